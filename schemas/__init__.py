@@ -1,0 +1,1 @@
+"""The contracts everything else meets in: wire format, table structures, GTID sets, errors. Pure: no sockets."""

@@ -1,0 +1,148 @@
+"""The epoch log's records: what a consumer must know to apply a run of whole transactions."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from typing import Any
+
+import fastavro
+
+_SCHEMA = fastavro.parse_schema(json.loads((files("schemas") / "epoch.avsc").read_text()))
+_STRUCTURE_SCHEMA = fastavro.parse_schema(
+    next(f["type"]["items"] for f in json.loads((files("schemas") / "epoch.avsc").read_text())["fields"]
+         if f["name"] == "structures") | {"namespace": "tailrace"}
+)
+
+#: digests are sums of CRC-32 values modulo this number
+DIGEST_MODULUS = 1 << 63
+
+
+@dataclass(frozen=True)
+class OffsetRange:
+    """The offsets ``[start, end)`` of one partition of the rows topic; markers may leave gaps inside."""
+
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class TableTouched:
+    """One table's share of an epoch."""
+
+    db: str
+    table: str
+    fingerprint: str
+    inserts: int
+    updates: int
+    deletes: int
+
+
+@dataclass(frozen=True)
+class StructureVersion:
+    """A structure that holds for a table from ``epoch`` on, until the next version of that table."""
+
+    epoch: int
+    db: str
+    table: str
+    fingerprint: str
+    structure: str
+    avro_schema: str
+
+    @property
+    def topic_key(self) -> bytes:
+        """Key in ``<prefix>.schemas``: one record a version, so compaction never loses one."""
+        return f"{self.db}.{self.table}@{self.epoch}".encode()
+
+
+@dataclass(frozen=True)
+class TableChanged:
+    """One table that a DDL statement names; ``renamed_to`` is set by RENAME."""
+
+    db: str
+    table: str
+    renamed_to_db: str | None = None
+    renamed_to: str | None = None
+    before: str | None = None
+    after: str | None = None
+
+
+@dataclass(frozen=True)
+class SchemaChanged:
+    """A DDL statement with the upstream session's settings that change its meaning."""
+
+    statement: str
+    default_db: str
+    kind: str
+    tables: tuple[TableChanged, ...]
+    source_flavor: str
+    timestamp: int
+    sql_mode: int | None = None
+    charset_client: int | None = None
+    collation_connection: int | None = None
+    collation_server: int | None = None
+    time_zone: str | None = None
+    explicit_defaults_for_timestamp: bool | None = None
+    foreign_key_checks: bool = True
+    unique_checks: bool = True
+
+
+@dataclass(frozen=True)
+class EpochCommitted:
+    """One epoch. Field meanings: ``epoch.avsc``. Positions are the end of the epoch."""
+
+    epoch: int
+    first_gtid: str | None
+    last_gtid: str | None
+    executed_gtids: str
+    source_id: str
+    source_file: str
+    source_pos: int
+    relay_dir: str
+    relay_file: str
+    relay_pos: int
+    ranges: tuple[OffsetRange, ...]
+    tables: tuple[TableTouched, ...]
+    structures: tuple[StructureVersion, ...]
+    ddl: SchemaChanged | None
+    rows: int
+    transactions: int
+    digest: int
+    first_commit_ms: int
+    last_commit_ms: int
+    published_ms: int
+
+    def encode(self) -> bytes:
+        """Avro binary, without a header: the epochs topic has one schema."""
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, _SCHEMA, asdict(self))
+        return out.getvalue()
+
+    @classmethod
+    def decode(cls, data: bytes) -> EpochCommitted:
+        """The inverse of ``encode``."""
+        record: Any = fastavro.schemaless_reader(io.BytesIO(data), _SCHEMA, None)
+        record["ranges"] = tuple(OffsetRange(**r) for r in record["ranges"])
+        record["tables"] = tuple(TableTouched(**t) for t in record["tables"])
+        record["structures"] = tuple(StructureVersion(**s) for s in record["structures"])
+        if record["ddl"] is not None:
+            ddl = record["ddl"]
+            ddl["tables"] = tuple(TableChanged(**t) for t in ddl["tables"])
+            record["ddl"] = SchemaChanged(**ddl)
+        return cls(**record)
+
+
+def encode_structure_version(version: StructureVersion) -> bytes:
+    """A record of ``<prefix>.schemas``: Avro binary of ``StructureVersion``."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, _STRUCTURE_SCHEMA, asdict(version))
+    return out.getvalue()
+
+
+def decode_structure_version(data: bytes) -> StructureVersion:
+    """The inverse of ``encode_structure_version``."""
+    record: Any = fastavro.schemaless_reader(io.BytesIO(data), _STRUCTURE_SCHEMA, None)
+    return StructureVersion(**record)

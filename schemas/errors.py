@@ -1,0 +1,125 @@
+"""The one error tree. Every error says what, where, what to do, and whether trying again can help.
+
+    TailraceError
+    ├── ConfigError        TR1xx  the configuration file, a flag, an environment variable
+    ├── UpstreamError      TR2xx  the source server: unreachable, purged, wrong settings
+    ├── RelayError         TR3xx  the relay log on disk: torn, corrupt, locked, disk full
+    ├── DecodeError        TR4xx  a binlog event that cannot be decoded without guessing
+    ├── LogError           TR5xx  the epoch log in Kafka: unreachable, fenced, gap, lost records
+    ├── DownstreamError    TR6xx  the target server: refused statement, unexpected row count, fenced
+    └── StackError         TR7xx  the embedded servers of demo and tests
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit codes of every command."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    PREFLIGHT = 3
+    DIVERGED = 4
+
+
+@dataclass(frozen=True)
+class Where:
+    """The place an error speaks of; every part is optional."""
+
+    gtid: str | None = None
+    file: str | None = None
+    position: int | None = None
+    table: str | None = None
+    epoch: int | None = None
+
+    def __str__(self) -> str:
+        parts = []
+        if self.file is not None:
+            parts.append(self.file if self.position is None else f"{self.file}:{self.position}")
+        if self.gtid:
+            parts.append(f"gtid {self.gtid}")
+        if self.table:
+            parts.append(f"table {self.table}")
+        if self.epoch is not None:
+            parts.append(f"epoch {self.epoch}")
+        return ", ".join(parts)
+
+
+NOWHERE = Where()
+
+
+class TailraceError(Exception):
+    """Base of all errors that reach an operator.
+
+    Args:
+        code: stable identifier such as ``TR402``; documented, greppable.
+        what: what happened, one sentence, no passwords.
+        where: GTID, file:position, table, epoch, as far as known.
+        hint: what the operator can do about it.
+        retryable: whether the same call may succeed later without a change.
+    """
+
+    exit_code: ExitCode = ExitCode.FAILED
+
+    def __init__(
+        self, code: str, what: str, *, where: Where = NOWHERE, hint: str = "", retryable: bool = False
+    ) -> None:
+        super().__init__(code, what)
+        self.code = code
+        self.what = what
+        self.where = where
+        self.hint = hint
+        self.retryable = retryable
+
+    def __str__(self) -> str:
+        place = str(self.where)
+        text = f"{self.code}: {self.what}"
+        if place:
+            text += f" [{place}]"
+        if self.hint:
+            text += f" Hint: {self.hint}"
+        return text
+
+    def as_dict(self) -> dict[str, object]:
+        """The error as fields for structured logs and ``--json`` output."""
+        return {
+            "code": self.code,
+            "what": self.what,
+            "where": str(self.where),
+            "hint": self.hint,
+            "retryable": self.retryable,
+        }
+
+
+class ConfigError(TailraceError):
+    """A configuration value that cannot be used."""
+
+    exit_code = ExitCode.USAGE
+
+
+class UpstreamError(TailraceError):
+    """The source server refused, vanished, or is not set up for row replication."""
+
+
+class RelayError(TailraceError):
+    """The relay log on disk cannot be trusted or cannot be written."""
+
+
+class DecodeError(TailraceError):
+    """A binlog event that cannot be decoded without guessing."""
+
+
+class LogError(TailraceError):
+    """The epoch log in Kafka is unreachable, fenced, or not whole."""
+
+
+class DownstreamError(TailraceError):
+    """The target server refused a statement or did something the log does not imply."""
+
+
+class StackError(TailraceError):
+    """An embedded server did not start or stop."""
