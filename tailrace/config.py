@@ -1,0 +1,244 @@
+"""The one model of the configuration file: sections, fields, defaults, and what each value may be.
+
+The file is TOML with kebab-case names. Everything that speaks about the configuration comes from this model:
+the reader (``config_file``), the texts of ``tailrace config show|example`` (``config_text``), and the
+environment variables ``TAILRACE_<SECTION>_<FIELD>``, which win over the file.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    field_validator,
+)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from schemas.errors import TailraceError
+from schemas.server_url import ServerUrl
+
+_SIZES = {
+    "": 1,
+    "b": 1,
+    "kib": 1 << 10,
+    "mib": 1 << 20,
+    "gib": 1 << 30,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+}
+_DURATIONS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def kebab(name: str) -> str:
+    """A field's name as the file has it."""
+    return name.replace("_", "-")
+
+
+def parse_size(value: object) -> object:
+    """Bytes of ``16MiB``, ``64kB`` or a plain number."""
+    if not isinstance(value, str):
+        return value
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
+    if not match or match[2].lower() not in _SIZES:
+        raise ValueError("a size is a number of bytes, or text such as 512KiB, 16MiB, 1GiB")
+    return int(float(match[1]) * _SIZES[match[2].lower()])
+
+
+def parse_duration(value: object) -> object:
+    """Seconds of ``200ms``, ``1.5s``, ``2m`` or a plain number of seconds."""
+    if not isinstance(value, str):
+        return value
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)?\s*", value)
+    if not match:
+        raise ValueError("a duration is a number of seconds, or text such as 200ms, 1s, 2m")
+    return float(match[1]) * _DURATIONS[match[2] or "s"]
+
+
+def _server_url(text: str) -> str:
+    try:
+        ServerUrl.parse(text)
+    except TailraceError as error:
+        raise ValueError(f"{error.what}{'. ' + error.hint if error.hint else ''}") from None
+    return text
+
+
+def _pattern(text: str) -> str:
+    database, dot, table = text.partition(".")
+    if not (database and dot and table):
+        raise ValueError("a table pattern is <database>.<table>, each with * and ? as wildcards")
+    return text
+
+
+def flatten_spark(value: object, prefix: str = "spark") -> dict[str, str]:
+    """Spark properties of a TOML table, where ``spark.executor.memory`` nests and a quoted name does not."""
+    if not isinstance(value, dict):
+        raise ValueError('Spark properties are a table, such as spark.executor.memory = "2g"')
+    flat: dict[str, str] = {}
+    for key, item in value.items():
+        name = key if key.startswith("spark.") else f"{prefix}.{key}"
+        if isinstance(item, dict):
+            flat |= flatten_spark(item, name)
+        else:
+            flat[name] = str(item).lower() if isinstance(item, bool) else str(item)
+    return flat
+
+
+Size = Annotated[int, BeforeValidator(parse_size), Field(ge=1024)]
+Duration = Annotated[float, BeforeValidator(parse_duration), Field(ge=0.001, le=3600)]
+Url = Annotated[str, AfterValidator(_server_url)]
+Pattern = Annotated[str, AfterValidator(_pattern)]
+
+
+class Section(BaseModel):
+    """What all sections share: kebab-case in the file, no unknown fields."""
+
+    model_config = ConfigDict(
+        extra="forbid", alias_generator=kebab, populate_by_name=True, frozen=True, hide_input_in_errors=True
+    )
+
+
+class Server(Section):
+    """A MySQL or MariaDB server: where it is and how to log in."""
+
+    url: Url = Field(repr=False, description="mysql://user[:password]@host[:port]/[?parameters]")
+    password: SecretStr | None = Field(default=None, description="the password, instead of in the url")
+    password_file: Path | None = Field(default=None, description="a file that holds only the password")
+
+
+class Source(Server):
+    """The upstream server, whose binlog is replicated."""
+
+    url: Url = Field(
+        repr=False,
+        description="the upstream, mysql:// or mariadb://; `tailrace check` tells what its user needs",
+        examples=["mysql://replicator@127.0.0.1:3306"],
+    )
+    server_id: int | None = Field(
+        default=None,
+        ge=1,
+        le=2**32 - 1,
+        examples=[7001],
+        description="replica id, unique among the upstream's replicas; else derived from host and prefix",
+    )
+    start: Literal["earliest", "current"] = Field(
+        default="earliest",
+        description="where a producer without a relay log begins: the oldest binlog, or now",
+    )
+
+
+class Relay(Section):
+    """The relay log: the upstream's binlog on the producer's own disk."""
+
+    dir: Path = Field(default=Path("relay"), description="folder of the relay log; relative to this file")
+
+
+class Kafka(Section):
+    """The epoch log."""
+
+    bootstrap_servers: str = Field(
+        default="127.0.0.1:9092", min_length=1, description="host:port, comma-separated"
+    )
+    prefix: str = Field(
+        default="tailrace",
+        pattern=r"^[A-Za-z0-9._-]{1,200}$",
+        description="topics are <prefix>.rows, .epochs and .schemas",
+    )
+    partitions: int = Field(
+        default=4, ge=1, le=10_000, description="partitions of <prefix>.rows; fixed once the topic exists"
+    )
+
+    @field_validator("bootstrap_servers", mode="before")
+    @classmethod
+    def _join(cls, value: object) -> object:
+        return ",".join(map(str, value)) if isinstance(value, list) else value
+
+
+class Epoch(Section):
+    """When a run of upstream transactions becomes one epoch: whichever limit is met first."""
+
+    max_rows: int = Field(default=20_000, ge=1, description="rows")
+    max_bytes: Size = Field(default=16 << 20, description="bytes of rows, as a number or such as 16MiB")
+    max_delay: Duration = Field(
+        default=0.2, description="how long a transaction may wait for others: 200ms, 1s, or seconds"
+    )
+
+
+class Target(Server):
+    """The downstream server, which becomes equal to the upstream."""
+
+    url: Url = Field(
+        repr=False,
+        description="the downstream, mysql:// or mariadb://",
+        examples=["mysql://applier@127.0.0.1:3307"],
+    )
+
+
+class Consumer(Section):
+    """The Structured Streaming job."""
+
+    channel: str = Field(
+        default="main",
+        pattern=r"^[A-Za-z0-9_.-]{1,64}$",
+        description="name of the position kept in tailrace.relay_log_info",
+    )
+    checkpoint_dir: Path = Field(
+        default=Path("checkpoint"),
+        description="Spark's checkpoints, one folder a channel; a cache, safe to delete",
+    )
+    max_batch_rows: int = Field(
+        default=200_000, ge=1, description="rows of one downstream transaction, at least one epoch"
+    )
+    spark: Annotated[dict[str, str], BeforeValidator(flatten_spark)] = Field(
+        default_factory=dict,
+        examples=[{"spark.driver.memory": "1g"}],
+        description="Spark properties; quote the name where one property's name begins another's",
+    )
+
+
+class Tables(Section):
+    """Which tables are replicated. Patterns are <database>.<table>, with * and ? as wildcards."""
+
+    include: tuple[Pattern, ...] = Field(
+        default=(), description="patterns of tables to replicate; empty: all", examples=[["shop.*"]]
+    )
+    exclude: tuple[Pattern, ...] = Field(
+        default=(), description="patterns of tables to leave out", examples=[["shop.tmp_*"]]
+    )
+
+
+class Config(BaseSettings):
+    """Tailrace's configuration."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="TAILRACE_",
+        env_nested_delimiter="_",
+        env_nested_max_split=1,
+        env_ignore_empty=True,
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+    )
+
+    source: Source | None = None
+    relay: Relay = Relay()
+    kafka: Kafka = Kafka()
+    epoch: Epoch = Epoch()
+    target: Target | None = None
+    consumer: Consumer = Consumer()
+    tables: Tables = Tables()
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], *_: Any, **sources: PydanticBaseSettingsSource
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The environment wins over the file, whose content comes in as arguments."""
+        return sources["env_settings"], sources["init_settings"]

@@ -1,0 +1,153 @@
+"""The configuration: what a file and the environment may say, and how a mistake is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import ConfigError, ExitCode
+from tailrace.config import Config, parse_duration, parse_size
+from tailrace.config_file import SECTIONS, field_names, load, server_url
+from tailrace.config_text import effective_toml, example
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TAILRACE_SOURCE_PASSWORD", "TAILRACE_TARGET_PASSWORD"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def _load(tmp_path: Path, text: str) -> Config:
+    path = tmp_path / "tailrace.toml"
+    path.write_text(text)
+    return load(path)
+
+
+def test_the_example_loads_and_shows_every_field(tmp_path: Path) -> None:
+    config = _load(tmp_path, example())
+    assert config.source is not None
+    assert config.kafka.prefix == "tailrace"
+    for section, model in SECTIONS.items():
+        assert f"[{section}]" in example()
+        for field in field_names(model):
+            assert field == "spark" or f"{field} = " in example()
+
+
+def test_the_example_loads_with_every_optional_field_switched_on(tmp_path: Path) -> None:
+    text = example().replace("# password = ", "password = ").replace("# include", "include")
+    config = _load(tmp_path, text.replace('# "spark', '"spark').replace("# server-id", "server-id"))
+    assert config.tables.include == ("shop.*",)
+    assert config.consumer.spark == {"spark.driver.memory": "1g"}
+
+
+def test_shown_configuration_is_itself_a_configuration_without_passwords(tmp_path: Path) -> None:
+    text = '[source]\nurl = "mysql://me:geheim@up/"\n[target]\nurl = "mysql://me@down"\npassword = "geheim"\n'
+    config = _load(tmp_path, text)
+    shown = effective_toml(config)
+    assert "geheim" not in shown
+    assert "geheim" not in repr(config)
+    assert _load(tmp_path, shown).kafka == config.kafka
+
+
+def test_relative_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    config = _load(tmp_path, '[relay]\ndir = "log"\n')
+    assert config.relay.dir == tmp_path / "log"
+    assert config.consumer.checkpoint_dir == tmp_path / "checkpoint"
+
+
+def test_spark_properties_nested_quoted_and_both(tmp_path: Path) -> None:
+    text = '[consumer]\nspark.executor.memory = "2g"\n"spark.a" = 1\n"spark.a.b" = true\n'
+    expected = {"spark.executor.memory": "2g", "spark.a": "1", "spark.a.b": "true"}
+    assert _load(tmp_path, text).consumer.spark == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("16MiB", 16 << 20), ("1.5 kib", 1536), ("2MB", 2_000_000), (5, 5)]
+)
+def test_sizes(text: object, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("200ms", 0.2), ("1s", 1.0), ("2m", 120.0), (0.5, 0.5), ("3", 3.0)]
+)
+def test_durations(text: object, seconds: float) -> None:
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "named"),
+    [
+        (
+            '[source]\nurl = "mysql://u@h"\nserver_id = 3',
+            "TR102",
+            ["line 3", "server_id", "did you mean server-id"],
+        ),
+        ("[sorce]", "TR102", ["line 1", "[sorce]", "did you mean source", "kafka"]),
+        ('[source]\nurl = "pg://u@h"', "TR103", ["[source] url", "mysql, mariadb"]),
+        ("[source]\nserver-id = 3", "TR103", ["[source] url is missing", "TAILRACE_SOURCE_URL"]),
+        (
+            '[source]\nurl = "mysql://h"\nstart = "now"',
+            "TR103",
+            ["line 3", "'now'", "'earliest' or 'current'"],
+        ),
+        ('[epoch]\nmax-bytes = "3 parsecs"', "TR103", ["3 parsecs", "16MiB"]),
+        ('[epoch]\nmax-delay = "soon"', "TR103", ["soon", "200ms"]),
+        ('[tables]\ninclude = ["orders"]', "TR103", ["orders", "<database>.<table>"]),
+        ('[tables]\ninclude = "a.b"', "TR103", ["list"]),
+        ("[kafka]\npartitions = 0", "TR103", ["partitions is 0", "greater than or equal to 1"]),
+        ("[kafka\n", "TR101", ["TOML"]),
+        ("kafka = 3", "TR102", ["[kafka]"]),
+    ],
+)
+def test_a_mistake_is_named_with_its_remedy(tmp_path: Path, text: str, code: str, named: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        _load(tmp_path, text)
+    assert caught.value.code == code
+    assert caught.value.exit_code is ExitCode.USAGE
+    for part in named:
+        assert part in str(caught.value)
+
+
+def test_a_wrong_url_never_shows_its_password(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        _load(tmp_path, '[source]\nurl = "mysql://u:geheim@h/?nonsense=1"')
+    assert "geheim" not in str(caught.value)
+
+
+def test_a_missing_file_says_how_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="config example"):
+        load(tmp_path / "none.toml")
+
+
+def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAILRACE_KAFKA_BOOTSTRAP_SERVERS", "k1:9092")
+    monkeypatch.setenv("TAILRACE_TABLES_INCLUDE", '["a.*"]')
+    config = _load(tmp_path, '[kafka]\nbootstrap-servers = "k2:9092"\nprefix = "p"\n')
+    assert (config.kafka.bootstrap_servers, config.kafka.prefix) == ("k1:9092", "p")
+    assert config.tables.include == ("a.*",)
+
+
+def test_an_environment_variable_that_is_not_json_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TAILRACE_TABLES_INCLUDE", "a.*")
+    with pytest.raises(ConfigError, match="TR105"):
+        _load(tmp_path, "")
+
+
+def test_passwords_come_from_environment_then_file_then_url(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret").write_text("from file\n")
+    text = '[source]\nurl = "mysql://u:inline@h"\n'
+    sources = []
+    for extra in ("", 'password-file = "secret"\n', 'password = "key"\n'):
+        source = _load(tmp_path, text + extra).source
+        assert source is not None
+        sources.append(server_url(source).password)
+    monkeypatch.setenv("TAILRACE_SOURCE_PASSWORD", "from environment")
+    source = _load(tmp_path, text + 'password-file = "secret"\n').source
+    assert source is not None
+    assert [*sources, server_url(source).password] == ["inline", "from file", "key", "from environment"]
