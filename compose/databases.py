@@ -1,0 +1,241 @@
+"""MariaDB and MySQL on 127.0.0.1, set up as a replication source or target of a careful operator would be."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import pymysql
+from pymysql.connections import Connection
+
+from compose import artifacts
+from compose.errors import StackError
+from compose.servers import Server
+
+Role = Literal["upstream", "downstream"]
+
+_SHARED_OPTIONS = [
+    "--bind-address=127.0.0.1",
+    "--socket=server.sock",  # relative to the data folder: a full path may be longer than the kernel allows
+    "--pid-file=server.pid",
+    "--skip-name-resolve",
+    "--character-set-server=utf8mb4",
+    "--max-connections=200",
+    "--max-allowed-packet=64M",
+    "--local-infile=ON",
+    "--innodb-buffer-pool-size=256M",
+    "--innodb-flush-log-at-trx-commit=1",
+    "--sync-binlog=1",
+    "--log-bin=mysql-bin",
+    "--binlog-format=ROW",
+    "--binlog-row-image=FULL",
+    "--binlog-row-metadata=FULL",
+]
+
+_DDL_AND_DML = (
+    "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, REFERENCES, TRIGGER, CREATE TEMPORARY TABLES"
+)
+
+
+class Database(Server):
+    """A MySQL-compatible server with the accounts ``root`` (no password) and ``tailrace`` (password the same).
+
+    ``tailrace`` has the privileges that Tailrace asks for in the server's role, and no others.
+    """
+
+    flavor: str
+    _grants: ClassVar[dict[Role, str]]
+
+    def __init__(
+        self,
+        directory: str | Path,
+        *,
+        role: Role = "upstream",
+        server_id: int = 1,
+        args: Sequence[str] = (),
+    ) -> None:
+        super().__init__(directory, args=args)
+        self.role: Role = role
+        self.server_id = server_id
+        self.name = f"{self.flavor} {role}"
+
+    def url(self, user: str = "root") -> str:
+        """``mysql://user@127.0.0.1:port/``, with the password for ``tailrace``."""
+        account = "tailrace:tailrace" if user == "tailrace" else user
+        return f"mysql://{account}@127.0.0.1:{self.port}/"
+
+    def connect(self, **options: Any) -> Connection[Any]:
+        """A pymysql connection as root, autocommit; ``options`` are pymysql's and go first."""
+        defaults: dict[str, Any] = {"user": "root", "charset": "utf8mb4", "autocommit": True}
+        return pymysql.connect(**{**defaults, "host": "127.0.0.1", "port": self.port, **options})
+
+    def execute(self, *statements: str) -> list[tuple[Any, ...]]:
+        """Run statements as root on one connection; the rows of the last one."""
+        rows: list[tuple[Any, ...]] = []
+        with self.connect() as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+                rows = list(cursor.fetchall())
+        return rows
+
+    def client_program(self, name: str) -> list[str]:
+        """How to run a client program of this flavour; ``mysqlbinlog`` reads binlogs of either."""
+        root = artifacts.mysql_root()
+        program = "mariadb-binlog" if (name, self.flavor) == ("mysqlbinlog", "mariadb") else name
+        return artifacts.mysql_program(root, f"bin/{program}")
+
+    def healthy(self) -> bool:
+        try:
+            with self.connect(connect_timeout=2) as connection:
+                connection.ping(reconnect=False)
+        except (pymysql.MySQLError, OSError):
+            return False
+        return True
+
+    def _before_start(self) -> None:
+        # MySQL does not start beside the lock of a killed server whose pid is in use again.
+        for left_over in self.data.glob("server.sock*"):
+            left_over.unlink()
+
+    def _first_start(self) -> None:
+        self.execute(
+            "SET sql_log_bin = 0",
+            "CREATE USER IF NOT EXISTS 'tailrace'@'%' IDENTIFIED BY 'tailrace'",
+            f"GRANT {self._grants[self.role]} ON *.* TO 'tailrace'@'%'",
+        )
+
+    def _command(self) -> list[str]:
+        own = [f"--datadir={self.data}", f"--port={self.port}", f"--server-id={self.server_id}"]
+        return [*self._program(), *own, *_SHARED_OPTIONS, *self._options(), *self.args]
+
+    def _program(self) -> list[str]:
+        raise NotImplementedError
+
+    def _options(self) -> list[str]:
+        raise NotImplementedError
+
+
+class MariaDB(Database):
+    """MariaDB 11.4, binlog and strict GTIDs on."""
+
+    flavor = "mariadb"
+    _grants: ClassVar[dict[Role, str]] = {
+        "upstream": "SELECT, REPLICATION SLAVE, BINLOG MONITOR",
+        "downstream": f"{_DDL_AND_DML}, BINLOG ADMIN, BINLOG REPLAY, BINLOG MONITOR",
+    }
+
+    def _program(self) -> list[str]:
+        root = artifacts.mariadb_root()
+        return [
+            str(root / "bin" / "mariadbd"),
+            "--no-defaults",
+            *_run_as_root(),
+            f"--basedir={root}",
+            f"--lc-messages-dir={root}/share",
+            f"--character-sets-dir={root}/share/charsets",
+        ]
+
+    def _options(self) -> list[str]:
+        # It makes itself a TLS key at every start otherwise, and that takes 2 to 15 seconds.
+        return ["--gtid-domain-id=0", "--gtid-strict-mode=ON", "--log-slave-updates=ON", "--skip-ssl"]
+
+    def _template(self) -> Path:
+        root = artifacts.mariadb_root()
+
+        def build(data: Path) -> None:
+            artifacts.progress("preparing an empty MariaDB")
+            install = [str(root / "scripts" / "mariadb-install-db"), "--no-defaults", *_run_as_root()]
+            install += [f"--basedir={root}", f"--datadir={data}", "--auth-root-authentication-method=normal"]
+            _initialise([*install, "--skip-test-db", "--skip-name-resolve"], data)
+            statements = [
+                "DELETE FROM mysql.global_priv WHERE User = '' OR Host <> 'localhost'",
+                "FLUSH PRIVILEGES",
+            ]
+            self._accounts(data, statements)
+
+        return artifacts.bundle(f"{root.name}-data", build)
+
+    def _accounts(self, data: Path, statements: Sequence[str]) -> None:
+        statements = [*statements, *_root_over_tcp()]
+        command = [*self._program(), f"--datadir={data}", "--bootstrap"]
+        bootstrap = "USE mysql;\n" + "".join(f"{statement};\n" for statement in statements)
+        _initialise(command, data, bootstrap)
+
+
+class MySQL(Database):
+    """MySQL 9.7, binlog and GTIDs on."""
+
+    flavor = "mysql"
+    _grants: ClassVar[dict[Role, str]] = {
+        "upstream": "SELECT, REPLICATION SLAVE, REPLICATION CLIENT",
+        "downstream": f"{_DDL_AND_DML}, REPLICATION CLIENT, REPLICATION_APPLIER, SESSION_VARIABLES_ADMIN",
+    }
+
+    def _program(self) -> list[str]:
+        root = artifacts.mysql_root()
+        return [
+            *artifacts.mysql_program(root, "sbin/mysqld"),
+            "--no-defaults",
+            *_run_as_root(),
+            f"--basedir={root}/usr",
+            f"--lc-messages-dir={root}/usr/share/mysql",
+            f"--character-sets-dir={root}/usr/share/mysql/charsets",
+            f"--plugin-dir={root}/usr/lib/mysql/plugin",
+            "--secure-file-priv=",
+            "--mysqlx=OFF",
+        ]
+
+    def _options(self) -> list[str]:
+        return ["--gtid-mode=ON", "--enforce-gtid-consistency=ON"]
+
+    def _template(self) -> Path:
+        root = artifacts.mysql_root()
+
+        def build(data: Path) -> None:
+            artifacts.progress("preparing an empty MySQL")
+            accounts = data.with_name(f"{data.name}.sql")
+            accounts.write_text("".join(f"{statement};\n" for statement in _root_over_tcp()))
+            try:
+                _initialise(
+                    [
+                        *self._program(),
+                        f"--datadir={data}",
+                        "--initialize-insecure",
+                        f"--init-file={accounts}",
+                    ],
+                    data,
+                )
+            finally:
+                accounts.unlink()
+            (data / "auto.cnf").unlink()  # or all copies would share one server_uuid
+
+        return artifacts.bundle(f"{root.name}-data", build)
+
+
+def _root_over_tcp() -> list[str]:
+    # Names are not resolved, so root@localhost is the socket's root only.
+    return ["CREATE USER root@'127.0.0.1'", "GRANT ALL ON *.* TO root@'127.0.0.1' WITH GRANT OPTION"]
+
+
+def _run_as_root() -> list[str]:
+    return ["--user=root"] if os.geteuid() == 0 else []
+
+
+def _initialise(command: Sequence[str], data: Path, stdin: str = "") -> None:
+    done = subprocess.run(
+        command,
+        input=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=data,
+        check=False,
+    )
+    if done.returncode:
+        last = "\n".join(done.stdout.splitlines()[-8:])
+        raise StackError(
+            "template-failed", f"an empty database could not be made:\n{last}", "see the lines above"
+        )

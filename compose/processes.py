@@ -1,0 +1,115 @@
+"""Server processes that outlive whoever started them: known by pid and start time, never by name."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from compose.errors import StackError
+
+
+@dataclass(frozen=True)
+class ProcessId:
+    """A pid with its start time in clock ticks since boot: a reused pid has another one."""
+
+    pid: int
+    started: int
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessId | None:
+        """The identity of the process that has ``pid`` now; None if there is none, or only a zombie."""
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return None
+        # The second field is the program's name in brackets and may hold blanks.
+        fields = stat.rpartition(")")[2].split()
+        return None if fields[0] in "ZX" else cls(pid, int(fields[19]))
+
+    @classmethod
+    def read(cls, pid_file: Path) -> ProcessId | None:
+        """What ``write`` left in ``pid_file``; None if there is nothing to make sense of."""
+        try:
+            pid, started = pid_file.read_text().split()
+            return cls(int(pid), int(started))
+        except (OSError, ValueError):
+            return None
+
+    def write(self, pid_file: Path) -> None:
+        pid_file.write_text(f"{self.pid} {self.started}\n")
+
+    def alive(self) -> bool:
+        """Whether exactly this process still runs."""
+        if ProcessId.of(self.pid) == self:
+            return True
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.pid, os.WNOHANG)  # a dead child of ours stays a zombie until it is asked for
+        return False
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process's group, unless the process is gone."""
+        if self.alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, number)
+
+    def stop(self, patience: float) -> None:
+        """SIGTERM, then SIGKILL after ``patience`` seconds; returns when the process is gone."""
+        self.signal(signal.SIGTERM)
+        if not wait_until(lambda: not self.alive(), patience):
+            self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL; returns when the process is gone."""
+        self.signal(signal.SIGKILL)
+        wait_until(lambda: not self.alive(), 10)
+
+
+def spawn(command: Sequence[str], log: Path, cwd: Path) -> ProcessId:
+    """Start ``command`` in a session of its own, its output appended to ``log``."""
+    with log.open("ab") as output:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=cwd,
+            start_new_session=True,
+        )
+    child.returncode = 0  # it is watched by its identity from here on, and may outlive this process
+    identity = ProcessId.of(child.pid)
+    if identity is None:
+        raise StackError("start-failed", f"{command[0]} ended at once", f"see {log}")
+    return identity
+
+
+def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
+    """Ask ``condition`` until it holds; False if it still does not after ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on.
+
+    It is below the range the kernel gives to outgoing connections: a server must find it free
+    again when it is started for the second time.
+    """
+    for _ in range(1000):
+        port = random.randrange(15000, 32000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise StackError("no-port", "no free port on 127.0.0.1 between 15000 and 32000")

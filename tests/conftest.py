@@ -1,0 +1,106 @@
+"""Real servers for the tests: each is started once per session, when a test first asks for it.
+
+Tests share them, so a test works in databases and topics of its own and leaves global settings as they were.
+A test that must stop, kill or configure a server takes a fresh one from ``server``.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compose.databases import Database, MariaDB, MySQL
+from compose.kafka import Kafka
+from compose.servers import Server
+
+FLAVORS: dict[str, type[Database]] = {"mysql": MySQL, "mariadb": MariaDB}
+# What an unattended run gets to hear when it takes too long; the fixtures then stop the servers.
+signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=143))
+
+
+def _serve(server: Server) -> Iterator[Any]:
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+
+
+def _role_fixture(flavor: str, role: Any) -> Callable[[pytest.TempPathFactory], Iterator[Database]]:
+    def fixture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+        folder = tmp_path_factory.mktemp(f"{role}_{flavor}")
+        yield from _serve(FLAVORS[flavor](folder, role=role, server_id=101 if role == "upstream" else 102))
+
+    return fixture
+
+
+upstream_mysql = pytest.fixture(_role_fixture("mysql", "upstream"), scope="session", name="upstream_mysql")
+upstream_mariadb = pytest.fixture(
+    _role_fixture("mariadb", "upstream"), scope="session", name="upstream_mariadb"
+)
+downstream_mysql = pytest.fixture(
+    _role_fixture("mysql", "downstream"), scope="session", name="downstream_mysql"
+)
+downstream_mariadb = pytest.fixture(
+    _role_fixture("mariadb", "downstream"), scope="session", name="downstream_mariadb"
+)
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """The session's broker."""
+    yield from _serve(Kafka(tmp_path_factory.mktemp("kafka")))
+
+
+@pytest.fixture(params=["mysql", "mariadb"])
+def flavor(request: pytest.FixtureRequest) -> str:
+    """Each flavour in turn; ``@pytest.mark.parametrize("flavor", ["mysql"])`` narrows it."""
+    return str(request.param)
+
+
+@pytest.fixture
+def upstream(flavor: str, request: pytest.FixtureRequest) -> Database:
+    """The session's upstream of this flavour."""
+    found: Database = request.getfixturevalue(f"upstream_{flavor}")
+    return found
+
+
+@pytest.fixture
+def downstream(flavor: str, request: pytest.FixtureRequest) -> Database:
+    """The session's downstream of this flavour."""
+    found: Database = request.getfixturevalue(f"downstream_{flavor}")
+    return found
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Callable[..., Database]]:
+    """``server(flavor, **options)`` starts a server of the test's own, to stop, kill or configure."""
+    started: list[Database] = []
+
+    def start(flavor: str, **options: Any) -> Database:
+        made = FLAVORS[flavor](tmp_path / f"server{len(started)}", **options)
+        started.append(made)
+        made.start()
+        return made
+
+    try:
+        yield start
+    finally:
+        for made in started:
+            made.kill()
+
+
+@pytest.fixture
+def mysql_server(server: Callable[..., Database]) -> Callable[..., Database]:
+    """``server`` for MySQL."""
+    return lambda **options: server("mysql", **options)
+
+
+@pytest.fixture
+def mariadb_server(server: Callable[..., Database]) -> Callable[..., Database]:
+    """``server`` for MariaDB."""
+    return lambda **options: server("mariadb", **options)
