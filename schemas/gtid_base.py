@@ -1,0 +1,72 @@
+"""What MySQL's and MariaDB's GTID sets have in common, and the names of single GTIDs."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, Protocol, TypeVar
+
+Flavor = Literal["mysql", "mariadb"]
+
+# A source's key in a MySQL set: the UUID's 16 bytes, then the tag's ASCII bytes (often none).
+SourceKey = bytes
+
+_UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}")
+_TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}")
+
+_Self = TypeVar("_Self", bound="GtidSet")
+
+
+class GtidSet(Protocol):
+    """What both flavours of a GTID set can do; values never change."""
+
+    def union(self: _Self, other: _Self) -> _Self: ...
+
+    def minus(self: _Self, other: _Self) -> _Self:
+        """What is in this set and not in the other."""
+
+    def contains(self: _Self, other: _Self | str) -> bool:
+        """Whether every transaction of `other` (a set, or the text of a GTID or set) is in this one."""
+
+    def add(self: _Self, gtid: str) -> _Self:
+        """This set with one GTID more."""
+
+    def tracker(self) -> GtidTracker:
+        """A mutable accumulator that starts with this set."""
+
+    def __bool__(self) -> bool: ...
+
+
+class GtidTracker(Protocol):
+    """Adds one GTID at a time at a cost that fits a hot loop."""
+
+    def add(self, source: SourceKey | int, number: int, server_id: int = 0) -> None:
+        """Add a transaction: a MySQL source key, or a MariaDB domain, and its number."""
+
+    def merge(self, other: GtidSet) -> None: ...
+
+    def contains(self, source: SourceKey | int, number: int) -> bool: ...
+
+    def snapshot(self) -> GtidSet: ...
+
+
+def source_key(uuid: str, tag: str = "") -> SourceKey:
+    """The key of a source by its UUID text and tag. Raises ValueError."""
+    if not _UUID.fullmatch(uuid.lower()):
+        raise ValueError(f"not a server UUID: {uuid!r}")
+    if tag and not _TAG.fullmatch(tag.lower()):
+        raise ValueError(f"not a GTID tag: {tag!r}")
+    return bytes.fromhex(uuid.replace("-", "")) + tag.lower().encode()
+
+
+def uuid_text(key: SourceKey) -> str:
+    """The UUID of a source key in its usual form."""
+    digits = key[:16].hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def gtid_text(source: SourceKey | int, number: int, server_id: int = 0) -> str:
+    """One GTID as text: `uuid:number`, `uuid:tag:number` or `domain-server-sequence`."""
+    if isinstance(source, int):
+        return f"{source}-{server_id}-{number}"
+    tag = source[16:].decode()
+    return f"{uuid_text(source)}:{tag}:{number}" if tag else f"{uuid_text(source)}:{number}"
