@@ -1,0 +1,178 @@
+"""The binlog's framing: event types, the 19-byte header, checksums, and where transaction groups end.
+
+Sources: MySQL's `libs/mysql/binlog/event/`, MariaDB's `sql/log_event.h`. Pure: bytes in, values out.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import NamedTuple
+
+from schemas.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
+
+MAGIC = b"\xfebin"
+HEADER_SIZE = 19
+CHECKSUM_SIZE = 4
+FIRST_POSITION = 4  # of the first event, behind the magic
+
+# timestamp, type, server id, event size, end position (32 bits: never an identity), flags
+HEADER = struct.Struct("<IBIIIH")
+SIZE_OFFSET = 9  # of the event size within the header
+EVENT_SIZE = struct.Struct("<I")
+
+FLAG_IN_USE = 0x01  # in the FORMAT_DESCRIPTION event of a file that is open upstream
+FLAG_ARTIFICIAL = 0x20  # made up by the dump thread; in no file
+
+# crc32 over an event and its own little-endian checksum: one call, no slices.
+CRC32_RESIDUE = 0x2144DF1C
+
+CHECKSUM_NONE = 0
+CHECKSUM_CRC32 = 1
+
+QUERY = 2
+STOP = 3
+ROTATE = 4
+INTVAR = 5
+RAND = 13
+USER_VAR = 14
+FORMAT_DESCRIPTION = 15
+XID = 16
+TABLE_MAP = 19
+WRITE_ROWS_V1 = 23
+UPDATE_ROWS_V1 = 24
+DELETE_ROWS_V1 = 25
+INCIDENT = 26
+HEARTBEAT = 27
+ROWS_QUERY = 29
+WRITE_ROWS = 30
+UPDATE_ROWS = 31
+DELETE_ROWS = 32
+GTID = 33
+ANONYMOUS_GTID = 34
+PREVIOUS_GTIDS = 35
+XA_PREPARE = 38
+PARTIAL_UPDATE_ROWS = 39
+TRANSACTION_PAYLOAD = 40
+HEARTBEAT_V2 = 41
+GTID_TAGGED = 42
+MARIADB_ANNOTATE_ROWS = 160
+MARIADB_BINLOG_CHECKPOINT = 161
+MARIADB_GTID = 162
+MARIADB_GTID_LIST = 163
+MARIADB_START_ENCRYPTION = 164
+MARIADB_QUERY_COMPRESSED = 165
+MARIADB_WRITE_ROWS_COMPRESSED_V1 = 166
+MARIADB_UPDATE_ROWS_COMPRESSED_V1 = 167
+MARIADB_DELETE_ROWS_COMPRESSED_V1 = 168
+MARIADB_WRITE_ROWS_COMPRESSED = 169
+MARIADB_UPDATE_ROWS_COMPRESSED = 170
+MARIADB_DELETE_ROWS_COMPRESSED = 171
+
+HEARTBEATS = frozenset({HEARTBEAT, HEARTBEAT_V2})
+
+# Never begin or end a group: the bulk of a binlog, so callers may skip `GroupScanner.feed` for them.
+INSIDE_GROUP = frozenset(
+    {TABLE_MAP, INTVAR, RAND, USER_VAR, ROWS_QUERY, PARTIAL_UPDATE_ROWS, MARIADB_ANNOTATE_ROWS}
+    | set(range(WRITE_ROWS_V1, DELETE_ROWS_V1 + 1))
+    | set(range(WRITE_ROWS, DELETE_ROWS + 1))
+    | set(range(MARIADB_WRITE_ROWS_COMPRESSED_V1, MARIADB_DELETE_ROWS_COMPRESSED + 1))
+)
+
+MARIADB_FL_STANDALONE = 0x01
+
+Buffer = bytes | memoryview
+
+
+class EventHeader(NamedTuple):
+    """The 19 bytes in front of every event."""
+
+    timestamp: int  # seconds since 1970
+    type: int
+    server_id: int
+    size: int  # bytes, header and checksum included
+    end_position: int  # 32 bits, may be 0
+    flags: int
+
+
+def header(event: Buffer, offset: int = 0) -> EventHeader:
+    """The header of the event at `offset`."""
+    return EventHeader(*HEADER.unpack_from(event, offset))
+
+
+def checksum_algorithm(format_description: Buffer) -> int:
+    """The checksum algorithm that a FORMAT_DESCRIPTION event declares for its file.
+
+    Its last five bytes are the algorithm and its own checksum (MySQL 5.6+, MariaDB 5.3+).
+    """
+    return format_description[-5]
+
+
+def checksum_fits(event: Buffer) -> bool:
+    """Whether the last four bytes are the CRC32 of the bytes before."""
+    return zlib.crc32(event) == CRC32_RESIDUE
+
+
+def rotate_target(event: Buffer) -> tuple[str, int]:
+    """File name and position that a ROTATE event points to, with or without a checksum at its end."""
+    body = bytes(event[HEADER_SIZE:-CHECKSUM_SIZE] if checksum_fits(event) else event[HEADER_SIZE:])
+    return body[8:].decode(), struct.unpack_from("<Q", body)[0]
+
+
+def previous_gtids(event: Buffer, has_checksum: bool) -> GtidSet | None:
+    """The set in a PREVIOUS_GTIDS or GTID_LIST event; None for any other event. Raises ValueError."""
+    body = event[HEADER_SIZE : -CHECKSUM_SIZE if has_checksum else None]
+    if event[4] == PREVIOUS_GTIDS:
+        return MysqlGtidSet.decode(body)
+    if event[4] == MARIADB_GTID_LIST:
+        return MariadbGtidSet.decode_list(body)
+    return None
+
+
+def query_text(event: Buffer, has_checksum: bool) -> bytes:
+    """The statement of a QUERY event, in the session's charset."""
+    schema_size, status_size = struct.unpack_from("<BxxH", event, HEADER_SIZE + 8)
+    start = HEADER_SIZE + 13 + status_size + schema_size + 1
+    return bytes(event[start : -CHECKSUM_SIZE if has_checksum else None])
+
+
+def read_varlen(data: Buffer, offset: int) -> tuple[int, int]:
+    """An unsigned integer in MySQL's variable-length form, and the offset behind it.
+
+    The count of trailing one bits in the first byte is the count of further bytes (0 to 8).
+    """
+    first = data[offset]
+    extra = ((first ^ 0xFF) & -(first ^ 0xFF)).bit_length() - 1 if first != 0xFF else 8
+    raw = int.from_bytes(data[offset : offset + extra + 1], "little")
+    return raw >> (extra + 1), offset + extra + 1
+
+
+def tagged_gtid(event: Buffer) -> tuple[bytes, int]:
+    """Source key (UUID and tag) and number of a GTID_TAGGED event (MySQL 8.4+). Raises ValueError.
+
+    Fields come as id and value, in order: 0 flags, 1 UUID (16 numbers), 2 number (zigzag), 3 tag.
+    """
+    at = HEADER_SIZE
+    for _ in range(3):  # format version, message size, last field that a reader must know
+        _, at = read_varlen(event, at)
+    uuid, tag, number = b"", b"", 0
+    for _ in range(4):
+        field, at = read_varlen(event, at)
+        if field == 0:
+            at = read_varlen(event, at)[1]
+        elif field == 1:
+            digits = []
+            for _ in range(16):
+                digit, at = read_varlen(event, at)
+                digits.append(digit)
+            uuid = bytes(digits)
+        elif field == 2:
+            raw, at = read_varlen(event, at)
+            number = (raw >> 1) ^ -(raw & 1)
+        elif field == 3:
+            size, at = read_varlen(event, at)
+            tag, at = bytes(event[at : at + size]), at + size
+            break
+    if len(uuid) != 16 or number < 1:
+        raise ValueError("a tagged GTID event without UUID or number")
+    return uuid + tag, number
