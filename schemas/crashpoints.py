@@ -1,0 +1,26 @@
+"""Places where a test can make the process die as by kill -9: crash points as data.
+
+`TAILRACE_CRASH_AT=relay.before_fsync` dies at the first pass, `relay.before_fsync:3` at the third.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+_name, _, _count = os.environ.get("TAILRACE_CRASH_AT", "").partition(":")
+_target: str | None = _name or None
+_passes_left = int(_count or 1)
+
+
+def reached(name: str) -> None:
+    """Die here if the environment says so; otherwise one comparison."""
+    if _target is not None and name == _target:
+        _die_when_due()
+
+
+def _die_when_due() -> None:
+    global _passes_left
+    _passes_left -= 1
+    if _passes_left <= 0:
+        os.kill(os.getpid(), signal.SIGKILL)
