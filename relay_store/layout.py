@@ -1,0 +1,194 @@
+"""Names and metadata of the relay directory.
+
+relay.lock                        held by the one producer that writes here
+start.toml                        where the first file's reader is to begin
+server-uuid.index                 one sub-directory per line, oldest first
+<server-uuid>.000001/relay.meta   TOML: binlog-name, binlog-pos, binlog-gtid
+<server-uuid>.000001/mysql-bin.000001 …
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from schemas.binlog import FIRST_POSITION
+from schemas.errors import NOWHERE, RelayError, Where
+
+INDEX_NAME = "server-uuid.index"
+META_NAME = "relay.meta"
+START_NAME = "start.toml"
+LOCK_NAME = "relay.lock"
+
+_FILE_NAME = re.compile(r".+\.(\d+)")
+_SUBDIR_NAME = re.compile(r".+\.(\d{6,})")
+
+
+@dataclass(frozen=True)
+class RelayPosition:
+    """An offset in one file of one sub-directory; ordered by age."""
+
+    subdir: str
+    file: str
+    pos: int
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """Comparable with other positions of the same relay directory."""
+        return subdir_serial(self.subdir), file_number(self.file), self.pos
+
+    def __str__(self) -> str:
+        return f"{self.subdir}/{self.file}:{self.pos}"
+
+
+@dataclass(frozen=True)
+class StartPosition:
+    """Where the first reader of a relay log begins, and which transactions lie before that."""
+
+    file: str
+    pos: int
+    gtid_set: str
+
+
+@dataclass(frozen=True)
+class RelayMeta:
+    """What relay.meta says: up to here the files are whole and on disk."""
+
+    file: str
+    pos: int
+    gtid_set: str
+
+
+_Place = TypeVar("_Place", RelayMeta, StartPosition)
+
+
+def file_number(name: str) -> int:
+    """7 of `mysql-bin.000007`. Raises RelayError."""
+    if not (match := _FILE_NAME.fullmatch(name)):
+        raise RelayError("TR306", f"{name!r} is not the name of a binlog file")
+    return int(match[1])
+
+
+def subdir_serial(name: str) -> int:
+    """2 of `<server-uuid>.000002`. Raises RelayError."""
+    if not (match := _SUBDIR_NAME.fullmatch(name)):
+        raise RelayError("TR306", f"{name!r} is not the name of a relay sub-directory")
+    return int(match[1])
+
+
+def subdir_name(server_uuid: str, serial: int) -> str:
+    return f"{server_uuid}.{serial:06d}"
+
+
+def subdir_uuid(name: str) -> str:
+    """The server UUID that a sub-directory is named after."""
+    return name.rpartition(".")[0]
+
+
+@contextmanager
+def disk_errors(doing: str, where: Where = NOWHERE) -> Iterator[None]:
+    """Turn an OSError (disk full, permissions, input/output) into a RelayError."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        hint = "free space or fix the disk or permissions, then start again: nothing written is lost"
+        raise RelayError("TR302", f"{doing}: {reason}", where=where, hint=hint, retryable=True) from error
+
+
+def sync_dir(path: Path) -> None:
+    """Make names that were created, renamed or removed in a directory survive a power cut."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a small file: readers and crashes see the old text or the new one. Raises OSError."""
+    scratch = path.with_name(f".{path.name}.tmp")
+    fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        os.write(fd, text.encode())
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.replace(scratch, path)
+    sync_dir(path.parent)
+
+
+def read_index(root: Path) -> list[str]:
+    """The sub-directories, oldest first; empty when there is no relay log. Raises RelayError."""
+    with disk_errors("reading the index of the relay log"):
+        try:
+            lines = (root / INDEX_NAME).read_text().split()
+        except FileNotFoundError:
+            return []
+    serials = [subdir_serial(line) for line in lines]
+    if serials != sorted(set(serials)):
+        raise RelayError("TR307", f"{INDEX_NAME} is not in the order of its serial numbers", hint=_REBUILD)
+    return lines
+
+
+def write_index(root: Path, subdirs: list[str]) -> None:
+    with disk_errors("writing the index of the relay log"):
+        write_atomically(root / INDEX_NAME, "".join(f"{name}\n" for name in subdirs))
+
+
+def binlog_files(subdir: Path) -> list[str]:
+    """The binlog files of a sub-directory in order of their numbers. Raises RelayError."""
+    with disk_errors("listing the relay log", Where(file=subdir.name)):
+        names = [entry.name for entry in os.scandir(subdir) if entry.is_file()]
+    return sorted((n for n in names if _FILE_NAME.fullmatch(n)), key=file_number)
+
+
+def read_meta(subdir: Path) -> RelayMeta | None:
+    """What relay.meta says, None without one. Raises RelayError on one that cannot be read."""
+    return _read_toml(subdir / META_NAME, RelayMeta)
+
+
+def write_meta(subdir: Path, meta: RelayMeta) -> None:
+    _write_toml(subdir / META_NAME, meta)
+
+
+def read_start(root: Path) -> StartPosition | None:
+    """Where the first reader begins, None when nothing was written down yet."""
+    return _read_toml(root / START_NAME, StartPosition)
+
+
+def write_start(root: Path, start: StartPosition) -> None:
+    _write_toml(root / START_NAME, start)
+
+
+_REBUILD = "move the relay directory away and start again: the relay log is fetched anew from the upstream"
+
+
+def _write_toml(path: Path, place: RelayMeta | StartPosition) -> None:
+    if any(c in place.file + place.gtid_set for c in '"\\\n'):
+        raise RelayError("TR306", f"{place.file!r} cannot be written to {path.name}")
+    text = f'binlog-name = "{place.file}"\nbinlog-pos = {place.pos}\nbinlog-gtid = "{place.gtid_set}"\n'
+    with disk_errors(f"writing {path.name}"):
+        write_atomically(path, text)
+
+
+def _read_toml(path: Path, build: type[_Place]) -> _Place | None:
+    with disk_errors(f"reading {path.name}"):
+        try:
+            text = path.read_text()
+        except FileNotFoundError:
+            return None
+    try:
+        fields = tomllib.loads(text)
+        place = build(fields["binlog-name"], fields["binlog-pos"], fields["binlog-gtid"])
+        if file_number(place.file) < 0 or place.pos < FIRST_POSITION or not isinstance(place.gtid_set, str):
+            raise ValueError("a field is out of range")
+    except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
+        raise RelayError("TR306", f"{path} cannot be read: {error}", hint=_REBUILD) from error
+    return place

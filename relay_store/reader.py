@@ -1,0 +1,222 @@
+"""Reads the relay log in large blocks of whole events, across files and sub-directories."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import NamedTuple
+
+from relay_store import layout
+from relay_store.layout import RelayPosition, disk_errors
+from relay_store.tail import DurableTail
+from schemas.binlog import EVENT_SIZE, FIRST_POSITION, HEADER_SIZE, MAGIC, SIZE_OFFSET
+from schemas.errors import RelayError, Where
+
+BLOCK_SIZE = 2 << 20  # bytes per read
+
+_REFETCH = "put the file back from a copy, or move the relay directory away to fetch it anew"
+
+
+class RelayBlock(NamedTuple):
+    """Whole events of one file, one behind the other.
+
+    An event at index i of `data` has the file position `pos + i`; headers' own end positions are
+    32 bits wide and sometimes 0, so never use them. `data` is never empty.
+    """
+
+    subdir: str
+    file: str
+    pos: int
+    data: bytes
+    at_tail: bool  # whether it ended at the durable tail when it was read
+
+    @property
+    def end(self) -> RelayPosition:
+        return RelayPosition(self.subdir, self.file, self.pos + len(self.data))
+
+
+class RelayReader:
+    """Follows the relay log from a position, which must be the start of an event.
+
+    Args:
+        root: the relay directory.
+        start: where to begin; None means the oldest file's first event.
+        tail: the writer's durable tail when it is in this process: nothing behind it is ever read,
+            and a position behind it (the writer recovered) is waited for. None, for tools: everything
+            up to the last whole event of the files as they are.
+
+    Raises RelayError: TR303 a file of the sequence is missing, TR304 an impossible event.
+    """
+
+    def __init__(
+        self, root: Path, start: RelayPosition | None = None, tail: DurableTail | None = None
+    ) -> None:
+        self._root = root
+        self._tail = tail
+        self._fd = -1
+        self._subdir, self._file, self._pos = (start.subdir, start.file, start.pos) if start else ("", "", 4)
+
+    @property
+    def position(self) -> RelayPosition | None:
+        """Where the next block begins; None before the first file exists."""
+        return RelayPosition(self._subdir, self._file, self._pos) if self._file else None
+
+    def read_block(self, timeout: float = 0.0) -> RelayBlock | None:
+        """The next block; None when there is none within `timeout` seconds. Raises RelayError."""
+        if self._tail is None:
+            return self._next(None)
+        tail = self._tail.position
+        block = self._next(tail) if tail else None
+        if block is None and timeout > 0:
+            changed = self._tail.wait_for_change(tail, timeout)
+            block = self._next(changed) if changed and changed != tail else None
+        return block
+
+    def read_blocks(self, stop: threading.Event, poll: float = 0.5) -> Iterator[RelayBlock]:
+        """Blocks as they come, until `stop`; without a durable tail, until the end of the files."""
+        while not stop.is_set():
+            if block := self.read_block(poll):
+                yield block
+            elif self._tail is None:
+                return
+
+    def format_description(self) -> bytes:
+        """The FORMAT_DESCRIPTION event of the current file, for readers that begin in its middle."""
+        if self._fd < 0:
+            self._open()
+        with self._reading():
+            size = EVENT_SIZE.unpack(os.pread(self._fd, 4, FIRST_POSITION + SIZE_OFFSET))[0]
+            return os.pread(self._fd, size, FIRST_POSITION)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _next(self, tail: RelayPosition | None) -> RelayBlock | None:
+        """The next block up to `tail`, over the ends of files."""
+        if not self._file and not self._find_first():
+            return None
+        while True:
+            if tail is not None and self._is_behind(tail):
+                return None
+            if self._fd < 0:
+                self._open()
+            is_last = tail is not None and (self._subdir, self._file) == (tail.subdir, tail.file)
+            limit = tail.pos if tail is not None and is_last else self._size()
+            if self._pos < limit and (block := self._read(limit, tail, is_last)):
+                return block
+            if is_last or not self._advance_file(tail):
+                return None
+
+    def _is_behind(self, tail: RelayPosition) -> bool:
+        """Whether the tail has not come as far as this reader's position."""
+        return tail.order <= RelayPosition(self._subdir, self._file, self._pos).order
+
+    def _read(self, limit: int, tail: RelayPosition | None, is_last: bool) -> RelayBlock | None:
+        want = min(BLOCK_SIZE, limit - self._pos)
+        data = self._pread(want)
+        whole = (
+            len(data) if is_last and len(data) == limit - self._pos else _whole_events(data, self._where())
+        )
+        if whole == 0:
+            data = self._read_large(data, limit)
+            whole = len(data)
+        if whole == 0:
+            if tail is not None:
+                raise RelayError(
+                    "TR304", "a relay file ends within an event", where=self._where(), hint=_REFETCH
+                )
+            return None
+        at_tail = is_last and self._pos + whole == limit
+        block = RelayBlock(
+            self._subdir, self._file, self._pos, data if whole == len(data) else data[:whole], at_tail
+        )
+        self._pos += whole
+        return block
+
+    def _read_large(self, head: bytes, limit: int) -> bytes:
+        """An event larger than a block; nothing if the file does not hold it whole."""
+        if len(head) < HEADER_SIZE:
+            return b""
+        size = EVENT_SIZE.unpack_from(head, SIZE_OFFSET)[0]
+        return self._pread(size) if self._pos + size <= limit else b""
+
+    def _pread(self, size: int) -> bytes:
+        with self._reading():
+            data = os.pread(self._fd, size, self._pos)
+            # One pread returns at most 2 GB less a page, and events may be that large.
+            while len(data) < size and (more := os.pread(self._fd, size - len(data), self._pos + len(data))):
+                data += more
+        return data
+
+    def _size(self) -> int:
+        with self._reading():
+            return os.fstat(self._fd).st_size
+
+    def _open(self) -> None:
+        path = self._root / self._subdir / self._file
+        with self._reading():
+            try:
+                self._fd = os.open(path, os.O_RDONLY)
+            except FileNotFoundError as error:
+                raise RelayError(
+                    "TR303", "a relay file is missing", where=self._where(), hint=_REFETCH
+                ) from error
+            magic = os.pread(self._fd, len(MAGIC), 0)
+        if magic != MAGIC:
+            raise RelayError("TR304", "not a binlog file", where=self._where(), hint=_REFETCH)
+
+    def _find_first(self) -> bool:
+        for subdir in layout.read_index(self._root):
+            if files := layout.binlog_files(self._root / subdir):
+                self._move(subdir, files[0])
+                return True
+        return False
+
+    def _advance_file(self, tail: RelayPosition | None) -> bool:
+        """Go to the file after the current one; False when there is none yet. Raises RelayError."""
+        number = layout.file_number(self._file)
+        later = [f for f in layout.binlog_files(self._root / self._subdir) if layout.file_number(f) > number]
+        if later:
+            if layout.file_number(later[0]) != number + 1:
+                raise RelayError(
+                    "TR303", f"the relay file between {self._file} and {later[0]} is missing", hint=_REFETCH
+                )
+            self._move(self._subdir, later[0])
+            return True
+        if tail is not None and tail.subdir == self._subdir:
+            raise RelayError("TR303", f"the relay file after {self._file} is missing", hint=_REFETCH)
+        serial = layout.subdir_serial(self._subdir)
+        for subdir in layout.read_index(self._root):
+            if layout.subdir_serial(subdir) > serial and (files := layout.binlog_files(self._root / subdir)):
+                self._move(subdir, files[0])
+                return True
+        return False
+
+    def _move(self, subdir: str, file: str) -> None:
+        self.close()
+        self._subdir, self._file, self._pos = subdir, file, FIRST_POSITION
+
+    def _where(self) -> Where:
+        return Where(file=f"{self._subdir}/{self._file}", position=self._pos)
+
+    def _reading(self) -> AbstractContextManager[None]:
+        return disk_errors("reading the relay log", self._where())
+
+
+def _whole_events(data: bytes, where: Where) -> int:
+    """How many bytes of `data`, which begins with an event, are whole events. Raises RelayError."""
+    size_at = EVENT_SIZE.unpack_from
+    at, last = 0, len(data) - HEADER_SIZE
+    while at <= last:
+        size = size_at(data, at + SIZE_OFFSET)[0]
+        if size < HEADER_SIZE:
+            raise RelayError("TR304", f"an event of {size} bytes, {at} bytes on", where=where, hint=_REFETCH)
+        if at + size > len(data):
+            break
+        at += size
+    return at

@@ -1,0 +1,251 @@
+"""Writes the relay log: bytes first, fsync second, metadata third, and only then readers may look.
+
+The order of one `sync`:
+  1. fdatasync of the active file;
+  2. relay.meta (at most every META_INTERVAL seconds, at rotation and at close);
+  3. the durable tail, which lets readers, and so Kafka, see the bytes.
+
+After a crash the active file is cut back to relay.meta's position, a transaction boundary, and later
+files are removed. What is missing is fetched again and comes out the same, byte for byte; a reader that
+was further simply waits.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import structlog
+
+from relay_store import layout
+from relay_store.layout import RelayMeta, RelayPosition, StartPosition, disk_errors
+from relay_store.tail import DurableTail
+from schemas.binlog import FIRST_POSITION, MAGIC
+from schemas.crashpoints import reached
+from schemas.errors import RelayError, Where
+
+META_INTERVAL = 0.2  # seconds between two writes of relay.meta while data flows
+
+_log = structlog.get_logger()
+
+
+class RelayWriter:
+    """The one writer of a relay directory; opening it takes the lock and recovers after a crash.
+
+    Args:
+        root: the relay directory, created if it is not there.
+        clock: seconds, monotonic.
+
+    Raises RelayError: TR301 another process writes here, TR302 the disk refuses, TR303, TR306 or TR307
+    when what is there cannot be trusted.
+    """
+
+    def __init__(self, root: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self.root = root
+        self.tail = DurableTail()
+        self._clock = clock
+        self._fd = -1
+        self._end = 0  # of the active file
+        self._boundary = 0  # end of its last whole group
+        self._subdir = self._file = ""
+        self._gtids: Callable[[], str] = lambda: self._recovered_gtids
+        self._recovered_gtids = ""
+        self._meta_written: RelayMeta | None = None
+        self._meta_time = float("-inf")
+        with disk_errors("creating the relay directory"):
+            root.mkdir(parents=True, exist_ok=True)
+        self._lock = _lock(root)
+        try:
+            self._subdirs = layout.read_index(root)
+            self._recover()
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    @property
+    def position(self) -> RelayPosition | None:
+        """Where the next byte goes; None before the first file."""
+        return RelayPosition(self._subdir, self._file, self._end) if self._file else None
+
+    @property
+    def subdir(self) -> str:
+        """The active sub-directory; empty when there is none."""
+        return self._subdir
+
+    @property
+    def boundary(self) -> int:
+        """The end of the active file's last whole group."""
+        return self._boundary
+
+    @property
+    def executed_gtids(self) -> str:
+        """The GTID set of the whole groups in the relay log, as text."""
+        return self._gtids()
+
+    def track_gtids(self, gtids: Callable[[], str]) -> None:
+        """Let relay.meta take its GTID set, as of the last boundary, from `gtids`."""
+        self._gtids = gtids
+
+    def open_subdir(self, server_uuid: str) -> None:
+        """Begin the next sub-directory, for another server; `rotate` then names its first file."""
+        self.close_file()
+        serial = layout.subdir_serial(self._subdirs[-1]) + 1 if self._subdirs else 1
+        name = layout.subdir_name(server_uuid, serial)
+        with disk_errors("creating a relay sub-directory", Where(file=name)):
+            (self.root / name).mkdir(exist_ok=True)
+            layout.sync_dir(self.root)
+        self._subdirs.append(name)
+        layout.write_index(self.root, self._subdirs)
+        self._subdir, self._file, self._meta_written = name, "", None
+
+    def write_start(self, start: StartPosition) -> None:
+        """Write down, once, where the first reader of this relay log begins."""
+        layout.write_start(self.root, start)
+
+    def rotate(self, name: str) -> None:
+        """Finish the active file and begin `name` with the magic. Raises RelayError."""
+        self.close_file()
+        with disk_errors("creating a relay file", Where(file=name)):
+            path = self.root / self._subdir / name
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+            os.write(self._fd, MAGIC)
+            layout.sync_dir(path.parent)
+        self._file, self._end, self._boundary = name, FIRST_POSITION, FIRST_POSITION
+        self._sync(force_meta=True)
+
+    def append(self, chunks: Sequence[bytes | memoryview], boundary: int | None) -> None:
+        """Write events at the end.
+
+        Args:
+            chunks: whole events, in order.
+            boundary: the offset in the file behind the last whole group, None if no group ended.
+        """
+        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        with disk_errors("writing the relay log", self._where()):
+            view = memoryview(data)
+            while view:
+                written = os.write(self._fd, view)
+                self._end += written
+                view = view[written:]
+        if boundary is not None:
+            self._boundary = boundary
+
+    def cut_back(self) -> None:
+        """Drop a group that is not whole, as after a lost connection: it will be fetched again."""
+        if self._fd >= 0 and self._end > self._boundary:
+            with disk_errors("cutting the relay log back", self._where()):
+                os.ftruncate(self._fd, self._boundary)
+                os.lseek(self._fd, self._boundary, os.SEEK_SET)
+            self._end = self._boundary
+
+    def sync(self) -> None:
+        """Put what was appended on disk and show its whole groups to readers."""
+        self._sync(force_meta=False)
+
+    def flush_meta(self) -> None:
+        """Write relay.meta if it lags behind; for idle moments."""
+        if self._file and self._clock() - self._meta_time >= META_INTERVAL:
+            self._write_meta()
+
+    def close_file(self) -> None:
+        """Sync and close the active file; a group that the upstream left open there ends with it."""
+        if self._fd < 0:
+            return
+        self._boundary = self._end
+        self._sync(force_meta=True)
+        os.close(self._fd)
+        self._fd = -1
+
+    def close(self) -> None:
+        """Sync up to the last whole group and release the directory."""
+        try:
+            if self._fd >= 0:
+                self._sync(force_meta=True)
+                os.close(self._fd)
+        finally:
+            self._fd = -1
+            os.close(self._lock)
+            self.tail.wake()
+
+    def _sync(self, force_meta: bool) -> None:
+        reached("relay.before_fsync")
+        with disk_errors("fsync of the relay log", self._where()):
+            os.fdatasync(self._fd)
+        reached("relay.after_fsync")
+        if force_meta or self._clock() - self._meta_time >= META_INTERVAL:
+            self._write_meta()
+        self.tail.advance(RelayPosition(self._subdir, self._file, self._boundary))
+
+    def _write_meta(self) -> None:
+        """Only ever called when the bytes before the boundary are on disk."""
+        last = self._meta_written
+        if last is not None and (last.file, last.pos) == (self._file, self._boundary):
+            return
+        reached("relay.before_meta")
+        meta = RelayMeta(self._file, self._boundary, self._gtids())
+        layout.write_meta(self.root / self._subdir, meta)
+        reached("relay.after_meta")
+        self._meta_written, self._meta_time = meta, self._clock()
+
+    def _where(self) -> Where:
+        return Where(file=f"{self._subdir}/{self._file}", position=self._end)
+
+    def _recover(self) -> None:
+        """Cut the relay log back to what relay.meta vouches for."""
+        if not self._subdirs:
+            return
+        self._subdir = self._subdirs[-1]
+        folder = self.root / self._subdir
+        meta = layout.read_meta(folder)
+        later = [n for n in layout.binlog_files(folder) if not meta or layout.file_number(n) > _number(meta)]
+        with disk_errors("removing files behind relay.meta's position", Where(file=self._subdir)):
+            for name in later:
+                (folder / name).unlink()
+        if meta is None:
+            # Died before the first file of this sub-directory was whole: only the ones before count.
+            metas = [layout.read_meta(self.root / name) for name in reversed(self._subdirs)]
+            self._recovered_gtids = next((m.gtid_set for m in metas if m), "")
+            return
+        self._file, self._meta_written = meta.file, meta
+        self._recovered_gtids = meta.gtid_set
+        self._cut(folder / meta.file, meta.pos)
+        self.tail.advance(RelayPosition(self._subdir, self._file, self._end))
+
+    def _cut(self, path: Path, pos: int) -> None:
+        where = Where(file=f"{self._subdir}/{path.name}", position=pos)
+        with disk_errors("opening the relay log", where):
+            try:
+                self._fd = os.open(path, os.O_WRONLY | os.O_APPEND)
+            except FileNotFoundError as error:
+                hint = "put the file back, or move the relay directory away to fetch it anew"
+                raise RelayError(
+                    "TR303", "the active relay file is missing", where=where, hint=hint
+                ) from error
+            size = os.fstat(self._fd).st_size
+            if size < pos:
+                hint = "the disk lost fsynced bytes: move the relay directory away to fetch it anew"
+                raise RelayError("TR304", f"the relay file has {size} bytes only", where=where, hint=hint)
+            os.ftruncate(self._fd, pos)
+            os.fdatasync(self._fd)
+        if size > pos:
+            _log.info("relay_tail_cut", file=path.name, position=pos, bytes=size - pos)
+        self._end = self._boundary = pos
+
+
+def _number(meta: RelayMeta) -> int:
+    return layout.file_number(meta.file)
+
+
+def _lock(root: Path) -> int:
+    with disk_errors("locking the relay directory"):
+        fd = os.open(root / layout.LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(fd)
+        hint = "one relay directory belongs to one producer: stop the other one, or set another relay.dir"
+        raise RelayError("TR301", f"{root} is in use by another process", hint=hint) from error
+    return fd
