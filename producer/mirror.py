@@ -1,0 +1,133 @@
+"""Mirrors the upstream's binlog into the relay log, byte for byte.
+
+One step: receive what is there, check each event (checksum, and that it begins exactly where our file
+ends), append, and sync when the upstream has nothing more to give or enough has piled up. Events that
+the dump thread makes up (artificial ROTATE and FORMAT_DESCRIPTION, heartbeats) steer, and are not written.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from producer.mirror_intake import Intake
+from producer.mirror_start import Start, open_relay
+from producer.upstream.dump import DumpStream
+from relay_store.layout import file_number
+from relay_store.writer import RelayWriter
+from schemas.binlog import FIRST_POSITION
+from schemas.errors import TailraceError
+from schemas.server_url import ServerUrl
+
+_POLL = 0.5  # seconds: how long a stop may take
+_PAUSE = 0.005  # seconds without news that end the wait for more to sync at once
+_BACKOFF = (1, 2, 4, 8, 16, 30)  # seconds
+_MAX_START = 2**32 - 1  # the protocol's positions are 32 bits wide
+
+_log = structlog.get_logger()
+
+
+@dataclass
+class MirrorProgress:
+    """Counters of this run; one thread writes, any thread may read."""
+
+    bytes: int = 0
+    events: int = 0
+    syncs: int = 0
+    reconnects: int = 0
+    connected: bool = False
+    last_error: TailraceError | None = None
+
+
+class Mirror:
+    """Keeps one relay log equal to one upstream's binlog.
+
+    Args:
+        url: the upstream.
+        relay: the open relay log.
+        server_id: of this replica.
+        start: where an empty relay log begins: the earliest file the upstream has, or the current one
+            (whole; the publisher then begins at the position that was current).
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        url: ServerUrl,
+        relay: RelayWriter,
+        *,
+        server_id: int,
+        start: Start = "earliest",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.url = url
+        self.relay = relay
+        self.progress = MirrorProgress()
+        self._server_id = server_id
+        self._start = start
+        self._clock = clock
+
+    def run(self, stop: threading.Event, until: tuple[str, int] | None = None) -> None:
+        """Mirror until `stop`, or until the upstream's file and position `until` are on disk.
+
+        Raises UpstreamError and RelayError that a retry cannot heal; lost connections are retried.
+        """
+        failures = 0
+        while not stop.is_set():
+            received = self.progress.bytes
+            try:
+                if self._follow(stop, until):
+                    return
+            except TailraceError as error:
+                self.progress.connected = False
+                self.progress.last_error = error
+                if not error.retryable or error.code.startswith("TR3"):
+                    raise
+                failures = 0 if self.progress.bytes > received else failures
+                delay = _BACKOFF[min(failures, len(_BACKOFF) - 1)]
+                failures += 1
+                self.progress.reconnects += 1
+                _log.warning("upstream_lost", error=str(error), retry_in_s=delay)
+                stop.wait(delay)
+
+    def reached(self, file: str, position: int) -> bool:
+        """Whether the upstream's `file` is on disk here up to `position`."""
+        tail = self.relay.tail.position
+        return tail is not None and (file_number(tail.file), tail.pos) >= (file_number(file), position)
+
+    def _follow(self, stop: threading.Event, until: tuple[str, int] | None) -> bool:
+        """One connection's time; True when `until` is reached, False on `stop`."""
+        self.relay.cut_back()
+        info, begin, gtids = open_relay(self.url, self.relay, self._start)
+        if until and self.reached(*until):
+            return True
+        # Beyond what can be asked for, stream the file from its start and pass over what is here.
+        asked = begin.pos if begin.pos <= _MAX_START else FIRST_POSITION
+        intake = Intake(self.relay, gtids.tracker(), asked, self._clock)
+        stream = DumpStream(self.url, info, begin.file, asked, self._server_id)
+        self.progress.connected, self.progress.last_error = True, None
+        _log.info("mirror_connected", upstream=str(self.url), begin=str(begin), version=info.version)
+        try:
+            while not stop.is_set():
+                self._step(stream, intake)
+                if until and self.reached(*until):
+                    return True
+        finally:
+            stream.close()
+        return False
+
+    def _step(self, stream: DumpStream, intake: Intake) -> None:
+        """Receive once, append, and sync if it is time."""
+        events = stream.read(_PAUSE if intake.wants_sync else _POLL)
+        if events:
+            self.progress.bytes += intake.take(events)
+            self.progress.events += len(events)
+        if intake.sync_due(stream.has_more) or (intake.wants_sync and not events):
+            intake.sync()
+            self.progress.syncs += 1
+        elif not events:
+            self.relay.flush_meta()

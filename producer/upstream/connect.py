@@ -1,0 +1,170 @@
+"""Connections to the upstream, and what the upstream says about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pymysql
+from pymysql.connections import Connection
+
+from schemas.errors import UpstreamError
+from schemas.gtid import Flavor, GtidSet, empty_gtid_set, parse_gtid_set
+from schemas.server_url import ServerUrl
+
+# Access denied (three kinds), no privilege, account locked, password expired: waiting does not heal these.
+_DENIED = frozenset({1044, 1045, 1227, 1698, 1862, 1820, 3118, 3955})
+_RETRY_SECONDS = 10  # to connect
+
+
+@dataclass(frozen=True)
+class UpstreamInfo:
+    """A server as it was at one moment; settings are None where the server has no such variable."""
+
+    flavor: Flavor
+    version: str
+    server_uuid: str  # made up from the server id on MariaDB, which has none
+    server_id: int
+    log_bin: bool
+    gtid_mode: str | None
+    executed: GtidSet
+    purged: GtidSet  # of MySQL; empty on MariaDB
+    file: str
+    position: int
+    files: tuple[tuple[str, int], ...]  # the binlog files it still has, oldest first, with their sizes
+    binlog_format: str | None
+    row_image: str | None
+    row_metadata: str | None
+    binlog_checksum: str
+
+
+def connect(url: ServerUrl, **options: Any) -> Connection[Any]:
+    """A connection in autocommit mode. Raises UpstreamError TR201 (retryable) or TR202 (access denied)."""
+    settings: dict[str, Any] = {
+        "host": url.host,
+        "port": url.port,
+        "user": url.user,
+        "password": url.password,
+        "charset": "utf8mb4",
+        "autocommit": True,
+        "connect_timeout": _RETRY_SECONDS,
+        "ssl": url.ssl_options(),
+        "unix_socket": url.params.get("unix-socket"),
+    }
+    try:
+        return pymysql.connect(**(settings | options))
+    except pymysql.err.MySQLError as error:
+        raise translate(error, url) from error
+
+
+def translate(error: Exception, url: ServerUrl) -> UpstreamError:
+    """An error of the driver or socket as ours, with the server's own words."""
+    number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    text = str(error.args[-1]) if error.args else str(error)
+    if number in _DENIED:
+        hint = "check user and password; replication needs REPLICATION SLAVE and REPLICATION CLIENT"
+        return UpstreamError("TR202", f"{url} refused: {text}", hint=hint + " (MariaDB: BINLOG MONITOR)")
+    hint = "check that the server is up and can be reached from here"
+    return UpstreamError("TR201", f"{url} cannot be reached: {text}", hint=hint, retryable=True)
+
+
+def describe(url: ServerUrl) -> UpstreamInfo:
+    """What mirror, `check` and `status` need to know of the upstream. Raises UpstreamError."""
+    connection = connect(url, read_timeout=30)
+    try:
+        return _describe(connection)
+    except (pymysql.err.MySQLError, OSError) as error:
+        raise translate(error, url) from error
+    finally:
+        connection.close()
+
+
+def synthetic_uuid(server_id: int) -> str:
+    """A stable UUID for a MariaDB server: "MariaDB" in ASCII, then the server id in hexadecimal."""
+    return f"4d617269-6144-4200-8000-{server_id:012x}"
+
+
+def variable(connection: Connection[Any], name: str) -> str | None:
+    """A global variable's value, None if the server does not know it."""
+    rows = query(connection, f"SHOW GLOBAL VARIABLES LIKE '{name}'")
+    return str(rows[0][1]) if rows else None
+
+
+def query(connection: Connection[Any], sql: str) -> Sequence[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        rows: Sequence[tuple[Any, ...]] = cursor.fetchall()
+        return rows
+
+
+def _describe(connection: Connection[Any]) -> UpstreamInfo:
+    version = str(query(connection, "SELECT VERSION()")[0][0])
+    flavor: Flavor = "mariadb" if "mariadb" in version.lower() else "mysql"
+    server_id = int(variable(connection, "server_id") or 0)
+    log_bin = variable(connection, "log_bin") == "ON"
+    file, position, executed = _current(connection, flavor) if log_bin else ("", 4, "")
+    rows = query(connection, "SHOW BINARY LOGS") if log_bin else []
+    return UpstreamInfo(
+        flavor=flavor,
+        version=version,
+        server_uuid=variable(connection, "server_uuid") or synthetic_uuid(server_id),
+        server_id=server_id,
+        log_bin=log_bin,
+        gtid_mode=variable(connection, "gtid_mode"),
+        executed=parse_gtid_set(executed, flavor),
+        purged=parse_gtid_set(variable(connection, "gtid_purged") or "", flavor)
+        if flavor == "mysql"
+        else empty_gtid_set(flavor),
+        file=file,
+        position=position,
+        files=tuple((str(row[0]), int(row[1])) for row in rows),
+        binlog_format=variable(connection, "binlog_format"),
+        row_image=variable(connection, "binlog_row_image"),
+        row_metadata=variable(connection, "binlog_row_metadata"),
+        binlog_checksum=variable(connection, "binlog_checksum") or "NONE",
+    )
+
+
+def _current(connection: Connection[Any], flavor: Flavor) -> tuple[str, int, str]:
+    """File, position and the GTID set executed up to exactly there."""
+    if flavor == "mariadb":
+        row = query(connection, "SHOW MASTER STATUS")[0]
+        # May be NULL for a position in a file that has no GTID yet.
+        gtids = query(connection, f"SELECT BINLOG_GTID_POS('{row[0]}', {int(row[1])})")[0][0]
+        return str(row[0]), int(row[1]), str(gtids or "")
+    try:
+        row = query(connection, "SHOW BINARY LOG STATUS")[0]
+    except pymysql.err.ProgrammingError:  # before 8.2 it had the old name only
+        row = query(connection, "SHOW MASTER STATUS")[0]
+    return str(row[0]), int(row[1]), str(row[4] or "")
+
+
+def file_before(url: ServerUrl, info: UpstreamInfo, executed: GtidSet) -> str:
+    """The newest binlog file that begins before anything which `executed` lacks.
+
+    Raises UpstreamError TR204 when the upstream has purged it.
+    """
+    missing = executed
+    for name, _ in reversed(info.files):
+        missing = set_at_start(url, info, name).minus(executed)
+        if not missing:
+            return name
+    raise UpstreamError(
+        "TR204",
+        f"{url} has purged transactions that are needed: {missing}",
+        hint=f"its earliest file is {info.files[0][0]}: move the relay directory away to start from there",
+    )
+
+
+def set_at_start(url: ServerUrl, info: UpstreamInfo, file: str) -> GtidSet:
+    """The set that a binlog file's own PREVIOUS_GTIDS or GTID_LIST event names. Raises UpstreamError."""
+    connection = connect(url, read_timeout=30)
+    try:
+        rows = query(connection, f"SHOW BINLOG EVENTS IN '{file}' LIMIT 3")
+    except (pymysql.err.MySQLError, OSError) as error:
+        raise translate(error, url) from error
+    finally:
+        connection.close()
+    texts = [str(row[5]) for row in rows if row[2] in ("Previous_gtids", "Gtid_list")]
+    return parse_gtid_set(texts[0].strip("[]"), info.flavor) if texts else empty_gtid_set(info.flavor)

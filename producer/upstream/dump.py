@@ -1,0 +1,158 @@
+"""The upstream's binlog as a stream of raw events, read as fast as the socket gives them.
+
+pymysql connects, authenticates and sends the commands; the packets that follow are read here in large
+pieces, because its own packet reader takes longer for one event than the whole mirror may.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import ssl
+import struct
+import time
+import uuid
+from typing import Any
+
+import pymysql
+
+from producer.upstream.connect import UpstreamInfo, connect, query, translate
+from producer.upstream.packets import ServerSaid, split_packets
+from schemas.errors import UpstreamError, Where
+from schemas.server_url import ServerUrl
+
+HEARTBEAT = 1.0  # seconds
+SILENCE_LIMIT = 30.0  # seconds without even a heartbeat: the connection is dead
+_RECEIVE_SIZE = 1 << 20
+
+_COM_BINLOG_DUMP = 0x12
+_COM_REGISTER_SLAVE = 0x15
+_SEND_ANNOTATE_ROWS = 0x02  # MariaDB leaves these events out unless asked for
+
+_NAMESPACE = uuid.UUID("7461696c-7261-4365-8000-000000000000")  # "tailrace"
+
+
+class DumpStream:
+    """An open binlog dump, from one file and position to whatever comes.
+
+    Args:
+        url, info: the upstream and what it said of itself.
+        file, position: where to begin; the position is at most 2**32-1, the protocol's limit.
+        server_id: of this replica, unique among the upstream's replicas.
+
+    Raises UpstreamError.
+    """
+
+    def __init__(self, url: ServerUrl, info: UpstreamInfo, file: str, position: int, server_id: int) -> None:
+        self._url = url
+        self._info = info
+        self._place = Where(file=file, position=position)
+        self._rest = memoryview(b"")
+        self._need = 5
+        self._connection = connect(url)
+        try:
+            self._prepare(server_id)
+            flags = _SEND_ANNOTATE_ROWS if info.flavor == "mariadb" else 0
+            payload = struct.pack("<IHI", position, flags, server_id) + file.encode()
+            self._command(_COM_BINLOG_DUMP, payload)
+        except (pymysql.err.MySQLError, OSError) as error:
+            self.close()
+            raise translate(error, url) from error
+        self._socket: socket.socket = self._connection._sock  # type: ignore[attr-defined]
+        self._heard = time.monotonic()
+
+    def read(self, timeout: float) -> list[memoryview]:
+        """The next events, none if none came within `timeout` seconds. Raises UpstreamError."""
+        self._socket.settimeout(timeout)
+        try:
+            self._receive()
+        except TimeoutError:
+            if time.monotonic() - self._heard > SILENCE_LIMIT:
+                raise self._lost(f"silent for {SILENCE_LIMIT:.0f} s") from None
+        except OSError as error:
+            raise self._lost(str(error)) from error
+        if len(self._rest) < self._need:
+            return []
+        try:
+            events, used, self._need = split_packets(self._rest)
+        except ServerSaid as said:
+            raise self._refused(said) from said
+        self._rest = self._rest[used:]
+        return events
+
+    def has_more(self) -> bool:
+        """Whether further bytes are here already, so that a sync can wait for them."""
+        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+            return True
+        return bool(select.select([self._socket], [], [], 0)[0])
+
+    def close(self) -> None:
+        """Close the connection at once, without goodbye: the server is in the middle of a dump."""
+        with contextlib.suppress(Exception):
+            self._connection._force_close()  # type: ignore[attr-defined]
+
+    def _receive(self) -> None:
+        """Receive until the next event is whole. What came before a timeout is kept."""
+        parts, size = [self._rest], len(self._rest)
+        try:
+            while True:
+                part = self._socket.recv(_RECEIVE_SIZE)
+                if not part:
+                    raise ConnectionError("the server closed the connection")
+                self._heard = time.monotonic()
+                parts.append(memoryview(part))
+                size += len(part)
+                if size >= self._need:
+                    return
+        finally:
+            self._rest = memoryview(b"".join(parts)) if len(parts) > 2 or self._rest else parts[-1]
+
+    def _prepare(self, server_id: int) -> None:
+        """Introduce this replica, as a server of its own would."""
+        settings = [
+            "SET @master_binlog_checksum = @@global.binlog_checksum",
+            "SET @source_binlog_checksum = @@global.binlog_checksum",
+            f"SET @master_heartbeat_period = {int(HEARTBEAT * 1e9)}",
+            f"SET @source_heartbeat_period = {int(HEARTBEAT * 1e9)}",
+        ]
+        if self._info.flavor == "mariadb":
+            settings.append("SET @mariadb_slave_capability = 4")
+        else:
+            own = uuid.uuid5(_NAMESPACE, f"{self._info.server_uuid}/{server_id}")
+            settings += [f"SET @slave_uuid = '{own}'", f"SET @replica_uuid = '{own}'"]
+        for statement in settings:
+            query(self._connection, statement)
+        host = socket.gethostname().encode()[:60]
+        names = bytes([len(host)]) + host + b"\0\0"  # user and password stay unsaid
+        self._command(
+            _COM_REGISTER_SLAVE, struct.pack("<I", server_id) + names + struct.pack("<HII", 0, 0, 0)
+        )
+        connection: Any = self._connection
+        connection._read_packet()
+
+    def _command(self, code: int, payload: bytes) -> None:
+        connection: Any = self._connection
+        connection._execute_command(code, payload)
+
+    def _lost(self, why: str) -> UpstreamError:
+        hint = "the mirror connects again by itself"
+        return UpstreamError("TR201", f"connection to {self._url} lost: {why}", hint=hint, retryable=True)
+
+    def _refused(self, said: ServerSaid) -> UpstreamError:
+        """What the server's last words mean for the operator."""
+        text = said.text
+        earliest = self._info.files[0][0] if self._info.files else "none"
+        if said.number == 1236 and ("first log file" in text or "purged" in text):
+            what = f"{self._url} no longer has {self._place.file}, its earliest file is {earliest}"
+            hint = "what was purged is lost for this relay log: move the relay directory away, "
+            hint += "copy the tables again, and keep binlogs longer (binlog_expire_logs_seconds)"
+            return UpstreamError("TR204", what, where=self._place, hint=hint)
+        if said.number == 1236 and "checksum" in text.lower():
+            return self._lost(text)  # binlog_checksum was changed: the next handshake learns the new one
+        if said.number in (0, 1053, 1077, 1317, 1927, 3169):  # shutdown, killed
+            return self._lost(text)
+        hint = "see the server's message; a second replica with this server-id also ends a dump"
+        return UpstreamError(
+            "TR205", f"{self._url} ended the dump: {said.number} {text}", where=self._place, hint=hint
+        )
