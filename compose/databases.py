@@ -41,7 +41,7 @@ _DDL_AND_DML = (
 
 
 class Database(Server):
-    """A MySQL-compatible server with the accounts ``root`` (no password) and ``tailrace`` (password the same).
+    """A MySQL-compatible server with the accounts ``root`` (no password) and ``tailrace`` (its password too).
 
     ``tailrace`` has the privileges that Tailrace asks for in the server's role, and no others.
     """

@@ -1,0 +1,46 @@
+# Every target builds what it needs first; see compose/setup.
+SHELL := /bin/bash
+PYTHON := .venv/bin/python
+# Options for the program behind demo and bench, for example: make demo ARGS=--keep
+ARGS :=
+
+.PHONY: help setup setup-sysbench artifacts demo test bench lint types contracts pytest lock
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+setup: ## build .venv from requirements.lock
+	@compose/setup
+
+setup-sysbench:
+	@compose/setup sysbench
+
+artifacts: setup ## fetch Kafka, MariaDB, MySQL and Spark's connector into .cache
+	@$(PYTHON) -m compose
+
+demo: setup ## replicate a busy database, kill both processes on the way, compare
+	@$(PYTHON) -m tailrace.demo $(ARGS)
+
+bench: setup-sysbench ## measure each part and the whole, beside two peers
+	@$(PYTHON) -m bench $(ARGS)
+
+test: lint types contracts pytest ## lint, types, import contracts, all tests
+
+lint: setup ## ruff
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+
+types: setup ## mypy
+	$(PYTHON) -m mypy
+
+contracts: setup ## which package may import which
+	.venv/bin/lint-imports
+
+pytest: setup-sysbench artifacts ## the tests, those on real servers too
+	$(PYTHON) -m pytest tests/unit tests/servers
+
+lock: setup ## choose the newest versions that fit, and pin them with their hashes
+	printf 'setuptools>=80\nuv\n' | .venv/bin/uv pip compile -q -U --generate-hashes --no-header --no-annotate \
+		--python-version 3.11 - -o compose/bootstrap.lock
+	.venv/bin/uv pip compile -q -U --generate-hashes --no-header --no-annotate \
+		--python-version 3.11 --extra dev pyproject.toml -o requirements.lock
