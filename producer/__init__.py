@@ -1,0 +1,1 @@
+"""The producing side: upstream binlog → relay files (mirror), relay files → epochs in Kafka (publish)."""

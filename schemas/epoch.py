@@ -12,8 +12,12 @@ import fastavro
 
 _SCHEMA = fastavro.parse_schema(json.loads((files("schemas") / "epoch.avsc").read_text()))
 _STRUCTURE_SCHEMA = fastavro.parse_schema(
-    next(f["type"]["items"] for f in json.loads((files("schemas") / "epoch.avsc").read_text())["fields"]
-         if f["name"] == "structures") | {"namespace": "tailrace"}
+    next(
+        f["type"]["items"]
+        for f in json.loads((files("schemas") / "epoch.avsc").read_text())["fields"]
+        if f["name"] == "structures"
+    )
+    | {"namespace": "tailrace"}
 )
 
 #: digests are sums of CRC-32 values modulo this number

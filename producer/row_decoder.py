@@ -1,0 +1,144 @@
+"""Where a row is decoded: for each table structure, one generated function from a rows event to Kafka records.
+
+The function walks the event's rows and appends ``(key, value)`` pairs: the key and the envelope of
+``schemas.avro_schema``, in Avro bytes. It is straight code without calls per value, save for the types that
+need one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from schemas.avro_schema import row_schema
+from schemas.codegen import compile_function, indent
+from schemas.sql import key_prefix
+from schemas.structure import TableStructure
+from schemas.types import codec_of, constants_of, union_tags
+from schemas.varint import VARINT, encode
+
+#: (key, value), or (key, value, headers) for the halves of a key change
+Record = tuple[bytes, bytes] | tuple[bytes, bytes, list[tuple[str, bytes]]]
+
+#: (b, p, end, seq, source, source_moved, append) -> seq; see RowDecoder
+Decode = Callable[[bytes, int, int, int, bytes, bytes, Callable[[Record], None]], int]
+
+_PARAMETERS = "b, p, end, seq, source, source_moved, append"
+
+
+class RowDecoder:
+    """The three decoders of one structure.
+
+    Each takes ``(b, p, end, seq, source, source_moved, append)``: the event's bytes, where its first row
+    image begins and where the last one ends, the number of its first row in the epoch, the Avro bytes behind
+    ``source.seq`` (for ordinary rows; for the halves of a key change), and what to call with each record. They
+    return the number of the next row.
+    """
+
+    def __init__(self, structure: TableStructure) -> None:
+        self.structure = structure
+        self.fingerprint = row_schema(structure).fingerprint
+        self.write = _compile(structure, "write", _write(structure))
+        self.update = _compile(structure, "update", _update(structure))
+        self.delete = _compile(structure, "delete", _delete(structure))
+
+
+def _compile(structure: TableStructure, kind: str, body: list[str]) -> Decode:
+    header = row_schema(structure).header
+    names: dict[str, Any] = {
+        "VARINT": VARINT,
+        "encode_varint": encode,
+        "from_bytes": int.from_bytes,
+        "KEY": key_prefix(structure),
+        "CREATE": header + b"\x02c\x02",
+        "UPDATE": header + b"\x02u\x02",
+        # `after` is null, then comes `before`
+        "DELETE": header + b"\x02d\x00\x02",
+    }
+    for i, column in enumerate(structure.columns):
+        names |= codec_of(column).names
+        for prefix in ("a", "o"):
+            names |= constants_of(column, f"{prefix}{i}")
+    return compile_function(kind, _PARAMETERS, body, names, f"<{kind} rows of {structure.name}>")
+
+
+def _image(structure: TableStructure, prefix: str) -> list[str]:
+    """Lines that read one full row image at ``b[p]`` into ``<prefix>0, <prefix>1, …``."""
+    size = (len(structure.columns) + 7) // 8
+    nullmap = "b[p]" if size == 1 else f"from_bytes(b[p:p+{size}], 'little')"
+    lines = [f"n = {nullmap}; p += {size}"]
+    for i, column in enumerate(structure.columns):
+        target = f"{prefix}{i}"
+        tags = [repr(tag) for tag in union_tags(column)]
+        decode = codec_of(column).decode(column, target, tags)
+        if column.nullable:
+            decode = [f"if n & {1 << i}: {target} = b'\\0'", "else:", *indent(decode)]
+        lines += decode
+    return lines
+
+
+def _parts(structure: TableStructure, prefix: str) -> str:
+    return ", ".join(f"{prefix}{i}" for i in range(len(structure.columns)))
+
+
+def _key(structure: TableStructure, prefix: str) -> str:
+    place = {column.name: i for i, column in enumerate(structure.columns)}
+    parts = " + ".join(f"{prefix}{place[name]}" for name in structure.key)
+    return f"KEY + {parts}" if parts else "KEY"
+
+
+_SEQ = "(VARINT[seq << 1] if seq < 65536 else encode_varint(seq << 1))"
+
+
+def _append(key: str, parts: list[str], source: str, headers: str = "") -> list[str]:
+    more = f", {headers}" if headers else ""
+    return [f"append(({key}, b''.join(({', '.join(parts)}, {_SEQ}, {source})){more}))", "seq += 1"]
+
+
+def _create_parts(structure: TableStructure, prefix: str) -> list[str]:
+    return ["CREATE", _parts(structure, prefix), "b'\\0'"]
+
+
+def _delete_parts(structure: TableStructure, prefix: str) -> list[str]:
+    return ["DELETE", _parts(structure, prefix)]
+
+
+def _loop(body: list[str]) -> list[str]:
+    return [
+        "while p < end:",
+        *indent(body),
+        "if p != end: raise IndexError('row image overruns its event')",
+    ] + ["return seq"]
+
+
+def _write(structure: TableStructure) -> list[str]:
+    record = _append(_key(structure, "a"), _create_parts(structure, "a"), "source")
+    return _loop([*_image(structure, "a"), *record])
+
+
+def _delete(structure: TableStructure) -> list[str]:
+    record = _append(_key(structure, "o"), _delete_parts(structure, "o"), "source")
+    return _loop([*_image(structure, "o"), *record])
+
+
+def _update(structure: TableStructure) -> list[str]:
+    """An UPDATE that changes the key becomes delete and create, so that each key's history stays whole."""
+    images = [*_image(structure, "o"), *_image(structure, "a")]
+    update = ["UPDATE", _parts(structure, "a"), "b'\\2'", _parts(structure, "o")]
+    if not structure.key:
+        return _loop([*images, *_append("KEY", update, "source")])
+    return _loop(
+        [
+            *images,
+            f"k = {_key(structure, 'a')}; ko = {_key(structure, 'o')}",
+            "if k == ko:",
+            *indent(_append("k", update, "source")),
+            "else:",
+            *indent(
+                _append("ko", _delete_parts(structure, "o"), "source_moved", "[('__debezium.newkey', k)]")
+            ),
+            *indent(
+                _append("k", _create_parts(structure, "a"), "source_moved", "[('__debezium.oldkey', ko)]")
+            ),
+        ]
+    )

@@ -1,0 +1,253 @@
+"""TABLE_MAP events to table structures. Source: MySQL libs/mysql/binlog/event/rows_event.h, Table_map_event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from schemas.collations import CHARSETS, MAX_CHARACTER_BYTES, PYTHON_CODECS
+from schemas.errors import DecodeError, Where
+from schemas.structure import Column, TableStructure
+from schemas.types.binary import BIT, BLOB, GEOMETRY, STRING, VAR_STRING, VARCHAR, VECTOR
+from schemas.types.decimals import NEWDECIMAL
+from schemas.types.enum_set import ENUM, SET
+from schemas.types.floating import DOUBLE, FLOAT
+from schemas.types.integer import INT24, LONG, LONGLONG, SHORT, TINY
+from schemas.types.json_type import JSON
+from schemas.types.temporal import DATE, DATETIME2, NEWDATE, TIME2, TIMESTAMP2, YEAR
+
+_SIGNEDNESS, _DEFAULT_CHARSET, _COLUMN_CHARSET, _COLUMN_NAME = 1, 2, 3, 4
+_SET_MEMBERS, _ENUM_MEMBERS, _GEOMETRY_TYPE, _SIMPLE_KEY, _PREFIX_KEY = 5, 6, 7, 8, 9
+_ENUM_DEFAULT_CHARSET, _ENUM_COLUMN_CHARSET = 10, 11
+
+_NUMERIC = {TINY, SHORT, INT24, LONG, LONGLONG, NEWDECIMAL, FLOAT, DOUBLE}
+_CHARACTER = {STRING, VAR_STRING, VARCHAR, BLOB}
+_INTEGER_NAMES = {TINY: "tinyint", SHORT: "smallint", INT24: "mediumint", LONG: "int", LONGLONG: "bigint"}
+_BLOB_SIZES = {1: "tiny", 2: "", 3: "medium", 4: "long"}
+_PLAIN_NAMES = {
+    FLOAT: "float",
+    DOUBLE: "double",
+    DATE: "date",
+    NEWDATE: "date",
+    YEAR: "year",
+    JSON: "json",
+    GEOMETRY: "geometry",
+    VECTOR: "vector",
+}
+_FRACTIONAL_NAMES = {TIME2: "time", DATETIME2: "datetime", TIMESTAMP2: "timestamp"}
+# MariaDB's old temporal types carry no precision in the binlog, and its compressed columns are not read yet;
+# their codes get no metadata here and codec_of() refuses them.
+_TWO_BYTE_META = {VARCHAR, BIT, NEWDECIMAL, STRING, VAR_STRING, ENUM, SET, 141}
+_ONE_BYTE_META = {FLOAT, DOUBLE, BLOB, GEOMETRY, JSON, VECTOR, TIME2, DATETIME2, TIMESTAMP2, 140}
+
+
+@dataclass(frozen=True)
+class TableMap:
+    """The head of a TABLE_MAP event: enough to know whether its rows are wanted."""
+
+    table_id: int
+    db: str
+    table: str
+    body_at: int
+
+
+def packed_length(data: bytes, pos: int) -> tuple[int, int]:
+    """MySQL's length-encoded integer and the offset behind it."""
+    first = data[pos]
+    if first < 251:
+        return first, pos + 1
+    size = {252: 2, 253: 3, 254: 8}[first]
+    return int.from_bytes(data[pos + 1 : pos + 1 + size], "little"), pos + 1 + size
+
+
+def table_names(body: bytes) -> tuple[str, str, int]:
+    """Schema, table and the offset behind them. ``body`` starts behind table id and flags."""
+    end = 1 + body[0]
+    db = body[1:end].decode()
+    pos = end + 1
+    table_end = pos + 1 + body[pos]
+    return db, body[pos + 1 : table_end].decode(), table_end + 1
+
+
+def table_structure(body: bytes) -> TableStructure:
+    """The structure that a TABLE_MAP event describes.
+
+    Args:
+        body: the event behind header, table id and flags, without its checksum.
+
+    Raises:
+        DecodeError: TR402, the upstream writes no full metadata, so names and signedness are unknown.
+    """
+    db, table, pos = table_names(body)
+    count, pos = packed_length(body, pos)
+    codes = body[pos : pos + count]
+    meta_size, pos = packed_length(body, pos + count)
+    metas = list(_metadata(codes, body[pos : pos + meta_size]))
+    pos += meta_size
+    null_size = (count + 7) // 8
+    nulls = int.from_bytes(body[pos : pos + null_size], "little")
+    optional = dict(_optional(body, pos + null_size))
+    where = Where(table=f"{db}.{table}")
+    if _COLUMN_NAME not in optional:
+        raise DecodeError(
+            "TR402",
+            "the upstream's binlog does not name the columns (binlog_row_metadata is not FULL)",
+            where=where,
+            hint="SET GLOBAL binlog_row_metadata = FULL upstream, then start again behind this position",
+        )
+    names = list(_strings(optional[_COLUMN_NAME]))
+    columns = [
+        Column(name, "", code, meta, bool(nulls >> i & 1))
+        for i, (name, (code, meta)) in enumerate(zip(names, metas, strict=True))
+    ]
+    _set_signs(columns, optional.get(_SIGNEDNESS, b""))
+    _set_charsets(columns, _CHARACTER, optional, _DEFAULT_CHARSET, _COLUMN_CHARSET, where)
+    _set_charsets(columns, {ENUM, SET}, optional, _ENUM_DEFAULT_CHARSET, _ENUM_COLUMN_CHARSET, where)
+    _set_members(columns, ENUM, optional.get(_ENUM_MEMBERS, b""), where)
+    _set_members(columns, SET, optional.get(_SET_MEMBERS, b""), where)
+    key = tuple(columns[i].name for i in _key(optional))
+    return TableStructure(db, table, tuple(replace(c, sql_type=sql_type(c)) for c in columns), key)
+
+
+def _metadata(codes: bytes, meta: bytes) -> Iterator[tuple[int, int]]:
+    """(type code, metadata) of each column, with ENUM and SET brought out of STRING."""
+    pos = 0
+    for code in codes:
+        if code in _ONE_BYTE_META:
+            yield code, meta[pos]
+            pos += 1
+        elif code in _TWO_BYTE_META:
+            yield _two_bytes(code, meta[pos], meta[pos + 1])
+            pos += 2
+        else:
+            yield code, 0
+
+
+def _two_bytes(code: int, first: int, second: int) -> tuple[int, int]:
+    if code == NEWDECIMAL:
+        return code, first << 8 | second
+    if code == BIT:
+        return code, second * 8 + first
+    if code in (VARCHAR, 141):
+        return code, first | second << 8
+    if first in (ENUM, SET):
+        return first, second
+    # The top two bits of a CHAR's length hide, inverted, in the type byte.
+    # Source: MySQL sql/field.cc, Field_string::do_save_field_metadata.
+    return STRING, second | ((first & 0x30) ^ 0x30) << 4
+
+
+def _optional(body: bytes, pos: int) -> Iterator[tuple[int, bytes]]:
+    while pos < len(body):
+        kind = body[pos]
+        length, pos = packed_length(body, pos + 1)
+        yield kind, body[pos : pos + length]
+        pos += length
+
+
+def _numbers(data: bytes) -> list[int]:
+    numbers, pos = [], 0
+    while pos < len(data):
+        number, pos = packed_length(data, pos)
+        numbers.append(number)
+    return numbers
+
+
+def _raw_strings(data: bytes, pos: int, count: int) -> tuple[list[bytes], int]:
+    strings = []
+    for _ in range(count):
+        length, pos = packed_length(data, pos)
+        strings.append(data[pos : pos + length])
+        pos += length
+    return strings, pos
+
+
+def _strings(data: bytes) -> Iterator[str]:
+    pos = 0
+    while pos < len(data):
+        (raw,), pos = _raw_strings(data, pos, 1)
+        yield raw.decode()
+
+
+def _set_signs(columns: list[Column], bits: bytes) -> None:
+    numeric = [i for i, c in enumerate(columns) if c.code in _NUMERIC]
+    for n, i in enumerate(numeric):
+        if bits[n >> 3] >> (7 - (n & 7)) & 1:
+            columns[i] = replace(columns[i], unsigned=True)
+
+
+def _set_charsets(
+    columns: list[Column], codes: set[int], optional: dict[int, bytes], default: int, each: int, where: Where
+) -> None:
+    """Collations come as one default with exceptions, or one for each character column."""
+    wanted = [i for i, c in enumerate(columns) if c.code in codes]
+    if default in optional:
+        first, *exceptions = _numbers(optional[default])
+        collations = dict.fromkeys(range(len(wanted)), first)
+        collations |= dict(zip(exceptions[::2], exceptions[1::2], strict=True))
+    else:
+        collations = dict(enumerate(_numbers(optional.get(each, b""))))
+    for n, i in enumerate(wanted):
+        charset = CHARSETS.get(collations.get(n, -1))  # type: ignore[arg-type]
+        if charset is None:
+            raise DecodeError(
+                "TR403",
+                f"column {columns[i].name} has the unknown collation {collations.get(n)}",
+                where=where,
+            )
+        columns[i] = replace(columns[i], charset=charset)
+
+
+def _set_members(columns: list[Column], code: int, data: bytes, where: Where) -> None:
+    pos = 0
+    for i, column in enumerate(columns):
+        if column.code != code:
+            continue
+        count, pos = packed_length(data, pos)
+        raw, pos = _raw_strings(data, pos, count)
+        codec = "latin-1" if column.charset == "binary" else PYTHON_CODECS.get(column.charset)
+        if codec is None:
+            raise DecodeError(
+                "TR403",
+                f"the members of {column.name} are in charset {column.charset}, which is not known here",
+                where=where,
+                hint="convert the column to utf8mb4, or exclude the table",
+            )
+        columns[i] = replace(column, members=tuple(member.decode(codec) for member in raw))
+
+
+def _key(optional: dict[int, bytes]) -> list[int]:
+    if _SIMPLE_KEY in optional:
+        return _numbers(optional[_SIMPLE_KEY])
+    return _numbers(optional.get(_PREFIX_KEY, b""))[::2]
+
+
+def sql_type(column: Column) -> str:
+    """MySQL's type text of a column, as far as the binlog tells it."""
+    code, meta = column.code, column.meta
+    sign = " unsigned" if column.unsigned else ""
+    if code in _INTEGER_NAMES:
+        return _INTEGER_NAMES[code] + sign
+    if code == NEWDECIMAL:
+        return f"decimal({meta >> 8},{meta & 0xFF}){sign}"
+    if code in _PLAIN_NAMES:
+        return _PLAIN_NAMES[code] + sign
+    if code in _FRACTIONAL_NAMES:
+        return _FRACTIONAL_NAMES[code] + (f"({meta})" if meta else "")
+    if code == BIT:
+        return f"bit({meta})"
+    if code in (ENUM, SET):
+        members = ",".join("'" + m.replace("'", "''") + "'" for m in column.members)
+        return f"{'enum' if code == ENUM else 'set'}({members})"
+    if code == BLOB:
+        return _BLOB_SIZES[meta] + ("blob" if column.charset == "binary" else "text")
+    if code in (VARCHAR, VAR_STRING, STRING):
+        return _string_type(column)
+    return f"type {code}"
+
+
+def _string_type(column: Column) -> str:
+    variable = "var" if column.code != STRING else ""
+    if column.charset == "binary":
+        return f"{variable}binary({column.meta})"
+    return f"{variable}char({column.meta // MAX_CHARACTER_BYTES.get(column.charset, 1)})"

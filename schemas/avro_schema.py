@@ -1,0 +1,103 @@
+"""The Avro schema of a table structure: Debezium's envelope, in the Avro specification's single-object encoding."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any
+
+from fastavro.schema import fingerprint, to_parsing_canonical_form
+
+from schemas.structure import TableStructure
+from schemas.types import avro_type
+
+MARKER = b"\xc3\x01"
+
+#: `source.flags` of both halves of an UPDATE that changes the key
+KEY_CHANGE = 0x10000
+
+SOURCE: dict[str, Any] = {
+    "type": "record",
+    "name": "Source",
+    "fields": [
+        {"name": "seq", "type": "long", "doc": "number of the row within its epoch, from 0"},
+        {"name": "epoch", "type": "long"},
+        {"name": "flags", "type": "int", "doc": "the rows event's flags; 0x10000: half of a key change"},
+        {"name": "db", "type": "string"},
+        {"name": "table", "type": "string"},
+        {"name": "server_id", "type": "long"},
+        {"name": "gtid", "type": ["null", "string"]},
+        {"name": "file", "type": "string", "doc": "upstream binlog file"},
+        {"name": "pos", "type": "long", "doc": "start of the rows event in it"},
+        {
+            "name": "ts_ms",
+            "type": "long",
+            "doc": "upstream commit time where the log has it, else event time",
+        },
+    ],
+}
+
+
+def avro_name(name: str) -> str:
+    """An identifier as an Avro name; what Avro does not allow becomes ``_xHHHH``, so no two names meet."""
+    return re.sub(r"[^A-Za-z0-9_]|^[0-9]|_(?=x[0-9a-f]{4})", lambda m: f"_x{ord(m[0]):04x}", name)
+
+
+def _row(structure: TableStructure) -> dict[str, Any]:
+    fields = [
+        {
+            "name": avro_name(column.name),
+            "type": avro_type(column),
+            "mysql.name": column.name,
+            "mysql.type": column.sql_type,
+            **({"mysql.charset": column.charset} if column.charset else {}),
+        }
+        for column in structure.columns
+    ]
+    return {"type": "record", "name": "Row", "fields": fields}
+
+
+def envelope(structure: TableStructure) -> dict[str, Any]:
+    """The schema of a table's row values.
+
+    The namespace holds a digest of the structure: Avro's canonical form leaves out decimal scales, charsets
+    and signedness, so without it two structures that need different decoders could share a fingerprint.
+    """
+    digest = blake2b(structure.to_json().encode(), digest_size=8).hexdigest()
+    return {
+        "type": "record",
+        "name": "Envelope",
+        "namespace": f"{avro_name(structure.db)}.{avro_name(structure.table)}.s{digest}",
+        "fields": [
+            {"name": "op", "type": "string", "doc": "c, u, d or r"},
+            {"name": "after", "type": ["null", _row(structure)]},
+            {"name": "before", "type": ["null", "Row"]},
+            {"name": "source", "type": SOURCE},
+            {"name": "ts_ms", "type": "long", "doc": "time of publishing"},
+        ],
+    }
+
+
+@dataclass(frozen=True)
+class RowSchema:
+    """A structure's Avro schema and the bytes that name it on the wire."""
+
+    text: str
+    fingerprint: bytes
+
+    @property
+    def header(self) -> bytes:
+        """The ten bytes before every value: marker and fingerprint."""
+        return MARKER + self.fingerprint
+
+
+@lru_cache(maxsize=4096)
+def row_schema(structure: TableStructure) -> RowSchema:
+    """The Avro schema of a structure's rows and its CRC-64-AVRO fingerprint, little-endian as on the wire."""
+    schema = envelope(structure)
+    text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+    crc = fingerprint(to_parsing_canonical_form(json.loads(text)), "CRC-64-AVRO")
+    return RowSchema(text, bytes.fromhex(crc))

@@ -1,0 +1,206 @@
+"""Row values as SQL text: for each table structure, functions generated once, from Avro bytes to SQL bytes.
+
+The text is meant for a session with ``SESSION_SETUP``; in another one it may mean something else.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import fastavro
+
+from schemas.avro_schema import row_schema
+from schemas.codegen import compile_function, indent
+from schemas.structure import Column, TableStructure
+from schemas.types import codec_of, union_tags
+from schemas.varint import encode_bytes, read_bytes, read_more
+
+#: statements that make a session read the rendered text as it is meant
+SESSION_SETUP = (
+    "SET NAMES utf8mb4",
+    "SET SESSION sql_mode='NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO'",
+    "SET SESSION time_zone='+00:00'",
+)
+
+# Offsets in a value: 2 marker, 8 fingerprint, 1 length of op, 1 op, then the union branch of `after`.
+OP_AT = 11
+AFTER_AT = 12
+
+Render = Callable[[bytes], bytes]
+
+
+@dataclass(frozen=True)
+class Source:
+    """The `source` record of a row; fields as in ``schemas.avro_schema.SOURCE``."""
+
+    seq: int
+    epoch: int
+    flags: int
+    db: str
+    table: str
+    server_id: int
+    gtid: str | None
+    file: str
+    pos: int
+    ts_ms: int
+
+
+@dataclass(frozen=True)
+class Renderers:
+    """SQL text makers of one structure. ``key`` and ``match_key`` take the Kafka key, the others the value.
+
+    Attributes:
+        columns: the writable columns, for INSERT.
+        key_columns: the key, for ``… IN (…)``: one column bare, several in parentheses.
+        key: the key's values, for ``… IN (…)``.
+        after: the after image's writable values in parentheses.
+        assignments: the after image as ``a=1,b='x'``.
+        match_key: the key as ``a=1 AND b='x'``.
+        match_before: the before image as an exact, NULL-safe predicate over all columns.
+        source: the row's `source` record (slow: not for every row).
+    """
+
+    columns: bytes
+    key_columns: bytes
+    key: Render
+    after: Render
+    assignments: Render
+    match_key: Render
+    match_before: Render
+    source: Callable[[bytes], Source]
+
+
+def quote_name(name: str) -> bytes:
+    """An identifier in backticks."""
+    return b"`" + name.encode().replace(b"`", b"``") + b"`"
+
+
+def _names(columns: tuple[Column, ...]) -> dict[str, Any]:
+    names: dict[str, Any] = {"read_more": read_more, "from_bytes": int.from_bytes}
+    for column in columns:
+        names |= codec_of(column).names
+    return names
+
+
+def _literal_lines(column: Column, target: str) -> list[str]:
+    """Lines that read one Avro value at ``v[p]`` into a SQL literal."""
+    lines = codec_of(column).literal(column, target, 1 if column.nullable else 0)
+    if not union_tags(column)[0]:
+        return lines
+    read_tag = ["t = v[p]; p += 1"]
+    if not column.nullable:
+        return [*read_tag, *lines]
+    return [*read_tag, f"if not t: {target} = b'NULL'", "else:", *indent(lines)]
+
+
+def _image_lines(columns: tuple[Column, ...], prefix: str) -> list[str]:
+    return [line for i, c in enumerate(columns) for line in _literal_lines(c, f"{prefix}{i}")]
+
+
+def _join(parts: list[str]) -> str:
+    return f"b''.join(({', '.join(parts)},))"
+
+
+def _values(columns: tuple[Column, ...], writable: set[str], prefix: str) -> str:
+    chosen = [f"{prefix}{i}" for i, c in enumerate(columns) if c.name in writable]
+    return f"b'(' + b','.join(({', '.join(chosen)},)) + b')'"
+
+
+def _assignments(columns: tuple[Column, ...], writable: set[str], prefix: str) -> str:
+    parts: list[str] = []
+    for i, column in enumerate(columns):
+        if column.name in writable:
+            comma = b"," if parts else b""
+            parts += [repr(comma + quote_name(column.name) + b"="), f"{prefix}{i}"]
+    return _join(parts)
+
+
+def _key_match(columns: tuple[Column, ...], prefix: str) -> str:
+    parts: list[str] = []
+    for i, column in enumerate(columns):
+        joint = b" AND " if i else b""
+        parts += [repr(joint + quote_name(column.name) + b"="), f"{prefix}{i}"]
+    return _join(parts)
+
+
+def _full_match(columns: tuple[Column, ...], prefix: str) -> str:
+    parts: list[str] = []
+    for i, column in enumerate(columns):
+        joint = b" AND " if i else b""
+        quoted = quote_name(column.name)
+        before, behind = codec_of(column).predicate(column, quoted)
+        exact = f"{joint + before!r} + {prefix}{i} + {behind!r}"
+        if column.nullable:
+            is_null = repr(joint + quoted + b" IS NULL")
+            exact = f"{is_null} if {prefix}{i} == b'NULL' else {exact}"
+        parts.append(f"({exact})")
+    return _join(parts)
+
+
+def _skip_after(structure: TableStructure) -> list[str]:
+    """Lines that put ``p`` behind the after image, whose union branch is at a fixed place."""
+    read = _image_lines(structure.columns, "x")
+    return [f"p = {AFTER_AT + 1}", f"if v[{AFTER_AT}]:", *indent(read)]
+
+
+def _source(structure: TableStructure) -> Callable[[bytes], Source]:
+    schema = fastavro.parse_schema(json.loads(row_schema(structure).text))
+
+    def source(value: bytes) -> Source:
+        record: Any = fastavro.schemaless_reader(io.BytesIO(value[10:]), schema, None)
+        return Source(**record["source"])
+
+    return source
+
+
+@lru_cache(maxsize=1024)
+def compile_renderers(structure: TableStructure, writable: tuple[str, ...]) -> Renderers:
+    """Generate a structure's renderers.
+
+    Args:
+        structure: the structure that the rows were written with.
+        writable: the columns to write: all of them but those that the target generates by itself.
+    """
+    columns, keys = structure.columns, structure.key_columns
+    chosen = set(writable)
+    names = _names(columns)
+
+    def make(name: str, argument: str, body: list[str], result: str) -> Render:
+        return compile_function(
+            name, argument, [*body, f"return {result}"], names, f"<{name} of {structure.name}>"
+        )
+
+    image = [f"p = {AFTER_AT + 1}", *_image_lines(columns, "s")]
+    # The key starts with two strings, the names of schema and table: the same for all its rows.
+    key_start = len(key_prefix(structure))
+    key_image = ["v = k", f"p = {key_start}", *_image_lines(keys, "s")]
+    key_value = "s0" if len(keys) == 1 else _values(keys, set(structure.key), "s")
+    before = [*_skip_after(structure), "p += 1", *_image_lines(columns, "s")]
+    key_names = b",".join(quote_name(c.name) for c in keys)
+    return Renderers(
+        columns=b",".join(quote_name(c.name) for c in columns if c.name in chosen),
+        key_columns=key_names if len(keys) == 1 else b"(" + key_names + b")",
+        key=make("key", "k", key_image, key_value if keys else "b''"),
+        after=make("after", "v", image, _values(columns, chosen, "s")),
+        assignments=make("assignments", "v", image, _assignments(columns, chosen, "s")),
+        match_key=make("match_key", "k", key_image, _key_match(keys, "s") if keys else "b''"),
+        match_before=make("match_before", "v", before, _full_match(columns, "s")),
+        source=_source(structure),
+    )
+
+
+def key_prefix(structure: TableStructure) -> bytes:
+    """What every Kafka key of a table starts with: Avro strings of schema and table."""
+    return encode_bytes(structure.db.encode()) + encode_bytes(structure.table.encode())
+
+
+def key_table(key: bytes) -> tuple[str, str]:
+    """Schema and table that a Kafka key speaks of."""
+    db, pos = read_bytes(key, 0)
+    table, _ = read_bytes(key, pos)
+    return db.decode(), table.decode()

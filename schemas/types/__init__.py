@@ -1,0 +1,72 @@
+"""The type families: for each, how the binlog's bytes become Avro, and how Avro becomes a SQL literal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schemas.errors import DecodeError, Where
+from schemas.structure import Column
+from schemas.types.binary import BIT, BLOB, GEOMETRY, STRING, VAR_STRING, VARCHAR, VECTOR, Binary, Bit
+from schemas.types.codec import Codec
+from schemas.types.decimals import NEWDECIMAL, Decimals
+from schemas.types.enum_set import ENUM, SET, EnumSet
+from schemas.types.floating import DOUBLE, FLOAT, Floating
+from schemas.types.integer import INT24, LONG, LONGLONG, SHORT, TINY, Integer
+from schemas.types.json_type import JSON, Json
+from schemas.types.temporal import DATE, DATETIME2, NEWDATE, TIME2, TIMESTAMP2, YEAR, Temporal
+from schemas.types.text import Text
+
+_CODECS: dict[int, Codec] = {
+    **dict.fromkeys((TINY, SHORT, INT24, LONG, LONGLONG), Integer()),
+    **dict.fromkeys((FLOAT, DOUBLE), Floating()),
+    **dict.fromkeys((DATE, NEWDATE, TIME2, DATETIME2, TIMESTAMP2, YEAR), Temporal()),
+    **dict.fromkeys((ENUM, SET), EnumSet()),
+    **dict.fromkeys((GEOMETRY, VECTOR), Binary()),
+    NEWDECIMAL: Decimals(),
+    BIT: Bit(),
+    JSON: Json(),
+}
+_TEXT, _BINARY = Text(), Binary()
+
+
+def codec_of(column: Column) -> Codec:
+    """The family that handles a column.
+
+    Raises:
+        DecodeError: TR401, a column type that cannot be decoded without guessing.
+    """
+    if column.code in (VARCHAR, VAR_STRING, STRING, BLOB):
+        return _BINARY if column.charset == "binary" else _TEXT
+    codec = _CODECS.get(column.code)
+    if codec is None:
+        raise DecodeError(
+            "TR401",
+            f"column {column.name} has binlog type {column.code} ({column.sql_type}), which cannot be decoded",
+            where=Where(table=column.name),
+            hint="a temporal column of the old format is converted by ALTER TABLE … FORCE; "
+            "other columns can be left out by excluding their table",
+        )
+    return codec
+
+
+def constants_of(column: Column, target: str) -> dict[str, Any]:
+    """Names that the generated code of this column needs beyond its family's ``names``."""
+    codec = codec_of(column)
+    return {f"{target}_table": codec.constant(column)} if isinstance(codec, EnumSet) else {}
+
+
+def avro_type(column: Column) -> Any:
+    """The column's Avro type, a union where it may be NULL or has several forms."""
+    branches = codec_of(column).avro(column)
+    if column.nullable:
+        return ["null", *branches]
+    return branches if len(branches) > 1 else branches[0]
+
+
+def union_tags(column: Column) -> list[bytes]:
+    """For each form of the column its union branch byte; empty where there is no union."""
+    count = len(codec_of(column).avro(column))
+    if count == 1 and not column.nullable:
+        return [b""]
+    first = 1 if column.nullable else 0
+    return [bytes(((first + i) * 2,)) for i in range(count)]

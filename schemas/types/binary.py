@@ -1,0 +1,79 @@
+"""BINARY, VARBINARY, BLOBs, BIT, GEOMETRY and VECTOR. Avro bytes, at full declared length where one is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from schemas.structure import Column
+from schemas.types.codec import Lines, plain_predicate, read_length
+
+VARCHAR, BIT, VECTOR, BLOB, VAR_STRING, STRING, GEOMETRY = 15, 16, 242, 252, 253, 254, 255
+
+
+def length_bytes(column: Column) -> int:
+    """How many bytes hold the length of a value in the binlog."""
+    if column.code in (BLOB, GEOMETRY, VECTOR):
+        return column.meta
+    return 1 if column.meta < 256 else 2
+
+
+def read_counted(size: int) -> Lines:
+    """Decoding lines that read a counted value into ``d`` and its length into ``l``."""
+    if size == 1:
+        head = "l = b[p]; p += 1"
+    elif size == 2:
+        head = "l = b[p] | b[p+1] << 8; p += 2"
+    else:
+        head = f"l = from_bytes(b[p:p+{size}], 'little'); p += {size}"
+    return [f"{head}; q = p + l; d = b[p:q]; p = q"]
+
+
+class Binary:
+    """Bytes of counted length."""
+
+    names: Mapping[str, Any] = {}
+
+    def avro(self, column: Column) -> list[Any]:
+        """Avro bytes."""
+        return ["bytes"]
+
+    def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
+        """See ``Codec.decode``. The binlog strips BINARY's trailing zero bytes; they are put back."""
+        lines = read_counted(length_bytes(column))
+        if column.code == STRING:
+            lines.append(f"if l < {column.meta}: d = d.ljust({column.meta}, b'\\0'); l = {column.meta}")
+        return [*lines, f"{target} = {tags[0]} + encode_varint(l << 1) + d"]
+
+    def literal(self, column: Column, target: str, branches: int) -> Lines:
+        """See ``Codec.literal``."""
+        return [*read_length("d"), f'{target} = b"X\'" + d.hex().encode() + b"\'"']
+
+    def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
+        """See ``Codec.predicate``."""
+        if column.code in (GEOMETRY, VECTOR):
+            return b"HEX(" + quoted + b") <=> HEX(", b")"
+        return plain_predicate(quoted)
+
+
+class Bit:
+    """BIT(n): the declared number of bits, in whole bytes, big-endian."""
+
+    names: Mapping[str, Any] = {}
+
+    def avro(self, column: Column) -> list[Any]:
+        """Avro bytes."""
+        return ["bytes"]
+
+    def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
+        """See ``Codec.decode``."""
+        size = (column.meta + 7) // 8
+        return [f"{target} = {tags[0]} + {bytes((size << 1,))!r} + b[p:p+{size}]; p += {size}"]
+
+    def literal(self, column: Column, target: str, branches: int) -> Lines:
+        """See ``Codec.literal``. A number, since BIT compares as one."""
+        return [*read_length("d"), f"{target} = b'%d' % from_bytes(d, 'big')"]
+
+    def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
+        """See ``Codec.predicate``."""
+        return plain_predicate(quoted)

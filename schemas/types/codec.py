@@ -1,0 +1,71 @@
+"""What a type family must offer: its Avro types, and the lines of code that decode it and write it as SQL.
+
+The lines become part of one generated function per table structure, so that the row path has no dispatch
+per value. Names they may use:
+
+    decoding   ``b`` the binlog bytes, ``p`` the offset in them (advanced by the lines)
+    rendering  ``v`` the Avro bytes, ``p`` the offset in them (advanced by the lines)
+
+Helper functions come from ``Codec.names`` and must be unique over all families.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from schemas.structure import Column
+
+Lines = list[str]
+
+
+class Codec(Protocol):
+    """One type family."""
+
+    @property
+    def names(self) -> Mapping[str, Callable[..., Any] | Sequence[Any] | Mapping[Any, Any]]:
+        """Helpers that the generated code of this family calls."""
+        ...
+
+    def avro(self, column: Column) -> list[Any]:
+        """The Avro types that a value of this column may take; more than one makes a union."""
+        ...
+
+    def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
+        """Lines that set ``target`` to the Avro bytes of the value at ``b[p]``.
+
+        Args:
+            tags: for each type of ``avro``, the literal of its union branch byte, or ``b''``.
+        """
+        ...
+
+    def literal(self, column: Column, target: str, branches: int) -> Lines:
+        """Lines that set ``target`` to the SQL literal of the Avro value at ``v[p]``.
+
+        Args:
+            branches: how many union branches come before this family's first one (0 or 1 for NULL);
+                the branch byte has been read already into ``t``.
+        """
+        ...
+
+    def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
+        """What to put before and behind the literal for an exact, NULL-safe comparison with the column.
+
+        Args:
+            quoted: the column's name, quoted.
+        """
+        ...
+
+
+def plain_predicate(quoted: bytes) -> tuple[bytes, bytes]:
+    """For values that the server compares exactly by itself."""
+    return quoted + b" <=> ", b""
+
+
+def read_length(target: str) -> Lines:
+    """Rendering lines that read an Avro length into ``l`` and slice the value into ``target``."""
+    return [
+        "l = v[p]; p += 1",
+        "if l > 127: l, p = read_more(v, p, l)",
+        f"q = p + (l >> 1); {target} = v[p:q]; p = q",
+    ]

@@ -1,0 +1,96 @@
+"""DECIMAL(p,s). Avro decimal: two's complement bytes of the unscaled number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+from schemas.structure import Column
+from schemas.types.codec import Lines, plain_predicate, read_length
+from schemas.varint import encode_bytes
+
+NEWDECIMAL = 246
+# MySQL packs nine digits into four bytes, and the digits left over into as few bytes as hold them.
+# Source: MySQL strings/decimal.cc, dig2bytes.
+_LEFTOVER_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
+
+
+def packed_size(precision: int, scale: int) -> int:
+    """Bytes that one DECIMAL value takes in the binlog."""
+    whole = precision - scale
+    return whole // 9 * 4 + _LEFTOVER_BYTES[whole % 9] + scale // 9 * 4 + _LEFTOVER_BYTES[scale % 9]
+
+
+def _groups(precision: int, scale: int) -> list[tuple[int, int]]:
+    """(bytes, digits) of each packed group, from left to right."""
+    whole = precision - scale
+    groups = [(_LEFTOVER_BYTES[whole % 9], whole % 9)] if whole % 9 else []
+    groups += [(4, 9)] * (whole // 9 + scale // 9)
+    if scale % 9:
+        groups.append((_LEFTOVER_BYTES[scale % 9], scale % 9))
+    return groups
+
+
+@cache
+def unpacker(precision: int, scale: int) -> Callable[[bytes], int]:
+    """A function from packed bytes to the unscaled number."""
+    groups = _groups(precision, scale)
+    size = packed_size(precision, scale)
+    mask = (1 << (8 * size)) - 1
+    sign_bit = 1 << (8 * size - 1)
+
+    def unpack(data: bytes) -> int:
+        bits = int.from_bytes(data, "big")
+        negative = not bits & sign_bit
+        if negative:
+            bits ^= mask
+        data = (bits ^ sign_bit).to_bytes(size, "big")
+        number = pos = 0
+        for length, digits in groups:
+            number = number * 10**digits + int.from_bytes(data[pos : pos + length], "big")
+            pos += length
+        return -number if negative else number
+
+    return unpack
+
+
+def decimal_avro(data: bytes, precision: int, scale: int) -> bytes:
+    """Packed bytes to Avro bytes with their length."""
+    number = unpacker(precision, scale)(data)
+    size = ((number if number >= 0 else ~number).bit_length() >> 3) + 1
+    return encode_bytes(number.to_bytes(size, "big", signed=True))
+
+
+def decimal_text(data: bytes, scale: int) -> bytes:
+    """Two's complement bytes to MySQL's decimal text."""
+    number = int.from_bytes(data, "big", signed=True)
+    if not scale:
+        return b"%d" % number
+    digits = str(abs(number)).rjust(scale + 1, "0")
+    return f"{'-' if number < 0 else ''}{digits[:-scale]}.{digits[-scale:]}".encode()
+
+
+class Decimals:
+    """DECIMAL and NUMERIC."""
+
+    names: Mapping[str, Any] = {"decimal_avro": decimal_avro, "decimal_text": decimal_text}
+
+    def avro(self, column: Column) -> list[Any]:
+        """Avro decimal with the column's precision and scale."""
+        precision, scale = column.meta >> 8, column.meta & 0xFF
+        return [{"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}]
+
+    def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
+        """See ``Codec.decode``."""
+        precision, scale = column.meta >> 8, column.meta & 0xFF
+        size = packed_size(precision, scale)
+        return [f"{target} = {tags[0]} + decimal_avro(b[p:p+{size}], {precision}, {scale}); p += {size}"]
+
+    def literal(self, column: Column, target: str, branches: int) -> Lines:
+        """See ``Codec.literal``."""
+        return [*read_length("d"), f"{target} = decimal_text(d, {column.meta & 0xFF})"]
+
+    def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
+        """See ``Codec.predicate``."""
+        return plain_predicate(quoted)

@@ -1,0 +1,48 @@
+"""FLOAT and DOUBLE. Avro float and double have the binlog's own bytes, so nothing is converted on the way in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from struct import Struct
+from typing import Any
+
+from schemas.structure import Column
+from schemas.types.codec import Lines, plain_predicate
+
+FLOAT, DOUBLE = 4, 5
+_float = Struct("<f").unpack_from
+_double = Struct("<d").unpack_from
+
+
+def float_text(number: float) -> bytes:
+    """The shortest literal that is read back as the same double.
+
+    The exponent makes MySQL take it as a double: without one it would be a DECIMAL literal. A FLOAT is
+    written as the double it equals, so that comparing it with the column finds it.
+    """
+    text = repr(number)
+    return (text if "e" in text else text + "e0").encode()
+
+
+class Floating:
+    """FLOAT and DOUBLE."""
+
+    names: Mapping[str, Any] = {"read_float": _float, "read_double": _double, "float_text": float_text}
+
+    def avro(self, column: Column) -> list[Any]:
+        """Avro float or double."""
+        return ["float" if column.code == FLOAT else "double"]
+
+    def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
+        """See ``Codec.decode``."""
+        size = 4 if column.code == FLOAT else 8
+        return [f"{target} = {tags[0]} + b[p:p+{size}]; p += {size}"]
+
+    def literal(self, column: Column, target: str, branches: int) -> Lines:
+        """See ``Codec.literal``."""
+        kind, size = ("float", 4) if column.code == FLOAT else ("double", 8)
+        return [f"{target} = float_text(read_{kind}(v, p)[0]); p += {size}"]
+
+    def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
+        """See ``Codec.predicate``."""
+        return plain_predicate(quoted)

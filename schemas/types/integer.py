@@ -1,0 +1,82 @@
+"""TINYINT to BIGINT and YEAR's number. Avro int and long; BIGINT UNSIGNED is a decimal, since long is signed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from struct import Struct
+from typing import Any
+
+from schemas.structure import Column
+from schemas.types.codec import Lines, plain_predicate
+from schemas.varint import encode
+
+TINY, SHORT, LONG, LONGLONG, INT24 = 1, 2, 3, 8, 9
+_SIZES = {TINY: 1, SHORT: 2, INT24: 3, LONG: 4, LONGLONG: 8}
+_FORMATS = {(1, False): "b", (1, True): "B", (2, False): "<h", (2, True): "<H"}
+_FORMATS |= {(4, False): "<i", (4, True): "<I", (8, False): "<q", (8, True): "<Q"}
+
+#: SQL text of small zig-zag values
+NUMBER_TEXT = [b"%d" % ((z >> 1) ^ -(z & 1)) for z in range(1 << 14)]
+
+
+def unsigned_decimal(number: int) -> bytes:
+    """An unsigned 64-bit number as Avro decimal bytes with their length."""
+    data = number.to_bytes((number.bit_length() >> 3) + 1, "big")
+    return bytes((len(data) << 1,)) + data
+
+
+class Integer:
+    """All integer types."""
+
+    names: Mapping[str, Any] = {
+        "encode_varint": encode,
+        "unsigned_decimal": unsigned_decimal,
+        "NUMBER_TEXT": NUMBER_TEXT,
+        "from_bytes": int.from_bytes,
+        **{f"int_{f[-1]}": Struct(f).unpack_from for f in _FORMATS.values()},
+    }
+
+    def avro(self, column: Column) -> list[Any]:
+        """BIGINT UNSIGNED: decimal(20,0); what may pass 2^31: long; else int."""
+        size = _SIZES[column.code]
+        if size == 8 and column.unsigned:
+            return [{"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 0}]
+        return ["long" if size == 8 or (size == 4 and column.unsigned) else "int"]
+
+    def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
+        """See ``Codec.decode``."""
+        size = _SIZES[column.code]
+        if size == 3:
+            read = f"i = from_bytes(b[p:p+3], 'little', signed={not column.unsigned})"
+        elif size == 1 and column.unsigned:
+            read = "i = b[p]"
+        else:
+            read = f"i, = int_{_FORMATS[size, column.unsigned][-1]}(b, p)"
+        lines = [f"{read}; p += {size}"]
+        tag = "" if tags[0] == "b''" else f"{tags[0]} + "
+        if size == 8 and column.unsigned:
+            return [*lines, f"{target} = {tag}unsigned_decimal(i)"]
+        zigzag = "i << 1" if column.unsigned else "i << 1 if i >= 0 else (~i << 1) | 1"
+        return [
+            *lines,
+            f"z = {zigzag}",
+            f"{target} = {tag}(VARINT[z] if z < 131072 else encode_varint(z))",
+        ]
+
+    def literal(self, column: Column, target: str, branches: int) -> Lines:
+        """See ``Codec.literal``."""
+        if column.code == LONGLONG and column.unsigned:
+            return [
+                "q = p + 1 + (v[p] >> 1)",
+                f"{target} = b'%d' % from_bytes(v[p+1:q], 'big')",
+                "p = q",
+            ]
+        return [
+            "z = v[p]; p += 1",
+            "if z > 127: z, p = read_more(v, p, z)",
+            f"{target} = NUMBER_TEXT[z] if z < 16384 else b'%d' % ((z >> 1) ^ -(z & 1))",
+        ]
+
+    def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
+        """See ``Codec.predicate``."""
+        return plain_predicate(quoted)

@@ -1,0 +1,97 @@
+"""CHAR, VARCHAR and TEXT. Avro string, or Avro bytes for what is not valid (or not known here) in its charset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from schemas.structure import Column
+from schemas.types.binary import length_bytes, read_counted
+from schemas.types.codec import Lines, read_length
+from schemas.varint import VARINT, encode_bytes
+
+# MySQL's latin1 is Windows-1252, with the five bytes that Windows leaves undefined kept as control characters.
+_UNDEFINED = {0x81, 0x8D, 0x8F, 0x90, 0x9D}
+_LATIN1 = {byte: bytes((byte,)).decode("cp1252") for byte in range(0x80, 0xA0) if byte not in _UNDEFINED}
+
+#: length prefixes behind a union tag: PREFIX[tag][length]
+STRING_PREFIX: dict[bytes, list[bytes]] = {
+    tag: [tag + VARINT[length << 1] for length in range(1 << 14)] for tag in (b"\x00", b"\x02")
+}
+
+
+def utf8_text(data: bytes, string_tag: bytes, bytes_tag: bytes) -> bytes:
+    """UTF-8 bytes as a string, or as bytes where they are not valid."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return bytes_tag + encode_bytes(data)
+    return string_tag + encode_bytes(data)
+
+
+def latin1_text(data: bytes, string_tag: bytes, bytes_tag: bytes) -> bytes:
+    """MySQL's latin1, in which every byte is valid."""
+    return string_tag + encode_bytes(data.decode("latin-1").translate(_LATIN1).encode())
+
+
+def foreign_text(data: bytes, string_tag: bytes, bytes_tag: bytes) -> bytes:
+    """Text of a charset whose table only the servers have: its own bytes; the schema names the charset."""
+    return bytes_tag + encode_bytes(data)
+
+
+_UTF8 = {"utf8", "utf8mb3", "utf8mb4"}
+# In these, bytes below 0x80 are not always ASCII characters.
+_NOT_ASCII_BASED = {"ucs2", "utf16", "utf16le", "utf32", "swe7"}
+_SHIFTED_BACKSLASH = {"sjis", "cp932"}
+
+
+def _convert(charset: str) -> str:
+    if charset in _UTF8:
+        return "utf8_text"
+    return "latin1_text" if charset == "latin1" else "foreign_text"
+
+
+class Text:
+    """Character types."""
+
+    names: Mapping[str, Any] = {
+        "STRING_PREFIX_0": STRING_PREFIX[b"\x00"],
+        "STRING_PREFIX_1": STRING_PREFIX[b"\x02"],
+        "utf8_text": utf8_text,
+        "latin1_text": latin1_text,
+        "foreign_text": foreign_text,
+    }
+
+    def avro(self, column: Column) -> list[Any]:
+        """A union: string, or bytes in the column's charset."""
+        return ["string", "bytes"]
+
+    def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
+        """See ``Codec.decode``. ASCII, by far the most, needs one test and one concatenation."""
+        lines = read_counted(length_bytes(column))
+        convert = f"{_convert(column.charset)}(d, {tags[0]}, {tags[1]})"
+        if column.charset in _NOT_ASCII_BASED | _SHIFTED_BACKSLASH:
+            return [*lines, f"{target} = {convert}"]
+        table = "STRING_PREFIX_1" if column.nullable else "STRING_PREFIX_0"
+        return [
+            *lines,
+            f"{target} = {table}[l] + d if l < 16384 and d.isascii() else {convert}",
+        ]
+
+    def literal(self, column: Column, target: str, branches: int) -> Lines:
+        """See ``Codec.literal``."""
+        introducer = f"_{column.charset} X'"
+        return [
+            *read_length("d"),
+            f"if t == {branches * 2}:",
+            '    if b"\'" in d: d = d.replace(b"\'", b"\'\'")',
+            f'    {target} = b"\'" + d + b"\'"',
+            f'else: {target} = b"{introducer}" + d.hex().encode() + b"\'"',
+        ]
+
+    def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
+        """See ``Codec.predicate``. By bytes: a collation would find café where CAFE stands."""
+        return (
+            b"CAST(CONVERT(" + quoted + b" USING utf8mb4) AS BINARY) <=> CAST(CONVERT(",
+            b" USING utf8mb4) AS BINARY)",
+        )

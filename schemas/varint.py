@@ -1,0 +1,76 @@
+"""Avro's zig-zag variable-length integers, as tables: the row path meets one for every number and every string."""
+
+from __future__ import annotations
+
+
+def encode_slow(zigzag: int) -> bytes:
+    """Variable-length bytes of a zig-zag value of any size."""
+    out = bytearray()
+    while zigzag > 0x7F:
+        out.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    out.append(zigzag)
+    return bytes(out)
+
+
+_SMALL = 1 << 17
+#: VARINT[z]: the bytes of every zig-zag value below 2^17, so of every number from -65536 to 65535
+VARINT: list[bytes] = [encode_slow(z) for z in range(_SMALL)]
+# Two continued low groups (14 bits), to stand before VARINT[z >> 14].
+_LOW = [bytes((z & 0x7F | 0x80, z >> 7 | 0x80)) for z in range(1 << 14)]
+
+
+def encode(zigzag: int) -> bytes:
+    """Variable-length bytes of a zig-zag value; table look-ups up to 2^31."""
+    if zigzag < _SMALL:
+        return VARINT[zigzag]
+    high = zigzag >> 14
+    if high < _SMALL:
+        return _LOW[zigzag & 0x3FFF] + VARINT[high]
+    return encode_slow(zigzag)
+
+
+def encode_long(number: int) -> bytes:
+    """An Avro ``int`` or ``long``."""
+    return encode(number << 1 if number >= 0 else (~number << 1) | 1)
+
+
+def encode_bytes(data: bytes) -> bytes:
+    """Avro ``bytes`` or ``string``: length, then the data."""
+    return encode(len(data) << 1) + data
+
+
+def read_more(data: bytes, pos: int, first: int) -> tuple[int, int]:
+    """The rest of a zig-zag value whose first byte ``first`` has its continuation bit set.
+
+    Args:
+        pos: the offset behind the first byte.
+
+    Returns:
+        the zig-zag value and the offset behind it.
+    """
+    value = first & 0x7F
+    shift = 7
+    while True:
+        byte = data[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, pos
+        shift += 7
+
+
+def read_long(data: bytes, pos: int) -> tuple[int, int]:
+    """An Avro ``int`` or ``long`` at ``pos`` and the offset behind it."""
+    z = data[pos]
+    pos += 1
+    if z > 0x7F:
+        z, pos = read_more(data, pos, z)
+    return (z >> 1) ^ -(z & 1), pos
+
+
+def read_bytes(data: bytes, pos: int) -> tuple[bytes, int]:
+    """Avro ``bytes`` or ``string`` at ``pos`` and the offset behind it."""
+    length, pos = read_long(data, pos)
+    end = pos + length
+    return data[pos:end], end
