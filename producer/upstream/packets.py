@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+_SIZE_MASK = 0xFFFFFF
 MAX_PACKET = 0xFFFFFF  # a packet of this size goes on in the next one
 _HEAD = struct.Struct("<IB")  # 3 bytes of size and 1 of sequence number, then the status byte
 _OK = 0
@@ -32,7 +33,7 @@ def split_packets(data: memoryview) -> tuple[list[memoryview], int, int]:
     at, end, need = 0, len(data), 5
     while at + 5 <= end:
         head, status = unpack(data, at)
-        size = head & MAX_PACKET
+        size = head & _SIZE_MASK
         after = at + 4 + size
         if status != _OK:
             if events or after > end:

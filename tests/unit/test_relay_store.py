@@ -1,0 +1,306 @@
+"""The relay store without servers: writing, recovering, rotating, reading, and refusing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from relay_events import event, format_description, group, rows
+
+from relay_store import layout, reader, writer
+from relay_store.layout import RelayPosition
+from relay_store.reader import RelayReader
+from relay_store.start import initial_position
+from relay_store.writer import RelayWriter
+from schemas import binlog
+from schemas.errors import RelayError
+from schemas.gtid import MysqlGtidSet
+
+UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+FIRST = "mysql-bin.000007"
+SECOND = "mysql-bin.000008"
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "relay"
+
+
+def fresh(root) -> RelayWriter:
+    """A writer with one file that holds its FORMAT_DESCRIPTION."""
+    relay = RelayWriter(root)
+    relay.open_subdir(UUID)
+    relay.rotate(FIRST)
+    put(relay, format_description())
+    return relay
+
+
+def put(relay: RelayWriter, *events: bytes, whole: bool = True) -> None:
+    data = b"".join(events)
+    relay.append([data], relay.position.pos + len(data) if whole else None)
+
+
+def crash(relay: RelayWriter) -> None:
+    """What kill -9 leaves: the lock is gone, nothing else is done."""
+    os.close(relay._lock)
+    os.close(relay._fd)
+
+
+def read_all(root, start=None, tail=None) -> bytes:
+    found = RelayReader(root, start, tail)
+    return b"".join(block.data for block in iter(lambda: found.read_block(), None))
+
+
+def test_the_layout_is_the_one_of_dm(root):
+    relay = fresh(root)
+    relay.track_gtids(lambda: f"{UUID}:1-3")
+    put(relay, *group(1))
+    relay.close()
+    subdir = f"{UUID}.000001"
+    assert (root / "server-uuid.index").read_text() == f"{subdir}\n"
+    size = (root / subdir / FIRST).stat().st_size
+    assert (root / subdir / "relay.meta").read_text() == (
+        f'binlog-name = "{FIRST}"\nbinlog-pos = {size}\nbinlog-gtid = "{UUID}:1-3"\n'
+    )
+    assert (root / subdir / FIRST).read_bytes()[:4] == binlog.MAGIC
+
+
+def test_a_second_writer_is_refused(root):
+    relay = fresh(root)
+    with pytest.raises(RelayError, match="TR301"):
+        RelayWriter(root)
+    relay.close()
+    RelayWriter(root).close()
+
+
+def test_readers_see_whole_groups_only_after_the_sync(root):
+    relay = fresh(root)
+    relay.sync()
+    found = RelayReader(root, None, relay.tail)
+    assert found.read_block().data == format_description()
+    put(relay, *group(1))
+    assert found.read_block() is None
+    relay.sync()
+    block = found.read_block()
+    assert block.data == b"".join(group(1))
+    assert block.at_tail
+    put(relay, *group(2)[:3], whole=False)
+    relay.sync()
+    assert found.read_block() is None
+    relay.close()
+
+
+@pytest.mark.parametrize("torn", [group(2)[:3], [b"".join(group(2))[:-1]], [b"\x01"]])
+def test_recovery_cuts_the_tail_back_to_the_last_durable_group(root, torn):
+    relay = fresh(root)
+    put(relay, *group(1))
+    relay._sync(force_meta=True)
+    durable = relay.position
+    put(relay, *torn, whole=False)
+    crash(relay)
+    again = RelayWriter(root)
+    assert again.position == durable == again.tail.position
+    put(again, *group(2))
+    again.close()
+    assert read_all(root) == b"".join([format_description(), *group(1), *group(2)])
+
+
+def test_recovery_removes_files_that_relay_meta_does_not_know(root):
+    relay = fresh(root)
+    relay.sync()
+    (root / relay.subdir / SECOND).write_bytes(binlog.MAGIC)
+    crash(relay)
+    again = RelayWriter(root)
+    assert again.position.file == FIRST
+    assert not (root / again.subdir / SECOND).exists()
+    again.close()
+
+
+def test_recovery_of_a_subdirectory_without_any_file(root):
+    relay = fresh(root)
+    relay.track_gtids(lambda: f"{UUID}:1-3")
+    put(relay, *group(1))
+    relay.open_subdir("4d11fa47-71ca-11e1-9e33-c80aa9429562")
+    os.close(relay._lock)
+    again = RelayWriter(root)
+    assert again.position is None
+    assert again.subdir.endswith(".000002")
+    assert again.executed_gtids == f"{UUID}:1-3"
+    again.close()
+
+
+def test_a_file_shorter_than_its_metadata_is_not_trusted(root):
+    relay = fresh(root)
+    relay.close()
+    os.truncate(root / relay.subdir / FIRST, 20)
+    with pytest.raises(RelayError, match="TR304"):
+        RelayWriter(root)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "binlog-name = 7",
+        'binlog-name = "x.1"\nbinlog-pos = "4"\nbinlog-gtid = ""',
+        'binlog-name = "../x"\nbinlog-pos = 4\nbinlog-gtid = ""',
+    ],
+)
+def test_broken_metadata_stops_with_its_name(root, text):
+    relay = fresh(root)
+    relay.close()
+    (root / relay.subdir / "relay.meta").write_text(text)
+    with pytest.raises(RelayError, match="TR306"):
+        RelayWriter(root)
+
+
+def test_reading_goes_over_files_and_subdirectories(root):
+    relay = fresh(root)
+    put(relay, *group(1))
+    relay.rotate(SECOND)
+    put(relay, format_description(), *group(2))
+    relay.open_subdir("4d11fa47-71ca-11e1-9e33-c80aa9429562")
+    relay.rotate("other.000001")
+    put(relay, format_description(), *group(3))
+    relay.sync()
+    expected = b"".join(
+        [format_description(), *group(1), format_description(), *group(2), format_description(), *group(3)]
+    )
+    assert read_all(root, None, relay.tail) == expected == read_all(root)
+    relay.close()
+
+
+def test_a_reader_ahead_of_a_recovered_writer_waits(root):
+    relay = fresh(root)
+    relay.sync()
+    begin = relay.position
+    ahead = RelayPosition(begin.subdir, SECOND, 4)
+    found = RelayReader(root, ahead, relay.tail)
+    assert found.read_block(0.01) is None
+    relay.rotate(SECOND)
+    put(relay, format_description())
+    relay.sync()
+    assert found.read_block(1).data == format_description()
+    relay.close()
+
+
+def test_a_missing_file_is_named(root):
+    relay = fresh(root)
+    relay.rotate(SECOND)
+    relay.rotate("mysql-bin.000009")
+    (root / relay.subdir / SECOND).unlink()
+    for tail in (relay.tail, None):
+        with pytest.raises(RelayError, match=f"between {FIRST} and .*9 is missing"):
+            read_all(root, None, tail)
+    gone = RelayPosition(relay.subdir, SECOND, 4)
+    with pytest.raises(RelayError, match="TR303"):
+        read_all(root, gone, relay.tail)
+    relay.close()
+
+
+def test_without_a_tail_a_torn_last_event_is_left_out(root):
+    relay = fresh(root)
+    put(relay, *group(1))
+    relay.close()
+    path = root / relay.subdir / FIRST
+    path.write_bytes(path.read_bytes() + group(2)[0][:-1])
+    assert read_all(root) == b"".join([format_description(), *group(1)])
+
+
+def test_an_impossible_event_size_is_refused(root):
+    relay = fresh(root)
+    put(relay, bytes(64))
+    relay.rotate(SECOND)
+    with pytest.raises(RelayError, match="TR304"):
+        read_all(root, None, relay.tail)
+    relay.close()
+
+
+def test_a_wait_ends_when_the_tail_moves(root):
+    relay = fresh(root)
+    relay.sync()
+    found = RelayReader(root, relay.position, relay.tail)
+    put(relay, *group(1))
+    timer = threading.Timer(0.05, relay.sync)
+    timer.start()
+    assert found.read_block(10) is not None
+    timer.join()
+    relay.close()
+
+
+def test_a_full_disk_is_an_error_with_a_hint_and_loses_nothing(root, monkeypatch):
+    relay = fresh(root)
+    put(relay, *group(1))
+    relay._sync(force_meta=True)
+    whole = relay.position
+
+    def full(fd, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(writer.os, "write", full)
+    with pytest.raises(RelayError, match=r"TR302.*No space left.*free space") as caught:
+        put(relay, *group(2))
+    assert caught.value.retryable
+    monkeypatch.undo()
+    crash(relay)
+    again = RelayWriter(root)
+    assert again.position == whole
+    again.close()
+
+
+def test_cutting_back_drops_a_group_that_is_not_whole(root):
+    relay = fresh(root)
+    put(relay, *group(1))
+    put(relay, *group(2)[:2], whole=False)
+    relay.cut_back()
+    put(relay, *group(2))
+    relay.close()
+    assert read_all(root) == b"".join([format_description(), *group(1), *group(2)])
+
+
+def test_format_description_for_a_start_in_mid_file(root):
+    relay = fresh(root)
+    put(relay, *group(1))
+    relay.sync()
+    found = RelayReader(root, relay.position, relay.tail)
+    assert found.format_description() == format_description()
+    relay.close()
+
+
+def test_the_first_position_comes_from_the_oldest_file(root):
+    assert initial_position(root, "mysql") is None
+    relay = fresh(root)
+    before = MysqlGtidSet.parse(f"{UUID}:1-9")
+    put(relay, event(binlog.PREVIOUS_GTIDS, before.encode()))
+    relay.close()
+    assert initial_position(root, "mysql") == (RelayPosition(relay.subdir, FIRST, 4), before)
+    relay.write_start(layout.StartPosition(FIRST, 200, f"{UUID}:1-12"))
+    assert initial_position(root, "mysql")[0].pos == 200
+
+
+@given(
+    sizes=st.lists(st.integers(0, 300), min_size=1, max_size=30),
+    block=st.integers(binlog.HEADER_SIZE, 400),
+    data=st.data(),
+)
+def test_blocks_hold_whole_events_whatever_their_size(tmp_path_factory, sizes, block, data):
+    root = tmp_path_factory.mktemp("relay")
+    relay = fresh(root)
+    events = [rows(size) for size in sizes]
+    put(relay, *events)
+    relay.sync()
+    starts = [4 + len(format_description())]
+    for one in events[:-1]:
+        starts.append(starts[-1] + len(one))
+    begin = data.draw(st.integers(0, len(events) - 1))
+    found = RelayReader(root, RelayPosition(relay.subdir, FIRST, starts[begin]), relay.tail)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reader, "BLOCK_SIZE", block)
+        blocks = list(iter(lambda: found.read_block(), None))
+    relay.close()
+    assert b"".join(b.data for b in blocks) == b"".join(events[begin:])
+    assert all(b.pos in starts and (b.end.pos in starts or b.at_tail) for b in blocks)
