@@ -1,0 +1,90 @@
+"""Which tables are replicated: the operator's patterns, and the schemas that never are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from schemas.errors import ConfigError
+
+#: each server's own, and ours
+NEVER_REPLICATED = frozenset({"mysql", "sys", "information_schema", "performance_schema", "tailrace"})
+# In any case of letters these two are the server's; `Sys` and `Mysql` may be somebody's databases.
+_CASELESS = frozenset({"information_schema", "performance_schema"})
+
+# Names may hold nearly any character; these in a pattern are nearly always a mistake of quoting.
+_SUSPECT = re.compile(r"[`'\",;\s]")
+
+
+class TableFilter:
+    """Include and exclude patterns ``db.table``, with ``*`` and ``?``; a bare ``db`` means all its tables.
+
+    Exclude wins; an empty include means everything. Names are compared exactly, as MySQL does with
+    ``lower_case_table_names=0``. The schemas in ``NEVER_REPLICATED`` are out whatever the patterns say.
+
+    Raises:
+        ConfigError: TR130, a pattern that cannot be one.
+    """
+
+    def __init__(self, include: Iterable[str] = (), exclude: Iterable[str] = ()) -> None:
+        self.include = tuple(include)
+        self.exclude = tuple(exclude)
+        self._include = [_Pattern(p, "tables.include") for p in self.include]
+        self._exclude = [_Pattern(p, "tables.exclude") for p in self.exclude]
+        # Row events ask for the same few tables millions of times.
+        self._known: dict[tuple[str, str], bool] = {}
+
+    def allows(self, db: str, table: str) -> bool:
+        """Whether a table's rows and DDL are replicated."""
+        known = self._known.get((db, table))
+        if known is None:
+            known = self._known[db, table] = self._decide(db, table)
+        return known
+
+    def allows_database(self, db: str) -> bool:
+        """Whether CREATE, ALTER and DROP DATABASE are replicated: if some table of it may be."""
+        if never_replicated(db) or any(p.matches_all(db) for p in self._exclude):
+            return False
+        return not self._include or any(p.matches_db(db) for p in self._include)
+
+    def _decide(self, db: str, table: str) -> bool:
+        if never_replicated(db) or any(p.matches(db, table) for p in self._exclude):
+            return False
+        return not self._include or any(p.matches(db, table) for p in self._include)
+
+
+def never_replicated(db: str) -> bool:
+    """Whether a schema is a server's own, or ours."""
+    return db in NEVER_REPLICATED or db.lower() in _CASELESS
+
+
+class _Pattern:
+    """One ``db.table`` pattern."""
+
+    def __init__(self, pattern: str, field: str) -> None:
+        db, dot, table = pattern.partition(".")
+        table = table if dot else "*"
+        if not db or not table or "." in table or _SUSPECT.search(pattern):
+            raise ConfigError(
+                "TR130",
+                f"{field}: {pattern!r} is no table pattern",
+                hint="Write db, db.* or db.table, unquoted, with * and ? as wildcards; one pattern an item.",
+            )
+        self._db = _compile(db)
+        self._table = _compile(table)
+        self._all_tables = not table.strip("*")
+
+    def matches(self, db: str, table: str) -> bool:
+        return bool(self._db.fullmatch(db) and self._table.fullmatch(table))
+
+    def matches_db(self, db: str) -> bool:
+        return self._db.fullmatch(db) is not None
+
+    def matches_all(self, db: str) -> bool:
+        return self._all_tables and self.matches_db(db)
+
+
+def _compile(pattern: str) -> re.Pattern[str]:
+    # Not fnmatch: it would take [ for a character class, and MySQL allows [ in names.
+    text = "".join({"*": ".*", "?": "."}.get(c, re.escape(c)) for c in pattern)
+    return re.compile(text, re.DOTALL)
