@@ -594,7 +594,9 @@ def _upkeep(verb: str) -> Callable[[Cursor], Statement]:
         cursor.take_any("NO_WRITE_TO_BINLOG", "LOCAL")
         if cursor.take_any("TABLE", "TABLES"):
             return _ignored(f"{verb} TABLE", f"{verb} TABLE")
-        # MariaDB's ANALYZE UPDATE runs the UPDATE.
+        # MariaDB's ANALYZE [FORMAT=JSON] UPDATE runs the UPDATE.
+        if cursor.take("FORMAT", "="):
+            cursor.name()
         inner = _statement(cursor)
         if inner.category is Category.DML:
             return inner
@@ -609,7 +611,7 @@ def _cache(cursor: Cursor) -> Statement:
 
 
 def _set(cursor: Cursor) -> Statement:
-    if cursor.take("STATEMENT"):
+    if cursor.flavor == "mariadb" and cursor.take("STATEMENT"):
         return _set_statement(cursor)
     for words in (("PASSWORD",), ("DEFAULT", "ROLE"), ("ROLE",), ("RESOURCE", "GROUP")):
         if cursor.take(*words):

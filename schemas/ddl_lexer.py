@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Literal, NamedTuple
 
 Flavor = Literal["mysql", "mariadb"]
+FLAVORS: tuple[Flavor, ...] = ("mysql", "mariadb")
 
 #: sql_mode bits that change how text is cut into tokens (MySQL: sql/system_variables.h)
 ANSI_QUOTES = 0x4
