@@ -89,7 +89,7 @@ class Database(Server):
 
     def healthy(self) -> bool:
         try:
-            with self.connect(connect_timeout=2) as connection:
+            with self.connect(connect_timeout=2, read_timeout=2) as connection:
                 connection.ping(reconnect=False)
         except (pymysql.MySQLError, OSError):
             return False

@@ -1,0 +1,81 @@
+"""The cache: pinned, whole or absent, built once."""
+
+from __future__ import annotations
+
+import multiprocessing
+import re
+from pathlib import Path
+
+import pytest
+
+from compose import artifacts
+from compose.errors import StackError
+from compose.processes import ProcessId, free_port
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TAILRACE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_every_jar_is_pinned_by_its_digest() -> None:
+    jars = [jar for name in ("kafka", "spark-kafka", "mariadb") for jar in artifacts.pinned(name)]
+    assert len(jars) == 51
+    assert all(re.fullmatch("[0-9a-f]{64}", jar.sha256) for jar in jars)
+
+
+def test_a_bundle_is_built_once(own_cache: Path) -> None:
+    built: list[Path] = []
+    first = artifacts.bundle("thing", built.append)
+    assert first == artifacts.bundle("thing", built.append) == own_cache / "thing"
+    assert len(built) == 1
+
+
+def test_a_failed_build_leaves_nothing(own_cache: Path) -> None:
+    def fail(folder: Path) -> None:
+        (folder / "half").touch()
+        raise StackError("broken", "on the way")
+
+    with pytest.raises(StackError):
+        artifacts.bundle("thing", fail)
+    assert [path.name for path in own_cache.iterdir()] == [".thing.lock"]
+
+
+def _build_slowly(log: str) -> None:
+    def build(folder: Path) -> None:
+        with Path(log).open("a") as lines:
+            lines.write("built\n")
+
+    artifacts.bundle("thing", build)
+
+
+def test_two_processes_build_it_once(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    fork = multiprocessing.get_context("spawn")
+    processes = [fork.Process(target=_build_slowly, args=(str(log),)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert log.read_text() == "built\n"
+
+
+def test_a_changed_jar_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def deliver_something_else(module: str, folder: Path) -> None:
+        for jar in artifacts.pinned("spark-kafka"):
+            (folder / jar.filename).write_bytes(b"something else")
+
+    monkeypatch.setattr(artifacts, "_run_ivy", deliver_something_else)
+    with pytest.raises(StackError, match="artifact-changed"):
+        artifacts.spark_kafka_jars()
+
+
+def test_a_pid_file_of_nonsense_names_no_process(tmp_path: Path) -> None:
+    (tmp_path / "pid").write_text("not a pid")
+    assert ProcessId.read(tmp_path / "pid") is None
+    assert ProcessId.read(tmp_path / "absent") is None
+
+
+def test_ports_are_below_the_ephemeral_range() -> None:
+    assert all(15000 <= free_port() < 32000 for _ in range(20))
