@@ -1,0 +1,81 @@
+"""The epoch in hand: the rows, counts and GTIDs gathered since the last one was sealed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from producer.row_decoder import Record, RowDecoder
+from schemas.epoch import SchemaChanged, StructureVersion, TableTouched
+
+
+@dataclass(frozen=True)
+class EpochLimits:
+    """When an epoch ends, at the next transaction boundary.
+
+    Attributes:
+        max_rows: records.
+        max_bytes: bytes of binlog.
+        max_delay: seconds since its first row.
+        heartbeat: seconds after which an epoch without rows is written too, to carry the position forward.
+    """
+
+    max_rows: int
+    max_bytes: int
+    max_delay: float
+    heartbeat: float = 5.0
+
+
+@dataclass
+class OpenEpoch:
+    """One epoch while it grows.
+
+    Attributes:
+        records: what is not yet handed to Kafka; a huge transaction is handed over in parts.
+        seq: the number of records so far, handed over or not.
+        counts: per structure: records of INSERT, UPDATE and DELETE events (a key change counts two).
+    """
+
+    number: int
+    opened: float = field(default_factory=time.monotonic)
+    opened_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    records: list[Record] = field(default_factory=list)
+    seq: int = 0
+    bytes: int = 0
+    transactions: int = 0
+    first_gtid: str | None = None
+    last_gtid: str | None = None
+    first_commit_ms: int = 0
+    last_commit_ms: int = 0
+    counts: dict[RowDecoder, list[int]] = field(default_factory=dict)
+    structures: dict[RowDecoder, StructureVersion] = field(default_factory=dict)
+    ddl: SchemaChanged | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is in it, not even a transaction without rows."""
+        return not self.transactions and not self.seq and self.ddl is None
+
+    def add_group(self, gtid: str | None, commit_ms: int, size: int) -> None:
+        """One whole transaction group is in."""
+        if not self.transactions:
+            self.first_gtid, self.first_commit_ms = gtid, commit_ms
+        self.last_gtid, self.last_commit_ms = gtid, commit_ms
+        self.transactions += 1
+        self.bytes += size
+
+    def is_due(self, limits: EpochLimits) -> bool:
+        """Whether to seal it, given that it stands at a transaction boundary."""
+        if self.seq >= limits.max_rows or self.bytes >= limits.max_bytes or self.ddl is not None:
+            return True
+        if self.empty:
+            return False
+        delay = limits.max_delay if self.seq else limits.heartbeat
+        return time.monotonic() - self.opened >= delay
+
+    def tables_touched(self) -> tuple[TableTouched, ...]:
+        """Counts per table for the epoch's record."""
+        return tuple(
+            TableTouched(d.structure.db, d.structure.table, d.fingerprint.hex(), *counts)
+            for d, counts in self.counts.items()
+        )

@@ -1,0 +1,332 @@
+"""Where an epoch is committed: the three topics, and one Kafka transaction per epoch.
+
+An epoch's commit, in this order:
+
+1. ``begin``: the Kafka transaction opens.
+2. ``write``: row records, each to the partition that its key names.
+3. ``commit``: every record is acknowledged, so the offset range of each partition is known; then new structures,
+   the ``EpochCommitted`` record, and the transaction's commit. A ``read_committed`` reader sees all or nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+from zlib import crc32
+
+import structlog
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from producer.partitioner import partitions
+from producer.row_decoder import Record
+from schemas.crashpoints import reached
+from schemas.epoch import (
+    DIGEST_MODULUS,
+    EpochCommitted,
+    OffsetRange,
+    StructureVersion,
+    decode_structure_version,
+    encode_structure_version,
+)
+from schemas.errors import LogError
+
+log = structlog.get_logger()
+# librdkafka would write to stderr by itself; what matters of it comes back as errors.
+_LIBRDKAFKA = logging.getLogger("librdkafka")
+_LIBRDKAFKA.addHandler(logging.NullHandler())
+_LIBRDKAFKA.propagate = False
+
+EPOCH_KEY = b"epoch"
+_MAX_MESSAGE = 64 << 20
+_TIMEOUT = 30.0
+_FENCED = {
+    KafkaError._FENCED,
+    KafkaError.PRODUCER_FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+
+
+def log_error(error: KafkaException, doing: str) -> LogError:
+    """A Kafka error as ours."""
+    cause = error.args[0]
+    if cause.code() in _FENCED:
+        return LogError(
+            "TR505",
+            f"{doing}: another producer with the same prefix has taken over",
+            hint="only one producer may run for a prefix; this one has stopped and lost nothing",
+        )
+    return LogError(
+        "TR501",
+        f"{doing}: {cause.str()}",
+        hint="check kafka.bootstrap-servers and the brokers' logs; starting again goes on where it stopped",
+        retryable=bool(cause.retriable()),
+    )
+
+
+class EpochLog:
+    """Writes epochs; one per prefix, since opening it fences every other.
+
+    Args:
+        bootstrap_servers: Kafka's addresses.
+        prefix: the topics' common prefix, which is also the producer's identity.
+        partitions: of the rows topic, when it has to be created.
+    """
+
+    def __init__(self, bootstrap_servers: str, prefix: str, partition_count: int) -> None:
+        self._bootstrap = bootstrap_servers
+        self.prefix = prefix
+        self.rows_topic, self.epochs_topic = f"{prefix}.rows", f"{prefix}.epochs"
+        self.schemas_topic = f"{prefix}.schemas"
+        self._count = partition_count
+        self._producer: Any = None
+        self._starts: dict[int, int] = {}
+        self._ends: dict[int, int] = {}
+        self._error: KafkaError | None = None
+        self.digest = 0
+
+    def open(self) -> None:
+        """Create missing topics and fence the producer before us.
+
+        Raises:
+            LogError: TR501 unreachable or refused.
+        """
+        try:
+            self._create_topics()
+            self._producer = Producer(
+                {
+                    "bootstrap.servers": self._bootstrap,
+                    "transactional.id": f"tailrace.{self.prefix}",
+                    "transaction.timeout.ms": 600_000,
+                    "acks": "all",
+                    "compression.type": "lz4",
+                    "linger.ms": 5,
+                    "batch.size": 1 << 20,
+                    "batch.num.messages": 100_000,
+                    "message.max.bytes": _MAX_MESSAGE,
+                    "queue.buffering.max.messages": 1_000_000,
+                    "queue.buffering.max.kbytes": 512 << 10,
+                },
+                logger=_LIBRDKAFKA,
+            )
+            self._producer.init_transactions(_TIMEOUT)
+        except KafkaException as error:
+            raise log_error(error, "opening the epoch log") from error
+
+    def _create_topics(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self._bootstrap}, logger=_LIBRDKAFKA)
+        there = admin.list_topics(timeout=_TIMEOUT).topics
+        # An event-sourced log is kept until its operator says otherwise.
+        forever = {"retention.ms": "-1", "max.message.bytes": str(_MAX_MESSAGE)}
+        wanted = {
+            self.rows_topic: (self._count, forever),
+            self.epochs_topic: (1, forever),
+            self.schemas_topic: (1, {"cleanup.policy": "compact", "max.message.bytes": str(_MAX_MESSAGE)}),
+        }
+        missing = [
+            NewTopic(name, num_partitions=count, config=config)
+            for name, (count, config) in wanted.items()
+            if name not in there
+        ]
+        for created in admin.create_topics(missing).values() if missing else ():
+            try:
+                created.result(_TIMEOUT)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+        if self.rows_topic in there:
+            self._count = len(there[self.rows_topic].partitions)
+
+    # -- reading back ----------------------------------------------------------------------------
+
+    def last_epoch(self) -> EpochCommitted | None:
+        """The last committed epoch; None if there is none yet. Call after ``open``."""
+        back = 64
+        with _reading(self._bootstrap, self.epochs_topic) as reader:
+            low, high = reader.bounds()
+            while True:
+                values = list(reader.values(max(low, high - back)))
+                if values:
+                    return EpochCommitted.decode(values[-1])
+                if high - back <= low:
+                    return None
+                # Nothing but aborted records and markers so far: look further back.
+                back *= 8
+
+    def versions(self) -> dict[tuple[str, str], str]:
+        """The fingerprint of each table's newest structure."""
+        newest: dict[tuple[str, str], StructureVersion] = {}
+        with _reading(self._bootstrap, self.schemas_topic) as reader:
+            for value in reader.values(reader.bounds()[0]):
+                version = decode_structure_version(value)
+                known = newest.get((version.db, version.table))
+                if known is None or known.epoch <= version.epoch:
+                    newest[version.db, version.table] = version
+        return {name: version.fingerprint for name, version in newest.items()}
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Open the Kafka transaction of the next epoch."""
+        self._starts, self._ends, self._error, self.digest = {}, {}, None, 0
+        self._call(self._producer.begin_transaction, "beginning an epoch")
+
+    def write(self, records: list[Record]) -> None:
+        """Hand records to librdkafka; its threads send them while the caller goes on.
+
+        Raises:
+            LogError: TR502 a row larger than Kafka accepts.
+        """
+        if not records:
+            return
+        places = partitions([record[0] for record in records], self._count)
+        self.digest = (self.digest + sum([crc32(record[1]) for record in records])) % DIGEST_MODULUS
+        marked = self._marked(places)
+        produce, topic = self._producer.produce, self.rows_topic
+        for i, record in enumerate(records):
+            try:
+                if i in marked or len(record) == 3:
+                    self._write_marked(record, places[i], marked.get(i))
+                else:
+                    produce(topic, record[1], record[0], places[i])
+            except BufferError:
+                self._write_slowly(record, places[i], marked.get(i))
+            except KafkaException as error:
+                raise self._too_large(error, record) from error
+
+    def commit(self, epoch_with: Callable[[tuple[OffsetRange, ...]], EpochCommitted]) -> EpochCommitted:
+        """Complete the epoch.
+
+        Args:
+            epoch_with: makes the epoch's record once its offset ranges are known.
+        """
+        self._call(lambda: self._producer.flush(), "writing rows")
+        if self._error is not None:
+            raise log_error(KafkaException(self._error), "writing rows")
+        ranges = tuple(OffsetRange(p, self._starts[p], self._ends[p]) for p in sorted(self._starts))
+        epoch = epoch_with(ranges)
+        for version in epoch.structures:
+            self._produce(self.schemas_topic, encode_structure_version(version), version.topic_key)
+        self._produce(self.epochs_topic, epoch.encode(), EPOCH_KEY)
+        reached("publish.before_commit")
+        self._call(lambda: self._producer.commit_transaction(_TIMEOUT * 4), "committing an epoch")
+        reached("publish.after_commit")
+        return epoch
+
+    def abort(self) -> None:
+        """Give the open transaction up, if there is one that can still be given up."""
+        try:
+            self._producer.purge()
+            self._producer.abort_transaction(_TIMEOUT)
+        except KafkaException as error:
+            # The broker aborts it when the next producer opens the log.
+            log.warning("abort_failed", reason=error.args[0].str())
+
+    def _marked(self, places: list[int]) -> dict[int, Callable[[KafkaError | None, Message], None]]:
+        """The records whose delivery must be reported: each partition's last, and the epoch's first."""
+        last = {partition: i for i, partition in enumerate(places)}
+        marked: dict[int, Callable[[KafkaError | None, Message], None]] = dict.fromkeys(
+            last.values(), self._delivered
+        )
+        for partition in last:
+            if partition not in self._starts:
+                self._starts[partition] = -1
+                marked[places.index(partition)] = self._delivered
+        return marked
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._error = self._error or error
+            return
+        partition, offset = message.partition(), message.offset()
+        if self._starts[partition] < 0:
+            self._starts[partition] = offset
+        self._ends[partition] = offset + 1
+
+    def _write_marked(self, record: Record, partition: int, callback: Any) -> None:
+        headers = record[2] if len(record) == 3 else []
+        self._producer.produce(
+            self.rows_topic, record[1], record[0], partition, on_delivery=callback, headers=headers
+        )
+
+    def _write_slowly(self, record: Record, partition: int, callback: Any) -> None:
+        """librdkafka's queue is full: wait until it has sent some."""
+        while True:
+            self._producer.poll(0.05)
+            try:
+                return self._write_marked(record, partition, callback)
+            except BufferError:
+                continue
+
+    def _produce(self, topic: str, value: bytes, key: bytes) -> None:
+        self._call(lambda: self._producer.produce(topic, value, key, 0), f"writing to {topic}")
+
+    def _too_large(self, error: KafkaException, record: Record) -> LogError:
+        if error.args[0].code() != KafkaError.MSG_SIZE_TOO_LARGE:
+            return log_error(error, "writing rows")
+        return LogError(
+            "TR502",
+            f"a row of {len(record[1])} bytes is larger than Kafka is set up to take ({_MAX_MESSAGE})",
+            hint="raise max.message.bytes of the rows topic, or exclude the table",
+        )
+
+    def _call(self, action: Callable[[], Any], doing: str) -> None:
+        try:
+            action()
+        except KafkaException as error:
+            raise log_error(error, doing) from error
+
+
+class _reading:
+    """Reads a one-partition topic to its end, committed records only."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._place = (topic, 0)
+        self._consumer: Any = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "tailrace",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+            },
+            logger=_LIBRDKAFKA,
+        )
+
+    def __enter__(self) -> _reading:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def bounds(self) -> tuple[int, int]:
+        """First and end offset."""
+        try:
+            low, high = self._consumer.get_watermark_offsets(TopicPartition(*self._place), _TIMEOUT)
+        except KafkaException as error:
+            raise log_error(error, "reading the epoch log") from error
+        return low, high
+
+    def values(self, start: int) -> Iterator[bytes]:
+        """Values from an offset to the topic's end."""
+        self._consumer.assign([TopicPartition(*self._place, start)])
+        while True:
+            message = self._consumer.poll(_TIMEOUT)
+            if message is None:
+                raise LogError("TR501", "Kafka does not answer", hint="check the brokers", retryable=True)
+            if message.error() is None:
+                yield message.value()
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                return
+            else:
+                raise log_error(KafkaException(message.error()), "reading the epoch log")

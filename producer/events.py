@@ -1,0 +1,483 @@
+"""Binlog events to epochs: walks whole events, keeps the transaction's context, has rows decoded.
+
+Every event type is either understood, known to be safe to skip, or stops the producer with its position.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import structlog
+
+from producer.epoch import EpochLimits, OpenEpoch
+from producer.payload import unpack_payload
+from producer.query_event import QueryEvent, epoch_ddl, parse_query_event
+from producer.row_decoder import Decode, RowDecoder
+from producer.table_map import packed_length, table_names, table_structure
+from relay_store.layout import RelayPosition
+from schemas import binlog
+from schemas.avro_schema import KEY_CHANGE, row_schema
+from schemas.ddl import Category, Statement, classify
+from schemas.epoch import StructureVersion
+from schemas.errors import DecodeError, TailraceError, Where
+from schemas.groups import GroupScanner
+from schemas.gtid import Flavor, GtidTracker
+from schemas.tables import TableFilter
+from schemas.varint import encode_bytes, encode_long
+
+log = structlog.get_logger()
+
+_EVENT_SIZE = struct.Struct("<I").unpack_from
+_WRITES = frozenset({binlog.WRITE_ROWS, binlog.WRITE_ROWS_V1})
+_UPDATES = frozenset({binlog.UPDATE_ROWS, binlog.UPDATE_ROWS_V1})
+_DELETES = frozenset({binlog.DELETE_ROWS, binlog.DELETE_ROWS_V1})
+_ROWS = _WRITES | _UPDATES | _DELETES
+_ROWS_V1 = frozenset({binlog.WRITE_ROWS_V1, binlog.UPDATE_ROWS_V1, binlog.DELETE_ROWS_V1})
+_GTIDS = frozenset({binlog.GTID, binlog.GTID_TAGGED, binlog.ANONYMOUS_GTID, binlog.MARIADB_GTID})
+
+# Carry nothing that a downstream needs. INTVAR, RAND and USER_VAR belong to statement-format DML, which stops.
+_TRANSACTION_CONTEXT, _VIEW_CHANGE = 36, 37
+_SKIPPED = frozenset(
+    {
+        binlog.STOP,
+        binlog.ROTATE,
+        binlog.PREVIOUS_GTIDS,
+        binlog.ROWS_QUERY,
+        binlog.INTVAR,
+        binlog.RAND,
+        binlog.USER_VAR,
+        binlog.MARIADB_ANNOTATE_ROWS,
+        binlog.MARIADB_BINLOG_CHECKPOINT,
+        binlog.MARIADB_GTID_LIST,
+        _TRANSACTION_CONTEXT,
+        _VIEW_CHANGE,
+    }
+)
+_FLAG_IGNORABLE = 0x80
+_MARIADB_XA = 0x40 | 0x80  # FL_PREPARED_XA, FL_COMPLETED_XA
+
+#: records held before a transaction larger than an epoch is handed to Kafka in part
+SPILL_RECORDS = 50_000
+
+
+@dataclass(frozen=True)
+class _Table:
+    """What a TABLE_MAP leads to: the decoder and the table's names as they stand in `source`."""
+
+    decoder: RowDecoder
+    names: bytes
+
+
+class EventDecoder:
+    """Turns relay blocks into the open epoch's records.
+
+    Args:
+        spill: called with the epoch when a single transaction outgrows memory; takes its records away.
+        versions: fingerprint (hex) per schema and table, as the log knows them so far; kept up to date.
+    """
+
+    def __init__(
+        self,
+        flavor: Flavor,
+        tables: TableFilter,
+        limits: EpochLimits,
+        tracker: GtidTracker,
+        versions: dict[tuple[str, str], str],
+        spill: Callable[[OpenEpoch], None],
+    ) -> None:
+        self._flavor, self._tables, self._limits = flavor, tables, limits
+        self._spill = spill
+        self.tracker = tracker
+        self.versions = versions
+        self.scanner = GroupScanner()
+        self.epoch = OpenEpoch(0)
+        self.group_start: RelayPosition | None = None
+        self.stop_at: Callable[[], bool] | None = None
+        self.stopped = False
+        self._checksum = 0
+        self._place = RelayPosition("", "", 0)
+        self._event_pos = 0
+        self._file_name = b""
+        self._by_id: dict[bytes, _Table | None] = {}
+        self._by_body: dict[bytes, _Table | None] = {}
+        self._group_seq = 0
+        self._skip_group = False
+        self._group_begin(0, 0, 0)
+
+    # -- walking ---------------------------------------------------------------------------------
+
+    def enter_file(self, format_description: bytes, subdir: str, file: str) -> None:
+        """Begin in a file, which may be its middle."""
+        self._checksum = (
+            binlog.CHECKSUM_SIZE
+            if binlog.checksum_algorithm(format_description) == binlog.CHECKSUM_CRC32
+            else 0
+        )
+        self._by_id.clear()
+        self._place = RelayPosition(subdir, file, 0)
+        self._file_name = encode_bytes(file.encode())
+
+    def next_file(self, subdir: str, file: str) -> None:
+        """The log goes on at the start of another file.
+
+        Raises:
+            DecodeError: TR415, the file before ended within a transaction too large to take back.
+        """
+        if self.scanner.in_group:
+            self._drop_group()
+        self.scanner.reset()
+        self.group_start = None
+        self._place = RelayPosition(subdir, file, 0)
+
+    def _drop_group(self) -> None:
+        """The upstream died while it wrote the transaction: it never took place."""
+        log.warning("incomplete_transaction_dropped", gtid=self._gtid, file=self._place.file)
+        extra = self.epoch.seq - self._group_seq
+        if extra > len(self.epoch.records):
+            raise DecodeError("TR415", "a file ends within a transaction that was handed on in part")
+        del self.epoch.records[len(self.epoch.records) - extra :]
+        self.epoch.seq = self._group_seq
+        for counts, column, number in self._group_counts:
+            counts[column] -= number
+        self._group_begin(0, 0, 0)
+
+    def run(self, data: bytes, i: int, base: int) -> int:
+        """Walk events from ``data[i]``.
+
+        Args:
+            base: the file position of ``data[0]``.
+
+        Returns:
+            the offset it stopped at: the end of ``data``; behind a group that made the epoch due (or that the
+            producer is to stop behind); or, with ``group_start`` set, at a DDL whose group must not share
+            the open epoch with what came before.
+
+        Raises:
+            DecodeError: with the event's position and GTID.
+        """
+        try:
+            return self._walk(data, i, base, nested=False)
+        except TailraceError as error:
+            raise self._placed(error) from error
+        except (IndexError, KeyError, ValueError, struct.error, UnicodeDecodeError) as error:
+            raise DecodeError(
+                "TR405",
+                f"an event cannot be decoded: {type(error).__name__}: {error}",
+                where=self._where(),
+                hint="compare with mysqlbinlog at this position; report it with the relay file",
+            ) from error
+
+    def _walk(self, data: bytes, i: int, base: int, nested: bool) -> int:
+        end = len(data)
+        checksum = 0 if nested else self._checksum
+        by_id, by_body = self._by_id, self._by_body
+        while i < end:
+            kind = data[i + 4]
+            behind = i + _EVENT_SIZE(data, i + 9)[0]
+            if not nested:
+                self._event_pos = base + i
+            if kind in _ROWS:
+                self._rows(data, i, behind - checksum, kind)
+            elif kind == binlog.TABLE_MAP:
+                body = data[i + 27 : behind - checksum]
+                if body not in by_body:
+                    self._learn_table(body)
+                by_id[data[i + 19 : i + 25]] = by_body[body]
+            elif nested:
+                self._inside_payload(kind, data, i, behind)
+            else:
+                if not self._control(kind, data, i, behind):
+                    return i
+                if self.scanner.in_group is False and (self.stopped or self.epoch.is_due(self._limits)):
+                    return behind
+                checksum = self._checksum
+            i = behind
+        return i
+
+    def _control(self, kind: int, data: bytes, i: int, behind: int) -> bool:
+        """An event outside the row path. False: it is a DDL that needs an epoch of its own."""
+        if kind == binlog.FORMAT_DESCRIPTION:
+            self.enter_file(data[i:behind], self._place.subdir, self._place.file)
+            return True
+        event = data[i:behind]
+        has_checksum = bool(self._checksum)
+        if kind == binlog.QUERY and not self._query(event):
+            return False
+        if kind in _GTIDS:
+            self.scanner.feed(kind, event, has_checksum)
+            self._begin(kind, event)
+            return True
+        if kind == binlog.TRANSACTION_PAYLOAD:
+            self._payload(event)
+        elif kind not in _SKIPPED and kind not in (binlog.QUERY, binlog.XID):
+            self._refuse(kind, event)
+        if kind not in binlog.INSIDE_GROUP:
+            was_inside = self.scanner.in_group
+            if self.scanner.feed(kind, event, has_checksum) and (was_inside or kind == binlog.QUERY):
+                self._end(behind - i)
+        return True
+
+    # -- transaction groups ----------------------------------------------------------------------
+
+    def _begin(self, kind: int, event: bytes) -> None:
+        """A GTID event opens a group."""
+        head = binlog.header(event)
+        self._group_begin(kind, head.server_id, _commit_ms(kind, event, head.timestamp))
+        self.group_start = RelayPosition(self._place.subdir, self._place.file, self._event_pos)
+        if kind == binlog.MARIADB_GTID and event[31] & _MARIADB_XA:
+            raise DecodeError(
+                "TR406", "XA transactions of MariaDB are not supported", hint="exclude them upstream"
+            )
+        scanner = self.scanner
+        self._gtid = scanner.gtid() or None
+        # After a switch to another server its files may hold transactions that we have already.
+        self._skip_group = scanner.source is not None and self.tracker.contains(
+            scanner.source, scanner.number
+        )
+
+    def _group_begin(self, kind: int, server_id: int, commit_ms: int) -> None:
+        self._gtid: str | None = None
+        self._server_id, self._commit_ms = server_id, commit_ms
+        self._group_seq = self.epoch.seq
+        self._group_counts: list[tuple[list[int], int, int]] = []
+        self._transaction: bytes | None = None
+        self._has_gtid = kind not in (0, binlog.ANONYMOUS_GTID)
+
+    def _end(self, size: int) -> None:
+        """A group is whole."""
+        scanner = self.scanner
+        if self._has_gtid and scanner.source is not None:
+            self.tracker.add(scanner.source, scanner.number, scanner.server_id)
+        if not self._skip_group:
+            begun = self.group_start.pos if self.group_start else self._event_pos
+            self.epoch.add_group(self._gtid, self._commit_ms, self._event_pos + size - begun)
+        self._skip_group = False
+        if self.stop_at is not None and self.stop_at():
+            self.stopped = True
+        self.group_start = None
+        self._group_begin(0, 0, 0)
+
+    # -- statements ------------------------------------------------------------------------------
+
+    def _query(self, event: bytes) -> bool:
+        """A QUERY event. False: a DDL that must wait until the open epoch is sealed."""
+        text = binlog.query_text(event, bool(self._checksum))
+        if text in (b"BEGIN", b"COMMIT") or self._skip_group:
+            return True
+        query = parse_query_event(event[binlog.HEADER_SIZE : len(event) - self._checksum])
+        statement = classify(query.statement, query.default_db, self._flavor, sql_mode=query.sql_mode or 0)
+        if statement.category is Category.TRANSACTION:
+            self._transaction_statement(statement)
+        elif statement.category is Category.IGNORED:
+            log.info("statement_not_replicated", kind=statement.kind, reason=statement.reason)
+        elif statement.category is Category.DDL and not statement.creates_with_select:
+            return self._ddl(query, statement, binlog.header(event).timestamp)
+        else:
+            self._refuse_statement(query.statement, statement)
+        return True
+
+    def _transaction_statement(self, statement: Statement) -> None:
+        """ROLLBACK behind rows undoes those of transactional tables only: the log does not say which."""
+        if statement.kind in ("ROLLBACK", "ROLLBACK TO") and self.epoch.seq > self._group_seq:
+            raise DecodeError(
+                "TR407",
+                f"{statement.kind} behind row changes: a transaction that mixes engines was rolled back",
+                hint="which of its rows stayed depends on their tables' engines; copy the tables concerned anew "
+                "and start behind this position",
+            )
+
+    def _ddl(self, query: QueryEvent, statement: Statement, timestamp: int) -> bool:
+        if not self._concerns_us(statement):
+            return True
+        if self.epoch.seq > self._group_seq or self.epoch.ddl is not None:
+            raise DecodeError("TR404", f"{statement.kind} behind row changes of the same transaction")
+        if not self.epoch.empty:
+            return False
+        change = epoch_ddl(query, statement, self._flavor, timestamp)
+        known = tuple(replace(t, before=self.versions.get((t.db, t.table))) for t in change.tables)
+        self.epoch.ddl = change = replace(change, tables=known)
+        for table in change.tables:
+            # Whatever the table is now, its next rows state its structure anew.
+            self.versions.pop((table.db, table.table), None)
+            if table.renamed_to is not None:
+                self.versions.pop((table.renamed_to_db or table.db, table.renamed_to), None)
+        self._by_body.clear()
+        return True
+
+    def _concerns_us(self, statement: Statement) -> bool:
+        if statement.database is not None:
+            return self._tables.allows_database(statement.database)
+        names = [(t.db, t.table) for t in statement.tables]
+        names += [(t.renamed_to_db or t.db, t.renamed_to) for t in statement.tables if t.renamed_to]
+        allowed = [self._tables.allows(db, table) for db, table in names]
+        if any(allowed) and not all(allowed):
+            raise DecodeError(
+                "TR408",
+                f"{statement.kind} concerns both replicated and excluded tables",
+                hint="include or exclude all of them, or carry it out downstream by hand and start behind it",
+            )
+        return any(allowed)
+
+    def _refuse_statement(self, text: str, statement: Statement) -> None:
+        what = {
+            Category.DML: "changes rows by statement text, not by row events",
+            Category.XA: "belongs to an XA transaction, which is not supported yet",
+            Category.DDL: "creates a table from a query without logging its rows",
+        }.get(statement.category, f"is not understood: {statement.reason}")
+        raise DecodeError(
+            "TR409",
+            f"a statement {what}: {text[:200]}",
+            hint="set binlog_format = ROW for every upstream session, or exclude what it touches",
+        )
+
+    def _refuse(self, kind: int, event: bytes) -> None:
+        if binlog.header(event).flags & _FLAG_IGNORABLE:
+            return
+        known = {
+            binlog.INCIDENT: "INCIDENT: the upstream lost events and says so",
+            binlog.XA_PREPARE: "XA PREPARE",
+            binlog.PARTIAL_UPDATE_ROWS: "PARTIAL_UPDATE_ROWS (binlog_row_value_options=PARTIAL_JSON)",
+            binlog.MARIADB_START_ENCRYPTION: "an encrypted MariaDB binlog",
+        }.get(kind, f"event type {kind}")
+        raise DecodeError(
+            "TR410",
+            f"{known} cannot be replicated without guessing",
+            hint="see docs/FORMAT.md for the events that are understood",
+        )
+
+    # -- rows ------------------------------------------------------------------------------------
+
+    def _learn_table(self, body: bytes) -> None:
+        db, table, _ = table_names(body)
+        if len(self._by_body) > 10_000:
+            self._by_body.clear()
+        if not self._tables.allows(db, table):
+            self._by_body[body] = None
+            return
+        decoder = RowDecoder(table_structure(body))
+        names = encode_bytes(db.encode()) + encode_bytes(table.encode())
+        self._by_body[body] = _Table(decoder, names)
+
+    def _rows(self, data: bytes, i: int, end: int, kind: int) -> None:
+        key = data[i + 19 : i + 25]
+        if key not in self._by_id:
+            raise DecodeError("TR411", "a rows event without its TABLE_MAP")
+        table = self._by_id[key]
+        if table is None or self._skip_group:
+            return
+        flags = data[i + 25] | data[i + 26] << 8
+        p = i + 27 if kind in _ROWS_V1 else i + 27 + (data[i + 27] | data[i + 28] << 8)
+        p = self._images_start(data, p, kind, table.decoder)
+        epoch = self.epoch
+        decode, column = self._decode_for(kind, table.decoder)
+        source = partial(self._source, table)
+        before = epoch.seq
+        moved = source(flags | KEY_CHANGE) if column == 1 else b""
+        epoch.seq = decode(data, p, end, before, source(flags), moved, epoch.records.append)
+        counts = epoch.counts.get(table.decoder)
+        if counts is None:
+            counts = self._first_touch(table.decoder)
+        counts[column] += epoch.seq - before
+        self._group_counts.append((counts, column, epoch.seq - before))
+        if len(epoch.records) >= SPILL_RECORDS:
+            self._spill(epoch)
+
+    def _decode_for(self, kind: int, decoder: RowDecoder) -> tuple[Decode, int]:
+        if kind in _WRITES:
+            return decoder.write, 0
+        return (decoder.update, 1) if kind in _UPDATES else (decoder.delete, 2)
+
+    def _images_start(self, data: bytes, p: int, kind: int, decoder: RowDecoder) -> int:
+        """The offset of the first row image, behind the bitmaps of the columns present."""
+        width, p = packed_length(data, p)
+        if width != len(decoder.structure.columns):
+            raise DecodeError(
+                "TR412", f"{width} columns in the rows, {len(decoder.structure.columns)} in TABLE_MAP"
+            )
+        size = (width + 7) // 8
+        full = (1 << width) - 1
+        for _ in range(2 if kind in _UPDATES else 1):
+            if int.from_bytes(data[p : p + size], "little") & full != full:
+                raise DecodeError(
+                    "TR413",
+                    f"a row image of {decoder.structure.name} lacks columns (binlog_row_image is not FULL)",
+                    hint="SET GLOBAL binlog_row_image = FULL upstream and reconnect its clients",
+                )
+            p += size
+        return p
+
+    def _source(self, table: _Table, flags: int) -> bytes:
+        """The Avro bytes behind ``source.seq`` and of the envelope's ``ts_ms``."""
+        if self._transaction is None:
+            gtid = b"\0" if self._gtid is None else b"\2" + encode_bytes(self._gtid.encode())
+            self._transaction = encode_long(self._server_id) + gtid + self._file_name
+            self._times = encode_long(self._commit_ms) + encode_long(self.epoch.opened_ms)
+        return (
+            encode_long(self.epoch.number)
+            + encode_long(flags)
+            + table.names
+            + self._transaction
+            + encode_long(self._event_pos)
+            + self._times
+        )
+
+    def _first_touch(self, decoder: RowDecoder) -> list[int]:
+        """The epoch's first rows of a structure; it is published if the log does not know it as current."""
+        structure = decoder.structure
+        counts = self.epoch.counts[decoder] = [0, 0, 0]
+        name, fingerprint = (structure.db, structure.table), decoder.fingerprint.hex()
+        if self.versions.get(name) != fingerprint:
+            self.versions[name] = fingerprint
+            self.epoch.structures[decoder] = StructureVersion(
+                self.epoch.number,
+                structure.db,
+                structure.table,
+                fingerprint,
+                structure.to_json(),
+                row_schema(structure).text,
+            )
+        return counts
+
+    # -- compressed transactions -----------------------------------------------------------------
+
+    def _payload(self, event: bytes) -> None:
+        if self._skip_group:
+            return
+        events = unpack_payload(event[binlog.HEADER_SIZE : len(event) - self._checksum])
+        self._walk(events, 0, 0, nested=True)
+
+    def _inside_payload(self, kind: int, data: bytes, i: int, behind: int) -> None:
+        if kind == binlog.XID or kind in _SKIPPED:
+            return
+        event = data[i:behind]
+        if kind != binlog.QUERY:
+            self._refuse(kind, event)
+        elif binlog.query_text(event, False) not in (b"BEGIN", b"COMMIT"):
+            raise DecodeError("TR409", "a statement inside a compressed transaction is not understood")
+
+    # -- errors ----------------------------------------------------------------------------------
+
+    def _where(self) -> Where:
+        return Where(gtid=self._gtid, file=self._place.file, position=self._event_pos)
+
+    def _placed(self, error: TailraceError) -> TailraceError:
+        """The error with this place, and the table it spoke of."""
+        here = self._where()
+        error.where = Where(here.gtid, here.file, here.position, error.where.table, self.epoch.number)
+        return error
+
+
+def _commit_ms(kind: int, event: bytes, timestamp: int) -> int:
+    """The upstream's commit time, ms. MySQL 8 says it in µs; other logs have the event's seconds.
+
+    Source: MySQL control_events.h, Gtid_event: the timestamps' top bit tells that the original one follows.
+    """
+    if kind not in (binlog.GTID, binlog.ANONYMOUS_GTID) or len(event) < 70:
+        return timestamp * 1000
+    micros = int.from_bytes(event[61:68], "little")
+    if micros >> 55:
+        micros = int.from_bytes(event[68:75], "little")
+    return (micros & ((1 << 55) - 1)) // 1000

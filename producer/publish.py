@@ -1,0 +1,281 @@
+"""The publisher: relay files → epochs in Kafka. It reads what is on disk, never the network.
+
+It begins behind the last committed epoch, so that an interrupted one is simply written anew. While Kafka
+takes one epoch in, the next one is decoded; at most one is under way.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from producer.epoch import EpochLimits, OpenEpoch
+from producer.epoch_log import EpochLog
+from producer.events import EventDecoder
+from relay_store.layout import RelayPosition, subdir_uuid
+from relay_store.reader import RelayBlock, RelayReader
+from relay_store.start import initial_position
+from relay_store.tail import DurableTail
+from schemas.epoch import EpochCommitted
+from schemas.gtid import Flavor, GtidTracker, parse_gtid_set
+from schemas.tables import TableFilter
+
+log = structlog.get_logger()
+
+_POLL = 0.5  # seconds
+_PATIENCE = 5.0  # seconds that a stop waits for the rest of a transaction
+
+
+@dataclass
+class PublishProgress:
+    """Counters of this run; one thread writes, any thread may read."""
+
+    rows: int = 0
+    epochs: int = 0
+    transactions: int = 0
+    epoch: int = -1
+    position: RelayPosition | None = None
+    gtid: str | None = None
+    commit_ms: int = 0
+
+
+class Publisher:
+    """Publishes one relay log.
+
+    Args:
+        root: the relay directory.
+        tail: the mirror's durable tail; None when nobody writes the relay log.
+    """
+
+    def __init__(
+        self,
+        epoch_log: EpochLog,
+        root: Path,
+        tail: DurableTail | None,
+        flavor: Flavor,
+        tables: TableFilter,
+        limits: EpochLimits,
+    ) -> None:
+        self._log, self._root, self._tail = epoch_log, root, tail
+        self._flavor, self._tables, self._limits = flavor, tables, limits
+        self.progress = PublishProgress()
+        self._under_way: Callable[[], None] | None = None
+        self._in_transaction = False
+
+    def run(
+        self,
+        stop: threading.Event,
+        until: Callable[[RelayPosition], bool] | None = None,
+        stop_at_gtid: str | None = None,
+    ) -> None:
+        """Publish until ``stop``, until a position for which ``until`` holds, or behind a GTID set.
+
+        Raises:
+            DecodeError, RelayError, LogError.
+        """
+        self._log.open()
+        try:
+            begin = self._begin(stop)
+            if begin is not None:
+                self._follow(*begin, stop, until, stop_at_gtid)
+        finally:
+            if self._in_transaction:
+                self._log.abort()
+
+    # -- where to begin --------------------------------------------------------------------------
+
+    def _begin(self, stop: threading.Event) -> tuple[RelayPosition, GtidTracker, int] | None:
+        last = self._log.last_epoch()
+        if last is None:
+            found = self._wait_for_relay(stop)
+            if found is None:
+                return None
+            position, gtids = found
+            self._write_first_epoch(position, str(gtids))
+            return position, gtids.tracker(), 1
+        position = RelayPosition(last.relay_dir, last.relay_file, last.relay_pos)
+        self.progress.epoch, self.progress.position = last.epoch, position
+        log.info("publisher_resumes", epoch=last.epoch, position=str(position))
+        return position, parse_gtid_set(last.executed_gtids, self._flavor).tracker(), last.epoch + 1
+
+    def _wait_for_relay(self, stop: threading.Event):  # type: ignore[no-untyped-def]
+        while not stop.is_set():
+            if self._tail is None or self._tail.position is not None:
+                found = initial_position(self._root, self._flavor)
+                if found is not None or self._tail is None:
+                    return found
+            time.sleep(0.01)
+        return None
+
+    def _write_first_epoch(self, position: RelayPosition, executed: str) -> None:
+        """Epoch 0 holds nothing but the place where the log starts: it is decided once, for good."""
+        self._log.begin()
+        self._in_transaction = True
+        epoch = OpenEpoch(0)
+        self._commit(epoch, position, executed, (), 0)
+        self._in_transaction = False
+
+    # -- following the relay log -----------------------------------------------------------------
+
+    def _follow(
+        self,
+        position: RelayPosition,
+        tracker: GtidTracker,
+        number: int,
+        stop: threading.Event,
+        until: Callable[[RelayPosition], bool] | None,
+        stop_at_gtid: str | None,
+    ) -> None:
+        decoder = EventDecoder(
+            self._flavor, self._tables, self._limits, tracker, self._log.versions(), self._spill
+        )
+        decoder.epoch = OpenEpoch(number)
+        if stop_at_gtid is not None:
+            wanted = parse_gtid_set(stop_at_gtid, self._flavor)
+            decoder.stop_at = lambda: tracker.snapshot().contains(wanted)
+            decoder.stopped = decoder.stop_at()
+        reader = RelayReader(self._root, position, self._tail)
+        try:
+            self._read(reader, decoder, position, stop, until)
+        finally:
+            reader.close()
+
+    def _read(
+        self,
+        reader: RelayReader,
+        decoder: EventDecoder,
+        here: RelayPosition,
+        stop: threading.Event,
+        until: Callable[[RelayPosition], bool] | None,
+    ) -> None:
+        patience: float | None = None
+        entered = ""
+        while not decoder.stopped and not (until and until(here) and not decoder.scanner.in_group):
+            if stop.is_set():
+                patience = patience or time.monotonic() + _PATIENCE
+                if not decoder.scanner.in_group or time.monotonic() > patience:
+                    break
+            block = reader.read_block(0.0 if self._under_way else self._wait(decoder))
+            if block is None:
+                self._idle(decoder, here)
+                if self._tail is None and not self._under_way:
+                    break
+                continue
+            if entered != (entered := f"{block.subdir}/{block.file}"):
+                self._enter(reader, decoder, block)
+            here = self._take(decoder, block)
+        if not decoder.scanner.in_group and not decoder.epoch.empty:
+            self._seal(decoder, here)
+        self._finish()
+
+    def _enter(self, reader: RelayReader, decoder: EventDecoder, block: RelayBlock) -> None:
+        decoder.next_file(block.subdir, block.file)
+        if block.pos > 4:
+            decoder.enter_file(reader.format_description(), block.subdir, block.file)
+
+    def _wait(self, decoder: EventDecoder) -> float:
+        """Seconds to wait for news before the open epoch has to be sealed."""
+        if decoder.epoch.empty:
+            return _POLL
+        age = time.monotonic() - decoder.epoch.opened
+        return min(_POLL, max(0.001, self._limits.max_delay - age))
+
+    def _idle(self, decoder: EventDecoder, here: RelayPosition) -> None:
+        """Nothing to read just now: complete what is under way, seal what is due."""
+        self._finish()
+        if not decoder.scanner.in_group and decoder.epoch.is_due(self._limits):
+            self._seal(decoder, here)
+            self._finish()
+
+    def _take(self, decoder: EventDecoder, block: RelayBlock) -> RelayPosition:
+        """Decode a block, sealing epochs on the way; returns the position behind what was taken in."""
+        i, end = 0, len(block.data)
+        while i < end and not decoder.stopped:
+            stopped_at = decoder.run(block.data, i, block.pos)
+            here = RelayPosition(block.subdir, block.file, block.pos + stopped_at)
+            if decoder.scanner.in_group:
+                if stopped_at < end:
+                    # A DDL: what came before its group is an epoch of its own.
+                    assert decoder.group_start is not None
+                    self._seal(decoder, decoder.group_start)
+            elif decoder.stopped or decoder.epoch.is_due(self._limits):
+                self._seal(decoder, here)
+            i = stopped_at
+        return RelayPosition(block.subdir, block.file, block.pos + i)
+
+    # -- epochs ----------------------------------------------------------------------------------
+
+    def _spill(self, epoch: OpenEpoch) -> None:
+        """Hand a part of a huge transaction to Kafka, inside the epoch's Kafka transaction."""
+        self._finish()
+        if not self._in_transaction:
+            self._log.begin()
+            self._in_transaction = True
+        self._log.write(epoch.records)
+        epoch.records = []
+
+    def _seal(self, decoder: EventDecoder, position: RelayPosition) -> None:
+        """End the open epoch at ``position`` and begin the next; its commit may still be under way."""
+        epoch, decoder.epoch = decoder.epoch, OpenEpoch(decoder.epoch.number + 1)
+        self._spill(epoch)
+        structures = tuple(epoch.structures.values())
+        executed, digest = str(decoder.tracker), self._log.digest
+
+        def commit() -> None:
+            self._commit(epoch, position, executed, structures, digest)
+
+        self._under_way = commit
+
+    def _finish(self) -> None:
+        """Wait until Kafka has the epoch that is under way."""
+        if self._under_way is not None:
+            commit, self._under_way = self._under_way, None
+            commit()
+            self._in_transaction = False
+
+    def _commit(
+        self,
+        epoch: OpenEpoch,
+        position: RelayPosition,
+        executed: str,
+        structures,  # type: ignore[no-untyped-def]
+        digest: int,
+    ) -> None:
+        committed = self._log.commit(
+            lambda ranges: EpochCommitted(
+                epoch=epoch.number,
+                first_gtid=epoch.first_gtid,
+                last_gtid=epoch.last_gtid,
+                executed_gtids=executed,
+                source_id=subdir_uuid(position.subdir),
+                source_file=position.file,
+                source_pos=position.pos,
+                relay_dir=position.subdir,
+                relay_file=position.file,
+                relay_pos=position.pos,
+                ranges=ranges,
+                tables=epoch.tables_touched(),
+                structures=structures,
+                ddl=epoch.ddl,
+                rows=epoch.seq,
+                transactions=epoch.transactions,
+                digest=digest,
+                first_commit_ms=epoch.first_commit_ms,
+                last_commit_ms=epoch.last_commit_ms,
+                published_ms=time.time_ns() // 1_000_000,
+            )
+        )
+        self._count(committed, position)
+
+    def _count(self, epoch: EpochCommitted, position: RelayPosition) -> None:
+        progress = self.progress
+        progress.rows += epoch.rows
+        progress.transactions += epoch.transactions
+        progress.epochs += 1
+        progress.epoch, progress.position = epoch.epoch, position
+        progress.gtid, progress.commit_ms = epoch.last_gtid, epoch.last_commit_ms

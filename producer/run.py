@@ -1,0 +1,149 @@
+"""The producer process: the mirror in a thread of its own, the publisher in the caller's."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import structlog
+
+from producer.epoch import EpochLimits
+from producer.epoch_log import EpochLog
+from producer.mirror import Mirror, MirrorProgress
+from producer.publish import Publisher, PublishProgress
+from producer.upstream.connect import describe
+from relay_store.layout import RelayPosition, file_number
+from relay_store.writer import RelayWriter
+from schemas.server_url import ServerUrl
+from schemas.tables import TableFilter
+
+log = structlog.get_logger()
+
+_REPORT = 1.0  # seconds between progress reports
+
+
+@dataclass(frozen=True)
+class ProducerConfig:
+    """What ``tailrace produce`` needs; field meanings as in the configuration file.
+
+    Attributes:
+        epoch_max_delay: seconds.
+        until_caught_up: stop once everything that was upstream at the start is published.
+        stop_at_gtid: stop exactly behind this GTID set.
+    """
+
+    source: ServerUrl
+    server_id: int
+    start: Literal["earliest", "current"]
+    relay_dir: Path
+    bootstrap_servers: str
+    prefix: str
+    partitions: int
+    epoch_max_rows: int
+    epoch_max_bytes: int
+    epoch_max_delay: float
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    until_caught_up: bool = False
+    stop_at_gtid: str | None = None
+
+
+@dataclass(frozen=True)
+class ProducerProgress:
+    """Both halves' counters, for displays and logs."""
+
+    mirror: MirrorProgress
+    publish: PublishProgress
+
+
+class _MirrorThread(threading.Thread):
+    """Runs the mirror; an error of its stops the publisher and is raised in the caller."""
+
+    def __init__(self, mirror: Mirror, stop: threading.Event) -> None:
+        super().__init__(name="mirror", daemon=True)
+        self._mirror, self._stop_event = mirror, stop
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._mirror.run(self._stop_event)
+        except BaseException as error:
+            self.error = error
+            self._stop_event.set()
+        finally:
+            self._mirror.relay.tail.wake()
+
+
+def run_producer(
+    config: ProducerConfig,
+    stop: threading.Event,
+    progress: Callable[[ProducerProgress], None] | None = None,
+) -> None:
+    """Mirror and publish until ``stop`` is set or the configured end is reached.
+
+    Raises:
+        UpstreamError, RelayError, DecodeError, LogError: what stopped it; nothing is lost, and the next
+        start goes on behind the last committed epoch.
+    """
+    info = describe(config.source)
+    target = (info.file, info.position)
+
+    def caught_up(here: RelayPosition) -> bool:
+        return (file_number(here.file), here.pos) >= (file_number(target[0]), target[1])
+
+    # The mirror goes on while the publisher completes its epoch, so each has its own event.
+    mirror_stop, publish_stop = threading.Event(), threading.Event()
+    relay = RelayWriter(config.relay_dir)
+    mirror = Mirror(config.source, relay, server_id=config.server_id, start=config.start)
+    epoch_log = EpochLog(config.bootstrap_servers, config.prefix, config.partitions)
+    limits = EpochLimits(config.epoch_max_rows, config.epoch_max_bytes, config.epoch_max_delay)
+    tables = TableFilter(config.include, config.exclude)
+    publisher = Publisher(epoch_log, config.relay_dir, relay.tail, info.flavor, tables, limits)
+    thread = _MirrorThread(mirror, mirror_stop)
+    watch = threading.Thread(
+        target=_watch,
+        args=(
+            stop,
+            mirror_stop,
+            publish_stop,
+            ProducerProgress(mirror.progress, publisher.progress),
+            progress,
+        ),
+        daemon=True,
+    )
+    thread.start()
+    watch.start()
+    try:
+        until = caught_up if config.until_caught_up else None
+        publisher.run(publish_stop, until, config.stop_at_gtid)
+    finally:
+        mirror_stop.set()
+        thread.join()
+        publish_stop.set()
+        watch.join()
+        relay.close()
+    if thread.error is not None:
+        raise thread.error
+
+
+def _watch(
+    stop: threading.Event,
+    mirror_stop: threading.Event,
+    publish_stop: threading.Event,
+    state: ProducerProgress,
+    report: Callable[[ProducerProgress], None] | None,
+) -> None:
+    """Pass a stop on to the publisher, and report progress."""
+    next_report = time.monotonic() + _REPORT
+    while not publish_stop.is_set():
+        if stop.wait(0.05) or mirror_stop.is_set():
+            publish_stop.set()
+        if report is not None and time.monotonic() >= next_report:
+            report(state)
+            next_report = time.monotonic() + _REPORT
+    if report is not None:
+        report(state)
