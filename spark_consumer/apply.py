@@ -1,0 +1,211 @@
+"""Applying a slice: one downstream transaction with the data, the position and the audit row.
+
+The protocol, in order:
+
+1. The next number of the ledger is set; BEGIN.
+2. The channel's row is read FOR UPDATE: a foreign fencing token, a gap, or a slice already applied end here.
+3. A DDL runs on a connection of its own while the row stays locked, so no second consumer gets between; the
+   ledger or the intent row tells whether an earlier attempt already ran it.
+4. DELETEs of all tables, then INSERTs, then the tables that keep the upstream's order; each statement must
+   change exactly the rows that the log says.
+5. The position moves, the audit row is written, COMMIT.
+6. If the connection is lost, COMMIT included, a new one reads the position: it alone says what happened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import pymysql
+import structlog
+
+from schemas.crashpoints import reached
+from schemas.errors import DownstreamError, LogError, Where
+from spark_consumer import ledger as ledgers
+from spark_consumer import position as positions
+from spark_consumer.config import ConsumerConfig
+from spark_consumer.ddl_apply import DdlApplier
+from spark_consumer.ledger import Ledger
+from spark_consumer.merge import Statement
+from spark_consumer.ordered import OrderedStatement
+from spark_consumer.plan import TablePlan
+from spark_consumer.position import Position
+from spark_consumer.prepare import Prepared
+from spark_consumer.session import VICTIM, Session, connect, error_number, is_lost, message_of
+from spark_consumer.slices import Slice
+
+_ATTEMPTS = 8
+_T = TypeVar("_T")
+_log = structlog.get_logger()
+
+
+class Applier:
+    """The channel's only writer. One thread uses it."""
+
+    def __init__(self, config: ConsumerConfig, session: Session, position: Position) -> None:
+        self._config = config
+        self._channel = config.channel
+        self._session = session
+        self._token = position.fencing_token
+        self._ledger: Ledger = ledgers.choose(session, position)
+        self._ddl = DdlApplier(config, self._ledger)
+        self.position = position
+
+    @property
+    def session(self) -> Session:
+        """The connection, for reading the downstream's structure between batches."""
+        return self._session
+
+    def close(self) -> None:
+        self._session.close()
+
+    def apply(self, prepared: Prepared) -> int:
+        """Apply a slice exactly once; the number of statements run. Raises DownstreamError or LogError."""
+        return self.with_retries(lambda: self._attempt(prepared))
+
+    def with_retries(self, work: Callable[[], _T]) -> _T:
+        """Do something on the connection, again on a new one if it is lost."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                return work()
+            except (pymysql.MySQLError, OSError) as error:
+                if not (is_lost(error) or error_number(error) in VICTIM) or attempt == _ATTEMPTS:
+                    raise _gave_up(error) from error
+                _log.warning("downstream_retry", attempt=attempt, reason=message_of(error))
+                self._renew(attempt)
+        raise AssertionError("unreachable")
+
+    def _renew(self, attempt: int) -> None:
+        self._session.close()
+        for further in range(attempt, _ATTEMPTS + 1):
+            time.sleep(min(0.1 * 2**further, 10))
+            try:
+                self._session = connect(self._config.target)
+                return
+            except DownstreamError as error:
+                if not error.retryable or further == _ATTEMPTS:
+                    raise
+
+    def _attempt(self, prepared: Prepared) -> int:
+        session, piece = self._session, prepared.piece
+        before = self._locked_position(piece)
+        if before is None:
+            return 0
+        number = before.ledger_seq + 1
+        runs_ddl = piece.ddl is not None and self._ddl.concerns(piece.ddl)
+        if runs_ddl and not self._ledger.proves:
+            before = self._ddl.declare(session, self._token, before, piece)
+        self._ledger.begin(session, number + runs_ddl)
+        try:
+            session.execute("BEGIN")
+            self._locked(piece)
+            if runs_ddl:
+                self._ddl.run(session, piece, before, number)
+            count = self._write(prepared)
+            self._move(piece, before, number + runs_ddl, count)
+            reached("apply.before_commit")
+            session.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(pymysql.MySQLError, OSError):
+                session.execute("ROLLBACK")
+            raise
+        finally:
+            with contextlib.suppress(pymysql.MySQLError, OSError):
+                self._ledger.end(session)
+        reached("apply.after_commit")
+        found = positions.read(session, self._channel)
+        self.position = positions.check_token(found, self._token, self._channel)
+        return count + runs_ddl
+
+    def _locked_position(self, piece: Slice) -> Position | None:
+        """The position before the slice; None if the slice is already applied."""
+        found = positions.read(self._session, self._channel)
+        self.position = positions.check_token(found, self._token, self._channel)
+        if self.position.epoch >= piece.last.epoch:
+            _log.info("batch_already_applied", last_epoch=piece.last.epoch, position=self.position.epoch)
+            return None
+        return self.position
+
+    def _locked(self, piece: Slice) -> None:
+        """Step 2: hold the channel's row, and be sure that it stands just before this slice."""
+        found = positions.read(self._session, self._channel, lock=True)
+        position = positions.check_token(found, self._token, self._channel)
+        if position.epoch + 1 != piece.first.epoch:
+            raise LogError(
+                "TR551",
+                f"the position is epoch {position.epoch}, and the batch begins with {piece.first.epoch}",
+                where=piece.where,
+                hint="start the consumer again: it goes on from the position",
+            )
+
+    def _write(self, prepared: Prepared) -> int:
+        for table, statement in prepared.deletes:
+            self._run(table, prepared.piece.where, statement)
+        for table, statement in prepared.inserts:
+            self._run(table, prepared.piece.where, statement)
+        checks = False
+        for one in prepared.ordered:
+            if one.checks != checks:
+                self._session.execute(f"SET SESSION foreign_key_checks = {int(one.checks)}")
+                checks = one.checks
+            self._run_ordered(one, prepared.piece.where)
+        if checks:
+            self._session.execute("SET SESSION foreign_key_checks = 0")
+        return prepared.statements
+
+    def _run_ordered(self, one: OrderedStatement, where: Where) -> None:
+        self._run(one.table, Where(gtid=where.gtid, epoch=one.epoch), Statement(one.sql, 1))
+
+    def _run(self, table: TablePlan, where: Where, statement: Statement) -> None:
+        place = Where(gtid=where.gtid, epoch=where.epoch, table=table.name)
+        try:
+            affected = self._session.execute(statement.sql)
+        except pymysql.MySQLError as error:
+            if is_lost(error) or error_number(error) in VICTIM:
+                raise
+            raise DownstreamError(
+                "TR604",
+                f"the downstream refused a statement: {message_of(error)}; {_shown(statement.sql)}",
+                where=place,
+                hint="nothing of this batch was applied; remove what the message names, then start again",
+            ) from error
+        if affected != statement.rows:
+            raise DownstreamError(
+                "TR603",
+                f"a statement changed {affected} rows where the log implies {statement.rows}:"
+                f" {_shown(statement.sql)}",
+                where=place,
+                hint="the downstream's rows differ from the upstream's; nothing of this batch was applied;"
+                " `tailrace compare` names the rows",
+            )
+
+    def _move(self, piece: Slice, before: Position, number: int, statements: int) -> None:
+        structures = before.structures_version
+        for logged in piece.epochs:
+            if logged.record.structures:
+                structures = logged.record.epoch
+        offset = piece.epochs[-1].offset
+        positions.move(self._session, self._channel, piece.last, offset, number, structures)
+        records = [logged.record for logged in piece.epochs]
+        # A heartbeat moves the position; it is no batch to account for.
+        if any(record.transactions or record.rows or record.ddl for record in records):
+            positions.audit(self._session, self._channel, records, statements)
+
+
+def _shown(sql: bytes) -> str:
+    text = sql.decode(errors="replace")
+    return text if len(text) <= 200 else text[:200] + "…"
+
+
+def _gave_up(error: BaseException) -> DownstreamError:
+    if isinstance(error, pymysql.MySQLError) and not is_lost(error):
+        return DownstreamError("TR604", f"the downstream refused: {message_of(error)}")
+    return DownstreamError(
+        "TR607",
+        f"the connection to the downstream was lost again and again: {message_of(error)}",
+        hint="check the server; nothing is lost, start the consumer again",
+        retryable=True,
+    )

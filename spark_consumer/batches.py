@@ -1,0 +1,155 @@
+"""One micro-batch: its epochs in slices, each read and rendered while the one before it commits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import structlog
+from pyspark.sql import DataFrame
+
+from schemas.crashpoints import reached
+from schemas.epoch import EpochCommitted
+from schemas.errors import LogError, TailraceError, Where
+from schemas.structure import TableStructure
+from schemas.tables import TableFilter
+from spark_consumer.apply import Applier
+from spark_consumer.config import ConsumerConfig, StopEvent
+from spark_consumer.failures import explain
+from spark_consumer.goal import Goal
+from spark_consumer.log_reader import LogReader
+from spark_consumer.merge import Limits
+from spark_consumer.plan import SlicePlan, plan_slice, structures_of
+from spark_consumer.prepare import Prepared, RowReader
+from spark_consumer.progress import Counters
+from spark_consumer.slices import LoggedEpoch, Slice, cut, follow
+from spark_consumer.target import TargetCatalog
+from spark_consumer.tracker import OUT_EPOCH, OUT_STRUCTURE, OUT_UNKNOWN
+
+_log = structlog.get_logger()
+
+
+class Ended(Exception):
+    """Raised into Spark to end the query: the run was stopped or its goal is reached."""
+
+
+class BatchRunner:
+    """The function of ``foreachBatch``, with what it needs. What it fails with is kept in ``failure``."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        applier: Applier,
+        reader: RowReader,
+        goal: Goal,
+        stop: StopEvent,
+        counters: Counters,
+    ) -> None:
+        self._config = config
+        self._applier = applier
+        self._reader = reader
+        self._goal = goal
+        self._stop = stop
+        self._counters = counters
+        self._filter = TableFilter(config.include, config.exclude)
+        self._catalog = TargetCatalog()
+        self._ahead = ThreadPoolExecutor(1, thread_name_prefix="prepare")
+        self._limits = _limits(applier.session.max_allowed_packet)
+        self.failure: BaseException | None = None
+        self.batches = 0
+        self.busy = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing may be applied any more."""
+        return self._stop.is_set() or self.failure is not None or self._goal.reached(self._applier.position)
+
+    def close(self) -> None:
+        """Wait for the reader thread."""
+        self._ahead.shutdown(wait=True, cancel_futures=True)
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        self.busy = True
+        try:
+            self._run(frame.collect())
+            reached("batch.before_return")
+            self.batches += 1
+        except Ended:
+            raise
+        except BaseException as error:
+            self.failure = self.failure or error
+            raise
+        finally:
+            self.busy = False
+
+    def _run(self, rows: Sequence[Any]) -> None:
+        position = self._applier.position
+        found = [
+            LoggedEpoch(EpochCommitted.decode(bytes(row.record)), row.log_offset)
+            for row in rows
+            if row.kind == OUT_EPOCH
+        ]
+        fresh = self._goal.up_to(position, follow(position.epoch, found))
+        if len(fresh) < len(found):
+            _log.info("epochs_skipped", count=len(found) - len(fresh), position=position.epoch)
+        self._check_unknown(rows, position.epoch)
+        structures = {
+            row.fingerprint: TableStructure.from_json(row.text) for row in rows if row.kind == OUT_STRUCTURE
+        }
+        self._apply_all(list(cut(fresh, self._config.max_batch_rows)), structures)
+        if self.ended:
+            raise Ended
+
+    @staticmethod
+    def _check_unknown(rows: Sequence[Any], position: int) -> None:
+        for row in rows:
+            if row.kind == OUT_UNKNOWN and row.epoch > position:
+                raise LogError(
+                    "TR552",
+                    f"the schema tracker does not know the structure {row.fingerprint} of {row.tracked}",
+                    where=Where(table=row.tracked, epoch=row.epoch),
+                    hint="the epoch that brought it, or the schemas topic, is damaged;"
+                    " nothing of this batch was applied",
+                )
+
+    def _apply_all(self, pieces: Sequence[Slice], structures: dict[str, TableStructure]) -> None:
+        coming: Future[Prepared] | None = None
+        for number, piece in enumerate(pieces):
+            if self.ended:
+                raise Ended
+            begin = time.monotonic()
+            prepared = coming.result() if coming else self._begin(piece, structures).result()
+            following = pieces[number + 1] if number + 1 < len(pieces) else None
+            # What comes after a DDL is planned against the tables as the DDL leaves them.
+            wait = following is None or piece.ddl is not None or following.ddl is not None
+            coming = None if following is None or wait else self._begin(following, structures)
+            count = self._applier.apply(prepared)
+            if piece.ddl is not None:
+                self._catalog.forget()
+            self._counters.applied(piece, self._applier.position, count, time.monotonic() - begin)
+
+    def _begin(self, piece: Slice, structures: dict[str, TableStructure]) -> Future[Prepared]:
+        # The plan reads the downstream on the applier's connection, so it is made in the applier's thread.
+        plan = self._plan(piece, structures)
+        return self._ahead.submit(self._prepare, piece, plan)
+
+    def _plan(self, piece: Slice, structures: dict[str, TableStructure]) -> SlicePlan:
+        needed = structures_of(piece, structures)
+        names = [(s.db, s.table) for s in needed.values() if self._filter.allows(s.db, s.table)]
+        targets = self._applier.with_retries(lambda: self._catalog.load(self._applier.session, names))
+        return plan_slice(needed, targets, self._filter, self._limits, piece.where)
+
+    def _prepare(self, piece: Slice, plan: SlicePlan) -> Prepared:
+        try:
+            return self._reader.prepare(piece, plan)
+        except TailraceError:
+            raise
+        except Exception as error:
+            raise explain(error, piece, LogReader(self._config)) from error
+
+
+def _limits(max_allowed_packet: int) -> Limits:
+    # Room for the statement's own words and the packet's header.
+    return Limits(max_bytes=min(1 << 20, max_allowed_packet - 65536))

@@ -1,0 +1,96 @@
+"""Spark's checkpoint as what it is here: a cache of the position, set aside when it disagrees."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import structlog
+
+from spark_consumer.log_reader import LogReader
+from spark_consumer.position import Position
+from spark_consumer.slices import LoggedEpoch
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose checkpoint it is: a channel of one downstream (its ledger's UUID) following one log."""
+
+    channel: str
+    prefix: str
+    ledger_uuid: str
+
+
+class Checkpoint:
+    """The folder ``spark`` below the channel's own, with ``owner.json`` beside it."""
+
+    def __init__(self, folder: Path, owner: Owner) -> None:
+        self._folder = folder.absolute()
+        self._owner = owner
+
+    @property
+    def path(self) -> Path:
+        return self._folder / "spark"
+
+    @property
+    def _owner_file(self) -> Path:
+        return self._folder / "owner.json"
+
+    def ready(self, position: Position, log: LogReader) -> bool:
+        """Make the folder usable; True if it holds progress to go on from, False if it is new."""
+        if self.path.exists() and (reason := self._unusable(position, log)):
+            self.set_aside(reason)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        kept = self.path.exists()
+        self._owner_file.write_text(json.dumps(asdict(self._owner)))
+        return kept
+
+    def set_aside(self, reason: str) -> None:
+        """Rename the checkpoint, so that a new one is made from the downstream's position."""
+        for older in self._folder.glob("spark.aside-*"):
+            shutil.rmtree(older, ignore_errors=True)
+        aside = self._folder / f"spark.aside-{int(time.time())}"
+        self.path.rename(aside)
+        _log.warning("checkpoint_set_aside", reason=reason, kept_as=str(aside))
+
+    def _unusable(self, position: Position, log: LogReader) -> str:
+        try:
+            if json.loads(self._owner_file.read_text()) != asdict(self._owner):
+                return "it belongs to another channel, downstream or log"
+            end = self._committed_end()
+        except (OSError, ValueError, KeyError, IndexError) as error:
+            return f"it is damaged: {error}"
+        low, _ = log.bounds()
+        if end is None:
+            return "it has no finished batch"
+        if end < low:
+            return "it is older than what the log keeps"
+        if end > position.epochs_offset + 1 and self._holds_epochs(log, position.epochs_offset + 1, end):
+            return f"it is ahead of the downstream, whose position is epoch {position.epoch}"
+        return ""
+
+    def _committed_end(self) -> int | None:
+        """The offset of the epochs topic at which the last finished batch ended."""
+        done = [int(file.name) for file in (self.path / "commits").iterdir() if file.name.isdigit()]
+        if not done:
+            return None
+        lines = (self.path / "offsets" / str(max(done))).read_text().splitlines()
+        [ends] = json.loads(lines[-1]).values()
+        return int(ends["0"])
+
+    @staticmethod
+    def _holds_epochs(log: LogReader, start: int, end: int) -> bool:
+        # Transaction markers lie between the last epoch and the batch's end: only a record counts.
+        low, _ = log.bounds()
+        return any(logged.offset < end for logged in _first(log, max(start, low)))
+
+
+def _first(log: LogReader, start: int) -> list[LoggedEpoch]:
+    for logged in log.epochs(start):
+        return [logged]
+    return []

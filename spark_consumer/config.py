@@ -1,0 +1,68 @@
+"""What one run of the consumer is told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from schemas.server_url import ServerUrl
+
+#: what stops a run: anything with ``is_set`` and ``wait``
+StopEvent = threading.Event
+
+
+@dataclass(frozen=True)
+class ConsumerConfig:
+    """One channel's settings.
+
+    Attributes:
+        bootstrap_servers: Kafka, ``host:port,host:port``.
+        prefix: topics are ``<prefix>.rows``, ``.epochs`` and ``.schemas``.
+        target: the downstream server.
+        channel: name of the position in ``tailrace.relay_log_info``.
+        checkpoint_dir: parent of the channels' Spark checkpoints, a cache.
+        max_batch_rows: rows of one downstream transaction; one epoch at least.
+        include: ``database.table`` patterns with ``*`` and ``?``; empty means all.
+        exclude: patterns of tables to leave out, stronger than ``include``.
+        start: where a channel without a position begins: ``earliest``, ``epoch:N`` (N is the first one
+            applied), ``gtid:SET`` (what is already there), ``time:RFC3339`` (the first epoch that ends then).
+        until_caught_up: return once everything that the log held at the start is applied.
+        stop_at_gtid: return exactly behind this GTID set.
+        spark_conf: Spark properties, stronger than ours.
+        jars: Spark's Kafka connector and what it needs.
+        log_file: where the JVM logs; ``spark.log`` beside the checkpoint without it.
+    """
+
+    bootstrap_servers: str
+    prefix: str
+    target: ServerUrl
+    channel: str = "main"
+    checkpoint_dir: Path = Path("checkpoint")
+    max_batch_rows: int = 200_000
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    start: str = "earliest"
+    until_caught_up: bool = False
+    stop_at_gtid: str | None = None
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
+    jars: tuple[Path, ...] = ()
+    log_file: Path | None = None
+
+    @property
+    def epochs_topic(self) -> str:
+        return f"{self.prefix}.epochs"
+
+    @property
+    def rows_topic(self) -> str:
+        return f"{self.prefix}.rows"
+
+    @property
+    def schemas_topic(self) -> str:
+        return f"{self.prefix}.schemas"
+
+    @property
+    def channel_dir(self) -> Path:
+        """This channel's own folder below the checkpoint folder."""
+        return self.checkpoint_dir / self.channel

@@ -1,0 +1,91 @@
+"""DDL exactly once on a downstream without GTIDs: what the tables looked like before decides."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass
+
+import pymysql
+
+from schemas.epoch import EpochCommitted, SchemaChanged
+from schemas.errors import DownstreamError, Where
+from spark_consumer.merge import qualified, quote
+from spark_consumer.session import Session
+
+_COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
+_ABSENT = "absent"
+
+
+@dataclass(frozen=True)
+class Intent:
+    """A DDL that is about to run: its epoch, its text's hash, and each object's hash before."""
+
+    epoch: int
+    statement: str
+    before: dict[str, str]
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+def declare(session: Session, epoch: EpochCommitted, ddl: SchemaChanged, database: str) -> Intent:
+    """The intent to run the epoch's DDL on the downstream as it is now; ``database`` is the one it names."""
+    return Intent(epoch.epoch, _hash(ddl.statement), fingerprints(session, ddl, database))
+
+
+def happened(session: Session, text: str, epoch: EpochCommitted, ddl: SchemaChanged, database: str) -> bool:
+    """Whether the DDL of an intent found after a crash was executed. Raises where nobody can know."""
+    intent = Intent(**json.loads(text))
+    if intent.epoch != epoch.epoch or intent.statement != _hash(ddl.statement):
+        # It speaks of another epoch: then its own was moved past, or never begun.
+        return False
+    if fingerprints(session, ddl, database) != intent.before:
+        return True
+    if _repeatable(ddl):
+        return False
+    raise DownstreamError(
+        "TR621",
+        f"a crash hit while this DDL ran, and the tables do not show whether it happened:"
+        f" {ddl.statement[:200]}",
+        where=Where(epoch=epoch.epoch, gtid=epoch.last_gtid),
+        hint="look at the tables; then either run it by hand or not, and clear or keep ddl_intent"
+        " in tailrace.relay_log_info; a downstream with GTIDs never asks this",
+    )
+
+
+def _repeatable(ddl: SchemaChanged) -> bool:
+    """Whether running the DDL again does no harm if it left the structure as it was."""
+    text = ddl.statement.upper()
+    swaps = ddl.kind == "RENAME TABLE" and len(ddl.tables) > 1
+    return not swaps and "EXCHANGE" not in text
+
+
+def fingerprints(session: Session, ddl: SchemaChanged, database: str) -> dict[str, str]:
+    """A hash of each object the DDL names, as it is defined now."""
+    found: dict[str, str] = {}
+    for table in ddl.tables:
+        found[f"{table.db}.{table.table}"] = _shown(session, b"TABLE " + qualified(table.db, table.table))
+        if table.renamed_to:
+            db = table.renamed_to_db or table.db
+            found[f"{db}.{table.renamed_to}"] = _shown(session, b"TABLE " + qualified(db, table.renamed_to))
+    if "DATABASE" in ddl.kind or "SCHEMA" in ddl.kind:
+        found[database] = _shown(session, b"DATABASE " + quote(database))
+    return found
+
+
+def _shown(session: Session, what: bytes) -> str:
+    try:
+        shown = session.rows((b"SHOW CREATE " + what).decode())
+    except pymysql.MySQLError as error:
+        # 1146: no such table, 1049: no such database
+        if error.args[0] in (1146, 1049):
+            return _ABSENT
+        raise
+    # The counter is no part of the structure, and some servers recompute it at a restart.
+    return _hash(_COUNTER.sub("", str(shown[0][1])))
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

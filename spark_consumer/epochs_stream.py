@@ -1,0 +1,95 @@
+"""The stream of epochs: each record becomes inputs of the schema tracker, keyed by table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from schemas.epoch import EpochCommitted
+from spark_consumer.config import ConsumerConfig
+
+#: the tracker key of rows that only pass through: no table has an empty name
+PASS = ""
+# What an input row is: the epoch itself, a structure, a DDL on the table, or rows of the table.
+EPOCH, STRUCTURE, DDL, TOUCH = range(4)
+
+INPUT = pa.schema(
+    [
+        ("tracked", pa.string()),
+        ("epoch", pa.int64()),
+        ("kind", pa.int32()),
+        ("log_offset", pa.int64()),
+        ("fingerprint", pa.string()),
+        ("text", pa.string()),
+        ("record", pa.binary()),
+    ]
+)
+INPUT_DDL = (
+    "tracked string, epoch bigint, kind int, log_offset bigint,"
+    " fingerprint string, text string, record binary"
+)
+
+
+class Input(NamedTuple):
+    """One input row of the tracker.
+
+    Attributes:
+        tracked: ``database.table``, or ``PASS``.
+        kind: EPOCH, STRUCTURE, DDL or TOUCH, which is also the order within one epoch.
+        fingerprint: of STRUCTURE and TOUCH.
+        text: the structure's JSON, or the DDL's kind and new name as JSON.
+        record: the epoch's own bytes, of EPOCH.
+    """
+
+    tracked: str
+    epoch: int
+    kind: int
+    log_offset: int
+    fingerprint: str | None = None
+    text: str | None = None
+    record: bytes | None = None
+
+
+def explode(value: bytes, offset: int) -> Iterator[Input]:
+    """The tracker's inputs of one record of the epochs topic."""
+    epoch = EpochCommitted.decode(value)
+    yield Input(PASS, epoch.epoch, EPOCH, offset, record=value)
+    for version in epoch.structures:
+        name = f"{version.db}.{version.table}"
+        yield Input(name, epoch.epoch, STRUCTURE, offset, version.fingerprint, version.structure)
+    for changed in epoch.ddl.tables if epoch.ddl else ():
+        new = f"{changed.renamed_to_db or changed.db}.{changed.renamed_to}" if changed.renamed_to else None
+        text = json.dumps({"kind": epoch.ddl.kind if epoch.ddl else "", "renamed_to": new})
+        yield Input(f"{changed.db}.{changed.table}", epoch.epoch, DDL, offset, text=text)
+    for touched in epoch.tables:
+        yield Input(f"{touched.db}.{touched.table}", epoch.epoch, TOUCH, offset, touched.fingerprint)
+
+
+def explode_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """``explode`` over Arrow batches with the columns value and offset."""
+    for batch in batches:
+        pairs = zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
+        inputs = [one for value, offset in pairs for one in explode(value, offset)]
+        columns = list(zip(*inputs, strict=True)) or [()] * len(INPUT)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, INPUT, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=INPUT)
+
+
+def open_stream(spark: SparkSession, config: ConsumerConfig, start_offset: int, max_epochs: int) -> DataFrame:
+    """The tracker's inputs as a stream from ``start_offset`` of the epochs topic on."""
+    topic = config.epochs_topic
+    source = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", config.bootstrap_servers)
+        .option("kafka.isolation.level", "read_committed")
+        .option("failOnDataLoss", "true")
+        .option("assign", json.dumps({topic: [0]}))
+        .option("startingOffsets", json.dumps({topic: {"0": start_offset}}))
+        .option("maxOffsetsPerTrigger", str(max_epochs))
+        .load()
+    )
+    return source.select("value", "offset").mapInArrow(explode_batches, INPUT_DDL)

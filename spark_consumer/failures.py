@@ -1,0 +1,43 @@
+"""What a failed Spark job means to an operator."""
+
+from __future__ import annotations
+
+import re
+
+from schemas.errors import LogError, TailraceError, Where
+from spark_consumer.log_reader import LogReader
+from spark_consumer.slices import Slice
+
+_CAUSE = re.compile(r"(?:Caused by: )?([A-Za-z_.$]*(?:Exception|Error)): ([^\n]+)")
+
+
+def explain(error: BaseException, piece: Slice | None, log: LogReader) -> TailraceError:
+    """A Spark exception as one of ours, without a JVM stack trace."""
+    if isinstance(error, TailraceError):
+        return error
+    if piece is not None and (lost := _lost_rows(piece, log)):
+        return lost
+    causes = _CAUSE.findall(str(error))
+    cause = f"{causes[-1][0].rsplit('.', 1)[-1]}: {causes[-1][1]}" if causes else str(error).split("\n", 1)[0]
+    return LogError(
+        "TR556",
+        f"a Spark job failed: {cause[:300]}",
+        where=piece.where if piece else Where(),
+        hint="spark.log beside the checkpoint has the details; nothing of this batch was applied",
+        retryable=True,
+    )
+
+
+def _lost_rows(piece: Slice, log: LogReader) -> LogError | None:
+    for part in piece.ranges:
+        low = log.first_row_offset(part.partition)
+        if low is not None and low > part.start:
+            return LogError(
+                "TR555",
+                f"rows of partition {part.partition} from offset {part.start} are needed, and the topic"
+                f" begins with {low}: retention deleted them",
+                where=piece.where,
+                hint="build the downstream anew from a snapshot,"
+                " and keep the topics longer than a consumer may be down",
+            )
+    return None

@@ -1,0 +1,191 @@
+"""The job: position, Spark, the query, and how it ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import structlog
+from pyspark.sql import DataFrame, SparkSession
+
+from schemas.errors import LogError, TailraceError
+from spark_consumer import position as positions
+from spark_consumer.apply import Applier
+from spark_consumer.batches import BatchRunner
+from spark_consumer.checkpoint import Checkpoint, Owner
+from spark_consumer.config import ConsumerConfig, StopEvent
+from spark_consumer.epochs_stream import open_stream
+from spark_consumer.failures import explain
+from spark_consumer.goal import Goal
+from spark_consumer.log_reader import LogReader
+from spark_consumer.position import Position
+from spark_consumer.prepare import RowReader
+from spark_consumer.progress import Counters
+from spark_consumer.session import Session, connect
+from spark_consumer.spark import start_spark
+from spark_consumer.start import first_position, parse_stop_set, resume_offset
+from spark_consumer.tracker import SEED_DDL, track
+from spark_consumer.warm_up import warm_up
+
+# Of one micro-batch; a stop waits for a slice, not for the micro-batch, so this only bounds memory.
+_MAX_EPOCHS = 500
+_POLL = 0.05
+_log = structlog.get_logger()
+
+
+def run_consumer(
+    config: ConsumerConfig,
+    stop: StopEvent | None = None,
+    *,
+    counters: Counters | None = None,
+    spark: SparkSession | None = None,
+) -> None:
+    """Apply the epoch log to the downstream until stopped, or until the configuration's goal is reached.
+
+    Args:
+        stop: set it to end the run: the batch in hand is finished first.
+        counters: filled while the run goes on.
+        spark: a session to use and leave open; without it one is started and stopped.
+
+    Raises:
+        TailraceError: what stopped the run; nothing is half applied.
+    """
+    stop = stop or threading.Event()
+    counters = counters or Counters()
+    log = LogReader(config)
+    with _spark(config, spark) as session:
+        applier = _open(config, log)
+        try:
+            _Run(config, session, applier, log, stop, counters).run()
+        finally:
+            applier.close()
+
+
+@contextmanager
+def _spark(config: ConsumerConfig, given: SparkSession | None) -> Iterator[SparkSession]:
+    if given is not None:
+        yield given
+        return
+    session = start_spark(config)
+    try:
+        yield session
+    finally:
+        with suppress(Exception):
+            session.stop()
+
+
+def _open(config: ConsumerConfig, log: LogReader) -> Applier:
+    """Connect, and become the channel's only writer."""
+    session = connect(config.target)
+    try:
+        positions.install(session)
+        _ensure_position(config, session, log)
+        return Applier(config, session, positions.take_over(session, config.channel))
+    except BaseException:
+        session.close()
+        raise
+
+
+def _ensure_position(config: ConsumerConfig, session: Session, log: LogReader) -> None:
+    if positions.read(session, config.channel) is None:
+        epoch, offset, gtids = first_position(config.start, log)
+        positions.create(session, config.channel, epoch=epoch, epochs_offset=offset, gtids=gtids)
+        _log.info("channel_created", channel=config.channel, start=config.start, epoch=epoch)
+
+
+class _Run:
+    """One run of one channel."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        spark: SparkSession,
+        applier: Applier,
+        log: LogReader,
+        stop: StopEvent,
+        counters: Counters,
+    ) -> None:
+        self._config = config
+        self._spark = spark
+        self._applier = applier
+        self._log = log
+        self._stop = stop
+        position = applier.position
+        counters.at(position)
+        group = f"tailrace-{config.prefix}-{config.channel}-{position.fencing_token}"
+        self._reader = RowReader(spark, config.bootstrap_servers, config.rows_topic, group)
+        self._goal = self._make_goal()
+        self._runner = BatchRunner(config, applier, self._reader, self._goal, stop, counters)
+        owner = Owner(config.channel, config.prefix, position.ledger_uuid)
+        self._checkpoint = Checkpoint(config.channel_dir, owner)
+
+    def _make_goal(self) -> Goal:
+        epoch = None
+        if self._config.until_caught_up:
+            last = self._log.last_epoch()
+            epoch = last.record.epoch if last else -1
+        if self._config.stop_at_gtid is None:
+            return Goal(epoch)
+        gtids, flavor = parse_stop_set(self._config.stop_at_gtid)
+        return Goal(epoch, gtids, flavor)
+
+    def run(self) -> None:
+        """Run the query; once more from a new checkpoint if the old one is the reason that it fails."""
+        offset = resume_offset(self._applier.position, self._log)
+        if self._goal.reached(self._applier.position):
+            return
+        warming = warm_up(self._spark, self._config, self._log)
+        try:
+            kept = self._checkpoint.ready(self._applier.position, self._log)
+            failure = self._query(offset)
+            if failure is not None and kept and self._runner.batches == 0 and self._runner.failure is None:
+                self._checkpoint.set_aside(f"the query does not start from it: {_first_line(failure)}")
+                failure = self._query(resume_offset(self._applier.position, self._log))
+        finally:
+            self._runner.close()
+            warming.join()
+        if self._runner.failure is not None:
+            raise explain(self._runner.failure, None, self._log) from None
+        if failure is not None:
+            raise explain(failure, None, self._log) from None
+
+    def _query(self, offset: int) -> BaseException | None:
+        """Run one streaming query to its end; what it failed with, if not with an end of our own."""
+        stream = open_stream(self._spark, self._config, offset, _MAX_EPOCHS)
+        query = (
+            track(stream, self._seed())
+            .writeStream.foreachBatch(self._runner)
+            .option("checkpointLocation", str(self._checkpoint.path))
+            .queryName(f"tailrace-{self._config.channel}-{self._applier.position.fencing_token}")
+            .start()
+        )
+        while query.isActive and not self._runner.ended:
+            self._stop.wait(_POLL)
+        # The batch in hand is finished before the query goes: a stopped query would cancel its jobs.
+        while query.isActive and self._runner.busy:
+            threading.Event().wait(_POLL)
+        failure: Any = query.exception()
+        with suppress(Exception):
+            query.stop()
+        return None if self._runner.ended else (failure or LogError("TR556", "the query ended by itself"))
+
+    def _seed(self) -> DataFrame:
+        """The tracker's state for a new checkpoint: every structure up to the position."""
+        epoch = self._applier.position.epoch
+        rows = []
+        if not self._checkpoint.path.exists():
+            rows = [
+                (f"{v.db}.{v.table}", v.epoch, v.fingerprint, v.structure)
+                for v in self._log.structures(epoch)
+            ]
+            _log.info("tracker_seeded", structures=len(rows), epoch=epoch)
+        return self._spark.createDataFrame(rows, SEED_DDL)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).split("\n", 1)[0][:200]
+
+
+__all__ = ["ConsumerConfig", "Counters", "Position", "TailraceError", "run_consumer"]

@@ -1,0 +1,117 @@
+"""Looking things up in the epoch log outside the stream: its ends, epochs, structures."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+from schemas.epoch import EpochCommitted, StructureVersion, decode_structure_version
+from schemas.errors import LogError
+from spark_consumer.config import ConsumerConfig
+from spark_consumer.slices import LoggedEpoch
+
+_PATIENCE = 30.0
+_IGNORED = frozenset({KafkaError._PARTITION_EOF})
+
+
+class LogReader:
+    """Reads the epochs and schemas topics as a ``read_committed`` reader; each call is a pass of its own."""
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        self._config = config
+        self._settings = {
+            "bootstrap.servers": config.bootstrap_servers,
+            "group.id": f"tailrace-{config.prefix}-{config.channel}-lookup",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "log_level": 0,
+        }
+
+    def bounds(self) -> tuple[int, int]:
+        """The first offset that is kept in the epochs topic, and the one behind the last committed record."""
+        with self._consumer() as consumer:
+            return self._bounds(consumer, self._config.epochs_topic)
+
+    def first_row_offset(self, partition: int) -> int | None:
+        """The first offset kept in a partition of the rows topic; None if Kafka does not say."""
+        with self._consumer() as consumer:
+            try:
+                return self._bounds(consumer, self._config.rows_topic, partition)[0]
+            except LogError:
+                return None
+
+    def epochs(self, start: int | None = None) -> Iterator[LoggedEpoch]:
+        """The epochs from offset ``start`` (default: the first kept) to the end of the log as it is now."""
+        for offset, value in self._records(self._config.epochs_topic, start):
+            yield LoggedEpoch(EpochCommitted.decode(value), offset)
+
+    def last_epoch(self) -> LoggedEpoch | None:
+        """The last committed epoch, None in an empty log."""
+        low, high = self.bounds()
+        # Transaction markers use up offsets, so the last record lies a little before the end.
+        step = 8
+        while high > low:
+            start = max(low, high - step)
+            found = deque(self.epochs(start), maxlen=1)
+            if found or start == low:
+                return found[0] if found else None
+            step *= 8
+        return None
+
+    def structures(self, up_to_epoch: int) -> list[StructureVersion]:
+        """All structure versions that hold from an epoch not behind ``up_to_epoch``."""
+        records = self._records(self._config.schemas_topic, None)
+        versions = (decode_structure_version(value) for _, value in records if value)
+        return [version for version in versions if version.epoch <= up_to_epoch]
+
+    def _records(self, topic: str, start: int | None) -> Iterator[tuple[int, bytes]]:
+        with self._consumer() as consumer:
+            _, high = self._bounds(consumer, topic)
+            consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING if start is None else start)])
+            deadline = time.monotonic() + _PATIENCE
+            while True:
+                message = consumer.poll(1.0)
+                if message is None:
+                    if time.monotonic() > deadline:
+                        raise LogError("TR557", f"topic {topic} does not answer", retryable=True)
+                    continue
+                if error := message.error():
+                    if error.code() in _IGNORED:
+                        return
+                    raise _unreadable(topic, error)
+                if message.offset() >= high:
+                    return
+                deadline = time.monotonic() + _PATIENCE
+                yield message.offset(), message.value()
+
+    def _bounds(self, consumer: Any, topic: str, partition: int = 0) -> tuple[int, int]:
+        try:
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_PATIENCE)
+        except KafkaException as error:
+            raise _unreadable(topic, error.args[0]) from error
+        return int(low), int(high)
+
+    @contextmanager
+    def _consumer(self) -> Iterator[Any]:
+        consumer = Consumer(self._settings)
+        try:
+            yield consumer
+        finally:
+            consumer.close()
+
+
+def _unreadable(topic: str, error: Any) -> LogError:
+    missing = error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION)
+    return LogError(
+        "TR557",
+        f"topic {topic} cannot be read: {error.str()}",
+        hint="start the producer first: it creates the topics" if missing else "check that Kafka runs",
+        retryable=True,
+    )

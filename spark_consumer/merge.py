@@ -1,0 +1,60 @@
+"""Merging: many rows of one table become few statements of bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How large one statement may become. A single larger row still is one statement."""
+
+    max_bytes: int = 1 << 20
+    max_rows: int = 2_000
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement and the number of rows that the log says it changes."""
+
+    sql: bytes
+    rows: int
+
+
+def quote(name: str) -> bytes:
+    """An identifier in backticks, as UTF-8."""
+    return b"`" + name.replace("`", "``").encode() + b"`"
+
+
+def qualified(db: str, table: str) -> bytes:
+    """A table's full name in backticks."""
+    return quote(db) + b"." + quote(table)
+
+
+def merged(head: bytes, items: Iterable[bytes], tail: bytes, limits: Limits) -> Iterator[Statement]:
+    """``head item,item,... tail`` in statements within the limits."""
+    taken: list[bytes] = []
+    size = 0
+    for item in items:
+        if taken and (size + len(item) + 1 > limits.max_bytes or len(taken) == limits.max_rows):
+            yield Statement(head + b",".join(taken) + tail, len(taken))
+            taken, size = [], 0
+        taken.append(item)
+        size += len(item) + 1
+    if taken:
+        yield Statement(head + b",".join(taken) + tail, len(taken))
+
+
+def merged_deletes(
+    table: bytes, key_columns: bytes, keys: Iterable[bytes], limits: Limits
+) -> Iterator[Statement]:
+    """DELETE … WHERE key IN (…) for rendered keys."""
+    return merged(b"DELETE FROM " + table + b" WHERE " + key_columns + b" IN (", keys, b")", limits)
+
+
+def merged_inserts(
+    table: bytes, columns: bytes, rows: Iterable[bytes], limits: Limits
+) -> Iterator[Statement]:
+    """INSERT … VALUES (…),(…) for rendered rows. Never IGNORE: a conflict must show."""
+    return merged(b"INSERT INTO " + table + b" (" + columns + b") VALUES ", rows, b"", limits)

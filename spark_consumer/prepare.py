@@ -1,0 +1,110 @@
+"""Preparing a slice: its rows read and rendered on the executors, and verified here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from schemas.epoch import DIGEST_MODULUS, OffsetRange
+from schemas.errors import LogError
+from spark_consumer.merge import Statement
+from spark_consumer.ordered import OrderedRow, OrderedStatement, statements
+from spark_consumer.plan import SlicePlan, TablePlan
+from spark_consumer.rows import DELETES, INSERTS, ORDERED, RESULT_DDL, TALLY, UNKNOWN, Result, task
+from spark_consumer.slices import Slice
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A slice whose statements are ready, and whose rows were found to be exactly those of its epochs."""
+
+    piece: Slice
+    deletes: list[tuple[TablePlan, Statement]] = field(default_factory=list)
+    inserts: list[tuple[TablePlan, Statement]] = field(default_factory=list)
+    ordered: list[OrderedStatement] = field(default_factory=list)
+
+    @property
+    def statements(self) -> int:
+        return len(self.deletes) + len(self.inserts) + len(self.ordered)
+
+
+class RowReader:
+    """Reads offset ranges of the rows topic through Spark's Kafka source."""
+
+    def __init__(self, spark: SparkSession, bootstrap_servers: str, topic: str, group: str) -> None:
+        self._spark = spark
+        self._topic = topic
+        self._options = {
+            "kafka.bootstrap.servers": bootstrap_servers,
+            "kafka.isolation.level": "read_committed",
+            "failOnDataLoss": "true",
+            # A fixed group lets the executors keep their consumers from one slice to the next.
+            "kafka.group.id": group,
+            "kafka.fetch.max.bytes": str(16 << 20),
+            "kafka.max.partition.fetch.bytes": str(8 << 20),
+            "kafka.max.poll.records": "5000",
+        }
+
+    def read(self, ranges: Sequence[OffsetRange]) -> DataFrame:
+        """Columns key and value of the ranges; one Spark partition for each Kafka partition."""
+        reader = self._spark.read.format("kafka").options(**self._options)
+        assign = {self._topic: [part.partition for part in ranges]}
+        starts = {self._topic: {str(part.partition): part.start for part in ranges}}
+        ends = {self._topic: {str(part.partition): part.end for part in ranges}}
+        return (
+            reader.option("assign", json.dumps(assign))
+            .option("startingOffsets", json.dumps(starts))
+            .option("endingOffsets", json.dumps(ends))
+            .load()
+            .select("key", "value")
+        )
+
+    def prepare(self, piece: Slice, plan: SlicePlan) -> Prepared:
+        """Read, render and verify one slice."""
+        if not piece.ranges:
+            results: list[Result] = []
+        else:
+            table = self.read(piece.ranges).mapInArrow(task(plan), RESULT_DDL).toArrow()
+            results = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        verify(piece, results)
+        return _sorted_out(piece, plan, results)
+
+
+def verify(piece: Slice, results: Sequence[Result]) -> None:
+    """Compare what the executors read with what the epochs say was written."""
+    for result in results:
+        if result[0] == UNKNOWN:
+            raise LogError(
+                "TR552",
+                f"a row's header {(result[7] or b'').hex()} names no structure that its epochs name",
+                where=piece.where,
+                hint="the rows topic is damaged or was written by something else; nothing was applied",
+            )
+    rows = sum(result[2] for result in results if result[0] == TALLY)
+    digest = sum(result[4] for result in results if result[0] == TALLY) % DIGEST_MODULUS
+    if (rows, digest) != (piece.rows, piece.digest):
+        raise LogError(
+            "TR554",
+            f"the rows topic does not hold what epochs {piece.first.epoch} to {piece.last.epoch} say:"
+            f" {rows} rows of {piece.rows}, digest {digest} for {piece.digest}",
+            where=piece.where,
+            hint="records were lost or changed; nothing of this batch was applied",
+        )
+
+
+def _sorted_out(piece: Slice, plan: SlicePlan, results: Sequence[Result]) -> Prepared:
+    def merged(kind: int) -> list[tuple[TablePlan, Statement]]:
+        return [(plan.tables[r[1]], Statement(r[7] or b"", r[2])) for r in results if r[0] == kind]
+
+    ordered = list(statements(_ordered_rows(plan, results)))
+    return Prepared(piece, merged(DELETES), merged(INSERTS), ordered)
+
+
+def _ordered_rows(plan: SlicePlan, results: Sequence[Any]) -> Iterator[OrderedRow]:
+    for kind, table, _, epoch, seq, flags, op, match, assignments, values in results:
+        if kind == ORDERED:
+            yield OrderedRow(plan.tables[table], epoch, seq, flags, op, match, assignments, values)

@@ -1,0 +1,60 @@
+"""What a run has done so far, for the log and for whoever shows it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import structlog
+
+from spark_consumer.position import Position
+from spark_consumer.slices import Slice
+
+_log = structlog.get_logger()
+
+
+@dataclass
+class Counters:
+    """Sums since the start, written by one thread and read by any; plain numbers, so no lock is needed."""
+
+    batches: int = 0
+    epochs: int = 0
+    rows: int = 0
+    statements: int = 0
+    ddl: int = 0
+    position_epoch: int = -1
+    executed_gtids: str = ""
+    last_commit_ms: int = 0
+    lag_s: float | None = None
+    rows_per_s: float = 0.0
+    started: float = field(default_factory=time.monotonic)
+
+    def at(self, position: Position) -> None:
+        """The position as it was found."""
+        self.position_epoch = position.epoch
+        self.executed_gtids = position.executed_gtids
+
+    def applied(self, piece: Slice, position: Position, statements: int, seconds: float) -> None:
+        """One slice more."""
+        self.at(position)
+        self.batches += 1
+        self.epochs += len(piece.epochs)
+        self.rows += piece.rows
+        self.statements += statements
+        self.ddl += piece.ddl is not None
+        self.rows_per_s = piece.rows / seconds if seconds > 0 else 0.0
+        if piece.last.transactions:
+            self.last_commit_ms = piece.last.last_commit_ms
+            self.lag_s = max(0.0, time.time() - self.last_commit_ms / 1000)
+        emit = _log.info if piece.rows or piece.ddl else _log.debug
+        emit(
+            "batch_applied",
+            first_epoch=piece.first.epoch,
+            last_epoch=piece.last.epoch,
+            rows=piece.rows,
+            statements=statements,
+            rows_per_s=round(self.rows_per_s),
+            lag_s=None if self.lag_s is None else round(self.lag_s, 3),
+            source=f"{piece.last.source_file}:{piece.last.source_pos}",
+            gtid=piece.last.last_gtid,
+        )

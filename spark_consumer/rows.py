@@ -1,0 +1,153 @@
+"""On the executors: from a partition's rows to statements, with a count and a digest of everything read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from operator import itemgetter
+from typing import Any
+from zlib import crc32
+
+import pyarrow as pa
+
+from schemas.sql import Renderers, compile_renderers
+from spark_consumer.compact import OP_AT, compact
+from spark_consumer.merge import Statement, merged_deletes, merged_inserts
+from spark_consumer.plan import Mode, SlicePlan, TablePlan
+
+# What a result row is.
+TALLY, DELETES, INSERTS, ORDERED, UNKNOWN = range(5)
+
+RESULT = pa.schema(
+    [
+        ("kind", pa.int32()),
+        ("table", pa.int32()),  # index in the plan
+        ("rows", pa.int64()),  # TALLY: rows read; statements: rows they change
+        ("epoch", pa.int64()),  # ORDERED
+        ("seq", pa.int64()),  # ORDERED; TALLY: the digest
+        ("flags", pa.int64()),  # ORDERED: the rows event's flags
+        ("op", pa.int32()),  # ORDERED
+        ("text", pa.binary()),  # a statement; ORDERED: the predicate that finds the row
+        ("assignments", pa.binary()),  # ORDERED
+        ("values", pa.binary()),  # ORDERED
+    ]
+)
+RESULT_DDL = (
+    "kind int, table int, rows bigint, epoch bigint, seq bigint, flags bigint, op int,"
+    " text binary, assignments binary, values binary"
+)
+_HEADER = itemgetter(slice(0, 10))
+# A statement may have a megabyte: few of them make a record batch large enough.
+_BATCH = 16
+
+Result = tuple[int, int, int, int, int, int, int, bytes | None, bytes | None, bytes | None]
+
+
+class UnknownHeader(Exception):
+    """A row value starts with bytes that no structure of the plan has."""
+
+
+class _Tables(dict[bytes, "_Table"]):
+    def __missing__(self, header: bytes) -> _Table:
+        raise UnknownHeader(header)
+
+
+def task(plan: SlicePlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function that Spark runs over the columns key and value of one Kafka partition."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        keys: list[bytes] = []
+        values: list[bytes] = []
+        for batch in batches:
+            # numpy's way from Arrow to bytes objects is several times faster than Arrow's own.
+            keys += batch.column(0).to_numpy(zero_copy_only=False).tolist()
+            values += batch.column(1).to_numpy(zero_copy_only=False).tolist()
+        try:
+            yield from _packed(render(plan, keys, values))
+        except UnknownHeader as unknown:
+            yield _pack([(UNKNOWN, 0, 0, 0, 0, 0, 0, unknown.args[0], None, None)])
+
+    return run
+
+
+def render(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> Iterator[Result]:
+    """The results for one partition's rows in log order."""
+    digest = sum(map(crc32, values))
+    yield (TALLY, 0, len(values), 0, digest, 0, 0, None, None, None)
+    tables = _Tables({table.header: _Table(index, table) for index, table in enumerate(plan.tables)})
+    in_order = {header for header, table in tables.items() if table.plan.mode is Mode.ORDERED}
+    if in_order:
+        headers = list(map(_HEADER, values))
+        chosen = [header in in_order for header in headers]
+        for key, value in zip(compress(keys, chosen), compress(values, chosen), strict=True):
+            yield tables[value[:10]].in_order(key, value)
+        others = [not one for one in chosen]
+        keys, values = list(compress(keys, others)), list(compress(values, others))
+    net = compact(keys, values)
+    for key, value in net.gone:
+        tables[value[:10]].gone.append(key)
+    for item in net.written:
+        tables[item[1][:10]].written.append(item[1])
+    for table in tables.values():
+        if table.plan.mode is Mode.COMPACT:
+            yield from table.statements(plan)
+
+
+@dataclass
+class _Table:
+    """One table's share of a partition."""
+
+    index: int
+    plan: TablePlan
+
+    def __post_init__(self) -> None:
+        self.gone: list[bytes] = []
+        self.written: list[bytes] = []
+
+    @property
+    def renderers(self) -> Renderers:
+        return compile_renderers(self.plan.structure, self.plan.writable)
+
+    def statements(self, plan: SlicePlan) -> Iterator[Result]:
+        """The table's DELETEs, then its INSERTs."""
+        render, target, limits = self.renderers, self.plan.target, plan.limits
+        deletes = merged_deletes(target, render.key_columns, map(render.key, self.gone), limits)
+        inserts = merged_inserts(target, render.columns, map(render.after, self.written), limits)
+        yield from (self._result(DELETES, statement) for statement in deletes)
+        yield from (self._result(INSERTS, statement) for statement in inserts)
+
+    def _result(self, kind: int, statement: Statement) -> Result:
+        return (kind, self.index, statement.rows, 0, 0, 0, 0, statement.sql, None, None)
+
+    def in_order(self, key: bytes, value: bytes) -> Result:
+        """One row of a table whose rows are applied one by one."""
+        render, op = self.renderers, value[OP_AT]
+        source = render.source(value)
+        written = op != ord("d")
+        if not self.plan.structure.key:
+            match = render.match_before(value) if op in b"ud" else None
+        else:
+            match = render.match_key(key)
+        assignments = render.assignments(value) if written else None
+        after = render.after(value) if written else None
+        place = (source.epoch, source.seq, source.flags)
+        return (ORDERED, self.index, 1, *place, op, match, assignments, after)
+
+
+def _packed(results: Iterable[Result]) -> Iterator[pa.RecordBatch]:
+    """Results as record batches of the schema that Spark was told."""
+    taken: list[Result] = []
+    for result in results:
+        taken.append(result)
+        if len(taken) == (1024 if result[0] == ORDERED else _BATCH):
+            yield _pack(taken)
+            taken = []
+    if taken:
+        yield _pack(taken)
+
+
+def _pack(results: list[Result]) -> pa.RecordBatch:
+    columns: list[Any] = list(zip(*results, strict=True))
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, RESULT, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=RESULT)

@@ -1,0 +1,156 @@
+"""The connection to the downstream: how it is opened, and the session that our SQL text is valid in."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pymysql
+from pymysql.constants import CLIENT
+
+from schemas.errors import DownstreamError
+from schemas.server_url import ServerUrl
+
+Flavor = Literal["mysql", "mariadb"]
+Row = tuple[Any, ...]
+
+#: the mode under which the row renderers' literals mean what they say
+SQL_MODE = "NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO"
+_SETTINGS = (
+    f"sql_mode = '{SQL_MODE}'",
+    "time_zone = '+00:00'",
+    # Rows of compacted tables are written in another order than upstream's, and cascades must not run twice.
+    "foreign_key_checks = 0",
+    # A snapshot from before another connection's ALTER TABLE cannot be written through.
+    "transaction_isolation = 'READ-COMMITTED'",
+    # An hour-long ALTER on the DDL connection must not end this one.
+    "wait_timeout = 2147483",
+)
+#: the connection is gone, or the server is going or coming
+LOST = frozenset({1053, 1077, 1079, 1927, 2002, 2003, 2006, 2013, 2014, 2055, 4031})
+#: the transaction was chosen as a victim; the same one can succeed
+VICTIM = frozenset({1205, 1213})
+
+
+@dataclass
+class Session:
+    """One connection whose statements are bytes, with the facts about its server that matter to us."""
+
+    connection: pymysql.Connection[Any]
+    flavor: Flavor
+    version: tuple[int, ...]
+    max_allowed_packet: int
+
+    def execute(self, sql: str | bytes) -> int:
+        """Run one statement; the number of rows it affected (found rows, for UPDATE)."""
+        return int(self.connection.query(sql.encode() if isinstance(sql, str) else sql))
+
+    def run(self, sql: str, args: Row = ()) -> int:
+        """Run one statement with values put in by the driver."""
+        with self.connection.cursor() as cursor:
+            return int(cursor.execute(sql, args or None))
+
+    def rows(self, sql: str, args: Row = ()) -> list[Row]:
+        """All rows of a query."""
+        with self.connection.cursor() as cursor:
+            cursor.execute(sql, args or None)
+            return list(cursor.fetchall())
+
+    def value(self, sql: str, args: Row = ()) -> Any:
+        """The first column of the first row; None without rows."""
+        rows = self.rows(sql, args)
+        return rows[0][0] if rows else None
+
+    def close(self) -> None:
+        """Close, whatever state the connection is in."""
+        with contextlib.suppress(pymysql.MySQLError, OSError):
+            self.connection.close()
+
+
+def connect(target: ServerUrl, *, database: str | None = None) -> Session:
+    """Open a connection with our session settings. Raises DownstreamError, retryable unless refused."""
+    try:
+        connection = _open(target, database)
+        version = str(_value(connection, "SELECT VERSION()"))
+        flavor: Flavor = "mariadb" if "mariadb" in version.lower() else "mysql"
+        session = Session(
+            connection,
+            flavor,
+            tuple(int(part) for part in version.split("-", 1)[0].split(".") if part.isdigit()),
+            int(_value(connection, "SELECT @@max_allowed_packet")),
+        )
+        for setting in _SETTINGS:
+            session.execute("SET SESSION " + _for_flavor(setting, flavor, session.version))
+    except (pymysql.MySQLError, OSError) as error:
+        raise unreachable(target, error) from error
+    return session
+
+
+def _open(target: ServerUrl, database: str | None) -> pymysql.Connection[Any]:
+    return pymysql.connect(
+        host=target.host,
+        port=target.port,
+        user=target.user,
+        password=target.password,
+        database=database,
+        charset="utf8mb4",
+        autocommit=True,
+        # UPDATE must count the rows it found: an UPDATE that changes nothing is no disagreement.
+        client_flag=CLIENT.FOUND_ROWS,
+        connect_timeout=10,
+        ssl=target.ssl_options(),
+        unix_socket=target.params.get("unix-socket"),
+    )
+
+
+def _value(connection: pymysql.Connection[Any], sql: str) -> Any:
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        row: Any = cursor.fetchone()
+        return row[0]
+
+
+def _for_flavor(setting: str, flavor: Flavor, version: tuple[int, ...]) -> str:
+    # MariaDB knows the variable by this name only since 11.1.
+    if flavor == "mariadb" and version < (11, 1):
+        return setting.replace("transaction_isolation", "tx_isolation")
+    return setting
+
+
+def error_number(error: BaseException) -> int:
+    """The server's error number, 0 without one."""
+    return error.args[0] if error.args and isinstance(error.args[0], int) else 0
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether an error means that the connection is gone, so that the transaction's outcome is open."""
+    return isinstance(error, OSError | EOFError | pymysql.InterfaceError) or error_number(error) in LOST
+
+
+def unreachable(target: ServerUrl, error: BaseException) -> DownstreamError:
+    """The error for a downstream that does not let us in."""
+    number = error_number(error)
+    refused = number in (1044, 1045, 1049, 1227)
+    return DownstreamError(
+        "TR601",
+        f"cannot work with the downstream {target}: {message_of(error)}",
+        hint="check user and password" if refused else "check that the server runs and can be reached",
+        retryable=not refused,
+    )
+
+
+def message_of(error: BaseException) -> str:
+    """The server's message with its number, values and all cut to a readable length."""
+    text = " ".join(str(arg) for arg in error.args) or type(error).__name__
+    return text if len(text) <= 300 else text[:300] + "…"
+
+
+@contextlib.contextmanager
+def closing(session: Session) -> Iterator[Session]:
+    """Close the session at the end of the block."""
+    try:
+        yield session
+    finally:
+        session.close()

@@ -1,0 +1,66 @@
+"""The Spark session of the consumer: local unless configured otherwise, tuned for small, frequent batches."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from spark_consumer.config import ConsumerConfig
+
+_LOGGING = Path(__file__).with_name("log4j2.xml")
+_DEFAULTS = {
+    "spark.app.name": "tailrace",
+    "spark.master": "local[*]",
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.session.timeZone": "UTC",
+    # The state is one row a table, and each shuffle partition costs a state store commit per batch.
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.ui.retainedExecutions": "5",
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.python.worker.reuse": "true",
+    "spark.python.authenticate.socketTimeout": "60s",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.driver.maxResultSize": "0",
+    # Readers of finished slices would otherwise stay for five minutes.
+    "spark.kafka.consumer.cache.timeout": "1m",
+    "spark.driver.memory": "1g",
+}
+
+
+def log_file(config: ConsumerConfig) -> Path:
+    """Where the JVM logs."""
+    return (config.log_file or config.channel_dir / "spark.log").absolute()
+
+
+def start_spark(config: ConsumerConfig) -> SparkSession:
+    """Start Spark with our settings, overridden by the configuration's."""
+    # The workers must be this very environment.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    log = log_file(config)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    settings = {**_DEFAULTS, **config.spark_conf}
+    java = f"-Dlog4j2.configurationFile=file:{_LOGGING} -Dtailrace.spark.log={log}"
+    extra = settings.get("spark.driver.extraJavaOptions", "")
+    settings["spark.driver.extraJavaOptions"] = f"{java} {extra}".strip()
+    if config.jars:
+        jars = ",".join(str(jar) for jar in config.jars)
+        settings["spark.jars"] = ",".join(filter(None, (settings.get("spark.jars"), jars)))
+    builder = SparkSession.builder
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
