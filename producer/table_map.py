@@ -20,7 +20,8 @@ _SIGNEDNESS, _DEFAULT_CHARSET, _COLUMN_CHARSET, _COLUMN_NAME = 1, 2, 3, 4
 _SET_MEMBERS, _ENUM_MEMBERS, _GEOMETRY_TYPE, _SIMPLE_KEY, _PREFIX_KEY = 5, 6, 7, 8, 9
 _ENUM_DEFAULT_CHARSET, _ENUM_COLUMN_CHARSET = 10, 11
 
-_NUMERIC = {TINY, SHORT, INT24, LONG, LONGLONG, NEWDECIMAL, FLOAT, DOUBLE}
+# Both servers count YEAR in (and mark it unsigned), and leave BIT out: seen in their binlogs.
+_NUMERIC = {TINY, SHORT, INT24, LONG, LONGLONG, NEWDECIMAL, FLOAT, DOUBLE, YEAR}
 _CHARACTER = {STRING, VAR_STRING, VARCHAR, BLOB}
 _INTEGER_NAMES = {TINY: "tinyint", SHORT: "smallint", INT24: "mediumint", LONG: "int", LONGLONG: "bigint"}
 _BLOB_SIZES = {1: "tiny", 2: "", 3: "medium", 4: "long"}
@@ -172,7 +173,7 @@ def _strings(data: bytes) -> Iterator[str]:
 def _set_signs(columns: list[Column], bits: bytes) -> None:
     numeric = [i for i, c in enumerate(columns) if c.code in _NUMERIC]
     for n, i in enumerate(numeric):
-        if bits[n >> 3] >> (7 - (n & 7)) & 1:
+        if bits[n >> 3] >> (7 - (n & 7)) & 1 and columns[i].code != YEAR:
             columns[i] = replace(columns[i], unsigned=True)
 
 
