@@ -24,6 +24,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from schemas.errors import TailraceError
 from schemas.server_url import ServerUrl
+from schemas.tables import TableFilter
 
 _SIZES = {
     "": 1,
@@ -72,9 +73,10 @@ def _server_url(text: str) -> str:
 
 
 def _pattern(text: str) -> str:
-    database, dot, table = text.partition(".")
-    if not (database and dot and table):
-        raise ValueError("a table pattern is <database>.<table>, each with * and ? as wildcards")
+    try:
+        TableFilter([text])
+    except TailraceError as error:
+        raise ValueError(f"{error.hint}") from None
     return text
 
 

@@ -1,0 +1,154 @@
+"""Which tables a server has, and how their rows must be selected so that no bit is lost on the way."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pymysql.connections import Connection
+
+from tailrace.servers import rows
+
+_NUMBERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "year"}
+_BYTES = {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its name, ``information_schema``'s data type, and its character set if it has one."""
+
+    name: str
+    data_type: str
+    charset: str
+    nullable: bool
+
+    @property
+    def quoted(self) -> str:
+        return "`" + self.name.replace("`", "``") + "`"
+
+    @property
+    def selected(self) -> str:
+        """Expression that shows the stored value whole: a bare FLOAT is shown with six digits only."""
+        return f"CAST({self.quoted} AS DOUBLE)" if self.data_type in {"float", "double"} else self.quoted
+
+    @property
+    def ordered(self) -> str:
+        """Expression to order and compare by; ENUM sorts by number but compares with text by text."""
+        return f"({self.quoted}+0)" if self.data_type in {"enum", "set"} else self.selected
+
+    def literal(self, value: bytes) -> str:
+        """A value of ``ordered`` as SQL that takes part in comparisons like the column itself."""
+        if self.data_type in _NUMBERS or self.data_type in {"enum", "set"}:
+            return value.decode()
+        if self.data_type == "bit":
+            return str(int.from_bytes(value, "big"))
+        if self.data_type in _BYTES or not value:
+            return f"X'{value.hex()}'"
+        # The introducer keeps the bytes in the column's character set; the column's collation wins over it.
+        return f"_{self.charset or 'ascii'} X'{value.hex()}'"
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of one server; ``key`` is the primary or the first NOT NULL unique key."""
+
+    db: str
+    name: str
+    columns: tuple[Column, ...]
+    key: tuple[Column, ...]
+    average_row_bytes: int
+
+    @property
+    def quoted(self) -> str:
+        return ".".join("`" + part.replace("`", "``") + "`" for part in (self.db, self.name))
+
+
+def read_catalog(connection: Connection[Any], replicated: Callable[[str, str], bool]) -> dict[str, Table]:
+    """The replicated tables, by ``db.table``."""
+    found = {}
+    sizes = _table_sizes(connection)
+    columns = _columns(connection)
+    keys = _keys(connection, columns)
+    for (db, name), size in sizes.items():
+        if replicated(db, name) and (db, name) in columns:
+            found[f"{db}.{name}"] = Table(db, name, columns[db, name], keys.get((db, name), ()), size)
+    return found
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value or "")
+
+
+_OURS = "table_schema NOT IN ('mysql','sys','information_schema','performance_schema')"
+
+
+def _table_sizes(connection: Connection[Any]) -> dict[tuple[str, str], int]:
+    sql = (
+        "SELECT table_schema, table_name, avg_row_length FROM information_schema.tables"
+        f" WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND {_OURS}"
+    )
+    return {(_text(db), _text(name)): int(size or 0) for db, name, size in rows(connection, sql)}
+
+
+def _columns(connection: Connection[Any]) -> dict[tuple[str, str], tuple[Column, ...]]:
+    sql = (
+        "SELECT table_schema, table_name, column_name, data_type, character_set_name, is_nullable"
+        f" FROM information_schema.columns WHERE {_OURS} ORDER BY table_schema, table_name, ordinal_position"
+    )
+    found: dict[tuple[str, str], list[Column]] = {}
+    for row in rows(connection, sql):
+        db, table, name, data_type, charset, nullable = map(_text, row)
+        found.setdefault((db, table), []).append(Column(name, data_type.lower(), charset, nullable == "YES"))
+    return {table: tuple(columns) for table, columns in found.items()}
+
+
+def _keys(
+    connection: Connection[Any], columns: dict[tuple[str, str], tuple[Column, ...]]
+) -> dict[tuple[str, str], tuple[Column, ...]]:
+    sql = (
+        "SELECT table_schema, table_name, index_name, column_name FROM information_schema.statistics"
+        f" WHERE non_unique = 0 AND {_OURS} ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index"
+    )
+    indexes: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for row in rows(connection, sql):
+        db, table, index, column = map(_text, row)
+        indexes.setdefault((db, table), {}).setdefault(index, []).append(column)
+    keys: dict[tuple[str, str], tuple[Column, ...]] = {}
+    for place, candidates in indexes.items():
+        by_name = {c.name: c for c in columns.get(place, ())}
+        for names in candidates.values():
+            # A functional part has no column name; a nullable part does not identify a row.
+            parts = [by_name.get(name) for name in names]
+            if all(part is not None and not part.nullable for part in parts):
+                keys[place] = tuple(part for part in parts if part is not None)
+                break
+    return keys
+
+
+def create_statement(connection: Connection[Any], table: Table) -> str:
+    """SHOW CREATE TABLE without the AUTO_INCREMENT counter.
+
+    The counter follows ids that were given and rolled back or overwritten; the net effect does not know them.
+    """
+    [row] = rows(connection, f"SHOW CREATE TABLE {table.quoted}")
+    return re.sub(r"(?m)^(\).*?) AUTO_INCREMENT=\d+", r"\1", _text(row[1]))
+
+
+def structure_lines(source: str, target: str) -> tuple[str, ...]:
+    """The lines in which two structures differ, as a diff without context."""
+    diff = difflib.unified_diff(
+        source.splitlines(), target.splitlines(), "source", "target", lineterm="", n=0
+    )
+    return tuple(line for line in diff if not line.startswith("@@"))
+
+
+def plain_structure(table: Table) -> str:
+    """What both flavours can be held to: the columns' names in order, and the key."""
+    return "\n".join([*(c.name for c in table.columns), "KEY " + ",".join(_names(table.key))])
+
+
+def _names(columns: Sequence[Column]) -> list[str]:
+    return [column.name for column in columns]

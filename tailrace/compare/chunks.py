@@ -1,0 +1,114 @@
+"""Reads one table of one server in pieces of bounded memory, values as the bytes that the server sends."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pymysql
+from pymysql.connections import Connection
+from pymysql.cursors import Cursor, SSCursor
+
+from schemas.server_url import ServerUrl
+from tailrace.compare.catalog import Column, Table
+from tailrace.servers import Side, connect
+
+Row = tuple[bytes | None, ...]
+Key = tuple[bytes, ...]
+
+_BUCKETS = 4096
+_CHUNK_BYTES = 8 << 20
+_CHUNK_ROWS = 20_000
+
+
+def connect_raw(url: ServerUrl, side: Side) -> Connection[Any]:
+    """A connection that neither server nor driver converts values on."""
+    raw: dict[str, Any] = {"use_unicode": False, "conv": {}}
+    # PAD_CHAR_TO_FULL_LENGTH and its like would change what is shown; TIMESTAMPs are compared in UTC.
+    session = "SET character_set_results = NULL, sql_mode = '', time_zone = '+00:00', net_write_timeout = 600"
+    return connect(url, side, init_command=session, **raw)
+
+
+def select_list(table: Table) -> list[str]:
+    """The expressions of a row: all columns whole, then those that order the table."""
+    return [c.selected for c in table.columns] + [c.ordered for c in table.key]
+
+
+def chunk_rows(table: Table) -> int:
+    """How many rows of this table make a chunk of bounded memory."""
+    return max(50, min(_CHUNK_ROWS, _CHUNK_BYTES // max(table.average_row_bytes, 64)))
+
+
+def key_of(table: Table, row: Row) -> Key:
+    """The key part of a row of ``select_list``; no part of a key is NULL."""
+    return tuple(part or b"" for part in row[len(table.columns) :])
+
+
+def read_range(
+    connection: Connection[Any], table: Table, low: Key | None, high: Key | None, limit: int
+) -> list[Row]:
+    """Rows with ``low < key <= high`` in the key's order, at most ``limit``."""
+    conditions = []
+    if low is not None:
+        conditions.append(_beyond(table.key, low, ">", ">"))
+    if high is not None:
+        conditions.append(_beyond(table.key, high, "<", "<="))
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    order = ", ".join(c.ordered for c in table.key)
+    sql = f"SELECT {', '.join(select_list(table))} FROM {table.quoted}{where} ORDER BY {order} LIMIT {limit}"
+    with connection.cursor(Cursor) as cursor:
+        cursor.execute(sql)
+        return list(cursor.fetchall())
+
+
+def _beyond(key: Sequence[Column], values: Key, operator: str, last: str) -> str:
+    """Comparison with a key. Spelled out, since servers find no range in a row constructor."""
+    alternatives = []
+    for i, column in enumerate(key):
+        equal = [f"{c.ordered} = {c.literal(v)}" for c, v in zip(key[:i], values, strict=False)]
+        sign = last if i == len(key) - 1 else operator
+        alternatives.append(" AND ".join([*equal, f"{column.ordered} {sign} {column.literal(values[i])}"]))
+    return "(" + " OR ".join(f"({a})" for a in alternatives) + ")"
+
+
+def _stream(connection: Connection[Any], table: Table) -> Iterator[Row]:
+    with connection.cursor(SSCursor) as cursor:
+        cursor.execute(f"SELECT {', '.join(c.selected for c in table.columns)} FROM {table.quoted}")
+        yield from cursor
+
+
+def row_digest(row: Row) -> int:
+    """128 bits of a row; lengths go in, so that no two rows share a text."""
+    parts = [b"N" if value is None else b"%d:" % len(value) + value for value in row]
+    return int.from_bytes(hashlib.blake2b(b"".join(parts), digest_size=16).digest(), "big")
+
+
+def digest_table(connection: Connection[Any], table: Table) -> tuple[int, list[int]]:
+    """Row count, and the sums of row digests by bucket: equal for equal multisets, in any order."""
+    sums, count = [0] * _BUCKETS, 0
+    for row in _stream(connection, table):
+        digest = row_digest(row)
+        sums[digest % _BUCKETS] += digest
+        count += 1
+    return count, sums
+
+
+def rows_in_buckets(
+    connection: Connection[Any], table: Table, buckets: frozenset[int], limit: int
+) -> Counter[Row]:
+    """The rows that fall into ``buckets``, with their numbers, at most ``limit`` distinct ones."""
+    found: Counter[Row] = Counter()
+    for row in _stream(connection, table):
+        if row_digest(row) % _BUCKETS in buckets and (row in found or len(found) < limit):
+            found[row] += 1
+    return found
+
+
+NO_SUCH_TABLE = 1146
+
+
+def table_is_gone(error: pymysql.MySQLError) -> bool:
+    """Whether a statement failed because a DDL took the table away meanwhile."""
+    return bool(error.args) and error.args[0] == NO_SUCH_TABLE

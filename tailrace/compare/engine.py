@@ -1,0 +1,272 @@
+"""The comparison itself: chunk by chunk, and what differs is read again before it counts.
+
+Replication may be in flight, so a difference is believed only if it is still there after some further looks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any, TypeVar
+
+import pymysql
+
+from schemas.errors import DownstreamError, UpstreamError
+from schemas.server_url import ServerUrl
+from schemas.tables import TableFilter
+from tailrace.compare import chunks
+from tailrace.compare.catalog import (
+    Table,
+    create_statement,
+    plain_structure,
+    read_catalog,
+    structure_lines,
+)
+from tailrace.compare.json_text import canonical_rows
+from tailrace.compare.result import (
+    DIFFERENT,
+    MAX_KEYS,
+    ONLY_SOURCE,
+    ONLY_TARGET,
+    CompareResult,
+    Difference,
+    TableResult,
+)
+from tailrace.servers import Side, is_mariadb, message
+
+T = TypeVar("T")
+Progress = Callable[[TableResult], None]
+
+LOOKS = 5
+
+
+def compare_servers(
+    source: ServerUrl,
+    target: ServerUrl,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    *,
+    progress: Progress | None = None,
+    looks: int = LOOKS,
+) -> CompareResult:
+    """Compare all replicated tables of two servers, structure and rows.
+
+    Args:
+        include, exclude: patterns as in ``[tables]``.
+        progress: called with a table's result as it grows, and when it is done.
+        looks: how often something must be seen to differ before it counts.
+
+    Raises UpstreamError or DownstreamError when a server cannot be read.
+    """
+    with ExitStack() as stack:
+        sides = (_Side(source, "upstream"), _Side(target, "downstream"))
+        for side in sides:
+            stack.callback(side.close)
+        pool = stack.enter_context(ThreadPoolExecutor(2))
+        return _Comparison(sides, pool, TableFilter(include, exclude).allows, progress, looks).run()
+
+
+class _Side:
+    """One server's connection, with its errors told as that side's."""
+
+    def __init__(self, url: ServerUrl, side: Side) -> None:
+        self.url, self.side = url, side
+        self.connection = chunks.connect_raw(url, side)
+        self.mariadb = is_mariadb(self.connection)
+
+    def call(self, function: Callable[..., T], *arguments: Any) -> T:
+        try:
+            return function(self.connection, *arguments)
+        except (pymysql.MySQLError, OSError) as error:
+            if isinstance(error, pymysql.MySQLError) and chunks.table_is_gone(error):
+                raise _TableGone from None
+            code, kind = ("TR203", UpstreamError) if self.side == "upstream" else ("TR603", DownstreamError)
+            raise kind(code, f"reading the {self.side} {self.url} failed: {message(error)}") from error
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class _TableGone(Exception):
+    """A table vanished between the catalog and the SELECT."""
+
+
+class _Comparison:
+    def __init__(
+        self,
+        sides: tuple[_Side, _Side],
+        pool: ThreadPoolExecutor,
+        replicated: Callable[[str, str], bool],
+        progress: Progress | None,
+        looks: int,
+    ) -> None:
+        self._most_looks = looks
+        self._sides = sides
+        self._pool = pool
+        self._replicated = replicated
+        self._progress = progress or (lambda result: None)
+        self._same_flavor = sides[0].mariadb == sides[1].mariadb
+
+    def run(self) -> CompareResult:
+        left, right = self._both(read_catalog, self._replicated)
+        results = []
+        for name in sorted(left.keys() | right.keys()):
+            result = self._table(name, left.get(name), right.get(name))
+            self._progress(result)
+            results.append(result)
+        return CompareResult(tuple(result for result in results if result.problem != _GONE))
+
+    def _looks(self) -> Iterator[int]:
+        """Counts the looks at something that differs, with growing pauses in between."""
+        yield 0
+        for look in range(1, self._most_looks):
+            time.sleep(min(2.0, 0.2 * 2**look))
+            yield look
+        # Something differs for certain; the rest of the list need not be waited for as patiently.
+        self._most_looks = min(self._most_looks, 2)
+
+    def _both(self, function: Callable[..., T], *arguments: Any) -> tuple[T, T]:
+        return self._each(function, arguments, arguments)
+
+    def _each(self, function: Callable[..., T], left: Iterable[Any], right: Iterable[Any]) -> tuple[T, T]:
+        ahead = self._pool.submit(self._sides[0].call, function, *left)
+        behind = self._pool.submit(self._sides[1].call, function, *right)
+        # Both are waited for, or a connection could be closed under a running query.
+        error = ahead.exception() or behind.exception()
+        if error:
+            raise error
+        return ahead.result(), behind.result()
+
+    def _table(self, name: str, left: Table | None, right: Table | None) -> TableResult:
+        """One table, from fresh structures if they change while it is compared."""
+        detail: tuple[str, ...] = ()
+        for look in self._looks():
+            if look:
+                left, right = (c.get(name) for c in self._both(read_catalog, _only(name)))
+            if left is None and right is None:
+                return TableResult(name, problem=_GONE)
+            if left is None or right is None:
+                continue
+            try:
+                detail = self._structure(left, right)
+                if not detail:
+                    return self._rows(left, right, detail)
+            except _TableGone:
+                left = None
+        if left is None or right is None:
+            return TableResult(name, problem=f"missing in {'source' if left is None else 'target'}")
+        if _names(left) == _names(right):
+            return self._rows(left, right, detail)
+        return TableResult(name, problem="structure differs", detail=detail)
+
+    def _structure(self, left: Table, right: Table) -> tuple[str, ...]:
+        if not self._same_flavor:
+            return structure_lines(plain_structure(left), plain_structure(right))
+        source, target = self._each(create_statement, (left,), (right,))
+        return structure_lines(source, target)
+
+    def _rows(self, left: Table, right: Table, detail: tuple[str, ...]) -> TableResult:
+        start = TableResult(
+            f"{left.db}.{left.name}", problem="structure differs" if detail else "", detail=detail
+        )
+        if left.key and right.key:
+            return self._by_key(left, right, start)
+        return self._as_multiset(left, right, start)
+
+    def _by_key(self, left: Table, right: Table, result: TableResult) -> TableResult:
+        low: chunks.Key | None = None
+        size = chunks.chunk_rows(left)
+        while True:
+            # The target's share is read beside the source's, as far as the same number of rows goes; where
+            # the two ends differ the range is read again by its bounds.
+            source, target = self._each(chunks.read_range, (left, low, None, size), (right, low, None, size))
+            high = chunks.key_of(left, source[-1]) if len(source) == size else None
+            found, more = self._settled(left, right, (low, high, size), source, target)
+            result = result.with_rows(len(source), found, more)
+            self._progress(result)
+            if high is None:
+                return result
+            low = high
+
+    def _settled(
+        self,
+        left: Table,
+        right: Table,
+        bounds: tuple[chunks.Key | None, chunks.Key | None, int],
+        source: list[chunks.Row],
+        target: list[chunks.Row],
+    ) -> tuple[list[Difference], bool]:
+        """What differs in one range at every look, and whether there is more than was read."""
+        if source == target:
+            return [], False
+        low, high, size = bounds
+        limit = 4 * size + 1000
+        suspects: dict[chunks.Key, Difference] | None = None
+        more = False
+        for _ in self._looks():
+            source, target = self._each(
+                chunks.read_range, (left, low, high, limit), (right, low, high, limit)
+            )
+            more = len(source) != len(target) and limit in (len(source), len(target))
+            now = _differences(left, right, source, target)
+            suspects = now if suspects is None else {k: d for k, d in now.items() if k in suspects}
+            if not suspects and not more:
+                return [], False
+        return list((suspects or {}).values()), more
+
+    def _as_multiset(self, left: Table, right: Table, result: TableResult) -> TableResult:
+        """Tables without a key: compared by sums of row digests, which no order changes."""
+        for _ in self._looks():
+            (count, ours), (theirs_count, theirs) = self._each(chunks.digest_table, (left,), (right,))
+            if (count, ours) == (theirs_count, theirs):
+                return result.with_rows(count)
+        buckets = frozenset(i for i, pair in enumerate(zip(ours, theirs, strict=True)) if pair[0] != pair[1])
+        arguments = (buckets, 50 * MAX_KEYS)
+        source, target = self._each(chunks.rows_in_buckets, (left, *arguments), (right, *arguments))
+        rows = [Difference(_row_text(left, row), ONLY_SOURCE) for row in (source - target).elements()]
+        rows += [Difference(_row_text(left, row), ONLY_TARGET) for row in (target - source).elements()]
+        return result.with_rows(count, rows, more=abs(count - theirs_count) > len(rows) or not rows)
+
+
+_GONE = "gone"
+
+
+def _names(table: Table) -> list[str]:
+    return [column.name for column in table.columns]
+
+
+def _only(name: str) -> Callable[[str, str], bool]:
+    return lambda db, table: f"{db}.{table}" == name
+
+
+def _differences(
+    left: Table, right: Table, source: list[chunks.Row], target: list[chunks.Row]
+) -> dict[chunks.Key, Difference]:
+    ours = {chunks.key_of(left, row): row for row in canonical_rows(left, right, source)}
+    theirs = {chunks.key_of(right, row): row for row in canonical_rows(left, right, target)}
+    found = {}
+    for key in ours.keys() | theirs.keys():
+        if ours.get(key) != theirs.get(key):
+            kind = ONLY_SOURCE if key not in theirs else ONLY_TARGET if key not in ours else DIFFERENT
+            found[key] = Difference(_key_text(left, key), kind)
+    return dict(sorted(found.items()))
+
+
+def _key_text(table: Table, key: chunks.Key) -> str:
+    return ", ".join(f"{c.name}={_value_text(v)}" for c, v in zip(table.key, key, strict=True))
+
+
+def _row_text(table: Table, row: chunks.Row) -> str:
+    return ", ".join(f"{c.name}={_value_text(v)}" for c, v in zip(table.columns, row, strict=True))[:300]
+
+
+def _value_text(value: bytes | None) -> str:
+    if value is None:
+        return "NULL"
+    try:
+        text = value.decode("utf-8")
+    except UnicodeDecodeError:
+        return "0x" + value.hex()
+    return text if text.isprintable() else repr(text)

@@ -1,0 +1,83 @@
+"""What a comparison found, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+#: differing keys that are named for each table; the others are only counted
+MAX_KEYS = 20
+
+ONLY_SOURCE, ONLY_TARGET, DIFFERENT = "only in source", "only in target", "different values"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One row that is not the same on both sides."""
+
+    key: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class TableResult:
+    """One table. ``problem`` is empty when the table is equal.
+
+    Attributes:
+        rows: rows of the source that were compared.
+        differing: number of differing rows; at least that many if ``more``.
+        detail: for a structure, its differing lines.
+    """
+
+    table: str
+    rows: int = 0
+    problem: str = ""
+    differing: int = 0
+    more: bool = False
+    differences: tuple[Difference, ...] = ()
+    detail: tuple[str, ...] = ()
+
+    @property
+    def equal(self) -> bool:
+        return not self.problem
+
+    def with_rows(self, rows: int, found: Iterable[Difference] = (), more: bool = False) -> TableResult:
+        """This result with one more chunk's rows and differences in it."""
+        found = list(found)
+        named = (*self.differences, *found)[:MAX_KEYS]
+        problem = self.problem or ("rows differ" if found or more else "")
+        return replace(
+            self,
+            rows=self.rows + rows,
+            problem=problem,
+            differing=self.differing + len(found),
+            more=self.more or more,
+            differences=named,
+        )
+
+
+@dataclass(frozen=True)
+class CompareResult:
+    """All tables, in order of their names."""
+
+    tables: tuple[TableResult, ...] = field(default_factory=tuple)
+
+    @property
+    def equal(self) -> bool:
+        return all(table.equal for table in self.tables)
+
+    @property
+    def rows(self) -> int:
+        return sum(table.rows for table in self.tables)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for ``--json``."""
+        tables = [{**asdict(table), "equal": table.equal} for table in self.tables]
+        return {"equal": self.equal, "rows": self.rows, "tables": tables}
+
+    def __str__(self) -> str:
+        wrong = [
+            f"{t.table}: {t.problem} {[d.key for d in t.differences]}" for t in self.tables if not t.equal
+        ]
+        return f"{len(self.tables)} tables, {self.rows} rows, " + ("; ".join(wrong) or "equal")

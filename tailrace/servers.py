@@ -1,0 +1,74 @@
+"""Short-lived connections to the servers, for commands that look and do not replicate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import pymysql
+from pymysql.connections import Connection
+from pymysql.cursors import Cursor
+
+from schemas.errors import DownstreamError, TailraceError, UpstreamError
+from schemas.server_url import ServerUrl
+
+Side = Literal["upstream", "downstream"]
+
+
+def connect(url: ServerUrl, side: Side, **options: Any) -> Connection[Any]:
+    """A pymysql connection in autocommit mode; `options` are pymysql's and go first.
+
+    Raises UpstreamError or DownstreamError (TR200, TR600) when it does not answer or refuses the login.
+    """
+    arguments: dict[str, Any] = {
+        "host": url.host,
+        "port": url.port,
+        "user": url.user,
+        "password": url.password,
+        "charset": "utf8mb4",
+        "autocommit": True,
+        "connect_timeout": 5,
+        "ssl": url.ssl_options(),
+        "unix_socket": url.params.get("unix-socket"),
+    }
+    try:
+        return pymysql.connect(**{**arguments, **options})
+    except (pymysql.MySQLError, OSError, RuntimeError) as error:
+        raise unreachable(url, side, error) from error
+
+
+def unreachable(url: ServerUrl, side: Side, error: Exception) -> TailraceError:
+    """The error of a server that did not answer or did not let us in."""
+    code, kind = ("TR200", UpstreamError) if side == "upstream" else ("TR600", DownstreamError)
+    section = "source" if side == "upstream" else "target"
+    hint = (
+        f"check [{section}] url, the password (TAILRACE_{section.upper()}_PASSWORD) and that the server runs"
+    )
+    return kind(code, f"the {side} {url} cannot be reached: {message(error)}", hint=hint, retryable=True)
+
+
+def message(error: Exception) -> str:
+    """The server's own words, without pymysql's tuple around them."""
+    if isinstance(error, pymysql.MySQLError) and len(error.args) > 1:
+        return f"{error.args[1]} ({error.args[0]})"
+    return str(error) or type(error).__name__
+
+
+def rows(
+    connection: Connection[Any], sql: str, arguments: Sequence[Any] | None = None
+) -> list[tuple[Any, ...]]:
+    """All rows of one query."""
+    with connection.cursor(Cursor) as cursor:
+        cursor.execute(sql, arguments)
+        return list(cursor.fetchall())
+
+
+def variables(connection: Connection[Any]) -> dict[str, str]:
+    """The server's global variables."""
+    return {str(name): str(value) for name, value in rows(connection, "SHOW GLOBAL VARIABLES")}
+
+
+def is_mariadb(connection: Connection[Any]) -> bool:
+    """Whether the server is a MariaDB."""
+    [(version,)] = rows(connection, "SELECT VERSION()")
+    return "mariadb" in str(version).lower()
