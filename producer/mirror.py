@@ -122,12 +122,12 @@ class Mirror:
 
     def _step(self, stream: DumpStream, intake: Intake) -> None:
         """Receive once, append, and sync if it is time."""
-        events = stream.read(_PAUSE if intake.wants_sync else _POLL)
-        if events:
-            self.progress.bytes += intake.take(events)
-            self.progress.events += len(events)
-        if intake.sync_due(stream.has_more) or (intake.wants_sync and not events):
+        events, size = intake.events, intake.bytes
+        taken = stream.read(_PAUSE if intake.wants_sync else _POLL, intake.take)
+        self.progress.bytes += intake.bytes - size
+        self.progress.events += intake.events - events
+        if intake.sync_due(stream.has_more) or (intake.wants_sync and not taken):
             intake.sync()
             self.progress.syncs += 1
-        elif not events:
+        elif not taken:
             self.relay.flush_meta()

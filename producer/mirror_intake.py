@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import structlog
 
+from producer.upstream import packets
 from relay_store.layout import file_number
 from relay_store.writer import RelayWriter
 from schemas import binlog
-from schemas.binlog import CRC32_RESIDUE, FIRST_POSITION, HEADER, HEARTBEATS, INSIDE_GROUP
+from schemas.binlog import CRC32_RESIDUE, FIRST_POSITION, HEARTBEATS, INSIDE_GROUP
 from schemas.errors import RelayError, Where
 from schemas.groups import GroupScanner
 from schemas.gtid import GtidTracker
@@ -48,12 +49,14 @@ class Intake:
         self._clock = clock
         self._file = position.file
         self._end = position.pos
-        self._stream = stream_position
+        self._behind = position.pos - stream_position
         self._scanner = GroupScanner()
         self._has_checksum = False
-        self._chunks: list[bytes | memoryview] = []
+        self._chunks: list[bytes] = []
         self._groups: list[tuple[bytes | int, int, int]] = []
         self._boundary: int | None = None
+        self.bytes = 0  # appended in this connection's time
+        self.events = 0
         self._unsynced = 0
         self._group_ended = False
         self._synced_at = clock()
@@ -64,14 +67,22 @@ class Intake:
         """Whether whole groups are appended which no reader sees yet."""
         return self._group_ended
 
-    def take(self, events: Sequence[memoryview]) -> int:
-        """Append events and return how many bytes that were. Raises RelayError; what is before is kept."""
-        start = self._unsynced
+    def take(self, data: bytes) -> tuple[int, int]:
+        """Append the events in the whole packets at the front of `data`.
+
+        Returns how many bytes that took, and how many are needed at least for the next event.
+        Raises RelayError and UpstreamError (what is before the wrong event is kept), and ServerSaid.
+        """
         try:
-            self._check_and_collect(events)
+            if used := self._take_small(data):
+                return used, packets.UNKNOWN
+            event, used, need = packets.slow_packet(data)
+            if event:
+                _, kind, _, _, end_position, flags = binlog.HEADER.unpack_from(event)
+                self._take_one(kind, flags, end_position, event)
+            return used, need
         finally:
             self._append()
-        return self._unsynced - start
 
     def sync_due(self, more_waits: Callable[[], bool]) -> bool:
         """Whether to sync now: `more_waits` says if the upstream has more to give at once."""
@@ -84,55 +95,83 @@ class Intake:
         self._relay.sync()
         self._unsynced, self._group_ended, self._synced_at = 0, False, self._clock()
 
-    def _check_and_collect(self, events: Sequence[memoryview]) -> None:
-        """Hot: a few hundred nanoseconds per event decide the mirror's speed."""
-        unpack, crc32, collect = HEADER.unpack_from, zlib.crc32, self._chunks.append
-        for event in events:
-            timestamp, kind, _, size, end_position, flags = unpack(event)
-            if kind in HEARTBEATS:
-                continue
-            if flags & binlog.FLAG_ARTIFICIAL or (kind == binlog.ROTATE and timestamp == 0):
-                self._steer(kind, event)
-                continue
-            if kind == binlog.FORMAT_DESCRIPTION and not self._is_written_description(event, end_position):
-                continue
-            if self._stream < self._end:
-                self._stream += size
-                continue
-            if size != len(event):
-                raise self._corrupt(f"an event of {len(event)} bytes says it has {size}")
-            if self._has_checksum and crc32(event) != CRC32_RESIDUE:
-                raise self._corrupt(f"the checksum of an event of type {kind} is wrong")
-            end = self._end + size
-            if end_position and end_position != end & 0xFFFFFFFF:
-                raise self._gap(end_position - size)
-            collect(event)
-            self._end = self._stream = end
-            if kind not in INSIDE_GROUP:
-                self._step_group(kind, event)
+    def _take_small(self, data: bytes) -> int:
+        """Hot: a few hundred nanoseconds per event decide the mirror's speed.
 
-    def _step_group(self, kind: int, event: memoryview) -> None:
+        What cannot begin or end a group is checked and collected right here, everything else in
+        `_take_one`. Stops at a packet that is not whole or not an ordinary event.
+        """
+        unpack, crc32, collect = packets.HEADS.unpack_from, zlib.crc32, self._chunks.append
+        plain = frozenset() if self._behind else INSIDE_GROUP
+        has_checksum, end = self._has_checksum, self._end
+        at, stop, last = 0, len(data), len(data) - packets.HEADS.size
+        while at <= last:
+            head, status, kind, size, end_position, flags = unpack(data, at)
+            after = at + 5 + size
+            if status or head & 0xFFFFFF != size + 1 or after > stop:
+                break
+            event = data[at + 5 : after]
+            at = after
+            if kind in plain:
+                if has_checksum and crc32(event) != CRC32_RESIDUE:
+                    raise self._corrupt(kind)
+                end += size
+                if end_position and end_position != end & 0xFFFFFFFF:
+                    raise self._gap(end_position - size)
+                collect(event)
+                self._end = end
+            else:
+                self._take_one(kind, flags, end_position, event)
+                has_checksum, end = self._has_checksum, self._end
+        return at
+
+    def _take_one(self, kind: int, flags: int, end_position: int, event: bytes) -> None:
+        """Any event, by the same checks as above."""
+        if self._is_made_up(kind, flags, end_position, event):
+            return
+        if self._behind:
+            self._behind -= len(event)
+            return
+        if self._has_checksum and zlib.crc32(event) != CRC32_RESIDUE:
+            raise self._corrupt(kind)
+        end = self._end + len(event)
+        if end_position and end_position != end & 0xFFFFFFFF:
+            raise self._gap(end_position - len(event))
+        self._chunks.append(event)
+        self._end = end
+        if kind not in INSIDE_GROUP:
+            self._step_group(kind, event)
+
+    def _step_group(self, kind: int, event: bytes) -> None:
         scanner = self._scanner
         was_open = scanner.in_group
         if scanner.feed(kind, event, self._has_checksum):
             self._boundary = self._end
-            if was_open and scanner.source is not None:
-                self._groups.append((scanner.source, scanner.number, scanner.server_id))
+            if was_open:
+                if scanner.source is not None:
+                    self._groups.append((scanner.source, scanner.number, scanner.server_id))
             elif before := binlog.previous_gtids(event, self._has_checksum):
                 self._gtids.merge(before)
 
-    def _is_written_description(self, event: memoryview, end_position: int) -> bool:
-        """Learn the checksum algorithm; the one that a dump in mid-file begins with is in no file."""
-        self._has_checksum = binlog.checksum_algorithm(event) == binlog.CHECKSUM_CRC32
-        return self._stream == FIRST_POSITION and end_position == FIRST_POSITION + len(event)
+    def _is_made_up(self, kind: int, flags: int, end_position: int, event: bytes) -> bool:
+        """Whether an event is in no file, but the dump thread's own; what it says is taken in here."""
+        if kind == binlog.FORMAT_DESCRIPTION:
+            self._has_checksum = binlog.checksum_algorithm(event) == binlog.CHECKSUM_CRC32
+            # A dump from mid-file begins with a copy of the file's own one, without a position.
+            at_start = self._end - self._behind == FIRST_POSITION
+            return not at_start or end_position != FIRST_POSITION + len(event)
+        if kind == binlog.ROTATE and (flags & binlog.FLAG_ARTIFICIAL or event[:4] == bytes(4)):
+            self._change_file(event)
+            return True
+        return kind in HEARTBEATS or bool(flags & binlog.FLAG_ARTIFICIAL)
 
-    def _steer(self, kind: int, event: memoryview) -> None:
-        """An artificial event: ROTATE says which file the next events are of."""
-        if kind != binlog.ROTATE:
-            return
+    def _change_file(self, event: bytes) -> None:
+        """An artificial ROTATE says which file the next events are of."""
         name, _ = binlog.rotate_target(event)
         if name == self._file:
             return
+        if self._behind:
+            raise self._gap(self._end - self._behind)  # the upstream's file is shorter than ours
         if file_number(name) != file_number(self._file) + 1:
             where = Where(file=self._file, position=self._end)
             hint = (
@@ -144,14 +183,16 @@ class Intake:
             _log.warning("group_open_at_end_of_file", file=self._file, gtid=self._scanner.gtid())
         self._scanner.reset()
         self._relay.rotate(name)
-        self._file, self._end, self._stream = name, FIRST_POSITION, FIRST_POSITION
+        self._file, self._end = name, FIRST_POSITION
 
     def _append(self) -> None:
         """Hand over what is collected; GTIDs count only once their bytes are written."""
         if self._chunks:
-            before = self._unsynced
             self._relay.append(self._chunks, self._boundary)
-            self._unsynced = before + sum(map(len, self._chunks))
+            size = sum(map(len, self._chunks))
+            self._unsynced += size
+            self.bytes += size
+            self.events += len(self._chunks)
         for source, number, server_id in self._groups:
             self._gtids.add(source, number, server_id)
         self._group_ended = self._group_ended or self._boundary is not None
@@ -159,7 +200,8 @@ class Intake:
         self._groups.clear()
         self._boundary = None
 
-    def _corrupt(self, what: str) -> RelayError:
+    def _corrupt(self, kind: int) -> RelayError:
+        what = f"the checksum of an event of type {kind} is wrong"
         hint = "nothing of it was written; if it happens again at this place, the upstream's file is damaged"
         return RelayError("TR304", what, where=Where(self._scanner.gtid(), self._file, self._end), hint=hint)
 

@@ -116,7 +116,7 @@ class RelayWriter:
         self._file, self._end, self._boundary = name, FIRST_POSITION, FIRST_POSITION
         self._sync(force_meta=True)
 
-    def append(self, chunks: Sequence[bytes | memoryview], boundary: int | None) -> None:
+    def append(self, chunks: Sequence[bytes], boundary: int | None) -> None:
         """Write events at the end.
 
         Args:

@@ -13,12 +13,13 @@ import ssl
 import struct
 import time
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import pymysql
 
 from producer.upstream.connect import UpstreamInfo, connect, query, translate
-from producer.upstream.packets import ServerSaid, split_packets
+from producer.upstream.packets import UNKNOWN, ServerSaid
 from schemas.errors import UpstreamError, Where
 from schemas.server_url import ServerUrl
 
@@ -48,8 +49,8 @@ class DumpStream:
         self._url = url
         self._info = info
         self._place = Where(file=file, position=position)
-        self._rest = memoryview(b"")
-        self._need = 5
+        self._rest = b""
+        self._need = UNKNOWN
         self._connection = connect(url)
         try:
             self._prepare(server_id)
@@ -60,10 +61,19 @@ class DumpStream:
             self.close()
             raise translate(error, url) from error
         self._socket: socket.socket = self._connection._sock  # type: ignore[attr-defined]
+        self._is_tls = isinstance(self._socket, ssl.SSLSocket)
         self._heard = time.monotonic()
 
-    def read(self, timeout: float) -> list[memoryview]:
-        """The next events, none if none came within `timeout` seconds. Raises UpstreamError."""
+    def read(self, timeout: float, take: Callable[[bytes], tuple[int, int]]) -> bool:
+        """Receive, and let `take` have what is here.
+
+        Args:
+            timeout: seconds to wait for something to come.
+            take: gets bytes that begin with a packet; returns how many it took, and how many it needs at
+                least to take more.
+
+        Returns whether anything was taken. Raises UpstreamError, and what `take` raises.
+        """
         self._socket.settimeout(timeout)
         try:
             self._receive()
@@ -72,14 +82,15 @@ class DumpStream:
                 raise self._lost(f"silent for {SILENCE_LIMIT:.0f} s") from None
         except OSError as error:
             raise self._lost(str(error)) from error
-        if len(self._rest) < self._need:
-            return []
+        taken = False
         try:
-            events, used, self._need = split_packets(self._rest)
+            while len(self._rest) >= self._need:
+                used, self._need = take(self._rest)
+                self._rest = self._rest[used:]
+                taken = taken or used > 0
         except ServerSaid as said:
             raise self._refused(said) from said
-        self._rest = self._rest[used:]
-        return events
+        return taken
 
     def has_more(self) -> bool:
         """Whether further bytes are here already, so that a sync can wait for them."""
@@ -101,12 +112,13 @@ class DumpStream:
                 if not part:
                     raise ConnectionError("the server closed the connection")
                 self._heard = time.monotonic()
-                parts.append(memoryview(part))
+                parts.append(part)
                 size += len(part)
-                if size >= self._need:
+                # TLS gives 16 KB at a time; larger pieces are cheaper to take apart.
+                if size >= self._need and not (self._is_tls and size < _RECEIVE_SIZE and self.has_more()):
                     return
         finally:
-            self._rest = memoryview(b"".join(parts)) if len(parts) > 2 or self._rest else parts[-1]
+            self._rest = b"".join(parts) if len(parts) > 2 or self._rest else parts[-1]
 
     def _prepare(self, server_id: int) -> None:
         """Introduce this replica, as a server of its own would."""

@@ -1,15 +1,12 @@
-"""Where transaction groups end, for the shapes that both servers write; and the dump's packets."""
+"""Where transaction groups end, for the shapes that both servers write."""
 
 from __future__ import annotations
 
 import struct
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from relay_events import event, gtid, query, rows, xid
 
-from producer.upstream.packets import MAX_PACKET, ServerSaid, split_packets
 from schemas import binlog
 from schemas.groups import GroupScanner
 
@@ -72,49 +69,3 @@ def test_the_scanner_names_the_group():
 def test_events_between_groups_are_boundaries():
     kinds = [binlog.FORMAT_DESCRIPTION, binlog.PREVIOUS_GTIDS, binlog.ROTATE, binlog.STOP]
     assert boundaries([event(kind, bytes(20)) for kind in kinds]) == [True] * 4
-
-
-def packets(events: list[bytes], limit: int) -> bytes:
-    """Events as a server frames them, with packets of at most `limit` bytes."""
-    out = b""
-    for one in events:
-        payload = b"\0" + one
-        while True:
-            part, payload = payload[:limit], payload[limit:]
-            out += len(part).to_bytes(3, "little") + b"\x07" + part
-            if len(part) < limit:
-                break
-    return out
-
-
-@given(
-    sizes=st.lists(st.sampled_from([19, 20, 98, 99, 100, 198, 199, 200, 299]), max_size=8),
-    chunks=st.lists(st.integers(1, 150), min_size=1),
-)
-def test_packets_come_out_whole_however_they_arrive(sizes, chunks):
-    """With a packet limit of 100 bytes instead of 16 MB; an event of 99 fills one packet exactly."""
-    events = [bytes([n]) * size for n, size in enumerate(sizes)]
-    wire = packets(events, 100)
-    found, rest, at, turn = [], b"", 0, 0
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("producer.upstream.packets.MAX_PACKET", 100)
-        while at < len(wire):
-            size = chunks[turn % len(chunks)]
-            rest, at, turn = rest + wire[at : at + size], at + size, turn + 1
-            got, used, need = split_packets(memoryview(rest))
-            rest = rest[used:]
-            assert need > len(rest)
-            found += [bytes(one) for one in got]
-    assert found == events
-    assert rest == b""
-    assert MAX_PACKET == 0xFFFFFF
-
-
-def test_an_error_packet_comes_after_the_events_before_it():
-    error = b"\xff\xd4\x04#HY000it is gone"
-    wire = packets([b"e" * 30], 1000) + len(error).to_bytes(3, "little") + b"\x02" + error
-    events, used, _ = split_packets(memoryview(wire))
-    assert len(events) == 1
-    with pytest.raises(ServerSaid) as caught:
-        split_packets(memoryview(wire)[used:])
-    assert (caught.value.number, caught.value.text) == (1236, "it is gone")

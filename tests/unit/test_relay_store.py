@@ -7,7 +7,7 @@ import os
 import threading
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from relay_events import event, format_description, group, rows
 
@@ -282,6 +282,7 @@ def test_the_first_position_comes_from_the_oldest_file(root):
     assert initial_position(root, "mysql")[0].pos == 200
 
 
+@settings(deadline=None)  # it writes files
 @given(
     sizes=st.lists(st.integers(0, 300), min_size=1, max_size=30),
     block=st.integers(binlog.HEADER_SIZE, 400),
