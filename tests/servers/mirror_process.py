@@ -1,0 +1,15 @@
+"""A mirror process that a test may kill. Arguments: the address, the relay directory, the server id."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+from producer.mirror import Mirror
+from relay_store.writer import RelayWriter
+from schemas.server_url import ServerUrl
+
+if __name__ == "__main__":
+    address, root, server_id = sys.argv[1:]
+    Mirror(ServerUrl.parse(address), RelayWriter(Path(root)), server_id=int(server_id)).run(threading.Event())

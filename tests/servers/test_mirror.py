@@ -1,0 +1,338 @@
+"""The mirror against real servers: its files are the upstream's own, whatever dies in between."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from producer.mirror import Mirror
+from producer.upstream.connect import describe, synthetic_uuid
+from relay_store import layout
+from relay_store.reader import RelayReader
+from relay_store.start import gtids_before, initial_position
+from relay_store.writer import RelayWriter
+from schemas import binlog
+from schemas.errors import UpstreamError
+from schemas.gtid import MysqlGtidSet
+from schemas.server_url import ServerUrl
+
+pytestmark = pytest.mark.servers
+
+CHECKOUT = Path(__file__).parents[2]
+MIRROR_PROCESS = Path(__file__).with_name("mirror_process.py")
+CRASH_POINTS = ["relay.before_fsync", "relay.after_fsync", "relay.before_meta", "relay.after_meta"]
+
+
+@pytest.fixture
+def source(server, flavor):
+    """An upstream of the test's own, so that it may be killed and its files compared."""
+    return server(flavor, role="upstream")
+
+
+def url_of(source) -> ServerUrl:
+    return ServerUrl.parse(source.url("tailrace"))
+
+
+@contextmanager
+def mirroring(source, root, **options):
+    """A mirror at work in a thread; at the end its error, if any, is raised."""
+    relay, stop, errors = RelayWriter(root), threading.Event(), []
+    mirror = Mirror(url_of(source), relay, server_id=990, **options)
+
+    def work():
+        try:
+            mirror.run(stop)
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield mirror
+    finally:
+        stop.set()
+        thread.join()
+        relay.close()
+    if errors:
+        raise errors[0]
+
+
+def catch_up(source, root) -> None:
+    """Run a mirror until everything that is upstream now is on disk."""
+    info = describe(url_of(source))
+    relay = RelayWriter(root)
+    try:
+        Mirror(url_of(source), relay, server_id=990).run(threading.Event(), until=(info.file, info.position))
+    finally:
+        relay.close()
+
+
+def wait_for(mirror: Mirror, source, seconds: float = 20) -> None:
+    info = describe(url_of(source))
+    deadline = time.monotonic() + seconds
+    while not mirror.reached(info.file, info.position):
+        assert time.monotonic() < deadline, f"{mirror.relay.tail.position} is not {info.file}:{info.position}"
+        time.sleep(0.01)
+
+
+def work_on(source, turns: int, seed: int = 0) -> None:
+    """Transactions of many shapes, in a table of their own, with a rotation now and then."""
+    rng = random.Random(seed)
+    source.execute(
+        "CREATE DATABASE IF NOT EXISTS m",
+        "CREATE TABLE IF NOT EXISTS m.t (id INT PRIMARY KEY AUTO_INCREMENT, v LONGBLOB)",
+        "CREATE TABLE IF NOT EXISTS m.plain (id INT) ENGINE=MyISAM",
+    )
+    with source.connect(database="m") as connection, connection.cursor() as cursor:
+        for _ in range(turns):
+            cursor.execute("BEGIN")
+            for _ in range(rng.randint(1, 5)):
+                cursor.execute("INSERT t (v) VALUES (REPEAT('x', %s))", (rng.randint(0, 3000),))
+            cursor.execute("SAVEPOINT s")
+            cursor.execute("DELETE FROM t LIMIT 1")
+            cursor.execute("ROLLBACK TO s")
+            cursor.execute("COMMIT")
+            cursor.execute("INSERT plain VALUES (1), (2)")
+            if rng.random() < 0.1:
+                cursor.execute("FLUSH BINARY LOGS")
+            if rng.random() < 0.1:
+                cursor.execute("ALTER TABLE plain COMMENT %s", (str(rng.random()),))
+
+
+def write_odd_things(source, flavor: str) -> None:
+    """What breaks naive readers: XA, changed checksums, tags, compression."""
+    source.execute(
+        "CREATE TABLE m.copy SELECT * FROM m.t LIMIT 3",
+        "XA START 'x'",
+        "INSERT m.t (v) VALUES ('xa')",
+        "XA END 'x'",
+        "XA PREPARE 'x'",
+        "XA COMMIT 'x'",
+        "SET GLOBAL binlog_checksum = NONE",
+        "INSERT m.t (v) VALUES ('none')",
+        "SET GLOBAL binlog_checksum = CRC32",
+        "INSERT m.t (v) VALUES ('crc')",
+    )
+    if flavor == "mysql":
+        source.execute(
+            "SET gtid_next = 'AUTOMATIC:blue'",
+            "INSERT m.t (v) VALUES ('tagged')",
+            "SET gtid_next = 'AUTOMATIC'",
+            "SET binlog_transaction_compression = 1",
+            "INSERT m.t (v) VALUES (REPEAT('packed', 1000))",
+            "FLUSH BINARY LOGS",
+        )
+
+
+def relay_files(root: Path) -> list[Path]:
+    subdir = root / layout.read_index(root)[-1]
+    return [subdir / name for name in layout.binlog_files(subdir)]
+
+
+def assert_same_files(source, root: Path, was_killed: bool = False) -> None:
+    """Closed files are equal; in the active one the upstream's in-use flag is all that differs.
+
+    A MariaDB that was killed leaves the flag set in the file of that time, and never sends it.
+    """
+    files = relay_files(root)
+    assert [f.name for f in files] == [name for name, _ in describe(url_of(source)).files]
+    for file in files[:-1] if not was_killed else []:
+        subprocess.run(["cmp", str(file), str(source.data / file.name)], check=True)
+    for file in files if was_killed else files[-1:]:
+        theirs = bytearray((source.data / file.name).read_bytes())
+        theirs[4 + 17] &= ~binlog.FLAG_IN_USE
+        assert file.read_bytes() == bytes(theirs)
+    for file in files:
+        program = [*source.client_program("mysqlbinlog"), "--verify-binlog-checksum", str(file)]
+        subprocess.run(program, check=True, stdout=subprocess.DEVNULL)
+
+
+def assert_reads_back(source, root: Path) -> None:
+    reader = RelayReader(root)
+    data = b"".join(block.data for block in iter(lambda: reader.read_block(), None))
+    files = [(source.data / file.name).read_bytes()[4:] for file in relay_files(root)]
+    assert len(data) == sum(map(len, files))
+
+
+@pytest.mark.parametrize("tls", ["disabled", "required"])
+def test_files_are_equal_through_rotation_restart_and_odd_things(source, flavor, tmp_path, tls):
+    if (flavor, tls) == ("mariadb", "required"):
+        pytest.skip("the stack's MariaDB runs without TLS")
+    root = tmp_path / "relay"
+    address = ServerUrl.parse(f"{source.url('tailrace')}?ssl-mode={tls}")
+    work_on(source, 20)
+    with mirroring(source, root) as mirror:
+        mirror.url = address
+        work_on(source, 20, seed=1)
+        write_odd_things(source, flavor)
+        wait_for(mirror, source)
+        source.restart()
+        work_on(source, 10, seed=2)
+        wait_for(mirror, source)
+        executed = describe(url_of(source)).executed
+    assert_same_files(source, root)
+    assert_reads_back(source, root)
+    meta = layout.read_meta(root / layout.read_index(root)[-1])
+    assert meta.gtid_set == str(executed)
+
+
+def test_events_of_more_than_sixteen_megabytes(source, flavor, tmp_path):
+    source.execute("CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY AUTO_INCREMENT, v LONGBLOB)")
+    with source.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET GLOBAL max_allowed_packet = 1073741824")
+    source.execute("INSERT m.t (v) VALUES (REPEAT('l', 40000000))", "INSERT m.t (v) VALUES ('s')")
+    catch_up(source, tmp_path / "relay")
+    assert_same_files(source, tmp_path / "relay")
+    assert_reads_back(source, tmp_path / "relay")
+
+
+def test_kills_at_any_moment_leave_equal_files(source, flavor, tmp_path):
+    root, rng = tmp_path / "relay", random.Random(7)
+    done = threading.Event()
+
+    def load():
+        for seed in range(100):
+            if not done.is_set():
+                work_on(source, 20, seed)
+
+    loader = threading.Thread(target=load)
+    loader.start()
+    try:
+        for _ in range(8):
+            process = start_process(source, root)
+            time.sleep(rng.uniform(0.3, 1.5))
+            process.kill()
+            process.wait()
+    finally:
+        done.set()
+        loader.join()
+    catch_up(source, root)
+    assert_same_files(source, root)
+
+
+@pytest.mark.parametrize("point", CRASH_POINTS)
+def test_crash_points_leave_equal_files(source, flavor, tmp_path, point):
+    root = tmp_path / "relay"
+    work_on(source, 30)
+    for count in (1, 2, 5):
+        process = start_process(source, root, TAILRACE_CRASH_AT=f"{point}:{count}")
+        for _ in range(100):
+            source.execute("INSERT m.t (v) VALUES ('more')")
+            time.sleep(0.05)
+            if process.poll() is not None:
+                break
+        assert process.wait(5) == -signal.SIGKILL
+    catch_up(source, root)
+    assert_same_files(source, root)
+
+
+def start_process(source, root: Path, **environment: str) -> subprocess.Popen:
+    command = [sys.executable, str(MIRROR_PROCESS), source.url("tailrace"), str(root), "991"]
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), **environment}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+
+
+def test_a_killed_upstream_is_followed_again(source, flavor, tmp_path):
+    root = tmp_path / "relay"
+    work_on(source, 5)
+    with mirroring(source, root) as mirror:
+        wait_for(mirror, source)
+        source.kill()
+        source.start()
+        work_on(source, 5)
+        wait_for(mirror, source)
+        assert mirror.progress.reconnects >= 1
+    assert_same_files(source, root, was_killed=True)
+
+
+def test_a_start_at_current_mirrors_whole_files_and_says_where_to_begin(source, flavor, tmp_path):
+    root = tmp_path / "relay"
+    work_on(source, 5)
+    source.execute("FLUSH BINARY LOGS", "INSERT m.t (v) VALUES ('before')")
+    info = describe(url_of(source))
+    with mirroring(source, root, start="current") as mirror:
+        source.execute("INSERT m.t (v) VALUES ('after')")
+        wait_for(mirror, source)
+    [file] = relay_files(root)
+    assert file.name == info.file
+    position, before = initial_position(root, flavor)
+    assert (position.file, position.pos, before) == (info.file, info.position, info.executed)
+    assert file.stat().st_size > info.position
+    if flavor == "mysql":
+        assert before.contains(gtids_before(file, flavor))
+
+
+def test_what_is_purged_upstream_stops_with_a_remedy(source, flavor, tmp_path):
+    root = tmp_path / "relay"
+    work_on(source, 2)
+    catch_up(source, root)
+    source.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+    last = describe(url_of(source)).file
+    while describe(url_of(source)).files[0][0] != last:  # a dump that is ending still holds its file
+        source.execute(f"PURGE BINARY LOGS TO '{last}'")
+        time.sleep(0.1)
+    with pytest.raises(UpstreamError, match=f"TR204.*earliest file is {last}.*Hint"):
+        catch_up(source, root)
+
+
+def test_another_history_is_refused(source, flavor, server, tmp_path):
+    root = tmp_path / "relay"
+    work_on(source, 2)
+    catch_up(source, root)
+    other = server(flavor, role="upstream", server_id=77)
+    with pytest.raises(UpstreamError, match=r"TR207.*lacks transactions"):
+        catch_up(other, root)
+
+
+def test_a_wrong_password_stops_at_once(source, flavor, tmp_path):
+    relay = RelayWriter(tmp_path / "relay")
+    address = ServerUrl.parse(source.url("tailrace"), password="wrong")
+    with pytest.raises(UpstreamError, match="TR202") as caught:
+        Mirror(address, relay, server_id=990).run(threading.Event())
+    assert "wrong" not in str(caught.value)
+    relay.close()
+
+
+def test_a_stop_takes_less_than_a_second(source, flavor, tmp_path):
+    work_on(source, 1)
+    with mirroring(source, tmp_path / "relay") as mirror:
+        wait_for(mirror, source)
+        asked = time.monotonic()
+    assert time.monotonic() - asked < 1.5
+
+
+def test_the_upstream_describes_itself(source, flavor):
+    source.execute("CREATE DATABASE m", "CREATE TABLE m.t (i INT)")
+    info = describe(url_of(source))
+    assert info.flavor == flavor
+    assert info.log_bin
+    assert (info.binlog_format, info.row_image, info.row_metadata) == ("ROW", "FULL", "FULL")
+    assert info.executed
+    assert (info.file, info.position) == info.files[-1]
+    if flavor == "mariadb":
+        assert info.server_uuid == synthetic_uuid(info.server_id)
+
+
+def test_tagged_sets_have_the_servers_own_binary_form(server, tmp_path):
+    source = server("mysql", role="upstream")
+    work_on(source, 1)
+    write_odd_things(source, "mysql")
+    catch_up(source, tmp_path / "relay")
+    data = relay_files(tmp_path / "relay")[-1].read_bytes()[4:]
+    second = binlog.header(data).size
+    event = data[second : second + binlog.header(data, second).size]
+    assert zlib.crc32(event) == binlog.CRC32_RESIDUE
+    found = binlog.previous_gtids(event, True)
+    assert isinstance(found, MysqlGtidSet)
+    assert ":blue:1" in str(found)
+    assert found.encode() == event[binlog.HEADER_SIZE : -4]
