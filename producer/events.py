@@ -105,6 +105,7 @@ class EventDecoder:
         self._by_body: dict[bytes, _Table | None] = {}
         self._group_seq = 0
         self._skip_group = False
+        self._gtid: str | None = None
         self._group_begin(0, 0, 0)
 
     # -- walking ---------------------------------------------------------------------------------
@@ -176,7 +177,7 @@ class EventDecoder:
         by_id, by_body = self._by_id, self._by_body
         while i < end:
             kind = data[i + 4]
-            behind = i + _EVENT_SIZE(data, i + 9)[0]
+            behind: int = i + _EVENT_SIZE(data, i + 9)[0]
             if not nested:
                 self._event_pos = base + i
             if kind in _ROWS:
@@ -239,7 +240,7 @@ class EventDecoder:
         )
 
     def _group_begin(self, kind: int, server_id: int, commit_ms: int) -> None:
-        self._gtid: str | None = None
+        self._gtid = None
         self._server_id, self._commit_ms = server_id, commit_ms
         self._group_seq = self.epoch.seq
         self._group_counts: list[tuple[list[int], int, int]] = []

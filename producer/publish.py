@@ -21,8 +21,8 @@ from relay_store.layout import RelayPosition, subdir_uuid
 from relay_store.reader import RelayBlock, RelayReader
 from relay_store.start import initial_position
 from relay_store.tail import DurableTail
-from schemas.epoch import EpochCommitted
-from schemas.gtid import Flavor, GtidTracker, parse_gtid_set
+from schemas.epoch import EpochCommitted, StructureVersion
+from schemas.gtid import Flavor, GtidSet, GtidTracker, parse_gtid_set
 from schemas.tables import TableFilter
 
 log = structlog.get_logger()
@@ -103,7 +103,7 @@ class Publisher:
         log.info("publisher_resumes", epoch=last.epoch, position=str(position))
         return position, parse_gtid_set(last.executed_gtids, self._flavor).tracker(), last.epoch + 1
 
-    def _wait_for_relay(self, stop: threading.Event):  # type: ignore[no-untyped-def]
+    def _wait_for_relay(self, stop: threading.Event) -> tuple[RelayPosition, GtidSet] | None:
         while not stop.is_set():
             if self._tail is None or self._tail.position is not None:
                 found = initial_position(self._root, self._flavor)
@@ -243,7 +243,7 @@ class Publisher:
         epoch: OpenEpoch,
         position: RelayPosition,
         executed: str,
-        structures,  # type: ignore[no-untyped-def]
+        structures: tuple[StructureVersion, ...],
         digest: int,
     ) -> None:
         committed = self._log.commit(

@@ -104,11 +104,8 @@ def _delete_parts(structure: TableStructure, prefix: str) -> list[str]:
 
 
 def _loop(body: list[str]) -> list[str]:
-    return [
-        "while p < end:",
-        *indent(body),
-        "if p != end: raise IndexError('row image overruns its event')",
-    ] + ["return seq"]
+    overrun = "if p != end: raise IndexError('a row image overruns its event')"
+    return ["while p < end:", *indent(body), overrun, "return seq"]
 
 
 def _write(structure: TableStructure) -> list[str]:

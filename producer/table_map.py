@@ -189,7 +189,7 @@ def _set_charsets(
     else:
         collations = dict(enumerate(_numbers(optional.get(each, b""))))
     for n, i in enumerate(wanted):
-        charset = CHARSETS.get(collations.get(n, -1))  # type: ignore[arg-type]
+        charset = CHARSETS.get(collations.get(n, -1))
         if charset is None:
             raise DecodeError(
                 "TR403",
