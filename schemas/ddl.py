@@ -409,16 +409,17 @@ _DATABASE_OPTIONS = ("DEFAULT", "CHARACTER", "CHAR", "COLLATE", "READ")
 
 
 def _alter_database(cursor: Cursor) -> Statement:
-    token, following = cursor.peek(), cursor.peek(1)
-    if token.key in _DATABASE_OPTIONS:
-        name = cursor.default_db()
-    elif token.key in ("CHARSET", "ENCRYPTION", "COMMENT"):
-        # These may also be names: ALTER DATABASE charset CHARACTER SET utf8mb4.
-        if following.key in _DATABASE_OPTIONS:
-            raise Unparsable(f"{token.text!r} may be an option or a database")
+    """The name is optional. CHARSET and ENCRYPTION are names here: both servers' parsers prefer that."""
+    following = cursor.peek(1)
+    comment = cursor.flavor == "mariadb" and cursor.at("COMMENT")
+    if cursor.peek().key in _DATABASE_OPTIONS or (
+        comment and (following.key == "=" or following.kind is TokenKind.STRING)
+    ):
         name = cursor.default_db()
     else:
         name = cursor.name()
+        if cursor.peek().kind not in (TokenKind.WORD, TokenKind.END):
+            raise Unparsable(f"{cursor.peek().text!r} where an option of ALTER DATABASE should begin")
     return Statement("ALTER DATABASE", Category.DDL, database=name)
 
 

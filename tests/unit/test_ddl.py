@@ -50,10 +50,10 @@ def test_any_text_is_classified_without_an_exception(text: str, flavor: Flavor) 
     classify(text, "app", flavor)
 
 
-WORDS = "ALTER DROP CREATE TABLE t RENAME TO u , ( ) ' ` /* */ /*! ; -- db . DEFINER = x".split()
+WORDS = [*"(),'`\";#.=\n", "/*", "*/", "/*!", "--", "ALTER", "DROP", "CREATE", "TABLE", "RENAME", "TO", "t"]
 
 
-@given(st.lists(st.sampled_from([*WORDS, '"', "#", "\n", ""])))
+@given(st.lists(st.sampled_from(WORDS)))
 def test_any_heap_of_words_is_classified_without_an_exception(words: list[str]) -> None:
     classify(" ".join(words), "app", "mysql")
 
