@@ -1,0 +1,41 @@
+"""The typer application, and the one place where errors become messages and exit codes."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from tailrace.cli import check, compare, config, consume, produce, run, stack, status
+from tailrace.cli.failure import report
+
+app = typer.Typer(
+    name="tailrace",
+    help="A Kafka-backed, event-sourced MySQL replicator: binlog to relay files, to Kafka epochs, to a "
+    "downstream, exactly once.",
+    epilog="Exit codes: 0 fine, 1 failed, 2 usage, 3 preflight findings, 4 servers differ.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.command("produce")(produce.produce)
+app.command("consume")(consume.consume)
+app.command("run")(run.run)
+app.command("check")(check.check)
+app.command("status")(status.status)
+app.command("compare")(compare.compare)
+app.add_typer(config.app, name="config")
+app.add_typer(stack.app, name="stack")
+
+
+def main() -> None:
+    """Entry of the console script."""
+    try:
+        app()
+    except BrokenPipeError:
+        # The reader of our output has gone, as in `tailrace status | head -1`.
+        sys.stderr.close()
+        sys.exit(1)
+    except Exception as error:
+        sys.exit(report(error))

@@ -1,0 +1,84 @@
+"""``tailrace compare``: are the two servers equal?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tailrace.cli.options import DEFAULT_CONFIG, AsJson, ConfigFile
+
+if TYPE_CHECKING:
+    from tailrace.compare import CompareResult, TableResult
+
+
+def compare(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
+    """Compare upstream and downstream table by table: structure, and every byte of every row.
+
+    What differs is looked at several times, since replication may be in flight. Exit 4 if it still differs.
+    """
+    from schemas.errors import ExitCode
+    from tailrace import logs, wiring
+    from tailrace.compare import compare_servers
+    from tailrace.config_file import load
+
+    logs.configure("compare")
+    loaded = load(config)
+    servers = wiring.source_url(loaded), wiring.target_url(loaded)
+    with _Talk(quiet=as_json) as talk:
+        result = compare_servers(*servers, loaded.tables.include, loaded.tables.exclude, progress=talk.show)
+    if as_json:
+        import json
+
+        typer.echo(json.dumps(result.as_dict(), indent=2, ensure_ascii=False))
+    else:
+        _print(result)
+    raise typer.Exit(ExitCode.OK if result.equal else ExitCode.DIVERGED)
+
+
+class _Talk:
+    """One live line on stderr while tables are compared; nothing if stderr is no terminal."""
+
+    def __init__(self, quiet: bool) -> None:
+        from tailrace.logs import live
+
+        self._status: Any = None
+        if live() and not quiet:
+            from rich.console import Console
+
+            self._status = Console(stderr=True).status("compare: reading the catalogs")
+
+    def __enter__(self) -> _Talk:
+        if self._status:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status:
+            self._status.stop()
+
+    def show(self, table: TableResult) -> None:
+        if self._status:
+            self._status.update(f"compare: {table.table} · {table.rows:,} rows")
+
+
+def _print(result: CompareResult) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(highlight=False, soft_wrap=True)
+    for table in result.tables:
+        if table.equal:
+            console.print(f"[green]=[/] {escape(table.table)}  {table.rows:,} rows")
+            continue
+        number = f"{'at least ' if table.more else ''}{table.differing:,} rows differ"
+        detail = f", {number}" if table.differing or table.more else ""
+        console.print(f"[bold red]≠[/] {escape(table.table)}  {table.problem}{detail}")
+        for line in table.detail:
+            console.print(f"    {escape(line)}")
+        for difference in table.differences:
+            console.print(f"    {escape(difference.key)}  [dim]{difference.kind}[/]")
+    if not result.tables:
+        Console(stderr=True).print("[yellow]neither server has a table that is replicated[/]")
+    verdict = "[bold green]equal[/]" if result.equal else "[bold red]different[/]"
+    console.print(f"{len(result.tables)} tables, {result.rows:,} rows: {verdict}")

@@ -1,0 +1,68 @@
+"""``tailrace consume``: the epoch log onto the downstream."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tailrace.cli.options import DEFAULT_CONFIG, ConfigFile, StopAtGtid, UntilCaughtUp
+
+if TYPE_CHECKING:
+    from spark_consumer.config import ConsumerConfig
+
+Channel = Annotated[
+    str | None,
+    typer.Option(
+        "--channel", metavar="NAME", help="The channel; default: \\[consumer] channel, main if absent."
+    ),
+]
+From = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        metavar="earliest|epoch:N|gtid:SET|time:RFC3339",
+        help="Where a channel begins that has no position yet.",
+    ),
+]
+
+
+def consume(
+    config: ConfigFile = DEFAULT_CONFIG,
+    channel: Channel = None,
+    start: From = "earliest",
+    until_caught_up: UntilCaughtUp = False,
+    stop_at_gtid: StopAtGtid = None,
+) -> None:
+    """Apply the epochs from Kafka to the downstream, exactly once.
+
+    SIGTERM or Ctrl-C finishes the batch in hand and ends with 0; a second one ends at once. Either way
+    nothing is lost: the position is in the downstream's own transaction.
+    """
+    from compose.artifacts import spark_kafka_jars
+    from tailrace import logs, wiring
+    from tailrace.config_file import load
+    from tailrace.lifecycle import run_until_signalled
+    from tailrace.start_point import check_start
+
+    logs.configure("consume")
+    settings = wiring.consumer_config(
+        load(config),
+        channel=channel,
+        start=check_start(start),
+        until_caught_up=until_caught_up,
+        stop_at_gtid=stop_at_gtid,
+        jars=tuple(spark_kafka_jars()),
+    )
+    run_until_signalled(lambda stop: _run(settings, stop))
+
+
+def _run(settings: ConsumerConfig, stop: threading.Event) -> None:
+    from spark_consumer.job import run_consumer
+    from spark_consumer.progress import Counters
+    from tailrace.consume_progress import watching
+
+    counters = Counters()
+    with watching(settings, counters):
+        run_consumer(settings, stop, counters=counters)

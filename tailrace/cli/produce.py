@@ -1,0 +1,42 @@
+"""``tailrace produce``: the upstream's binlog into the relay log and Kafka."""
+
+from __future__ import annotations
+
+from threading import Event
+from typing import TYPE_CHECKING
+
+from tailrace.cli.options import DEFAULT_CONFIG, ConfigFile, StopAtGtid, UntilCaughtUp
+
+if TYPE_CHECKING:
+    from producer.run import ProducerConfig
+
+
+def produce(
+    config: ConfigFile = DEFAULT_CONFIG,
+    until_caught_up: UntilCaughtUp = False,
+    stop_at_gtid: StopAtGtid = None,
+) -> None:
+    """Mirror the upstream's binlog into relay files and publish it to Kafka in epochs.
+
+    SIGTERM or Ctrl-C finishes the epoch in hand and ends with 0; a second one ends at once. Either way
+    nothing is lost: the next start goes on behind the last committed epoch.
+    """
+    from tailrace import logs, wiring
+    from tailrace.config_file import load
+    from tailrace.lifecycle import run_until_signalled
+
+    logs.configure("produce")
+    settings = wiring.producer_config(
+        load(config), until_caught_up=until_caught_up, stop_at_gtid=stop_at_gtid
+    )
+    run_until_signalled(lambda stop: _run(settings, stop))
+
+
+def _run(settings: ProducerConfig, stop: Event) -> None:
+    from producer.run import run_producer
+    from tailrace.produce_progress import Backlog
+    from tailrace.progress import shown
+
+    with shown("produce") as show:
+        backlog = Backlog(settings.source)
+        run_producer(settings, stop, lambda state: show(backlog.snapshot(state)))

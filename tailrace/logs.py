@@ -1,0 +1,49 @@
+"""Logs on stderr: JSON lines for machines, a readable console for people."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+import structlog
+
+#: set for processes whose terminal somebody else draws on
+PLAIN = "TAILRACE_PLAIN"
+
+
+def for_people() -> bool:
+    """Whether stderr is a terminal."""
+    return sys.stderr.isatty()
+
+
+def live() -> bool:
+    """Whether this process may draw a live display."""
+    return for_people() and not os.environ.get(PLAIN)
+
+
+def configure(process: str) -> None:
+    """Configure structlog for this process; ``process`` is a field of every line."""
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    if for_people():
+        renderer: list[structlog.typing.Processor] = [structlog.dev.ConsoleRenderer()]
+    else:
+        renderer = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer(default=str)]
+    structlog.configure(
+        processors=[*shared, _named(process), *renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+def _named(process: str) -> structlog.typing.Processor:
+    def add(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        event["process"] = process
+        return event
+
+    return add

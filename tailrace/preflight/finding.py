@@ -1,0 +1,78 @@
+"""What a check says. A check that could not run is no finding: it says nothing about the thing checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Level = Literal["block", "warn", "ok"]
+Part = Literal["upstream", "relay", "kafka", "downstream", "consumer"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One answer: ``block`` keeps replication from working, ``warn`` will hurt some day."""
+
+    level: Level
+    part: Part
+    code: str
+    what: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class NotChecked:
+    """A check that could not run, and why."""
+
+    part: Part
+    code: str
+    why: str
+
+
+Result = Finding | NotChecked
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """All answers."""
+
+    results: tuple[Result, ...]
+
+    @property
+    def blocked(self) -> bool:
+        return any(isinstance(r, Finding) and r.level == "block" for r in self.results)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for ``--json``."""
+        return {
+            "blocked": self.blocked,
+            "findings": [asdict(r) for r in self.results if isinstance(r, Finding)],
+            "not_checked": [asdict(r) for r in self.results if isinstance(r, NotChecked)],
+        }
+
+
+def verdict(
+    good: bool, part: Part, code: str, fine: str, wrong: str, remedy: str, level: Level = "block"
+) -> Finding:
+    """``ok`` with ``fine``, or ``level`` with ``wrong`` and ``remedy``."""
+    return Finding("ok", part, code, fine) if good else Finding(level, part, code, wrong, remedy)
+
+
+def setting(
+    part: Part,
+    variables: dict[str, str],
+    name: str,
+    wanted: Iterable[str],
+    why: str,
+    level: Level = "block",
+) -> Result:
+    """Whether a server variable has one of the wanted values."""
+    wanted = list(wanted)
+    value = variables.get(name)
+    if value is None:
+        return NotChecked(part, name, "the server has no such variable")
+    remedy = f"SET GLOBAL {name} = {wanted[0]}, and the same in the server's option file"
+    return verdict(
+        value.upper() in wanted, part, name, f"{name} is {value}", f"{name} is {value}: {why}", remedy, level
+    )

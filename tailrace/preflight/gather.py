@@ -1,0 +1,164 @@
+"""Reads the facts and makes the findings; a server that does not answer is a finding itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any, TypeVar
+
+import pymysql
+from pymysql.connections import Connection
+
+from schemas.errors import TailraceError
+from schemas.tables import NEVER_REPLICATED
+from tailrace import servers, wiring
+from tailrace.config import Config
+from tailrace.preflight.downstream import DownstreamFacts, downstream_findings
+from tailrace.preflight.finding import Finding, NotChecked, Part, Preflight, Result
+from tailrace.preflight.kafka import KafkaFacts, TopicFacts, kafka_findings
+from tailrace.preflight.local import consumer_findings, relay_findings
+from tailrace.preflight.upstream import UpstreamFacts, upstream_findings
+
+T = TypeVar("T")
+_PATIENCE_S = 8.0
+
+
+def preflight(config: Config) -> Preflight:
+    """Check everything that the configuration names."""
+    upstream: UpstreamFacts | None = None
+    results: list[Result] = []
+    try:
+        upstream = read_upstream(config)
+        results += upstream_findings(upstream)
+    except TailraceError as error:
+        results += _unreachable("upstream", error, "binlog settings, privileges, retention")
+    results += relay_findings(config.relay.dir)
+    try:
+        results += kafka_findings(read_kafka(config))
+    except TailraceError as error:
+        results += _unreachable("kafka", error, "limits, topics")
+    try:
+        results += downstream_findings(read_downstream(config, upstream))
+    except TailraceError as error:
+        results += _unreachable("downstream", error, "privileges, GTIDs, settings")
+    return Preflight((*results, *consumer_findings(config.consumer.checkpoint_dir)))
+
+
+def _unreachable(part: Part, error: TailraceError, rest: str) -> list[Result]:
+    found = Finding("block", part, "reachable", error.what, error.hint)
+    return [found, NotChecked(part, "settings", f"not looked at: {rest}")]
+
+
+def read_upstream(config: Config) -> UpstreamFacts:
+    """The upstream's facts. Raises UpstreamError when it cannot be reached."""
+    url = wiring.source_url(config)
+    with closing(servers.connect(url, "upstream")) as connection:
+        try:
+            mariadb = servers.is_mariadb(connection)
+            names = _try(lambda: _replica_ids(connection, mariadb))
+            return UpstreamFacts(
+                mariadb,
+                str(servers.rows(connection, "SELECT VERSION()")[0][0]),
+                servers.variables(connection),
+                _grants(connection),
+                wiring.server_id(config),
+                names,
+                _try(lambda: _count(connection, _KEYLESS)),
+                _try(lambda: _count(connection, _NOT_TRANSACTIONAL)),
+            )
+        except pymysql.MySQLError as error:
+            raise servers.unreachable(url, "upstream", error) from error
+
+
+def read_downstream(config: Config, upstream: UpstreamFacts | None) -> DownstreamFacts:
+    """The downstream's facts. Raises DownstreamError when it cannot be reached."""
+    url = wiring.target_url(config)
+    with closing(servers.connect(url, "downstream")) as connection:
+        try:
+            return DownstreamFacts(
+                servers.is_mariadb(connection),
+                str(servers.rows(connection, "SELECT VERSION()")[0][0]),
+                servers.variables(connection),
+                _grants(connection),
+                upstream.mariadb if upstream else None,
+                upstream.variables if upstream else None,
+            )
+        except pymysql.MySQLError as error:
+            raise servers.unreachable(url, "downstream", error) from error
+
+
+def _try(read: Callable[[], T]) -> T | None:
+    """None where the account may not look."""
+    try:
+        return read()
+    except pymysql.MySQLError:
+        return None
+
+
+def _grants(connection: Connection[Any]) -> list[str]:
+    return [str(row[0]) for row in servers.rows(connection, "SHOW GRANTS")]
+
+
+def _replica_ids(connection: Connection[Any], mariadb: bool) -> list[int]:
+    # Either statement is unknown to some version of the other flavour.
+    found = servers.rows(connection, "SHOW SLAVE HOSTS" if mariadb else "SHOW REPLICAS")
+    return [int(row[0]) for row in found]
+
+
+_NOT_OURS = "(" + ", ".join(f"'{name}'" for name in sorted(NEVER_REPLICATED)) + ")"
+_KEYLESS = f"""
+SELECT COUNT(*) FROM information_schema.tables t WHERE t.table_type = 'BASE TABLE'
+  AND t.table_schema NOT IN {_NOT_OURS} AND NOT EXISTS (
+    SELECT 1 FROM information_schema.statistics s WHERE s.table_schema = t.table_schema
+      AND s.table_name = t.table_name AND s.non_unique = 0
+    GROUP BY s.index_name HAVING SUM(s.nullable = 'YES' OR s.column_name IS NULL) = 0)
+"""
+_NOT_TRANSACTIONAL = f"""
+SELECT COUNT(*) FROM information_schema.tables t JOIN information_schema.engines e ON e.engine = t.engine
+WHERE t.table_type = 'BASE TABLE' AND t.table_schema NOT IN {_NOT_OURS} AND e.transactions <> 'YES'
+"""
+
+
+def _count(connection: Connection[Any], sql: str) -> int:
+    return int(servers.rows(connection, sql)[0][0])
+
+
+def read_kafka(config: Config) -> KafkaFacts:
+    """The brokers' facts. Raises LogError when none answers."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    from schemas.errors import LogError
+
+    settings = {"bootstrap.servers": config.kafka.bootstrap_servers, "log_level": 0}
+    admin = AdminClient({**settings, "socket.connection.setup.timeout.ms": 5000})
+    try:
+        metadata = admin.list_topics(timeout=_PATIENCE_S)
+    except KafkaException as error:
+        what = f"Kafka at {config.kafka.bootstrap_servers} cannot be reached: {error.args[0].str()}"
+        raise LogError(
+            "TR500", what, hint="check [kafka] bootstrap-servers and that a broker runs"
+        ) from error
+    prefix = config.kafka.prefix
+    names = [f"{prefix}.{kind}" for kind in ("rows", "epochs", "schemas")]
+    topics = {}
+    for name in names:
+        if name in metadata.topics:
+            parts = metadata.topics[name].partitions
+            replicas = min((len(part.replicas) for part in parts.values()), default=0)
+            topics[name] = TopicFacts(len(parts), replicas, _settings(admin, "topic", name))
+    broker = str(next(iter(metadata.brokers), 0))
+    limits = _settings(admin, "broker", broker)
+    return KafkaFacts(len(metadata.brokers), limits, topics, prefix, config.kafka.partitions)
+
+
+def _settings(admin: Any, kind: str, name: str) -> dict[str, str] | None:
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import ConfigResource
+
+    resource = ConfigResource(ConfigResource.Type[kind.upper()], name)
+    try:
+        [future] = admin.describe_configs([resource], request_timeout=_PATIENCE_S).values()
+        return {key: str(entry.value) for key, entry in future.result(_PATIENCE_S).items()}
+    except (KafkaException, TimeoutError):
+        return None

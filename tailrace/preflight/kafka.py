@@ -1,0 +1,129 @@
+"""Findings about Kafka."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tailrace.preflight.finding import Finding, NotChecked, Result, verdict
+
+#: what the producer opens its transactions with
+TRANSACTION_TIMEOUT_MS = 600_000
+
+
+@dataclass(frozen=True)
+class TopicFacts:
+    """One topic as it is."""
+
+    partitions: int
+    replicas: int
+    settings: dict[str, str] | None
+
+
+@dataclass(frozen=True)
+class KafkaFacts:
+    """What the brokers say; ``broker_settings`` is None where it may not be read."""
+
+    brokers: int
+    broker_settings: dict[str, str] | None
+    topics: dict[str, TopicFacts]
+    prefix: str
+    partitions: int
+
+
+def kafka_findings(facts: KafkaFacts) -> list[Result]:
+    """Everything that brokers and topics say."""
+    return [
+        Finding("ok", "kafka", "reachable", f"{facts.brokers} broker{'s' if facts.brokers > 1 else ''}"),
+        *_limits(facts),
+        *_topics(facts),
+    ]
+
+
+def _limits(facts: KafkaFacts) -> list[Result]:
+    settings = facts.broker_settings
+    if settings is None:
+        return [NotChecked("kafka", "limits", "the account may not read the brokers' settings")]
+    timeout = int(settings.get("transaction.max.timeout.ms", "900000"))
+    size = int(settings.get("message.max.bytes", "1048588"))
+    return [
+        verdict(
+            timeout >= TRANSACTION_TIMEOUT_MS,
+            "kafka",
+            "transaction.max.timeout.ms",
+            f"transactions may take {timeout // 1000} s",
+            f"transactions may take {timeout // 1000} s only",
+            f"set transaction.max.timeout.ms to {TRANSACTION_TIMEOUT_MS} or more on the brokers",
+        ),
+        *_replication(facts, settings),
+        Finding(
+            "ok",
+            "kafka",
+            "message.max.bytes",
+            f"the brokers' limit of a message is {size:,} bytes; the topics of this prefix have their own",
+        ),
+    ]
+
+
+def _replication(facts: KafkaFacts, settings: dict[str, str]) -> list[Result]:
+    needed = int(settings.get("transaction.state.log.replication.factor", "1"))
+    what = f"Kafka's transaction log wants {needed} replicas and there are {facts.brokers} brokers"
+    remedy = "start more brokers, or lower transaction.state.log.replication.factor"
+    fine = "Kafka's transaction log can be replicated as wanted"
+    return [verdict(needed <= facts.brokers, "kafka", "transactions", fine, what, remedy)]
+
+
+def _topics(facts: KafkaFacts) -> list[Result]:
+    rows = facts.topics.get(f"{facts.prefix}.rows")
+    epochs = facts.topics.get(f"{facts.prefix}.epochs")
+    if rows is None or epochs is None:
+        return [Finding("ok", "kafka", "topics", "the topics do not exist yet: the producer creates them")]
+    results: list[Result] = [
+        verdict(
+            rows.partitions == facts.partitions,
+            "kafka",
+            "partitions",
+            f"{rows.partitions} partitions of rows",
+            f"{facts.prefix}.rows has {rows.partitions} partitions, the configuration says {facts.partitions}",
+            f"set [kafka] partitions = {rows.partitions}: another number would scatter the keys anew",
+        ),
+        verdict(
+            epochs.partitions == 1,
+            "kafka",
+            "epochs",
+            "one partition of epochs",
+            f"{facts.prefix}.epochs has {epochs.partitions} partitions and would lose its order",
+            "use another [kafka] prefix; the producer creates its topics itself",
+        ),
+    ]
+    return [*results, *_kept(facts), *_copies(facts)]
+
+
+def _kept(facts: KafkaFacts) -> list[Result]:
+    """Retention may delete what a channel has yet to read; that stops the channel."""
+    results: list[Result] = []
+    for name in ("rows", "epochs"):
+        topic = facts.topics[f"{facts.prefix}.{name}"]
+        if topic.settings is None:
+            results.append(
+                NotChecked("kafka", f"{name}.retention", "the account may not read the topic's settings")
+            )
+            continue
+        milliseconds = int(topic.settings.get("retention.ms", "-1"))
+        hours = milliseconds / 3_600_000
+        what = f"{facts.prefix}.{name} keeps {hours:g} hours: a channel that is down longer cannot go on"
+        good = milliseconds < 0 or hours >= 24
+        fine = f"{facts.prefix}.{name} keeps " + ("everything" if milliseconds < 0 else f"{hours:g} hours")
+        results.append(
+            verdict(good, "kafka", f"{name}.retention", fine, what, "raise the topic's retention.ms", "warn")
+        )
+    return results
+
+
+def _copies(facts: KafkaFacts) -> list[Result]:
+    single = [name for name, topic in sorted(facts.topics.items()) if topic.replicas < 2]
+    if facts.brokers < 2:
+        what = "there is one broker: what it loses is lost"
+        return [Finding("warn", "kafka", "replicas", what, "three brokers, for anything but trying out")]
+    what = f"one replica only: {', '.join(single)}"
+    remedy = "raise the topics' replication factor"
+    return [verdict(not single, "kafka", "replicas", "all topics have replicas", what, remedy, "warn")]

@@ -1,0 +1,52 @@
+"""Findings about this machine: the relay log's disk, and what Spark needs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from tailrace.preflight.finding import Finding, Level, Result, verdict
+
+_GIB = 1 << 30
+_TOO_LITTLE = 256 << 20
+
+
+def relay_findings(folder: Path) -> list[Result]:
+    """Whether the relay log can be written, and for how long."""
+    parent = next(p for p in (folder, *folder.parents) if p.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        what = f"{folder} cannot be written"
+        return [
+            Finding("block", "relay", "writable", what, "set [relay] dir to a folder of this account's own")
+        ]
+    free = shutil.disk_usage(parent).free
+    text = f"{free / _GIB:.1f} GiB are free for the relay log"
+    remedy = "free some space, or set [relay] dir to a larger disk"
+    level: Level = "block" if free < _TOO_LITTLE else "warn"
+    return [
+        Finding("ok", "relay", "writable", f"{folder} can be written"),
+        verdict(free >= 2 * _GIB, "relay", "space", text, f"only {text}", remedy, level),
+    ]
+
+
+def consumer_findings(checkpoint: Path) -> list[Result]:
+    """Whether Spark can start here."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin" if home else None) or shutil.which("java")
+    remedy = "install a Java 17 runtime, or set JAVA_HOME"
+    parent = next(p for p in (checkpoint, *checkpoint.parents) if p.exists())
+    writable = os.access(parent, os.W_OK | os.X_OK)
+    return [
+        verdict(
+            bool(java), "consumer", "java", f"java is {java}", "there is no java program for Spark", remedy
+        ),
+        verdict(
+            writable,
+            "consumer",
+            "checkpoint",
+            f"{checkpoint} can be written",
+            f"{checkpoint} cannot be written",
+            "set [consumer] checkpoint-dir to a folder of this account's own",
+        ),
+    ]

@@ -1,0 +1,131 @@
+"""Findings about the upstream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tailrace.preflight.finding import Finding, NotChecked, Result, setting, verdict
+from tailrace.preflight.grants import rights_result, scoped_rights_result
+
+_HOUR = 3600
+_DAY = 24 * _HOUR
+_SHORTEST_RETENTION = 6 * _HOUR
+
+
+@dataclass(frozen=True)
+class UpstreamFacts:
+    """What was read from the upstream; None where it could not be."""
+
+    mariadb: bool
+    version: str
+    variables: dict[str, str]
+    grants: list[str]
+    our_server_id: int
+    replica_ids: list[int] | None
+    keyless_tables: int | None
+    non_transactional_tables: int | None
+
+
+def upstream_findings(facts: UpstreamFacts) -> list[Result]:
+    """Everything that the upstream's settings say."""
+    variables = facts.variables
+    return [
+        Finding("ok", "upstream", "reachable", f"{'MariaDB' if facts.mariadb else 'MySQL'} {facts.version}"),
+        verdict(
+            variables.get("log_bin", "").upper() == "ON",
+            "upstream",
+            "log_bin",
+            "the binlog is on",
+            "the binlog is off: there is nothing to replicate",
+            "set log_bin in the server's option file and restart it",
+        ),
+        setting("upstream", variables, "binlog_format", ["ROW"], "only rows can be replicated exactly"),
+        setting("upstream", variables, "binlog_row_image", ["FULL"], "old values are needed whole"),
+        setting("upstream", variables, "binlog_row_metadata", ["FULL"], "columns could only be guessed"),
+        *_partial_json(variables),
+        *_gtids(facts),
+        _retention(variables),
+        setting(
+            "upstream",
+            variables,
+            "binlog_checksum",
+            ["CRC32"],
+            "damage on the way would go unnoticed",
+            level="warn",
+        ),
+        *_server_id(facts),
+        *_rights(facts),
+        *_tables(facts),
+    ]
+
+
+def _partial_json(variables: dict[str, str]) -> list[Result]:
+    value = variables.get("binlog_row_value_options", "")
+    remedy = "SET GLOBAL binlog_row_value_options = ''"
+    what = f"binlog_row_value_options is {value}: JSON updates are logged in parts"
+    return [Finding("block", "upstream", "binlog_row_value_options", what, remedy)] if value else []
+
+
+def _gtids(facts: UpstreamFacts) -> list[Result]:
+    if facts.mariadb:
+        return [Finding("ok", "upstream", "gtid_mode", "MariaDB writes GTIDs always")]
+    why = "positions are file and offset, which do not survive a failover"
+    return [setting("upstream", facts.variables, "gtid_mode", ["ON"], why, level="warn")]
+
+
+def _retention(variables: dict[str, str]) -> Result:
+    days = variables.get("expire_logs_days", "0")
+    text = variables.get("binlog_expire_logs_seconds")
+    seconds = int(float(text or 0)) or int(float(days) * _DAY)
+    if text is None and "expire_logs_days" not in variables:
+        return NotChecked("upstream", "retention", "the server does not say how long it keeps binlogs")
+    if not seconds:
+        return Finding("ok", "upstream", "retention", "binlogs are kept until somebody purges them")
+    return verdict(
+        seconds >= _SHORTEST_RETENTION,
+        "upstream",
+        "retention",
+        f"binlogs are kept {seconds / _HOUR:g} hours",
+        f"binlogs are kept {seconds / _HOUR:g} hours only: a producer that is down longer loses its way",
+        f"SET GLOBAL binlog_expire_logs_seconds = {3 * _DAY}",
+        "warn",
+    )
+
+
+def _server_id(facts: UpstreamFacts) -> list[Result]:
+    ours, theirs = facts.our_server_id, facts.variables.get("server_id", "0")
+    remedy = "set [source] server-id to a number that no server and no other replica has"
+    if str(ours) == theirs:
+        return [Finding("block", "upstream", "server-id", f"server-id {ours} is the upstream's own", remedy)]
+    if facts.replica_ids is None:
+        return [NotChecked("upstream", "server-id", "the account may not list the upstream's replicas")]
+    what = f"a replica with server-id {ours} is connected: our own producer, or one that it would disconnect"
+    free = f"server-id {ours} is free"
+    return [verdict(ours not in facts.replica_ids, "upstream", "server-id", free, what, remedy, "warn")]
+
+
+def _rights(facts: UpstreamFacts) -> list[Result]:
+    monitor = "BINLOG MONITOR" if facts.mariadb else "REPLICATION CLIENT"
+    wanted = ["REPLICATION SLAVE", monitor]
+    why = "the binlog cannot be read without"
+    needed = rights_result("upstream", "privileges", facts.grants, wanted, why)
+    select = scoped_rights_result(
+        "upstream", "select", facts.grants, ["SELECT"], "`tailrace compare` reads the tables"
+    )
+    if isinstance(select, Finding) and select.level == "block":
+        select = Finding("warn", "upstream", "select", select.what, select.remedy)
+    return [needed, select]
+
+
+def _tables(facts: UpstreamFacts) -> list[Result]:
+    if facts.keyless_tables is None or facts.non_transactional_tables is None:
+        return [NotChecked("upstream", "tables", "the tables could not be listed")]
+    results: list[Result] = []
+    if facts.keyless_tables:
+        what = f"{facts.keyless_tables} tables have no primary or NOT NULL unique key: each of their rows is "
+        what += "matched by all its values, one by one"
+        results.append(Finding("warn", "upstream", "keys", what, "give them a primary key"))
+    if facts.non_transactional_tables:
+        what = f"{facts.non_transactional_tables} tables are not transactional: what a rollback leaves there stays"
+        results.append(Finding("warn", "upstream", "engines", what, "ALTER TABLE … ENGINE=InnoDB"))
+    return results or [Finding("ok", "upstream", "tables", "all tables have a key and transactions")]

@@ -1,0 +1,1 @@
+"""What ``tailrace status`` tells: where upstream, relay log, Kafka and each channel are."""

@@ -1,0 +1,62 @@
+"""The two ends that say whether a channel is up to date: the log's last epoch, and the channel's own."""
+
+from __future__ import annotations
+
+import pymysql
+
+from schemas.epoch import EpochCommitted
+from schemas.errors import LogError
+from tailrace import servers, wiring
+from tailrace.config import Config
+
+_NO_SUCH_TABLE = (1049, 1146)
+
+
+def last_epoch(config: Config) -> EpochCommitted | None:
+    """The last committed epoch, None in an empty log or without one. Raises LogError."""
+    if not _log_exists(config):
+        return None
+    from schemas.server_url import ServerUrl
+    from spark_consumer.config import ConsumerConfig
+    from spark_consumer.log_reader import LogReader
+
+    # The reader needs no target; a producer's machine may have none configured.
+    kafka = ConsumerConfig(config.kafka.bootstrap_servers, config.kafka.prefix, ServerUrl("unused"))
+    found = LogReader(kafka).last_epoch()
+    return found.record if found else None
+
+
+def _log_exists(config: Config) -> bool:
+    """Whether the producer has created its topics."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    servers = config.kafka.bootstrap_servers
+    try:
+        topics = AdminClient({"bootstrap.servers": servers, "log_level": 0}).list_topics(timeout=8.0).topics
+    except KafkaException as error:
+        what = f"Kafka at {servers} cannot be reached: {error.args[0].str()}"
+        hint = "check [kafka] bootstrap-servers and that a broker runs"
+        raise LogError("TR500", what, hint=hint, retryable=True) from error
+    return f"{config.kafka.prefix}.epochs" in topics
+
+
+def last_logged_epoch(config: Config) -> int | None:
+    """The number of the last committed epoch."""
+    last = last_epoch(config)
+    return last.epoch if last else None
+
+
+def channel_epoch(config: Config, channel: str | None = None) -> int:
+    """The last epoch that the channel has applied, -1 if none. Raises DownstreamError."""
+    connection = servers.connect(wiring.target_url(config), "downstream")
+    try:
+        sql = "SELECT epoch FROM tailrace.relay_log_info WHERE Channel_name = %s"
+        found = servers.rows(connection, sql, (channel or config.consumer.channel,))
+    except pymysql.MySQLError as error:
+        if error.args and error.args[0] in _NO_SUCH_TABLE:
+            return -1
+        raise servers.unreachable(wiring.target_url(config), "downstream", error) from error
+    finally:
+        connection.close()
+    return int(found[0][0]) if found else -1

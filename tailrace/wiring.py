@@ -1,0 +1,102 @@
+"""The composition root: a configuration becomes the two processes' own settings, here and nowhere else."""
+
+from __future__ import annotations
+
+import socket
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from schemas.errors import ConfigError
+from schemas.server_url import ServerUrl
+from tailrace.config import Config
+from tailrace.config_file import server_url
+
+if TYPE_CHECKING:
+    from producer.run import ProducerConfig
+    from spark_consumer.config import ConsumerConfig
+
+
+def source_url(config: Config) -> ServerUrl:
+    """The upstream's address with its password. Raises ConfigError if there is none."""
+    if config.source is None:
+        raise _missing("source")
+    return server_url(config.source)
+
+
+def target_url(config: Config) -> ServerUrl:
+    """The downstream's address with its password. Raises ConfigError if there is none."""
+    if config.target is None:
+        raise _missing("target")
+    return server_url(config.target)
+
+
+def server_id(config: Config) -> int:
+    """The replica's id: as configured, else one that stays the same for this host and prefix."""
+    if config.source is not None and config.source.server_id is not None:
+        return config.source.server_id
+    name = f"{socket.gethostname()}/{config.kafka.prefix}".encode()
+    # The upper half of the range: people number their servers from below.
+    return (1 << 31) | zlib.crc32(name) >> 1
+
+
+def producer_config(
+    config: Config, *, until_caught_up: bool = False, stop_at_gtid: str | None = None
+) -> ProducerConfig:
+    """What ``tailrace produce`` runs with."""
+    from producer.run import ProducerConfig
+
+    source = source_url(config)
+    return ProducerConfig(
+        source=source,
+        server_id=server_id(config),
+        start=config.source.start if config.source else "earliest",
+        relay_dir=config.relay.dir,
+        bootstrap_servers=config.kafka.bootstrap_servers,
+        prefix=config.kafka.prefix,
+        partitions=config.kafka.partitions,
+        epoch_max_rows=config.epoch.max_rows,
+        epoch_max_bytes=config.epoch.max_bytes,
+        epoch_max_delay=config.epoch.max_delay,
+        include=config.tables.include,
+        exclude=config.tables.exclude,
+        until_caught_up=until_caught_up,
+        stop_at_gtid=stop_at_gtid,
+    )
+
+
+def consumer_config(
+    config: Config,
+    *,
+    channel: str | None = None,
+    start: str = "earliest",
+    until_caught_up: bool = False,
+    stop_at_gtid: str | None = None,
+    jars: tuple[Path, ...] = (),
+) -> ConsumerConfig:
+    """What ``tailrace consume`` runs with; ``jars`` are Spark's Kafka connector."""
+    from spark_consumer.config import ConsumerConfig
+
+    return ConsumerConfig(
+        bootstrap_servers=config.kafka.bootstrap_servers,
+        prefix=config.kafka.prefix,
+        target=target_url(config),
+        channel=channel or config.consumer.channel,
+        checkpoint_dir=config.consumer.checkpoint_dir,
+        max_batch_rows=config.consumer.max_batch_rows,
+        include=config.tables.include,
+        exclude=config.tables.exclude,
+        start=start,
+        until_caught_up=until_caught_up,
+        stop_at_gtid=stop_at_gtid,
+        spark_conf=config.consumer.spark,
+        jars=jars,
+    )
+
+
+def _missing(section: str) -> ConfigError:
+    return ConfigError(
+        "TR103",
+        f"[{section}] url is missing",
+        hint=f"add it to the file, or set TAILRACE_{section.upper()}_URL",
+    )
