@@ -184,7 +184,10 @@ def _assert_logged(case: Case, expected: Statement, queries: list[QueryEvent]) -
     query, statement = ddl[0]
     assert statement.creates_with_select is False
     assert epoch_ddl(query, statement, case.flavor, 0).kind == expected.kind
-    if not expected.creates_with_select:
+    if expected.creates_with_select:  # rows follow; MySQL marks that in the text, MariaDB does not
+        assert statement.start_transaction is (case.flavor == "mysql")
+        assert "START TRANSACTION" not in epoch_ddl(query, statement, case.flavor, 0).statement
+    else:
         assert render(statement) == case.expected
 
 
