@@ -104,7 +104,7 @@ class Applier:
             self._locked(piece)
             if runs_ddl:
                 self._ddl.run(session, piece, before, number)
-            count = self._write(prepared)
+            count = self._write(prepared.late() if prepared.late else prepared)
             self._move(piece, before, number + runs_ddl, count)
             reached("apply.before_commit")
             session.execute("COMMIT")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import structlog
@@ -120,7 +121,10 @@ class BatchRunner:
             if self.ended:
                 raise Ended
             begin = time.monotonic()
-            prepared = coming.result() if coming else self._begin(piece, structures).result()
+            if piece.ddl is not None and piece.rows:
+                prepared = Prepared(piece, late=partial(self._after_ddl, piece, structures))
+            else:
+                prepared = coming.result() if coming else self._begin(piece, structures).result()
             following = pieces[number + 1] if number + 1 < len(pieces) else None
             # What comes after a DDL is planned against the tables as the DDL leaves them.
             wait = following is None or piece.ddl is not None or following.ddl is not None
@@ -129,6 +133,10 @@ class BatchRunner:
             if piece.ddl is not None:
                 self._catalog.forget()
             self._counters.applied(piece, self._applier.position, count, time.monotonic() - begin)
+
+    def _after_ddl(self, piece: Slice, structures: dict[str, TableStructure]) -> Prepared:
+        self._catalog.forget()
+        return self._begin(piece, structures).result()
 
     def _begin(self, piece: Slice, structures: dict[str, TableStructure]) -> Future[Prepared]:
         # The plan reads the downstream on the applier's connection, so it is made in the applier's thread.

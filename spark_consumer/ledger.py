@@ -114,6 +114,8 @@ def choose(session: Session, position: Position) -> Ledger:
     try:
         # Setting and taking back leaves no trace on either server.
         ledger.begin(session, position.ledger_seq + 1)
+        # MySQL holds the number until then.
+        session.execute("ROLLBACK")
         ledger.end(session)
     except pymysql.MySQLError as error:
         if error_number(error) == _USED:

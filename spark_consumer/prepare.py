@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,12 +20,18 @@ from spark_consumer.slices import Slice
 
 @dataclass(frozen=True)
 class Prepared:
-    """A slice whose statements are ready, and whose rows were found to be exactly those of its epochs."""
+    """A slice whose statements are ready, and whose rows were found to be exactly those of its epochs.
+
+    Attributes:
+        late: makes the statements once the slice's DDL has run: CREATE TABLE … SELECT brings rows for a
+            table that does not exist before.
+    """
 
     piece: Slice
     deletes: list[tuple[TablePlan, Statement]] = field(default_factory=list)
     inserts: list[tuple[TablePlan, Statement]] = field(default_factory=list)
     ordered: list[OrderedStatement] = field(default_factory=list)
+    late: Callable[[], Prepared] | None = None
 
     @property
     def statements(self) -> int:

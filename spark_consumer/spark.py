@@ -6,15 +6,21 @@ import os
 import sys
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from spark_consumer.config import ConsumerConfig
 
+# A second and a third of CPU are saved by not compiling for the long run: the JVM only moves bytes here, and a
+# consumer that was killed should be back soon. The heap is small, so the simplest collector is the quickest.
+_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _LOGGING = Path(__file__).with_name("log4j2.xml")
 _DEFAULTS = {
     "spark.app.name": "tailrace",
     "spark.master": "local[*]",
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
@@ -32,6 +38,7 @@ _DEFAULTS = {
     "spark.ui.retainedJobs": "10",
     "spark.ui.retainedStages": "10",
     "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "spark_consumer.daemon",
     "spark.python.authenticate.socketTimeout": "60s",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -54,13 +61,16 @@ def start_spark(config: ConsumerConfig) -> SparkSession:
     log = log_file(config)
     log.parent.mkdir(parents=True, exist_ok=True)
     settings = {**_DEFAULTS, **config.spark_conf}
-    java = f"-Dlog4j2.configurationFile=file:{_LOGGING} -Dtailrace.spark.log={log}"
+    java = f"{_JVM} -Dlog4j2.configurationFile=file:{_LOGGING} -Dtailrace.spark.log={log}"
     extra = settings.get("spark.driver.extraJavaOptions", "")
     settings["spark.driver.extraJavaOptions"] = f"{java} {extra}".strip()
     if config.jars:
         jars = ",".join(str(jar) for jar in config.jars)
         settings["spark.jars"] = ",".join(filter(None, (settings.get("spark.jars"), jars)))
-    builder = SparkSession.builder
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    if SparkContext._gateway is None:
+        # What the JVM and its Python workers print goes to the log as well.
+        with log.open("ab") as sink:
+            SparkContext._gateway = launch_gateway(conf, {"stdout": sink, "stderr": sink})
+            SparkContext._jvm = SparkContext._gateway.jvm
+    return SparkSession.builder.config(conf=conf).getOrCreate()

@@ -1,4 +1,4 @@
-"""A producer without an upstream: writes epochs of made-up rows into the three topics, as the real one does."""
+"""A producer without an upstream: writes epochs of made-up rows, as the real one does."""
 
 from __future__ import annotations
 

@@ -1,0 +1,41 @@
+"""Epoch records for tests that only look at some of their fields."""
+
+from __future__ import annotations
+
+from schemas.epoch import EpochCommitted, OffsetRange, SchemaChanged, StructureVersion, TableTouched
+
+
+def epoch_record(
+    epoch: int,
+    *,
+    rows: int = 0,
+    ddl: SchemaChanged | None = None,
+    executed: str = "",
+    transactions: int = 0,
+    ranges: tuple[OffsetRange, ...] = (),
+    tables: tuple[TableTouched, ...] = (),
+    structures: tuple[StructureVersion, ...] = (),
+) -> EpochCommitted:
+    """An epoch with these fields and plausible others."""
+    return EpochCommitted(
+        epoch=epoch,
+        first_gtid=None,
+        last_gtid=None,
+        executed_gtids=executed,
+        source_id="s",
+        source_file="mysql-bin.000001",
+        source_pos=1000 + epoch,
+        relay_dir="s.000001",
+        relay_file="mysql-bin.000001",
+        relay_pos=1000 + epoch,
+        ranges=ranges,
+        tables=tables,
+        structures=structures,
+        ddl=ddl,
+        rows=rows,
+        transactions=transactions,
+        digest=0,
+        first_commit_ms=0,
+        last_commit_ms=0,
+        published_ms=0,
+    )

@@ -1,0 +1,85 @@
+"""Compaction and merging: the net effect of any run of changes equals applying them one by one."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_consumer.compact import compact
+from spark_consumer.merge import Limits, merged_deletes, merged_inserts
+
+Table = dict[bytes, bytes]
+
+
+def value(op: str, content: int) -> bytes:
+    return b"\xc3\x01" + bytes(8) + b"\x02" + op.encode() + content.to_bytes(2, "big")
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[Table, list[tuple[bytes, bytes]]]:
+    """A table before, and a log that is possible from there: few keys, so that they collide."""
+    keys = [b"a", b"b", b"c"]
+    before = {key: value("c", 0) for key in draw(st.sets(st.sampled_from(keys)))}
+    present = set(before)
+    log: list[tuple[bytes, bytes]] = []
+    for content, key in enumerate(draw(st.lists(st.sampled_from(keys), max_size=12)), 1):
+        op = draw(st.sampled_from("ud")) if key in present else "c"
+        present ^= {key} if op != "u" else set()
+        log.append((key, value(op, content)))
+    return before, log
+
+
+def one_by_one(before: Table, log: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    table = {key: content[12:] for key, content in before.items()}
+    for key, content in log:
+        if content[11:12] == b"d":
+            del table[key]
+        else:
+            table[key] = content[12:]
+    return table
+
+
+@given(histories())
+def test_the_net_effect_is_that_of_all_changes(history: tuple[Table, list[tuple[bytes, bytes]]]) -> None:
+    before, log = history
+    net = compact([key for key, _ in log], [content for _, content in log])
+    table = {key: content[12:] for key, content in before.items()}
+    for key, _ in net.gone:
+        del table[key]  # the row must be there: DELETE is counted
+    for key, content in net.written:
+        assert key not in table  # and INSERT must not meet one
+        table[key] = content[12:]
+    assert table == one_by_one(before, log)
+
+
+@given(histories())
+def test_a_key_is_removed_once_and_written_once(history: tuple[Table, list[tuple[bytes, bytes]]]) -> None:
+    _, log = history
+    net = compact([key for key, _ in log], [content for _, content in log])
+    assert len({key for key, _ in net.gone}) == len(net.gone)
+    assert len({key for key, _ in net.written}) == len(net.written)
+
+
+def test_insert_and_delete_in_one_batch_leave_nothing() -> None:
+    net = compact([b"a", b"a"], [value("c", 1), value("d", 2)])
+    assert (net.gone, net.written) == ([], [])
+
+
+def test_delete_and_insert_become_a_replacement() -> None:
+    net = compact([b"a", b"a"], [value("d", 1), value("c", 2)])
+    assert net.gone == [(b"a", value("d", 1))]
+    assert net.written == [(b"a", value("c", 2))]
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40)), st.integers(1, 60), st.integers(1, 7))
+def test_merging_keeps_every_row_and_its_order(rows: list[bytes], max_bytes: int, max_rows: int) -> None:
+    made = list(merged_inserts(b"`d`.`t`", b"`a`", rows, Limits(max_bytes, max_rows)))
+    assert sum(one.rows for one in made) == len(rows)
+    assert all(one.rows <= max_rows for one in made)
+    head = len(b"INSERT INTO `d`.`t` (`a`) VALUES ")
+    assert b",".join(one.sql[head:] for one in made) == b",".join(rows)
+
+
+def test_a_row_larger_than_the_limit_is_a_statement() -> None:
+    made = list(merged_deletes(b"`d`.`t`", b"`a`", [b"1", b"2" * 50, b"3"], Limits(10, 100)))
+    assert [one.rows for one in made] == [1, 1, 1]

@@ -1,0 +1,130 @@
+"""Rows applied one by one: their order, key changes, and when foreign keys act."""
+
+from __future__ import annotations
+
+import pytest
+from support.fake_topic import Change, delete, insert, integer, row_key, row_value, update
+from support.fake_topic import text as text_column
+
+from schemas.avro_schema import KEY_CHANGE, row_schema
+from schemas.errors import DownstreamError, LogError, Where
+from schemas.structure import TableStructure
+from schemas.tables import TableFilter
+from spark_consumer.merge import Limits
+from spark_consumer.ordered import OrderedRow, statements
+from spark_consumer.plan import Mode, SlicePlan, TablePlan, plan_slice
+from spark_consumer.rows import DELETES, INSERTS, ORDERED, TALLY, UnknownHeader, render
+from spark_consumer.target import TargetTable, families
+
+PARENT = TableStructure("d", "p", (integer("id"), integer("v", nullable=True)), ("id",))
+NO_KEY = TableStructure("d", "n", (integer("a"), text_column("s", nullable=True)), ())
+
+
+def planned(structure: TableStructure, mode: Mode, *, cascades: bool = False) -> TablePlan:
+    names = tuple(column.name for column in structure.columns)
+    return TablePlan(row_schema(structure).header, structure, mode, names, cascades)
+
+
+def rendered(table: TablePlan, *changes: Change) -> list[OrderedRow]:
+    plan = SlicePlan((table,), Limits())
+    keys = [row_key(c.structure, c.after or c.before or {}) for c in changes]
+    values = [row_value(c, 7, seq, "g") for seq, c in enumerate(changes)]
+    return [OrderedRow(table, *r[3:]) for r in render(plan, keys, values) if r[0] == ORDERED]
+
+
+def sql(table: TablePlan, *changes: Change) -> list[bytes]:
+    return [one.sql for one in statements(reversed(rendered(table, *changes)))]
+
+
+def test_rows_are_put_back_into_the_upstreams_order() -> None:
+    table = planned(PARENT, Mode.ORDERED)
+    one, two = {"id": 1, "v": None}, {"id": 1, "v": 2}
+    assert sql(table, insert(PARENT, one), update(PARENT, one, two), delete(PARENT, two)) == [
+        b"INSERT INTO `d`.`p` (`id`,`v`) VALUES (1,NULL)",
+        b"UPDATE `d`.`p` SET `id`=1,`v`=2 WHERE `id`=1 LIMIT 1",
+        b"DELETE FROM `d`.`p` WHERE `id`=1 LIMIT 1",
+    ]
+
+
+def test_a_key_change_is_one_update_so_that_it_cascades() -> None:
+    table = planned(PARENT, Mode.ORDERED)
+    halves = (
+        delete(PARENT, {"id": 1, "v": 5}, KEY_CHANGE),
+        insert(PARENT, {"id": 9, "v": 5}, KEY_CHANGE),
+    )
+    assert sql(table, *halves) == [b"UPDATE `d`.`p` SET `id`=9,`v`=5 WHERE `id`=1 LIMIT 1"]
+
+
+def test_without_a_key_the_whole_row_is_matched() -> None:
+    table = planned(NO_KEY, Mode.ORDERED)
+    [statement] = sql(table, delete(NO_KEY, {"a": 1, "s": None}))
+    assert statement.startswith(b"DELETE FROM `d`.`n` WHERE ")
+    assert b"`s` IS NULL" in statement
+    assert statement.endswith(b" LIMIT 1")
+
+
+@pytest.mark.parametrize(("flags", "checks"), [(0, True), (0x02, False), (0x11, False), (0x12, False)])
+def test_the_rows_flags_decide_whether_foreign_keys_act(flags: int, checks: bool) -> None:
+    table = planned(PARENT, Mode.ORDERED, cascades=True)
+    rows = rendered(table, delete(PARENT, {"id": 1, "v": 5}, flags))
+    assert [one.checks for one in statements(rows)] == [checks]
+
+
+def test_a_row_that_is_there_twice_stops_the_channel() -> None:
+    table = planned(PARENT, Mode.ORDERED)
+    rows = rendered(table, delete(PARENT, {"id": 1, "v": 5}))
+    with pytest.raises(LogError, match="TR553"):
+        list(statements(rows * 2))
+
+
+def test_compacted_tables_yield_deletes_before_inserts_and_a_tally() -> None:
+    plan = SlicePlan((planned(PARENT, Mode.COMPACT),), Limits())
+    before, after = {"id": 1, "v": 1}, {"id": 1, "v": 2}
+    value = row_value(update(PARENT, before, after), 7, 0, "g")
+    results = list(render(plan, [row_key(PARENT, after)], [value]))
+    assert [(r[0], r[2], r[7]) for r in results] == [
+        (TALLY, 1, None),
+        (DELETES, 1, b"DELETE FROM `d`.`p` WHERE `id` IN (1)"),
+        (INSERTS, 1, b"INSERT INTO `d`.`p` (`id`,`v`) VALUES (1,2)"),
+    ]
+
+
+def test_skipped_tables_are_counted_and_not_written() -> None:
+    plan = SlicePlan((planned(PARENT, Mode.SKIP),), Limits())
+    change = insert(PARENT, {"id": 1, "v": 1})
+    results = list(render(plan, [row_key(PARENT, {"id": 1})], [row_value(change, 7, 0, "g")]))
+    assert [(r[0], r[2]) for r in results] == [(TALLY, 1)]
+
+
+def test_a_row_of_an_unknown_structure_is_noticed() -> None:
+    change = insert(PARENT, {"id": 1, "v": 1})
+    with pytest.raises(UnknownHeader):
+        list(render(SlicePlan((), Limits()), [row_key(PARENT, {"id": 1})], [row_value(change, 7, 0, "g")]))
+
+
+def plan_for(target: TargetTable | None) -> TablePlan:
+    targets = {("d", "p"): target}
+    return plan_slice({"00" * 8: PARENT}, targets, TableFilter(), Limits(), Where()).tables[0]
+
+
+def table_of(*writable: str, generated: tuple[str, ...] = (), in_family: bool = False) -> TargetTable:
+    return TargetTable(("d", "p"), frozenset(writable), frozenset(generated), in_family)
+
+
+def test_a_plan_follows_the_downstreams_table() -> None:
+    assert plan_for(table_of("id", "v")).mode is Mode.COMPACT
+    assert plan_for(table_of("id", "v", "extra")).mode is Mode.ORDERED
+    assert plan_for(table_of("id", "v", in_family=True)).cascades
+    assert plan_for(table_of("id", generated=("v",))).writable == ("id",)
+
+
+def test_a_plan_refuses_what_would_lose_values() -> None:
+    with pytest.raises(DownstreamError, match="TR606.*lacks the column v"):
+        plan_for(table_of("id"))
+    with pytest.raises(DownstreamError, match="TR605"):
+        plan_for(None)
+
+
+def test_a_family_is_everything_connected_with_a_cascade() -> None:
+    a, b, c, d, e = (("x", name) for name in "abcde")
+    assert families([(b, a, True), (c, b, False), (e, d, False)]) == {a, b, c}

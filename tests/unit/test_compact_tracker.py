@@ -1,0 +1,103 @@
+"""The schema tracker's state, tested without a query."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import Row
+from pyspark.sql.streaming.tws_tester import TwsTester
+from support.fake_topic import integer
+from support.records import epoch_record
+
+from schemas.avro_schema import row_schema
+from schemas.epoch import SchemaChanged, StructureVersion, TableChanged, TableTouched
+from schemas.structure import TableStructure
+from spark_consumer.epochs_stream import DDL, EPOCH, PASS, STRUCTURE, TOUCH, explode
+from spark_consumer.tracker import OUT_EPOCH, OUT_STRUCTURE, OUT_UNKNOWN, SchemaTracker
+
+
+def given(epoch: int, kind: int, fingerprint: str | None = None, text: str | None = None) -> Row:
+    return Row(
+        tracked="d.t",
+        epoch=epoch,
+        kind=kind,
+        log_offset=epoch,
+        fingerprint=fingerprint,
+        text=text,
+        record=b"r",
+    )
+
+
+def answers(rows: list[Any]) -> list[tuple[Any, ...]]:
+    return [(row.kind, row.epoch, row.fingerprint, row.text) for row in rows]
+
+
+@pytest.fixture
+def tracker() -> Any:
+    return TwsTester(SchemaTracker())
+
+
+def test_a_touch_is_answered_with_the_structure_it_names(tracker: Any) -> None:
+    rows = [given(3, TOUCH, "f1"), given(3, STRUCTURE, "f1", "one"), given(4, TOUCH, "f1")]
+    assert answers(tracker.test("d.t", rows)) == [(OUT_STRUCTURE, 3, "f1", "one")]
+
+
+def test_structures_are_kept_from_one_batch_to_the_next(tracker: Any) -> None:
+    tracker.test("d.t", [given(1, STRUCTURE, "f1", "one")])
+    tracker.test("d.t", [given(2, DDL, text='{"kind": "ALTER TABLE"}'), given(2, STRUCTURE, "f2", "two")])
+    assert answers(tracker.test("d.t", [given(3, TOUCH, "f2")])) == [(OUT_STRUCTURE, 2, "f2", "two")]
+    # back to the first form, without its being sent again
+    assert answers(tracker.test("d.t", [given(5, TOUCH, "f1")])) == [(OUT_STRUCTURE, 1, "f1", "one")]
+
+
+def test_a_table_made_again_in_its_old_form_is_known(tracker: Any) -> None:
+    tracker.test("d.t", [given(1, STRUCTURE, "f1", "one")])
+    tracker.test("d.t", [given(2, DDL, text='{"kind": "DROP TABLE"}')])
+    assert answers(tracker.test("d.t", [given(4, TOUCH, "f1")])) == [(OUT_STRUCTURE, 1, "f1", "one")]
+
+
+def test_an_unknown_structure_is_said_to_be_unknown(tracker: Any) -> None:
+    tracker.test("d.t", [given(1, STRUCTURE, "f1", "one")])
+    assert answers(tracker.test("d.t", [given(2, TOUCH, "f9")])) == [(OUT_UNKNOWN, 2, "f9", None)]
+
+
+def test_a_structure_of_the_future_is_no_answer(tracker: Any) -> None:
+    tracker.test("d.t", [given(8, STRUCTURE, "f1", "one"), given(9, STRUCTURE, "f2", "two")])
+    assert answers(tracker.test("d.t", [given(7, TOUCH, "f1")])) == [(OUT_UNKNOWN, 7, "f1", None)]
+
+
+def test_state_is_seeded_from_the_schemas_topic() -> None:
+    seed = [("d.t", Row(epoch=4, fingerprint="f1", text="one"))]
+    tracker: Any = TwsTester(SchemaTracker(), initialStateRow=seed)
+    assert answers(tracker.test("d.t", [given(6, TOUCH, "f1")])) == [(OUT_STRUCTURE, 4, "f1", "one")]
+
+
+def test_epochs_pass_through(tracker: Any) -> None:
+    [row] = tracker.test(PASS, [given(5, EPOCH)])
+    assert (row.kind, row.epoch, row.record) == (OUT_EPOCH, 5, b"r")
+
+
+def test_an_epoch_becomes_inputs_for_each_table_it_names() -> None:
+    structure = TableStructure("d", "t", (integer("id"),), ("id",))
+    fingerprint = row_schema(structure).fingerprint.hex()
+    record = epoch_record(
+        9,
+        ddl=SchemaChanged(
+            "RENAME TABLE a TO b",
+            "d",
+            "RENAME TABLE",
+            (TableChanged("d", "a", None, "b"),),
+            "mysql",
+            0,
+        ),
+        tables=(TableTouched("d", "t", fingerprint, 1, 0, 0),),
+        structures=(StructureVersion(9, "d", "t", fingerprint, structure.to_json(), "{}"),),
+    )
+    inputs = list(explode(record.encode(), 44))
+    assert [(one.tracked, one.kind, one.log_offset) for one in inputs] == [
+        (PASS, EPOCH, 44),
+        ("d.t", STRUCTURE, 44),
+        ("d.a", DDL, 44),
+        ("d.t", TOUCH, 44),
+    ]
