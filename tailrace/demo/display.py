@@ -1,0 +1,48 @@
+"""What the demo shows: milestones as lines, and below them, on a terminal, a table that lives."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+
+class Display:
+    """Milestones are lines that stay; ``live`` redraws what ``rows`` says a few times a second."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._begin = time.monotonic()
+
+    def milestone(self, text: str, style: str = "") -> None:
+        """One line with the seconds since the start."""
+        elapsed = time.monotonic() - self._begin
+        self.console.print(Text(f"{elapsed:5.1f} s  ", style="dim") + Text(text, style=style), soft_wrap=True)
+
+    @contextmanager
+    def live(self, rows: Callable[[], list[tuple[str, str]]]) -> Iterator[None]:
+        """Show ``rows`` until the block ends; nothing of it stays, and without a terminal nothing shows."""
+        if not self.console.is_terminal:
+            yield
+            return
+
+        def picture() -> Group:
+            return Group(Text(), two_columns(rows()))
+
+        with Live(get_renderable=picture, console=self.console, refresh_per_second=4, transient=True):
+            yield
+
+
+def two_columns(rows: list[tuple[str, str]]) -> Table:
+    """Labels and values without lines."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold cyan")
+    table.add_column()
+    for label, value in rows:
+        table.add_row(label, value)
+    return table

@@ -1,0 +1,105 @@
+"""End-to-end lag: rows sent upstream at known times, and when the downstream shows them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from statistics import quantiles
+
+import pymysql
+
+from compose.databases import Database
+from tailrace.demo.schema import DATABASE
+
+_EVERY = 0.1  # seconds between two probes
+_POLL = 0.01  # seconds: the precision of what is measured
+_NOT_YET = frozenset({1049, 1146})  # unknown database, no such table
+
+
+class Probes:
+    """Sends probes until ``stop_sending`` and watches for them until ``close``."""
+
+    def __init__(self, upstream: Database, downstream: Database) -> None:
+        self._upstream, self._downstream = upstream, downstream
+        self._sent: dict[int, float] = {}
+        self._lags: list[float] = []
+        self._seen = 0
+        self._no_more, self._closed = threading.Event(), threading.Event()
+        self._threads = [
+            threading.Thread(target=self._guard, args=(target,), daemon=True)
+            for target in (self._send, self._watch)
+        ]
+        self._error: Exception | None = None
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop_sending(self) -> int:
+        """Send one last probe, behind everything else that was written; returns its number."""
+        self._no_more.set()
+        self._threads[0].join()
+        with self._upstream.connect(database=DATABASE) as connection, connection.cursor() as cursor:
+            return self._one(cursor)
+
+    def close(self) -> None:
+        self._no_more.set()
+        self._closed.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
+
+    def check(self) -> None:
+        """Raises what ended a thread early."""
+        if self._error is not None:
+            raise self._error
+
+    @property
+    def seen(self) -> int:
+        """The last probe that the downstream has shown, 0 before the first."""
+        return self._seen
+
+    @property
+    def behind(self) -> float:
+        """Seconds since the oldest probe that is still under way was sent."""
+        sent = self._sent.get(self._seen + 1)
+        return 0.0 if sent is None else time.monotonic() - sent
+
+    def percentile(self, percent: int) -> float:
+        """Seconds, of the probes seen so far."""
+        lags = list(self._lags)
+        if len(lags) < 2:
+            return lags[0] if lags else 0.0
+        return quantiles(lags, n=100, method="inclusive")[percent - 1]
+
+    def _guard(self, target) -> None:  # type: ignore[no-untyped-def]
+        try:
+            target()
+        except Exception as error:
+            self._error = error
+
+    def _send(self) -> None:
+        with self._upstream.connect(database=DATABASE) as connection, connection.cursor() as cursor:
+            while not self._no_more.wait(_EVERY):
+                self._one(cursor)
+
+    def _one(self, cursor: pymysql.cursors.Cursor) -> int:
+        number = len(self._sent) + 1
+        cursor.execute("INSERT INTO probes VALUES (%s, %s)", (number, time.time()))
+        self._sent[number] = time.monotonic()  # it is committed now: the lag counts from here
+        return number
+
+    def _watch(self) -> None:
+        with self._downstream.connect() as connection, connection.cursor() as cursor:
+            while not self._closed.wait(_POLL):
+                try:
+                    cursor.execute(f"SELECT MAX(id) FROM {DATABASE}.probes")
+                    last = int((cursor.fetchone() or (0,))[0] or 0)
+                except pymysql.MySQLError as error:
+                    if error.args[0] not in _NOT_YET:
+                        raise
+                    continue
+                now = time.monotonic()
+                while self._seen < last and self._seen + 1 in self._sent:
+                    self._seen += 1
+                    self._lags.append(max(0.0, now - self._sent[self._seen]))

@@ -1,0 +1,235 @@
+"""The demo from start to end. Whatever happens on the way, nothing is left running."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from compose.databases import Database
+from compose.stack import Stack
+from schemas.errors import ExitCode, StackError
+from schemas.server_url import ServerUrl
+from tailrace.compare import CompareResult, compare_servers
+from tailrace.demo import schema, settings
+from tailrace.demo.display import Display
+from tailrace.demo.probes import Probes
+from tailrace.demo.programs import Program
+from tailrace.demo.published import Published
+from tailrace.demo.summary import Summary, applied
+from tailrace.demo.workload import Workload
+
+_WORKLOAD = 30.0  # seconds
+_KILL_PRODUCER = 9.0  # seconds into the workload
+_KILL_CONSUMER = 17.0
+_AFTER_KILL = 5.0  # seconds of workload at least that follow the last kill
+_PATIENCE = 120.0  # seconds for any one thing to happen
+_TICK = 0.1
+
+
+class Demo:
+    """One run in one directory."""
+
+    def __init__(self, directory: Path, display: Display, keep: bool) -> None:
+        self._directory, self._display, self._keep = directory, display, keep
+        self._stack = Stack(directory)
+
+    def run(self) -> tuple[Summary, ExitCode]:
+        """Raises TailraceError or the stack's StackError for whatever went wrong."""
+        with ExitStack() as cleanup:
+            self._clear()
+            cleanup.callback(self._stop_stack)
+            upstream, downstream = self._start_servers()
+            config = settings.write(self._directory, self._stack.info())
+            programs = [Program("produce", config), Program("consume", config)]
+            for program in programs:
+                cleanup.callback(program.destroy)
+            probes = Probes(upstream, downstream)
+            cleanup.callback(probes.close)
+            published = Published(self._stack.kafka.bootstrap, "demo", self._directory)
+            cleanup.callback(published.close)
+            begin = time.monotonic()
+            workload = Workload(upstream, _WORKLOAD)
+            cleanup.callback(workload.stop)
+            scene = _Scene(self._display, workload, probes, published, downstream, *programs)
+            scene.play()
+            seconds = time.monotonic() - begin
+            result = self._compare()
+            summary = self._summary(downstream, scene, seconds, result)
+            summary.write(self._directory / "summary.json")
+            self._keep = (self._keep and summary.equal) or self._keep
+        return summary, ExitCode.OK if summary.equal else ExitCode.DIVERGED
+
+    def _clear(self) -> None:
+        """Away with an earlier run, which --keep or a SIGKILL may have left up."""
+        if self._directory.exists():
+            self._stack.down()
+            shutil.rmtree(self._directory)
+        self._directory.mkdir(parents=True)
+
+    def _start_servers(self) -> tuple[Database, Database]:
+        self._display.milestone("starting Kafka and two MariaDB servers")
+        self._stack.up()
+        upstream, downstream = self._stack.upstream, self._stack.downstream
+        schema.create(upstream)
+        self._display.milestone(f"created {len(schema.TABLES)} tables upstream, with some rows")
+        return upstream, downstream
+
+    def _stop_stack(self) -> None:
+        if not self._keep:
+            self._stack.down()
+
+    def _compare(self) -> CompareResult:
+        self._display.milestone("comparing both servers, row by row and SHOW CREATE TABLE")
+        info = self._stack.info()
+        source, target = ServerUrl.parse(info.upstream), ServerUrl.parse(info.downstream)
+        result = compare_servers(source, target, exclude=["tailrace.*"])
+        for table in result.tables:
+            if not table.equal:
+                self._display.milestone(f"{table.table}: {table.problem}", "bold red")
+                for line in (*table.detail, *(f"{d.key}: {d.kind}" for d in table.differences[:5])):
+                    self._display.milestone(f"    {line}", "red")
+        return result
+
+    def _summary(self, downstream: Database, scene: _Scene, seconds: float, result: CompareResult) -> Summary:
+        sums = applied(downstream)
+        return Summary(
+            events=sums.events,
+            rows_per_s=round(sums.events / seconds),
+            epochs=sums.epochs,
+            statements=sums.statements,
+            lag_p50_s=round(scene.probes.percentile(50), 3),
+            lag_p99_s=round(scene.probes.percentile(99), 3),
+            kills=scene.kills,
+            tables=len(result.tables),
+            equal=result.equal and bool(result.tables),
+        )
+
+
+class _Scene:
+    """The part between the servers' start and the comparison."""
+
+    def __init__(
+        self,
+        display: Display,
+        workload: Workload,
+        probes: Probes,
+        published: Published,
+        downstream: Database,
+        produce: Program,
+        consume: Program,
+    ) -> None:
+        self._display, self._workload, self.probes = display, workload, probes
+        self._published, self._downstream = published, downstream
+        self._produce, self._consume = produce, consume
+        self._begin = time.monotonic()
+
+    @property
+    def kills(self) -> int:
+        return self._produce.kills + self._consume.kills
+
+    def play(self) -> None:
+        with self._display.live(self._rows):
+            self._start()
+            self._run_and_kill()
+            self._catch_up()
+            self._end()
+
+    def _start(self) -> None:
+        self._display.milestone("starting tailrace produce")
+        self._produce.start()
+        self._published.start()
+        # The topics are the producer's; a consumer has nothing to read before.
+        self._until(lambda: self._published.epoch >= 0, "the producer's first epoch")
+        self._display.milestone("starting tailrace consume and the workload: DML and DDL from 5 threads")
+        self._consume.start()
+        self._begin = time.monotonic()
+        self._workload.start()
+        self.probes.start()
+
+    def _run_and_kill(self) -> None:
+        self._until(lambda: self._elapsed() > _KILL_PRODUCER, "the workload")
+        self._kill(self._produce)
+        self._until(
+            lambda: self._elapsed() > _KILL_CONSUMER and self.probes.seen > 0, "the first rows downstream"
+        )
+        self._kill(self._consume)
+        rest = max(_WORKLOAD, self._elapsed() + _AFTER_KILL)
+        self._until(lambda: self._elapsed() > rest, "the workload")
+
+    def _kill(self, program: Program) -> None:
+        pid = program.pid
+        program.kill()
+        program.start()
+        self._display.milestone(f"kill -9 {pid} (tailrace {program.name}), and started it again", "yellow")
+
+    def _catch_up(self) -> None:
+        self._workload.stop()
+        self._workload.check()
+        last = self.probes.stop_sending()
+        done = self._workload.done
+        self._display.milestone(
+            f"workload done: {done.transactions:,} transactions, {done.ddl} DDL statements; catching up"
+        )
+        self._until(lambda: self.probes.seen >= last, "the last transaction downstream")
+        self._display.milestone("caught up")
+
+    def _end(self) -> None:
+        for program in (self._produce, self._consume):
+            if code := program.stop():
+                raise StackError(
+                    "TR711",
+                    f"tailrace {program.name} answered SIGTERM with exit code {code}",
+                    hint=f"see {program.log}",
+                )
+        self._display.milestone("stopped both with SIGTERM")
+
+    def _until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for ``condition``; an error of any part is raised here, on the main thread."""
+        deadline = time.monotonic() + _PATIENCE
+        while not condition():
+            self._produce.check()
+            self._consume.check()
+            self._workload.check()
+            self.probes.check()
+            if time.monotonic() > deadline:
+                logs = f"see {self._produce.log} and {self._consume.log}"
+                raise StackError("TR712", f"waited {_PATIENCE:.0f} s in vain for {what}", hint=logs)
+            time.sleep(_TICK)
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._begin
+
+    def _rows(self) -> list[tuple[str, str]]:
+        done = self._workload.done
+        return [
+            ("upstream", f"{done.transactions:,} transactions, {done.ddl} DDL statements"),
+            ("produce", f"{_state(self._produce)}; epoch {max(self._published.epoch, 0):,} in Kafka"),
+            ("consume", f"{_state(self._consume)}; {_seen(self.probes)}"),
+            ("lag", f"now {self.probes.behind:5.2f} s, p50 {self.probes.percentile(50):.2f} s"),
+        ]
+
+
+def _state(program: Program) -> str:
+    killed = f", killed {program.kills}×" if program.kills else ""
+    return f"pid {program.pid}{killed}" if program.pid else "not running"
+
+
+def _seen(probes: Probes) -> str:
+    return f"probe {probes.seen:,} seen downstream" if probes.seen else "starting Spark"
+
+
+@contextmanager
+def only_one(directory: Path) -> Iterator[None]:
+    """Two demos in one directory would stop each other's servers."""
+    import fcntl
+
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".demo.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StackError("TR713", "another demo is running here", hint="wait for its end") from None
+        yield

@@ -1,0 +1,110 @@
+"""The concurrent workload: threads that act on the shop, and one that changes its tables meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from random import Random
+
+import pymysql
+
+from compose.databases import Database
+from tailrace.demo.actors import ACTORS
+from tailrace.demo.schema import DATABASE
+
+THREADS = 4
+_PAUSE = 0.01  # seconds between two transactions of a thread: three servers share the machine
+# Deadlock, lock wait, duplicate, two kinds of foreign key: what users meet, and try again.
+_EXPECTED = frozenset({1213, 1205, 1062, 1451, 1452})
+
+DDL = (
+    "ALTER TABLE customers ADD COLUMN loyalty INT NOT NULL DEFAULT 7 AFTER tier",
+    "CREATE TABLE campaigns (id INT PRIMARY KEY, title VARCHAR(80) NOT NULL, budget DECIMAL(9,2))",
+    "INSERT INTO campaigns VALUES (1, 'spring 🌱', 100.50), (2, 'summer', NULL)",
+    "ALTER TABLE orders ADD INDEX by_status (status, placed_at)",
+    "RENAME TABLE campaigns TO promotions",
+    "UPDATE promotions SET title = CONCAT(title, ' sale')",
+    "CREATE TABLE drafts LIKE documents",
+    "INSERT INTO drafts SELECT * FROM documents LIMIT 20",
+    "ALTER TABLE products ADD COLUMN grams INT UNSIGNED NULL, ADD INDEX by_price (price)",
+    "TRUNCATE TABLE drafts",
+    "ALTER TABLE order_lines MODIFY COLUMN amount BIGINT UNSIGNED NOT NULL",
+    "CREATE TABLE countries (code CHAR(2) PRIMARY KEY, name VARCHAR(50))",
+    "INSERT INTO countries VALUES ('no', 'Norge 🇳🇴'), ('jp', '日本'), ('de', 'Deutschland')",
+    "DROP TABLE drafts",
+    "ALTER TABLE seats ADD COLUMN row_letter CHAR(1) NULL, ADD COLUMN price DECIMAL(7,2) DEFAULT 12.50",
+    "TRUNCATE TABLE sessions",
+    "CREATE UNIQUE INDEX by_name ON countries (name)",
+)  # fmt: skip
+
+
+@dataclass
+class Done:
+    """Counters; each field has one writing thread or a lock."""
+
+    transactions: int = 0
+    ddl: int = 0
+
+
+class Workload:
+    """Runs until stopped. An error that no user would expect ends it, and is raised by ``check``."""
+
+    def __init__(self, upstream: Database, seconds: float) -> None:
+        self._upstream, self._seconds = upstream, seconds
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._error: Exception | None = None
+        self.done = Done()
+        users = [
+            threading.Thread(target=self._guard, args=(self._user, i), daemon=True) for i in range(THREADS)
+        ]
+        self._threads = [*users, threading.Thread(target=self._guard, args=(self._admin,), daemon=True)]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End after the transactions in hand; returns when all threads have."""
+        self._stop.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
+
+    def check(self) -> None:
+        """Raises what ended a thread early."""
+        if self._error is not None:
+            raise self._error
+
+    def _guard(self, target, *args) -> None:  # type: ignore[no-untyped-def]
+        try:
+            target(*args)
+        except Exception as error:
+            self._error = error
+
+    def _user(self, number: int) -> None:
+        rng = Random(number)
+        actors, weights = list(ACTORS), list(ACTORS.values())
+        with self._upstream.connect(database=DATABASE, autocommit=False) as connection:
+            while not self._stop.wait(_PAUSE):
+                try:
+                    with connection.cursor() as cursor:
+                        rng.choices(actors, weights)[0](cursor, rng)
+                    connection.commit()
+                except pymysql.MySQLError as error:
+                    if error.args[0] not in _EXPECTED:
+                        raise
+                    connection.rollback()
+                with self._lock:
+                    self.done.transactions += 1
+
+    def _admin(self) -> None:
+        """The DDL, spread over the workload's time; all of it runs, even if the stop comes early."""
+        begin = time.monotonic()
+        with self._upstream.connect(database=DATABASE) as connection, connection.cursor() as cursor:
+            for number, statement in enumerate(DDL, 1):
+                due = begin + 0.9 * self._seconds * number / len(DDL)
+                self._stop.wait(max(0.0, due - time.monotonic()))
+                cursor.execute(statement)
+                self.done.ddl += not statement.startswith(("INSERT", "UPDATE"))
