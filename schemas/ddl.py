@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import pairwise
 
 from schemas.ddl_cursor import Cursor, TableName, Unparsable
 from schemas.ddl_lexer import Flavor, LexError, Token, TokenKind, dialect_of
@@ -317,7 +318,8 @@ def _outer_tokens(cursor: Cursor, with_openings: bool = False) -> Iterator[Token
 
 
 def _start_transaction_span(tokens: list[Token]) -> tuple[int, int] | None:
-    for start, word in zip(tokens[-2:], tokens[-1:], strict=False):
+    """Where the clause stands: the server writes it between the columns and the table's options."""
+    for start, word in pairwise(tokens):
         if start.key == "START" and word.key == "TRANSACTION":
             return start.start, word.end
     return None

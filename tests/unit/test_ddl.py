@@ -75,6 +75,7 @@ def test_executable_comments_follow_the_server_version() -> None:
     ("statement", "expected"),
     [
         ("CREATE TABLE t (a INT) START TRANSACTION", "CREATE TABLE t (a INT)"),
+        ("CREATE TABLE t (a INT) START TRANSACTION ENGINE=InnoDB", "CREATE TABLE t (a INT) ENGINE=InnoDB"),
         (
             "CREATE TABLE t (a INT) ENGINE=InnoDB start /* x */ transaction;",
             "CREATE TABLE t (a INT) ENGINE=InnoDB;",
