@@ -1,0 +1,149 @@
+"""``python -m bench [--rows N]``: measure, compare, print, write ``bench/out/latest.json``."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import signal
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from bench import drain
+from bench.backlog import Backlog, make_backlog
+from bench.processes import run_part
+from bench.report import Result, print_table
+from compose.databases import MySQL
+from compose.errors import StackError as ComposeError
+from compose.kafka import Kafka
+from schemas.errors import ExitCode, TailraceError
+from schemas.server_url import ServerUrl
+from tailrace.compare import compare_servers
+
+_LATEST = Path(__file__).parent / "out" / "latest.json"
+_ROWS = 600_000
+talk = Console(stderr=True, highlight=False)
+
+
+def main() -> int:
+    """Run the benchmark; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument(
+        "--rows", type=int, default=_ROWS, help="row events of the backlog (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=_LATEST, help="the JSON file (default: bench/out/latest.json)"
+    )
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, _interrupt)
+    directory = Path(tempfile.mkdtemp(prefix="tailrace-bench-"))
+    try:
+        result = measure(directory, arguments.rows)
+    except KeyboardInterrupt:
+        talk.print("interrupted; everything is stopped")
+        return 130
+    except (TailraceError, ComposeError) as error:
+        talk.print(str(error), style="red", markup=False)
+        talk.print(f"the logs are in {directory}")
+        return ExitCode.FAILED
+    shutil.rmtree(directory, ignore_errors=True)
+    print_table(result, Console(highlight=False))
+    result.write(arguments.out)
+    talk.print(f"written to {arguments.out}")
+    return ExitCode.OK if result.equal else ExitCode.DIVERGED
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def measure(directory: Path, rows: int) -> Result:
+    """All measurements, one after the other: they must not take each other's processor."""
+    result = Result()
+    with ExitStack() as stack:
+        talk.print(f"making a backlog of {rows:,} row events")
+        stack.callback(_stop_servers, directory)
+        backlog = make_backlog(directory, rows)
+        kafka = Kafka(directory / "kafka")
+        stack.callback(kafka.stop)
+        kafka.start()
+        _measure_parts(result, directory, backlog, kafka)
+        equal = _measure_consumer(result, directory, backlog, kafka)
+        result.equal = _measure_drain(result, directory, backlog, kafka) and equal
+        kafka.stop()
+        _measure_peers(result, directory, backlog)
+    return result
+
+
+def _measure_parts(result: Result, directory: Path, backlog: Backlog, kafka: Kafka) -> None:
+    settings = {
+        "source": backlog.upstream.url("tailrace"),
+        "port": backlog.upstream.port,
+        "server_id": 7100,
+        "file": backlog.file,
+        "position": backlog.position,
+        "relay_dir": str(directory / "relay"),
+        "kafka": kafka.bootstrap,
+        "prefix": "parts",
+    }
+    talk.print(f"mirror alone: {backlog.binlog_bytes / 1e6:.0f} MB of binlog")
+    found, result.usage["mirror"] = run_part("mirror", settings, directory)
+    result.seconds["mirror"] = found["seconds"]
+    talk.print("publisher alone")
+    found, result.usage["publish"] = run_part("publish", settings, directory)
+    result.seconds["publish"], result.rows = found["seconds"], int(found["rows"])
+    talk.print(f"peer: mysql-replication decodes {result.rows:,} rows")
+    found, result.usage["decode"] = run_part("decode", settings, directory)
+    # It counts what it sees; its rate is by its own count.
+    result.seconds["decode"] = found["seconds"] * result.rows / max(1.0, found["rows"])
+
+
+def _measure_consumer(result: Result, directory: Path, backlog: Backlog, kafka: Kafka) -> bool:
+    talk.print("consumer alone")
+    target = backlog.copy(directory / "consumer", server_id=2)
+    config = drain.write_config(target.directory, backlog, kafka, target, "parts")
+    query, whole, result.usage["consume"] = drain.consume_alone(config)
+    result.seconds |= {"consume": query, "consume_whole": whole}
+    equal = _equal(backlog, target)
+    target.stop()
+    return equal
+
+
+def _measure_drain(result: Result, directory: Path, backlog: Backlog, kafka: Kafka) -> bool:
+    talk.print("whole drain")
+    target = backlog.copy(directory / "drain", server_id=3)
+    config = drain.write_config(target.directory, backlog, kafka, target, "drain")
+    result.seconds["drain"], usages = drain.drain(config, target, kafka, backlog.gtids)
+    result.usage |= usages
+    equal = _equal(backlog, target)
+    target.stop()
+    return equal
+
+
+def _measure_peers(result: Result, directory: Path, backlog: Backlog) -> None:
+    talk.print("peer: a MySQL replica")
+    target = backlog.copy(directory / "replica", server_id=4)
+    result.seconds["replica"], result.usage["replica"] = drain.replica(backlog, target)
+    target.stop()
+
+
+def _equal(backlog: Backlog, target: MySQL) -> bool:
+    talk.print("comparing")
+    compared = compare_servers(ServerUrl.parse(backlog.upstream.url()), ServerUrl.parse(target.url()))
+    if not compared.equal:
+        talk.print(str(compared), style="red", markup=False)
+    return compared.equal
+
+
+def _stop_servers(directory: Path) -> None:
+    for folder in directory.iterdir():
+        if (folder / "pid").exists() and folder.name != "kafka":
+            MySQL(folder).kill()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""The consumer alone, the whole drain, and the peer that does the same: a MySQL replica."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import datetime
+from pathlib import Path
+
+from bench.backlog import Backlog
+from bench.meter import Meter, Usage
+from bench.processes import Measured, measured
+from compose.databases import MySQL
+from compose.kafka import Kafka
+from schemas.errors import StackError
+from schemas.gtid import MysqlGtidSet
+
+_PATIENCE_S = 900.0
+
+
+def write_config(directory: Path, backlog: Backlog, kafka: Kafka, target: MySQL, prefix: str) -> Path:
+    """A configuration with nothing but addresses: everything else is measured at its default."""
+    path = directory / "tailrace.toml"
+    path.write_text(
+        f'[source]\nurl = "{backlog.upstream.url("tailrace")}"\nserver-id = 7101\n'
+        f'[kafka]\nbootstrap-servers = "{kafka.bootstrap}"\nprefix = "{prefix}"\n'
+        f'[target]\nurl = "{target.url("tailrace")}"\n[tables]\ninclude = ["sbtest.*"]\n'
+    )
+    return path
+
+
+def consume_alone(config: Path) -> tuple[float, float, Usage]:
+    """Seconds of the running query, seconds of the whole process, and its usage."""
+    begin = time.perf_counter()
+    arguments = ["tailrace", "consume", "--config", str(config), "--until-caught-up"]
+    with measured("consume", arguments, config.parent) as program:
+        usage = program.wait()
+        whole = time.perf_counter() - begin
+        return _query_seconds(program.log), whole, usage
+
+
+def _query_seconds(log: Path) -> float:
+    """From the query's start to the last batch, as the consumer's own log tells it."""
+    begin = end = None
+    for line in log.read_text(errors="replace").splitlines():
+        if not line.startswith("{"):
+            continue
+        entry = json.loads(line)
+        if entry["event"] == "tracker_seeded":
+            begin = entry["timestamp"]
+        elif entry["event"] == "batch_applied":
+            end = entry["timestamp"]
+    if begin is None or end is None:
+        raise StackError(
+            "TR724", "the consumer's log does not tell when it began and ended", hint=f"see {log}"
+        )
+    return (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds()
+
+
+def drain(config: Path, target: MySQL, kafka: Kafka, gtids: str) -> tuple[float, dict[str, Usage]]:
+    """Seconds from the start of both processes to the downstream's position at the backlog's end."""
+    wanted = MysqlGtidSet.parse(gtids)
+    directory = config.parent
+    servers = {"drain.kafka": kafka.pid, "drain.downstream": target.pid}
+    meters = {name: Meter(pid) for name, pid in servers.items() if pid}
+    with ExitStack() as stack:
+        begin = time.perf_counter()
+        arguments = ["--config", str(config)]
+        produce = stack.enter_context(
+            measured("drain.produce", ["tailrace", "produce", *arguments], directory)
+        )
+        consume = stack.enter_context(
+            measured("drain.consume", ["tailrace", "consume", *arguments], directory)
+        )
+        _wait(lambda: _applied(target).contains(wanted), 0.05, produce, consume)
+        seconds = time.perf_counter() - begin
+        usages = {"drain.produce": produce.stop(), "drain.consume": consume.stop()}
+    return seconds, usages | {name: meter.stop() for name, meter in meters.items()}
+
+
+def _applied(target: MySQL) -> MysqlGtidSet:
+    found = target.execute("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'tailrace'")
+    if not found[0][0]:
+        return MysqlGtidSet()
+    try:
+        rows = target.execute("SELECT executed_gtid_set FROM tailrace.relay_log_info")
+    except Exception:  # the schema is being made at this moment
+        return MysqlGtidSet()
+    return MysqlGtidSet.parse(rows[0][0]) if rows else MysqlGtidSet()
+
+
+def _wait(done: Callable[[], bool], pause: float, *programs: Measured) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while not done():
+        for program in programs:
+            program.check()
+        if time.monotonic() > deadline:
+            raise StackError("TR722", f"the backlog was not drained within {_PATIENCE_S:.0f} s")
+        time.sleep(pause)
+
+
+def replica(backlog: Backlog, target: MySQL) -> tuple[float, Usage]:
+    """Seconds that a MySQL replica with default settings takes for the same backlog."""
+    target.execute(
+        "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1',"
+        f" SOURCE_PORT = {backlog.upstream.port}, SOURCE_USER = 'root', SOURCE_PASSWORD = '',"
+        " SOURCE_AUTO_POSITION = 1, GET_SOURCE_PUBLIC_KEY = 1"
+    )
+    pid = target.pid
+    assert pid is not None
+    meter = Meter(pid)
+    begin = time.perf_counter()
+    target.execute("START REPLICA")
+    sql = f"SELECT GTID_SUBSET('{backlog.gtids}', @@GLOBAL.gtid_executed)"
+    _wait(lambda: bool(target.execute(sql)[0][0]) or _replica_failed(target), 0.05)
+    seconds = time.perf_counter() - begin
+    usage = meter.stop()
+    target.execute("STOP REPLICA")
+    return seconds, usage
+
+
+def _replica_failed(target: MySQL) -> bool:
+    sql = (
+        "SELECT LAST_ERROR_MESSAGE FROM performance_schema.replication_connection_status UNION ALL"
+        " SELECT LAST_ERROR_MESSAGE FROM performance_schema.replication_applier_status_by_worker"
+    )
+    errors = [str(row[0]) for row in target.execute(sql) if row[0]]
+    if errors:
+        raise StackError("TR725", f"the replica stopped: {errors[0]}", hint=f"see {target.log}")
+    return False

@@ -1,0 +1,98 @@
+"""One part alone, as a process of its own: ``python -m bench.parts mirror|publish|decode SETTINGS``.
+
+SETTINGS is a JSON file; the result is one JSON object on stdout, with the seconds that the part itself took,
+without the interpreter's start.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Settings = dict[str, Any]
+
+
+def mirror(settings: Settings) -> dict[str, float]:
+    """The upstream's binlog into relay files, up to the end of the backlog."""
+    from producer.mirror import Mirror
+    from relay_store.writer import RelayWriter
+    from schemas.server_url import ServerUrl
+
+    relay = RelayWriter(Path(settings["relay_dir"]))
+    running = Mirror(ServerUrl.parse(settings["source"]), relay, server_id=settings["server_id"])
+    begin = time.perf_counter()
+    running.run(threading.Event(), (settings["file"], settings["position"]))
+    seconds = time.perf_counter() - begin
+    relay.close()
+    return {"seconds": seconds}
+
+
+def publish(settings: Settings) -> dict[str, float]:
+    """Relay files into Kafka."""
+    from producer.epoch import EpochLimits
+    from producer.epoch_log import EpochLog
+    from producer.publish import Publisher
+    from relay_store.layout import RelayPosition, file_number
+    from relay_store.writer import RelayWriter
+    from schemas.tables import TableFilter
+    from tailrace.config import Epoch, Kafka
+
+    def at_end(here: RelayPosition) -> bool:
+        return (file_number(here.file), here.pos) >= (file_number(settings["file"]), settings["position"])
+
+    defaults, root = Epoch(), Path(settings["relay_dir"])
+    limits = EpochLimits(defaults.max_rows, defaults.max_bytes, defaults.max_delay)
+    log = EpochLog(settings["kafka"], settings["prefix"], Kafka().partitions)
+    relay = RelayWriter(root)
+    publisher = Publisher(log, root, relay.tail, "mysql", TableFilter(), limits)
+    begin = time.perf_counter()
+    publisher.run(threading.Event(), at_end)
+    seconds = time.perf_counter() - begin
+    relay.close()
+    return {"seconds": seconds, "rows": publisher.progress.rows, "epochs": publisher.progress.epochs}
+
+
+def decode(settings: Settings) -> dict[str, float]:
+    """The peer: mysql-replication's own loop over the same binlog, over the network, as its users write it."""
+    from pymysqlreplication import BinLogStreamReader
+    from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
+
+    stream = BinLogStreamReader(
+        connection_settings={"host": "127.0.0.1", "port": settings["port"], "user": "root", "passwd": ""},
+        server_id=settings["server_id"],
+        only_events=[WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent],
+        log_file="mysql-bin.000001",
+        log_pos=4,
+        resume_stream=True,
+    )
+    rows = 0
+    begin = time.perf_counter()
+    for event in stream:
+        for _ in event.rows:
+            rows += 1
+    seconds = time.perf_counter() - begin
+    stream.close()
+    return {"seconds": seconds, "rows": rows}
+
+
+_PARTS: dict[str, Callable[[Settings], dict[str, float]]] = {
+    "mirror": mirror,
+    "publish": publish,
+    "decode": decode,
+}
+
+
+def main() -> None:
+    from tailrace import logs
+
+    logs.configure(f"bench-{sys.argv[1]}")
+    print(json.dumps(_PARTS[sys.argv[1]](json.loads(Path(sys.argv[2]).read_text()))))
+
+
+if __name__ == "__main__":
+    main()

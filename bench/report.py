@@ -1,0 +1,96 @@
+"""The result: a table for people, a JSON file for comparisons."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.meter import Usage
+
+
+@dataclass
+class Result:
+    """What one run of the benchmark has measured; seconds per name, and what each process used."""
+
+    rows: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    usage: dict[str, Usage] = field(default_factory=dict)
+    equal: bool = False
+
+    def rate(self, name: str) -> float:
+        """Rows per second."""
+        seconds = self.seconds.get(name, 0.0)
+        return round(self.rows / seconds, 1) if seconds else 0.0
+
+    def ratio(self, ours: str, theirs: str) -> float:
+        """How many times as fast as a peer."""
+        peer = self.rate(theirs)
+        return round(self.rate(ours) / peer, 2) if peer else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """The content of ``latest.json``."""
+        return {
+            "rows": self.rows,
+            "mirror_rows_per_s": self.rate("mirror"),
+            "publish_rows_per_s": self.rate("publish"),
+            "consume_rows_per_s": self.rate("consume"),
+            "drain_rows_per_s": self.rate("drain"),
+            "peers": {
+                "mysql_replication_decode_rows_per_s": self.rate("decode"),
+                "mysql_replica_drain_rows_per_s": self.rate("replica"),
+            },
+            "ratios": {
+                "publish_vs_mysql_replication": self.ratio("publish", "decode"),
+                "drain_vs_mysql_replica": self.ratio("drain", "replica"),
+            },
+            "cpu_seconds": {name: usage.cpu_seconds for name, usage in self.usage.items()},
+            "peak_rss_mb": {name: usage.peak_rss_mb for name, usage in self.usage.items()},
+            "equal": self.equal,
+        }
+
+    def write(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(self.as_dict(), indent=2) + "\n")
+
+
+_LINES = (
+    ("mirror", "mirror alone", ("mirror",)),
+    ("publish", "publisher alone", ("publish",)),
+    ("consume", "consumer alone, query running", ("consume",)),
+    ("consume_whole", "consumer alone, with the start of Spark", ()),
+    ("drain", "whole drain, both processes from their start", ("drain.produce", "drain.consume")),
+    ("decode", "peer: mysql-replication, decoding only", ("decode",)),
+    ("replica", "peer: MySQL replica, default settings", ("replica",)),
+)
+
+
+def print_table(result: Result, console: Console) -> None:
+    """The measured figures, ours above the peers'."""
+    table = Table(title=f"{result.rows:,} row events", title_justify="left")
+    for heading in ("", "rows/s", "seconds", "CPU s", "peak MB"):
+        table.add_column(heading, justify="left" if not heading else "right")
+    for name, text, processes in _LINES:
+        used = [result.usage[p] for p in processes if p in result.usage]
+        table.add_row(
+            text,
+            f"{result.rate(name):,.0f}",
+            f"{result.seconds.get(name, 0):.1f}",
+            " + ".join(f"{u.cpu_seconds:.1f}" for u in used),
+            " + ".join(f"{u.peak_rss_mb:,.0f}" for u in used),
+        )
+    console.print(table)
+    beside = [f"{name.split('.')[1]} {result.usage[name].cpu_seconds:.1f} CPU s"
+              for name in ("drain.kafka", "drain.downstream") if name in result.usage]  # fmt: skip
+    console.print(f"beside the drain: {', '.join(beside)}")
+    console.print(
+        f"publisher {result.ratio('publish', 'decode')} times mysql-replication's decoding, "
+        f"drain {result.ratio('drain', 'replica')} times the replica"
+    )
+    console.print(
+        "downstream equals upstream" if result.equal else "[red]downstream DIFFERS from upstream[/]"
+    )
