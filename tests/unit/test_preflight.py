@@ -1,0 +1,187 @@
+"""Findings are pure: facts in, findings out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tailrace.preflight.downstream import DownstreamFacts, downstream_findings
+from tailrace.preflight.finding import Finding, NotChecked, Preflight, Result
+from tailrace.preflight.grants import global_rights, missing
+from tailrace.preflight.kafka import KafkaFacts, TopicFacts, kafka_findings
+from tailrace.preflight.local import relay_findings
+from tailrace.preflight.upstream import UpstreamFacts, upstream_findings
+
+GOOD = UpstreamFacts(
+    mariadb=False,
+    version="9.7.0",
+    variables={
+        "log_bin": "ON",
+        "binlog_format": "ROW",
+        "binlog_row_image": "FULL",
+        "binlog_row_metadata": "FULL",
+        "binlog_checksum": "CRC32",
+        "gtid_mode": "ON",
+        "binlog_expire_logs_seconds": "2592000",
+        "server_id": "1",
+    },
+    grants=["GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO `r`@`%`"],
+    our_server_id=7,
+    replica_ids=[],
+    keyless_tables=0,
+    non_transactional_tables=0,
+)
+DOWN = DownstreamFacts(
+    mariadb=False,
+    version="9.7.0",
+    variables={
+        "log_bin": "ON",
+        "gtid_mode": "ON",
+        "default_storage_engine": "InnoDB",
+        "max_allowed_packet": str(64 << 20),
+        "lower_case_table_names": "0",
+    },
+    grants=["GRANT ALL PRIVILEGES ON *.* TO `a`@`%`"],
+    upstream_mariadb=False,
+    upstream_variables={"lower_case_table_names": "0"},
+)
+
+
+def _named(results: list[Result], code: str) -> Result:
+    return next(result for result in results if result.code == code)
+
+
+def _levels(results: list[Result]) -> set[str]:
+    return {result.level if isinstance(result, Finding) else "not checked" for result in results}
+
+
+def test_a_good_upstream_has_only_good_findings() -> None:
+    assert _levels(upstream_findings(GOOD)) == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "level"),
+    [
+        ("log_bin", "OFF", "block"),
+        ("binlog_format", "MIXED", "block"),
+        ("binlog_row_image", "MINIMAL", "block"),
+        ("binlog_row_metadata", "MINIMAL", "block"),
+        ("binlog_row_value_options", "PARTIAL_JSON", "block"),
+        ("gtid_mode", "OFF", "warn"),
+        ("binlog_checksum", "NONE", "warn"),
+    ],
+)
+def test_an_upstream_setting_is_named_with_its_remedy(name: str, value: str, level: str) -> None:
+    facts = replace(GOOD, variables={**GOOD.variables, name: value})
+    finding = _named(upstream_findings(facts), name)
+    assert isinstance(finding, Finding)
+    assert finding.level == level
+    assert value in finding.what or name == "log_bin"
+    assert name in finding.remedy
+
+
+def test_short_retention_is_a_warning() -> None:
+    facts = replace(GOOD, variables={**GOOD.variables, "binlog_expire_logs_seconds": "3600"})
+    finding = _named(upstream_findings(facts), "retention")
+    assert isinstance(finding, Finding)
+    assert (finding.level, "1 hours" in finding.what) == ("warn", True)
+
+
+def test_a_server_id_that_is_taken() -> None:
+    own = _named(upstream_findings(replace(GOOD, our_server_id=1)), "server-id")
+    other = _named(upstream_findings(replace(GOOD, replica_ids=[7])), "server-id")
+    unknown = _named(upstream_findings(replace(GOOD, replica_ids=None)), "server-id")
+    assert isinstance(own, Finding)
+    assert isinstance(other, Finding)
+    assert (own.level, other.level) == ("block", "warn")
+    assert isinstance(unknown, NotChecked)
+
+
+def test_missing_privileges_block_and_roles_leave_it_open() -> None:
+    without = ["GRANT SELECT ON *.* TO `r`@`%`"]
+    finding = _named(upstream_findings(replace(GOOD, grants=without)), "privileges")
+    assert isinstance(finding, Finding)
+    assert finding.level == "block"
+    assert finding.remedy == "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO the account"
+    roles = [*without, "GRANT `replicators`@`%` TO `r`@`%`"]
+    assert isinstance(_named(upstream_findings(replace(GOOD, grants=roles)), "privileges"), NotChecked)
+
+
+def test_grants_of_both_flavours() -> None:
+    maria = ["GRANT SELECT, REPLICATION SLAVE, BINLOG MONITOR ON *.* TO `t`@`%` IDENTIFIED BY PASSWORD '*1'"]
+    assert global_rights(maria) == {"SELECT", "REPLICATION SLAVE", "BINLOG MONITOR"}
+    assert missing(maria, ["REPLICATION CLIENT"]) == []
+    assert missing(["GRANT ALL PRIVILEGES ON *.* TO `x`@`%` WITH GRANT OPTION"], ["BINLOG ADMIN"]) == []
+    assert missing(["GRANT ALL PRIVILEGES ON `a`.* TO `x`@`%`"], ["SELECT"]) == ["SELECT"]
+
+
+def test_a_good_downstream() -> None:
+    assert _levels(downstream_findings(DOWN)) == {"ok"}
+
+
+def test_a_downstream_without_gtids_is_warned_of_intent_rows() -> None:
+    facts = replace(DOWN, variables={**DOWN.variables, "gtid_mode": "OFF"})
+    finding = _named(downstream_findings(facts), "ledger")
+    assert isinstance(finding, Finding)
+    assert finding.level == "warn"
+
+
+def test_an_account_that_may_not_set_gtids() -> None:
+    rights = "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, REFERENCES"
+    facts = replace(DOWN, grants=[f"GRANT {rights} ON *.* TO `a`@`%`"])
+    finding = _named(downstream_findings(facts), "ledger")
+    assert isinstance(finding, Finding)
+    assert "REPLICATION_APPLIER" in finding.remedy
+
+
+def test_other_flavour_and_other_letters_are_warnings() -> None:
+    facts = replace(DOWN, upstream_mariadb=True, upstream_variables={"lower_case_table_names": "1"})
+    results = downstream_findings(facts)
+    assert {r.code for r in results if isinstance(r, Finding) and r.level == "warn"} == {
+        "flavor",
+        "lower_case_table_names",
+    }
+
+
+def _kafka(**changes: object) -> KafkaFacts:
+    kept = {"retention.ms": "-1"}
+    topics = {"p.rows": TopicFacts(4, 3, kept), "p.epochs": TopicFacts(1, 3, kept)}
+    return replace(KafkaFacts(3, {"transaction.max.timeout.ms": "900000"}, topics, "p", 4), **changes)  # type: ignore[arg-type]
+
+
+def test_a_good_kafka() -> None:
+    assert _levels(kafka_findings(_kafka())) == {"ok"}
+
+
+def test_kafka_limits_partitions_and_retention() -> None:
+    short = {"retention.ms": "3600000"}
+    topics = {"p.rows": TopicFacts(2, 1, short), "p.epochs": TopicFacts(1, 1, None)}
+    results = kafka_findings(_kafka(broker_settings={"transaction.max.timeout.ms": "60000"}, topics=topics))
+    levels = {r.code: r.level if isinstance(r, Finding) else "not checked" for r in results}
+    assert levels["transaction.max.timeout.ms"] == "block"
+    assert levels["partitions"] == "block"
+    assert levels["rows.retention"] == "warn"
+    assert levels["epochs.retention"] == "not checked"
+    assert levels["replicas"] == "warn"
+
+
+def test_a_relay_folder_that_does_not_exist_yet_is_fine(tmp_path: Path) -> None:
+    assert _named(relay_findings(tmp_path / "a" / "b"), "writable") == Finding(
+        "ok", "relay", "writable", f"{tmp_path}/a/b can be written"
+    )
+
+
+def test_a_relay_folder_that_is_a_file_blocks(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    finding = _named(relay_findings(tmp_path / "file"), "writable")
+    assert isinstance(finding, Finding)
+    assert finding.level == "block"
+
+
+def test_only_blocking_findings_block() -> None:
+    warn, block = (Finding(level, "kafka", "x", "y") for level in ("warn", "block"))  # type: ignore[arg-type]
+    unknown = NotChecked("kafka", "x", "y")
+    assert not Preflight((warn, unknown)).blocked
+    assert Preflight((warn, block)).blocked
