@@ -56,6 +56,8 @@ _SKIPPED = frozenset(
         _VIEW_CHANGE,
     }
 )
+# MariaDB's two-phase ALTER logs the statement twice; it takes effect with its COMMIT ALTER.
+_START_ALTER, _ROLLBACK_ALTER = 2, 8
 _FLAG_IGNORABLE = 0x80
 _MARIADB_XA = 0x40 | 0x80  # FL_PREPARED_XA, FL_COMPLETED_XA
 
@@ -274,6 +276,10 @@ class EventDecoder:
             self._transaction_statement(statement)
         elif statement.category is Category.IGNORED:
             log.info("statement_not_replicated", kind=statement.kind, reason=statement.reason)
+        elif query.error_code:
+            self._refuse_failed(query)
+        elif query.alter_flags in (_START_ALTER, _ROLLBACK_ALTER):
+            log.info("alter_phase_skipped", flags=query.alter_flags)
         elif statement.category is Category.DDL and not statement.creates_with_select:
             return self._ddl(query, statement, binlog.header(event).timestamp)
         else:
@@ -321,6 +327,14 @@ class EventDecoder:
                 hint="include or exclude all of them, or carry it out downstream by hand and start behind it",
             )
         return any(allowed)
+
+    def _refuse_failed(self, query: QueryEvent) -> None:
+        raise DecodeError(
+            "TR416",
+            f"a statement failed upstream with error {query.error_code} after changing something: "
+            f"{query.statement[:200]}",
+            hint="see what it did upstream, do the same downstream by hand, and start behind this position",
+        )
 
     def _refuse_statement(self, text: str, statement: Statement) -> None:
         what = {

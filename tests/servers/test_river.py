@@ -1,0 +1,124 @@
+"""The main job, end to end, as its users run it: processes, real servers, kills, and equal rows at the end."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from compose.databases import Database
+from compose.kafka import Kafka
+from tests.support.river import River
+from tests.support.workload import SCHEMA, run_ddl, run_dml
+
+MakeRiver = Callable[[str, str], River]
+
+
+@pytest.fixture
+def river(tmp_path: Path, server: Callable[..., Database], kafka: Kafka) -> MakeRiver:
+    """Two fresh servers with the workload's tables upstream."""
+
+    def make(upstream: str, downstream: str) -> River:
+        up = server(upstream, role="upstream", server_id=1)
+        down = server(downstream, role="downstream", server_id=2)
+        up.execute(*SCHEMA)
+        return River(tmp_path, up, down, kafka)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("upstream", "downstream"),
+    [("mysql", "mysql"), ("mariadb", "mariadb"), ("mysql", "mariadb"), ("mariadb", "mysql")],
+)
+def test_random_dml_and_ddl_end_equal(river: MakeRiver, upstream: str, downstream: str) -> None:
+    it = river(upstream, downstream)
+    for seed in range(3):
+        run_dml(it.upstream, seed, 250)
+        run_ddl(it.upstream, seed)
+    it.catch_up()
+    it.assert_equal()
+    it.catch_up()
+    it.assert_equal()
+
+
+@pytest.mark.parametrize("flavor", ["mysql", "mariadb"])
+def test_killed_at_any_moment_it_goes_on(river: MakeRiver, flavor: str) -> None:
+    it = river(flavor, flavor)
+    random = Random(flavor)
+    producer, consumer = it.start("produce"), it.start("consume")
+    try:
+        for round_ in range(4):
+            run_dml(it.upstream, round_, 150)
+            if round_ % 2:
+                run_ddl(it.upstream, round_)
+            # Long enough for a consumer to have begun, short enough to catch it at work.
+            time.sleep(8 + 4 * random.random())
+            producer.send_signal(signal.SIGKILL)
+            producer.wait()
+            producer = it.start("produce")
+            consumer.send_signal(signal.SIGKILL)
+            consumer.wait()
+            consumer = it.start("consume")
+        producer.send_signal(signal.SIGTERM)
+        consumer.send_signal(signal.SIGTERM)
+        assert producer.wait(60) == 0, it.talk()
+        assert consumer.wait(120) == 0, it.talk()
+    finally:
+        producer.kill()
+        consumer.kill()
+    it.catch_up()
+    it.assert_equal()
+
+
+PRODUCER_POINTS = [
+    "relay.before_fsync",
+    "relay.after_fsync",
+    "publish.before_commit:3",
+    "publish.after_commit:3",
+]
+CONSUMER_POINTS = [
+    "apply.before_commit:3",
+    "apply.after_commit:3",
+    "ddl.before:2",
+    "ddl.after:2",
+    "batch.before_return",
+]
+
+
+@pytest.mark.parametrize("flavor", ["mysql", "mariadb"])
+def test_each_crash_point_ends_equal(river: MakeRiver, flavor: str) -> None:
+    it = river(flavor, flavor)
+    for seed, point in enumerate(PRODUCER_POINTS):
+        run_dml(it.upstream, seed, 60)
+        it.crash("produce", point)
+    assert it.run("produce", "--until-caught-up") == 0, it.talk()
+    for point in CONSUMER_POINTS:
+        it.crash("consume", point)
+    it.catch_up()
+    it.assert_equal()
+
+
+def test_the_checkpoint_is_a_cache(river: MakeRiver) -> None:
+    it = river("mariadb", "mariadb")
+    run_dml(it.upstream, 1, 100)
+    it.catch_up()
+    run_dml(it.upstream, 2, 100)
+    run_ddl(it.upstream, 2)
+    assert it.run("produce", "--until-caught-up") == 0
+    it.crash("consume", "batch.before_return")
+    commits = sorted(it.folder.glob("checkpoint/main/**/commits/[0-9]*"), key=lambda path: int(path.name))
+    for last in commits[-1:]:
+        last.unlink()
+        (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
+    it.catch_up()
+    it.assert_equal()
+    shutil.rmtree(it.folder / "checkpoint")
+    run_dml(it.upstream, 3, 100)
+    it.catch_up()
+    it.assert_equal()

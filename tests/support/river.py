@@ -1,0 +1,96 @@
+"""The whole river for tests: two servers, a topic of its own, and `tailrace` as the processes that users run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+from compose.databases import Database
+from compose.kafka import Kafka
+from schemas.server_url import ServerUrl
+from tailrace.compare import CompareResult, compare_servers
+
+TAILRACE = Path(sys.executable).with_name("tailrace")
+
+
+class River:
+    """One upstream, one downstream, and the configuration between them."""
+
+    def __init__(self, folder: Path, upstream: Database, downstream: Database, kafka: Kafka) -> None:
+        self.folder, self.upstream, self.downstream = folder, upstream, downstream
+        self.config = folder / "tailrace.toml"
+        self.config.write_text(
+            f"""
+            [source]
+            url = "{upstream.url("tailrace")}"
+            [relay]
+            dir = "relay"
+            [kafka]
+            bootstrap-servers = "{kafka.bootstrap}"
+            prefix = "{folder.name}{time.time_ns()}"
+            [epoch]
+            max-rows = 40
+            max-delay = "50ms"
+            [target]
+            url = "{downstream.url("tailrace")}"
+            [consumer]
+            checkpoint-dir = "checkpoint"
+            max-batch-rows = 100
+            """
+        )
+        self._started = 0
+
+    def start(self, command: str, *options: str, crash_at: str = "") -> subprocess.Popen[bytes]:
+        """Start one `tailrace` process; its talk goes into a file of the folder."""
+        self._started += 1
+        log = (self.folder / f"{self._started:02}-{command}.log").open("wb")
+        return subprocess.Popen(
+            [str(TAILRACE), command, "--config", str(self.config), *options],
+            stdout=log,
+            stderr=log,
+            env=os.environ | ({"TAILRACE_CRASH_AT": crash_at} if crash_at else {}),
+        )
+
+    def run(self, command: str, *options: str, crash_at: str = "") -> int:
+        """Run one `tailrace` process to its end; its exit code, negative for a signal."""
+        process = self.start(command, *options, crash_at=crash_at)
+        try:
+            return process.wait(180)
+        finally:
+            process.kill()
+
+    def catch_up(self) -> None:
+        """Bring everything that is upstream to the downstream."""
+        assert self.run("produce", "--until-caught-up") == 0, self.talk()
+        assert self.run("consume", "--until-caught-up") == 0, self.talk()
+
+    def crash(self, command: str, point: str) -> None:
+        """Run a process that must die at a crash point."""
+        code = self.run(command, "--until-caught-up", crash_at=point)
+        assert code == -signal.SIGKILL, (point, code, self.talk())
+
+    def compare(self) -> CompareResult:
+        """Both servers, row by row."""
+        return compare_servers(
+            ServerUrl.parse(self.upstream.url()), ServerUrl.parse(self.downstream.url()), (), ()
+        )
+
+    def assert_equal(self) -> None:
+        """Both servers hold the same tables and rows, and each GTID was applied exactly once."""
+        result = self.compare()
+        assert result.equal, [table for table in result.tables if not table.equal]
+        batches = self.downstream.execute(
+            "SELECT first_epoch, last_epoch FROM tailrace.applied_epochs ORDER BY first_epoch"
+        )
+        for (_, last), (first, _) in pairwise(batches):
+            assert first > last, f"epoch {first} was applied twice"
+
+    def talk(self) -> str:
+        """The end of the last process's log."""
+        logs = sorted(self.folder.glob("*.log"))
+        return logs[-1].read_text(errors="replace")[-3000:] if logs else ""
