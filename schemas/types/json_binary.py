@@ -14,7 +14,7 @@ _NUMBERS = {5: ("<h", 2), 6: ("<H", 2), 7: ("<i", 4), 8: ("<I", 4), 9: ("<q", 8)
 _DOUBLE = 11
 _LITERALS = {0: "null", 1: "true", 2: "false"}
 _TIMESTAMP, _DATE, _TIME, _DATETIME = 7, 10, 11, 12
-# MySQL's F format reaches this far; source: dtoa.cc, MAX_DECPT_FOR_F_FORMAT
+# MySQL's F format reaches this far; source: MySQL strings/dtoa.cc, MAX_DECPT_FOR_F_FORMAT and my_gcvt
 _F_FORMAT_DIGITS = 15
 
 
@@ -104,7 +104,8 @@ def double_text(number: float) -> str:
     digits = digits.rstrip("0")
     if not digits:
         return f"{sign}0.0"
-    if point > _F_FORMAT_DIGITS or point < 1 - _F_FORMAT_DIGITS:
+    # A number with digits behind its point keeps them there, however large it is.
+    if _F_FORMAT_DIGITS < point >= len(digits) or point < 1 - _F_FORMAT_DIGITS:
         tail = f".{digits[1:]}" if len(digits) > 1 else ""
         return f"{sign}{digits[0]}{tail}e{point - 1}"
     if point <= 0:

@@ -1,0 +1,83 @@
+"""Row records straight from a server's binlog files: the producer's decoder without relay log and Kafka."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import fastavro
+
+from compose.databases import Database
+from producer.epoch import EpochLimits
+from producer.events import EventDecoder
+from schemas.avro_schema import row_schema
+from schemas.gtid import empty_gtid_set
+from schemas.structure import TableStructure
+from schemas.tables import TableFilter
+
+_MAGIC = 4
+_UNLIMITED = EpochLimits(max_rows=1 << 40, max_bytes=1 << 50, max_delay=1e9, heartbeat=1e9)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One Kafka record, with the structure that its fingerprint names."""
+
+    structure: TableStructure
+    key: bytes
+    value: bytes
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+    @property
+    def op(self) -> str:
+        """c, u or d."""
+        return chr(self.value[11])
+
+    def avro(self) -> dict[str, Any]:
+        """The envelope as fastavro reads it."""
+        record: Any = fastavro.schemaless_reader(io.BytesIO(self.value[10:]), _schema(self.structure), None)
+        return dict(record)
+
+
+@lru_cache
+def _schema(structure: TableStructure) -> Any:
+    return fastavro.parse_schema(json.loads(row_schema(structure).text))
+
+
+def binlog_end(server: Database) -> tuple[str, int]:
+    """Where the server's binlog ends now."""
+    statement = "SHOW MASTER STATUS" if server.flavor == "mariadb" else "SHOW BINARY LOG STATUS"
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(statement)
+        row: Any = cursor.fetchone()
+    return row[0], row[1]
+
+
+def rows_since(server: Database, begin: tuple[str, int], include: str) -> list[Row]:
+    """The rows that were logged since ``begin``, in the same file, for tables like ``include``.
+
+    There must be no DDL among them.
+    """
+    file, pos = begin
+    assert binlog_end(server)[0] == file
+    data = (server.data / file).read_bytes()
+    decoder = EventDecoder(
+        server.flavor,  # type: ignore[arg-type]
+        TableFilter(include=(include,)),
+        _UNLIMITED,
+        empty_gtid_set(server.flavor).tracker(),  # type: ignore[arg-type]
+        {},
+        lambda epoch: None,
+    )
+    size = int.from_bytes(data[_MAGIC + 9 : _MAGIC + 13], "little")
+    decoder.next_file("", file)
+    decoder.enter_file(data[_MAGIC : _MAGIC + size], "", file)
+    assert decoder.run(data, pos, 0) == len(data), "a DDL stopped the decoder"
+    structures = {d.fingerprint: d.structure for d in decoder.epoch.counts}
+    return [
+        Row(structures[value[2:10]], key, value, tuple(headers[0]) if headers else ())
+        for key, value, *headers in decoder.epoch.records
+    ]
