@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from statistics import quantiles
 
 import pymysql
@@ -17,35 +18,40 @@ _NOT_YET = frozenset({1049, 1146})  # unknown database, no such table
 
 
 class Probes:
-    """Sends probes until ``stop_sending`` and watches for them until ``close``."""
+    """Watches the downstream from ``start_watching`` on; sends probes between ``start_`` and ``stop_sending``.
+
+    Attributes:
+        ready: whether the downstream has the probes' table, so that replication works.
+    """
 
     def __init__(self, upstream: Database, downstream: Database) -> None:
         self._upstream, self._downstream = upstream, downstream
         self._sent: dict[int, float] = {}
         self._lags: list[float] = []
         self._seen = 0
+        self.ready = False
         self._no_more, self._closed = threading.Event(), threading.Event()
-        self._threads = [
-            threading.Thread(target=self._guard, args=(target,), daemon=True)
-            for target in (self._send, self._watch)
-        ]
+        self._sender = threading.Thread(target=self._guard, args=(self._send,), daemon=True)
+        self._watcher = threading.Thread(target=self._guard, args=(self._watch,), daemon=True)
         self._error: Exception | None = None
 
-    def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
+    def start_watching(self) -> None:
+        self._watcher.start()
+
+    def start_sending(self) -> None:
+        self._sender.start()
 
     def stop_sending(self) -> int:
         """Send one last probe, behind everything else that was written; returns its number."""
         self._no_more.set()
-        self._threads[0].join()
+        self._sender.join()
         with self._upstream.connect(database=DATABASE) as connection, connection.cursor() as cursor:
             return self._one(cursor)
 
     def close(self) -> None:
         self._no_more.set()
         self._closed.set()
-        for thread in self._threads:
+        for thread in (self._sender, self._watcher):
             if thread.is_alive():
                 thread.join()
 
@@ -72,7 +78,7 @@ class Probes:
             return lags[0] if lags else 0.0
         return quantiles(lags, n=100, method="inclusive")[percent - 1]
 
-    def _guard(self, target) -> None:  # type: ignore[no-untyped-def]
+    def _guard(self, target: Callable[[], None]) -> None:
         try:
             target()
         except Exception as error:
@@ -100,6 +106,7 @@ class Probes:
                         raise
                     continue
                 now = time.monotonic()
+                self.ready = True
                 while self._seen < last and self._seen + 1 in self._sent:
                     self._seen += 1
                     self._lags.append(max(0.0, now - self._sent[self._seen]))

@@ -22,8 +22,8 @@ from tailrace.demo.summary import Summary, applied
 from tailrace.demo.workload import Workload
 
 _WORKLOAD = 30.0  # seconds
-_KILL_PRODUCER = 9.0  # seconds into the workload
-_KILL_CONSUMER = 17.0
+_KILL_PRODUCER = 8.0  # seconds into the workload
+_KILL_CONSUMER = 15.0
 _AFTER_KILL = 5.0  # seconds of workload at least that follow the last kill
 _PATIENCE = 120.0  # seconds for any one thing to happen
 _TICK = 0.1
@@ -50,14 +50,12 @@ class Demo:
             cleanup.callback(probes.close)
             published = Published(self._stack.kafka.bootstrap, "demo", self._directory)
             cleanup.callback(published.close)
-            begin = time.monotonic()
             workload = Workload(upstream, _WORKLOAD)
             cleanup.callback(workload.stop)
             scene = _Scene(self._display, workload, probes, published, downstream, *programs)
             scene.play()
-            seconds = time.monotonic() - begin
             result = self._compare()
-            summary = self._summary(downstream, scene, seconds, result)
+            summary = self._summary(downstream, scene, result)
             summary.write(self._directory / "summary.json")
             self._keep = (self._keep and summary.equal) or self._keep
         return summary, ExitCode.OK if summary.equal else ExitCode.DIVERGED
@@ -93,11 +91,11 @@ class Demo:
                     self._display.milestone(f"    {line}", "red")
         return result
 
-    def _summary(self, downstream: Database, scene: _Scene, seconds: float, result: CompareResult) -> Summary:
+    def _summary(self, downstream: Database, scene: _Scene, result: CompareResult) -> Summary:
         sums = applied(downstream)
         return Summary(
             events=sums.events,
-            rows_per_s=round(sums.events / seconds),
+            rows_per_s=round(sums.events / scene.seconds),
             epochs=sums.epochs,
             statements=sums.statements,
             lag_p50_s=round(scene.probes.percentile(50), 3),
@@ -124,7 +122,7 @@ class _Scene:
         self._display, self._workload, self.probes = display, workload, probes
         self._published, self._downstream = published, downstream
         self._produce, self._consume = produce, consume
-        self._begin = time.monotonic()
+        self._begin = self.seconds = 0.0
 
     @property
     def kills(self) -> int:
@@ -143,17 +141,21 @@ class _Scene:
         self._published.start()
         # The topics are the producer's; a consumer has nothing to read before.
         self._until(lambda: self._published.epoch >= 0, "the producer's first epoch")
-        self._display.milestone("starting tailrace consume and the workload: DML and DDL from 5 threads")
+        self._display.milestone("starting tailrace consume")
         self._consume.start()
+        # Spark starts in peace; replication that works is what the workload and the kills are to meet.
+        self.probes.start_watching()
+        self._until(lambda: self.probes.ready, "the first tables downstream")
+        self._display.milestone("replicating; the workload begins: DML and DDL from 5 threads")
         self._begin = time.monotonic()
         self._workload.start()
-        self.probes.start()
+        self.probes.start_sending()
 
     def _run_and_kill(self) -> None:
         self._until(lambda: self._elapsed() > _KILL_PRODUCER, "the workload")
         self._kill(self._produce)
         self._until(
-            lambda: self._elapsed() > _KILL_CONSUMER and self.probes.seen > 0, "the first rows downstream"
+            lambda: self._elapsed() > _KILL_CONSUMER and self.probes.seen > 0, "the first probe downstream"
         )
         self._kill(self._consume)
         rest = max(_WORKLOAD, self._elapsed() + _AFTER_KILL)
@@ -174,6 +176,7 @@ class _Scene:
             f"workload done: {done.transactions:,} transactions, {done.ddl} DDL statements; catching up"
         )
         self._until(lambda: self.probes.seen >= last, "the last transaction downstream")
+        self.seconds = self._elapsed()
         self._display.milestone("caught up")
 
     def _end(self) -> None:
@@ -218,7 +221,7 @@ def _state(program: Program) -> str:
 
 
 def _seen(probes: Probes) -> str:
-    return f"probe {probes.seen:,} seen downstream" if probes.seen else "starting Spark"
+    return f"probe {probes.seen:,} seen downstream" if probes.ready else "starting Spark"
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
@@ -14,7 +15,7 @@ from tailrace.demo.actors import ACTORS
 from tailrace.demo.schema import DATABASE
 
 THREADS = 4
-_PAUSE = 0.01  # seconds between two transactions of a thread: three servers share the machine
+_PAUSE = 0.03  # seconds between two transactions of a thread: three servers share the machine
 # Deadlock, lock wait, duplicate, two kinds of foreign key: what users meet, and try again.
 _EXPECTED = frozenset({1213, 1205, 1062, 1451, 1452})
 
@@ -77,7 +78,7 @@ class Workload:
         if self._error is not None:
             raise self._error
 
-    def _guard(self, target, *args) -> None:  # type: ignore[no-untyped-def]
+    def _guard(self, target: Callable[..., None], *args: int) -> None:
         try:
             target(*args)
         except Exception as error:
