@@ -71,7 +71,7 @@ class River:
 
     def crash(self, command: str, point: str) -> None:
         """Run a process that must die at a crash point."""
-        code = self.run(command, "--until-caught-up", crash_at=point)
+        code = self.run(command, crash_at=point)
         assert code == -signal.SIGKILL, (point, code, self.talk())
 
     def compare(self) -> CompareResult:
