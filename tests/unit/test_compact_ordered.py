@@ -119,7 +119,7 @@ def test_a_plan_follows_the_downstreams_table() -> None:
 
 
 def test_a_plan_refuses_what_would_lose_values() -> None:
-    with pytest.raises(DownstreamError, match="TR606.*lacks the column v"):
+    with pytest.raises(DownstreamError, match="lacks the column v"):
         plan_for(table_of("id"))
     with pytest.raises(DownstreamError, match="TR605"):
         plan_for(None)

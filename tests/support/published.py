@@ -1,0 +1,119 @@
+"""What a ``read_committed`` consumer finds in the epoch log, checked against the log's own promises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from zlib import crc32
+
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from schemas.epoch import DIGEST_MODULUS, EpochCommitted
+from schemas.structure import TableStructure
+from tests.support.binlog_rows import Row
+
+Image = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Published:
+    """The whole log: its epochs in order, and each epoch's rows by their number."""
+
+    epochs: list[EpochCommitted]
+    rows: list[list[Row]]
+
+    @property
+    def all_rows(self) -> list[Row]:
+        """All rows in the upstream's order."""
+        return [row for rows in self.rows for row in rows]
+
+    def tables(self) -> dict[str, dict[bytes, Image]]:
+        """The content of each table with a key, after all rows."""
+        tables: dict[str, dict[bytes, Image]] = {}
+        for row in self.all_rows:
+            table = tables.setdefault(row.structure.table, {})
+            image = row.avro()
+            if row.op != "c":
+                assert table.pop(row.key) == image["before"]
+            if row.op != "d":
+                assert row.key not in table
+                table[row.key] = image["after"]
+        return tables
+
+
+def read_published(bootstrap: str, prefix: str) -> Published:
+    """Read the log and check it: epochs contiguous, each row in exactly one range, counts and digests right."""
+    epochs = [EpochCommitted.decode(m.value()) for m in read_topic(bootstrap, f"{prefix}.epochs")]
+    assert [e.epoch for e in epochs] == list(range(len(epochs)))
+    for before, after in zip(epochs, epochs[1:], strict=False):
+        assert (before.relay_dir, before.relay_file, before.relay_pos) <= (
+            after.relay_dir,
+            after.relay_file,
+            after.relay_pos,
+        )
+    structures = {
+        bytes.fromhex(v.fingerprint): TableStructure.from_json(v.structure)
+        for e in epochs
+        for v in e.structures
+    }
+    by_partition: dict[int, dict[int, Message]] = {}
+    for message in read_topic(bootstrap, f"{prefix}.rows"):
+        by_partition.setdefault(message.partition(), {})[message.offset()] = message
+    rows = [_rows_of(epoch, by_partition, structures) for epoch in epochs]
+    assert not any(by_partition.values()), "rows outside of every epoch's ranges"
+    return Published(epochs, rows)
+
+
+def _rows_of(
+    epoch: EpochCommitted,
+    by_partition: dict[int, dict[int, Message]],
+    structures: dict[bytes, TableStructure],
+) -> list[Row]:
+    messages = []
+    for part in epoch.ranges:
+        offsets = by_partition.get(part.partition, {})
+        inside = [offset for offset in range(part.start, part.end) if offset in offsets]
+        assert inside[0] == part.start
+        assert inside[-1] == part.end - 1
+        messages += [offsets.pop(offset) for offset in inside]
+    assert len(messages) == epoch.rows
+    assert sum(crc32(m.value()) for m in messages) % DIGEST_MODULUS == epoch.digest
+    numbered = {}
+    for m in messages:
+        row = Row(structures[m.value()[2:10]], m.key(), m.value(), tuple(m.headers() or ()))
+        source = row.avro()["source"]
+        assert source["epoch"] == epoch.epoch
+        numbered[source["seq"]] = row
+    assert sorted(numbered) == list(range(epoch.rows))
+    counted = sum(t.inserts + t.updates + t.deletes for t in epoch.tables)
+    assert counted == epoch.rows
+    return [numbered[seq] for seq in range(epoch.rows)]
+
+
+def read_topic(bootstrap: str, topic: str) -> list[Message]:
+    """All committed messages of a topic; none if it is not there."""
+    consumer: Any = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "tests",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    try:
+        found = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in found])
+        messages: list[Message] = []
+        ends = 0
+        while ends < len(found):
+            message = consumer.poll(30)
+            assert message is not None, f"{topic} ends at an open transaction"
+            if message.error():
+                ends += 1
+            else:
+                messages.append(message)
+        return messages
+    finally:
+        consumer.close()
