@@ -39,6 +39,11 @@ def foreign_text(data: bytes, string_tag: bytes, bytes_tag: bytes) -> bytes:
     return bytes_tag + encode_bytes(data)
 
 
+def ascii_based_text(data: bytes, string_tag: bytes, bytes_tag: bytes) -> bytes:
+    """ASCII as a string; anything else only the servers can read."""
+    return (string_tag if data.isascii() else bytes_tag) + encode_bytes(data)
+
+
 _UTF8 = {"utf8", "utf8mb3", "utf8mb4"}
 # In these, bytes below 0x80 are not always ASCII characters.
 _NOT_ASCII_BASED = {"ucs2", "utf16", "utf16le", "utf32", "swe7"}
@@ -48,7 +53,9 @@ _SHIFTED_BACKSLASH = {"sjis", "cp932"}
 def _convert(charset: str) -> str:
     if charset in _UTF8:
         return "utf8_text"
-    return "latin1_text" if charset == "latin1" else "foreign_text"
+    if charset in _NOT_ASCII_BASED | _SHIFTED_BACKSLASH:
+        return "foreign_text"
+    return "latin1_text" if charset == "latin1" else "ascii_based_text"
 
 
 class Text:
@@ -60,6 +67,7 @@ class Text:
         "utf8_text": utf8_text,
         "latin1_text": latin1_text,
         "foreign_text": foreign_text,
+        "ascii_based_text": ascii_based_text,
     }
 
     def avro(self, column: Column) -> list[Any]:
