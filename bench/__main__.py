@@ -97,7 +97,7 @@ def _measure_parts(result: Result, directory: Path, backlog: Backlog, kafka: Kaf
     found, result.usage["publish"] = run_part("publish", settings, directory)
     result.seconds["publish"], result.rows = found["seconds"], int(found["rows"])
     talk.print(f"peer: mysql-replication decodes {result.rows:,} rows")
-    found, result.usage["decode"] = run_part("decode", settings, directory)
+    found, result.usage["mysql_replication"] = run_part("decode", settings, directory)
     # It counts what it sees; its rate is by its own count.
     result.seconds["decode"] = found["seconds"] * result.rows / max(1.0, found["rows"])
 
@@ -127,7 +127,7 @@ def _measure_drain(result: Result, directory: Path, backlog: Backlog, kafka: Kaf
 def _measure_peers(result: Result, directory: Path, backlog: Backlog) -> None:
     talk.print("peer: a MySQL replica")
     target = backlog.copy(directory / "replica", server_id=4)
-    result.seconds["replica"], result.usage["replica"] = drain.replica(backlog, target)
+    result.seconds["replica"], result.usage["mysql_replica"] = drain.replica(backlog, target)
     target.stop()
 
 

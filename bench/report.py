@@ -64,8 +64,8 @@ _LINES = (
     ("consume", "consumer alone, query running", ("consume",)),
     ("consume_whole", "consumer alone, with the start of Spark", ()),
     ("drain", "whole drain, both processes from their start", ("drain.produce", "drain.consume")),
-    ("decode", "peer: mysql-replication, decoding only", ("decode",)),
-    ("replica", "peer: MySQL replica, default settings", ("replica",)),
+    ("decode", "peer: mysql-replication, decoding only", ("mysql_replication",)),
+    ("replica", "peer: MySQL replica, default settings", ("mysql_replica",)),
 )
 
 

@@ -63,6 +63,26 @@ def _run(settings: ConsumerConfig, stop: threading.Event) -> None:
     from spark_consumer.progress import Counters
     from tailrace.consume_progress import watching
 
+    # The two commands may be started in any order; only a bounded run must not wait for what is not there.
+    if not settings.until_caught_up and not _wait_for_log(settings, stop):
+        return
     counters = Counters()
     with watching(settings, counters):
         run_consumer(settings, stop, counters=counters)
+
+
+def _wait_for_log(settings: ConsumerConfig, stop: threading.Event) -> bool:
+    """Wait until the producer has created the topics; false if stopped before."""
+    import structlog
+
+    from tailrace.status.position import log_exists
+
+    told = False
+    while not stop.is_set():
+        if log_exists(settings.bootstrap_servers, settings.prefix):
+            return True
+        if not told:
+            structlog.get_logger().info("waiting_for_producer", topic=settings.epochs_topic)
+            told = True
+        stop.wait(0.3)
+    return False

@@ -14,7 +14,7 @@ _NO_SUCH_TABLE = (1049, 1146)
 
 def last_epoch(config: Config) -> EpochCommitted | None:
     """The last committed epoch, None in an empty log or without one. Raises LogError."""
-    if not _log_exists(config):
+    if not log_exists(config.kafka.bootstrap_servers, config.kafka.prefix):
         return None
     from schemas.server_url import ServerUrl
     from spark_consumer.config import ConsumerConfig
@@ -26,19 +26,18 @@ def last_epoch(config: Config) -> EpochCommitted | None:
     return found.record if found else None
 
 
-def _log_exists(config: Config) -> bool:
-    """Whether the producer has created its topics."""
+def log_exists(servers: str, prefix: str) -> bool:
+    """Whether the producer has created its topics. Raises LogError when Kafka does not answer."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    servers = config.kafka.bootstrap_servers
     try:
         topics = AdminClient({"bootstrap.servers": servers, "log_level": 0}).list_topics(timeout=8.0).topics
     except KafkaException as error:
         what = f"Kafka at {servers} cannot be reached: {error.args[0].str()}"
         hint = "check [kafka] bootstrap-servers and that a broker runs"
         raise LogError("TR500", what, hint=hint, retryable=True) from error
-    return f"{config.kafka.prefix}.epochs" in topics
+    return f"{prefix}.epochs" in topics
 
 
 def last_logged_epoch(config: Config) -> int | None:

@@ -1,0 +1,184 @@
+"""The commands as an operator runs them: processes, signals, exit codes, on real servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.server_url import ServerUrl
+from tailrace.compare import compare_servers
+
+pytestmark = pytest.mark.servers
+DB = "cli_t"
+
+
+class Operator:
+    """A folder with a configuration, two servers of its own, and commands run in it."""
+
+    def __init__(self, folder: Path, upstream: Any, downstream: Any, kafka: Any) -> None:
+        self.folder, self.upstream, self.downstream = folder, upstream, downstream
+        (folder / "tailrace.toml").write_text(
+            f'[source]\nurl = "mysql://tailrace@127.0.0.1:{upstream.port}/"\nserver-id = 7401\n'
+            f'[kafka]\nbootstrap-servers = "{kafka.bootstrap}"\nprefix = "{folder.name}"\n'
+            f'[target]\nurl = "mysql://tailrace@127.0.0.1:{downstream.port}/"\n'
+            f'[consumer]\n"spark.master" = "local[1]"\n[tables]\ninclude = ["{DB}.*"]\n'
+        )
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start a command; its passwords come from the environment."""
+        secrets = {f"TAILRACE_{side}_PASSWORD": "tailrace" for side in ("SOURCE", "TARGET")}
+        with (self.folder / f"{arguments[0]}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tailrace", *arguments],
+                cwd=self.folder,
+                env={**os.environ, **secrets},
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._running.append(process)
+        return process
+
+    def run(self, *arguments: str) -> tuple[int, str]:
+        process = self.start(*arguments)
+        out, _ = process.communicate(timeout=240)
+        return process.returncode, out.decode()
+
+    def log(self, command: str) -> str:
+        return (self.folder / f"{command}.log").read_text(errors="replace")
+
+    def equal(self) -> bool:
+        urls = [ServerUrl.parse(server.url()) for server in (self.upstream, self.downstream)]
+        return compare_servers(urls[0], urls[1], [f"{DB}.*"], looks=2).equal
+
+    def close(self) -> None:
+        for process in self._running:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+                process.wait(60)
+            if process.stdout:
+                process.stdout.close()
+
+
+@pytest.fixture
+def operator(server: Any, kafka: Any, tmp_path: Path) -> Iterator[Operator]:
+    up = server("mariadb", role="upstream", server_id=411)
+    down = server("mysql", role="downstream", server_id=412)
+    up.execute(f"CREATE DATABASE {DB}", f"CREATE TABLE {DB}.t (id INT PRIMARY KEY, v VARCHAR(20))")
+    found = Operator(tmp_path, up, down, kafka)
+    yield found
+    found.close()
+
+
+def _insert(operator: Operator, first: int, last: int) -> None:
+    values = ", ".join(f"({i}, 'v{i}')" for i in range(first, last))
+    operator.upstream.execute(f"INSERT INTO {DB}.t VALUES {values}")
+
+
+def _until(condition: Callable[[], bool], patience: float = 120.0) -> None:
+    deadline = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.2)
+
+
+def _children(pid: int) -> dict[str, int]:
+    """The supervisor's children by their command."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            command = (entry / "cmdline").read_text().split("\0")
+        except OSError:
+            continue
+        if parent == pid and "tailrace" in command:
+            found[command[command.index("tailrace") + 1]] = int(entry.name)
+    return found
+
+
+def test_a_first_replication_command_by_command(operator: Operator) -> None:
+    _insert(operator, 0, 500)
+    assert operator.run("produce", "--until-caught-up")[0] == 0, operator.log("produce")
+    assert operator.run("compare")[0] == 4
+    assert operator.run("consume", "--until-caught-up")[0] == 0, operator.log("consume")
+    code, text = operator.run("compare", "--json")
+    assert (code, json.loads(text)["equal"]) == (0, True)
+
+    code, text = operator.run("status", "--json")
+    status = json.loads(text)
+    assert code == 0
+    [channel] = status["downstream"]["channels"]
+    assert channel["channel"] == "main"
+    assert channel["lag"] == {"epochs": 0, "transactions": 0, "seconds": 0.0}
+    assert channel["epoch"] == status["kafka"]["epoch"]
+
+    operator.downstream.execute(f"UPDATE {DB}.t SET v = 'other' WHERE id = 77")
+    code, text = operator.run("compare")
+    assert code == 4
+    assert "id=77" in text
+    for command in ("produce", "consume", "compare", "status"):
+        assert "Traceback" not in operator.log(command)
+
+
+def test_run_brings_back_what_was_killed_and_ends_with_0(operator: Operator) -> None:
+    supervisor = operator.start("run")
+    _insert(operator, 0, 100)
+    _until(lambda: len(_children(supervisor.pid)) == 2)
+    _until(operator.equal)
+    for name in ("produce", "consume"):
+        victim = _children(supervisor.pid)[name]
+        os.kill(victim, signal.SIGKILL)
+        _until(lambda name=name, victim=victim: _children(supervisor.pid).get(name, victim) != victim)  # type: ignore[misc]
+        first = 1000 if name == "produce" else 2000
+        _insert(operator, first, first + 100)
+    _until(operator.equal)
+    command_lines = [
+        (Path("/proc") / str(p) / "cmdline").read_text() for p in _children(supervisor.pid).values()
+    ]
+    assert not any("password" in line or "tailrace:tailrace" in line for line in command_lines)
+    children = list(_children(supervisor.pid).values())
+    supervisor.send_signal(signal.SIGTERM)
+    assert supervisor.wait(60) == 0
+    assert not any((Path("/proc") / str(pid)).exists() for pid in children)
+
+
+def test_run_until_caught_up_ends_by_itself(operator: Operator) -> None:
+    _insert(operator, 0, 300)
+    assert operator.run("run", "--until-caught-up")[0] == 0, operator.log("run")
+    assert operator.equal()
+
+
+def test_children_do_not_outlive_a_killed_supervisor(operator: Operator) -> None:
+    supervisor = operator.start("run")
+    _until(lambda: len(_children(supervisor.pid)) == 2)
+    children = list(_children(supervisor.pid).values())
+    supervisor.kill()
+    _until(lambda: not any((Path("/proc") / str(pid)).exists() for pid in children))
+
+
+def test_an_error_of_one_child_ends_both_with_its_message(operator: Operator) -> None:
+    operator.upstream.execute("ALTER USER tailrace@'%' IDENTIFIED BY 'changed'")
+    code, _ = operator.run("run")
+    assert code == 1
+    failed = [json.loads(line) for line in operator.log("run").splitlines() if '"event": "failed"' in line]
+    assert [entry["code"] for entry in failed] == ["TR202"]
+    assert "changed" not in operator.log("run")
+
+
+def test_produce_stops_exactly_behind_a_gtid(operator: Operator) -> None:
+    _insert(operator, 0, 10)
+    [(end,)] = operator.upstream.execute("SELECT @@gtid_binlog_pos")
+    _insert(operator, 10, 20)
+    assert operator.run("produce", "--stop-at-gtid", str(end))[0] == 0, operator.log("produce")
+    _, text = operator.run("status", "--json")
+    assert json.loads(text)["kafka"]["gtids"] == str(end)
