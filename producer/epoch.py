@@ -16,7 +16,8 @@ class EpochLimits:
     Attributes:
         max_rows: records.
         max_bytes: bytes of binlog.
-        max_delay: seconds since its first row.
+        max_delay: seconds since the epoch before it was sealed; so after a pause the first transaction goes out
+            at once, and under load there are no more epochs than this allows.
         heartbeat: seconds after which an epoch without rows is written too, to carry the position forward.
     """
 
@@ -38,7 +39,6 @@ class OpenEpoch:
 
     number: int
     opened: float = field(default_factory=time.monotonic)
-    opened_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
     records: list[Record] = field(default_factory=list)
     seq: int = 0
     bytes: int = 0
@@ -64,14 +64,16 @@ class OpenEpoch:
         self.transactions += 1
         self.bytes += size
 
+    def due_in(self, limits: EpochLimits) -> float:
+        """Seconds until it is due by its age."""
+        delay = limits.max_delay if self.seq else limits.heartbeat
+        return delay - (time.monotonic() - self.opened)
+
     def is_due(self, limits: EpochLimits) -> bool:
         """Whether to seal it, given that it stands at a transaction boundary."""
         if self.seq >= limits.max_rows or self.bytes >= limits.max_bytes or self.ddl is not None:
             return True
-        if self.empty:
-            return False
-        delay = limits.max_delay if self.seq else limits.heartbeat
-        return time.monotonic() - self.opened >= delay
+        return not self.empty and self.due_in(limits) <= 0
 
     def tables_touched(self) -> tuple[TableTouched, ...]:
         """Counts per table for the epoch's record."""

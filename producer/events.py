@@ -6,6 +6,7 @@ Every event type is either understood, known to be safe to skip, or stops the pr
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -429,7 +430,7 @@ class EventDecoder:
         if self._transaction is None:
             gtid = b"\0" if self._gtid is None else b"\2" + encode_bytes(self._gtid.encode())
             self._transaction = encode_long(self._server_id) + gtid + self._file_name
-            self._times = encode_long(self._commit_ms) + encode_long(self.epoch.opened_ms)
+            self._times = encode_long(self._commit_ms) + encode_long(time.time_ns() // 1_000_000)
         return (
             encode_long(self.epoch.number)
             + encode_long(flags)

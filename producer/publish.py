@@ -182,8 +182,7 @@ class Publisher:
         """Seconds to wait for news before the open epoch has to be sealed."""
         if decoder.epoch.empty:
             return _POLL
-        age = time.monotonic() - decoder.epoch.opened
-        return min(_POLL, max(0.001, self._limits.max_delay - age))
+        return min(_POLL, max(0.001, decoder.epoch.due_in(self._limits)))
 
     def _idle(self, decoder: EventDecoder, here: RelayPosition) -> None:
         """Nothing to read just now: complete what is under way, seal what is due."""

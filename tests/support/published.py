@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 from zlib import crc32
 
@@ -45,7 +46,7 @@ def read_published(bootstrap: str, prefix: str) -> Published:
     """Read the log and check it: epochs contiguous, each row in exactly one range, counts and digests right."""
     epochs = [EpochCommitted.decode(m.value()) for m in read_topic(bootstrap, f"{prefix}.epochs")]
     assert [e.epoch for e in epochs] == list(range(len(epochs)))
-    for before, after in zip(epochs, epochs[1:], strict=False):
+    for before, after in pairwise(epochs):
         assert (before.relay_dir, before.relay_file, before.relay_pos) <= (
             after.relay_dir,
             after.relay_file,

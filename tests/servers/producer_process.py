@@ -1,0 +1,28 @@
+"""A producer process that a test may kill. Argument: a JSON object of the configuration's values.
+
+On SIGTERM it stops in order; on an error of ours it says the code and exits with 3.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from producer.run import ProducerConfig, run_producer
+from schemas.errors import TailraceError
+from schemas.server_url import ServerUrl
+
+if __name__ == "__main__":
+    values = json.loads(sys.argv[1])
+    values |= {"source": ServerUrl.parse(values["source"]), "relay_dir": Path(values["relay_dir"])}
+    values |= {name: tuple(values[name]) for name in ("include", "exclude")}
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    try:
+        run_producer(ProducerConfig(**values), stop)
+    except TailraceError as error:
+        print(error.code, flush=True)
+        sys.exit(3)

@@ -1,0 +1,366 @@
+"""The producer between real servers and a real Kafka: what a read_committed reader finds is what upstream logged.
+
+Every test has its own database, topic prefix and relay directory, and starts its log at the current position.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compose.databases import Database
+from compose.kafka import Kafka
+from producer.run import ProducerConfig, ProducerProgress, run_producer
+from schemas.errors import DecodeError, LogError, TailraceError
+from schemas.server_url import ServerUrl
+from tests.support.binlog_rows import Row, binlog_end, rows_since
+from tests.support.published import Published, read_published
+
+pytestmark = pytest.mark.servers
+
+PROGRAM = Path(__file__).with_name("producer_process.py")
+
+
+@dataclass
+class Case:
+    """One test's upstream, log and producer."""
+
+    upstream: Database
+    config: ProducerConfig
+    db: str
+
+    def sql(self, *statements: str) -> Any:
+        """Carry statements out in the test's database; rows of the last one."""
+        with self.upstream.connect(database=self.db) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return cursor.fetchall()
+
+    def catch_up(self, **changes: Any) -> None:
+        """Run the producer here until it has published all there is."""
+        changes = {"until_caught_up": True} | changes
+        run_producer(replace(self.config, **changes), threading.Event())
+
+    def published(self) -> Published:
+        """The log as a consumer sees it."""
+        return read_published(self.config.bootstrap_servers, self.config.prefix)
+
+    def process(self, crash_at: str = "", **changes: Any) -> subprocess.Popen[str]:
+        """Start the producer as a process."""
+        values = asdict(replace(self.config, **changes))
+        values |= {"source": self.upstream.url(), "relay_dir": str(self.config.relay_dir)}
+        return subprocess.Popen(
+            [sys.executable, str(PROGRAM), json.dumps(values)],
+            env=os.environ | {"TAILRACE_CRASH_AT": crash_at, "PYTHONPATH": os.getcwd()},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def executed(self) -> str:
+        """Everything that is upstream, as a GTID set."""
+        variable = "@@gtid_binlog_pos" if self.upstream.flavor == "mariadb" else "@@gtid_executed"
+        ((text,),) = self.sql(f"SELECT {variable}")
+        return str(text)
+
+    def content(self, table: str) -> list[tuple[Any, ...]]:
+        """A table's rows upstream, by its first column."""
+        return list(self.sql(f"SELECT * FROM {table} ORDER BY 1"))
+
+
+_numbers = iter(range(1000))
+
+
+@pytest.fixture
+def case(upstream: Database, kafka: Kafka, tmp_path: Path) -> Iterator[Case]:
+    """A log of the test's own, with epoch 0 written, on a table ``t``."""
+    number = next(_numbers)
+    db, prefix = f"pub{number}", f"pub-{os.getpid()}-{number}"
+    source = ServerUrl.parse(upstream.url())
+    config = ProducerConfig(
+        source=source,
+        server_id=7000 + number,
+        start="current",
+        relay_dir=tmp_path / "relay",
+        bootstrap_servers=kafka.bootstrap,
+        prefix=prefix,
+        partitions=3,
+        epoch_max_rows=500,
+        epoch_max_bytes=1 << 20,
+        epoch_max_delay=0.05,
+        include=(f"{db}.*",),
+    )
+    upstream.execute(f"DROP DATABASE IF EXISTS {db}", f"CREATE DATABASE {db}")
+    made = Case(upstream, config, db)
+    made.sql("CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(200), n INT NOT NULL DEFAULT 0)")
+    made.catch_up()
+    yield made
+    upstream.execute(f"DROP DATABASE {db}")
+
+
+def _comparable(row: Row) -> tuple[Any, ...]:
+    """What must be equal however and whenever a row was published."""
+    record = row.avro()
+    source = record["source"]
+    place = (source["gtid"], source["file"], source["pos"], source["server_id"], source["ts_ms"])
+    return (
+        row.structure.table,
+        row.op,
+        repr(record["after"]),
+        repr(record["before"]),
+        row.key,
+        row.headers,
+        place,
+    )
+
+
+def _assert_exactly_once(case: Case, begin: tuple[str, int]) -> Published:
+    """The log holds each row event since ``begin`` once, in order, and amounts to the tables' content."""
+    published = case.published()
+    logged = [_comparable(row) for row in rows_since(case.upstream, begin, f"{case.db}.*")]
+    assert [_comparable(row) for row in published.all_rows] == logged
+    for table, images in published.tables().items():
+        ours = sorted(tuple(image.values()) for image in images.values())
+        assert ours == case.content(table), table
+    return published
+
+
+def _work(case: Case, transactions: int, rng: random.Random) -> None:
+    """Transactions of every kind of row event."""
+    with case.upstream.connect(database=case.db, autocommit=False) as connection:
+        cursor = connection.cursor()
+        for _ in range(transactions):
+            for _ in range(rng.randint(1, 4)):
+                rows = [("x" * rng.randint(0, 150),) for _ in range(rng.randint(1, 20))]
+                cursor.executemany("INSERT INTO t (v) VALUES (%s)", rows)
+                cursor.execute("UPDATE t SET n = n + 1 WHERE id %% 7 = %s", (rng.randint(0, 6),))
+                cursor.execute("DELETE FROM t WHERE id %% 11 = %s LIMIT 5", (rng.randint(0, 10),))
+            cursor.execute("SELECT COALESCE(MAX(id), 0) FROM t")
+            ((last,),) = cursor.fetchall()
+            cursor.execute("UPDATE t SET id = %s WHERE id = %s", (last + 1000, last))
+            connection.commit()
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait()
+
+
+def test_kills_lose_and_double_nothing(case: Case) -> None:
+    """Dead at each named place and at random times; in the end every row event is there exactly once."""
+    rng = random.Random(4711)
+    begin = binlog_end(case.upstream)
+    for place in (
+        "publish.before_commit",
+        "publish.before_commit:3",
+        "publish.after_commit",
+        "relay.before_fsync:2",
+        "relay.after_fsync:2",
+    ):
+        process = case.process(crash_at=place)
+        deadline = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < deadline:
+            _work(case, 10, rng)
+        assert process.poll() == -signal.SIGKILL, place
+    for _ in range(4):
+        process = case.process()
+        _work(case, 20, rng)
+        time.sleep(rng.uniform(0.3, 1.2))
+        _work(case, 20, rng)
+        _kill(process)
+    case.catch_up()
+    published = _assert_exactly_once(case, begin)
+    assert len(published.epochs) > 5
+    # Nothing left to do is nothing written.
+    case.catch_up()
+    assert len(case.published().epochs) == len(published.epochs)
+
+
+def test_second_producer_fences_the_first(case: Case, tmp_path: Path) -> None:
+    """The first stops with TR505 as soon as it has something to write; the log stays whole."""
+    begin = binlog_end(case.upstream)
+    errors: list[TailraceError] = []
+
+    def first() -> None:
+        try:
+            run_producer(case.config, threading.Event())
+        except TailraceError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=first, daemon=True)
+    thread.start()
+    case.sql("INSERT INTO t (v) VALUES ('by the first')")
+    _wait_for(lambda: len(case.published().all_rows) == 1)
+    second_config = replace(
+        case.config, relay_dir=tmp_path / "other", start="earliest", server_id=case.config.server_id + 500
+    )
+    stop = threading.Event()
+    second = threading.Thread(target=run_producer, args=(second_config, stop), daemon=True)
+    second.start()
+    deadline = time.monotonic() + 60
+    while thread.is_alive() and time.monotonic() < deadline:
+        case.sql("INSERT INTO t (v) VALUES ('by either')")
+        time.sleep(0.05)
+    assert [error.code for error in errors] == ["TR505"]
+    assert isinstance(errors[0], LogError)
+    case.sql("INSERT INTO t (v) VALUES ('by the second')")
+    stop.set()
+    second.join(60)
+    run_producer(replace(second_config, until_caught_up=True), threading.Event())
+    _assert_exactly_once(case, begin)
+
+
+def _wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.05)
+
+
+def test_stops_exactly_behind_a_gtid_set(case: Case) -> None:
+    """Whatever fits into the epoch besides: the log ends behind the set; the next run goes on from there."""
+    begin = binlog_end(case.upstream)
+    stops = []
+    for i in range(1, 11):
+        case.sql("BEGIN", f"INSERT INTO t (v) VALUES ({i})", f"INSERT INTO t (v) VALUES ({i})", "COMMIT")
+        stops.append(case.executed())
+    for wanted, rows in ((stops[3], 8), (stops[3], 8), (stops[4], 10), (stops[8], 18)):
+        case.catch_up(until_caught_up=False, stop_at_gtid=wanted, epoch_max_delay=60.0)
+        published = case.published()
+        assert len(published.all_rows) == rows
+        assert published.epochs[-1].executed_gtids.replace("\n", "") == wanted.replace("\n", "")
+    case.catch_up()
+    _assert_exactly_once(case, begin)
+
+
+@pytest.mark.parametrize("flavor", ["mysql"])
+def test_a_stop_leaves_whole_transactions(case: Case) -> None:
+    """Stop requests at any time, in the middle of large transactions too: all of one or nothing is published."""
+    begin = binlog_end(case.upstream)
+    case.sql("INSERT INTO t (v) SELECT REPEAT('y', 150) FROM information_schema.COLLATIONS a"
+             " JOIN information_schema.COLLATIONS b LIMIT 30000")  # fmt: skip
+    for _ in range(3):
+        case.sql("UPDATE t SET n = n + 1")
+    sizes = set()
+    for pause in (0.0, 0.4, 0.8, 1.0):
+        stop = threading.Event()
+        timer = threading.Timer(pause, stop.set)
+        timer.start()
+        run_producer(replace(case.config, epoch_max_rows=1), stop)
+        timer.join()
+        rows = len(case.published().all_rows)
+        assert rows % 30_000 == 0
+        sizes.add(rows)
+    process = case.process()
+    time.sleep(1.0)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+    case.catch_up()
+    published = _assert_exactly_once(case, begin)
+    assert len(published.all_rows) == 120_000
+
+
+def test_a_transaction_larger_than_memory_allows_for(case: Case) -> None:
+    """120,000 rows in one transaction go to Kafka in parts, and become visible as one epoch; also after a kill."""
+    begin = binlog_end(case.upstream)
+    case.sql(
+        "BEGIN",
+        "INSERT INTO t (v) VALUES ('first')",
+        "INSERT INTO t (v) SELECT 'row' FROM information_schema.COLLATIONS a"
+        " JOIN information_schema.COLLATIONS b JOIN information_schema.COLLATIONS c LIMIT 119999",
+        "COMMIT",
+        "INSERT INTO t (v) VALUES ('behind')",
+    )
+    process = case.process(crash_at="publish.before_commit")
+    assert process.wait(60) == -signal.SIGKILL
+    assert case.published().all_rows == []
+    case.catch_up()
+    published = case.published()
+    assert 120_000 in [epoch.rows for epoch in published.epochs]
+    assert len(published.all_rows) == 120_001
+    logged = rows_since(case.upstream, begin, f"{case.db}.*")
+    assert [r.key for r in published.all_rows] == [r.key for r in logged]
+
+
+def test_excluded_tables_leave_no_trace(case: Case) -> None:
+    """Neither rows nor DDL, even in the same transaction as others; the position moves on nevertheless."""
+    begin = binlog_end(case.upstream)
+    config = replace(case.config, exclude=(f"{case.db}.secret*",))
+    case.sql("CREATE TABLE secret1 (id INT PRIMARY KEY)", "INSERT INTO secret1 VALUES (1)",
+             "BEGIN", "INSERT INTO secret1 VALUES (2)", "INSERT INTO t (v) VALUES ('seen')", "COMMIT",
+             "INSERT INTO secret1 VALUES (3)")  # fmt: skip
+    run_producer(replace(config, until_caught_up=True), threading.Event())
+    published = case.published()
+    assert [row.structure.table for row in published.all_rows] == ["t"]
+    assert all(epoch.ddl is None for epoch in published.epochs)
+    assert published.epochs[-1].source_pos == binlog_end(case.upstream)[1] > begin[1]
+
+
+@pytest.mark.parametrize(
+    ("statements", "code"),
+    [
+        (("SET SESSION binlog_format = 'STATEMENT'", "UPDATE t SET n = 5"), "TR409"),
+        (("SET SESSION binlog_row_image = 'MINIMAL'", "UPDATE t SET n = 6"), "TR413"),
+        (("SET GLOBAL binlog_row_metadata = 'MINIMAL'", "CREATE TABLE t2 (a INT)", "INSERT INTO t2 VALUES (1)"),
+         "TR402"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_known_stops_the_producer(case: Case, statements: tuple[str, ...], code: str) -> None:
+    """The error names the place and, of a row event, the table; what came before is complete; it stays stopped."""
+    case.sql("INSERT INTO t (v) VALUES ('before')")
+    case.catch_up()
+    place = binlog_end(case.upstream)
+    try:
+        case.sql(*statements)
+    finally:
+        case.sql("SET GLOBAL binlog_row_metadata = 'FULL'")
+    for _ in range(2):
+        with pytest.raises(DecodeError) as caught:
+            case.catch_up()
+        error = caught.value
+        assert error.code == code
+        assert error.where.file == place[0]
+        assert error.where.position is not None
+        assert place[1] < error.where.position < binlog_end(case.upstream)[1]
+        assert error.where.gtid
+        assert error.hint
+        if code != "TR409":
+            assert error.where.table in (f"{case.db}.t", f"{case.db}.t2")
+    assert [row.avro()["after"]["v"] for row in case.published().all_rows] == ["before"]
+
+
+def test_epochs_state_structures_once(case: Case) -> None:
+    """A structure travels with the epoch that first uses it, and again only when it changes."""
+    for value in ("a", "b"):
+        case.sql(f"INSERT INTO t (v) VALUES ('{value}')")
+        case.catch_up()
+    case.sql("ALTER TABLE t ADD COLUMN w INT", "INSERT INTO t (v, w) VALUES ('c', 1)")
+    case.catch_up()
+    published = case.published()
+    stated = [(e.epoch, v.table) for e in published.epochs for v in e.structures]
+    assert len(stated) == 2
+    kinds = [e.ddl.kind for e in published.epochs if e.ddl]
+    assert kinds == ["ALTER TABLE"]
+    assert [row.avro()["after"].get("w") for row in published.all_rows] == [None, None, 1]
+    times = [row.avro() for row in published.all_rows]
+    assert all(record["ts_ms"] >= record["source"]["ts_ms"] for record in times)
+
+
+def test_progress_is_reported(case: Case) -> None:
+    """The last report has the final numbers."""
+    reports: list[ProducerProgress] = []
+    case.sql("INSERT INTO t (v) VALUES ('a'), ('b')")
+    run_producer(replace(case.config, until_caught_up=True), threading.Event(), reports.append)
+    assert reports[-1].publish.rows == 2
+    assert reports[-1].publish.gtid
