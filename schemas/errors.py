@@ -1,13 +1,13 @@
 """The one error tree. Every error says what, where, what to do, and whether trying again can help.
 
-    TailraceError
-    ├── ConfigError        TR1xx  the configuration file, a flag, an environment variable
-    ├── UpstreamError      TR2xx  the source server: unreachable, purged, wrong settings
-    ├── RelayError         TR3xx  the relay log on disk: torn, corrupt, locked, disk full
-    ├── DecodeError        TR4xx  a binlog event that cannot be decoded without guessing
-    ├── LogError           TR5xx  the epoch log in Kafka: unreachable, fenced, gap, lost records
-    ├── DownstreamError    TR6xx  the target server: refused statement, unexpected row count, fenced
-    └── StackError         TR7xx  the embedded servers of demo and tests
+TailraceError
+├── ConfigError        TR1xx  the configuration file, a flag, an environment variable
+├── UpstreamError      TR2xx  the source server: unreachable, purged, wrong settings
+├── RelayError         TR3xx  the relay log on disk: torn, corrupt, locked, disk full
+├── DecodeError        TR4xx  a binlog event that cannot be decoded without guessing
+├── LogError           TR5xx  the epoch log in Kafka: unreachable, fenced, gap, lost records
+├── DownstreamError    TR6xx  the target server: refused statement, unexpected row count, fenced
+└── StackError         TR7xx  the embedded servers of demo and tests
 """
 
 from __future__ import annotations

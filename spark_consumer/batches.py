@@ -59,7 +59,8 @@ class BatchRunner:
         self._ahead = ThreadPoolExecutor(1, thread_name_prefix="prepare")
         self._limits = _limits(applier.session.max_allowed_packet)
         self.failure: BaseException | None = None
-        self.batches = 0
+        #: the last micro-batch that was applied whole, -1 before the first
+        self.finished = -1
         self.busy = False
 
     @property
@@ -76,7 +77,7 @@ class BatchRunner:
         try:
             self._run(frame.collect())
             reached("batch.before_return")
-            self.batches += 1
+            self.finished = batch_id
         except Ended:
             raise
         except BaseException as error:
@@ -92,7 +93,8 @@ class BatchRunner:
             for row in rows
             if row.kind == OUT_EPOCH
         ]
-        fresh = self._goal.up_to(position, follow(position.epoch, found))
+        behind = follow(position.epoch, found)
+        fresh = self._goal.up_to(position, behind)
         if len(fresh) < len(found):
             _log.info("epochs_skipped", count=len(found) - len(fresh), position=position.epoch)
         self._check_unknown(rows, position.epoch)
@@ -100,7 +102,7 @@ class BatchRunner:
             row.fingerprint: TableStructure.from_json(row.text) for row in rows if row.kind == OUT_STRUCTURE
         }
         self._apply_all(list(cut(fresh, self._config.max_batch_rows)), structures)
-        if self.ended:
+        if len(fresh) < len(behind):
             raise Ended
 
     @staticmethod

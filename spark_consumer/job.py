@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -32,6 +33,7 @@ from spark_consumer.warm_up import warm_up
 # Of one micro-batch; a stop waits for a slice, not for the micro-batch, so this only bounds memory.
 _MAX_EPOCHS = 500
 _POLL = 0.05
+_COMMIT_PATIENCE = 5.0
 _log = structlog.get_logger()
 
 
@@ -140,7 +142,7 @@ class _Run:
         try:
             kept = self._checkpoint.ready(self._applier.position, self._log)
             failure = self._query(offset)
-            if failure is not None and kept and self._runner.batches == 0 and self._runner.failure is None:
+            if failure is not None and kept and self._runner.finished < 0 and self._runner.failure is None:
                 self._checkpoint.set_aside(f"the query does not start from it: {_first_line(failure)}")
                 failure = self._query(resume_offset(self._applier.position, self._log))
         finally:
@@ -165,11 +167,21 @@ class _Run:
             self._stop.wait(_POLL)
         # The batch in hand is finished before the query goes: a stopped query would cancel its jobs.
         while query.isActive and self._runner.busy:
-            threading.Event().wait(_POLL)
+            time.sleep(_POLL)
+        self._await_commit(query)
         failure: Any = query.exception()
         with suppress(Exception):
             query.stop()
         return None if self._runner.ended else (failure or LogError("TR556", "the query ended by itself"))
+
+    def _await_commit(self, query: Any) -> None:
+        """Let Spark note down the last micro-batch: the next run then starts from it, with its state."""
+        done = self._checkpoint.path / "commits" / str(self._runner.finished)
+        deadline = time.monotonic() + _COMMIT_PATIENCE
+        while self._runner.finished >= 0 and query.isActive and not done.exists():
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_POLL)
 
     def _seed(self) -> DataFrame:
         """The tracker's state for a new checkpoint: every structure up to the position."""

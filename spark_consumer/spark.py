@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -56,6 +57,8 @@ def log_file(config: ConsumerConfig) -> Path:
 
 def start_spark(config: ConsumerConfig) -> SparkSession:
     """Start Spark with our settings, overridden by the configuration's."""
+    # It would show a stack trace for every error that the caller gets as an exception anyway.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     # The workers must be this very environment.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     log = log_file(config)

@@ -1,0 +1,288 @@
+"""The consumer on real servers: Kafka, Spark, and a downstream of each flavour."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.fake_topic import FakeTopic, delete, insert, integer, text, update
+
+from compose.artifacts import spark_kafka_jars
+from compose.databases import Database
+from compose.kafka import Kafka
+from schemas.epoch import TableChanged
+from schemas.errors import DownstreamError, LogError
+from schemas.server_url import ServerUrl
+from schemas.structure import TableStructure
+from spark_consumer.config import ConsumerConfig
+from spark_consumer.job import run_consumer
+from spark_consumer.progress import Counters
+from spark_consumer.spark import start_spark
+
+UUID = "00000000-0000-0000-0000-00000000cafe"
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One Spark for the module: it takes seconds to start."""
+    folder = tmp_path_factory.mktemp("spark")
+    config = ConsumerConfig("", "", ServerUrl("h"), checkpoint_dir=folder, jars=tuple(spark_kafka_jars()))
+    session = start_spark(config)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """Prefix, channel and database of the test's own."""
+    return "c_" + "".join(c if c.isalnum() else "_" for c in request.node.name)[-40:]
+
+
+@pytest.fixture
+def topic(kafka: Kafka, name: str) -> FakeTopic:
+    return FakeTopic(kafka.bootstrap, name)
+
+
+@pytest.fixture
+def config(kafka: Kafka, downstream: Database, name: str, tmp_path: Path) -> ConsumerConfig:
+    return ConsumerConfig(
+        kafka.bootstrap,
+        name,
+        ServerUrl.parse(downstream.url("tailrace")),
+        channel=name,
+        checkpoint_dir=tmp_path,
+        until_caught_up=True,
+    )
+
+
+@pytest.fixture
+def consume(config: ConsumerConfig, spark: Any) -> Callable[..., Counters]:
+    """Run the channel until it has caught up."""
+
+    def run(**changes: Any) -> Counters:
+        counters = Counters()
+        run_consumer(replace(config, **changes), counters=counters, spark=spark)
+        return counters
+
+    return run
+
+
+def keyed(db: str, table: str = "t", *more: Any) -> TableStructure:
+    columns = (integer("id"), integer("v", nullable=True), text("s", nullable=True))
+    return TableStructure(db, table, (*columns, *more), ("id",))
+
+
+def made(topic: FakeTopic, db: str) -> TableStructure:
+    """A database with the table t, by DDL."""
+    topic.ddl(f"CREATE DATABASE {db}", "CREATE DATABASE")
+    statement = f"CREATE TABLE {db}.t (id INT PRIMARY KEY, v INT, s VARCHAR(60), UNIQUE KEY (s))"
+    topic.ddl(statement, "CREATE TABLE", TableChanged(db, "t"))
+    return keyed(db)
+
+
+def row(number: int, v: int | None = 0, s: str | None = None) -> dict[str, Any]:
+    return {"id": number, "v": v, "s": s}
+
+
+def test_a_channel_survives_the_loss_of_each_part_of_its_checkpoint(
+    topic: FakeTopic, consume: Callable[..., Counters], downstream: Database, name: str, tmp_path: Path
+) -> None:
+    t = made(topic, name)
+    no_key = TableStructure(name, "n", (integer("a"), text("s", nullable=True)), ())
+    create = f"CREATE TABLE {name}.n (a INT, s VARCHAR(60))"
+    topic.ddl(create, "CREATE TABLE", TableChanged(name, "n"))
+    topic.epoch(*(insert(t, row(i, i, f"it's {i}")) for i in range(500)))
+    twice = {"a": 1, "s": None}
+    topic.epoch(insert(no_key, twice), insert(no_key, twice), delete(no_key, twice))
+    # a key moves, and a unique value goes from one row to another
+    topic.epoch(
+        update(t, row(1, 1, "it's 1"), row(1001, 1, "it's 1")),
+        delete(t, row(2, 2, "it's 2")),
+        update(t, row(3, 3, "it's 3"), row(3, 3, "it's 2")),
+    )
+    counters = consume(max_batch_rows=400)
+    assert (counters.epochs, counters.rows) == (7, 507)
+    wanted = [
+        (3, 3, "it's 2"),
+        *((i, i, f"it's {i}") for i in (0, *range(4, 500))),
+        (1001, 1, "it's 1"),
+    ]
+    assert downstream.execute(f"SELECT id, v, s FROM {name}.t ORDER BY id") == sorted(wanted)
+    assert downstream.execute(f"SELECT * FROM {name}.n") == [(1, None)]
+
+    # without its checkpoint, the tracker knows the structures from the schemas topic
+    shutil.rmtree(tmp_path / name / "spark")
+    topic.epoch(insert(t, row(2000)), update(no_key, twice, {"a": 2, "s": "x"}))
+    assert consume().rows == 2
+    assert downstream.execute(f"SELECT * FROM {name}.n") == [(2, "x")]
+
+    # without its last commit file, Spark repeats the batch, and the position leaves it out
+    commits = tmp_path / name / "spark" / "commits"
+    last = max((f for f in commits.iterdir() if f.name.isdigit()), key=lambda f: int(f.name))
+    last.unlink()
+    topic.epoch(insert(t, row(2001)))
+    assert consume().rows == 1
+
+    # a damaged one is set aside
+    for file in (tmp_path / name / "spark" / "offsets").iterdir():
+        file.write_text("v1\n{")
+    topic.epoch(insert(t, row(2002)))
+    assert consume().rows == 1
+    assert list((tmp_path / name).glob("spark.aside-*"))
+
+    # and so is another channel's
+    (tmp_path / name / "owner.json").write_text('{"channel": "other"}')
+    structure = keyed(name, "t", integer("w", nullable=True))
+    topic.ddl(f"ALTER TABLE {name}.t ADD COLUMN w INT", "ALTER TABLE", TableChanged(name, "t"))
+    topic.epoch(insert(structure, {**row(2003), "w": 5}))
+    assert consume().ddl == 1
+    found = downstream.execute(f"SELECT id, w FROM {name}.t WHERE id >= 2000 ORDER BY id")
+    assert found == [(2000, None), (2001, None), (2002, None), (2003, 5)]
+
+    audited = downstream.execute(
+        f"SELECT SUM(transactions), SUM(inserts), MAX(last_epoch) FROM tailrace.applied_epochs WHERE channel = '{name}'"
+    )
+    assert audited == [(topic.transactions, 500 + 2 + 1 + 1 + 4, topic.next_epoch - 1)]
+
+
+@pytest.mark.parametrize("flavor", ["mariadb"])
+def test_a_log_that_is_not_whole_stops_the_channel_before_it_writes(
+    kafka: Kafka, consume: Callable[..., Counters], downstream: Database, name: str
+) -> None:
+    def broken(kind: str, **fault: Any) -> None:
+        prefix = f"{name}_{kind}"
+        topic = FakeTopic(kafka.bootstrap, prefix)
+        t = made(topic, prefix)
+        topic.epoch(insert(t, row(1)))
+        topic.epoch(insert(t, row(2)), spoil=lambda record: replace(record, **fault))
+        with pytest.raises(LogError) as caught:
+            consume(prefix=prefix, channel=prefix)
+        errors[kind] = caught.value.code
+        applied[kind] = downstream.execute(f"SELECT id FROM {prefix}.t")
+
+    errors: dict[str, str] = {}
+    applied: dict[str, Any] = {}
+    broken("digest", digest=1)
+    broken("count", rows=2)
+    broken("gap", epoch=9)
+    assert errors == {"digest": "TR554", "count": "TR554", "gap": "TR551"}
+    assert applied == {"digest": [], "count": [], "gap": []}
+
+
+@pytest.mark.parametrize("flavor", ["mysql"])
+def test_a_structure_that_the_log_never_brought_stops_the_channel(
+    topic: FakeTopic, consume: Callable[..., Counters], name: str
+) -> None:
+    t = made(topic, name)
+    topic.epoch(insert(t, row(1)), spoil=lambda record: replace(record, structures=()))
+    with pytest.raises(LogError, match="TR552: the schema tracker does not know"):
+        consume()
+
+
+@pytest.mark.parametrize("flavor", ["mysql"])
+def test_a_run_stops_exactly_behind_a_gtid_and_goes_on_from_there(
+    topic: FakeTopic, consume: Callable[..., Counters], downstream: Database, name: str
+) -> None:
+    t = made(topic, name)
+    for number in range(1, 4):
+        topic.epoch(insert(t, row(number)), insert(t, row(number + 100)), transactions=2)
+    with pytest.raises(LogError, match="TR559"):
+        consume(until_caught_up=False, stop_at_gtid=f"{UUID}:1-5")
+    consume(until_caught_up=False, stop_at_gtid=f"{UUID}:1-6")
+    assert downstream.execute(f"SELECT id FROM {name}.t ORDER BY id") == [(1,), (2,), (101,), (102,)]
+    assert consume().rows == 2
+
+
+@pytest.mark.parametrize("flavor", ["mariadb"])
+def test_a_stopped_run_returns_and_a_fenced_one_says_so(
+    topic: FakeTopic, config: ConsumerConfig, downstream: Database, name: str, spark: Any
+) -> None:
+    t = made(topic, name)
+    topic.epoch(insert(t, row(1)))
+    stop, counters, failures = threading.Event(), Counters(), []
+
+    def endless() -> None:
+        try:
+            run_consumer(replace(config, until_caught_up=False), stop, counters=counters, spark=spark)
+        except DownstreamError as error:
+            failures.append(error.code)
+
+    def until(condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 120
+        while not condition():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    first = threading.Thread(target=endless)
+    first.start()
+    until(lambda: counters.rows == 1)
+    topic.epoch(insert(t, row(2)))
+    until(lambda: counters.rows == 2)
+    stop.set()
+    first.join(60)
+    assert not first.is_alive()
+    assert failures == []
+
+    stop.clear()
+    second = threading.Thread(target=endless)
+    second.start()
+    topic.epoch(insert(t, row(3)))
+    until(lambda: counters.rows == 3)
+    downstream.execute(
+        f"UPDATE tailrace.relay_log_info SET fencing_token = fencing_token + 1 WHERE Channel_name = '{name}'"
+    )
+    topic.epoch(insert(t, row(4)))
+    second.join(60)
+    assert failures == ["TR610"]
+    assert downstream.execute(f"SELECT id FROM {name}.t ORDER BY id") == [(1,), (2,), (3,)]
+
+
+def test_cascades_that_the_log_does_not_hold_are_run_and_others_are_not(
+    topic: FakeTopic, consume: Callable[..., Counters], downstream: Database, name: str
+) -> None:
+    parent = TableStructure(name, "p", (integer("id"),), ("id",))
+    child = TableStructure(name, "c", (integer("id"), integer("p", nullable=True)), ("id",))
+    topic.ddl(f"CREATE DATABASE {name}", "CREATE DATABASE")
+    topic.ddl(f"CREATE TABLE {name}.p (id INT PRIMARY KEY)", "CREATE TABLE", TableChanged(name, "p"))
+    foreign = f"FOREIGN KEY (p) REFERENCES {name}.p (id) ON DELETE CASCADE ON UPDATE CASCADE"
+    statement = f"CREATE TABLE {name}.c (id INT PRIMARY KEY, p INT, {foreign})"
+    topic.ddl(statement, "CREATE TABLE", TableChanged(name, "c"))
+    family = [(number, 10 * number + n) for number in range(1, 5) for n in range(2)]
+    topic.epoch(
+        *(insert(parent, {"id": number}) for number in range(1, 5)),
+        *(insert(child, {"id": number, "p": of}) for of, number in family),
+    )
+    topic.epoch(
+        delete(parent, {"id": 1}),  # its children go, unlogged
+        update(parent, {"id": 2}, {"id": 22}),  # its children follow, unlogged
+        delete(parent, {"id": 3}, 0x02),  # without checks: its children stay
+        # logged cascade: children first, then the parent, as MySQL 9.7 writes them
+        delete(child, {"id": 40, "p": 4}, 0x12),
+        delete(child, {"id": 41, "p": 4}, 0x12),
+        delete(parent, {"id": 4}, 0x11),
+        insert(child, {"id": 10, "p": 22}),
+    )
+    consume()
+    assert downstream.execute(f"SELECT id FROM {name}.p") == [(22,)]
+    found = downstream.execute(f"SELECT id, p FROM {name}.c ORDER BY id")
+    assert found == [(10, 22), (20, 22), (21, 22), (30, 3), (31, 3)]
+
+
+@pytest.mark.parametrize("flavor", ["mysql"])
+def test_excluded_tables_are_verified_and_left_out(
+    topic: FakeTopic, consume: Callable[..., Counters], downstream: Database, name: str
+) -> None:
+    t = made(topic, name)
+    other = keyed(name, "other")
+    topic.ddl(f"CREATE TABLE {name}.other (id INT)", "CREATE TABLE", TableChanged(name, "other"))
+    topic.epoch(insert(t, row(1)), insert(other, row(1)))
+    topic.ddl("GRANT ALL ON *.* TO x", "GRANT")
+    counters = consume(exclude=(f"{name}.other",))
+    assert (counters.rows, counters.epochs) == (2, 6)
+    assert downstream.execute(f"SHOW TABLES FROM {name}") == [("t",)]
