@@ -37,7 +37,6 @@ def configure(process: str) -> None:
         processors=[*shared, _named(process), *renderer],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
     )
 
 

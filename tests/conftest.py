@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from compose.databases import Database, MariaDB, MySQL
 from compose.kafka import Kafka
@@ -48,6 +49,13 @@ downstream_mysql = pytest.fixture(
 downstream_mariadb = pytest.fixture(
     _role_fixture("mariadb", "downstream"), scope="session", name="downstream_mariadb"
 )
+
+
+@pytest.fixture(autouse=True)
+def _own_logging() -> Iterator[None]:
+    """A command run in this process points the log at a stream that ends with its test."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")
