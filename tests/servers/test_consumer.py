@@ -146,9 +146,11 @@ def test_a_channel_survives_the_loss_of_each_part_of_its_checkpoint(
     assert found == [(2000, None), (2001, None), (2002, None), (2003, 5)]
 
     audited = downstream.execute(
-        f"SELECT SUM(transactions), SUM(inserts), MAX(last_epoch) FROM tailrace.applied_epochs WHERE channel = '{name}'"
+        "SELECT SUM(transactions), SUM(inserts), SUM(updates), SUM(deletes), MAX(last_epoch)"
+        f" FROM tailrace.applied_epochs WHERE channel = '{name}'"
     )
-    assert audited == [(topic.transactions, 500 + 2 + 1 + 1 + 4, topic.next_epoch - 1)]
+    # a key that moves counts as two updates
+    assert audited == [(topic.transactions, 500 + 2 + 4, 2 + 1 + 1, 1 + 1, topic.next_epoch - 1)]
 
 
 @pytest.mark.parametrize("flavor", ["mariadb"])
@@ -164,7 +166,8 @@ def test_a_log_that_is_not_whole_stops_the_channel_before_it_writes(
         with pytest.raises(LogError) as caught:
             consume(prefix=prefix, channel=prefix)
         errors[kind] = caught.value.code
-        applied[kind] = downstream.execute(f"SELECT id FROM {prefix}.t")
+        tables = downstream.execute(f"SHOW DATABASES LIKE '{prefix}'")
+        applied[kind] = downstream.execute(f"SELECT id FROM {prefix}.t") if tables else None
 
     errors: dict[str, str] = {}
     applied: dict[str, Any] = {}
@@ -172,7 +175,8 @@ def test_a_log_that_is_not_whole_stops_the_channel_before_it_writes(
     broken("count", rows=2)
     broken("gap", epoch=9)
     assert errors == {"digest": "TR554", "count": "TR554", "gap": "TR551"}
-    assert applied == {"digest": [], "count": [], "gap": []}
+    # The gap shows before the epochs are read, so not even those in front of it are applied.
+    assert applied == {"digest": [], "count": [], "gap": None}
 
 
 @pytest.mark.parametrize("flavor", ["mysql"])

@@ -159,11 +159,14 @@ class FakeTopic:
             self.transactions += transactions
         gtid = f"{UUID}:{self.transactions}" if self.transactions else None
         self._producer.begin_transaction()
-        values, offsets = self._write_rows(changes, number, gtid or "")
+        halves = _halves(changes)
+        values, offsets = self._write_rows(halves, number, gtid or "")
         now = int(time.time() * 1000)
         counts: dict[TableStructure, list[int]] = {}
-        for change in changes:
-            counts.setdefault(change.structure, [0, 0, 0])["cud".index(change.op)] += 1
+        for change in halves:
+            # Both halves of a key-changing UPDATE count as updates.
+            column = 1 if change.flags & KEY_CHANGE else "cud".index(change.op)
+            counts.setdefault(change.structure, [0, 0, 0])[column] += 1
         record = EpochCommitted(
             epoch=number,
             first_gtid=f"{UUID}:{first}" if changes or ddl else None,
@@ -212,7 +215,7 @@ class FakeTopic:
             span[0], span[1] = min(span[0], offset), max(span[1], offset + 1)
 
         values = []
-        for seq, change in enumerate(_halves(changes)):
+        for seq, change in enumerate(changes):
             key = row_key(change.structure, change.after or change.before or {})
             value = row_value(change, epoch, seq, gtid)
             values.append(value)
