@@ -52,7 +52,6 @@ _FENCED = {
     KafkaError._FENCED,
     KafkaError.PRODUCER_FENCED,
     KafkaError.INVALID_PRODUCER_EPOCH,
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
 
 
@@ -92,6 +91,7 @@ class EpochLog:
         self._starts: dict[int, int] = {}
         self._ends: dict[int, int] = {}
         self._error: KafkaError | None = None
+        self._fatal: KafkaError | None = None
         self.digest = 0
 
     def open(self) -> None:
@@ -115,6 +115,8 @@ class EpochLog:
                     "message.max.bytes": _MAX_MESSAGE,
                     "queue.buffering.max.messages": 1_000_000,
                     "queue.buffering.max.kbytes": 512 << 10,
+                    # Without it a fatal error is raised in the middle of whichever callback runs.
+                    "error_cb": self._failed,
                 },
                 logger=_LIBRDKAFKA,
             )
@@ -210,8 +212,8 @@ class EpochLog:
             epoch_with: makes the epoch's record once its offset ranges are known.
         """
         self._call(lambda: self._producer.flush(), "writing rows")
-        if self._error is not None:
-            raise log_error(KafkaException(self._error), "writing rows")
+        if (error := self._fatal or self._error) is not None:
+            raise log_error(KafkaException(error), "writing rows")
         ranges = tuple(OffsetRange(p, self._starts[p], self._ends[p]) for p in sorted(self._starts))
         epoch = epoch_with(ranges)
         for version in epoch.structures:
@@ -251,6 +253,11 @@ class EpochLog:
         if self._starts[partition] < 0:
             self._starts[partition] = offset
         self._ends[partition] = offset + 1
+
+    def _failed(self, error: KafkaError) -> None:
+        """Anything but a fatal error is retried by librdkafka, or fails a call or a delivery."""
+        if error.fatal():
+            self._fatal = self._fatal or error
 
     def _write_marked(self, record: Record, partition: int, callback: Any) -> None:
         headers = record[2] if len(record) == 3 else []

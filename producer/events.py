@@ -411,7 +411,9 @@ class EventDecoder:
         width, p = packed_length(data, p)
         if width != len(decoder.structure.columns):
             raise DecodeError(
-                "TR412", f"{width} columns in the rows, {len(decoder.structure.columns)} in TABLE_MAP"
+                "TR412",
+                f"{width} columns in the rows, {len(decoder.structure.columns)} in TABLE_MAP",
+                where=Where(table=decoder.structure.name),
             )
         size = (width + 7) // 8
         full = (1 << width) - 1
@@ -419,7 +421,8 @@ class EventDecoder:
             if int.from_bytes(data[p : p + size], "little") & full != full:
                 raise DecodeError(
                     "TR413",
-                    f"a row image of {decoder.structure.name} lacks columns (binlog_row_image is not FULL)",
+                    "a row image lacks columns (binlog_row_image is not FULL)",
+                    where=Where(table=decoder.structure.name),
                     hint="SET GLOBAL binlog_row_image = FULL upstream and reconnect its clients",
                 )
             p += size

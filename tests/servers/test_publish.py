@@ -144,7 +144,7 @@ def _work(case: Case, transactions: int, rng: random.Random) -> None:
             for _ in range(rng.randint(1, 4)):
                 rows = [("x" * rng.randint(0, 150),) for _ in range(rng.randint(1, 20))]
                 cursor.executemany("INSERT INTO t (v) VALUES (%s)", rows)
-                cursor.execute("UPDATE t SET n = n + 1 WHERE id %% 7 = %s", (rng.randint(0, 6),))
+                cursor.execute("UPDATE t SET n = n + 1 WHERE id %% 7 = %s LIMIT 20", (rng.randint(0, 6),))
                 cursor.execute("DELETE FROM t WHERE id %% 11 = %s LIMIT 5", (rng.randint(0, 10),))
             cursor.execute("SELECT COALESCE(MAX(id), 0) FROM t")
             ((last,),) = cursor.fetchall()

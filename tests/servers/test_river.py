@@ -65,6 +65,9 @@ def test_killed_at_any_moment_it_goes_on(river: MakeRiver, flavor: str) -> None:
             consumer.send_signal(signal.SIGKILL)
             consumer.wait()
             consumer = it.start("consume")
+        # A signal ends them with 0 once they run.
+        run_dml(it.upstream, 4, 150)
+        time.sleep(10)
         producer.send_signal(signal.SIGTERM)
         consumer.send_signal(signal.SIGTERM)
         assert producer.wait(60) == 0, it.talk()

@@ -44,7 +44,8 @@ class Published:
 
 def read_published(bootstrap: str, prefix: str) -> Published:
     """Read the log and check it: epochs contiguous, each row in exactly one range, counts and digests right."""
-    epochs = [EpochCommitted.decode(m.value()) for m in read_topic(bootstrap, f"{prefix}.epochs")]
+    records, row_messages = _settled(bootstrap, prefix)
+    epochs = [EpochCommitted.decode(record) for record in records]
     assert [e.epoch for e in epochs] == list(range(len(epochs)))
     for before, after in pairwise(epochs):
         assert (before.relay_dir, before.relay_file, before.relay_pos) <= (
@@ -58,11 +59,22 @@ def read_published(bootstrap: str, prefix: str) -> Published:
         for v in e.structures
     }
     by_partition: dict[int, dict[int, Message]] = {}
-    for message in read_topic(bootstrap, f"{prefix}.rows"):
+    for message in row_messages:
         by_partition.setdefault(message.partition(), {})[message.offset()] = message
     rows = [_rows_of(epoch, by_partition, structures) for epoch in epochs]
     assert not any(by_partition.values()), "rows outside of every epoch's ranges"
     return Published(epochs, rows)
+
+
+def _settled(bootstrap: str, prefix: str) -> tuple[list[bytes], list[Message]]:
+    """Epoch records, and the messages of the rows topic when there were exactly these epochs."""
+    before: list[bytes] = []
+    while True:
+        rows = read_topic(bootstrap, f"{prefix}.rows")
+        after = [m.value() for m in read_topic(bootstrap, f"{prefix}.epochs")]
+        if before == after:
+            return after, rows
+        before = after
 
 
 def _rows_of(
