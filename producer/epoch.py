@@ -6,7 +6,9 @@ import time
 from dataclasses import dataclass, field
 
 from producer.row_decoder import Record, RowDecoder
+from schemas.avro_schema import OP_AT
 from schemas.epoch import SchemaChanged, StructureVersion, TableTouched
+from schemas.varint import encode_long
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class OpenEpoch:
     Attributes:
         records: what is not yet handed to Kafka; a huge transaction is handed over in parts.
         seq: the number of records so far, handed over or not.
+        avro_number: ``number`` as Avro bytes.
         counts: per structure: records of INSERT, UPDATE and DELETE events (a key change counts two).
     """
 
@@ -51,6 +54,9 @@ class OpenEpoch:
     structures: dict[RowDecoder, StructureVersion] = field(default_factory=dict)
     ddl: SchemaChanged | None = None
 
+    def __post_init__(self) -> None:
+        self.avro_number = encode_long(self.number)
+
     @property
     def empty(self) -> bool:
         """Whether nothing is in it, not even a transaction without rows."""
@@ -63,6 +69,18 @@ class OpenEpoch:
         self.last_gtid, self.last_commit_ms = gtid, commit_ms
         self.transactions += 1
         self.bytes += size
+
+    def drop_last(self, number: int) -> None:
+        """Take back the last records, which must not have been handed over."""
+        keep = len(self.records) - number
+        columns = {ord("c"): 0, ord("u"): 1, ord("d"): 2}
+        counts = {decoder.fingerprint: found for decoder, found in self.counts.items()}
+        for record in self.records[keep:]:
+            value = record[1]
+            # Halves of a key change have headers and count as updates.
+            counts[value[2:10]][1 if len(record) == 3 else columns[value[OP_AT]]] -= 1
+        del self.records[keep:]
+        self.seq -= number
 
     def due_in(self, limits: EpochLimits) -> float:
         """Seconds until it is due by its age."""

@@ -306,6 +306,8 @@ class _reading:
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",
+                # What is there is there already; the broker must not wait for more.
+                "fetch.wait.max.ms": 10,
             },
             logger=_LIBRDKAFKA,
         )

@@ -8,19 +8,20 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
+from typing import Any
 
 import structlog
 
 from producer.epoch import EpochLimits, OpenEpoch
 from producer.payload import unpack_payload
 from producer.query_event import QueryEvent, epoch_ddl, parse_query_event
-from producer.row_decoder import Decode, RowDecoder
-from producer.table_map import packed_length, table_names, table_structure
+from producer.row_decoder import RowDecoder
+from producer.rows_head import FLAGS_AT, ROWS, RowsTable
+from producer.table_map import table_names
 from relay_store.layout import RelayPosition
 from schemas import binlog
-from schemas.avro_schema import KEY_CHANGE, row_schema
+from schemas.avro_schema import row_schema
 from schemas.ddl import Category, Statement, classify
 from schemas.epoch import StructureVersion
 from schemas.errors import DecodeError, TailraceError, Where
@@ -32,11 +33,7 @@ from schemas.varint import encode_bytes, encode_long
 log = structlog.get_logger()
 
 _EVENT_SIZE = struct.Struct("<I").unpack_from
-_WRITES = frozenset({binlog.WRITE_ROWS, binlog.WRITE_ROWS_V1})
-_UPDATES = frozenset({binlog.UPDATE_ROWS, binlog.UPDATE_ROWS_V1})
-_DELETES = frozenset({binlog.DELETE_ROWS, binlog.DELETE_ROWS_V1})
-_ROWS = _WRITES | _UPDATES | _DELETES
-_ROWS_V1 = frozenset({binlog.WRITE_ROWS_V1, binlog.UPDATE_ROWS_V1, binlog.DELETE_ROWS_V1})
+_TIMESTAMP_SERVER = struct.Struct("<IxI").unpack_from
 _GTIDS = frozenset({binlog.GTID, binlog.GTID_TAGGED, binlog.ANONYMOUS_GTID, binlog.MARIADB_GTID})
 
 # Carry nothing that a downstream needs. INTVAR, RAND and USER_VAR belong to statement-format DML, which stops.
@@ -62,16 +59,10 @@ _START_ALTER, _ROLLBACK_ALTER = 2, 8
 _FLAG_IGNORABLE = 0x80
 _MARIADB_XA = 0x40 | 0x80  # FL_PREPARED_XA, FL_COMPLETED_XA
 
+_UNKNOWN: Any = object()
+
 #: records held before a transaction larger than an epoch is handed to Kafka in part
 SPILL_RECORDS = 50_000
-
-
-@dataclass(frozen=True)
-class _Table:
-    """What a TABLE_MAP leads to: the decoder and the table's names as they stand in `source`."""
-
-    decoder: RowDecoder
-    names: bytes
 
 
 class EventDecoder:
@@ -97,15 +88,16 @@ class EventDecoder:
         self.versions = versions
         self.scanner = GroupScanner()
         self.epoch = OpenEpoch(0)
-        self.group_start: RelayPosition | None = None
+        self._group_pos: int | None = None
         self.stop_at: Callable[[], bool] | None = None
         self.stopped = False
         self._checksum = 0
         self._place = RelayPosition("", "", 0)
         self._event_pos = 0
         self._file_name = b""
-        self._by_id: dict[bytes, _Table | None] = {}
-        self._by_body: dict[bytes, _Table | None] = {}
+        self._by_id: dict[bytes, RowsTable | None] = {}
+        self._by_body: dict[bytes, RowsTable | None] = {}
+        self._published = b""
         self._group_seq = 0
         self._skip_group = False
         self._gtid: str | None = None
@@ -133,7 +125,7 @@ class EventDecoder:
         if self.scanner.in_group:
             self._drop_group()
         self.scanner.reset()
-        self.group_start = None
+        self._group_pos = None
         self._place = RelayPosition(subdir, file, 0)
 
     def _drop_group(self) -> None:
@@ -142,10 +134,7 @@ class EventDecoder:
         extra = self.epoch.seq - self._group_seq
         if extra > len(self.epoch.records):
             raise DecodeError("TR415", "a file ends within a transaction that was handed on in part")
-        del self.epoch.records[len(self.epoch.records) - extra :]
-        self.epoch.seq = self._group_seq
-        for counts, column, number in self._group_counts:
-            counts[column] -= number
+        self.epoch.drop_last(extra)
         self._group_begin(0, 0, 0)
 
     def run(self, data: bytes, i: int, base: int) -> int:
@@ -162,6 +151,7 @@ class EventDecoder:
         Raises:
             DecodeError: with the event's position and GTID.
         """
+        self._published = encode_long(time.time_ns() // 1_000_000)
         try:
             return self._walk(data, i, base, nested=False)
         except TailraceError as error:
@@ -178,18 +168,18 @@ class EventDecoder:
         end = len(data)
         checksum = 0 if nested else self._checksum
         by_id, by_body = self._by_id, self._by_body
+        size_at, table_map = _EVENT_SIZE, binlog.TABLE_MAP
         while i < end:
             kind = data[i + 4]
-            behind: int = i + _EVENT_SIZE(data, i + 9)[0]
+            behind: int = i + size_at(data, i + 9)[0]
             if not nested:
                 self._event_pos = base + i
-            if kind in _ROWS:
+            if kind in ROWS:
                 self._rows(data, i, behind - checksum, kind)
-            elif kind == binlog.TABLE_MAP:
+            elif kind == table_map:
                 body = data[i + 27 : behind - checksum]
-                if body not in by_body:
-                    self._learn_table(body)
-                by_id[data[i + 19 : i + 25]] = by_body[body]
+                table = by_body.get(body, _UNKNOWN)
+                by_id[data[i + 19 : i + 25]] = self._learn_table(body) if table is _UNKNOWN else table
             elif nested:
                 self._inside_payload(kind, data, i, behind)
             else:
@@ -203,20 +193,23 @@ class EventDecoder:
 
     def _control(self, kind: int, data: bytes, i: int, behind: int) -> bool:
         """An event outside the row path. False: it is a DDL that needs an epoch of its own."""
-        if kind == binlog.FORMAT_DESCRIPTION:
-            self.enter_file(data[i:behind], self._place.subdir, self._place.file)
-            return True
         event = data[i:behind]
         has_checksum = bool(self._checksum)
-        if kind == binlog.QUERY and not self._query(event):
-            return False
         if kind in _GTIDS:
             self.scanner.feed(kind, event, has_checksum)
             self._begin(kind, event)
             return True
-        if kind == binlog.TRANSACTION_PAYLOAD:
+        if kind == binlog.FORMAT_DESCRIPTION:
+            self.enter_file(event, self._place.subdir, self._place.file)
+            return True
+        if kind == binlog.QUERY:
+            if not self._query(event):
+                return False
+        elif kind == binlog.XID:
+            pass
+        elif kind == binlog.TRANSACTION_PAYLOAD:
             self._payload(event)
-        elif kind not in _SKIPPED and kind not in (binlog.QUERY, binlog.XID):
+        elif kind not in _SKIPPED:
             self._refuse(kind, event)
         if kind not in binlog.INSIDE_GROUP:
             was_inside = self.scanner.in_group
@@ -228,9 +221,9 @@ class EventDecoder:
 
     def _begin(self, kind: int, event: bytes) -> None:
         """A GTID event opens a group."""
-        head = binlog.header(event)
-        self._group_begin(kind, head.server_id, _commit_ms(kind, event, head.timestamp))
-        self.group_start = RelayPosition(self._place.subdir, self._place.file, self._event_pos)
+        timestamp, server_id = _TIMESTAMP_SERVER(event)
+        self._group_begin(kind, server_id, _commit_ms(kind, event, timestamp))
+        self._group_pos = self._event_pos
         if kind == binlog.MARIADB_GTID and event[31] & _MARIADB_XA:
             raise DecodeError(
                 "TR406", "XA transactions of MariaDB are not supported", hint="exclude them upstream"
@@ -246,7 +239,6 @@ class EventDecoder:
         self._gtid = None
         self._server_id, self._commit_ms = server_id, commit_ms
         self._group_seq = self.epoch.seq
-        self._group_counts: list[tuple[list[int], int, int]] = []
         self._transaction: bytes | None = None
         self._has_gtid = kind not in (0, binlog.ANONYMOUS_GTID)
 
@@ -256,13 +248,20 @@ class EventDecoder:
         if self._has_gtid and scanner.source is not None:
             self.tracker.add(scanner.source, scanner.number, scanner.server_id)
         if not self._skip_group:
-            begun = self.group_start.pos if self.group_start else self._event_pos
+            begun = self._event_pos if self._group_pos is None else self._group_pos
             self.epoch.add_group(self._gtid, self._commit_ms, self._event_pos + size - begun)
         self._skip_group = False
         if self.stop_at is not None and self.stop_at():
             self.stopped = True
-        self.group_start = None
+        self._group_pos = None
         self._group_begin(0, 0, 0)
+
+    @property
+    def group_start(self) -> RelayPosition | None:
+        """Where the open group begins."""
+        if self._group_pos is None:
+            return None
+        return RelayPosition(self._place.subdir, self._place.file, self._group_pos)
 
     # -- statements ------------------------------------------------------------------------------
 
@@ -366,82 +365,41 @@ class EventDecoder:
 
     # -- rows ------------------------------------------------------------------------------------
 
-    def _learn_table(self, body: bytes) -> None:
+    def _learn_table(self, body: bytes) -> RowsTable | None:
+        """A TABLE_MAP not met before: its table, or None if it is not replicated."""
         db, table, _ = table_names(body)
         if len(self._by_body) > 10_000:
             self._by_body.clear()
-        if not self._tables.allows(db, table):
-            self._by_body[body] = None
-            return
-        decoder = RowDecoder(table_structure(body))
-        names = encode_bytes(db.encode()) + encode_bytes(table.encode())
-        self._by_body[body] = _Table(decoder, names)
+        learned = self._by_body[body] = RowsTable(body) if self._tables.allows(db, table) else None
+        return learned
 
     def _rows(self, data: bytes, i: int, end: int, kind: int) -> None:
-        key = data[i + 19 : i + 25]
-        if key not in self._by_id:
-            raise DecodeError("TR411", "a rows event without its TABLE_MAP")
-        table = self._by_id[key]
+        """The row path: as little as possible for each event, and nothing but generated code for each row."""
+        table = self._by_id.get(data[i + 19 : i + 25], _UNKNOWN)
         if table is None or self._skip_group:
             return
-        flags = data[i + 25] | data[i + 26] << 8
-        p = i + 27 if kind in _ROWS_V1 else i + 27 + (data[i + 27] | data[i + 28] << 8)
-        p = self._images_start(data, p, kind, table.decoder)
-        epoch = self.epoch
-        decode, column = self._decode_for(kind, table.decoder)
-        source = partial(self._source, table)
-        before = epoch.seq
-        moved = source(flags | KEY_CHANGE) if column == 1 else b""
-        epoch.seq = decode(data, p, end, before, source(flags), moved, epoch.records.append)
-        counts = epoch.counts.get(table.decoder)
-        if counts is None:
-            counts = self._first_touch(table.decoder)
-        counts[column] += epoch.seq - before
-        self._group_counts.append((counts, column, epoch.seq - before))
-        if len(epoch.records) >= SPILL_RECORDS:
+        if table is _UNKNOWN:
+            raise DecodeError("TR411", "a rows event without its TABLE_MAP")
+        form = table.forms[kind]
+        p = i + FLAGS_AT + form.size
+        head = form.heads.get(data[i + FLAGS_AT : p])
+        if head is None:
+            head, p = form.parse(data, i)
+        epoch, before, records = self.epoch, self.epoch.seq, self.epoch.records
+        place = (self._transaction or self._first_rows()) + encode_long(self._event_pos) + self._times
+        seq = form.decode(data, p, end, before, epoch.avro_number, *head, place, records.append)
+        epoch.seq = seq
+        counts = epoch.counts.get(table.decoder) or self._first_touch(table.decoder)
+        counts[form.column] += seq - before
+        if len(records) >= SPILL_RECORDS:
             self._spill(epoch)
 
-    def _decode_for(self, kind: int, decoder: RowDecoder) -> tuple[Decode, int]:
-        if kind in _WRITES:
-            return decoder.write, 0
-        return (decoder.update, 1) if kind in _UPDATES else (decoder.delete, 2)
-
-    def _images_start(self, data: bytes, p: int, kind: int, decoder: RowDecoder) -> int:
-        """The offset of the first row image, behind the bitmaps of the columns present."""
-        width, p = packed_length(data, p)
-        if width != len(decoder.structure.columns):
-            raise DecodeError(
-                "TR412",
-                f"{width} columns in the rows, {len(decoder.structure.columns)} in TABLE_MAP",
-                where=Where(table=decoder.structure.name),
-            )
-        size = (width + 7) // 8
-        full = (1 << width) - 1
-        for _ in range(2 if kind in _UPDATES else 1):
-            if int.from_bytes(data[p : p + size], "little") & full != full:
-                raise DecodeError(
-                    "TR413",
-                    "a row image lacks columns (binlog_row_image is not FULL)",
-                    where=Where(table=decoder.structure.name),
-                    hint="SET GLOBAL binlog_row_image = FULL upstream and reconnect its clients",
-                )
-            p += size
-        return p
-
-    def _source(self, table: _Table, flags: int) -> bytes:
-        """The Avro bytes behind ``source.seq`` and of the envelope's ``ts_ms``."""
-        if self._transaction is None:
-            gtid = b"\0" if self._gtid is None else b"\2" + encode_bytes(self._gtid.encode())
-            self._transaction = encode_long(self._server_id) + gtid + self._file_name
-            self._times = encode_long(self._commit_ms) + encode_long(time.time_ns() // 1_000_000)
-        return (
-            encode_long(self.epoch.number)
-            + encode_long(flags)
-            + table.names
-            + self._transaction
-            + encode_long(self._event_pos)
-            + self._times
-        )
+    def _first_rows(self) -> bytes:
+        """A transaction's first rows: what `source` says of the transaction, as Avro bytes."""
+        gtid = b"\0" if self._gtid is None else b"\2" + encode_bytes(self._gtid.encode())
+        self._transaction = encode_long(self._server_id) + gtid + self._file_name
+        self._times = encode_long(self._commit_ms) + self._published
+        return self._transaction
 
     def _first_touch(self, decoder: RowDecoder) -> list[int]:
         """The epoch's first rows of a structure; it is published if the log does not know it as current."""

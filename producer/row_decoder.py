@@ -20,19 +20,19 @@ from schemas.varint import VARINT, encode
 #: (key, value), or (key, value, headers) for the halves of a key change
 Record = tuple[bytes, bytes] | tuple[bytes, bytes, list[tuple[str, bytes]]]
 
-#: (b, p, end, seq, source, source_moved, append) -> seq; see RowDecoder
-Decode = Callable[[bytes, int, int, int, bytes, bytes, Callable[[Record], None]], int]
+#: (b, p, end, seq, epoch, table, moved, place, append) -> seq; see RowDecoder
+Decode = Callable[[bytes, int, int, int, bytes, bytes, bytes, bytes, Callable[[Record], None]], int]
 
-_PARAMETERS = "b, p, end, seq, source, source_moved, append"
+_PARAMETERS = "b, p, end, seq, epoch, table, moved, place, append"
 
 
 class RowDecoder:
     """The three decoders of one structure.
 
-    Each takes ``(b, p, end, seq, source, source_moved, append)``: the event's bytes, where its first row
-    image begins and where the last one ends, the number of its first row in the epoch, the Avro bytes behind
-    ``source.seq`` (for ordinary rows; for the halves of a key change), and what to call with each record. They
-    return the number of the next row.
+    Each takes ``(b, p, end, seq, epoch, table, moved, place, append)``: the event's bytes, where its first row
+    image begins and where the last one ends, the number of its first row in the epoch; then, as Avro bytes, the
+    epoch's number, ``source.flags`` to ``source.table`` (``moved``: for the halves of a key change), and
+    everything behind; and what to call with each record. They return the number of the next row.
     """
 
     def __init__(self, structure: TableStructure) -> None:
@@ -90,9 +90,12 @@ def _key(structure: TableStructure, prefix: str) -> str:
 _SEQ = "(VARINT[seq << 1] if seq < 65536 else encode_varint(seq << 1))"
 
 
-def _append(key: str, parts: list[str], source: str, headers: str = "") -> list[str]:
+def _append(key: str, parts: list[str], table: str, headers: str = "") -> list[str]:
     more = f", {headers}" if headers else ""
-    return [f"append(({key}, b''.join(({', '.join(parts)}, {_SEQ}, {source})){more}))", "seq += 1"]
+    return [
+        f"append(({key}, b''.join(({', '.join(parts)}, {_SEQ}, epoch, {table}, place)){more}))",
+        "seq += 1",
+    ]
 
 
 def _create_parts(structure: TableStructure, prefix: str) -> list[str]:
@@ -109,12 +112,12 @@ def _loop(body: list[str]) -> list[str]:
 
 
 def _write(structure: TableStructure) -> list[str]:
-    record = _append(_key(structure, "a"), _create_parts(structure, "a"), "source")
+    record = _append(_key(structure, "a"), _create_parts(structure, "a"), "table")
     return _loop([*_image(structure, "a"), *record])
 
 
 def _delete(structure: TableStructure) -> list[str]:
-    record = _append(_key(structure, "o"), _delete_parts(structure, "o"), "source")
+    record = _append(_key(structure, "o"), _delete_parts(structure, "o"), "table")
     return _loop([*_image(structure, "o"), *record])
 
 
@@ -123,19 +126,15 @@ def _update(structure: TableStructure) -> list[str]:
     images = [*_image(structure, "o"), *_image(structure, "a")]
     update = ["UPDATE", _parts(structure, "a"), "b'\\2'", _parts(structure, "o")]
     if not structure.key:
-        return _loop([*images, *_append("KEY", update, "source")])
+        return _loop([*images, *_append("KEY", update, "table")])
     return _loop(
         [
             *images,
             f"k = {_key(structure, 'a')}; ko = {_key(structure, 'o')}",
             "if k == ko:",
-            *indent(_append("k", update, "source")),
+            *indent(_append("k", update, "table")),
             "else:",
-            *indent(
-                _append("ko", _delete_parts(structure, "o"), "source_moved", "[('__debezium.newkey', k)]")
-            ),
-            *indent(
-                _append("k", _create_parts(structure, "a"), "source_moved", "[('__debezium.oldkey', ko)]")
-            ),
+            *indent(_append("ko", _delete_parts(structure, "o"), "moved", "[('__debezium.newkey', k)]")),
+            *indent(_append("k", _create_parts(structure, "a"), "moved", "[('__debezium.oldkey', ko)]")),
         ]
     )

@@ -15,6 +15,8 @@ from schemas.structure import TableStructure
 from schemas.types import avro_type
 
 MARKER = b"\xc3\x01"
+#: where an Envelope's operation letter stands, behind the header and the string's length
+OP_AT = 11
 
 #: `source.flags` of both halves of an UPDATE that changes the key
 KEY_CHANGE = 0x10000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Literal, Protocol, TypeVar
 
 Flavor = Literal["mysql", "mariadb"]
@@ -58,6 +59,7 @@ def source_key(uuid: str, tag: str = "") -> SourceKey:
     return bytes.fromhex(uuid.replace("-", "")) + tag.lower().encode()
 
 
+@lru_cache(maxsize=1024)
 def uuid_text(key: SourceKey) -> str:
     """The UUID of a source key in its usual form."""
     digits = key[:16].hex()

@@ -14,7 +14,7 @@ from typing import Any
 
 import fastavro
 
-from schemas.avro_schema import row_schema
+from schemas.avro_schema import OP_AT, row_schema
 from schemas.codegen import compile_function, indent
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of, union_tags
@@ -27,9 +27,8 @@ SESSION_SETUP = (
     "SET SESSION time_zone='+00:00'",
 )
 
-# Offsets in a value: 2 marker, 8 fingerprint, 1 length of op, 1 op, then the union branch of `after`.
-OP_AT = 11
-AFTER_AT = 12
+#: where the union branch of an Envelope's `after` stands
+AFTER_AT = OP_AT + 1
 
 Render = Callable[[bytes], bytes]
 

@@ -17,16 +17,18 @@ _SMALL = 1 << 17
 #: VARINT[z]: the bytes of every zig-zag value below 2^17, so of every number from -65536 to 65535
 VARINT: list[bytes] = [encode_slow(z) for z in range(_SMALL)]
 # Two continued low groups (14 bits), to stand before VARINT[z >> 14].
-_LOW = [bytes((z & 0x7F | 0x80, z >> 7 | 0x80)) for z in range(1 << 14)]
+LOW = [bytes((z & 0x7F | 0x80, z >> 7 | 0x80)) for z in range(1 << 14)]
 
 
 def encode(zigzag: int) -> bytes:
-    """Variable-length bytes of a zig-zag value; table look-ups up to 2^31."""
+    """Variable-length bytes of a zig-zag value; table look-ups up to 2^45, so for times in ms too."""
     if zigzag < _SMALL:
         return VARINT[zigzag]
     high = zigzag >> 14
     if high < _SMALL:
-        return _LOW[zigzag & 0x3FFF] + VARINT[high]
+        return LOW[zigzag & 0x3FFF] + VARINT[high]
+    if zigzag < 1 << 45:
+        return LOW[zigzag & 0x3FFF] + LOW[high & 0x3FFF] + VARINT[zigzag >> 28]
     return encode_slow(zigzag)
 
 

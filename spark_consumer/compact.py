@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: where an Envelope's operation letter stands, behind the header and the string's length
-OP_AT = 11
+from schemas.avro_schema import OP_AT
+
 _INSERTS = frozenset(b"cr")
 _DELETE = ord("d")
 

@@ -11,8 +11,9 @@ from zlib import crc32
 
 import pyarrow as pa
 
+from schemas.avro_schema import OP_AT
 from schemas.sql import Renderers, compile_renderers
-from spark_consumer.compact import OP_AT, compact
+from spark_consumer.compact import compact
 from spark_consumer.merge import Statement, merged_deletes, merged_inserts
 from spark_consumer.plan import Mode, SlicePlan, TablePlan
 

@@ -114,11 +114,11 @@ def test_the_example_record_is_what_the_decoder_makes() -> None:
     )
     structure = TableStructure("shop", "t", columns, ("id",))
     gtid = b"\x02" + encode_bytes(b"0-1-9")
-    head = encode_long(1) + encode_long(0) + encode_bytes(b"shop") + encode_bytes(b"t") + encode_long(1)
-    place = encode_bytes(b"binlog.000001") + encode_long(1234)
-    source = head + gtid + place + encode_long(1_700_000_000_000) + encode_long(1_700_000_000_100)
+    table = encode_long(0) + encode_bytes(b"shop") + encode_bytes(b"t")
+    place = encode_long(1) + gtid + encode_bytes(b"binlog.000001") + encode_long(1234)
+    place += encode_long(1_700_000_000_000) + encode_long(1_700_000_000_100)
     image = b"\x00" + (7).to_bytes(4, "little") + b"\x03Ada"
     records: list[tuple[bytes, bytes]] = []
-    RowDecoder(structure).write(image, 0, len(image), 12, source, b"", records.append)
+    RowDecoder(structure).write(image, 0, len(image), 12, encode_long(1), table, b"", place, records.append)
     assert records == [(_example("key"), _example("value"))]
     assert row_schema(structure).fingerprint == _example("value")[2:10]
