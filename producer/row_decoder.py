@@ -87,6 +87,11 @@ def _key(structure: TableStructure, prefix: str) -> str:
     return f"KEY + {parts}" if parts else "KEY"
 
 
+def _same_key(structure: TableStructure) -> str:
+    place = {column.name: i for i, column in enumerate(structure.columns)}
+    return " and ".join(f"a{place[name]} == o{place[name]}" for name in structure.key)
+
+
 _SEQ = "(VARINT[seq << 1] if seq < 65536 else encode_varint(seq << 1))"
 
 
@@ -130,10 +135,10 @@ def _update(structure: TableStructure) -> list[str]:
     return _loop(
         [
             *images,
-            f"k = {_key(structure, 'a')}; ko = {_key(structure, 'o')}",
-            "if k == ko:",
-            *indent(_append("k", update, "table")),
+            f"if {_same_key(structure)}:",
+            *indent(_append(_key(structure, "a"), update, "table")),
             "else:",
+            f"    k = {_key(structure, 'a')}; ko = {_key(structure, 'o')}",
             *indent(_append("ko", _delete_parts(structure, "o"), "moved", "[('__debezium.newkey', k)]")),
             *indent(_append("k", _create_parts(structure, "a"), "moved", "[('__debezium.oldkey', ko)]")),
         ]
