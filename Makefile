@@ -16,7 +16,7 @@ setup-sysbench:
 	@compose/setup sysbench
 
 artifacts: setup ## fetch Kafka, MariaDB, MySQL and Spark's connector into .cache
-	@$(PYTHON) -m compose
+	@$(PYTHON) -m compose && $(PYTHON) -m tailrace.spark_classes
 
 demo: setup ## replicate a busy database, kill both processes on the way, compare
 	@$(PYTHON) -m tailrace.demo $(ARGS)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -25,7 +25,6 @@ from spark_consumer.position import Position
 from spark_consumer.prepare import RowReader
 from spark_consumer.progress import Counters
 from spark_consumer.session import Session, connect
-from spark_consumer.spark import start_spark
 from spark_consumer.start import first_position, parse_stop_set, resume_offset
 from spark_consumer.tracker import SEED_DDL, track
 from spark_consumer.warm_up import warm_up
@@ -39,17 +38,16 @@ _log = structlog.get_logger()
 
 def run_consumer(
     config: ConsumerConfig,
+    spark: Callable[[], SparkSession],
     stop: StopEvent | None = None,
-    *,
     counters: Counters | None = None,
-    spark: SparkSession | None = None,
 ) -> None:
     """Apply the epoch log to the downstream until stopped, or until the configuration's goal is reached.
 
     Args:
+        spark: called for the session once it is needed; see ``running_spark``.
         stop: set it to end the run: the batch in hand is finished first.
         counters: filled while the run goes on.
-        spark: a session to use and leave open; without it one is started and stopped.
 
     Raises:
         TailraceError: what stopped the run; nothing is half applied.
@@ -57,25 +55,11 @@ def run_consumer(
     stop = stop or threading.Event()
     counters = counters or Counters()
     log = LogReader(config)
-    with _spark(config, spark) as session:
-        applier = _open(config, log)
-        try:
-            _Run(config, session, applier, log, stop, counters).run()
-        finally:
-            applier.close()
-
-
-@contextmanager
-def _spark(config: ConsumerConfig, given: SparkSession | None) -> Iterator[SparkSession]:
-    if given is not None:
-        yield given
-        return
-    session = start_spark(config)
+    applier = _open(config, log)
     try:
-        yield session
+        _Run(config, spark(), applier, log, stop, counters).run()
     finally:
-        with suppress(Exception):
-            session.stop()
+        applier.close()
 
 
 def _open(config: ConsumerConfig, log: LogReader) -> Applier:

@@ -44,7 +44,7 @@ class RowReader:
     def __init__(self, spark: SparkSession, bootstrap_servers: str, topic: str, group: str) -> None:
         self._spark = spark
         self._topic = topic
-        self._options = {
+        self.options = {
             "kafka.bootstrap.servers": bootstrap_servers,
             "kafka.isolation.level": "read_committed",
             "failOnDataLoss": "true",
@@ -53,11 +53,13 @@ class RowReader:
             "kafka.fetch.max.bytes": str(16 << 20),
             "kafka.max.partition.fetch.bytes": str(8 << 20),
             "kafka.max.poll.records": "5000",
+            # The broker must not wait for more than the range has.
+            "kafka.fetch.max.wait.ms": "10",
         }
 
     def read(self, ranges: Sequence[OffsetRange]) -> DataFrame:
         """Columns key and value of the ranges; one Spark partition for each Kafka partition."""
-        reader = self._spark.read.format("kafka").options(**self._options)
+        reader = self._spark.read.format("kafka").options(**self.options)
         assign = {self._topic: [part.partition for part in ranges]}
         starts = {self._topic: {str(part.partition): part.start for part in ranges}}
         ends = {self._topic: {str(part.partition): part.end for part in ranges}}

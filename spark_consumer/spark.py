@@ -5,6 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
@@ -50,6 +53,22 @@ _DEFAULTS = {
 }
 
 
+# An archive that is missing or does not fit the JVM or the class path is left aside without a word.
+_ARCHIVE = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off -XX:SharedArchiveFile="
+
+
+@contextmanager
+def running_spark(config: ConsumerConfig) -> Iterator[Callable[[], SparkSession]]:
+    """Spark for the block, started while the block goes on; call what it yields to wait for the session."""
+    with ThreadPoolExecutor(1, thread_name_prefix="spark") as starter:
+        session = starter.submit(start_spark, config)
+        try:
+            yield session.result
+        finally:
+            with suppress(Exception):
+                session.result().stop()
+
+
 def log_file(config: ConsumerConfig) -> Path:
     """Where the JVM logs."""
     return (config.log_file or config.channel_dir / "spark.log").absolute()
@@ -64,12 +83,15 @@ def start_spark(config: ConsumerConfig) -> SparkSession:
     log = log_file(config)
     log.parent.mkdir(parents=True, exist_ok=True)
     settings = {**_DEFAULTS, **config.spark_conf}
-    java = f"{_JVM} -Dlog4j2.configurationFile=file:{_LOGGING} -Dtailrace.spark.log={log}"
+    shared = f"{_ARCHIVE}{config.class_archive}" if config.class_archive else ""
+    java = f"{_JVM} {shared} -Dlog4j2.configurationFile=file:{_LOGGING} -Dtailrace.spark.log={log}"
     extra = settings.get("spark.driver.extraJavaOptions", "")
     settings["spark.driver.extraJavaOptions"] = f"{java} {extra}".strip()
     if config.jars:
         jars = ",".join(str(jar) for jar in config.jars)
         settings["spark.jars"] = ",".join(filter(None, (settings.get("spark.jars"), jars)))
+        # Only classes of the JVM's own class path can come from the archive.
+        settings.setdefault("spark.driver.extraClassPath", jars.replace(",", os.pathsep))
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     if SparkContext._gateway is None:
         # What the JVM and its Python workers print goes to the log as well.

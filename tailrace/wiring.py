@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import zlib
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from schemas.errors import ConfigError
@@ -72,10 +71,11 @@ def consumer_config(
     start: str = "earliest",
     until_caught_up: bool = False,
     stop_at_gtid: str | None = None,
-    jars: tuple[Path, ...] = (),
 ) -> ConsumerConfig:
-    """What ``tailrace consume`` runs with; ``jars`` are Spark's Kafka connector."""
+    """What ``tailrace consume`` runs with."""
+    from compose.artifacts import spark_kafka_jars
     from spark_consumer.config import ConsumerConfig
+    from tailrace.spark_classes import class_archive
 
     return ConsumerConfig(
         bootstrap_servers=config.kafka.bootstrap_servers,
@@ -90,7 +90,8 @@ def consumer_config(
         until_caught_up=until_caught_up,
         stop_at_gtid=stop_at_gtid,
         spark_conf=config.consumer.spark,
-        jars=jars,
+        jars=tuple(spark_kafka_jars()),
+        class_archive=class_archive(),
     )
 
 

@@ -40,7 +40,6 @@ def consume(
     SIGTERM or Ctrl-C finishes the batch in hand and ends with 0; a second one ends at once. Either way
     nothing is lost: the position is in the downstream's own transaction.
     """
-    from compose.artifacts import spark_kafka_jars
     from tailrace import logs, wiring
     from tailrace.config_file import load
     from tailrace.lifecycle import run_until_signalled
@@ -53,22 +52,25 @@ def consume(
         start=check_start(start),
         until_caught_up=until_caught_up,
         stop_at_gtid=stop_at_gtid,
-        jars=tuple(spark_kafka_jars()),
     )
     run_until_signalled(lambda stop: _run(settings, stop))
 
 
 def _run(settings: ConsumerConfig, stop: threading.Event) -> None:
-    from spark_consumer.job import run_consumer
-    from spark_consumer.progress import Counters
-    from tailrace.consume_progress import watching
+    from spark_consumer.spark import running_spark
 
-    # The two commands may be started in any order; only a bounded run must not wait for what is not there.
-    if not settings.until_caught_up and not _wait_for_log(settings, stop):
-        return
-    counters = Counters()
-    with watching(settings, counters):
-        run_consumer(settings, stop, counters=counters)
+    with running_spark(settings) as spark:
+        # What follows takes a while to import, and the JVM to start.
+        from spark_consumer.job import run_consumer
+        from spark_consumer.progress import Counters
+        from tailrace.consume_progress import watching
+
+        # The two commands may be started in any order; only a bounded run must not wait for what is not there.
+        if not settings.until_caught_up and not _wait_for_log(settings, stop):
+            return
+        counters = Counters()
+        with watching(settings, counters):
+            run_consumer(settings, spark, stop, counters)
 
 
 def _wait_for_log(settings: ConsumerConfig, stop: threading.Event) -> bool:

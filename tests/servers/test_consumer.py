@@ -67,7 +67,7 @@ def consume(config: ConsumerConfig, spark: Any) -> Callable[..., Counters]:
 
     def run(**changes: Any) -> Counters:
         counters = Counters()
-        run_consumer(replace(config, **changes), counters=counters, spark=spark)
+        run_consumer(replace(config, **changes), lambda: spark, counters=counters)
         return counters
 
     return run
@@ -213,7 +213,7 @@ def test_a_stopped_run_returns_and_a_fenced_one_says_so(
 
     def endless() -> None:
         try:
-            run_consumer(replace(config, until_caught_up=False), stop, counters=counters, spark=spark)
+            run_consumer(replace(config, until_caught_up=False), lambda: spark, stop, counters)
         except DownstreamError as error:
             failures.append(error.code)
 
