@@ -43,6 +43,8 @@ _DEFAULTS = {
     "spark.ui.retainedStages": "10",
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "spark_consumer.daemon",
+    # It is passed on in the environment of some workers only, and each environment has a daemon of its own.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     "spark.python.authenticate.socketTimeout": "60s",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
