@@ -16,11 +16,9 @@ import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
-from schemas.epoch import OffsetRange
 from schemas.server_url import ServerUrl
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.epochs_stream import INPUT, INPUT_DDL, STRUCTURE, TOUCH
-from spark_consumer.prepare import RowReader
 from spark_consumer.spark import start_spark
 from spark_consumer.tracker import SEED_DDL, track
 
@@ -42,9 +40,7 @@ def train(folder: Path, jars: tuple[Path, ...]) -> None:
     _stream(spark, folder / "checkpoint")
     with suppress(Exception):
         # There is no broker: what is wanted is the connector's classes.
-        reader = RowReader(spark, _NOWHERE, "training", "training")
-        reader.options |= {"kafka.default.api.timeout.ms": "1000", "kafka.request.timeout.ms": "500"}
-        reader.read([OffsetRange(0, 0, 1)]).collect()
+        _connector(spark)
     spark.stop()
     gateway = SparkContext._gateway
     assert gateway is not None
@@ -79,6 +75,19 @@ def _stream(spark: SparkSession, checkpoint: Path) -> None:
             query.awaitTermination(0.1)
     finally:
         query.stop()
+
+
+def _connector(spark: SparkSession) -> None:
+    options = {
+        "kafka.bootstrap.servers": _NOWHERE,
+        "kafka.default.api.timeout.ms": "1000",
+        "kafka.request.timeout.ms": "500",
+        "fetchOffset.numRetries": "1",
+        "assign": '{"training": [0]}',
+        "startingOffsets": '{"training": {"0": 0}}',
+        "endingOffsets": '{"training": {"0": 1}}',
+    }
+    spark.read.format("kafka").options(**options).load().collect()
 
 
 def _pass(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

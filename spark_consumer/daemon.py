@@ -19,8 +19,10 @@ _MODULES = (
     "pyspark.sql.pandas.types",
     "pyspark.sql.streaming.stateful_processor_api_client",
     "pyspark.sql.streaming.stateful_processor_util",
+    "confluent_kafka",
     "schemas.sql",
     "spark_consumer.epochs_stream",
+    "spark_consumer.prepare",
     "spark_consumer.rows",
     "spark_consumer.tracker",
 )

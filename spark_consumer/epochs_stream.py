@@ -86,6 +86,8 @@ def open_stream(spark: SparkSession, config: ConsumerConfig, start_offset: int, 
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", config.bootstrap_servers)
         .option("kafka.isolation.level", "read_committed")
+        # An offset range that ends with a transaction marker would wait this long for a record behind it.
+        .option("kafka.fetch.max.wait.ms", "10")
         .option("failOnDataLoss", "true")
         .option("assign", json.dumps({topic: [0]}))
         .option("startingOffsets", json.dumps({topic: {"0": start_offset}}))

@@ -19,6 +19,7 @@ from spark_consumer.checkpoint import Checkpoint, Owner
 from spark_consumer.config import ConsumerConfig, StopEvent
 from spark_consumer.epochs_stream import open_stream
 from spark_consumer.failures import explain
+from spark_consumer.fetch import Source
 from spark_consumer.goal import Goal
 from spark_consumer.log_reader import LogReader
 from spark_consumer.position import Position
@@ -101,7 +102,7 @@ class _Run:
         position = applier.position
         counters.at(position)
         group = f"tailrace-{config.prefix}-{config.channel}-{position.fencing_token}"
-        self._reader = RowReader(spark, config.bootstrap_servers, config.rows_topic, group)
+        self._reader = RowReader(spark, Source(config.bootstrap_servers, config.rows_topic, group))
         self._goal = self._make_goal()
         self._runner = BatchRunner(config, applier, self._reader, self._goal, stop, counters)
         owner = Owner(config.channel, config.prefix, position.ledger_uuid)

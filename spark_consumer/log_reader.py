@@ -32,6 +32,8 @@ class LogReader:
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
             "log_level": 0,
+            # What is there is there already; the broker must not wait for more.
+            "fetch.wait.max.ms": 10,
         }
 
     def bounds(self) -> tuple[int, int]:

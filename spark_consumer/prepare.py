@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from schemas.epoch import DIGEST_MODULUS, OffsetRange
 from schemas.errors import LogError
+from spark_consumer.fetch import Source
 from spark_consumer.merge import Statement
 from spark_consumer.ordered import OrderedRow, OrderedStatement, statements
 from spark_consumer.plan import SlicePlan, TablePlan
-from spark_consumer.rows import DELETES, INSERTS, ORDERED, RESULT_DDL, TALLY, UNKNOWN, Result, task
+from spark_consumer.rows import (
+    DELETES,
+    INSERTS,
+    ORDERED,
+    RESULT_DDL,
+    TALLY,
+    UNKNOWN,
+    Result,
+    Work,
+    render,
+    task,
+)
 from spark_consumer.slices import Slice
 
 
@@ -39,44 +51,22 @@ class Prepared:
 
 
 class RowReader:
-    """Reads offset ranges of the rows topic through Spark's Kafka source."""
+    """Reads offset ranges of a topic on the executors, one task each."""
 
-    def __init__(self, spark: SparkSession, bootstrap_servers: str, topic: str, group: str) -> None:
-        self._spark = spark
-        self._topic = topic
-        self.options = {
-            "kafka.bootstrap.servers": bootstrap_servers,
-            "kafka.isolation.level": "read_committed",
-            "failOnDataLoss": "true",
-            # A fixed group lets the executors keep their consumers from one slice to the next.
-            "kafka.group.id": group,
-            "kafka.fetch.max.bytes": str(16 << 20),
-            "kafka.max.partition.fetch.bytes": str(8 << 20),
-            "kafka.max.poll.records": "5000",
-            # The broker must not wait for more than the range has.
-            "kafka.fetch.max.wait.ms": "10",
-        }
+    def __init__(self, spark: SparkSession, source: Source) -> None:
+        self._spark, self._source = spark, source
 
-    def read(self, ranges: Sequence[OffsetRange]) -> DataFrame:
-        """Columns key and value of the ranges; one Spark partition for each Kafka partition."""
-        reader = self._spark.read.format("kafka").options(**self.options)
-        assign = {self._topic: [part.partition for part in ranges]}
-        starts = {self._topic: {str(part.partition): part.start for part in ranges}}
-        ends = {self._topic: {str(part.partition): part.end for part in ranges}}
-        return (
-            reader.option("assign", json.dumps(assign))
-            .option("startingOffsets", json.dumps(starts))
-            .option("endingOffsets", json.dumps(ends))
-            .load()
-            .select("key", "value")
-        )
+    def run(self, ranges: Sequence[OffsetRange], work: Work) -> Any:
+        """The results of ``work`` over each range's keys and values, as one Arrow table."""
+        frame = self._spark.range(0, len(ranges), 1, len(ranges))
+        return frame.mapInArrow(task(self._source, tuple(ranges), work), RESULT_DDL).toArrow()
 
     def prepare(self, piece: Slice, plan: SlicePlan) -> Prepared:
         """Read, render and verify one slice."""
         if not piece.ranges:
             results: list[Result] = []
         else:
-            table = self.read(piece.ranges).mapInArrow(task(plan), RESULT_DDL).toArrow()
+            table = self.run(piece.ranges, partial(render, plan))
             results = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
         verify(piece, results)
         return _sorted_out(piece, plan, results)

@@ -12,8 +12,10 @@ from zlib import crc32
 import pyarrow as pa
 
 from schemas.avro_schema import OP_AT
+from schemas.epoch import OffsetRange
 from schemas.sql import Renderers, compile_renderers
 from spark_consumer.compact import compact
+from spark_consumer.fetch import Source
 from spark_consumer.merge import Statement, merged_deletes, merged_inserts
 from spark_consumer.plan import Mode, SlicePlan, TablePlan
 
@@ -43,6 +45,8 @@ _HEADER = itemgetter(slice(0, 10))
 _BATCH = 16
 
 Result = tuple[int, int, int, int, int, int, int, bytes | None, bytes | None, bytes | None]
+#: what is done with a range's keys and values
+Work = Callable[[Sequence[bytes], Sequence[bytes]], Iterable[Result]]
 
 
 class UnknownHeader(Exception):
@@ -54,20 +58,18 @@ class _Tables(dict[bytes, "_Table"]):
         raise UnknownHeader(header)
 
 
-def task(plan: SlicePlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that Spark runs over the columns key and value of one Kafka partition."""
+def task(
+    source: Source, ranges: tuple[OffsetRange, ...], work: Work
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function that Spark runs over numbers of ranges: read each, and do ``work`` over keys and values."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        keys: list[bytes] = []
-        values: list[bytes] = []
         for batch in batches:
-            # numpy's way from Arrow to bytes objects is several times faster than Arrow's own.
-            keys += batch.column(0).to_numpy(zero_copy_only=False).tolist()
-            values += batch.column(1).to_numpy(zero_copy_only=False).tolist()
-        try:
-            yield from _packed(render(plan, keys, values))
-        except UnknownHeader as unknown:
-            yield _pack([(UNKNOWN, 0, 0, 0, 0, 0, 0, unknown.args[0], None, None)])
+            for number in batch.column(0).to_pylist():
+                try:
+                    yield from _packed(work(*source.read(ranges[number])))
+                except UnknownHeader as unknown:
+                    yield _pack([(UNKNOWN, 0, 0, 0, 0, 0, 0, unknown.args[0], None, None)])
 
     return run
 

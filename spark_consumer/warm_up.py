@@ -1,21 +1,20 @@
-"""Waking Spark's Python workers and its Kafka source before the first epoch needs them."""
+"""Waking Spark's Python workers before the first epoch needs them."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from importlib import import_module
+from collections.abc import Iterable, Sequence
 
-import pyarrow as pa
 import structlog
 from pyspark.sql import SparkSession
 
 from schemas.epoch import OffsetRange
 from spark_consumer.config import ConsumerConfig
+from spark_consumer.fetch import Source
 from spark_consumer.log_reader import LogReader
 from spark_consumer.prepare import RowReader
+from spark_consumer.rows import Result
 
-_MODULES = ("schemas.sql", "spark_consumer.epochs_stream", "spark_consumer.rows", "spark_consumer.tracker")
 _log = structlog.get_logger()
 
 
@@ -24,10 +23,11 @@ def warm_up(spark: SparkSession, config: ConsumerConfig, log: LogReader) -> thre
 
     def work() -> None:
         try:
-            low, high = log.bounds()
-            reader = RowReader(spark, config.bootstrap_servers, config.epochs_topic, "tailrace-warm-up")
-            frame = reader.read([OffsetRange(0, max(low, high - 4), high)])
-            frame.repartition(2).mapInArrow(_imports, "n bigint").toArrow()
+            source = Source(config.bootstrap_servers, config.epochs_topic, "tailrace-warm-up")
+            # The topic may end with a marker, and no range may.
+            last = log.last_epoch()
+            if last is not None:
+                RowReader(spark, source).run([OffsetRange(0, last.offset, last.offset + 1)] * 2, nothing)
         except Exception as error:
             _log.debug("warm_up_failed", reason=str(error).split("\n", 1)[0])
 
@@ -36,10 +36,6 @@ def warm_up(spark: SparkSession, config: ConsumerConfig, log: LogReader) -> thre
     return thread
 
 
-def _imports(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    # What a worker has imported once, it has.
-    for name in _MODULES:
-        import_module(name)
-
-    for batch in batches:
-        yield pa.RecordBatch.from_pydict({"n": [batch.num_rows]})
+def nothing(keys: Sequence[bytes], values: Sequence[bytes]) -> Iterable[Result]:
+    """No results; what a worker has imported for it, it has."""
+    return ()

@@ -1,0 +1,99 @@
+"""On the executors: the records of an offset range, read from Kafka by librdkafka in the Python worker itself.
+
+Spark's Kafka source would read them in the JVM and hand each over through Arrow and a socket, at twice the CPU
+of everything else that an executor does with a row (docs/decisions/0010).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from schemas.epoch import OffsetRange
+
+_BATCH = 10_000
+_WAIT = 0.05  # seconds for a batch that transaction markers keep from becoming full
+_PATIENCE = 60.0  # seconds without a record
+_IGNORED = frozenset({KafkaError._PARTITION_EOF})
+#: of this process, which runs one task at a time
+_consumers: dict[Source, Any] = {}
+
+
+class Unreadable(Exception):
+    """A range that Kafka does not give."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A topic and how to reach it."""
+
+    bootstrap_servers: str
+    topic: str
+    group: str
+
+    def read(self, part: OffsetRange) -> tuple[list[bytes], list[bytes]]:
+        """Keys and values of the committed records in a range whose last offset is a committed record's.
+
+        Raises:
+            Unreadable: they are gone, or Kafka is.
+        """
+        consumer = _consumers.get(self) or self._connect()
+        consumer.assign([TopicPartition(self.topic, part.partition, part.start)])
+        keys: list[bytes] = []
+        values: list[bytes] = []
+        try:
+            at, last = part.start, part.end - 1
+            deadline = time.monotonic() + _PATIENCE
+            while at <= last:
+                messages = consumer.consume(min(_BATCH, part.end - at), _WAIT)
+                if messages:
+                    deadline = time.monotonic() + _PATIENCE
+                elif time.monotonic() > deadline:
+                    raise Unreadable(f"{self._place(part)}: nothing came for {_PATIENCE:.0f} s")
+                at = self._take(messages, part, keys, values, at)
+        finally:
+            # What lies behind the range must not be fetched.
+            consumer.unassign()
+        return keys, values
+
+    def _take(
+        self, messages: list[Any], part: OffsetRange, keys: list[bytes], values: list[bytes], at: int
+    ) -> int:
+        """Keep what belongs to the range; returns the offset to go on from."""
+        for message in messages:
+            if (error := message.error()) is not None:
+                if error.code() in _IGNORED or error.retriable():
+                    continue
+                raise Unreadable(f"{self._place(part)}: {error.str()}")
+            at = message.offset() + 1
+            if at <= part.end:
+                keys.append(message.key())
+                values.append(message.value())
+        return at
+
+    def _place(self, part: OffsetRange) -> str:
+        return f"{self.topic}, partition {part.partition}, offsets {part.start} to {part.end}"
+
+    def _connect(self) -> Any:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap_servers,
+                "group.id": self.group,
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                # Little more than a range is fetched, and the broker does not wait for more than it has.
+                "fetch.message.max.bytes": 4 << 20,
+                "queued.max.messages.kbytes": 8 << 10,
+                "queued.min.messages": 1_000_000,
+                "fetch.queue.backoff.ms": 2,
+                "fetch.wait.max.ms": 10,
+                "log_level": 0,
+            }
+        )
+        _consumers.clear()
+        _consumers[self] = consumer
+        return consumer
