@@ -4,7 +4,7 @@ PYTHON := .venv/bin/python
 # Options for the program behind demo and bench, for example: make demo ARGS=--keep
 ARGS :=
 
-.PHONY: help setup setup-sysbench artifacts demo test bench lint types contracts pytest lock
+.PHONY: help setup setup-sysbench artifacts classes demo test bench lint types contracts pytest lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -16,12 +16,15 @@ setup-sysbench:
 	@compose/setup sysbench
 
 artifacts: setup ## fetch Kafka, MariaDB, MySQL and Spark's connector into .cache
-	@$(PYTHON) -m compose && $(PYTHON) -m tailrace.spark_classes
+	@$(PYTHON) -m compose
 
-demo: setup ## replicate a busy database, kill both processes on the way, compare
+classes: setup
+	@$(PYTHON) -m tailrace.spark_classes
+
+demo: classes ## replicate a busy database, kill both processes on the way, compare
 	@$(PYTHON) -m tailrace.demo $(ARGS)
 
-bench: setup-sysbench ## measure each part and the whole, beside two peers
+bench: setup-sysbench classes ## measure each part and the whole, beside two peers
 	@$(PYTHON) -m bench $(ARGS)
 
 test: lint types contracts pytest ## lint, types, import contracts, all tests
@@ -36,7 +39,7 @@ types: setup ## mypy
 contracts: setup ## which package may import which
 	.venv/bin/lint-imports
 
-pytest: setup-sysbench artifacts ## the tests, those on real servers too
+pytest: setup-sysbench artifacts classes ## the tests, those on real servers too
 	$(PYTHON) -m pytest tests/unit tests/servers
 
 lock: setup ## choose the newest versions that fit, and pin them with their hashes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import subprocess
 import sys
@@ -25,8 +26,8 @@ def class_archive() -> Path:
 def _train(folder: Path, jars: list[Path]) -> None:
     progress("preparing Spark's class archive")
     command = [sys.executable, "-m", "spark_consumer.class_archive", str(folder), *map(str, jars)]
-    with (folder / "training.log").open("wb") as log:
-        # Without an archive everything works, so a failure is only noted, in the log that stays.
+    # Without an archive everything works, so a failure is only noted, in the log that stays.
+    with (folder / "training.log").open("wb") as log, contextlib.suppress(subprocess.TimeoutExpired):
         subprocess.run(command, stdout=log, stderr=log, check=False, timeout=_PATIENCE_S)
 
 
