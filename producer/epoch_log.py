@@ -91,7 +91,6 @@ class EpochLog:
         self._starts: dict[int, int] = {}
         self._ends: dict[int, int] = {}
         self._error: KafkaError | None = None
-        self._fatal: KafkaError | None = None
         self.digest = 0
 
     def open(self) -> None:
@@ -115,8 +114,6 @@ class EpochLog:
                     "message.max.bytes": _MAX_MESSAGE,
                     "queue.buffering.max.messages": 1_000_000,
                     "queue.buffering.max.kbytes": 512 << 10,
-                    # Without it a fatal error is raised in the middle of whichever callback runs.
-                    "error_cb": self._failed,
                 },
                 logger=_LIBRDKAFKA,
             )
@@ -212,8 +209,8 @@ class EpochLog:
             epoch_with: makes the epoch's record once its offset ranges are known.
         """
         self._call(lambda: self._producer.flush(), "writing rows")
-        if (error := self._fatal or self._error) is not None:
-            raise log_error(KafkaException(error), "writing rows")
+        if self._error is not None:
+            raise log_error(KafkaException(self._error), "writing rows")
         ranges = tuple(OffsetRange(p, self._starts[p], self._ends[p]) for p in sorted(self._starts))
         epoch = epoch_with(ranges)
         for version in epoch.structures:
@@ -254,11 +251,6 @@ class EpochLog:
             self._starts[partition] = offset
         self._ends[partition] = offset + 1
 
-    def _failed(self, error: KafkaError) -> None:
-        """Anything but a fatal error is retried by librdkafka, or fails a call or a delivery."""
-        if error.fatal():
-            self._fatal = self._fatal or error
-
     def _write_marked(self, record: Record, partition: int, callback: Any) -> None:
         headers = record[2] if len(record) == 3 else []
         self._producer.produce(
@@ -268,7 +260,7 @@ class EpochLog:
     def _write_slowly(self, record: Record, partition: int, callback: Any) -> None:
         """librdkafka's queue is full: wait until it has sent some."""
         while True:
-            self._producer.poll(0.05)
+            self._call(lambda: self._producer.poll(0.05), "writing rows")
             try:
                 return self._write_marked(record, partition, callback)
             except BufferError:
@@ -291,6 +283,11 @@ class EpochLog:
             action()
         except KafkaException as error:
             raise log_error(error, doing) from error
+        except SystemError as error:
+            # A fatal error was raised among callbacks, and the next of them stumbled over it.
+            if isinstance(error.__cause__, KafkaException):
+                raise log_error(error.__cause__, doing) from error
+            raise
 
 
 class _reading:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -86,14 +84,3 @@ def test_the_image_copies_only_what_is_there() -> None:
     sources = re.findall(r"^COPY (\S+)", text, re.MULTILINE)
     assert sources
     assert all((FOLDER.parent / source).exists() for source in sources)
-
-
-def test_docker_itself_accepts_the_file() -> None:
-    docker = shutil.which("docker")
-    if (
-        not docker
-        or subprocess.run([docker, "compose", "version"], capture_output=True, check=False).returncode
-    ):
-        pytest.skip("docker compose is not installed")
-    file = str(FOLDER / "docker-compose.yaml")
-    subprocess.run([docker, "compose", "-f", file, "config", "--quiet"], check=True, timeout=60)
