@@ -75,6 +75,9 @@ class BatchRunner:
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         self.busy = True
         try:
+            # Whoever asked for the end before `busy` was seen cancels this batch's jobs.
+            if self.ended:
+                raise Ended
             self._run(frame.collect())
             reached("batch.before_return")
             self.finished = batch_id
