@@ -71,8 +71,8 @@ def _print(result: CompareResult) -> None:
         if table.equal:
             console.print(f"[green]=[/] {escape(table.table)}  {table.rows:,} rows")
             continue
-        number = f"{'at least ' if table.more else ''}{table.differing:,} rows differ"
-        detail = f", {number}" if table.differing or table.more else ""
+        number = f": {'at least ' if table.more else ''}{table.differing:,}"
+        detail = number if table.differing or table.more else ""
         console.print(f"[bold red]≠[/] {escape(table.table)}  {table.problem}{detail}")
         for line in table.detail:
             console.print(f"    {escape(line)}")
@@ -81,4 +81,5 @@ def _print(result: CompareResult) -> None:
     if not result.tables:
         Console(stderr=True).print("[yellow]neither server has a table that is replicated[/]")
     verdict = "[bold green]equal[/]" if result.equal else "[bold red]different[/]"
-    console.print(f"{len(result.tables)} tables, {result.rows:,} rows: {verdict}")
+    tables = "1 table" if len(result.tables) == 1 else f"{len(result.tables):,} tables"
+    console.print(f"{tables}, {result.rows:,} rows: {verdict}")

@@ -53,8 +53,9 @@ def _rows(table: Any, name: str, part: dict[str, Any]) -> None:
     place = part.get("server") or part.get("directory") or part.get("servers")
     table.add_row(f"[bold]{name}[/]", f"{escape(str(place))}  {part.get('version', '')}".rstrip())
     if name == "kafka":
-        epoch = "no epoch yet" if part["epoch"] is None else f"epoch {part['epoch']}, {part['commit_time']}"
-        table.add_row("", epoch)
+        epoch = "no epoch yet" if part["epoch"] is None else f"epoch {part['epoch']}"
+        committed = f", committed upstream {part['commit_time']}" if part.get("commit_time") else ""
+        table.add_row("", epoch + committed)
     if name != "downstream":
         at = f"{part['file']}:{part['position']}" if part.get("file") else "nothing yet"
         table.add_row("", f"{at}  {escape(part.get('gtids') or '')}".rstrip())
