@@ -68,10 +68,13 @@ class Source:
                 if error.code() in _IGNORED or error.retriable():
                     continue
                 raise Unreadable(f"{self._place(part)}: {error.str()}")
-            at = message.offset() + 1
-            if at <= part.end:
-                keys.append(message.key())
-                values.append(message.value())
+            offset = message.offset()
+            # Something fetched for the range before must not slip in.
+            if message.partition() == part.partition and at <= offset:
+                at = offset + 1
+                if at <= part.end:
+                    keys.append(message.key())
+                    values.append(message.value())
         return at
 
     def _place(self, part: OffsetRange) -> str:
