@@ -17,6 +17,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from schemas.server_url import ServerUrl
+from spark_consumer.arrow import record_batch
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.epochs_stream import INPUT, INPUT_DDL, STRUCTURE, TOUCH
 from spark_consumer.spark import start_spark
@@ -102,9 +103,7 @@ def _inputs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for number in batch.column(0).to_pylist()
             for kind in (STRUCTURE, TOUCH)
         ]
-        columns = list(zip(*rows, strict=True)) or [()] * len(INPUT)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, INPUT, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=INPUT)
+        yield record_batch(rows, INPUT)
 
 
 if __name__ == "__main__":

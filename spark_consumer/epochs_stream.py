@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from schemas.epoch import EpochCommitted
+from spark_consumer.arrow import record_batch
 from spark_consumer.config import ConsumerConfig
 
 #: the tracker key of rows that only pass through: no table has an empty name
@@ -74,9 +75,7 @@ def explode_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatc
     for batch in batches:
         pairs = zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
         inputs = [one for value, offset in pairs for one in explode(value, offset)]
-        columns = list(zip(*inputs, strict=True)) or [()] * len(INPUT)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, INPUT, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=INPUT)
+        yield record_batch(inputs, INPUT)
 
 
 def open_stream(spark: SparkSession, config: ConsumerConfig, start_offset: int, max_epochs: int) -> DataFrame:

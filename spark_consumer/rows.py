@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from operator import itemgetter
-from typing import Any
 from zlib import crc32
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ import pyarrow as pa
 from schemas.avro_schema import OP_AT
 from schemas.epoch import OffsetRange
 from schemas.sql import Renderers, compile_renderers
+from spark_consumer.arrow import record_batch
 from spark_consumer.compact import compact
 from spark_consumer.fetch import Source
 from spark_consumer.merge import Statement, merged_deletes, merged_inserts
@@ -69,7 +69,7 @@ def task(
                 try:
                     yield from _packed(work(*source.read(ranges[number])))
                 except UnknownHeader as unknown:
-                    yield _pack([(UNKNOWN, 0, 0, 0, 0, 0, 0, unknown.args[0], None, None)])
+                    yield record_batch([(UNKNOWN, 0, 0, 0, 0, 0, 0, unknown.args[0], None, None)], RESULT)
 
     return run
 
@@ -144,13 +144,7 @@ def _packed(results: Iterable[Result]) -> Iterator[pa.RecordBatch]:
     for result in results:
         taken.append(result)
         if len(taken) == (1024 if result[0] == ORDERED else _BATCH):
-            yield _pack(taken)
+            yield record_batch(taken, RESULT)
             taken = []
     if taken:
-        yield _pack(taken)
-
-
-def _pack(results: list[Result]) -> pa.RecordBatch:
-    columns: list[Any] = list(zip(*results, strict=True))
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, RESULT, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=RESULT)
+        yield record_batch(taken, RESULT)
