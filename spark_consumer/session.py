@@ -89,20 +89,9 @@ def connect(target: ServerUrl, *, database: str | None = None) -> Session:
 
 
 def _open(target: ServerUrl, database: str | None) -> pymysql.Connection[Any]:
-    return pymysql.connect(
-        host=target.host,
-        port=target.port,
-        user=target.user,
-        password=target.password,
-        database=database,
-        charset="utf8mb4",
-        autocommit=True,
-        # UPDATE must count the rows it found: an UPDATE that changes nothing is no disagreement.
-        client_flag=CLIENT.FOUND_ROWS,
-        connect_timeout=10,
-        ssl=target.ssl_options(),
-        unix_socket=target.params.get("unix-socket"),
-    )
+    # UPDATE must count the rows it found: an UPDATE that changes nothing is no disagreement.
+    ours = {"database": database, "client_flag": CLIENT.FOUND_ROWS}
+    return pymysql.connect(**(target.connection_options() | ours))
 
 
 def _value(connection: pymysql.Connection[Any], sql: str) -> Any:

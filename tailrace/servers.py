@@ -20,21 +20,8 @@ def connect(url: ServerUrl, side: Side, **options: Any) -> Connection[Any]:
 
     Raises UpstreamError or DownstreamError (TR200, TR600) when it does not answer or refuses the login.
     """
-    arguments: dict[str, Any] = {
-        "host": url.host,
-        "port": url.port,
-        "user": url.user,
-        "password": url.password,
-        "charset": "utf8mb4",
-        "autocommit": True,
-        "connect_timeout": 5,
-        "ssl": url.ssl_options(),
-        # Otherwise pymysql encrypts by itself where it can, which halves the speed unasked.
-        "ssl_disabled": url.ssl_options() is None,
-        "unix_socket": url.params.get("unix-socket"),
-    }
     try:
-        return pymysql.connect(**{**arguments, **options})
+        return pymysql.connect(**(url.connection_options() | {"connect_timeout": 5} | options))
     except (pymysql.MySQLError, OSError, RuntimeError) as error:
         raise unreachable(url, side, error) from error
 

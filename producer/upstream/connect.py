@@ -15,7 +15,6 @@ from schemas.server_url import ServerUrl
 
 # Access denied (three kinds), no privilege, account locked, password expired: waiting does not heal these.
 _DENIED = frozenset({1044, 1045, 1227, 1698, 1862, 1820, 3118, 3955})
-_RETRY_SECONDS = 10  # to connect
 
 
 @dataclass(frozen=True)
@@ -41,21 +40,8 @@ class UpstreamInfo:
 
 def connect(url: ServerUrl, **options: Any) -> Connection[Any]:
     """A connection in autocommit mode. Raises UpstreamError TR201 (retryable) or TR202 (access denied)."""
-    settings: dict[str, Any] = {
-        "host": url.host,
-        "port": url.port,
-        "user": url.user,
-        "password": url.password,
-        "charset": "utf8mb4",
-        "autocommit": True,
-        "connect_timeout": _RETRY_SECONDS,
-        "ssl": url.ssl_options(),
-        # Otherwise pymysql encrypts by itself where it can, which halves the mirror's speed unasked.
-        "ssl_disabled": url.ssl_options() is None,
-        "unix_socket": url.params.get("unix-socket"),
-    }
     try:
-        return pymysql.connect(**(settings | options))
+        return pymysql.connect(**(url.connection_options() | options))
     except pymysql.err.MySQLError as error:
         raise translate(error, url) from error
 
