@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
@@ -74,14 +72,6 @@ class RelayReader:
             changed = self._tail.wait_for_change(tail, timeout)
             block = self._next(changed) if changed and changed != tail else None
         return block
-
-    def read_blocks(self, stop: threading.Event, poll: float = 0.5) -> Iterator[RelayBlock]:
-        """Blocks as they come, until `stop`; without a durable tail, until the end of the files."""
-        while not stop.is_set():
-            if block := self.read_block(poll):
-                yield block
-            elif self._tail is None:
-                return
 
     def format_description(self) -> bytes:
         """The FORMAT_DESCRIPTION event of the current file, for readers that begin in its middle."""

@@ -10,14 +10,13 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from schemas.epoch import OffsetRange
 
 _BATCH = 10_000
 _WAIT = 0.05  # seconds for a batch that transaction markers keep from becoming full
 _PATIENCE = 60.0  # seconds without a record
-_IGNORED = frozenset({KafkaError._PARTITION_EOF})
 #: of this process, which runs one task at a time
 _consumers: dict[Source, Any] = {}
 
@@ -65,7 +64,7 @@ class Source:
         """Keep what belongs to the range; returns the offset to go on from."""
         for message in messages:
             if (error := message.error()) is not None:
-                if error.code() in _IGNORED or error.retriable():
+                if error.retriable():
                     continue
                 raise Unreadable(f"{self._place(part)}: {error.str()}")
             offset = message.offset()
