@@ -15,18 +15,16 @@ from schemas.crashpoints import reached
 from schemas.epoch import EpochCommitted
 from schemas.errors import LogError, TailraceError, Where
 from schemas.structure import TableStructure
-from schemas.tables import TableFilter
 from spark_consumer.apply import Applier
 from spark_consumer.config import ConsumerConfig, StopEvent
 from spark_consumer.failures import explain
 from spark_consumer.goal import Goal
 from spark_consumer.log_reader import LogReader
-from spark_consumer.merge import Limits
-from spark_consumer.plan import SlicePlan, plan_slice, structures_of
+from spark_consumer.plan import SlicePlan
+from spark_consumer.planner import Planner
 from spark_consumer.prepare import Prepared, RowReader
 from spark_consumer.progress import Counters
 from spark_consumer.slices import LoggedEpoch, Slice, cut, follow
-from spark_consumer.target import TargetCatalog
 from spark_consumer.tracker import OUT_EPOCH, OUT_STRUCTURE, OUT_UNKNOWN
 
 _log = structlog.get_logger()
@@ -54,10 +52,8 @@ class BatchRunner:
         self._goal = goal
         self._stop = stop
         self._counters = counters
-        self._filter = TableFilter(config.include, config.exclude)
-        self._catalog = TargetCatalog()
+        self._planner = Planner(config, applier)
         self._ahead = ThreadPoolExecutor(1, thread_name_prefix="prepare")
-        self._limits = _limits(applier.session.max_allowed_packet)
         self.failure: BaseException | None = None
         #: the last micro-batch that was applied whole, -1 before the first
         self.finished = -1
@@ -136,23 +132,17 @@ class BatchRunner:
             coming = None if following is None or wait else self._begin(following, structures)
             count = self._applier.apply(prepared)
             if piece.ddl is not None:
-                self._catalog.forget()
+                self._planner.forget()
             self._counters.applied(piece, self._applier.position, count, time.monotonic() - begin)
 
     def _after_ddl(self, piece: Slice, structures: dict[str, TableStructure]) -> Prepared:
-        self._catalog.forget()
+        self._planner.forget()
         return self._begin(piece, structures).result()
 
     def _begin(self, piece: Slice, structures: dict[str, TableStructure]) -> Future[Prepared]:
         # The plan reads the downstream on the applier's connection, so it is made in the applier's thread.
-        plan = self._plan(piece, structures)
+        plan = self._planner.plan(piece, structures)
         return self._ahead.submit(self._prepare, piece, plan)
-
-    def _plan(self, piece: Slice, structures: dict[str, TableStructure]) -> SlicePlan:
-        needed = structures_of(piece, structures)
-        names = [(s.db, s.table) for s in needed.values() if self._filter.allows(s.db, s.table)]
-        targets = self._applier.with_retries(lambda: self._catalog.load(self._applier.session, names))
-        return plan_slice(needed, targets, self._filter, self._limits, piece.where)
 
     def _prepare(self, piece: Slice, plan: SlicePlan) -> Prepared:
         try:
@@ -161,8 +151,3 @@ class BatchRunner:
             raise
         except Exception as error:
             raise explain(error, piece, LogReader(self._config)) from error
-
-
-def _limits(max_allowed_packet: int) -> Limits:
-    # Room for the statement's own words and the packet's header.
-    return Limits(max_bytes=min(1 << 20, max_allowed_packet - 65536))

@@ -68,8 +68,13 @@ class RowReader:
         else:
             table = self.run(piece.ranges, partial(render, plan))
             results = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
-        verify(piece, results)
-        return _sorted_out(piece, plan, results)
+        return assembled(piece, plan, results)
+
+
+def assembled(piece: Slice, plan: SlicePlan, results: Sequence[Result]) -> Prepared:
+    """The slice from the results of ``render`` over all its rows. Raises LogError if these are not its rows."""
+    verify(piece, results)
+    return _sorted_out(piece, plan, results)
 
 
 def verify(piece: Slice, results: Sequence[Result]) -> None:
