@@ -19,7 +19,9 @@ from producer.epoch import EpochLimits, OpenEpoch
 from producer.epoch_log import EpochLog
 from producer.events import EventDecoder
 from relay_store.layout import RelayPosition, subdir_uuid
+from relay_store.locks import files_locked
 from relay_store.reader import RelayBlock, RelayReader
+from relay_store.readers import Mark
 from relay_store.start import initial_position
 from relay_store.tail import DurableTail
 from schemas.epoch import EpochCommitted, StructureVersion
@@ -52,6 +54,7 @@ class Publisher:
     Args:
         root: the relay directory.
         tail: the mirror's durable tail; None when nobody writes the relay log.
+        mark: what keeps purges away from files that are not published yet; None where nothing is purged.
     """
 
     def __init__(
@@ -62,8 +65,9 @@ class Publisher:
         flavor: Flavor,
         tables: TableFilter,
         limits: EpochLimits,
+        mark: Mark | None = None,
     ) -> None:
-        self._log, self._root, self._tail = epoch_log, root, tail
+        self._log, self._root, self._tail, self._mark = epoch_log, root, tail, mark
         self._flavor, self._tables, self._limits = flavor, tables, limits
         self.progress = PublishProgress()
         self._under_way: Callable[[], None] | None = None
@@ -88,6 +92,8 @@ class Publisher:
             begin = self._begin(stop)
             if begin is not None:
                 self._follow(*begin, stop, until, stop_at_gtid)
+                if self._mark is not None:
+                    self._mark.flush()
         finally:
             gc.set_threshold(*collections)
             if self._in_transaction:
@@ -105,6 +111,9 @@ class Publisher:
             self._write_first_epoch(position, str(gtids))
             return position, gtids.tracker(), 1
         position = RelayPosition(last.relay_dir, last.relay_file, last.relay_pos)
+        if self._mark is not None:
+            with files_locked(self._root):
+                self._mark.begin(position)
         self.progress.epoch, self.progress.position = last.epoch, position
         log.info("publisher_resumes", epoch=last.epoch, position=str(position))
         return position, parse_gtid_set(last.executed_gtids, self._flavor).tracker(), last.epoch + 1
@@ -112,7 +121,10 @@ class Publisher:
     def _wait_for_relay(self, stop: threading.Event) -> tuple[RelayPosition, GtidSet] | None:
         while not stop.is_set():
             if self._tail is None or self._tail.position is not None:
-                found = initial_position(self._root, self._flavor)
+                with files_locked(self._root):
+                    found = initial_position(self._root, self._flavor)
+                    if found is not None and self._mark is not None:
+                        self._mark.begin(found[0])
                 if found is not None or self._tail is None:
                     return found
             time.sleep(0.01)
@@ -284,3 +296,5 @@ class Publisher:
         progress.epochs += 1
         progress.epoch, progress.position = epoch.epoch, position
         progress.gtid, progress.commit_ms = epoch.last_gtid, epoch.last_commit_ms
+        if self._mark is not None:
+            self._mark.advance(position)

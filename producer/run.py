@@ -17,6 +17,7 @@ from producer.mirror import Mirror, MirrorProgress
 from producer.publish import Publisher, PublishProgress
 from producer.upstream.connect import describe
 from relay_store.layout import RelayPosition, file_number
+from relay_store.readers import PUBLISHER, Mark
 from relay_store.writer import RelayWriter
 from schemas.server_url import ServerUrl
 from schemas.tables import TableFilter
@@ -102,7 +103,8 @@ def run_producer(
     epoch_log = EpochLog(config.bootstrap_servers, config.prefix, config.partitions)
     limits = EpochLimits(config.epoch_max_rows, config.epoch_max_bytes, config.epoch_max_delay)
     tables = TableFilter(config.include, config.exclude)
-    publisher = Publisher(epoch_log, config.relay_dir, relay.tail, info.flavor, tables, limits)
+    mark = Mark(config.relay_dir, PUBLISHER)
+    publisher = Publisher(epoch_log, config.relay_dir, relay.tail, info.flavor, tables, limits, mark)
     thread = _MirrorThread(mirror, mirror_stop)
     watch = threading.Thread(
         target=_watch,

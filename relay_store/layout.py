@@ -1,7 +1,9 @@
 """Names and metadata of the relay directory.
 
 relay.lock                        held by the one producer that writes here
+purge.lock                        held while the set of files shrinks or gets a new sub-directory
 start.toml                        where the first file's reader is to begin
+readers/<name>.toml               what a registered reader still needs
 server-uuid.index                 one sub-directory per line, oldest first
 <server-uuid>.000001/relay.meta   TOML: binlog-name, binlog-pos, binlog-gtid
 <server-uuid>.000001/mysql-bin.000001 …
@@ -9,6 +11,7 @@ server-uuid.index                 one sub-directory per line, oldest first
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import tomllib
@@ -25,6 +28,10 @@ INDEX_NAME = "server-uuid.index"
 META_NAME = "relay.meta"
 START_NAME = "start.toml"
 LOCK_NAME = "relay.lock"
+
+#: the code of a disk, or a quota, without room: it heals by itself once there is some
+DISK_FULL = "TR320"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 _FILE_NAME = re.compile(r".+\.(\d+)")
 _SUBDIR_NAME = re.compile(r".+\.(\d{6,})")
@@ -93,12 +100,17 @@ def subdir_uuid(name: str) -> str:
 
 @contextmanager
 def disk_errors(doing: str, where: Where = NOWHERE) -> Iterator[None]:
-    """Turn an OSError (disk full, permissions, input/output) into a RelayError."""
+    """Turn an OSError into a RelayError: DISK_FULL, or TR302 (permissions, input/output)."""
     try:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
-        hint = "free space or fix the disk or permissions, then start again: nothing written is lost"
+        if error.errno in _FULL:
+            hint = "free some space, or let [purge] do so: it goes on by itself, and nothing is lost"
+            raise RelayError(
+                DISK_FULL, f"{doing}: {reason}", where=where, hint=hint, retryable=True
+            ) from error
+        hint = "fix the disk or permissions, then start again: nothing written is lost"
         raise RelayError("TR302", f"{doing}: {reason}", where=where, hint=hint, retryable=True) from error
 
 
@@ -111,16 +123,27 @@ def sync_dir(path: Path) -> None:
         os.close(fd)
 
 
+def write_whole(fd: int, data: bytes) -> None:
+    """Write all of `data`: a disk that fills up takes a part of it without an error. Raises OSError."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Replace a small file: readers and crashes see the old text or the new one. Raises OSError."""
     scratch = path.with_name(f".{path.name}.tmp")
-    fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
-        os.write(fd, text.encode())
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    os.replace(scratch, path)
+        fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            write_whole(fd, text.encode())
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(scratch, path)
+    except OSError:
+        scratch.unlink(missing_ok=True)  # on a full disk, it is in the way of what could be written
+        raise
     sync_dir(path.parent)
 
 
@@ -143,9 +166,12 @@ def write_index(root: Path, subdirs: list[str]) -> None:
 
 
 def binlog_files(subdir: Path) -> list[str]:
-    """The binlog files of a sub-directory in order of their numbers. Raises RelayError."""
+    """The binlog files of a sub-directory in order of their numbers; none if it is gone. Raises RelayError."""
     with disk_errors("listing the relay log", Where(file=subdir.name)):
-        names = [entry.name for entry in os.scandir(subdir) if entry.is_file()]
+        try:
+            names = [entry.name for entry in os.scandir(subdir) if entry.is_file()]
+        except FileNotFoundError:
+            return []
     return sorted((n for n in names if _FILE_NAME.fullmatch(n)), key=file_number)
 
 

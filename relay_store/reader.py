@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -156,6 +157,7 @@ class RelayReader:
                 raise RelayError(
                     "TR303", "a relay file is missing", where=self._where(), hint=_REFETCH
                 ) from error
+            fcntl.flock(self._fd, fcntl.LOCK_SH)  # a purge leaves a file alone that somebody reads
             magic = os.pread(self._fd, len(MAGIC), 0)
         if magic != MAGIC:
             raise RelayError("TR304", "not a binlog file", where=self._where(), hint=_REFETCH)
@@ -182,7 +184,11 @@ class RelayReader:
             raise RelayError("TR303", f"the relay file after {self._file} is missing", hint=_REFETCH)
         serial = layout.subdir_serial(self._subdir)
         for subdir in layout.read_index(self._root):
-            if layout.subdir_serial(subdir) > serial and (files := layout.binlog_files(self._root / subdir)):
+            if layout.subdir_serial(subdir) <= serial:
+                continue
+            if not (self._root / subdir).is_dir():
+                raise RelayError("TR303", f"the relay sub-directory {subdir} is missing", hint=_REFETCH)
+            if files := layout.binlog_files(self._root / subdir):
                 self._move(subdir, files[0])
                 return True
         return False

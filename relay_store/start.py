@@ -15,16 +15,23 @@ def initial_position(root: Path, flavor: Flavor) -> tuple[RelayPosition, GtidSet
     """The position and the GTID set of all that lies before it; None when nothing is mirrored yet.
 
     It is what the mirror wrote down for a start at "current", else the oldest file's first event with
-    the set that this file itself says was executed before it.
+    the set that this file itself says was executed before it; so it is once the first file is purged.
     """
-    folders = [name for name in layout.read_index(root) if layout.binlog_files(root / name)]
-    if not folders:
-        return None
-    subdir = folders[0]
-    if start := layout.read_start(root):
-        return RelayPosition(subdir, start.file, start.pos), parse_gtid_set(start.gtid_set, flavor)
-    file = layout.binlog_files(root / subdir)[0]
-    return RelayPosition(subdir, file, binlog.FIRST_POSITION), gtids_before(root / subdir / file, flavor)
+    used = [name for name in layout.read_index(root) if _was_used(root / name)]
+    for subdir in used:
+        files = layout.binlog_files(root / subdir)
+        # What was written down speaks of the first sub-directory; files of a later one may have the same name.
+        if subdir == used[0] and (start := layout.read_start(root)) and start.file in files:
+            return RelayPosition(subdir, start.file, start.pos), parse_gtid_set(start.gtid_set, flavor)
+        if files:
+            position = RelayPosition(subdir, files[0], binlog.FIRST_POSITION)
+            return position, gtids_before(root / subdir / files[0], flavor)
+    return None
+
+
+def _was_used(folder: Path) -> bool:
+    """Whether a sub-directory ever had a file."""
+    return bool(layout.read_meta(folder) or layout.binlog_files(folder))
 
 
 def gtids_before(path: Path, flavor: Flavor) -> GtidSet:

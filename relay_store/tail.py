@@ -8,7 +8,7 @@ from relay_store.layout import RelayPosition
 
 
 class DurableTail:
-    """One position guarded by a condition. Only the writer advances it; it never goes back."""
+    """One position guarded by a condition. Only the writer moves it; it goes back only when it recovers."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

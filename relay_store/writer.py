@@ -5,9 +5,9 @@ The order of one `sync`:
   2. relay.meta (at most every META_INTERVAL seconds, at rotation and at close);
   3. the durable tail, which lets readers, and so Kafka, see the bytes.
 
-After a crash the active file is cut back to relay.meta's position, a transaction boundary, and later
-files are removed. What is missing is fetched again and comes out the same, byte for byte; a reader that
-was further simply waits.
+After a crash, and after a disk was full, the active file is cut back to relay.meta's position, a
+transaction boundary, and later files are removed. What is missing is fetched again and comes out the same,
+byte for byte; a reader that was further simply waits.
 """
 
 from __future__ import annotations
@@ -21,13 +21,16 @@ from pathlib import Path
 import structlog
 
 from relay_store import layout
-from relay_store.layout import RelayMeta, RelayPosition, StartPosition, disk_errors
+from relay_store.layout import DISK_FULL, RelayMeta, RelayPosition, StartPosition, disk_errors
+from relay_store.locks import files_locked
 from relay_store.tail import DurableTail
 from schemas.binlog import FIRST_POSITION, MAGIC
 from schemas.crashpoints import reached
 from schemas.errors import RelayError, Where
 
 META_INTERVAL = 0.2  # seconds between two writes of relay.meta while data flows
+
+_PUT_BACK = "put it back, or move the relay directory away to fetch everything anew"
 
 _log = structlog.get_logger()
 
@@ -39,8 +42,8 @@ class RelayWriter:
         root: the relay directory, created if it is not there.
         clock: seconds, monotonic.
 
-    Raises RelayError: TR301 another process writes here, TR302 the disk refuses, TR303, TR306 or TR307
-    when what is there cannot be trusted.
+    Raises RelayError: TR301 another process writes here, TR302 the disk refuses, TR320 it is full, TR303,
+    TR306 or TR307 when what is there cannot be trusted. After TR320, `recover` makes it usable again.
     """
 
     def __init__(self, root: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -51,16 +54,15 @@ class RelayWriter:
         self._end = 0  # of the active file
         self._boundary = 0  # end of its last whole group
         self._subdir = self._file = ""
-        self._gtids: Callable[[], str] = lambda: self._recovered_gtids
-        self._recovered_gtids = ""
+        self._gtids: Callable[[], str] = str
         self._meta_written: RelayMeta | None = None
         self._meta_time = float("-inf")
+        self._unsure = False  # whether an fsync failed: the next one succeeds even if bytes are lost
         with disk_errors("creating the relay directory"):
             root.mkdir(parents=True, exist_ok=True)
         self._lock = _lock(root)
         try:
-            self._subdirs = layout.read_index(root)
-            self._recover()
+            self.recover()
         except BaseException:
             os.close(self._lock)
             raise
@@ -92,13 +94,14 @@ class RelayWriter:
     def open_subdir(self, server_uuid: str) -> None:
         """Begin the next sub-directory, for another server; `rotate` then names its first file."""
         self.close_file()
-        serial = layout.subdir_serial(self._subdirs[-1]) + 1 if self._subdirs else 1
-        name = layout.subdir_name(server_uuid, serial)
-        with disk_errors("creating a relay sub-directory", Where(file=name)):
-            (self.root / name).mkdir(exist_ok=True)
-            layout.sync_dir(self.root)
-        self._subdirs.append(name)
-        layout.write_index(self.root, self._subdirs)
+        with files_locked(self.root):
+            subdirs = layout.read_index(self.root)
+            serial = layout.subdir_serial(subdirs[-1]) + 1 if subdirs else 1
+            name = layout.subdir_name(server_uuid, serial)
+            with disk_errors("creating a relay sub-directory", Where(file=name)):
+                (self.root / name).mkdir(exist_ok=True)
+                layout.sync_dir(self.root)
+            layout.write_index(self.root, [*subdirs, name])
         self._subdir, self._file, self._meta_written = name, "", None
 
     def write_start(self, start: StartPosition) -> None:
@@ -111,7 +114,7 @@ class RelayWriter:
         with disk_errors("creating a relay file", Where(file=name)):
             path = self.root / self._subdir / name
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-            os.write(self._fd, MAGIC)
+            layout.write_whole(self._fd, MAGIC)
             layout.sync_dir(path.parent)
         self._file, self._end, self._boundary = name, FIRST_POSITION, FIRST_POSITION
         self._sync(force_meta=True)
@@ -156,24 +159,28 @@ class RelayWriter:
             return
         self._boundary = self._end
         self._sync(force_meta=True)
-        os.close(self._fd)
-        self._fd = -1
+        self._close_fd()
 
     def close(self) -> None:
         """Sync up to the last whole group and release the directory."""
         try:
-            if self._fd >= 0:
+            if self._fd >= 0 and not self._unsure:
                 self._sync(force_meta=True)
-                os.close(self._fd)
+        except RelayError as error:
+            if error.code != DISK_FULL:
+                raise
+            _log.warning("relay_meta_not_written", error=str(error))  # the next start fetches a little again
         finally:
-            self._fd = -1
+            self._close_fd()
             os.close(self._lock)
             self.tail.wake()
 
     def _sync(self, force_meta: bool) -> None:
         reached("relay.before_fsync")
+        self._unsure = True
         with disk_errors("fsync of the relay log", self._where()):
             os.fdatasync(self._fd)
+        self._unsure = False
         reached("relay.after_fsync")
         if force_meta or self._clock() - self._meta_time >= META_INTERVAL:
             self._write_meta()
@@ -193,12 +200,25 @@ class RelayWriter:
     def _where(self) -> Where:
         return Where(file=f"{self._subdir}/{self._file}", position=self._end)
 
-    def _recover(self) -> None:
-        """Cut the relay log back to what relay.meta vouches for."""
-        if not self._subdirs:
+    def _close_fd(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def recover(self) -> None:
+        """Cut the relay log back to what relay.meta vouches for, whatever state it is in."""
+        self._close_fd()
+        self._subdir = self._file = ""
+        self._end = self._boundary = 0
+        self._meta_written, self._unsure = None, False
+        subdirs = layout.read_index(self.root)
+        if not subdirs:
+            self._gtids = str
             return
-        self._subdir = self._subdirs[-1]
+        self._subdir = subdirs[-1]
         folder = self.root / self._subdir
+        if not folder.is_dir():
+            raise RelayError("TR303", f"the relay sub-directory {self._subdir} is missing", hint=_PUT_BACK)
         meta = layout.read_meta(folder)
         later = [n for n in layout.binlog_files(folder) if not meta or layout.file_number(n) > _number(meta)]
         with disk_errors("removing files behind relay.meta's position", Where(file=self._subdir)):
@@ -206,11 +226,12 @@ class RelayWriter:
                 (folder / name).unlink()
         if meta is None:
             # Died before the first file of this sub-directory was whole: only the ones before count.
-            metas = [layout.read_meta(self.root / name) for name in reversed(self._subdirs)]
-            self._recovered_gtids = next((m.gtid_set for m in metas if m), "")
+            metas = [layout.read_meta(self.root / name) for name in reversed(subdirs)]
+            gtids = next((m.gtid_set for m in metas if m), "")
+            self._gtids = lambda: gtids
             return
         self._file, self._meta_written = meta.file, meta
-        self._recovered_gtids = meta.gtid_set
+        self._gtids = lambda: meta.gtid_set
         self._cut(folder / meta.file, meta.pos)
         self.tail.advance(RelayPosition(self._subdir, self._file, self._end))
 
@@ -220,9 +241,8 @@ class RelayWriter:
             try:
                 self._fd = os.open(path, os.O_WRONLY | os.O_APPEND)
             except FileNotFoundError as error:
-                hint = "put the file back, or move the relay directory away to fetch it anew"
                 raise RelayError(
-                    "TR303", "the active relay file is missing", where=where, hint=hint
+                    "TR303", "the active relay file is missing", where=where, hint=_PUT_BACK
                 ) from error
             size = os.fstat(self._fd).st_size
             if size < pos:

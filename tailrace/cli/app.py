@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from tailrace.cli import check, compare, config, consume, produce, run, stack, status
+from tailrace.cli import check, compare, config, consume, produce, relay, run, stack, status
 from tailrace.cli.failure import report
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app.command("check")(check.check)
 app.command("status")(status.status)
 app.command("compare")(compare.compare)
 app.add_typer(config.app, name="config")
+app.add_typer(relay.app, name="relay")
 app.add_typer(stack.app, name="stack")
 
 

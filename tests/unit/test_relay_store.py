@@ -242,7 +242,7 @@ def test_a_full_disk_is_an_error_with_a_hint_and_loses_nothing(root, monkeypatch
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(writer.os, "write", full)
-    with pytest.raises(RelayError, match=r"TR302.*No space left.*free space") as caught:
+    with pytest.raises(RelayError, match=r"TR320.*No space left.*free some space") as caught:
         put(relay, *group(2))
     assert caught.value.retryable
     monkeypatch.undo()
@@ -305,3 +305,154 @@ def test_blocks_hold_whole_events_whatever_their_size(tmp_path_factory, sizes, b
     relay.close()
     assert b"".join(b.data for b in blocks) == b"".join(events[begin:])
     assert all(b.pos in starts and (b.end.pos in starts or b.at_tail) for b in blocks)
+
+
+def fail_once(monkeypatch, name: str, nth: int, code: int) -> None:
+    """Let the nth call of os.`name` from here on fail, as on a disk that is full, and all later ones too."""
+    really, calls = getattr(os, name), 0
+
+    def call(*arguments, **options):
+        nonlocal calls
+        calls += 1
+        if calls >= nth:
+            if name == "write" and len(arguments[1]) > 1 and calls == nth:
+                return really(arguments[0], arguments[1][: len(arguments[1]) // 2])
+            raise OSError(code, os.strerror(code))
+        return really(*arguments, **options)
+
+    monkeypatch.setattr(os, name, call)
+
+
+def busy_turn(relay: RelayWriter) -> None:
+    """Every kind of write once: groups, a sync, a next file, a next sub-directory."""
+    put(relay, *group(1))
+    relay.sync()
+    put(relay, *group(2)[:3], whole=False)
+    put(relay, *group(2)[3:])
+    relay._sync(force_meta=True)
+    relay.rotate(SECOND)
+    put(relay, format_description(), *group(3))
+    relay._sync(force_meta=True)
+    relay.open_subdir("4d11fa47-71ca-11e1-9e33-c80aa9429562")
+    relay.rotate("other.000001")
+    put(relay, format_description(), *group(4))
+    relay._sync(force_meta=True)
+
+
+def whole_files(root) -> dict[str, bytes]:
+    names = [f"{d}/{f}" for d in layout.read_index(root) for f in layout.binlog_files(root / d)]
+    return {name: (root / name).read_bytes() for name in names}
+
+
+def go_on(relay: RelayWriter) -> None:
+    """What the mirror does: fetch again whatever is behind the place where the relay log stands."""
+    first = [format_description(), *group(1), *group(2)]
+    files = [(FIRST, first), (SECOND, [format_description(), *group(3)])]
+    other = ("other.000001", [format_description(), *group(4)])
+    at = [name for name, _ in [*files, other]].index(relay.position.file) if relay.position else None
+    if at is None and relay.executed_gtids.endswith("-3"):  # a new sub-directory without its file
+        relay.rotate(other[0])
+        at = 2
+    for i, (name, events) in enumerate([*files, other]):
+        if i < at:
+            continue
+        if i > at:
+            if name == other[0]:
+                relay.open_subdir("4d11fa47-71ca-11e1-9e33-c80aa9429562")
+            relay.rotate(name)
+        put(relay, b"".join(events)[relay.position.pos - 4 :])
+        relay.track_gtids(lambda i=i: f"{UUID}:1-{i + 2}")
+    relay._sync(force_meta=True)
+
+
+CALLS = [("write", 11), ("fdatasync", 7), ("fsync", 15), ("open", 18), ("mkdir", 1), ("replace", 6)]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize(("name", "nth"), [(n, i) for n, last in CALLS for i in range(1, last + 1)])
+def test_a_disk_that_fills_up_at_any_call_is_recovered_from_in_place(root, monkeypatch, name, nth, code):
+    intact = fresh(root.with_name("intact"))
+    go_on(intact)
+    intact.close()
+    relay = fresh(root)
+    relay.track_gtids(lambda: f"{UUID}:1-3")
+    relay._sync(force_meta=True)
+    with monkeypatch.context() as patch:
+        fail_once(patch, name, nth, code)
+        with pytest.raises(RelayError, match="TR320"):
+            busy_turn(relay)
+    relay.recover()
+    assert not list(root.rglob("*.tmp"))
+    go_on(relay)
+    relay.close()
+    assert whole_files(root) == whole_files(root.with_name("intact"))
+    RelayWriter(root).close()
+
+
+def test_an_fsync_that_failed_is_not_believed_when_it_is_repeated(root, monkeypatch):
+    relay = fresh(root)
+    relay._sync(force_meta=True)
+    durable = relay.position
+    put(relay, *group(1))
+    with monkeypatch.context() as patch:
+        fail_once(patch, "fdatasync", 1, errno.EIO)
+        with pytest.raises(RelayError, match="TR302"):
+            relay.sync()
+    relay.close()
+    again = RelayWriter(root)
+    assert again.position == durable
+    again.close()
+
+
+def test_a_close_on_a_full_disk_leaves_what_the_next_start_needs(root, monkeypatch):
+    relay = fresh(root)
+    relay._sync(force_meta=True)
+    durable = relay.position
+    put(relay, *group(1))
+    with monkeypatch.context() as patch:
+        fail_once(patch, "write", 1, errno.ENOSPC)
+        relay.close()
+    again = RelayWriter(root)
+    assert again.position == durable
+    again.close()
+
+
+def test_a_small_file_is_written_whole_or_not_at_all(root, monkeypatch):
+    root.mkdir()
+    layout.write_index(root, [f"{UUID}.000001"])
+    with monkeypatch.context() as patch:
+        fail_once(patch, "write", 1, errno.ENOSPC)
+        with pytest.raises(RelayError, match="TR320"):
+            layout.write_index(root, [f"{UUID}.000001", f"{UUID}.000002"])
+    assert layout.read_index(root) == [f"{UUID}.000001"]
+    assert [path.name for path in root.iterdir()] == [layout.INDEX_NAME]
+
+
+def test_the_first_position_does_not_take_a_purged_files_place_from_a_later_namesake(root):
+    relay = fresh(root)
+    relay.write_start(layout.StartPosition(FIRST, 200, f"{UUID}:1-12"))
+    put(relay, *group(1))
+    relay.open_subdir("4d11fa47-71ca-11e1-9e33-c80aa9429562")
+    relay.rotate(FIRST)
+    put(relay, format_description())
+    relay.close()
+    first, second = layout.read_index(root)
+    assert initial_position(root, "mysql")[0] == RelayPosition(first, FIRST, 200)
+    (root / first / FIRST).unlink()
+    assert initial_position(root, "mysql") == (RelayPosition(second, FIRST, 4), MysqlGtidSet.parse(""))
+
+
+def test_sub_directories_that_are_missing(root):
+    relay = fresh(root)
+    relay.close()
+    first = relay.subdir
+    gone = "4d11fa47-71ca-11e1-9e33-c80aa9429562"
+    layout.write_index(root, [first, f"{gone}.000002", f"{UUID}.000003"])
+    with pytest.raises(RelayError, match=f"TR303.*{UUID}.000003 is missing"):
+        RelayWriter(root)
+    with pytest.raises(RelayError, match=f"TR303.*{gone}.000002 is missing"):
+        read_all(root)
+    (root / first).rename(root / f"{UUID}.000003")
+    assert initial_position(root, "mysql")[0] == RelayPosition(f"{UUID}.000003", FIRST, 4)
+    assert read_all(root) == format_description()
+    RelayWriter(root).close()
