@@ -89,6 +89,11 @@ def subdir_serial(name: str) -> int:
     return int(match[1])
 
 
+def is_subdir_name(name: str) -> bool:
+    """Whether `name` is one of a relay sub-directory."""
+    return _SUBDIR_NAME.fullmatch(name) is not None
+
+
 def subdir_name(server_uuid: str, serial: int) -> str:
     return f"{server_uuid}.{serial:06d}"
 
@@ -151,7 +156,7 @@ def read_index(root: Path) -> list[str]:
     """The sub-directories, oldest first; empty when there is no relay log. Raises RelayError."""
     with disk_errors("reading the index of the relay log"):
         try:
-            lines = (root / INDEX_NAME).read_text().split()
+            lines = (root / INDEX_NAME).read_bytes().decode(errors="replace").split()
         except FileNotFoundError:
             return []
     serials = [subdir_serial(line) for line in lines]
@@ -207,11 +212,11 @@ def _write_toml(path: Path, place: RelayMeta | StartPosition) -> None:
 def _read_toml(path: Path, build: type[_Place]) -> _Place | None:
     with disk_errors(f"reading {path.name}"):
         try:
-            text = path.read_text()
+            data = path.read_bytes()
         except FileNotFoundError:
             return None
     try:
-        fields = tomllib.loads(text)
+        fields = tomllib.loads(data.decode())
         place = build(fields["binlog-name"], fields["binlog-pos"], fields["binlog-gtid"])
         if file_number(place.file) < 0 or place.pos < FIRST_POSITION or not isinstance(place.gtid_set, str):
             raise ValueError("a field is out of range")

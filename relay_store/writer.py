@@ -24,6 +24,7 @@ from relay_store import layout
 from relay_store.layout import DISK_FULL, RelayMeta, RelayPosition, StartPosition, disk_errors
 from relay_store.locks import files_locked
 from relay_store.tail import DurableTail
+from relay_store.verify import check_at_start
 from schemas.binlog import FIRST_POSITION, MAGIC
 from schemas.crashpoints import reached
 from schemas.errors import RelayError, Where
@@ -42,8 +43,8 @@ class RelayWriter:
         root: the relay directory, created if it is not there.
         clock: seconds, monotonic.
 
-    Raises RelayError: TR301 another process writes here, TR302 the disk refuses, TR320 it is full, TR303,
-    TR306 or TR307 when what is there cannot be trusted. After TR320, `recover` makes it usable again.
+            check_at_start(root)
+            self.recover()
     """
 
     def __init__(self, root: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -62,6 +63,7 @@ class RelayWriter:
             root.mkdir(parents=True, exist_ok=True)
         self._lock = _lock(root)
         try:
+            check_at_start(root)
             self.recover()
         except BaseException:
             os.close(self._lock)

@@ -24,6 +24,7 @@ class ExitCode(IntEnum):
     USAGE = 2
     PREFLIGHT = 3
     DIVERGED = 4
+    DAMAGED = 5
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ app = typer.Typer(
     name="tailrace",
     help="A Kafka-backed, event-sourced MySQL replicator: binlog to relay files, to Kafka epochs, to a "
     "downstream, exactly once.",
-    epilog="Exit codes: 0 fine, 1 failed, 2 usage, 3 preflight findings, 4 servers differ.",
+    epilog="Exit codes: 0 fine, 1 failed, 2 usage, 3 preflight findings, 4 servers differ, "
+    "5 relay log damaged.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

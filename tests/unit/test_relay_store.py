@@ -137,7 +137,7 @@ def test_a_file_shorter_than_its_metadata_is_not_trusted(root):
     relay = fresh(root)
     relay.close()
     os.truncate(root / relay.subdir / FIRST, 20)
-    with pytest.raises(RelayError, match="TR304"):
+    with pytest.raises(RelayError, match="TR334"):
         RelayWriter(root)
 
 

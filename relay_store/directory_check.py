@@ -1,0 +1,209 @@
+"""Checks a relay directory without reading events: index, sub-directories, sequence of files, relay.meta."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from relay_store import layout
+from relay_store.file_head import read_head
+from relay_store.layout import INDEX_NAME, META_NAME, RelayMeta, disk_errors
+from schemas.binlog import MAGIC
+from schemas.errors import RelayError, Where
+
+REFETCH = (
+    "put an undamaged copy back from a backup, or move the relay directory away and start the producer: "
+    "the log is fetched anew from the upstream"
+)
+_INDEX = (
+    f"write the sub-directories' names into {INDEX_NAME}, one a line, in the order of their serial numbers"
+)
+META_REMEDY = (
+    f"put {META_NAME} back from a backup, or write it anew: name of the last whole file, position and GTID set "
+    "behind its last transaction, as `tailrace relay verify` names them"
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that makes the relay log untrustworthy.
+
+    Attributes:
+        code: as in docs/ERRORS.md.
+        place: `sub-directory/file:position`, or the metadata file.
+        remedy: one sentence for the operator.
+    """
+
+    code: str
+    place: str
+    what: str
+    remedy: str
+
+    def as_error(self, more: int = 0) -> RelayError:
+        """The error that stops a producer; `more` findings are not in it."""
+        what = f"{self.what} (and {more} more findings: see `tailrace relay verify`)" if more else self.what
+        return RelayError(self.code, what, where=Where(file=self.place), hint=self.remedy)
+
+
+@dataclass
+class Subdir:
+    """A sub-directory as it was at one moment.
+
+    Attributes:
+        files: its binlog files in order, with their sizes in bytes.
+        meta: None if there is none, or it cannot be read.
+        is_active: whether it is the last one, which may be written to.
+    """
+
+    name: str
+    files: dict[str, int] = field(default_factory=dict)
+    meta: RelayMeta | None = None
+    is_active: bool = False
+
+    def limit(self, file: str) -> int:
+        """How many bytes of a file count: of an active sub-directory those that relay.meta vouches for."""
+        if self.meta is None or not self.is_active:
+            return self.files[file]
+        ours, known = layout.file_number(file), layout.file_number(self.meta.file)
+        return self.meta.pos if ours == known else self.files[file] if ours < known else 0
+
+
+@dataclass
+class DirectoryCheck:
+    """What was found: the sub-directories in order, and what is wrong with them."""
+
+    subdirs: list[Subdir] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    def add(self, code: str, place: str, what: str, remedy: str) -> None:
+        self.findings.append(Finding(code, place, what, remedy))
+
+
+def check_directory(root: Path) -> DirectoryCheck:
+    """Look at everything but the events. Raises RelayError TR302 when the disk refuses."""
+    found = DirectoryCheck()
+    names = _index(root, found)
+    present = _present(root)
+    for name in names:
+        if name not in present:
+            remedy = (
+                f"put it back from a backup; if it was deleted on purpose, remove its line from {INDEX_NAME}"
+            )
+            found.add(
+                "TR332", INDEX_NAME, f"the index names {name}, and there is no such sub-directory", remedy
+            )
+    for name in sorted(present - set(names)):
+        if _has_content(root / name):
+            found.add("TR332", name, "the sub-directory is not in the index", _INDEX)
+    known = [name for name in names if name in present]
+    for name in known:
+        found.subdirs.append(_subdir(root, name, name == names[-1], found))
+    return found
+
+
+def _index(root: Path, found: DirectoryCheck) -> list[str]:
+    with disk_errors("reading the index of the relay log"):
+        try:
+            lines = (root / INDEX_NAME).read_bytes().decode(errors="replace").splitlines()
+        except FileNotFoundError:
+            return []
+    names = []
+    for line in lines:
+        try:
+            layout.subdir_serial(line)
+            names.append(line)
+        except RelayError:
+            found.add("TR306", INDEX_NAME, f"{line!r} is not the name of a relay sub-directory", _INDEX)
+    serials = [layout.subdir_serial(name) for name in names]
+    if len(set(serials)) < len(serials):
+        twice = next(name for name, serial in zip(names, serials, strict=True) if serials.count(serial) > 1)
+        remedy = (
+            f"remove one of the lines from {INDEX_NAME}, and its directory if that is not of this relay log"
+        )
+        found.add("TR307", INDEX_NAME, f"the serial number of {twice} is there more than once", remedy)
+    elif serials != sorted(serials):
+        found.add("TR307", INDEX_NAME, "the index is not in the order of its serial numbers", _INDEX)
+    return list(dict.fromkeys(names))
+
+
+def _present(root: Path) -> set[str]:
+    """The directories that are named like relay sub-directories."""
+    found = set()
+    with disk_errors("listing the relay directory"):
+        for entry in root.iterdir() if root.is_dir() else ():
+            if entry.is_dir() and layout.is_subdir_name(entry.name):
+                found.add(entry.name)
+    return found
+
+
+def _has_content(folder: Path) -> bool:
+    """Whether a sub-directory is more than what a crash leaves while one is created or removed."""
+    return any(_size(folder / name) > len(MAGIC) for name in layout.binlog_files(folder))
+
+
+def _subdir(root: Path, name: str, is_active: bool, found: DirectoryCheck) -> Subdir:
+    folder = root / name
+    subdir = Subdir(name, is_active=is_active)
+    garbled = False
+    try:
+        subdir.meta = layout.read_meta(folder)
+    except RelayError as error:
+        garbled = True
+        found.add("TR306", f"{name}/{META_NAME}", error.what, META_REMEDY)
+    subdir.files = {file: _size(folder / file) for file in layout.binlog_files(folder)}
+    _check_sequence(subdir, found)
+    if subdir.meta is not None:
+        _check_meta(folder, subdir, subdir.meta, found)
+    elif not garbled and _has_content(folder):
+        found.add("TR333", f"{name}/{META_NAME}", f"{META_NAME} is missing", META_REMEDY)
+    return subdir
+
+
+def _check_sequence(subdir: Subdir, found: DirectoryCheck) -> None:
+    files = list(subdir.files)
+    for before, after in pairwise(files):
+        if layout.file_number(after) != layout.file_number(before) + 1:
+            found.add(
+                "TR303",
+                f"{subdir.name}/{after}",
+                f"the file between {before} and {after} is missing",
+                REFETCH,
+            )
+
+
+def _check_meta(folder: Path, subdir: Subdir, meta: RelayMeta, found: DirectoryCheck) -> None:
+    place = f"{subdir.name}/{META_NAME}"
+    if meta.file not in subdir.files:
+        what = f"{META_NAME} names {meta.file}, which is missing"
+        found.add("TR303", f"{subdir.name}/{meta.file}", what, REFETCH)
+        return
+    size = subdir.files[meta.file]
+    if size < meta.pos:
+        what = f"{META_NAME} vouches for {meta.pos:,} bytes of {meta.file}, and it has {size:,}"
+        found.add("TR334", place, what, "the disk lost bytes that were synced: " + REFETCH)
+    later = [file for file in subdir.files if layout.file_number(file) > layout.file_number(meta.file)]
+    # A rotation creates the next file just before it names it in relay.meta.
+    behind = [file for file in later if not subdir.is_active or _holds_events(folder / file)]
+    if behind:
+        what = f"{META_NAME} ends with {meta.file}, and there are {len(behind)} files behind it, up to {behind[-1]}"
+        found.add("TR334", place, what, META_REMEDY)
+    elif not subdir.is_active and size > meta.pos:
+        what = (
+            f"{META_NAME} ends at {meta.file}:{meta.pos}, and the file goes on for {size - meta.pos:,} bytes"
+        )
+        found.add("TR334", place, what, META_REMEDY)
+
+
+def _holds_events(path: Path) -> bool:
+    try:
+        return not read_head(path).is_bare
+    except RelayError:
+        return _size(path) > len(MAGIC)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # purged meanwhile
+        return 0

@@ -1,0 +1,44 @@
+"""Small relay logs of real servers, and ways to damage a copy of one."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from relay_store import layout
+from schemas import binlog
+
+_KEPT = Path(__file__).parents[1] / "unit" / "relay_logs"
+LOGS = {path.name: path for path in _KEPT.iterdir()}
+
+
+def copy_of(name: str, folder: Path) -> Path:
+    """A copy of a kept relay log, to damage."""
+    return Path(shutil.copytree(LOGS[name], folder / "relay"))
+
+
+def flip(files: Sequence[Path], bit: int) -> Path:
+    """Flip one bit, counted over all files; returns the file that it is in."""
+    for path in files:
+        size = path.stat().st_size
+        if bit < 8 * size:
+            data = bytearray(path.read_bytes())
+            data[bit >> 3] ^= 1 << (bit & 7)
+            path.write_bytes(data)
+            return path
+        bit -= 8 * size
+    raise IndexError(bit)
+
+
+def events_of(root: Path) -> list[tuple[str, int, bytes]]:
+    """File, position and bytes of every event."""
+    found = []
+    for subdir in layout.read_index(root):
+        for file in layout.binlog_files(root / subdir):
+            data, at = (root / subdir / file).read_bytes(), binlog.FIRST_POSITION
+            while at < len(data):
+                size = binlog.header(data, at).size
+                found.append((f"{subdir}/{file}", at, data[at : at + size]))
+                at += size
+    return found
