@@ -191,7 +191,9 @@ class FileCheck:
             return True
         _, size, _ = _HEAD.unpack_from(data, behind)
         following = data[behind : behind + size]
-        return size >= HEADER_SIZE and (len(following) < size or binlog.checksum_fits(following))
+        if size < HEADER_SIZE or base + behind + size > self._limit:
+            return False
+        return len(following) < size or binlog.checksum_fits(following)
 
     def _wrong_end(self, pos: int, size: int, end: int) -> None:
         expected = (self._offset + pos + size) & 0xFFFFFFFF

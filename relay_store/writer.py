@@ -43,8 +43,9 @@ class RelayWriter:
         root: the relay directory, created if it is not there.
         clock: seconds, monotonic.
 
-            check_at_start(root)
-            self.recover()
+    Raises RelayError: TR301 another process writes here, TR302 the disk refuses, TR320 it is full, and the
+    codes of `relay_store.verify` when what is there cannot be trusted. After TR320, `recover` makes it
+    usable again.
     """
 
     def __init__(self, root: Path, clock: Callable[[], float] = time.monotonic) -> None:
