@@ -8,8 +8,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from relay_store import catalog, layout
+from relay_store.layout import RelayPosition
+from relay_store.readers import register
+from schemas import binlog
+from schemas.groups import GroupScanner
 from tailrace.cli.app import app
-from tests.support.damage import LOGS, copy_of, flip
+from tests.support.damage import LOGS, copy_of, events_of, flip
 
 
 def relay(root: Path, *arguments: str) -> Result:
@@ -34,3 +39,41 @@ def test_verify_says_sound_or_what_is_wrong_and_what_to_do(name: str, tmp_path: 
     [finding] = found["findings"]
     assert finding["code"] == "TR304"
     assert finding["remedy"]
+
+
+@pytest.mark.parametrize("window", [64, 65536])
+@pytest.mark.parametrize("name", sorted(LOGS))
+def test_list_says_what_a_pass_over_all_events_says(
+    name: str, window: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog, "_WINDOW", window)
+    root = copy_of(name, tmp_path)
+    [subdir] = layout.read_index(root)
+    register(root, "publisher", RelayPosition(subdir, "mysql-bin.000002", 4))
+    found = json.loads(relay(root, "list", "--json").stdout)
+    files = found["subdirs"][0]["files"]
+    scanner, gtids = GroupScanner(), {}
+    for file, _, event in events_of(root):
+        if event[4] in (binlog.GTID, binlog.GTID_TAGGED, binlog.MARIADB_GTID):
+            scanner.feed(event[4], event, True)
+            gtids.setdefault(file, []).append(scanner.gtid())
+    assert [(f["first_gtid"], f["last_gtid"]) for f in files] == [(g[0], g[-1]) for g in gtids.values()]
+    counts = [len(g) for g in gtids.values()][:-1] if name == "mysql" else [None, None]
+    assert [f["transactions"] for f in files] == [*counts, None]
+    assert [f["active"] for f in files] == [False, False, True]
+    assert [f["needed_by"] for f in files] == [[], ["publisher"], ["publisher"]]
+    assert [f["size"] for f in files] == [
+        p.stat().st_size for p in sorted((root / subdir).glob("mysql-bin.*"))
+    ]
+    assert found["bytes"] == sum(f["size"] for f in files)
+    assert all(f["first_time"] <= f["last_time"] for f in files)
+    text = relay(root, "list").stdout
+    assert f"{files[1]['first_gtid']} – {files[1]['last_gtid']}" in text
+    assert "active  needed by publisher" in text
+
+
+def test_list_shows_a_damaged_file_as_what_it_is(tmp_path: Path) -> None:
+    root = copy_of("mysql", tmp_path)
+    next(root.glob("*/mysql-bin.000002")).write_bytes(b"nonsense")
+    [subdir] = json.loads(relay(root, "list", "--json").stdout)["subdirs"]
+    assert [file.get("trouble") for file in subdir["files"]] == [None, "not a binlog file", None]
