@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
 
-from schemas.ddl_cursor import Cursor, TableName, Unparsable
+from schemas.ddl_cursor import Cursor, Reference, TableName, Unparsable
 from schemas.ddl_lexer import Flavor, LexError, Token, TokenKind, dialect_of
 
 __all__ = [
@@ -60,6 +60,7 @@ class Statement:
         xid: of XA statements: the text of the identifier, as logged.
         one_phase: ``XA COMMIT … ONE PHASE``.
         reason: why it is IGNORED or UNKNOWN, one sentence.
+        references: where the text names the tables and the database above, in the text's order.
     """
 
     kind: str
@@ -72,6 +73,7 @@ class Statement:
     xid: str | None = None
     one_phase: bool = False
     reason: str = ""
+    references: tuple[Reference, ...] = ()
 
 
 _ACCOUNTS = "accounts and privileges belong to each server"
@@ -132,7 +134,8 @@ def classify(
     kind = ""
     try:
         kind = _first_words(cursor)
-        return _statement(cursor)
+        found = _statement(cursor)
+        return replace(found, references=tuple(cursor.references)) if cursor.references else found
     except (Unparsable, LexError) as error:
         return Statement(kind, Category.UNKNOWN, reason=str(error))
 
@@ -401,7 +404,7 @@ def _if(cursor: Cursor, negation: str = "") -> None:
 
 def _database(cursor: Cursor, kind: str, negation: str = "") -> Statement:
     _if(cursor, negation)
-    name = cursor.name()
+    name = cursor.database()
     if kind == "DROP DATABASE":
         cursor.end()
     return Statement(kind, Category.DDL, database=name)
@@ -419,7 +422,7 @@ def _alter_database(cursor: Cursor) -> Statement:
     ):
         name = cursor.default_db()
     else:
-        name = cursor.name()
+        name = cursor.database()
         if cursor.peek().kind not in (TokenKind.WORD, TokenKind.END):
             raise Unparsable(f"{cursor.peek().text!r} where an option of ALTER DATABASE should begin")
     return Statement("ALTER DATABASE", Category.DDL, database=name)

@@ -22,6 +22,15 @@ class TableName(NamedTuple):
     renamed_to: str | None = None
 
 
+class Reference(NamedTuple):
+    """Where a statement's text names a table, or a database if ``table`` is None: ``[start, end)``."""
+
+    start: int
+    end: int
+    db: str
+    table: str | None
+
+
 _END = Token(TokenKind.END, "", "", -1, -1)
 _NAME_KINDS = (TokenKind.WORD, TokenKind.QUOTED)
 
@@ -33,8 +42,11 @@ class Cursor:
         self._tokens = iter(Lexer(statement, dialect))
         self._ahead: deque[Token] = deque()
         self._default_db = default_db
+        self._last = _END
         self.statement = statement
         self.flavor = dialect.flavor
+        #: the names that ``table`` and ``database`` have read
+        self.references: list[Reference] = []
 
     def peek(self, distance: int = 0) -> Token:
         """The token ``distance`` places ahead, unread."""
@@ -45,7 +57,8 @@ class Cursor:
     def next(self) -> Token:
         """The next token, read."""
         self.peek()
-        return self._ahead.popleft()
+        self._last = self._ahead.popleft()
+        return self._last
 
     def rest(self) -> Iterator[Token]:
         """All tokens up to the end, read."""
@@ -61,7 +74,7 @@ class Cursor:
         if not self.at(*keys):
             return False
         for _ in keys:
-            self._ahead.popleft()
+            self.next()
         return True
 
     def take_any(self, *keys: str) -> str:
@@ -88,12 +101,16 @@ class Cursor:
 
     def table(self) -> TableName:
         """Read ``table``, ``db.table`` or ``.table``."""
-        if self.take("."):
-            return self._in_default_db(self._after_dot())
-        first = self.name()
-        if self.take("."):
-            return TableName(first, self._after_dot())
-        return self._in_default_db(first)
+        start = self.peek().start
+        table = self._table()
+        self.references.append(Reference(start, self._last.end, table.db, table.table))
+        return table
+
+    def database(self) -> str:
+        """Read the name of a database."""
+        name = self.name()
+        self.references.append(Reference(self._last.start, self._last.end, name, None))
+        return name
 
     def tables(self) -> tuple[TableName, ...]:
         """Read ``a, b, c``."""
@@ -139,6 +156,14 @@ class Cursor:
             pass
         if self.peek().kind is not TokenKind.END:
             raise Unparsable(f"unexpected {self._found()}")
+
+    def _table(self) -> TableName:
+        if self.take("."):
+            return self._in_default_db(self._after_dot())
+        first = self.name()
+        if self.take("."):
+            return TableName(first, self._after_dot())
+        return self._in_default_db(first)
 
     def _in_default_db(self, table: str) -> TableName:
         return TableName(self.default_db(), table)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cache
 
 from schemas.errors import ConfigError
 
@@ -70,8 +71,8 @@ class _Pattern:
                 f"{field}: {pattern!r} is no table pattern",
                 hint="Write db, db.* or db.table, unquoted, with * and ? as wildcards; one pattern an item.",
             )
-        self._db = _compile(db)
-        self._table = _compile(table)
+        self._db = compile_pattern(db)
+        self._table = compile_pattern(table)
         self._all_tables = not table.strip("*")
 
     def matches(self, db: str, table: str) -> bool:
@@ -84,7 +85,9 @@ class _Pattern:
         return self._all_tables and self.matches_db(db)
 
 
-def _compile(pattern: str) -> re.Pattern[str]:
+@cache
+def compile_pattern(pattern: str) -> re.Pattern[str]:
+    """A pattern with ``*`` and ``?`` over a whole name."""
     # Not fnmatch: it would take [ for a character class, and MySQL allows [ in names.
     text = "".join({"*": ".*", "?": "."}.get(c, re.escape(c)) for c in pattern)
     return re.compile(text, re.DOTALL)

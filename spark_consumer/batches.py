@@ -54,6 +54,7 @@ class BatchRunner:
         self._counters = counters
         self._planner = Planner(config, applier)
         self._ahead = ThreadPoolExecutor(1, thread_name_prefix="prepare")
+        self._late: Prepared | None = None
         self.failure: BaseException | None = None
         #: the last micro-batch that was applied whole, -1 before the first
         self.finished = -1
@@ -131,13 +132,15 @@ class BatchRunner:
             wait = following is None or piece.ddl is not None or following.ddl is not None
             coming = None if following is None or wait else self._begin(following, structures)
             count = self._applier.apply(prepared)
+            stages = self._late.stages if prepared.late and self._late else prepared.stages
             if piece.ddl is not None:
                 self._planner.forget()
-            self._counters.applied(piece, self._applier.position, count, time.monotonic() - begin)
+            self._counters.applied(piece, self._applier.position, count, stages, time.monotonic() - begin)
 
     def _after_ddl(self, piece: Slice, structures: dict[str, TableStructure]) -> Prepared:
         self._planner.forget()
-        return self._begin(piece, structures).result()
+        self._late = self._begin(piece, structures).result()
+        return self._late
 
     def _begin(self, piece: Slice, structures: dict[str, TableStructure]) -> Future[Prepared]:
         # The plan reads the downstream on the applier's connection, so it is made in the applier's thread.

@@ -4,6 +4,15 @@ The upstream's log is consistent, so a key whose first change is an INSERT did n
 first change is an UPDATE or DELETE did; it exists afterwards unless its last change is a DELETE. What lies in
 between never has to be written. Keys are compared as bytes: where a collation takes two spellings for one
 row, at most one of them exists at a time, and each is followed on its own.
+
+As DM's rules, of two changes to one row in the log's order, a replacement being DELETE and INSERT:
+
+    INSERT + UPDATE => INSERT            UPDATE + DELETE => DELETE
+    INSERT + DELETE => nothing           DELETE + INSERT => replacement
+    UPDATE + UPDATE => replacement
+
+In safe mode nobody relies on what was there before: each row is removed first if it is there, so INSERT is a
+replacement too, and INSERT + DELETE a DELETE.
 """
 
 from __future__ import annotations
@@ -24,17 +33,28 @@ class Net:
     Attributes:
         gone: key and first value of each row that existed before and either ends or is replaced.
         written: key and last value of each row that exists afterwards and was changed.
+        saved: how many of the changes need not be written, since another one of the same row stands for them.
     """
 
     gone: list[tuple[bytes, bytes]]
     written: list[tuple[bytes, bytes]]
+    saved: int
 
 
-def compact(keys: Sequence[bytes], values: Sequence[bytes]) -> Net:
-    """The net effect of changes in log order; ``values`` are row records, ``keys`` their Kafka keys."""
+def compact(
+    keys: Sequence[bytes], values: Sequence[bytes], safe_headers: frozenset[bytes] = frozenset()
+) -> Net:
+    """The net effect of changes in log order.
+
+    Args:
+        keys: the changes' Kafka keys.
+        values: their row records.
+        safe_headers: what the records of tables in safe mode begin with.
+    """
     # dict() keeps the last value of a repeated key, so the reversed log yields the first one.
     firsts = dict(zip(reversed(keys), reversed(values), strict=True))
     lasts = dict(zip(keys, values, strict=True))
-    gone = [item for item in firsts.items() if item[1][OP_AT] not in _INSERTS]
+    gone = [item for item in firsts.items() if item[1][OP_AT] not in _INSERTS or item[1][:10] in safe_headers]
     written = [item for item in lasts.items() if item[1][OP_AT] != _DELETE]
-    return Net(gone, written)
+    rows = len(written) + sum(1 for key, _ in gone if lasts[key][OP_AT] == _DELETE)
+    return Net(gone, written, len(values) - rows)

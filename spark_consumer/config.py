@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from schemas.server_url import ServerUrl
+from spark_consumer.event_filter import EventRule
+from spark_consumer.route import Route
 
 #: what stops a run: anything with ``is_set`` and ``wait``
 StopEvent = threading.Event
@@ -26,6 +28,12 @@ class ConsumerConfig:
         max_batch_rows: rows of one downstream transaction; one epoch at least.
         include: ``database.table`` patterns with ``*`` and ``?``; empty means all.
         exclude: patterns of tables to leave out, stronger than ``include``.
+        filters: which kinds of events of which tables go through.
+        routes: the downstream's names of the upstream's schemas and tables.
+        compact: whether the changes of a row in one downstream transaction become one.
+        multiple_rows: whether changes of several rows become one statement.
+        safe_mode: whether a row may be there, or gone, already; see ``spark_consumer.safe_mode``.
+        safe_mode_duration: seconds after the start in which it is so anyway.
         start: where a channel without a position begins: ``earliest``, ``epoch:N`` (N is the first one
             applied), ``gtid:SET`` (what is already there), ``time:RFC3339`` (the first epoch that ends then).
         until_caught_up: return once everything that the log held at the start is applied.
@@ -44,6 +52,12 @@ class ConsumerConfig:
     max_batch_rows: int = 200_000
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    filters: tuple[EventRule, ...] = ()
+    routes: tuple[Route, ...] = ()
+    compact: bool = True
+    multiple_rows: bool = True
+    safe_mode: bool = False
+    safe_mode_duration: float = 0.0
     start: str = "earliest"
     until_caught_up: bool = False
     stop_at_gtid: str | None = None

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import re
-from typing import cast
-
 import pymysql
 import structlog
 
 from schemas.crashpoints import reached
-from schemas.ddl import classify, without_start_transaction
-from schemas.ddl_lexer import Flavor
-from schemas.epoch import SchemaChanged, TableChanged
+from schemas.ddl import without_start_transaction
+from schemas.epoch import SchemaChanged
 from schemas.errors import DownstreamError, Where
-from schemas.tables import TableFilter
 from spark_consumer import ddl_intent, ddl_session
 from spark_consumer import position as positions
 from spark_consumer.config import ConsumerConfig
+from spark_consumer.ddl_rules import DdlRules, database_of
 from spark_consumer.ledger import Ledger
+from spark_consumer.log_reader import LogReader
 from spark_consumer.position import Position
+from spark_consumer.rules import Rules
 from spark_consumer.session import Session, closing, connect, is_lost, message_of
 from spark_consumer.slices import Slice
 
-_CARRIED = re.compile(
-    r"(CREATE|ALTER|DROP|RENAME|TRUNCATE|CREATE OR REPLACE) (TABLE|INDEX|DATABASE|SCHEMA|VIEW|SEQUENCE)"
-)
 _log = structlog.get_logger()
 
 
@@ -34,46 +29,33 @@ class DdlApplier:
     def __init__(self, config: ConsumerConfig, ledger: Ledger) -> None:
         self._config = config
         self._ledger = ledger
-        self._filter = TableFilter(config.include, config.exclude)
+        rules = Rules.of(config)
+        self._rules = DdlRules(rules.tables, rules.events, rules.router)
 
-    def concerns(self, ddl: SchemaChanged) -> bool:
-        """Whether this channel carries the DDL. Raises where it would have to carry half of it."""
-        if not _CARRIED.fullmatch(ddl.kind):
-            _log.info("ddl_ignored", kind=ddl.kind, statement=ddl.statement[:200])
-            return False
-        if "DATABASE" in ddl.kind or "SCHEMA" in ddl.kind:
-            return self._filter.allows_database(database_of(ddl))
-        wanted = [self._wants(table) for table in ddl.tables]
-        if any(wanted) and not all(wanted):
-            raise DownstreamError(
-                "TR622",
-                f"a DDL names tables of which only some are carried: {ddl.statement[:200]}",
-                hint="include or exclude all of them",
-            )
-        return bool(wanted) and all(wanted)
+    def carried(self, piece: Slice) -> SchemaChanged | None:
+        """The slice's DDL as this channel carries it, None if it has none or does not carry it.
 
-    def _wants(self, table: TableChanged) -> bool:
-        wanted = self._filter.allows(table.db, table.table)
-        if table.renamed_to is not None:
-            renamed = self._filter.allows(table.renamed_to_db or table.db, table.renamed_to)
-            if renamed != wanted:
-                raise DownstreamError(
-                    "TR622",
-                    f"a table is renamed across the channel's filter: {table.db}.{table.table}",
-                    hint="include or exclude both names",
-                )
-        return wanted
+        Raises DownstreamError where it would have to carry half of it, or guess.
+        """
+        if piece.ddl is None:
+            return None
+        return self._rules.carried(piece.ddl, lambda: self._known(piece.first.epoch))
 
-    def declare(self, session: Session, token: int, position: Position, piece: Slice) -> Position:
+    def _known(self, epoch: int) -> set[tuple[str, str]]:
+        """The upstream's tables that have had rows up to an epoch."""
+        return {(version.db, version.table) for version in LogReader(self._config).structures(epoch)}
+
+    def declare(
+        self, session: Session, token: int, position: Position, piece: Slice, ddl: SchemaChanged
+    ) -> Position:
         """Without a proving ledger: write down what is about to happen, unless that was done before."""
-        assert piece.ddl is not None
         if position.ddl_intent is not None:
             return position
         session.execute("BEGIN")
         found = positions.check_token(
             positions.read(session, self._config.channel, lock=True), token, self._config.channel
         )
-        intent = ddl_intent.declare(session, piece.first, piece.ddl, database_of(piece.ddl))
+        intent = ddl_intent.declare(session, piece.first, ddl, database_of(ddl))
         session.run(
             "UPDATE tailrace.relay_log_info SET ddl_intent = %s WHERE Channel_name = %s",
             (intent.to_json(), self._config.channel),
@@ -81,14 +63,12 @@ class DdlApplier:
         session.execute("COMMIT")
         return found
 
-    def run(self, session: Session, piece: Slice, before: Position, number: int) -> None:
-        """Run the slice's DDL under ``number`` unless an earlier attempt did.
+    def run(self, session: Session, piece: Slice, ddl: SchemaChanged, before: Position, number: int) -> None:
+        """Run the slice's DDL, as it is carried, under ``number`` unless an earlier attempt did.
 
         ``session`` holds the channel's row; ``before`` carries the intent of an earlier attempt, if any.
         """
-        ddl = piece.ddl
-        assert ddl is not None
-        if self._happened(session, piece, before, number):
+        if self._happened(session, piece, ddl, before, number):
             _log.info("ddl_already_applied", epoch=piece.first.epoch, statement=ddl.statement[:200])
             return
         with closing(connect(self._config.target)) as own:
@@ -98,13 +78,14 @@ class DdlApplier:
             self._execute(own, ddl, piece.where)
             reached("ddl.after")
 
-    def _happened(self, session: Session, piece: Slice, before: Position, number: int) -> bool:
+    def _happened(
+        self, session: Session, piece: Slice, ddl: SchemaChanged, before: Position, number: int
+    ) -> bool:
         if self._ledger.proves:
             return self._ledger.happened(session, number)
         if before.ddl_intent is None:
             return False
-        assert piece.ddl is not None
-        return ddl_intent.happened(session, before.ddl_intent, piece.first, piece.ddl, database_of(piece.ddl))
+        return ddl_intent.happened(session, before.ddl_intent, piece.first, ddl, database_of(ddl))
 
     def _execute(self, own: Session, ddl: SchemaChanged, where: Where) -> None:
         statement = without_start_transaction(ddl.statement, sql_mode=ddl.sql_mode or 0)
@@ -119,10 +100,3 @@ class DdlApplier:
                 where=where,
                 hint="make the statement possible there, then start again; everything before it is applied",
             ) from error
-
-
-def database_of(ddl: SchemaChanged) -> str:
-    """The database that a CREATE, ALTER or DROP DATABASE names."""
-    flavor = cast(Flavor, ddl.source_flavor)
-    found = classify(ddl.statement, ddl.default_db, flavor, sql_mode=ddl.sql_mode or 0)
-    return found.database or ddl.default_db

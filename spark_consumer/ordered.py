@@ -4,16 +4,21 @@ The upstream's rows events say under which checks each row was written. A row th
 ``foreign_key_checks`` off, or whose cascades it logged itself (MySQL 9.6 and later), is applied with checks
 off; every other row of a cascading family with checks on, so that the downstream runs the cascades that the
 log does not hold.
+
+Where changes of a table are left out by a filter, an UPDATE or DELETE may find no row. In safe mode a row may be
+there already, or gone already: INSERT and UPDATE change the row with that key, and insert it if there is none.
+No statement looks for a row by anything but its key, so none meets another row by a secondary unique key.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from schemas.avro_schema import KEY_CHANGE
 from schemas.errors import LogError, Where
+from spark_consumer.merge import Limits, quote
 from spark_consumer.plan import TablePlan
 
 CHECKS_OFF = 0x02
@@ -43,16 +48,61 @@ class OrderedRow:
 
 @dataclass(frozen=True)
 class OrderedStatement:
-    """One statement that must change exactly one row, and whether foreign keys act on it."""
+    """One statement that must change exactly ``rows`` rows.
+
+    Attributes:
+        checks: whether foreign keys act on it.
+        otherwise: what to try in turn while no row was found.
+        may_miss: whether it is right that no row is found at all.
+    """
 
     sql: bytes
     table: TablePlan
     epoch: int
     checks: bool
+    otherwise: tuple[bytes, ...] = ()
+    may_miss: bool = False
+    rows: int = 1
 
 
-def statements(rows: Iterable[OrderedRow]) -> Iterator[OrderedStatement]:
-    """The statements for rows from all partitions, in the upstream's order."""
+def statements(rows: Iterable[OrderedRow], limits: Limits) -> Iterator[OrderedStatement]:
+    """The statements for rows from all partitions, in the upstream's order; runs of INSERTs become one each."""
+    run: list[tuple[OrderedStatement, bytes]] = []
+    size = 0
+    for row, second in _changes(rows):
+        one = _statement(row, second)
+        values = None if second or row.table.safe or row.op in (_UPDATE, _DELETE) else row.values
+        if run and (
+            values is None
+            or not _continues(run[0][0], one)
+            or len(run) >= limits.max_rows
+            or size + len(values) > limits.max_bytes
+        ):
+            yield _merged(run)
+            run, size = [], 0
+        if values is None:
+            yield one
+        else:
+            run.append((one, values))
+            size += len(values) + 1
+    if run:
+        yield _merged(run)
+
+
+def _continues(first: OrderedStatement, one: OrderedStatement) -> bool:
+    """Whether an INSERT can join the ones before: same columns of the same table, under the same checks."""
+    return one.table.header == first.table.header and (one.epoch, one.checks) == (first.epoch, first.checks)
+
+
+def _merged(run: Sequence[tuple[OrderedStatement, bytes]]) -> OrderedStatement:
+    first = run[0][0]
+    if len(run) == 1:
+        return first
+    return replace(first, sql=b",".join((first.sql, *(values for _, values in run[1:]))), rows=len(run))
+
+
+def _changes(rows: Iterable[OrderedRow]) -> Iterator[tuple[OrderedRow, OrderedRow | None]]:
+    """The rows in order, each with the other half if it is a key-changing UPDATE."""
     in_order = sorted(rows, key=lambda row: (row.epoch, row.seq))
     for left, right in pairwise(in_order):
         if (left.epoch, left.seq) == (right.epoch, right.seq):
@@ -61,7 +111,7 @@ def statements(rows: Iterable[OrderedRow]) -> Iterator[OrderedStatement]:
     while position < len(in_order):
         row = in_order[position]
         second = _other_half(in_order, position)
-        yield _statement(row, _sql(row) if second is None else _update(row, second))
+        yield row, second
         position += 1 if second is None else 2
 
 
@@ -75,9 +125,24 @@ def _other_half(rows: Sequence[OrderedRow], position: int) -> OrderedRow | None:
     return other if is_half and (other.epoch, other.seq) == (row.epoch, row.seq + 1) else None
 
 
-def _statement(row: OrderedRow, sql: bytes) -> OrderedStatement:
+def _statement(row: OrderedRow, second: OrderedRow | None) -> OrderedStatement:
     checks = row.table.cascades and not row.flags & (CHECKS_OFF | CASCADES_LOGGED)
-    return OrderedStatement(sql, row.table, row.epoch, checks)
+    attempts = _attempts(row, second)
+    if row.table.safe:
+        may_miss = second is None and row.op == _DELETE
+    else:
+        may_miss = row.table.partial and (second is not None or row.op in (_UPDATE, _DELETE))
+    return OrderedStatement(attempts[0], row.table, row.epoch, checks, attempts[1:], may_miss)
+
+
+def _attempts(row: OrderedRow, second: OrderedRow | None) -> tuple[bytes, ...]:
+    """The statement for a change; in safe mode more of them, for a row that is not as the log implies."""
+    if second is not None:
+        plain = _update(row, second)
+        return (plain, _update(second, second), _insert(second)) if row.table.safe else (plain,)
+    if row.table.safe and row.op != _DELETE:
+        return (_update(row, row), _insert(row))
+    return (_sql(row),)
 
 
 def _update(row: OrderedRow, written: OrderedRow) -> bytes:
@@ -88,12 +153,16 @@ def _update(row: OrderedRow, written: OrderedRow) -> bytes:
     return b"".join(parts)
 
 
+def _insert(row: OrderedRow) -> bytes:
+    assert row.values is not None
+    columns = b",".join(map(quote, row.table.writable))
+    return b"INSERT INTO " + row.table.target + b" (" + columns + b") VALUES " + row.values
+
+
 def _sql(row: OrderedRow) -> bytes:
     if row.op == _UPDATE:
         return _update(row, row)
     if row.op == _DELETE:
         assert row.match is not None
         return b"DELETE FROM " + row.table.target + b" WHERE " + row.match + b" LIMIT 1"
-    assert row.values is not None
-    columns = b",".join(b"`" + name.replace("`", "``").encode() + b"`" for name in row.table.writable)
-    return b"INSERT INTO " + row.table.target + b" (" + columns + b") VALUES " + row.values
+    return _insert(row)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from schemas.errors import DownstreamError, LogError, Where
 from schemas.structure import TableStructure
-from schemas.tables import TableFilter
+from spark_consumer.event_filter import DML
 from spark_consumer.merge import Limits, qualified
+from spark_consumer.rules import Rules
 from spark_consumer.slices import Slice
 from spark_consumer.target import TargetTable
 
+Name = tuple[str, str]
 _MARKER = b"\xc3\x01"
 
 
@@ -33,15 +35,21 @@ class TablePlan:
 
     Attributes:
         header: the ten bytes that every row value of this structure starts with.
+        target_name: schema and table on the downstream.
         writable: the columns to write, in the log's order.
         cascades: whether foreign keys of the downstream act on this table's family.
+        dropped: the kinds of row changes that are left out: insert, update, delete.
+        safe: safe mode: the row may be there, or gone, already.
     """
 
     header: bytes
     structure: TableStructure
     mode: Mode
+    target_name: tuple[str, str] = ("", "")
     writable: tuple[str, ...] = ()
     cascades: bool = False
+    dropped: frozenset[str] = frozenset()
+    safe: bool = False
 
     @property
     def name(self) -> str:
@@ -50,7 +58,17 @@ class TablePlan:
     @property
     def target(self) -> bytes:
         """The downstream table in backticks."""
-        return qualified(self.structure.db, self.structure.table)
+        return qualified(*self.target_name)
+
+    @property
+    def routed(self) -> bool:
+        """Whether the downstream's table has another name than the upstream's."""
+        return self.target_name != (self.structure.db, self.structure.table)
+
+    @property
+    def partial(self) -> bool:
+        """Whether some changes of this table are left out, so that others may not find their row."""
+        return bool(self.dropped)
 
 
 @dataclass(frozen=True)
@@ -73,27 +91,62 @@ def structures_of(piece: Slice, known: Mapping[str, TableStructure]) -> dict[str
     return {fingerprint: known[fingerprint] for fingerprint in piece.fingerprints}
 
 
+def targets_of(structures: Mapping[str, TableStructure], rules: Rules) -> dict[Name, Name]:
+    """The downstream's name of each upstream table whose rows may be applied."""
+    wanted = [(s.db, s.table) for s in structures.values() if rules.tables.allows(s.db, s.table)]
+    kept = [name for name in wanted if len(rules.events.dropped_dml(*name)) < len(DML)]
+    return {name: rules.router.table(*name) for name in kept}
+
+
 def plan_slice(
     structures: Mapping[str, TableStructure],
-    targets: Mapping[tuple[str, str], TargetTable | None],
-    wanted: TableFilter,
+    targets: Mapping[Name, TargetTable | None],
+    rules: Rules,
     limits: Limits,
     where: Where,
+    *,
+    safe: bool = False,
 ) -> SlicePlan:
-    """Plan each structure against the downstream's table. Raises DownstreamError if it does not fit."""
+    """Plan each structure against the downstream's table.
+
+    Args:
+        targets: the downstream's tables by their names there.
+        safe: safe mode.
+
+    Raises:
+        DownstreamError: a table does not fit.
+    """
+    names = targets_of(structures, rules)
     tables = []
     for fingerprint, structure in sorted(structures.items()):
         header = _MARKER + bytes.fromhex(fingerprint)
-        if wanted.allows(structure.db, structure.table):
-            target = targets[structure.db, structure.table]
-            tables.append(_plan_table(header, structure, target, where))
-        else:
+        name = names.get((structure.db, structure.table))
+        if name is None:
             tables.append(TablePlan(header, structure, Mode.SKIP))
-    return SlicePlan(tuple(tables), limits)
+        else:
+            table = _plan_table(header, structure, targets[name], name, rules, where)
+            tables.append(replace(table, safe=safe and bool(structure.key)))
+    return SlicePlan(_level(tables), limits)
+
+
+def _level(tables: list[TablePlan]) -> tuple[TablePlan, ...]:
+    """One mode for all that goes into one downstream table: its rows may move from one to the other."""
+    ordered = {table.target_name for table in tables if table.mode is Mode.ORDERED}
+    return tuple(
+        replace(table, mode=Mode.ORDERED)
+        if table.mode is Mode.COMPACT and table.target_name in ordered
+        else table
+        for table in tables
+    )
 
 
 def _plan_table(
-    header: bytes, structure: TableStructure, target: TargetTable | None, where: Where
+    header: bytes,
+    structure: TableStructure,
+    target: TargetTable | None,
+    name: Name,
+    rules: Rules,
+    where: Where,
 ) -> TablePlan:
     place = Where(gtid=where.gtid, epoch=where.epoch, table=structure.name)
     if target is None:
@@ -111,6 +164,8 @@ def _plan_table(
         )
     # Values of columns that only the downstream has would not survive DELETE and INSERT.
     extra = target.writable - {name.lower() for name in names}
-    ordered = bool(extra) or not structure.key or target.in_family
+    # What is left out breaks the log's own logic of which rows exist, which compaction builds on.
+    dropped = rules.events.dropped_dml(structure.db, structure.table)
+    ordered = bool(extra) or not structure.key or target.in_family or bool(dropped) or not rules.compact
     mode = Mode.ORDERED if ordered else Mode.COMPACT
-    return TablePlan(header, structure, mode, tuple(names), target.in_family)
+    return TablePlan(header, structure, mode, name, tuple(names), target.in_family, dropped)

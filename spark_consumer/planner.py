@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 from schemas.structure import TableStructure
-from schemas.tables import TableFilter
 from spark_consumer.apply import Applier
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.merge import Limits
-from spark_consumer.plan import SlicePlan, plan_slice, structures_of
+from spark_consumer.plan import SlicePlan, plan_slice, structures_of, targets_of
+from spark_consumer.rules import Rules
+from spark_consumer.safe_mode import SafeMode
 from spark_consumer.slices import Slice
 from spark_consumer.target import TargetCatalog
 
@@ -19,10 +21,12 @@ class Planner:
 
     def __init__(self, config: ConsumerConfig, applier: Applier) -> None:
         self._applier = applier
-        self._filter = TableFilter(config.include, config.exclude)
+        self._rules = Rules.of(config)
+        self._safe_mode = SafeMode(config.safe_mode, config.safe_mode_duration)
         self._catalog = TargetCatalog()
         # Room for the statement's own words and the packet's header.
-        self._limits = Limits(max_bytes=min(1 << 20, applier.session.max_allowed_packet - 65536))
+        most = min(1 << 20, applier.session.max_allowed_packet - 65536)
+        self._limits = Limits(max_bytes=most) if config.multiple_rows else Limits(max_bytes=most, max_rows=1)
 
     def plan(self, piece: Slice, structures: Mapping[str, TableStructure]) -> SlicePlan:
         """The plan of a slice whose rows were written with these structures, by fingerprint.
@@ -32,9 +36,10 @@ class Planner:
             DownstreamError: the downstream's tables do not fit.
         """
         needed = structures_of(piece, structures)
-        names = [(s.db, s.table) for s in needed.values() if self._filter.allows(s.db, s.table)]
+        names = targets_of(needed, self._rules).values()
         targets = self._applier.with_retries(lambda: self._catalog.load(self._applier.session, names))
-        return plan_slice(needed, targets, self._filter, self._limits, piece.where)
+        safe = self._safe_mode.active(time.monotonic())
+        return plan_slice(needed, targets, self._rules, self._limits, piece.where, safe=safe)
 
     def forget(self) -> None:
         """A DDL has run: look at the tables anew."""

@@ -16,6 +16,7 @@ from spark_consumer.merge import Statement
 from spark_consumer.ordered import OrderedRow, OrderedStatement, statements
 from spark_consumer.plan import SlicePlan, TablePlan
 from spark_consumer.rows import (
+    COMPACTED,
     DELETES,
     INSERTS,
     ORDERED,
@@ -28,6 +29,7 @@ from spark_consumer.rows import (
     task,
 )
 from spark_consumer.slices import Slice
+from spark_consumer.stages import NO_STAGES, Stages
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class Prepared:
     """A slice whose statements are ready, and whose rows were found to be exactly those of its epochs.
 
     Attributes:
+        stages: what became of the rows on the way.
         late: makes the statements once the slice's DDL has run: CREATE TABLE … SELECT brings rows for a
             table that does not exist before.
     """
@@ -43,6 +46,7 @@ class Prepared:
     deletes: list[tuple[TablePlan, Statement]] = field(default_factory=list)
     inserts: list[tuple[TablePlan, Statement]] = field(default_factory=list)
     ordered: list[OrderedStatement] = field(default_factory=list)
+    stages: Stages = NO_STAGES
     late: Callable[[], Prepared] | None = None
 
     @property
@@ -74,7 +78,7 @@ class RowReader:
 def assembled(piece: Slice, plan: SlicePlan, results: Sequence[Result]) -> Prepared:
     """The slice from the results of ``render`` over all its rows. Raises LogError if these are not its rows."""
     verify(piece, results)
-    return _sorted_out(piece, plan, results)
+    return sorted_out(piece, plan, results)
 
 
 def verify(piece: Slice, results: Sequence[Result]) -> None:
@@ -99,12 +103,20 @@ def verify(piece: Slice, results: Sequence[Result]) -> None:
         )
 
 
-def _sorted_out(piece: Slice, plan: SlicePlan, results: Sequence[Result]) -> Prepared:
+def sorted_out(piece: Slice, plan: SlicePlan, results: Sequence[Result]) -> Prepared:
+    """The statements among the results of all partitions, in the order in which they are applied."""
+
     def merged(kind: int) -> list[tuple[TablePlan, Statement]]:
         return [(plan.tables[r[1]], Statement(r[7] or b"", r[2])) for r in results if r[0] == kind]
 
-    ordered = list(statements(_ordered_rows(plan, results)))
-    return Prepared(piece, merged(DELETES), merged(INSERTS), ordered)
+    ordered = list(statements(_ordered_rows(plan, results), plan.limits))
+    deletes, inserts = merged(DELETES), merged(INSERTS)
+    written = sum(s.rows for _, s in (*deletes, *inserts)) + sum(one.rows for one in ordered)
+    stages = Stages.of_plan(piece, plan) + Stages(
+        compacted=sum(r[2] for r in results if r[0] == COMPACTED),
+        merged=written - len(deletes) - len(inserts) - len(ordered),
+    )
+    return Prepared(piece, deletes, inserts, ordered, stages)
 
 
 def _ordered_rows(plan: SlicePlan, results: Sequence[Any]) -> Iterator[OrderedRow]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import structlog
 
 from spark_consumer.position import Position
 from spark_consumer.slices import Slice
+from spark_consumer.stages import NO_STAGES, Stages
 
 _log = structlog.get_logger()
 
@@ -22,6 +23,7 @@ class Counters:
     rows: int = 0
     statements: int = 0
     ddl: int = 0
+    stages: Stages = NO_STAGES
     position_epoch: int = -1
     executed_gtids: str = ""
     last_commit_ms: int = 0
@@ -34,7 +36,9 @@ class Counters:
         self.position_epoch = position.epoch
         self.executed_gtids = position.executed_gtids
 
-    def applied(self, piece: Slice, position: Position, statements: int, seconds: float) -> None:
+    def applied(
+        self, piece: Slice, position: Position, statements: int, stages: Stages, seconds: float
+    ) -> None:
         """One slice more."""
         self.at(position)
         self.batches += 1
@@ -42,6 +46,7 @@ class Counters:
         self.rows += piece.rows
         self.statements += statements
         self.ddl += piece.ddl is not None
+        self.stages += stages
         self.rows_per_s = piece.rows / seconds if seconds > 0 else 0.0
         if piece.last.transactions:
             self.last_commit_ms = piece.last.last_commit_ms
@@ -53,6 +58,7 @@ class Counters:
             last_epoch=piece.last.epoch,
             rows=piece.rows,
             statements=statements,
+            **{stage: count for stage, count in asdict(stages).items() if count},
             rows_per_s=round(self.rows_per_s),
             lag_s=None if self.lag_s is None else round(self.lag_s, 3),
             source=f"{piece.last.source_file}:{piece.last.source_pos}",

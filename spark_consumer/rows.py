@@ -10,7 +10,7 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from schemas.avro_schema import OP_AT
+from schemas.avro_schema import KEY_CHANGE, OP_AT
 from schemas.epoch import OffsetRange
 from schemas.sql import Renderers, compile_renderers
 from spark_consumer.arrow import record_batch
@@ -20,13 +20,13 @@ from spark_consumer.merge import Statement, merged_deletes, merged_inserts
 from spark_consumer.plan import Mode, SlicePlan, TablePlan
 
 # What a result row is.
-TALLY, DELETES, INSERTS, ORDERED, UNKNOWN = range(5)
+TALLY, DELETES, INSERTS, ORDERED, UNKNOWN, COMPACTED = range(6)
 
 RESULT = pa.schema(
     [
         ("kind", pa.int32()),
         ("table", pa.int32()),  # index in the plan
-        ("rows", pa.int64()),  # TALLY: rows read; statements: rows they change
+        ("rows", pa.int64()),  # TALLY: rows read; statements: rows they change; COMPACTED: changes saved
         ("epoch", pa.int64()),  # ORDERED
         ("seq", pa.int64()),  # ORDERED; TALLY: the digest
         ("flags", pa.int64()),  # ORDERED: the rows event's flags
@@ -40,6 +40,7 @@ RESULT_DDL = (
     "kind int, table int, rows bigint, epoch bigint, seq bigint, flags bigint, op int,"
     " text binary, assignments binary, values binary"
 )
+_EVENTS = {ord("c"): "insert", ord("r"): "insert", ord("u"): "update", ord("d"): "delete"}
 _HEADER = itemgetter(slice(0, 10))
 # A statement may have a megabyte: few of them make a record batch large enough.
 _BATCH = 16
@@ -79,15 +80,19 @@ def render(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> I
     digest = sum(map(crc32, values))
     yield (TALLY, 0, len(values), 0, digest, 0, 0, None, None, None)
     tables = _Tables({table.header: _Table(index, table) for index, table in enumerate(plan.tables)})
-    in_order = {header for header, table in tables.items() if table.plan.mode is Mode.ORDERED}
-    if in_order:
+    apart = {header for header, table in tables.items() if table.plan.mode is not Mode.COMPACT}
+    if apart:
         headers = list(map(_HEADER, values))
-        chosen = [header in in_order for header in headers]
+        chosen = [header in apart for header in headers]
         for key, value in zip(compress(keys, chosen), compress(values, chosen), strict=True):
-            yield tables[value[:10]].in_order(key, value)
+            result = tables[value[:10]].in_order(key, value)
+            if result is not None:
+                yield result
         others = [not one for one in chosen]
         keys, values = list(compress(keys, others)), list(compress(values, others))
-    net = compact(keys, values)
+    net = compact(keys, values, frozenset(header for header, table in tables.items() if table.plan.safe))
+    if net.saved:
+        yield (COMPACTED, 0, net.saved, 0, 0, 0, 0, None, None, None)
     for key, value in net.gone:
         tables[value[:10]].gone.append(key)
     for item in net.written:
@@ -123,10 +128,14 @@ class _Table:
     def _result(self, kind: int, statement: Statement) -> Result:
         return (kind, self.index, statement.rows, 0, 0, 0, 0, statement.sql, None, None)
 
-    def in_order(self, key: bytes, value: bytes) -> Result:
-        """One row of a table whose rows are applied one by one."""
+    def in_order(self, key: bytes, value: bytes) -> Result | None:
+        """One row of a table whose rows are applied one by one; None if it is left out."""
+        if self.plan.mode is Mode.SKIP:
+            return None
         render, op = self.renderers, value[OP_AT]
         source = render.source(value)
+        if event_of(op, source.flags) in self.plan.dropped:
+            return None
         written = op != ord("d")
         if not self.plan.structure.key:
             match = render.match_before(value) if op in b"ud" else None
@@ -136,6 +145,13 @@ class _Table:
         after = render.after(value) if written else None
         place = (source.epoch, source.seq, source.flags)
         return (ORDERED, self.index, 1, *place, op, match, assignments, after)
+
+
+def event_of(op: int, flags: int) -> str:
+    """What the upstream's statement did: both halves of a key change are an update."""
+    if flags & KEY_CHANGE:
+        return "update"
+    return _EVENTS[op]
 
 
 def _packed(results: Iterable[Result]) -> Iterator[pa.RecordBatch]:

@@ -8,6 +8,7 @@ environment variables ``TAILRACE_<SECTION>_<FIELD>``, which win over the file.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,12 +20,15 @@ from pydantic import (
     Field,
     SecretStr,
     field_validator,
+    model_validator,
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from schemas.errors import TailraceError
 from schemas.server_url import ServerUrl
 from schemas.tables import TableFilter
+from spark_consumer.event_filter import EventRule
+from spark_consumer.route import Route, Router
 
 _SIZES = {
     "": 1,
@@ -199,6 +203,16 @@ class Consumer(Section):
     max_batch_rows: int = Field(
         default=200_000, ge=1, description="rows of one downstream transaction, at least one epoch"
     )
+    compact: bool = Field(
+        default=True, description="the changes of a row in one downstream transaction become one"
+    )
+    multiple_rows: bool = Field(default=True, description="changes of several rows become one statement")
+    safe_mode: bool = Field(
+        default=False, description="rows may be there, or gone, already; see docs/PIPELINE.md"
+    )
+    safe_mode_duration: Annotated[float, BeforeValidator(parse_duration), Field(ge=0)] = Field(
+        default=0, description="safe mode for this time after each start: 90s, 5m"
+    )
     spark: Annotated[dict[str, str], BeforeValidator(flatten_spark)] = Field(
         default_factory=dict,
         examples=[{"spark.driver.memory": "1g"}],
@@ -215,6 +229,89 @@ class Tables(Section):
     exclude: tuple[Pattern, ...] = Field(
         default=(), description="patterns of tables to leave out", examples=[["shop.tmp_*"]]
     )
+
+
+class Filter(Section):
+    """A rule of the binlog event filter: which kinds of events go through."""
+
+    schema_pattern: str = Field(
+        min_length=1, description="schemas, with * and ? as wildcards", examples=["shop"]
+    )
+    table_pattern: str | None = Field(
+        default=None,
+        min_length=1,
+        description="tables; without it the rule holds for the schema's own DDL and all its tables",
+        examples=["log_*"],
+    )
+    events: tuple[str, ...] = Field(
+        default=(),
+        description="insert, update, delete, create table, …, all, all dml, all ddl, none, none dml, none ddl",
+        examples=[["delete", "truncate table", "drop table"]],
+    )
+    sql_pattern: tuple[str, ...] = Field(
+        default=(),
+        description="regular expressions over the text of DDL",
+        examples=[["^DROP\\s+PROCEDURE"]],
+    )
+    action: Literal["Do", "Ignore"] = Field(
+        description="Ignore drops the events named, Do all others of these tables", examples=["Ignore"]
+    )
+
+    @model_validator(mode="after")
+    def _usable(self) -> Filter:
+        _checked(lambda: EventRule(self.schema_pattern, self.action, None, self.events, self.sql_pattern))
+        return self
+
+
+class RouteRule(Section):
+    """A rule of the table router: the downstream's names of schemas and tables."""
+
+    schema_pattern: str = Field(
+        min_length=1, description="schemas, with * and ? as wildcards", examples=["shop_*"]
+    )
+    table_pattern: str | None = Field(
+        default=None,
+        min_length=1,
+        description="tables; without it the rule moves whole schemas",
+        examples=["orders_*"],
+    )
+    target_schema: str = Field(min_length=1, description="the schema downstream", examples=["shop"])
+    target_table: str | None = Field(
+        default=None,
+        min_length=1,
+        description="the table downstream; without it tables keep their names",
+        examples=["orders"],
+    )
+
+    @model_validator(mode="after")
+    def _usable(self) -> RouteRule:
+        _checked(lambda: Router((self.route,)))
+        return self
+
+    @property
+    def route(self) -> Route:
+        return Route(self.schema_pattern, self.target_schema, self.table_pattern, self.target_table)
+
+
+class Channel(Section):
+    """What a channel has of its own; each field replaces the whole field of the same name outside."""
+
+    target: Target | None = None
+    tables: Tables | None = None
+    filters: tuple[Filter, ...] | None = None
+    routes: tuple[RouteRule, ...] | None = None
+    max_batch_rows: int | None = Field(default=None, ge=1)
+    compact: bool | None = None
+    multiple_rows: bool | None = None
+    safe_mode: bool | None = None
+    safe_mode_duration: Annotated[float, BeforeValidator(parse_duration), Field(ge=0)] | None = None
+
+
+def _checked(make: Callable[[], object]) -> None:
+    try:
+        make()
+    except TailraceError as error:
+        raise ValueError(f"{error.what}. {error.hint}") from None
 
 
 class Config(BaseSettings):
@@ -237,6 +334,19 @@ class Config(BaseSettings):
     target: Target | None = None
     consumer: Consumer = Consumer()
     tables: Tables = Tables()
+    filters: tuple[Filter, ...] = ()
+    routes: tuple[RouteRule, ...] = ()
+    channel: dict[str, Channel] = {}
+
+    def for_channel(self, name: str) -> Config:
+        """The configuration as it holds for one channel: what ``[channel.NAME]`` says instead of the rest."""
+        own = self.channel.get(name)
+        if own is None:
+            return self
+        said = {field: value for field, value in own if value is not None}
+        outer = {field: value for field, value in said.items() if field in type(self).model_fields}
+        consumer = {field: value for field, value in said.items() if field not in outer}
+        return self.model_copy(update={**outer, "consumer": self.consumer.model_copy(update=consumer)})
 
     @classmethod
     def settings_customise_sources(

@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -15,7 +15,7 @@ from pydantic_settings import SettingsError
 
 from schemas.errors import ConfigError
 from schemas.server_url import ServerUrl
-from tailrace.config import Config, Section, Server, kebab
+from tailrace.config import Channel, Config, Section, Server, kebab
 
 DEFAULT_FILE = Path("tailrace.toml")
 
@@ -72,15 +72,29 @@ def _password(path: Path) -> str:
         raise ConfigError("TR104", f"password-file {path} cannot be read: {error.strerror}") from None
 
 
-def _sections() -> dict[str, type[Section]]:
+def _inner(annotation: Any) -> type[Section] | None:
+    """The section that an annotation such as ``Source | None`` or ``tuple[Filter, ...]`` holds."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    return next(filter(None, map(_inner, get_args(annotation))), None)
+
+
+def _sections(*, lists: bool) -> dict[str, type[Section]]:
     found = {}
     for name, field in Config.model_fields.items():
-        types = getattr(field.annotation, "__args__", (field.annotation,))
-        found[name] = next(t for t in types if isinstance(t, type) and issubclass(t, Section))
+        section = _inner(field.annotation)
+        if name != "channel" and section is not None and _is_list(field.annotation) == lists:
+            found[name] = section
     return found
 
 
-SECTIONS = _sections()
+def _is_list(annotation: Any) -> bool:
+    return tuple in (get_origin(annotation), *map(get_origin, get_args(annotation)))
+
+
+SECTIONS = _sections(lists=False)
+#: what the file writes as ``[[name]]``, any number of times
+LISTS = _sections(lists=True)
 
 
 def field_names(section: type[BaseModel]) -> list[str]:
@@ -92,6 +106,9 @@ def _snake_sections(data: Mapping[str, Any]) -> dict[str, Any]:
     """Python names for the fields, so that file and environment overlay each other; Spark's names stay."""
     out: dict[str, Any] = {}
     for name, section in data.items():
+        if name not in SECTIONS:
+            out[name.replace("-", "_")] = section
+            continue
         fields: dict[str, Any] = {}
         for key, value in section.items():
             if name == "consumer" and key.startswith("spark."):
@@ -114,26 +131,50 @@ class _Reader:
     def reject_unknown(self, data: Mapping[str, Any]) -> None:
         """Unknown sections and fields, before any value is looked at: a typo is the likelier cause."""
         for name, section in data.items():
-            if name not in SECTIONS:
-                raise self._unknown("section", f"[{name}]", name, list(SECTIONS), self._line(name, None))
-            if not isinstance(section, Mapping):
-                raise self._error("TR102", f"{name} is a section, not a value", f"write [{name}]", name, None)
-            allowed = field_names(SECTIONS[name])
-            for key in section:
+            if name.replace("-", "_") not in Config.model_fields or "_" in name:
+                allowed = [*SECTIONS, *map(kebab, LISTS), "channel"]
+                raise self._unknown("section", f"[{name}]", name, allowed, self._line(name, None))
+            self._reject_in(name, section, Config.model_fields[name.replace("-", "_")].annotation)
+
+    def _reject_in(self, name: str, value: Any, annotation: Any) -> None:
+        """Unknown fields in a section, in each of a list of them, or in each channel."""
+        top = name.split(".")[0]
+        model = _inner(annotation)
+        assert model is not None
+        if _is_list(annotation):
+            if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
+                raise self._error("TR102", f"{name} is a list of rules", f"write [[{name}]]", top, None)
+            items = value
+        elif not isinstance(value, Mapping):
+            raise self._error("TR102", f"{name} is a section, not a value", f"write [{name}]", top, None)
+        elif name == "channel":
+            for channel, section in value.items():
+                self._reject_in(f"channel.{channel}", section, Channel)
+            return
+        else:
+            items = [value]
+        allowed = field_names(model)
+        for item in items:
+            for key, inner in item.items():
                 if key not in allowed and not (name == "consumer" and key.startswith("spark.")):
-                    line = self._line(name, key)
-                    raise self._unknown("field", f"{key} in [{name}]", key, allowed, line)
+                    raise self._unknown("field", f"{key} in [{name}]", key, allowed, self._line(top, key))
+                if model is Channel:
+                    nested = Channel.model_fields[key.replace("-", "_")].annotation
+                    if _inner(nested) is not None:
+                        self._reject_in(f"{name}.{key}", inner, nested)
 
     def explain(self, error: ErrorDetails) -> ConfigError:
         """A ConfigError for the first thing that the model refused."""
-        section, *rest = [str(part) for part in error["loc"]]
-        field = kebab(rest[0]) if rest else ""
-        variable = f"TAILRACE_{section}_{rest[0] if rest else ''}".upper()
-        name = f"[{section}] {field}".strip()
+        section, *rest = [str(part) for part in error["loc"] if not isinstance(part, int)]
+        field = kebab(rest[-1]) if rest else ""
+        own = section in SECTIONS
+        variable = f"TAILRACE_{section}{'_' + rest[0] if rest and own else ''}".upper()
+        name = f"[{'.'.join(map(kebab, [section, *rest[:-1]]))}] {field}".strip()
         if error["type"] == "missing":
             hint = f"add it to the file, or set {variable}"
             return self._error("TR103", f"{name} is missing", hint, section, None)
-        shown = "" if field in {"password", "url"} else f" is {error['input']!r}"
+        hidden = field in {"password", "url"} or isinstance(error["input"], Mapping | BaseModel)
+        shown = "" if hidden else f" is {error['input']!r}"
         message = error["msg"].removeprefix("Value error, ").replace("a valid tuple", "a list")
         return self._error(
             "TR103",
@@ -176,6 +217,16 @@ def _with_absolute_paths(config: Config, base: Path) -> Config:
         section = getattr(config, name)
         if section is None:
             continue
-        paths = {f: base / v for f, v in section if isinstance(v, Path)}
-        updates[name] = section.model_copy(update=paths)
-    return config.model_copy(update=updates)
+        updates[name] = _absolute(section, base)
+    channels = {name: _absolute(channel, base) for name, channel in config.channel.items()}
+    return config.model_copy(update={**updates, "channel": channels})
+
+
+def _absolute(section: Section, base: Path) -> Section:
+    updates: dict[str, Any] = {}
+    for field, value in section:
+        if isinstance(value, Path):
+            updates[field] = base / value
+        elif isinstance(value, Section):
+            updates[field] = _absolute(value, base)
+    return section.model_copy(update=updates)

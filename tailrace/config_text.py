@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from tailrace.config import Config, Section, kebab
-from tailrace.config_file import SECTIONS
+from tailrace.config_file import LISTS, SECTIONS
 
 MASK = "********"
 
@@ -29,7 +29,27 @@ def example() -> str:
         for field, info in section.model_fields.items():
             parts += _field_lines(field, info)
         parts.append("")
-    return "\n".join(parts)
+    for name, rule in LISTS.items():
+        parts += [f"# {(rule.__doc__ or '').strip().splitlines()[0]}", f"# [[{kebab(name)}]]"]
+        for field, info in rule.model_fields.items():
+            parts += [f"# # {info.description}", *_assignments(field, info.examples[0], "# ")]  # type: ignore[index]
+        parts.append("")
+    return "\n".join([*parts, *_CHANNEL])
+
+
+_CHANNEL = (
+    "# What channel copy has of its own (consume --channel copy); each replaces what stands above.",
+    "# [channel.copy]",
+    "# safe-mode = true",
+    "# [channel.copy.target]",
+    '# url = "mysql://applier@127.0.0.1:3308"',
+    "# [channel.copy.tables]",
+    '# exclude = ["shop.log_*"]',
+    "# [[channel.copy.routes]]",
+    '# schema-pattern = "shop"',
+    '# target-schema = "shop_copy"',
+    "",
+)
 
 
 def _field_lines(name: str, info: FieldInfo) -> list[str]:
@@ -74,32 +94,49 @@ def _toml(value: Any) -> str:
     return json.dumps(str(value), ensure_ascii=False)
 
 
-def effective(config: Config) -> dict[str, dict[str, Any]]:
+def effective(config: Config) -> dict[str, Any]:
     """Every field's value in use, as plain data, with passwords masked."""
-    shown: dict[str, dict[str, Any]] = {}
-    for name in SECTIONS:
-        section: Section | None = getattr(config, name)
-        if section is not None:
-            shown[name] = {kebab(f): _plain(f, v) for f, v in section if v is not None}
+    shown: dict[str, Any] = {}
+    for name in (*SECTIONS, *LISTS):
+        value = getattr(config, name)
+        if value is not None and value != ():
+            shown[kebab(name)] = _plain(name, value)
+    if config.channel:
+        shown["channel"] = {name: _plain(name, channel) for name, channel in config.channel.items()}
     return shown
 
 
 def _plain(field: str, value: Any) -> Any:
+    if isinstance(value, Section):
+        return {kebab(f): _plain(f, v) for f, v in value if v is not None}
     if isinstance(value, SecretStr):
         return MASK
     if field == "url":
         return re.sub(r"(//[^/@:]*):.*@", rf"\1:{MASK}@", str(value))
     if isinstance(value, Path):
         return str(value)
-    return list(value) if isinstance(value, tuple) else value
+    return [_plain(field, item) for item in value] if isinstance(value, tuple) else value
 
 
 def effective_toml(config: Config) -> str:
     """`effective` as a configuration file."""
     lines: list[str] = []
-    for name, fields in effective(config).items():
-        lines.append(f"[{name}]")
-        for field, value in fields.items():
-            lines += _assignments(field, _readable(field.replace("-", "_"), value), "")
-        lines.append("")
+    shown = effective(config)
+    channels = shown.pop("channel", {})
+    for name, value in (*shown.items(), *((f"channel.{_toml(name)}", own) for name, own in channels.items())):
+        lines += _table_lines(name, value)
     return "\n".join(lines)
+
+
+def _table_lines(name: str, value: Any) -> list[str]:
+    """A section, or each of a list of them; what it has inside comes behind its own fields."""
+    if isinstance(value, list):
+        return [line for item in value for line in [f"[[{name}]]", *_table_lines(name, item)[1:]]]
+    lines, inside = [f"[{name}]"], []
+    for field, item in value.items():
+        nested = isinstance(item, dict) and field != "spark"
+        if nested or (isinstance(item, list) and item and isinstance(item[0], dict)):
+            inside += _table_lines(f"{name}.{field}", item)
+        else:
+            lines += _assignments(field, _readable(field.replace("-", "_"), item), "")
+    return [*lines, "", *inside]

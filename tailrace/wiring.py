@@ -75,17 +75,29 @@ def consumer_config(
     """What ``tailrace consume`` runs with."""
     from compose.artifacts import spark_kafka_jars
     from spark_consumer.config import ConsumerConfig
+    from spark_consumer.event_filter import EventRule
     from tailrace.spark_classes import class_archive
 
+    name = channel or config.consumer.channel
+    config = config.for_channel(name)
     return ConsumerConfig(
         bootstrap_servers=config.kafka.bootstrap_servers,
         prefix=config.kafka.prefix,
         target=target_url(config),
-        channel=channel or config.consumer.channel,
+        channel=name,
         checkpoint_dir=config.consumer.checkpoint_dir,
         max_batch_rows=config.consumer.max_batch_rows,
         include=config.tables.include,
         exclude=config.tables.exclude,
+        filters=tuple(
+            EventRule(f.schema_pattern, f.action, f.table_pattern, f.events, f.sql_pattern)
+            for f in config.filters
+        ),
+        routes=tuple(rule.route for rule in config.routes),
+        compact=config.consumer.compact,
+        multiple_rows=config.consumer.multiple_rows,
+        safe_mode=config.consumer.safe_mode,
+        safe_mode_duration=config.consumer.safe_mode_duration,
         start=start,
         until_caught_up=until_caught_up,
         stop_at_gtid=stop_at_gtid,

@@ -10,26 +10,33 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from schemas.epoch import SchemaChanged, TableChanged
+from schemas.avro_schema import KEY_CHANGE, row_schema
+from schemas.epoch import SchemaChanged, TableChanged, TableTouched
+from schemas.errors import Where
 from schemas.server_url import ServerUrl
 from schemas.structure import TableStructure
 from spark_consumer import position as positions
 from spark_consumer.apply import Applier
 from spark_consumer.config import ConsumerConfig
-from spark_consumer.merge import Statement
-from spark_consumer.plan import Mode, TablePlan
-from spark_consumer.prepare import Prepared
+from spark_consumer.merge import Limits, Statement
+from spark_consumer.plan import Mode, TablePlan, plan_slice, targets_of
+from spark_consumer.prepare import Prepared, sorted_out
+from spark_consumer.rows import render
+from spark_consumer.rules import Rules
 from spark_consumer.session import connect
 from spark_consumer.slices import LoggedEpoch, Slice
-from support.fake_topic import integer
+from spark_consumer.target import TargetCatalog
+from support.fake_topic import Change, halves, integer, row_key, row_value
 from support.records import epoch_record
 
-_TABLE = TablePlan(b"", TableStructure("d", "t", (integer("id"),), ("id",)), Mode.COMPACT, ("id",))
+_TABLE = TablePlan(
+    b"", TableStructure("d", "t", (integer("id"),), ("id",)), Mode.COMPACT, ("d", "t"), ("id",)
+)
 
 
-def open_applier(url: str, channel: str) -> Applier:
+def open_applier(url: str, channel: str, **rules: Any) -> Applier:
     """The channel's writer, with a position before everything if it has none."""
-    config = ConsumerConfig("", "p", ServerUrl.parse(url), channel=channel, checkpoint_dir=Path())
+    config = ConsumerConfig("", "p", ServerUrl.parse(url), channel=channel, checkpoint_dir=Path(), **rules)
     session = connect(config.target)
     positions.install(session)
     if positions.read(session, channel) is None:
@@ -49,6 +56,33 @@ def prepared(epoch: int, step: dict[str, Any]) -> Prepared:
         record = replace(record, ddl=ddl)
     statements = [(_TABLE, Statement(sql.encode(), count)) for sql, count in step.get("rows", [])]
     return Prepared(Slice((LoggedEpoch(record, epoch),)), inserts=statements)
+
+
+def apply_rows(applier: Applier, config: ConsumerConfig, *changes: Change) -> Prepared:
+    """Apply changes as the next epoch, planned and rendered as the job does, in one partition."""
+    rules, epoch = Rules.of(config), applier.position.epoch + 1
+    each = halves(changes)
+    structures = {row_schema(c.structure).fingerprint.hex(): c.structure for c in each}
+    targets = TargetCatalog().load(applier.session, targets_of(structures, rules).values())
+    plan = plan_slice(structures, targets, rules, Limits(), Where(), safe=config.safe_mode)
+    counts: dict[TableStructure, list[int]] = {}
+    for change in each:
+        column = 1 if change.flags & KEY_CHANGE else "cud".index(change.op)
+        counts.setdefault(change.structure, [0, 0, 0])[column] += 1
+    record = epoch_record(
+        epoch,
+        rows=len(each),
+        transactions=1,
+        executed=f"0-1-{epoch + 1}",
+        tables=tuple(
+            TableTouched(s.db, s.table, row_schema(s).fingerprint.hex(), *n) for s, n in counts.items()
+        ),
+    )
+    keys = [row_key(c.structure, c.after or c.before or {}) for c in each]
+    values = [row_value(c, epoch, seq, "g") for seq, c in enumerate(each)]
+    made = sorted_out(Slice((LoggedEpoch(record, epoch),)), plan, list(render(plan, keys, values)))
+    applier.apply(made)
+    return made
 
 
 def apply_steps(applier: Applier, steps: list[dict[str, Any]]) -> None:

@@ -159,11 +159,11 @@ class FakeTopic:
             self.transactions += transactions
         gtid = f"{UUID}:{self.transactions}" if self.transactions else None
         self._producer.begin_transaction()
-        halves = _halves(changes)
-        values, offsets = self._write_rows(halves, number, gtid or "")
+        split = halves(changes)
+        values, offsets = self._write_rows(split, number, gtid or "")
         now = int(time.time() * 1000)
         counts: dict[TableStructure, list[int]] = {}
-        for change in halves:
+        for change in split:
             # Both halves of a key-changing UPDATE count as updates.
             column = 1 if change.flags & KEY_CHANGE else "cud".index(change.op)
             counts.setdefault(change.structure, [0, 0, 0])[column] += 1
@@ -242,7 +242,7 @@ class FakeTopic:
         )
 
 
-def _halves(changes: Sequence[Change]) -> list[Change]:
+def halves(changes: Sequence[Change]) -> list[Change]:
     """Changes with each key-changing UPDATE as its two halves."""
     split: list[Change] = []
     for change in changes:

@@ -9,11 +9,11 @@ from support.fake_topic import text as text_column
 from schemas.avro_schema import KEY_CHANGE, row_schema
 from schemas.errors import DownstreamError, LogError, Where
 from schemas.structure import TableStructure
-from schemas.tables import TableFilter
 from spark_consumer.merge import Limits
 from spark_consumer.ordered import OrderedRow, statements
 from spark_consumer.plan import Mode, SlicePlan, TablePlan, plan_slice
 from spark_consumer.rows import DELETES, INSERTS, ORDERED, TALLY, UnknownHeader, render
+from spark_consumer.rules import Rules
 from spark_consumer.target import TargetTable, families
 
 PARENT = TableStructure("d", "p", (integer("id"), integer("v", nullable=True)), ("id",))
@@ -22,7 +22,8 @@ NO_KEY = TableStructure("d", "n", (integer("a"), text_column("s", nullable=True)
 
 def planned(structure: TableStructure, mode: Mode, *, cascades: bool = False) -> TablePlan:
     names = tuple(column.name for column in structure.columns)
-    return TablePlan(row_schema(structure).header, structure, mode, names, cascades)
+    name = (structure.db, structure.table)
+    return TablePlan(row_schema(structure).header, structure, mode, name, names, cascades)
 
 
 def rendered(table: TablePlan, *changes: Change) -> list[OrderedRow]:
@@ -33,7 +34,7 @@ def rendered(table: TablePlan, *changes: Change) -> list[OrderedRow]:
 
 
 def sql(table: TablePlan, *changes: Change) -> list[bytes]:
-    return [one.sql for one in statements(reversed(rendered(table, *changes)))]
+    return [one.sql for one in statements(reversed(rendered(table, *changes)), Limits())]
 
 
 def test_rows_are_put_back_into_the_upstreams_order() -> None:
@@ -67,14 +68,14 @@ def test_without_a_key_the_whole_row_is_matched() -> None:
 def test_the_rows_flags_decide_whether_foreign_keys_act(flags: int, checks: bool) -> None:
     table = planned(PARENT, Mode.ORDERED, cascades=True)
     rows = rendered(table, delete(PARENT, {"id": 1, "v": 5}, flags))
-    assert [one.checks for one in statements(rows)] == [checks]
+    assert [one.checks for one in statements(rows, Limits())] == [checks]
 
 
 def test_a_row_that_is_there_twice_stops_the_channel() -> None:
     table = planned(PARENT, Mode.ORDERED)
     rows = rendered(table, delete(PARENT, {"id": 1, "v": 5}))
     with pytest.raises(LogError, match="TR553"):
-        list(statements(rows * 2))
+        list(statements(rows * 2, Limits()))
 
 
 def test_compacted_tables_yield_deletes_before_inserts_and_a_tally() -> None:
@@ -104,7 +105,7 @@ def test_a_row_of_an_unknown_structure_is_noticed() -> None:
 
 def plan_for(target: TargetTable | None) -> TablePlan:
     targets = {("d", "p"): target}
-    return plan_slice({"00" * 8: PARENT}, targets, TableFilter(), Limits(), Where()).tables[0]
+    return plan_slice({"00" * 8: PARENT}, targets, Rules(), Limits(), Where()).tables[0]
 
 
 def table_of(*writable: str, generated: tuple[str, ...] = (), in_family: bool = False) -> TargetTable:

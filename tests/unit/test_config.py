@@ -151,3 +151,96 @@ def test_passwords_come_from_environment_then_file_then_url(
     source = _load(tmp_path, text + 'password-file = "secret"\n').source
     assert source is not None
     assert [*sources, server_url(source).password] == ["inline", "from file", "key", "from environment"]
+
+
+RULES = """
+[target]
+url = "mysql://u@h"
+[[routes]]
+schema-pattern = "shop_*"
+target-schema = "shop"
+[[filters]]
+schema-pattern = "shop_*"
+events = ["Truncate  Table", "all dml"]
+action = "Ignore"
+[channel.copy]
+safe-mode = true
+safe-mode-duration = "2m"
+[channel.copy.target]
+url = "mysql://other@h2"
+password = "geheim"
+[channel.copy.tables]
+include = ["shop_1.*"]
+[[channel.copy.routes]]
+schema-pattern = "shop_1"
+target-schema = "one"
+"""
+
+
+def test_a_channel_replaces_what_it_names_and_nothing_else(tmp_path: Path) -> None:
+    config = _load(tmp_path, RULES)
+    own = config.for_channel("copy")
+    assert own.target is not None
+    assert config.target is not None
+    assert (own.target.url, config.target.url) == ("mysql://other@h2", "mysql://u@h")
+    assert [r.target_schema for r in own.routes] == ["one"]
+    assert [r.target_schema for r in config.for_channel("main").routes] == ["shop"]
+    assert own.filters == config.filters
+    assert (own.consumer.safe_mode, own.consumer.safe_mode_duration) == (True, 120.0)
+    assert not config.consumer.safe_mode
+    assert own.tables.include == ("shop_1.*",)
+
+
+def test_rules_and_channels_are_shown_as_a_configuration_without_passwords(tmp_path: Path) -> None:
+    config = _load(tmp_path, RULES)
+    shown = effective_toml(config)
+    assert "geheim" not in shown
+    again = _load(tmp_path, shown)
+    assert (again.routes, again.filters) == (config.routes, config.filters)
+    assert again.channel["copy"].routes == config.channel["copy"].routes
+
+
+def test_the_examples_rules_can_be_switched_on(tmp_path: Path) -> None:
+    text = example()
+    for line in ("[[filters]]", "[[routes]]", "[channel.copy"):
+        assert f"# {line}" in text
+    rules = text[text.index("# [[filters]]") :]
+    config = _load(
+        tmp_path,
+        "\n".join(line.removeprefix("# ") for line in rules.splitlines() if "=" in line or "[" in line),
+    )
+    assert config.routes[0].target_table == "orders"
+    assert config.filters[0].events == ("delete", "truncate table", "drop table")
+    assert config.for_channel("copy").consumer.safe_mode
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "named"),
+    [
+        ('[[routes]]\nschema-pattern = "a"\ntarget-shema = "b"', "TR102", ["target-shema", "target-schema"]),
+        ('[[routes]]\nschema-pattern = "a"', "TR103", ["[routes] target-schema is missing"]),
+        ('[[routes]]\nschema-pattern = "a"\ntarget-schema = "mysql"', "TR103", ["server's own schema"]),
+        ('[routes]\nschema-pattern = "a"', "TR102", ["[[routes]]"]),
+        ('[[filters]]\nschema-pattern = "a"\naction = "ignore"', "TR103", ["'Do' or 'Ignore'"]),
+        (
+            '[[filters]]\nschema-pattern = "a"\naction = "Do"\nevents = ["insrt"]',
+            "TR103",
+            ["insrt", "all dml"],
+        ),
+        (
+            '[[filters]]\nschema-pattern = "a"\naction = "Do"\nsql-pattern = ["("]',
+            "TR103",
+            ["regular expression"],
+        ),
+        ("[channel.x]\ntargets = 1", "TR102", ["targets in [channel.x]", "target"]),
+        ('[channel.x.tables]\nincluded = ["a.b"]', "TR102", ["included", "include"]),
+        ('[[channel.x.routes]]\nschema-pattern = "a"', "TR103", ["target-schema is missing"]),
+        ("[consumer]\nsafe-mode = 3", "TR103", ["safe-mode"]),
+    ],
+)
+def test_a_mistake_in_a_rule_is_named(tmp_path: Path, text: str, code: str, named: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        _load(tmp_path, text)
+    assert caught.value.code == code
+    for part in named:
+        assert part in str(caught.value)

@@ -1,0 +1,166 @@
+"""What becomes of an upstream's DDL in a channel: ignored, carried over, carried over under other names, or a stop.
+
+A downstream table into which several upstream tables are merged takes only one kind of DDL: CREATE TABLE, as
+CREATE TABLE IF NOT EXISTS. Any other one speaks for one upstream table and would change the rows or the
+structure of all of them, so it stops the channel until a filter rule says to ignore it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import cast
+
+import structlog
+
+from schemas.ddl import classify
+from schemas.ddl_lexer import Flavor
+from schemas.ddl_names import Unroutable, rename
+from schemas.epoch import SchemaChanged, TableChanged
+from schemas.errors import DownstreamError
+from schemas.tables import TableFilter
+from spark_consumer.event_filter import EventFilter, rule_hint
+from spark_consumer.route import Router
+
+_CARRIED = re.compile(
+    r"(CREATE|ALTER|DROP|RENAME|TRUNCATE|CREATE OR REPLACE) (TABLE|INDEX|DATABASE|SCHEMA|VIEW|SEQUENCE)"
+)
+_log = structlog.get_logger()
+Known = Callable[[], Iterable[tuple[str, str]]]
+
+
+class DdlRules:
+    """A channel's rules as far as they concern DDL."""
+
+    def __init__(self, tables: TableFilter, events: EventFilter, router: Router) -> None:
+        self._tables, self._events, self._router = tables, events, router
+
+    def carried(self, ddl: SchemaChanged, known: Known) -> SchemaChanged | None:
+        """The DDL as the downstream shall run it, None if it is not carried over.
+
+        Args:
+            known: the upstream's tables that have had rows; called only where routes are in use.
+
+        Raises:
+            DownstreamError: TR622, only a part of it would be carried over; TR623, it would change a merged
+                table; TR624, its names cannot be changed for sure.
+        """
+        if not self._concerns(ddl):
+            return None
+        return self._routed(ddl, known) if self._router.routes else ddl
+
+    def _concerns(self, ddl: SchemaChanged) -> bool:
+        event = ddl.kind.lower().replace("schema", "database")
+        if not _CARRIED.fullmatch(ddl.kind):
+            _log.info("ddl_ignored", kind=ddl.kind, statement=ddl.statement[:200])
+            return False
+        if _is_database(ddl):
+            db = database_of(ddl)
+            wanted = self._tables.allows_database(db) and not self._events.drops(
+                db, None, event, ddl.statement
+            )
+            return self._told(ddl, wanted)
+        each = [self._wants(ddl, table, event) for table in ddl.tables]
+        if any(each) and not all(each):
+            raise DownstreamError(
+                "TR622",
+                f"a DDL names tables of which only some are carried: {ddl.statement[:200]}",
+                hint="include or exclude all of them",
+            )
+        return self._told(ddl, bool(each) and all(each))
+
+    @staticmethod
+    def _told(ddl: SchemaChanged, wanted: bool) -> bool:
+        if not wanted:
+            _log.info("ddl_filtered", kind=ddl.kind, statement=ddl.statement[:200])
+        return wanted
+
+    def _wants(self, ddl: SchemaChanged, table: TableChanged, event: str) -> bool:
+        wanted = self._tables.allows(table.db, table.table)
+        if wanted and self._events.drops(table.db, table.table, event, ddl.statement):
+            # Whatever the new name of a RENAME is: the statement is dropped as a whole.
+            return False
+        if table.renamed_to is not None:
+            renamed = self._tables.allows(table.renamed_to_db or table.db, table.renamed_to)
+            if renamed != wanted:
+                raise DownstreamError(
+                    "TR622",
+                    f"a table is renamed across the channel's filter: {table.db}.{table.table}",
+                    hint="include or exclude both names",
+                )
+        return wanted
+
+    def _routed(self, ddl: SchemaChanged, known: Known) -> SchemaChanged:
+        shared = self._shared(ddl, known)
+        if shared and ddl.kind not in ("CREATE TABLE", "CREATE DATABASE"):
+            raise DownstreamError(
+                "TR623",
+                f"a DDL on {shared}, and rows of others are there too: {ddl.statement[:200]}",
+                hint="do by hand on the downstream what all its upstream tables need, ignore the statement with "
+                + rule_hint([ddl.kind.lower()], *self._first_name(ddl))
+                + ", and start again",
+            )
+        try:
+            renamed = rename(
+                ddl.statement,
+                ddl.default_db,
+                cast(Flavor, ddl.source_flavor),
+                self._router.name,
+                sql_mode=ddl.sql_mode or 0,
+                may_exist=bool(shared),
+            )
+        except Unroutable as error:
+            raise DownstreamError(
+                "TR624",
+                f"the routes cannot be applied to a DDL for sure: {error}: {ddl.statement[:200]}",
+                hint="run it by hand on the downstream under the right names, and ignore it with a filter rule"
+                " that has its text as sql-pattern",
+            ) from error
+        tables = tuple(map(self._routed_table, ddl.tables))
+        return replace(ddl, statement=renamed.statement, default_db=renamed.default_db, tables=tables)
+
+    def _routed_table(self, table: TableChanged) -> TableChanged:
+        db, name = self._router.table(table.db, table.table)
+        if table.renamed_to is None:
+            return replace(table, db=db, table=name)
+        to_db, to_name = self._router.table(table.renamed_to_db or table.db, table.renamed_to)
+        return replace(table, db=db, table=name, renamed_to_db=to_db, renamed_to=to_name)
+
+    def _shared(self, ddl: SchemaChanged, known: Known) -> str:
+        """What the DDL is about, if its downstream name is not its own; "" if it is."""
+        router = self._router
+        if _is_database(ddl):
+            db = database_of(ddl)
+            scattered = ddl.kind.startswith("DROP") and router.scatters(db)
+            target = router.database(db)
+            alone = not scattered and not router.merges_database(target)
+            return "" if alone else f"schema {db}, here {target}"
+        names = set()
+        for table in ddl.tables:
+            names.add((table.db, table.table))
+            if table.renamed_to is not None:
+                names.add((table.renamed_to_db or table.db, table.renamed_to))
+        others = {name for name in known() if self._tables.allows(*name)} - names
+        for name in sorted(names):
+            target_name = router.table(*name)
+            if router.merges(*target_name) or any(router.table(*other) == target_name for other in others):
+                return f"{'.'.join(name)}, here {'.'.join(target_name)}"
+        return ""
+
+    @staticmethod
+    def _first_name(ddl: SchemaChanged) -> tuple[str, str | None]:
+        if _is_database(ddl):
+            return database_of(ddl), None
+        return ddl.tables[0].db, ddl.tables[0].table
+
+
+def _is_database(ddl: SchemaChanged) -> bool:
+    return "DATABASE" in ddl.kind or "SCHEMA" in ddl.kind
+
+
+def database_of(ddl: SchemaChanged) -> str:
+    """The database that a CREATE, ALTER or DROP DATABASE names."""
+    flavor = cast(Flavor, ddl.source_flavor)
+    found = classify(ddl.statement, ddl.default_db, flavor, sql_mode=ddl.sql_mode or 0)
+    return found.database or ddl.default_db

@@ -1,0 +1,124 @@
+"""The binlog event filter: which kinds of events of which tables go through, with DM's semantics.
+
+Every rule that fits the schema and table has its say. A rule that ignores drops the events it names; a rule that
+does drops all others of its tables. Dropping is stronger, so the order of rules means nothing. A rule without a
+table pattern holds for a schema with all that is in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from schemas.errors import ConfigError
+from schemas.tables import compile_pattern
+
+DML = ("insert", "update", "delete")
+DDL = (
+    *(
+        f"{verb} {what}"
+        for what in ("database", "table", "view", "sequence")
+        for verb in ("create", "alter", "drop")
+    ),
+    "create index",
+    "drop index",
+    "rename table",
+    "truncate table",
+)
+_GROUPS = ("all", "all dml", "all ddl", "none", "none dml", "none ddl")
+#: every word that `events` may hold
+EVENTS = (*_GROUPS, *DML, *DDL)
+
+
+def event_name(text: str) -> str:
+    """An event as ``EVENTS`` has it. Raises ConfigError TR133 for an unknown one."""
+    name = " ".join(text.lower().split()).replace("schema", "database")
+    if name not in EVENTS:
+        raise ConfigError("TR133", f"filters: {text!r} is no event", hint=f"events are {', '.join(EVENTS)}")
+    return name
+
+
+@dataclass(frozen=True)
+class EventRule:
+    """One rule.
+
+    Attributes:
+        table_pattern: None: the rule is for the schema's own DDL too, and all its tables.
+        events: names of ``EVENTS``; the first that speaks of an event decides.
+        sql_pattern: regular expressions over the text of DDL, in any case of letters.
+
+    Raises:
+        ConfigError: TR133, an event or an expression that cannot be used.
+    """
+
+    schema_pattern: str
+    action: Literal["Do", "Ignore"]
+    table_pattern: str | None = None
+    events: tuple[str, ...] = ()
+    sql_pattern: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "events", tuple(map(event_name, self.events)))
+        for text in self.sql_pattern:
+            try:
+                re.compile(text)
+            except re.error as error:
+                raise ConfigError(
+                    "TR133",
+                    f"filters: {text!r} is no regular expression: {error}",
+                    hint="in TOML, write it in '…'",
+                ) from None
+
+    def fits(self, db: str, table: str | None) -> bool:
+        """Whether the rule has a say about a table, or (None) about a schema itself."""
+        if not compile_pattern(self.schema_pattern).fullmatch(db):
+            return False
+        if self.table_pattern is None:
+            return True
+        return table is not None and bool(compile_pattern(self.table_pattern).fullmatch(table))
+
+    def drops(self, event: str, sql: str | None) -> bool:
+        """Whether the rule drops an event of a table that it fits."""
+        if self._names(event) == (self.action == "Ignore"):
+            return True
+        if sql is None or not self.sql_pattern:
+            return False
+        return (self._sql.search(sql) is not None) == (self.action == "Ignore")
+
+    def _names(self, event: str) -> bool:
+        kind = "dml" if event in DML else "ddl"
+        for name in self.events:
+            if name in ("all", f"all {kind}", event):
+                return True
+            if name in ("none", f"none {kind}"):
+                return False
+        return False
+
+    @cached_property
+    def _sql(self) -> re.Pattern[str]:
+        return re.compile("|".join(f"(?:{text})" for text in self.sql_pattern), re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class EventFilter:
+    """All rules of a channel."""
+
+    rules: tuple[EventRule, ...] = ()
+
+    def drops(self, db: str, table: str | None, event: str, sql: str | None = None) -> bool:
+        """Whether an event is dropped; ``table`` is None for DDL on the schema itself, ``sql`` DDL's text."""
+        return any(rule.drops(event, sql) for rule in self.rules if rule.fits(db, table))
+
+    def dropped_dml(self, db: str, table: str) -> frozenset[str]:
+        """The kinds of row changes of a table that are dropped."""
+        return frozenset(event for event in DML if self.drops(db, table, event))
+
+
+def rule_hint(events: Iterable[str], db: str, table: str | None) -> str:
+    """A rule that ignores these events, for an error's hint."""
+    where = f'schema-pattern = "{db}"' + (f', table-pattern = "{table}"' if table else "")
+    names = ", ".join(f'"{event}"' for event in events)
+    return f'[[filters]] {where}, events = [{names}], action = "Ignore"'

@@ -1,0 +1,134 @@
+"""Routing: the downstream's name of each upstream schema and table.
+
+A rule with a table pattern is stronger than one with only a schema pattern, as in DM. Two rules of the same
+strength that send one table to two places are a mistake, and nobody's guess decides it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from schemas.errors import ConfigError
+from schemas.tables import compile_pattern, never_replicated
+
+Name = tuple[str, str]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Route:
+    """One rule; patterns have ``*`` and ``?`` as wildcards.
+
+    Attributes:
+        table_pattern: None: the rule is for whole schemas.
+        target_table: None: tables keep their names.
+    """
+
+    schema_pattern: str
+    target_schema: str
+    table_pattern: str | None = None
+    target_table: str | None = None
+
+
+@dataclass(frozen=True)
+class Router:
+    """All rules of a channel.
+
+    Raises:
+        ConfigError: TR131, a rule that cannot be one; TR132, rules that disagree about a table.
+    """
+
+    routes: tuple[Route, ...] = ()
+    _known: dict[Name, Name] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for route in self.routes:
+            if never_replicated(route.target_schema):
+                raise ConfigError(
+                    "TR131",
+                    f"routes: {route.target_schema} is a server's own schema",
+                    hint="name another one",
+                )
+            if route.target_table is not None and route.table_pattern is None:
+                raise ConfigError(
+                    "TR131",
+                    f"routes: target-table {route.target_table} without a table-pattern",
+                    hint='write table-pattern = "*" to send all tables of the schema into one',
+                )
+
+    def table(self, db: str, table: str) -> Name:
+        """The downstream's name of an upstream table."""
+        known = self._known.get((db, table))
+        if known is None:
+            known = self._known[db, table] = self._table(db, table)
+        return known
+
+    def database(self, db: str) -> str:
+        """The downstream's name of an upstream schema: that of its schema rule; rules for tables do not move it."""
+        targets = {r.target_schema for r in self._for_schemas(db)}
+        return self._one(targets, db) if targets else db
+
+    def name(self, db: str, table: str | None) -> tuple[str, str | None]:
+        """Both in one, for DDL."""
+        return (self.database(db), None) if table is None else self.table(db, table)
+
+    def merges(self, db: str, table: str) -> bool:
+        """Whether the rules are made to send several upstream tables to this downstream table.
+
+        That a table which keeps its name is there too, only the log can tell.
+        """
+        here = [r for r in self.routes if r.target_schema == db]
+        named = {(r.schema_pattern, r.table_pattern or "") for r in here if r.target_table == table}
+        keeping = {
+            r.schema_pattern for r in here if r.target_table is None and _fits(r.table_pattern or "*", table)
+        }
+        wild = any(map(_wild, (*keeping, *(pattern for name in named for pattern in name))))
+        return wild or len(named) > 1 or len(keeping) > 1
+
+    def merges_database(self, db: str) -> bool:
+        """Whether the rules may send several upstream schemas, or tables of other schemas, to this one."""
+        counts = (
+            2 if _wild(r.schema_pattern) or r.table_pattern else 1
+            for r in self.routes
+            if r.target_schema == db
+        )
+        return sum(counts) > 1
+
+    def scatters(self, db: str) -> bool:
+        """Whether the rules may send tables of this upstream schema elsewhere than the schema itself."""
+        target = self.database(db)
+        return any(
+            r.table_pattern is not None and _fits(r.schema_pattern, db) and r.target_schema != target
+            for r in self.routes
+        )
+
+    def _table(self, db: str, table: str) -> Name:
+        exact = {
+            (r.target_schema, r.target_table or table)
+            for r in self.routes
+            if r.table_pattern is not None and _fits(r.schema_pattern, db) and _fits(r.table_pattern, table)
+        }
+        return self._one(exact, f"{db}.{table}") if exact else (self.database(db), table)
+
+    def _for_schemas(self, db: str) -> Iterable[Route]:
+        return (r for r in self.routes if r.table_pattern is None and _fits(r.schema_pattern, db))
+
+    @staticmethod
+    def _one(targets: set[T], name: str) -> T:
+        if len(targets) > 1:
+            raise ConfigError(
+                "TR132",
+                f"routes: {name} is sent to several places: {', '.join(map(str, sorted(targets, key=str)))}",
+                hint="narrow the patterns of these rules until one of them fits",
+            )
+        return next(iter(targets))
+
+
+def _fits(pattern: str, name: str) -> bool:
+    return compile_pattern(pattern).fullmatch(name) is not None
+
+
+def _wild(pattern: str) -> bool:
+    return "*" in pattern or "?" in pattern

@@ -1,0 +1,34 @@
+"""A channel's rules, ready to be asked: what a row or a DDL of an upstream table comes to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from schemas.tables import TableFilter
+from spark_consumer.config import ConsumerConfig
+from spark_consumer.event_filter import EventFilter
+from spark_consumer.route import Router
+
+
+@dataclass(frozen=True)
+class Rules:
+    """In the order in which they act: tables, events, routes.
+
+    Attributes:
+        compact: whether the changes of a row in one slice become one.
+    """
+
+    tables: TableFilter = field(default_factory=TableFilter)
+    events: EventFilter = field(default_factory=EventFilter)
+    router: Router = field(default_factory=Router)
+    compact: bool = True
+
+    @classmethod
+    def of(cls, config: ConsumerConfig) -> Rules:
+        """The rules of a channel. Raises ConfigError for one that cannot be used."""
+        return cls(
+            TableFilter(config.include, config.exclude),
+            EventFilter(config.filters),
+            Router(config.routes),
+            config.compact,
+        )

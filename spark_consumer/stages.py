@@ -1,0 +1,46 @@
+"""What each stage of the pipeline did with the rows of a slice, in numbers."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+
+from spark_consumer.plan import Mode, SlicePlan
+from spark_consumer.slices import Slice
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Sums over row changes, as the log has them.
+
+    Attributes:
+        filtered: of tables that the channel leaves out, or of kinds that an event filter drops.
+        routed: applied under another name than the upstream's.
+        compacted: not written, since another change of the same row stands for them.
+        merged: rows that were written by a statement together with others: statements saved.
+    """
+
+    filtered: int = 0
+    routed: int = 0
+    compacted: int = 0
+    merged: int = 0
+
+    def __add__(self, other: Stages) -> Stages:
+        return Stages(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    @classmethod
+    def of_plan(cls, piece: Slice, plan: SlicePlan) -> Stages:
+        """What the plan alone decides: the epochs' records say how many rows of each table there are."""
+        tables = {table.header[2:].hex(): table for table in plan.tables}
+        filtered = routed = 0
+        for touched in (touched for logged in piece.epochs for touched in logged.record.tables):
+            table = tables[touched.fingerprint]
+            counts = {"insert": touched.inserts, "update": touched.updates, "delete": touched.deletes}
+            rows = sum(counts.values())
+            dropped = rows if table.mode is Mode.SKIP else sum(counts[event] for event in table.dropped)
+            filtered += dropped
+            if table.mode is not Mode.SKIP and table.routed:
+                routed += rows - dropped
+        return cls(filtered=filtered, routed=routed)
+
+
+NO_STAGES = Stages()

@@ -1,0 +1,167 @@
+"""The golden cases of ``golden/pipeline``: a channel's rules, the upstream's events, the downstream's statements."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from support.fake_topic import Change, delete, halves, insert, integer, row_key, row_value, text, update
+from support.records import epoch_record
+
+from schemas.avro_schema import KEY_CHANGE, row_schema
+from schemas.ddl import classify
+from schemas.epoch import SchemaChanged, TableChanged, TableTouched
+from schemas.errors import TailraceError, Where
+from schemas.structure import TableStructure
+from spark_consumer.config import ConsumerConfig
+from spark_consumer.ddl_rules import DdlRules
+from spark_consumer.merge import Limits
+from spark_consumer.plan import plan_slice, targets_of
+from spark_consumer.prepare import Prepared, sorted_out
+from spark_consumer.rows import render
+from spark_consumer.rules import Rules
+from spark_consumer.slices import LoggedEpoch, Slice
+from spark_consumer.target import TargetTable
+from tailrace import wiring
+from tailrace.config_file import load
+
+GOLDEN = Path(__file__).parent / "golden" / "pipeline"
+_TYPES = {"int": integer, "text": text}
+_UPSTREAM = '[target]\nurl = "mysql://nobody@nowhere"\n'
+
+
+@dataclass
+class Case:
+    """One case, and what it must come to."""
+
+    place: str
+    title: str
+    rules: str
+    events: list[str]
+    expected: str
+    structures: dict[str, TableStructure] = field(default_factory=dict)
+    targets: dict[tuple[str, str], TargetTable] = field(default_factory=dict)
+
+    def run(self, folder: Path) -> str:
+        """The statements, in the golden files' form."""
+        path = folder / "tailrace.toml"
+        path.write_text(_UPSTREAM + self.rules)
+        config = wiring.consumer_config(load(path))
+        rules = Rules.of(config)
+        lines: list[str] = []
+        changes: list[Change] = []
+        for event in self.events:
+            word, _, rest = event.partition(" ")
+            if word == "table":
+                self._table(rest)
+            elif word == "downstream":
+                self._downstream(rest)
+            elif word == "ddl":
+                lines += self._rows(changes, rules, config)
+                changes = []
+                lines.append(self._ddl(rest, rules))
+            else:
+                changes.append(self._change(word, rest))
+        return "\n".join([*lines, *self._rows(changes, rules, config)])
+
+    def _table(self, text_: str) -> None:
+        name, _, columns = text_.partition(": ")
+        db, _, table = name.partition(".")
+        made, key = [], []
+        for column in columns.split(", "):
+            label, kind, *more = column.split()
+            made.append(_TYPES[kind](label, nullable="null" in more))
+            key += [label] if "key" in more else []
+        self.structures[name] = TableStructure(db, table, tuple(made), tuple(key))
+
+    def _downstream(self, text_: str) -> None:
+        """``db.table: column, column [cascades]``: not as the upstream has it."""
+        name, _, columns = text_.removesuffix(" cascades").partition(": ")
+        db, _, table = name.partition(".")
+        writable = frozenset(columns.split(", "))
+        self.targets[db, table] = TargetTable((db, table), writable, frozenset(), text_.endswith(" cascades"))
+
+    def _change(self, word: str, rest: str) -> Change:
+        name, _, images = rest.partition(" ")
+        structure = self.structures[name]
+        rows = [self._image(structure, values) for values in json.loads(f"[{images}]")]
+        return {"insert": insert, "update": update, "delete": delete}[word](structure, *rows)
+
+    @staticmethod
+    def _image(structure: TableStructure, values: list[Any]) -> dict[str, Any]:
+        return {column.name: value for column, value in zip(structure.columns, values, strict=True)}
+
+    def _ddl(self, statement: str, rules: Rules) -> str:
+        found = classify(statement, "app", "mysql")
+        tables = tuple(TableChanged(t.db, t.table, t.renamed_to_db, t.renamed_to) for t in found.tables)
+        ddl = SchemaChanged(statement, "app", found.kind, tables, "mysql", 0)
+        known = {(s.db, s.table) for s in self.structures.values()}
+        try:
+            carried = DdlRules(rules.tables, rules.events, rules.router).carried(ddl, lambda: known)
+        except TailraceError as error:
+            return f"stop {error.code}"
+        return "not carried" if carried is None else carried.statement
+
+    def _rows(self, changes: list[Change], rules: Rules, config: ConsumerConfig) -> list[str]:
+        if not changes:
+            return []
+        try:
+            prepared = self._prepared(halves(changes), rules, config)
+        except TailraceError as error:
+            return [f"stop {error.code}"]
+        lines = [s.sql.decode() + (" -- or fewer" if t.safe else "") for t, s in prepared.deletes]
+        lines += [statement.sql.decode() for _, statement in prepared.inserts]
+        for one in prepared.ordered:
+            lines.append(one.sql.decode() + (" -- or none" if one.may_miss else ""))
+            lines += [f"  else {sql.decode()}" for sql in one.otherwise]
+        stages = ", ".join(f"{name} {count}" for name, count in vars(prepared.stages).items() if count)
+        return [*lines, f"({stages})"] if stages else lines
+
+    def _prepared(self, changes: list[Change], rules: Rules, config: ConsumerConfig) -> Prepared:
+        used = {c.structure for c in changes}
+        structures = {row_schema(s).fingerprint.hex(): s for s in used}
+        downstream: dict[tuple[str, str], TargetTable | None] = {}
+        for s in used:
+            name = targets_of({"": s}, rules).get((s.db, s.table))
+            if name is not None:
+                as_it_is = TargetTable(name, frozenset(c.name for c in s.columns), frozenset())
+                downstream[name] = self.targets.get(name, as_it_is)
+        limits = Limits() if config.multiple_rows else Limits(max_rows=1)
+        plan = plan_slice(structures, downstream, rules, limits, Where(), safe=config.safe_mode)
+        keys = [row_key(c.structure, c.after or c.before or {}) for c in changes]
+        values = [row_value(change, 7, seq, "g") for seq, change in enumerate(changes)]
+        results = list(render(plan, keys, values))
+        return sorted_out(self._slice(changes), plan, results)
+
+    @staticmethod
+    def _slice(changes: list[Change]) -> Slice:
+        counts: dict[TableStructure, list[int]] = {}
+        for change in changes:
+            column = 1 if change.flags & KEY_CHANGE else "cud".index(change.op)
+            counts.setdefault(change.structure, [0, 0, 0])[column] += 1
+        touched = tuple(
+            TableTouched(s.db, s.table, row_schema(s).fingerprint.hex(), *n) for s, n in counts.items()
+        )
+        record = replace(epoch_record(7, rows=len(changes)), tables=touched)
+        return Slice((LoggedEpoch(record, 7),))
+
+
+def cases() -> list[Case]:
+    """All cases."""
+    return [case for path in sorted(GOLDEN.glob("*.txt")) for case in _file(path)]
+
+
+def _file(path: Path) -> list[Case]:
+    found = []
+    line = 1
+    for block in path.read_text().split("\n=== "):
+        if line > 1:
+            head, _, statements = block.partition("\n--- statements\n")
+            rules, _, events = head.partition("\n--- events\n")
+            title, _, toml = rules.partition("\n")
+            kept = [e for e in events.splitlines() if e and not e.startswith("#")]
+            found.append(Case(f"{path.name}:{line}", title, toml, kept, statements.strip("\n")))
+        line += block.count("\n") + 1
+    return found

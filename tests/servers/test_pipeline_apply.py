@@ -1,0 +1,196 @@
+"""Filters, routes and safe mode against real servers, without Kafka and Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.apply_steps import apply_rows, apply_steps, open_applier
+from support.fake_topic import delete, insert, integer, text, update
+
+from compose.databases import Database
+from schemas.errors import DownstreamError
+from schemas.server_url import ServerUrl
+from schemas.structure import TableStructure
+from spark_consumer.apply import Applier
+from spark_consumer.config import ConsumerConfig
+from spark_consumer.event_filter import EventRule
+from spark_consumer.route import Route
+
+pytestmark = pytest.mark.servers
+Channel = Callable[..., tuple[Applier, ConsumerConfig]]
+
+
+@pytest.fixture(params=["mysql", "mariadb"])
+def target(request: pytest.FixtureRequest) -> Database:
+    found: Database = request.getfixturevalue(f"downstream_{request.param}")
+    return found
+
+
+@pytest.fixture
+def db(request: pytest.FixtureRequest, target: Database) -> str:
+    """A database of the test's own."""
+    name = "p_" + "".join(c if c.isalnum() else "_" for c in request.node.name)[-40:]
+    target.execute(f"CREATE DATABASE {name}")
+    return name
+
+
+@pytest.fixture
+def channel(target: Database, db: str, monkeypatch: pytest.MonkeyPatch) -> Channel:
+    """Opens the channel under rules; nothing is known of tables from the log."""
+    monkeypatch.setattr("spark_consumer.ddl_apply.LogReader.structures", lambda self, epoch: [])
+    monkeypatch.setattr("spark_consumer.ddl_apply.LogReader.__init__", lambda self, config: None)
+
+    def opened(**rules: Any) -> tuple[Applier, ConsumerConfig]:
+        url = target.url("tailrace")
+        return open_applier(url, db, **rules), ConsumerConfig(
+            "", "p", ServerUrl.parse(url), db, Path(), **rules
+        )
+
+    return opened
+
+
+def ddl(statement: str, kind: str, *tables: tuple[Any, ...], db: str = "") -> dict[str, Any]:
+    return {"ddl": statement, "kind": kind, "tables": tables, "db": db}
+
+
+def test_routed_ddl_and_rows_arrive_under_the_new_names(target: Database, db: str, channel: Channel) -> None:
+    applier, config = channel(
+        routes=(Route("up", db), Route("up", db, "orders", "all_orders")), include=("up.*", "up")
+    )
+    steps = [
+        ddl("CREATE DATABASE IF NOT EXISTS up", "CREATE DATABASE"),
+        ddl("CREATE TABLE customers (id INT PRIMARY KEY)", "CREATE TABLE", ("up", "customers"), db="up"),
+        ddl(
+            "CREATE TABLE up.orders (id INT PRIMARY KEY, c INT, FOREIGN KEY (c) REFERENCES customers (id))",
+            "CREATE TABLE",
+            ("up", "orders"),
+        ),
+        ddl("CREATE TABLE up.twin LIKE up.orders", "CREATE TABLE", ("up", "twin")),
+        ddl("ALTER TABLE up.orders ADD v INT, ADD CHECK (orders.v <> 3)", "ALTER TABLE", ("up", "orders")),
+        ddl("RENAME TABLE up.twin TO up.other", "RENAME TABLE", ("up", "twin", "up", "other")),
+    ]
+    apply_steps(applier, steps)
+    customers = TableStructure("up", "customers", (integer("id"),), ("id",))
+    columns = (integer("id"), integer("c", nullable=True), integer("v", nullable=True))
+    orders = TableStructure("up", "orders", columns, ("id",))
+    made = apply_rows(
+        applier, config, insert(customers, {"id": 1}), insert(orders, {"id": 5, "c": 1, "v": 2})
+    )
+    assert made.stages.routed == 2
+    assert target.execute(f"SELECT * FROM {db}.all_orders") == [(5, 1, 2)]
+    assert sorted(target.execute(f"SHOW TABLES FROM {db}")) == [("all_orders",), ("customers",), ("other",)]
+    [[_, shown]] = target.execute(f"SHOW CREATE TABLE {db}.all_orders")
+    assert "REFERENCES `customers`" in shown
+
+
+def test_shards_are_merged_and_what_speaks_for_one_of_them_stops(
+    target: Database, db: str, channel: Channel
+) -> None:
+    applier, config = channel(routes=(Route("shard_?", db, "t", "t"),))
+    steps = [
+        ddl(f"CREATE TABLE shard_{n}.t (id INT PRIMARY KEY, v INT)", "CREATE TABLE", (f"shard_{n}", "t"))
+        for n in (1, 2)
+    ]
+    apply_steps(applier, steps)
+    one, two = (
+        TableStructure(f"shard_{n}", "t", (integer("id"), integer("v", nullable=True)), ("id",))
+        for n in (1, 2)
+    )
+    apply_rows(applier, config, insert(one, {"id": 1, "v": 1}), insert(two, {"id": 2, "v": 2}))
+    # the row moves from one shard to the other
+    apply_rows(applier, config, delete(one, {"id": 1, "v": 1}), insert(two, {"id": 1, "v": 9}))
+    assert target.execute(f"SELECT * FROM {db}.t ORDER BY id") == [(1, 9), (2, 2)]
+    with pytest.raises(DownstreamError, match="TR604"):
+        apply_rows(applier, config, insert(one, {"id": 2, "v": 0}))
+    position = applier.position.epoch
+    steps = [*[{}] * (position + 1), ddl("TRUNCATE TABLE shard_1.t", "TRUNCATE TABLE", ("shard_1", "t"))]
+    with pytest.raises(DownstreamError, match=r'TR623.*events = \["truncate table"\]'):
+        apply_steps(applier, steps)
+    ignoring, config = channel(
+        routes=config.routes, filters=(EventRule("shard_1", "Ignore", "t", ("truncate table",)),)
+    )
+    apply_steps(ignoring, steps)
+    assert ignoring.position.epoch == position + 1
+    assert target.execute(f"SELECT COUNT(*) FROM {db}.t") == [(2,)]
+
+
+def test_where_deletes_are_dropped_updates_may_miss_and_inserts_may_not_meet(
+    target: Database, db: str, channel: Channel
+) -> None:
+    target.execute(f"CREATE TABLE {db}.t (id INT PRIMARY KEY, v INT)")
+    t = TableStructure(db, "t", (integer("id"), integer("v", nullable=True)), ("id",))
+    rule = EventRule(db, "Ignore", "t", ("delete",))
+    applier, config = channel(filters=(rule,))
+    one, two = {"id": 1, "v": 1}, {"id": 2, "v": 2}
+    apply_rows(applier, config, insert(t, one), delete(t, one), update(t, two, {"id": 2, "v": 3}))
+    assert target.execute(f"SELECT * FROM {db}.t") == [(1, 1)]
+    with pytest.raises(DownstreamError, match="TR604"):
+        apply_rows(applier, config, insert(t, {"id": 1, "v": 7}))
+    applier, config = channel(filters=(rule,), safe_mode=True)
+    apply_rows(applier, config, insert(t, {"id": 1, "v": 7}))
+    assert target.execute(f"SELECT * FROM {db}.t") == [(1, 7)]
+
+
+@pytest.mark.parametrize("compact", [True, False])
+def test_safe_mode_takes_what_is_there_already_and_touches_nobody_else(
+    target: Database, db: str, channel: Channel, compact: bool
+) -> None:
+    target.execute(f"CREATE TABLE {db}.t (id INT PRIMARY KEY, u VARCHAR(60) UNIQUE)")
+    t = TableStructure(db, "t", (integer("id"), text("u", nullable=True)), ("id",))
+    changes = (
+        insert(t, {"id": 1, "u": "a"}),
+        insert(t, {"id": 2, "u": "b"}),
+        update(t, {"id": 1, "u": "a"}, {"id": 1, "u": "c"}),
+        update(t, {"id": 2, "u": "b"}, {"id": 3, "u": "a"}),
+        insert(t, {"id": 4, "u": None}),
+        delete(t, {"id": 4, "u": None}),
+    )
+    applier, config = channel(compact=compact)
+    apply_rows(applier, config, *changes)
+    with pytest.raises(DownstreamError):
+        apply_rows(applier, config, *changes)
+    safe, config = channel(safe_mode=True, compact=compact)
+    if compact:
+        # In order, the repetition passes through states that the unique key does not allow.
+        apply_rows(safe, config, *changes)
+    apply_rows(safe, config, insert(t, {"id": 1, "u": "c"}), delete(t, {"id": 9, "u": "x"}))
+    assert target.execute(f"SELECT * FROM {db}.t ORDER BY id") == [(1, "c"), (3, "a")]
+    # REPLACE would remove row 3 here.
+    with pytest.raises(DownstreamError, match="TR604"):
+        apply_rows(safe, config, insert(t, {"id": 8, "u": "a"}))
+    assert target.execute(f"SELECT * FROM {db}.t ORDER BY id") == [(1, "c"), (3, "a")]
+
+
+def test_safe_mode_leaves_the_children_of_a_parent(target: Database, db: str, channel: Channel) -> None:
+    target.execute(
+        f"CREATE TABLE {db}.p (id INT PRIMARY KEY, v INT)",
+        f"CREATE TABLE {db}.c (id INT PRIMARY KEY, p INT,"
+        f" FOREIGN KEY (p) REFERENCES {db}.p (id) ON DELETE CASCADE)",
+        f"INSERT INTO {db}.p VALUES (1, 1)",
+        f"INSERT INTO {db}.c VALUES (7, 1)",
+    )
+    p = TableStructure(db, "p", (integer("id"), integer("v", nullable=True)), ("id",))
+    applier, config = channel(safe_mode=True)
+    apply_rows(applier, config, update(p, {"id": 1, "v": 1}, {"id": 1, "v": 2}), insert(p, {"id": 1, "v": 3}))
+    assert target.execute(f"SELECT v FROM {db}.p") == [(3,)]
+    assert target.execute(f"SELECT id FROM {db}.c") == [(7,)]
+
+
+def test_two_channels_with_different_routes_do_not_disturb_each_other(
+    target: Database, db: str, channel: Channel
+) -> None:
+    target.execute(*(f"CREATE TABLE {db}.{name} (id INT PRIMARY KEY)" for name in ("a", "b")))
+    t = TableStructure("up", "t", (integer("id"),), ("id",))
+    first, first_config = channel(routes=(Route("up", db, "t", "a"),))
+    second_config = replace(first_config, routes=(Route("up", db, "t", "b"),), channel=f"{db}2")
+    second = open_applier(target.url("tailrace"), second_config.channel, routes=second_config.routes)
+    apply_rows(first, first_config, insert(t, {"id": 1}))
+    apply_rows(second, second_config, insert(t, {"id": 1}), insert(t, {"id": 2}))
+    apply_rows(first, first_config, delete(t, {"id": 1}))
+    assert target.execute(f"SELECT id FROM {db}.a") == []
+    assert target.execute(f"SELECT id FROM {db}.b ORDER BY id") == [(1,), (2,)]
+    assert (first.position.epoch, second.position.epoch) == (1, 0)
