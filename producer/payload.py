@@ -31,7 +31,10 @@ def unpack_payload(body: bytes) -> bytes:
     if compression != _ZSTD:
         raise DecodeError("TR414", f"a transaction is compressed by the unknown method {compression}")
     # MySQL writes streams without a content size, so it has to be given.
-    events = zstandard.ZstdDecompressor().decompressobj().decompress(data)
+    try:
+        events = zstandard.ZstdDecompressor().decompressobj().decompress(data)
+    except zstandard.ZstdError as error:
+        raise DecodeError("TR414", f"a compressed transaction cannot be unpacked: {error}") from error
     if size and len(events) != size:
         raise DecodeError("TR414", f"a compressed transaction has {len(events)} bytes instead of {size}")
     return events

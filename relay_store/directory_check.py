@@ -12,6 +12,8 @@ from relay_store.layout import INDEX_NAME, META_NAME, RelayMeta, disk_errors
 from schemas.binlog import MAGIC
 from schemas.errors import RelayError, Where
 
+_TRIES = 100  # for a moment without a rotation
+
 REFETCH = (
     "put an undamaged copy back from a backup, or move the relay directory away and start the producer: "
     "the log is fetched anew from the upstream"
@@ -83,21 +85,20 @@ class DirectoryCheck:
 def check_directory(root: Path) -> DirectoryCheck:
     """Look at everything but the events. Raises RelayError TR302 when the disk refuses."""
     found = DirectoryCheck()
-    names = _index(root, found)
+    # A sub-directory is made before the index names it, and leaves the index before it goes.
     present = _present(root)
-    for name in names:
-        if name not in present:
-            remedy = (
-                f"put it back from a backup; if it was deleted on purpose, remove its line from {INDEX_NAME}"
-            )
-            found.add(
-                "TR332", INDEX_NAME, f"the index names {name}, and there is no such sub-directory", remedy
-            )
+    names = _index(root, found)
+    lacking = [name for name in names if not (root / name).is_dir()]
+    still_named = _index(root, DirectoryCheck()) if lacking else []
+    for name in (name for name in lacking if name in still_named):
+        remedy = f"put it back from a backup; if it was deleted on purpose, remove its line from {INDEX_NAME}"
+        found.add("TR332", INDEX_NAME, f"the index names {name}, and there is no such sub-directory", remedy)
     for name in sorted(present - set(names)):
         if _has_content(root / name):
             found.add("TR332", name, "the sub-directory is not in the index", _INDEX)
-    known = [name for name in names if name in present]
-    for name in known:
+    for name in names:
+        if name in lacking:
+            continue
         found.subdirs.append(_subdir(root, name, name == names[-1], found))
     return found
 
@@ -147,17 +148,34 @@ def _subdir(root: Path, name: str, is_active: bool, found: DirectoryCheck) -> Su
     subdir = Subdir(name, is_active=is_active)
     garbled = False
     try:
-        subdir.meta = layout.read_meta(folder)
+        subdir.meta, subdir.files = _meta_and_files(folder)
     except RelayError as error:
+        if error.code != "TR306":
+            raise
         garbled = True
+        subdir.files = _files(folder)
         found.add("TR306", f"{name}/{META_NAME}", error.what, META_REMEDY)
-    subdir.files = {file: _size(folder / file) for file in layout.binlog_files(folder)}
     _check_sequence(subdir, found)
     if subdir.meta is not None:
         _check_meta(folder, subdir, subdir.meta, found)
     elif not garbled and _has_content(folder):
         found.add("TR333", f"{name}/{META_NAME}", f"{META_NAME} is missing", META_REMEDY)
     return subdir
+
+
+def _meta_and_files(folder: Path) -> tuple[RelayMeta | None, dict[str, int]]:
+    """Both as of one moment: while they were read, no file was begun."""
+    for _ in range(_TRIES):
+        before = layout.read_meta(folder)
+        files = _files(folder)
+        after = layout.read_meta(folder)
+        if (before and before.file) == (after and after.file):
+            break
+    return before, files
+
+
+def _files(folder: Path) -> dict[str, int]:
+    return {file: _size(folder / file) for file in layout.binlog_files(folder)}
 
 
 def _check_sequence(subdir: Subdir, found: DirectoryCheck) -> None:
@@ -185,7 +203,7 @@ def _check_meta(folder: Path, subdir: Subdir, meta: RelayMeta, found: DirectoryC
     later = [file for file in subdir.files if layout.file_number(file) > layout.file_number(meta.file)]
     # A rotation creates the next file just before it names it in relay.meta.
     behind = [file for file in later if not subdir.is_active or _holds_events(folder / file)]
-    if behind:
+    if behind and layout.read_meta(folder) == meta:  # else it has moved on meanwhile
         what = f"{META_NAME} ends with {meta.file}, and there are {len(behind)} files behind it, up to {behind[-1]}"
         found.add("TR334", place, what, META_REMEDY)
     elif not subdir.is_active and size > meta.pos:

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from tailrace.cli import relay_list, relay_verify
+from tailrace.cli import relay_cat, relay_list, relay_verify
 from tailrace.cli.options import DEFAULT_CONFIG, AsJson, ConfigFile
 
 app = typer.Typer(help="Look at the relay log on this machine, and purge it.", no_args_is_help=True)
+app.command("cat")(relay_cat.cat)
 app.command("list")(relay_list.list_files)
 app.command("verify")(relay_verify.verify)
 

@@ -1,0 +1,95 @@
+"""Rows of binlog events as plain values, for people to look at: what the publisher would make of them."""
+
+from __future__ import annotations
+
+import io
+from datetime import date, datetime, time
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+import fastavro
+
+from producer.row_decoder import Record
+from producer.rows_head import ROWS, RowsTable
+from producer.table_map import table_names
+from schemas.avro_schema import avro_name, envelope
+from schemas.binlog import HEADER_SIZE
+from schemas.structure import TableStructure
+
+_HEADER_OF_VALUE = 10  # marker and fingerprint
+_TABLE_ID = slice(HEADER_SIZE, HEADER_SIZE + 6)
+
+
+class RowViewer:
+    """Remembers the TABLE_MAP events of a file, and shows the rows that follow them."""
+
+    def __init__(self) -> None:
+        self._tables: dict[bytes, bytes] = {}
+        self._parsed: dict[bytes, RowsTable] = {}
+
+    def enter_file(self) -> None:
+        """Table ids are a file's own."""
+        self._tables.clear()
+
+    def table_map(self, event: bytes) -> None:
+        """Take in a TABLE_MAP event, without its checksum."""
+        self._tables[event[_TABLE_ID]] = event[HEADER_SIZE + 8 :]
+
+    def table_of(self, event: bytes) -> tuple[str, str] | None:
+        """Schema and table of a rows event; None if its TABLE_MAP was not seen."""
+        body = self._tables.get(event[_TABLE_ID])
+        return None if body is None else table_names(body)[:2]
+
+    def rows(self, kind: int, event: bytes) -> list[dict[str, Any]] | None:
+        """The rows of an event without its checksum: `before` and `after`; None if its table is not known.
+
+        Raises DecodeError, IndexError, ValueError and struct.error when they cannot be decoded.
+        """
+        body = self._tables.get(event[_TABLE_ID])
+        if body is None or kind not in ROWS:
+            return None
+        table = self._parsed.get(body)
+        if table is None:
+            table = self._parsed[body] = RowsTable(body)
+        form = table.forms[kind]
+        head, begin = form.parse(event, 0)
+        records: list[Record] = []
+        form.decode(event, begin, len(event), 0, b"\0", *head, b"", records.append)
+        return _merged([_images(record[1], table.decoder.structure) for record in records])
+
+
+def _images(value: bytes, structure: TableStructure) -> dict[str, Any]:
+    found: Any = fastavro.schemaless_reader(io.BytesIO(value[_HEADER_OF_VALUE:]), _schema(structure), None)
+    names = {avro_name(column.name): column.name for column in structure.columns}
+    return {
+        side: None if found[side] is None else {names[k]: _plain(v) for k, v in found[side].items()}
+        for side in ("before", "after")
+    } | {"op": found["op"]}
+
+
+@lru_cache(maxsize=1024)
+def _schema(structure: TableStructure) -> Any:
+    """Only the images: what comes behind them says where the row is from."""
+    schema = envelope(structure)
+    return fastavro.parse_schema({**schema, "fields": schema["fields"][:3]})
+
+
+def _merged(images: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """An UPDATE that changes the key is published as a delete and a create: here it is one row again."""
+    rows: list[dict[str, Any]] = []
+    for image in images:
+        if image.pop("op") == "c" and rows and rows[-1]["after"] is None and image["before"] is None:
+            rows[-1]["after"] = image["after"]
+        else:
+            rows.append(image)
+    return rows
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it: numbers and text; bytes in hexadecimal."""
+    if isinstance(value, bytes):
+        return "0x" + value.hex()
+    if isinstance(value, Decimal | date | datetime | time):
+        return str(value)
+    return value

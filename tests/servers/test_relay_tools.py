@@ -1,0 +1,120 @@
+"""`relay verify` and `relay cat` on relay logs of real servers, at rest, growing, and damaged."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from test_mirror import catch_up, mirroring, relay_files, start_process, wait_for, work_on, write_odd_things
+
+from relay_store import layout
+from relay_store.verify import check_at_start, verify
+from tailrace.relay_cat import Selection, events
+from tests.support.damage import events_of, flip
+
+pytestmark = pytest.mark.servers
+
+
+@pytest.fixture
+def source(server, flavor):
+    return server(flavor, role="upstream")
+
+
+@pytest.fixture
+def odd_log(source, flavor, tmp_path) -> Path:
+    """A relay log with everything odd in it."""
+    root = tmp_path / "relay"
+    work_on(source, 20)
+    write_odd_things(source, flavor)
+    source.restart()
+    work_on(source, 10, seed=1)
+    catch_up(source, root)
+    return root
+
+
+def test_a_log_with_everything_odd_is_sound_and_shown_as_mysqlbinlog_does(source, flavor, odd_log):
+    report = verify(odd_log)
+    assert report.findings == []
+    check_at_start(odd_log)
+    shown = list(events(odd_log, Selection()))
+    assert report.events == len(shown)
+    assert not any("not_read" in e or e["name"] == "UNKNOWN" for e in shown)
+    json.dumps(shown)
+    for file in relay_files(odd_log):
+        program = [*source.client_program("mysqlbinlog"), "--base64-output=decode-rows", str(file)]
+        text = subprocess.run(program, check=True, capture_output=True).stdout.decode(errors="replace")
+        theirs = {int(at) for at in re.findall(r"^# at (\d+)$", text, re.MULTILINE)}
+        assert {e["position"] for e in shown if e["file"] == file.name} == theirs
+
+
+def test_bits_flipped_at_random_are_found(odd_log, tmp_path):
+    rng = random.Random(11)
+    whole = events_of(odd_log)
+    copy = tmp_path / "copy"
+    for _ in range(60):
+        shutil.copytree(odd_log, copy)
+        files = sorted(path for path in copy.glob("*/*") if path.suffix[1:].isdigit())
+        path = flip(files, rng.randrange(8 * sum(file.stat().st_size for file in files)))
+        # Without checksums (SET GLOBAL binlog_checksum = NONE) there is nothing to hold a byte against.
+        unprotected = _has_no_checksums(odd_log / path.relative_to(copy))
+        assert not verify(copy).sound or unprotected, path
+        shutil.rmtree(copy)
+    assert events_of(odd_log) == whole
+
+
+def _has_no_checksums(path: Path) -> bool:
+    from relay_store.file_head import read_head
+
+    return not read_head(path).has_checksum
+
+
+def test_a_growing_log_raises_no_false_alarm(source, flavor, tmp_path):
+    root, done = tmp_path / "relay", threading.Event()
+    work_on(source, 2)
+    loader = threading.Thread(target=lambda: [work_on(source, 10, seed) for seed in range(12)] and done.set())
+    with mirroring(source, root) as mirror:
+        loader.start()
+        checks = 0
+        try:
+            while not done.is_set():
+                report = verify(root)
+                assert report.findings == []
+                checks += 1
+        finally:
+            loader.join()
+        wait_for(mirror, source)
+    assert checks > 5
+    assert verify(root).findings == []
+    assert verify(root).notes == []
+
+
+def test_what_kill_leaves_is_sound_for_the_next_start(source, flavor, tmp_path):
+    root, rng, done = tmp_path / "relay", random.Random(5), threading.Event()
+
+    def load():
+        for seed in range(100):
+            if not done.is_set():
+                work_on(source, 20, seed)
+
+    loader = threading.Thread(target=load)
+    loader.start()
+    try:
+        for _ in range(5):
+            process = start_process(source, root)
+            while not layout.read_index(root):
+                time.sleep(0.02)
+            time.sleep(rng.uniform(0.3, 1.2))
+            process.kill()
+            process.wait()
+            assert verify(root).findings == []
+            check_at_start(root)
+    finally:
+        done.set()
+        loader.join()
