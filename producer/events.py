@@ -13,17 +13,19 @@ from typing import Any
 
 import structlog
 
+from producer.compressed import COMPRESSED_ROWS, plain_event
 from producer.epoch import EpochLimits, OpenEpoch
 from producer.payload import unpack_payload
 from producer.query_event import QueryEvent, epoch_ddl, parse_query_event
 from producer.row_decoder import RowDecoder
 from producer.rows_head import FLAGS_AT, ROWS, RowsTable
 from producer.table_map import table_names
+from producer.xa import FL_PREPARED_XA, PreparedTransactions, prepared_inside, xa_prepare, xa_statement
 from relay_store.layout import RelayPosition
 from schemas import binlog
 from schemas.avro_schema import row_schema
 from schemas.ddl import Category, Statement, classify
-from schemas.epoch import StructureVersion
+from schemas.epoch import PreparedTransaction, StructureVersion
 from schemas.errors import DecodeError, TailraceError, Where
 from schemas.groups import GroupScanner
 from schemas.gtid import Flavor, GtidTracker
@@ -57,7 +59,11 @@ _SKIPPED = frozenset(
 # MariaDB's two-phase ALTER logs the statement twice; it takes effect with its COMMIT ALTER.
 _START_ALTER, _ROLLBACK_ALTER = 2, 8
 _FLAG_IGNORABLE = 0x80
-_MARIADB_XA = 0x40 | 0x80  # FL_PREPARED_XA, FL_COMPLETED_XA
+
+_MIXED_ENGINES = (
+    "which of its rows stayed depends on their tables' engines; copy the tables concerned anew and start behind "
+    "this position"
+)
 
 _UNKNOWN: Any = object()
 
@@ -71,6 +77,7 @@ class EventDecoder:
     Args:
         spill: called with the epoch when a single transaction outgrows memory; takes its records away.
         versions: fingerprint (hex) per schema and table, as the log knows them so far; kept up to date.
+        prepared: the XA transactions that are open where decoding begins; kept up to date.
     """
 
     def __init__(
@@ -81,11 +88,13 @@ class EventDecoder:
         tracker: GtidTracker,
         versions: dict[tuple[str, str], str],
         spill: Callable[[OpenEpoch], None],
+        prepared: PreparedTransactions,
     ) -> None:
         self._flavor, self._tables, self._limits = flavor, tables, limits
         self._spill = spill
         self.tracker = tracker
         self.versions = versions
+        self.prepared = prepared
         self.scanner = GroupScanner()
         self.epoch = OpenEpoch(0)
         self._group_pos: int | None = None
@@ -99,7 +108,6 @@ class EventDecoder:
         self._by_body: dict[bytes, RowsTable | None] = {}
         self._published = b""
         self._group_seq = 0
-        self._skip_group = False
         self._gtid: str | None = None
         self._group_begin(0, 0, 0)
 
@@ -181,7 +189,8 @@ class EventDecoder:
                 table = by_body.get(body, _UNKNOWN)
                 by_id[data[i + 19 : i + 25]] = self._learn_table(body) if table is _UNKNOWN else table
             elif nested:
-                self._inside_payload(kind, data, i, behind)
+                if not self._inside(kind, data[i:behind], 0):
+                    return i
             else:
                 if not self._control(kind, data, i, behind):
                     return i
@@ -203,12 +212,21 @@ class EventDecoder:
             self.enter_file(event, self._place.subdir, self._place.file)
             return True
         if kind == binlog.QUERY:
-            if not self._query(event):
+            if not self._query(event, self._checksum):
                 return False
+        elif kind == binlog.MARIADB_QUERY_COMPRESSED:
+            if not self._query(plain_event(event, self._checksum), 0):
+                return False
+        elif kind in COMPRESSED_ROWS:
+            plain = plain_event(event, self._checksum)
+            self._rows(plain, 0, len(plain), plain[4])
         elif kind == binlog.XID:
             pass
         elif kind == binlog.TRANSACTION_PAYLOAD:
-            self._payload(event)
+            if not self._payload(event):
+                return False
+        elif kind == binlog.XA_PREPARE:
+            self._xa_prepare(event)
         elif kind not in _SKIPPED:
             self._refuse(kind, event)
         if kind not in binlog.INSIDE_GROUP:
@@ -224,19 +242,18 @@ class EventDecoder:
         timestamp, server_id = _TIMESTAMP_SERVER(event)
         self._group_begin(kind, server_id, _commit_ms(kind, event, timestamp))
         self._group_pos = self._event_pos
-        if kind == binlog.MARIADB_GTID and event[31] & _MARIADB_XA:
-            raise DecodeError(
-                "TR406", "XA transactions of MariaDB are not supported", hint="exclude them upstream"
-            )
         scanner = self.scanner
         self._gtid = scanner.gtid() or None
         # After a switch to another server its files may hold transactions that we have already.
         self._skip_group = scanner.source is not None and self.tracker.contains(
             scanner.source, scanner.number
         )
+        if kind == binlog.MARIADB_GTID and event[31] & FL_PREPARED_XA and not self._skip_group:
+            self._xa_start()
 
     def _group_begin(self, kind: int, server_id: int, commit_ms: int) -> None:
         self._gtid = None
+        self._skip_group = self._xa_open = self._xa = False
         self._server_id, self._commit_ms = server_id, commit_ms
         self._group_seq = self.epoch.seq
         self._transaction: bytes | None = None
@@ -244,13 +261,18 @@ class EventDecoder:
 
     def _end(self, size: int) -> None:
         """A group is whole."""
+        if self._xa_open:
+            raise DecodeError(
+                "TR407",
+                "an XA transaction ended without XA PREPARE: it mixes engines and was rolled back",
+                hint=_MIXED_ENGINES,
+            )
         scanner = self.scanner
         if self._has_gtid and scanner.source is not None:
             self.tracker.add(scanner.source, scanner.number, scanner.server_id)
-        if not self._skip_group:
+        if self._xa or not self._skip_group:
             begun = self._event_pos if self._group_pos is None else self._group_pos
             self.epoch.add_group(self._gtid, self._commit_ms, self._event_pos + size - begun)
-        self._skip_group = False
         if self.stop_at is not None and self.stop_at():
             self.stopped = True
         self._group_pos = None
@@ -265,12 +287,19 @@ class EventDecoder:
 
     # -- statements ------------------------------------------------------------------------------
 
-    def _query(self, event: bytes) -> bool:
+    def _query(self, event: bytes, checksum: int) -> bool:
         """A QUERY event. False: a DDL that must wait until the open epoch is sealed."""
-        text = binlog.query_text(event, bool(self._checksum))
+        text = binlog.query_text(event, bool(checksum))
         if text in (b"BEGIN", b"COMMIT") or self._skip_group:
             return True
-        query = parse_query_event(event[binlog.HEADER_SIZE : len(event) - self._checksum])
+        if text.startswith(b"XA "):
+            self._xa_statement(text)
+            return True
+        return self._statement(event, checksum)
+
+    def _statement(self, event: bytes, checksum: int) -> bool:
+        """A QUERY event that frames nothing. False: a DDL that must wait until the open epoch is sealed."""
+        query = parse_query_event(event[binlog.HEADER_SIZE : len(event) - checksum])
         statement = classify(query.statement, query.default_db, self._flavor, sql_mode=query.sql_mode or 0)
         if statement.category is Category.TRANSACTION:
             self._transaction_statement(statement)
@@ -292,8 +321,7 @@ class EventDecoder:
             raise DecodeError(
                 "TR407",
                 f"{statement.kind} behind row changes: a transaction that mixes engines was rolled back",
-                hint="which of its rows stayed depends on their tables' engines; copy the tables concerned anew "
-                "and start behind this position",
+                hint=_MIXED_ENGINES,
             )
 
     def _ddl(self, query: QueryEvent, statement: Statement, timestamp: int) -> bool:
@@ -339,7 +367,6 @@ class EventDecoder:
     def _refuse_statement(self, text: str, statement: Statement) -> None:
         what = {
             Category.DML: "changes rows by statement text, not by row events",
-            Category.XA: "belongs to an XA transaction, which is not supported yet",
             Category.DDL: "creates a table from a query without logging its rows",
         }.get(statement.category, f"is not understood: {statement.reason}")
         raise DecodeError(
@@ -353,7 +380,6 @@ class EventDecoder:
             return
         known = {
             binlog.INCIDENT: "INCIDENT: the upstream lost events and says so",
-            binlog.XA_PREPARE: "XA PREPARE",
             binlog.PARTIAL_UPDATE_ROWS: "PARTIAL_UPDATE_ROWS (binlog_row_value_options=PARTIAL_JSON)",
             binlog.MARIADB_START_ENCRYPTION: "an encrypted MariaDB binlog",
         }.get(kind, f"event type {kind}")
@@ -420,20 +446,86 @@ class EventDecoder:
 
     # -- compressed transactions -----------------------------------------------------------------
 
-    def _payload(self, event: bytes) -> None:
+    def _payload(self, event: bytes) -> bool:
+        """False: it begins with a DDL that must wait until the open epoch is sealed."""
         if self._skip_group:
-            return
-        events = unpack_payload(event[binlog.HEADER_SIZE : len(event) - self._checksum])
-        self._walk(events, 0, 0, nested=True)
+            return True
+        events = self._unpacked(event)
+        prepared = prepared_inside(events)
+        if prepared is None:
+            return self._walk(events, 0, 0, nested=True) == len(events)
+        self._xa_start()
+        self._prepared(*prepared, len(event))
+        return True
 
-    def _inside_payload(self, kind: int, data: bytes, i: int, behind: int) -> None:
-        if kind == binlog.XID or kind in _SKIPPED:
-            return
-        event = data[i:behind]
-        if kind != binlog.QUERY:
+    def _unpacked(self, event: bytes) -> bytes:
+        return unpack_payload(event[binlog.HEADER_SIZE : len(event) - self._checksum])
+
+    def _inside(self, kind: int, event: bytes, checksum: int) -> bool:
+        """An event within a compressed or XA transaction. False: a DDL that must wait."""
+        if kind == binlog.QUERY:
+            text = binlog.query_text(event, bool(checksum))
+            framing = text in (b"BEGIN", b"COMMIT") or text.startswith((b"XA START ", b"XA END "))
+            return framing or self._statement(event, checksum)
+        if kind not in _SKIPPED and kind not in (binlog.XID, binlog.XA_PREPARE):
             self._refuse(kind, event)
-        elif binlog.query_text(event, False) not in (b"BEGIN", b"COMMIT"):
-            raise DecodeError("TR409", "a statement inside a compressed transaction is not understood")
+        return True
+
+    # -- XA transactions -------------------------------------------------------------------------
+
+    def _xa_start(self) -> None:
+        """The open group is an XA transaction: its rows are read when it commits."""
+        self._xa = self._xa_open = self._skip_group = True
+        if self._group_pos is None:
+            self._group_pos = self._event_pos
+
+    def _xa_statement(self, text: bytes) -> None:
+        verb, xid = xa_statement(text)
+        if verb == "START":
+            self._xa_start()
+        elif verb == "COMMIT":
+            self._replay(self.prepared.committed(xid))
+        elif verb == "ROLLBACK":
+            self.prepared.rolled_back(xid)
+
+    def _xa_prepare(self, event: bytes) -> None:
+        if self._xa_open:
+            self._prepared(*xa_prepare(event), len(event))
+        elif not self._skip_group:
+            raise DecodeError("TR406", "XA PREPARE without XA START")
+
+    def _prepared(self, xid: str, one_phase: bool, size: int) -> None:
+        """The open group, which ends with the event of this size, is prepared, or committed at once."""
+        begin = self.group_start
+        assert begin is not None
+        self._xa_open = False
+        self.prepared.add(xid, self._gtid, begin, self._event_pos + size)
+        if one_phase:
+            self._skip_group = False
+            self._replay(self.prepared.committed(xid))
+
+    def _replay(self, prepared: PreparedTransaction) -> None:
+        """Take a prepared transaction's rows in, as rows of the open group."""
+        here = self._place, self._file_name, self._checksum, self._event_pos
+        self.enter_file(self.prepared.format_description(prepared), prepared.relay_dir, prepared.relay_file)
+        for block in self.prepared.blocks(prepared):
+            i, data = 0, block.data
+            while i < len(data):
+                behind: int = i + _EVENT_SIZE(data, i + 9)[0]
+                self._event_pos = block.pos + i
+                self._replay_event(data[i:behind])
+                i = behind
+        self.epoch.bytes += prepared.relay_end - prepared.relay_pos
+        self._place, self._file_name, self._checksum, self._event_pos = here
+
+    def _replay_event(self, event: bytes) -> None:
+        kind = event[4]
+        if kind in binlog.INSIDE_GROUP:
+            self._walk(event, 0, self._event_pos, nested=False)
+        elif kind == binlog.TRANSACTION_PAYLOAD:
+            self._walk(self._unpacked(event), 0, 0, nested=True)
+        elif kind not in _GTIDS and not self._inside(kind, event, self._checksum):
+            raise DecodeError("TR404", "DDL within an XA transaction")
 
     # -- errors ----------------------------------------------------------------------------------
 

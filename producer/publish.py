@@ -18,13 +18,14 @@ import structlog
 from producer.epoch import EpochLimits, OpenEpoch
 from producer.epoch_log import EpochLog
 from producer.events import EventDecoder
+from producer.xa import PreparedTransactions, needed_from
 from relay_store.layout import RelayPosition, subdir_uuid
 from relay_store.locks import files_locked
 from relay_store.reader import RelayBlock, RelayReader
 from relay_store.readers import Mark
 from relay_store.start import initial_position
 from relay_store.tail import DurableTail
-from schemas.epoch import EpochCommitted, StructureVersion
+from schemas.epoch import EpochCommitted, PreparedTransaction, StructureVersion
 from schemas.gtid import Flavor, GtidSet, GtidTracker, parse_gtid_set
 from schemas.tables import TableFilter
 
@@ -72,6 +73,7 @@ class Publisher:
         self.progress = PublishProgress()
         self._under_way: Callable[[], None] | None = None
         self._in_transaction = False
+        self._prepared = PreparedTransactions(root)
 
     def run(
         self,
@@ -113,7 +115,8 @@ class Publisher:
         position = RelayPosition(last.relay_dir, last.relay_file, last.relay_pos)
         if self._mark is not None:
             with files_locked(self._root):
-                self._mark.begin(position)
+                self._mark.begin(needed_from(last))
+        self._prepared = PreparedTransactions(self._root, last.prepared)
         self.progress.epoch, self.progress.position = last.epoch, position
         log.info("publisher_resumes", epoch=last.epoch, position=str(position))
         return position, parse_gtid_set(last.executed_gtids, self._flavor).tracker(), last.epoch + 1
@@ -135,7 +138,7 @@ class Publisher:
         self._log.begin()
         self._in_transaction = True
         epoch = OpenEpoch(0)
-        self._commit(epoch, position, executed, (), 0)
+        self._commit(epoch, position, executed, (), 0, ())
         self._in_transaction = False
 
     # -- following the relay log -----------------------------------------------------------------
@@ -150,7 +153,13 @@ class Publisher:
         stop_at_gtid: str | None,
     ) -> None:
         decoder = EventDecoder(
-            self._flavor, self._tables, self._limits, tracker, self._log.versions(), self._spill
+            self._flavor,
+            self._tables,
+            self._limits,
+            tracker,
+            self._log.versions(),
+            self._spill,
+            self._prepared,
         )
         decoder.epoch = OpenEpoch(number)
         if stop_at_gtid is not None:
@@ -241,10 +250,10 @@ class Publisher:
         epoch, decoder.epoch = decoder.epoch, OpenEpoch(decoder.epoch.number + 1)
         self._spill(epoch)
         structures = tuple(epoch.structures.values())
-        executed, digest = str(decoder.tracker), self._log.digest
+        executed, digest, prepared = str(decoder.tracker), self._log.digest, decoder.prepared.snapshot()
 
         def commit() -> None:
-            self._commit(epoch, position, executed, structures, digest)
+            self._commit(epoch, position, executed, structures, digest, prepared)
 
         self._under_way = commit
 
@@ -262,6 +271,7 @@ class Publisher:
         executed: str,
         structures: tuple[StructureVersion, ...],
         digest: int,
+        prepared: tuple[PreparedTransaction, ...],
     ) -> None:
         committed = self._log.commit(
             lambda ranges: EpochCommitted(
@@ -285,6 +295,7 @@ class Publisher:
                 first_commit_ms=epoch.first_commit_ms,
                 last_commit_ms=epoch.last_commit_ms,
                 published_ms=time.time_ns() // 1_000_000,
+                prepared=prepared,
             )
         )
         self._count(committed, position)
@@ -297,4 +308,4 @@ class Publisher:
         progress.epoch, progress.position = epoch.epoch, position
         progress.gtid, progress.commit_ms = epoch.last_gtid, epoch.last_commit_ms
         if self._mark is not None:
-            self._mark.advance(position)
+            self._mark.advance(needed_from(epoch))

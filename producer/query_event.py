@@ -7,7 +7,6 @@ Layout: MySQL ``libs/mysql/binlog/event/statement_events.{h,cpp}``; MariaDB ``sq
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -208,23 +207,11 @@ _READERS: dict[int, _Reader] = {
 }
 
 
-def statement_bytes(body: bytes) -> bytes:
-    """The raw text alone, for the many BEGINs and COMMITs that need nothing else.
-
-    Args:
-        body: the event without its header and checksum; ``b""`` comes back if it is too short.
-    """
-    if len(body) < POST_HEADER_SIZE:
-        return b""
-    return body[POST_HEADER_SIZE + (body[11] | body[12] << 8) + body[8] + 1 :]
-
-
-def parse_query_event(body: bytes, *, compressed: bool = False, where: Where = NOWHERE) -> QueryEvent:
+def parse_query_event(body: bytes, *, where: Where = NOWHERE) -> QueryEvent:
     """Read a QUERY event.
 
     Args:
         body: the event without its 19-byte header and its checksum.
-        compressed: a MariaDB QUERY_COMPRESSED event.
         where: for the error.
 
     Raises:
@@ -232,14 +219,14 @@ def parse_query_event(body: bytes, *, compressed: bool = False, where: Where = N
             from a newer server stands before those that give the text its meaning.
     """
     try:
-        return _parse(body, compressed, where)
-    except (_Malformed, struct.error, zlib.error) as error:
+        return _parse(body, where)
+    except (_Malformed, struct.error) as error:
         raise DecodeError("TR460", f"a malformed QUERY event: {error}", where=where) from error
     except UnicodeDecodeError as error:
         raise DecodeError("TR460", f"a name in a QUERY event is not UTF-8: {error}", where=where) from error
 
 
-def _parse(body: bytes, compressed: bool, where: Where) -> QueryEvent:
+def _parse(body: bytes, where: Where) -> QueryEvent:
     thread_id, exec_time, db_length, error_code, status_length = _POST_HEADER.unpack_from(body)
     db_start = POST_HEADER_SIZE + status_length
     db_end = db_start + db_length
@@ -248,7 +235,7 @@ def _parse(body: bytes, compressed: bool, where: Where) -> QueryEvent:
     variables = _status_variables(body[POST_HEADER_SIZE:db_start], where)
     text = body[db_end + 1 :]
     return QueryEvent(
-        statement=_decode(_decompress(text) if compressed else text, variables.get("charset"), where),
+        statement=_decode(text, variables.get("charset"), where),
         default_db=body[db_start:db_end].decode(),  # names are logged in UTF-8, whatever the client speaks
         thread_id=thread_id,
         exec_time=exec_time,
@@ -296,21 +283,6 @@ def _decode(text: bytes, charset: tuple[int, int, int] | None, where: Where) -> 
             hint="Run the statement on the downstream by hand and skip its transaction, or set the client's "
             "character_set_client to what it sends.",
         ) from error
-
-
-def _decompress(data: bytes) -> bytes:
-    """MariaDB's compressed statement (sql/log_event.cc, ``binlog_buf_uncompress``).
-
-    One byte: 0x80, the algorithm in bits 4–6 (0: zlib), the size of the length in bits 0–2; then the length,
-    the only big-endian number of the format; then the data.
-    """
-    if not data or not data[0] & 0x80 or data[0] & 0x70:
-        raise _Malformed("an unknown compression of the statement")
-    size = data[0] & 0x07
-    text = zlib.decompress(data[1 + size :])
-    if len(text) != int.from_bytes(data[1 : 1 + size], "big"):
-        raise _Malformed("a compressed statement of another length than stated")
-    return text
 
 
 def epoch_ddl(query: QueryEvent, statement: Statement, flavor: Flavor, timestamp: int) -> SchemaChanged:

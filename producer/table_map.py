@@ -8,7 +8,17 @@ from dataclasses import dataclass, replace
 from schemas.collations import CHARSETS, MAX_CHARACTER_BYTES, PYTHON_CODECS
 from schemas.errors import DecodeError, Where
 from schemas.structure import Column, TableStructure
-from schemas.types.binary import BIT, BLOB, GEOMETRY, STRING, VAR_STRING, VARCHAR, VECTOR
+from schemas.types.binary import (
+    BIT,
+    BLOB,
+    BLOB_COMPRESSED,
+    GEOMETRY,
+    STRING,
+    VAR_STRING,
+    VARCHAR,
+    VARCHAR_COMPRESSED,
+    VECTOR,
+)
 from schemas.types.decimals import NEWDECIMAL
 from schemas.types.enum_set import ENUM, SET
 from schemas.types.floating import DOUBLE, FLOAT
@@ -22,7 +32,7 @@ _ENUM_DEFAULT_CHARSET, _ENUM_COLUMN_CHARSET = 10, 11
 
 # Both servers count YEAR in (and mark it unsigned), and leave BIT out: seen in their binlogs.
 _NUMERIC = {TINY, SHORT, INT24, LONG, LONGLONG, NEWDECIMAL, FLOAT, DOUBLE, YEAR}
-_CHARACTER = {STRING, VAR_STRING, VARCHAR, BLOB}
+_CHARACTER = {STRING, VAR_STRING, VARCHAR, BLOB, VARCHAR_COMPRESSED, BLOB_COMPRESSED}
 _INTEGER_NAMES = {TINY: "tinyint", SHORT: "smallint", INT24: "mediumint", LONG: "int", LONGLONG: "bigint"}
 _BLOB_SIZES = {1: "tiny", 2: "", 3: "medium", 4: "long"}
 _PLAIN_NAMES = {
@@ -36,10 +46,9 @@ _PLAIN_NAMES = {
     VECTOR: "vector",
 }
 _FRACTIONAL_NAMES = {TIME2: "time", DATETIME2: "datetime", TIMESTAMP2: "timestamp"}
-# MariaDB's old temporal types carry no precision in the binlog, and its compressed columns are not read yet;
-# their codes get no metadata here and codec_of() refuses them.
-_TWO_BYTE_META = {VARCHAR, BIT, NEWDECIMAL, STRING, VAR_STRING, ENUM, SET, 141}
-_ONE_BYTE_META = {FLOAT, DOUBLE, BLOB, GEOMETRY, JSON, VECTOR, TIME2, DATETIME2, TIMESTAMP2, 140}
+# MariaDB's old temporal types carry no precision in the binlog: they get no metadata here and codec_of() refuses them.
+_TWO_BYTE_META = {VARCHAR, BIT, NEWDECIMAL, STRING, VAR_STRING, ENUM, SET, VARCHAR_COMPRESSED}
+_ONE_BYTE_META = {FLOAT, DOUBLE, BLOB, GEOMETRY, JSON, VECTOR, TIME2, DATETIME2, TIMESTAMP2, BLOB_COMPRESSED}
 
 
 @dataclass(frozen=True)
@@ -129,7 +138,7 @@ def _two_bytes(code: int, first: int, second: int) -> tuple[int, int]:
         return code, first << 8 | second
     if code == BIT:
         return code, second * 8 + first
-    if code in (VARCHAR, 141):
+    if code in (VARCHAR, VARCHAR_COMPRESSED):
         return code, first | second << 8
     if first in (ENUM, SET):
         return first, second
@@ -240,15 +249,17 @@ def sql_type(column: Column) -> str:
     if code in (ENUM, SET):
         members = ",".join("'" + m.replace("'", "''") + "'" for m in column.members)
         return f"{'enum' if code == ENUM else 'set'}({members})"
-    if code == BLOB:
+    if code in (BLOB, BLOB_COMPRESSED):
         return _BLOB_SIZES[meta] + ("blob" if column.charset == "binary" else "text")
-    if code in (VARCHAR, VAR_STRING, STRING):
+    if code in (VARCHAR, VAR_STRING, STRING, VARCHAR_COMPRESSED):
         return _string_type(column)
     return f"type {code}"
 
 
 def _string_type(column: Column) -> str:
     variable = "var" if column.code != STRING else ""
+    # What a COMPRESSED column may hold is longer by the byte that says how it is compressed.
+    length = column.meta - (column.code == VARCHAR_COMPRESSED)
     if column.charset == "binary":
-        return f"{variable}binary({column.meta})"
-    return f"{variable}char({column.meta // MAX_CHARACTER_BYTES.get(column.charset, 1)})"
+        return f"{variable}binary({length})"
+    return f"{variable}char({length // MAX_CHARACTER_BYTES.get(column.charset, 1)})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
@@ -73,6 +74,18 @@ class RelayReader:
             changed = self._tail.wait_for_change(tail, timeout)
             block = self._next(changed) if changed and changed != tail else None
         return block
+
+    def blocks_to(self, end: int) -> Iterator[RelayBlock]:
+        """The blocks from the position to offset `end` of the same file. Raises RelayError."""
+        if self._fd < 0:
+            self._open()
+        while self._pos < end:
+            block = self._read(end, None, is_last=True)
+            if block is None:
+                raise RelayError(
+                    "TR304", f"the relay file ends before {end}", where=self._where(), hint=_REFETCH
+                )
+            yield block
 
     def format_description(self) -> bytes:
         """The FORMAT_DESCRIPTION event of the current file, for readers that begin in its middle."""

@@ -131,9 +131,13 @@ def previous_gtids(event: Buffer, has_checksum: bool) -> GtidSet | None:
 
 def query_text(event: Buffer, has_checksum: bool) -> bytes:
     """The statement of a QUERY event, in the session's charset."""
+    return bytes(event[query_text_at(event) : -CHECKSUM_SIZE if has_checksum else None])
+
+
+def query_text_at(event: Buffer) -> int:
+    """Where the statement of a QUERY event begins."""
     schema_size, status_size = struct.unpack_from("<BxxH", event, HEADER_SIZE + 8)
-    start = HEADER_SIZE + 13 + status_size + schema_size + 1
-    return bytes(event[start : -CHECKSUM_SIZE if has_checksum else None])
+    return int(HEADER_SIZE + 13 + status_size + schema_size + 1)
 
 
 def read_varlen(data: Buffer, offset: int) -> tuple[int, int]:

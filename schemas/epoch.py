@@ -20,6 +20,9 @@ _STRUCTURE_SCHEMA = fastavro.parse_schema(
     | {"namespace": "tailrace"}
 )
 
+# Fields were only ever added at the end: a record from before ends early, and this is `prepared`'s default.
+_DEFAULTS = b"\0"
+
 #: digests are sums of CRC-32 values modulo this number
 DIGEST_MODULUS = 1 << 63
 
@@ -95,6 +98,18 @@ class SchemaChanged:
 
 
 @dataclass(frozen=True)
+class PreparedTransaction:
+    """An XA transaction that is prepared and undecided, and its place in the relay log: ``[relay_pos, relay_end)``."""
+
+    xid: str
+    gtid: str | None
+    relay_dir: str
+    relay_file: str
+    relay_pos: int
+    relay_end: int
+
+
+@dataclass(frozen=True)
 class EpochCommitted:
     """One epoch. Field meanings: ``epoch.avsc``. Positions are the end of the epoch."""
 
@@ -118,6 +133,7 @@ class EpochCommitted:
     first_commit_ms: int
     last_commit_ms: int
     published_ms: int
+    prepared: tuple[PreparedTransaction, ...] = ()
 
     def encode(self) -> bytes:
         """Avro binary, without a header: the epochs topic has one schema."""
@@ -128,7 +144,7 @@ class EpochCommitted:
     @classmethod
     def decode(cls, data: bytes) -> EpochCommitted:
         """The inverse of ``encode``."""
-        record: Any = fastavro.schemaless_reader(io.BytesIO(data), _SCHEMA, None)
+        record: Any = fastavro.schemaless_reader(io.BytesIO(data + _DEFAULTS), _SCHEMA, None)
         record["ranges"] = tuple(OffsetRange(**r) for r in record["ranges"])
         record["tables"] = tuple(TableTouched(**t) for t in record["tables"])
         record["structures"] = tuple(StructureVersion(**s) for s in record["structures"])
@@ -136,6 +152,7 @@ class EpochCommitted:
             ddl = record["ddl"]
             ddl["tables"] = tuple(TableChanged(**t) for t in ddl["tables"])
             record["ddl"] = SchemaChanged(**ddl)
+        record["prepared"] = tuple(PreparedTransaction(**p) for p in record["prepared"])
         return cls(**record)
 
 

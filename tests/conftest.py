@@ -17,6 +17,7 @@ import structlog
 from compose.databases import Database, MariaDB, MySQL
 from compose.kafka import Kafka
 from compose.servers import Server
+from tests.support.producer_case import Case, producer_case
 
 FLAVORS: dict[str, type[Database]] = {"mysql": MySQL, "mariadb": MariaDB}
 # What an unattended run gets to hear when it takes too long; the fixtures then stop the servers.
@@ -82,6 +83,22 @@ def downstream(flavor: str, request: pytest.FixtureRequest) -> Database:
     """The session's downstream of this flavour."""
     found: Database = request.getfixturevalue(f"downstream_{flavor}")
     return found
+
+
+@pytest.fixture
+def compressed_events(upstream: Database) -> Iterator[None]:
+    """MariaDB compresses every statement and rows event of ten bytes or more."""
+    ((least,),) = upstream.execute("SELECT @@log_bin_compress_min_len")
+    upstream.execute("SET GLOBAL log_bin_compress = ON", "SET GLOBAL log_bin_compress_min_len = 10")
+    yield
+    upstream.execute("SET GLOBAL log_bin_compress = OFF", f"SET GLOBAL log_bin_compress_min_len = {least}")
+
+
+@pytest.fixture
+def case(upstream: Database, kafka: Kafka, tmp_path: Path) -> Iterator[Case]:
+    """A producer's log of the test's own."""
+    with producer_case(upstream, kafka.bootstrap, tmp_path) as made:
+        yield made
 
 
 @pytest.fixture

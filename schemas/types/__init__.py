@@ -6,7 +6,19 @@ from typing import Any
 
 from schemas.errors import DecodeError, Where
 from schemas.structure import Column
-from schemas.types.binary import BIT, BLOB, GEOMETRY, STRING, VAR_STRING, VARCHAR, VECTOR, Binary, Bit
+from schemas.types.binary import (
+    BIT,
+    BLOB,
+    BLOB_COMPRESSED,
+    GEOMETRY,
+    STRING,
+    VAR_STRING,
+    VARCHAR,
+    VARCHAR_COMPRESSED,
+    VECTOR,
+    Binary,
+    Bit,
+)
 from schemas.types.codec import Codec
 from schemas.types.decimals import NEWDECIMAL, Decimals
 from schemas.types.enum_set import ENUM, SET, EnumSet
@@ -26,6 +38,7 @@ _CODECS: dict[int, Codec] = {
     BIT: Bit(),
     JSON: Json(),
 }
+_BYTES = (VARCHAR, VAR_STRING, STRING, BLOB, VARCHAR_COMPRESSED, BLOB_COMPRESSED)
 _TEXT, _BINARY = Text(), Binary()
 
 
@@ -35,7 +48,7 @@ def codec_of(column: Column) -> Codec:
     Raises:
         DecodeError: TR401, a column type that cannot be decoded without guessing.
     """
-    if column.code in (VARCHAR, VAR_STRING, STRING, BLOB):
+    if column.code in _BYTES:
         return _BINARY if column.charset == "binary" else _TEXT
     codec = _CODECS.get(column.code)
     if codec is None:

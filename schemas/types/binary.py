@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from schemas.mariadb_zlib import inflate_column
 from schemas.structure import Column
 from schemas.types.codec import Lines, plain_predicate, read_length
 
+# The COMPRESSED columns are MariaDB's.
+BLOB_COMPRESSED, VARCHAR_COMPRESSED = 140, 141
 VARCHAR, BIT, VECTOR, BLOB, VAR_STRING, STRING, GEOMETRY = 15, 16, 242, 252, 253, 254, 255
 
 
 def length_bytes(column: Column) -> int:
     """How many bytes hold the length of a value in the binlog."""
-    if column.code in (BLOB, GEOMETRY, VECTOR):
+    if column.code in (BLOB, BLOB_COMPRESSED, GEOMETRY, VECTOR):
         return column.meta
     return 1 if column.meta < 256 else 2
 
@@ -29,10 +32,18 @@ def read_counted(size: int) -> Lines:
     return [f"{head}; q = p + l; d = b[p:q]; p = q"]
 
 
+def read_value(column: Column) -> Lines:
+    """Decoding lines as those of ``read_counted``, for the column's value."""
+    lines = read_counted(length_bytes(column))
+    if column.code in (BLOB_COMPRESSED, VARCHAR_COMPRESSED):
+        lines.append("d = inflate_column(d); l = len(d)")
+    return lines
+
+
 class Binary:
     """Bytes of counted length."""
 
-    names: Mapping[str, Any] = {}
+    names: Mapping[str, Any] = {"inflate_column": inflate_column}
 
     def avro(self, column: Column) -> list[Any]:
         """Avro bytes."""
@@ -40,7 +51,7 @@ class Binary:
 
     def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
         """See ``Codec.decode``. The binlog strips BINARY's trailing zero bytes; they are put back."""
-        lines = read_counted(length_bytes(column))
+        lines = read_value(column)
         if column.code == STRING:
             lines.append(f"if l < {column.meta}: d = d.ljust({column.meta}, b'\\0'); l = {column.meta}")
         return [*lines, f"{target} = {tags[0]} + encode_varint(l << 1) + d"]

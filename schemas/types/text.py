@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from schemas.mariadb_zlib import inflate_column
 from schemas.structure import Column
-from schemas.types.binary import length_bytes, read_counted
+from schemas.types.binary import read_value
 from schemas.types.codec import Lines, read_length
 from schemas.varint import VARINT, encode_bytes
 
@@ -62,6 +63,7 @@ class Text:
     """Character types."""
 
     names: Mapping[str, Any] = {
+        "inflate_column": inflate_column,
         "STRING_PREFIX_0": STRING_PREFIX[b"\x00"],
         "STRING_PREFIX_1": STRING_PREFIX[b"\x02"],
         "utf8_text": utf8_text,
@@ -76,7 +78,7 @@ class Text:
 
     def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
         """See ``Codec.decode``. ASCII, by far the most, needs one test and one concatenation."""
-        lines = read_counted(length_bytes(column))
+        lines = read_value(column)
         convert = f"{_convert(column.charset)}(d, {tags[0]}, {tags[1]})"
         if column.charset in _NOT_ASCII_BASED | _SHIFTED_BACKSLASH:
             return [*lines, f"{target} = {convert}"]

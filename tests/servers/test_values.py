@@ -20,7 +20,7 @@ from compose.databases import Database
 from schemas.avro_schema import avro_name
 from schemas.sql import SESSION_SETUP, compile_renderers
 from schemas.structure import TableStructure
-from tests.support.binlog_rows import Row, binlog_end, rows_since
+from tests.support.binlog_rows import Row, binlog_end, event_types, rows_since
 
 pytestmark = pytest.mark.servers
 
@@ -146,6 +146,15 @@ MARIADB_TYPES: list[tuple[str, list[str], bool]] = [
               "'ffffffff-ffff-ffff-ffff-ffffffffff00'"], True),
     ("VARCHAR(20) CHARACTER SET utf8mb4 COLLATE uca1400_ai_ci", _ALL_UTF8, True),
     ("TIMESTAMP NULL", ["'2038-01-19 03:14:07'"], True),
+    ("VARCHAR(200) CHARACTER SET utf8mb4 COMPRESSED", [*_ALL_UTF8, "REPEAT('é', 200)", "REPEAT('a', 99)"], False),
+    ("VARCHAR(254) CHARACTER SET latin1 COMPRESSED", [*_WORDS, "REPEAT('é', 254)"], False),
+    ("VARCHAR(255) CHARACTER SET latin1 COMPRESSED", [*_WORDS, "REPEAT('é', 255)"], False),
+    ("VARBINARY(300) COMPRESSED", [*_BYTES, "REPEAT(X'00', 300)"], False),
+    ("TINYTEXT COMPRESSED", [*_UTF8, "REPEAT('z', 250)"], False),
+    ("TEXT COMPRESSED CHARACTER SET gbk", [*_WORDS, "REPEAT('中', 5000)"], False),
+    ("MEDIUMTEXT COMPRESSED", [*_ALL_UTF8, "REPEAT('0123456789', 30000)"], False),
+    ("BLOB COMPRESSED", [*_BYTES, "REPEAT(X'00FF', 5000)"], False),
+    ("LONGBLOB COMPRESSED", [*_BYTES, "REPEAT(X'27', 70000)"], False),
 ]  # fmt: skip
 
 
@@ -259,6 +268,17 @@ def _assert_avro(connection: Connection[Any], table: str, sql_type: str, rows: l
 def _assert_charset_bytes(connection: Connection[Any], table: str, number: int, ours: bytes) -> None:
     ((stored,),) = _run(connection, f"SELECT HEX(v) FROM `{table}` WHERE id = {number}")
     assert ours.hex().upper() == stored
+
+
+@pytest.mark.parametrize("flavor", ["mariadb"])
+@pytest.mark.usefixtures("compressed_events")
+def test_every_type_survives_in_compressed_events(
+    upstream: Database, values_db: Connection[Any], flavor: str
+) -> None:
+    """The same in MariaDB's compressed events."""
+    begin = binlog_end(upstream)
+    test_every_type_survives(upstream, values_db, flavor, "plain")
+    assert {167, 168, 165, 166} <= event_types(upstream, begin)
 
 
 # MariaDB has no compressed transactions.

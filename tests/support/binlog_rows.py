@@ -13,7 +13,9 @@ import fastavro
 from compose.databases import Database
 from producer.epoch import EpochLimits
 from producer.events import EventDecoder
+from producer.xa import PreparedTransactions
 from schemas.avro_schema import row_schema
+from schemas.binlog import header
 from schemas.gtid import empty_gtid_set
 from schemas.structure import TableStructure
 from schemas.tables import TableFilter
@@ -56,6 +58,16 @@ def binlog_end(server: Database) -> tuple[str, int]:
     return row[0], row[1]
 
 
+def event_types(server: Database, begin: tuple[str, int]) -> set[int]:
+    """The types of the events that were logged since ``begin``, in the same file."""
+    file, at = begin
+    data, types = (server.data / file).read_bytes(), set()
+    while at < len(data):
+        types.add(data[at + 4])
+        at += header(data, at).size
+    return types
+
+
 def rows_since(server: Database, begin: tuple[str, int], include: str) -> list[Row]:
     """The rows that were logged since ``begin``, in the same file, for tables like ``include``.
 
@@ -71,6 +83,7 @@ def rows_since(server: Database, begin: tuple[str, int], include: str) -> list[R
         empty_gtid_set(server.flavor).tracker(),  # type: ignore[arg-type]
         {},
         lambda epoch: None,
+        PreparedTransactions(server.data),
     )
     size = int.from_bytes(data[_MAGIC + 9 : _MAGIC + 13], "little")
     decoder.next_file("", file)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import zlib
 from contextlib import suppress
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producer.client_charset import codec_of
-from producer.query_event import epoch_ddl, parse_query_event, statement_bytes
+from producer.query_event import epoch_ddl, parse_query_event
 from schemas.ddl import TableName, classify
 from schemas.epoch import TableChanged
 from schemas.errors import DecodeError, Where
@@ -135,7 +134,6 @@ def test_a_cut_event_is_refused_or_only_shorter(cut: int) -> None:
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     with suppress(DecodeError):
         parse_query_event(data)
-    statement_bytes(data)
 
 
 @pytest.mark.parametrize(
@@ -186,19 +184,6 @@ def test_every_codec_exists() -> None:
 def test_the_database_is_utf8_whatever_the_client_speaks() -> None:
     event = parse_query_event(body(b"DROP TABLE t", charset(8), db="größe".encode()))
     assert event.default_db == "größe"
-
-
-def test_compressed_text() -> None:
-    text = b"CREATE TABLE t (a INT)" * 20
-    packed = bytes((0x82,)) + len(text).to_bytes(2, "big") + zlib.compress(text)
-    assert parse_query_event(body(packed), compressed=True).statement == text.decode()
-    for broken in (b"", b"\x92\x00", packed[:-3], bytes((0x82, 0, 1)) + packed[3:]):
-        with pytest.raises(DecodeError, match="TR460"):
-            parse_query_event(body(broken), compressed=True)
-
-
-def test_raw_text_alone() -> None:
-    assert statement_bytes(body(b"BEGIN", UTF8MB4 + bytes(300))) == b"BEGIN"
 
 
 def test_the_epoch_record_of_a_ddl() -> None:

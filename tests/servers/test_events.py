@@ -1,0 +1,53 @@
+"""Event kinds that a session can switch on in mid-stream, from real servers through the producer."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.producer_case import Case
+
+pytestmark = pytest.mark.servers
+
+
+def _images(case: Case, table: str = "t") -> list[dict[str, object]]:
+    """What is published of a table, in its key's order."""
+    return sorted(case.published().tables()[table].values(), key=lambda image: str(image["id"]).zfill(9))
+
+
+@pytest.mark.parametrize("flavor", ["mysql"])
+def test_statements_inside_compressed_transactions(case: Case) -> None:
+    """Savepoints, and a table made from a query, whose DDL and rows share one TRANSACTION_PAYLOAD."""
+    case.sql(
+        "SET SESSION binlog_transaction_compression = ON",
+        "BEGIN",
+        "INSERT INTO t (id, v) VALUES (1, 'kept')",
+        "SAVEPOINT s",
+        "INSERT INTO t (id, v) VALUES (2, 'lost')",
+        "ROLLBACK TO s",
+        "INSERT INTO t (id, v) VALUES (3, 'kept')",
+        "COMMIT",
+        "CREATE TABLE made (id INT PRIMARY KEY) SELECT id, v FROM t",
+        "INSERT INTO made VALUES (4, 'behind')",
+    )
+    case.catch_up()
+    assert [image["id"] for image in _images(case)] == [1, 3]
+    assert [image["id"] for image in _images(case, "made")] == [1, 3, 4]
+    assert [e.ddl.kind for e in case.published().epochs if e.ddl] == ["CREATE TABLE"]
+
+
+@pytest.mark.parametrize("flavor", ["mariadb"])
+def test_compressed_statements_and_both_phases_of_an_alter(case: Case, compressed_events: None) -> None:
+    """ALTER is logged twice and takes effect once; rows come in compressed events of every kind."""
+    case.sql(
+        "SET SESSION binlog_alter_two_phase = ON",
+        "INSERT INTO t (id, v) VALUES (1, REPEAT('a', 90)), (2, REPEAT('b', 90)), (3, 'c')",
+        "ALTER TABLE t ADD COLUMN w VARCHAR(50) NOT NULL DEFAULT 'a default of some length'",
+        "UPDATE t SET v = CONCAT(v, REPEAT('c', 90))",
+        "DELETE FROM t WHERE id = 1",
+    )
+    case.catch_up()
+    ddl = [e.ddl for e in case.published().epochs if e.ddl]
+    assert [(change.kind, change.statement[:25]) for change in ddl] == [
+        ("ALTER TABLE", "ALTER TABLE t ADD COLUMN ")
+    ]
+    assert [tuple(image.values()) for image in _images(case)] == case.content("t")

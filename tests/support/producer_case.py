@@ -1,0 +1,97 @@
+"""A test's own database upstream, topic prefix and relay directory, and the producer on them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from compose.databases import Database
+from producer.run import ProducerConfig, run_producer
+from schemas.server_url import ServerUrl
+from tests.support.published import Published, read_published
+
+_PROGRAM = Path(__file__).parent.parent / "servers" / "producer_process.py"
+
+
+@dataclass
+class Case:
+    """One test's upstream, log and producer."""
+
+    upstream: Database
+    config: ProducerConfig
+    db: str
+
+    def sql(self, *statements: str) -> Any:
+        """Carry statements out in the test's database; rows of the last one."""
+        with self.upstream.connect(database=self.db) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return cursor.fetchall()
+
+    def catch_up(self, **changes: Any) -> None:
+        """Run the producer here until it has published all there is."""
+        changes = {"until_caught_up": True} | changes
+        run_producer(replace(self.config, **changes), threading.Event())
+
+    def published(self) -> Published:
+        """The log as a consumer sees it."""
+        return read_published(self.config.bootstrap_servers, self.config.prefix)
+
+    def process(self, crash_at: str = "", **changes: Any) -> subprocess.Popen[str]:
+        """Start the producer as a process."""
+        values = asdict(replace(self.config, **changes))
+        values |= {"source": self.upstream.url(), "relay_dir": str(self.config.relay_dir)}
+        return subprocess.Popen(
+            [sys.executable, str(_PROGRAM), json.dumps(values)],
+            env=os.environ | {"TAILRACE_CRASH_AT": crash_at, "PYTHONPATH": os.getcwd()},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def executed(self) -> str:
+        """Everything that is upstream, as a GTID set."""
+        variable = "@@gtid_binlog_pos" if self.upstream.flavor == "mariadb" else "@@gtid_executed"
+        ((text,),) = self.sql(f"SELECT {variable}")
+        return str(text)
+
+    def content(self, table: str) -> list[tuple[Any, ...]]:
+        """A table's rows upstream, by its first column."""
+        return list(self.sql(f"SELECT * FROM {table} ORDER BY 1"))
+
+
+_numbers = iter(range(1000))
+
+
+@contextmanager
+def producer_case(upstream: Database, bootstrap: str, folder: Path) -> Iterator[Case]:
+    """A log of its own, with epoch 0 written, on a table ``t``."""
+    number = next(_numbers)
+    db, prefix = f"pub{number}", f"pub-{os.getpid()}-{number}"
+    source = ServerUrl.parse(upstream.url())
+    config = ProducerConfig(
+        source=source,
+        server_id=7000 + number,
+        start="current",
+        relay_dir=folder / "relay",
+        bootstrap_servers=bootstrap,
+        prefix=prefix,
+        partitions=3,
+        epoch_max_rows=500,
+        epoch_max_bytes=1 << 20,
+        epoch_max_delay=0.05,
+        include=(f"{db}.*",),
+    )
+    upstream.execute(f"DROP DATABASE IF EXISTS {db}", f"CREATE DATABASE {db}")
+    made = Case(upstream, config, db)
+    made.sql("CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(200), n INT NOT NULL DEFAULT 0)")
+    made.catch_up()
+    yield made
+    upstream.execute(f"DROP DATABASE {db}")
