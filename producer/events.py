@@ -380,7 +380,6 @@ class EventDecoder:
             return
         known = {
             binlog.INCIDENT: "INCIDENT: the upstream lost events and says so",
-            binlog.PARTIAL_UPDATE_ROWS: "PARTIAL_UPDATE_ROWS (binlog_row_value_options=PARTIAL_JSON)",
             binlog.MARIADB_START_ENCRYPTION: "an encrypted MariaDB binlog",
         }.get(kind, f"event type {kind}")
         raise DecodeError(

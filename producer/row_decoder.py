@@ -15,6 +15,9 @@ from schemas.codegen import compile_function, indent
 from schemas.sql import key_prefix
 from schemas.structure import TableStructure
 from schemas.types import codec_of, constants_of, union_tags
+from schemas.types.binary import read_counted
+from schemas.types.json_diff import json_patched
+from schemas.types.json_type import JSON
 from schemas.varint import VARINT, encode
 
 #: (key, value), or (key, value, headers) for the halves of a key change
@@ -43,6 +46,11 @@ class RowDecoder:
         self.delete = _compile(structure, "delete", _delete(structure))
 
 
+def partial_update_decoder(structure: TableStructure) -> Decode:
+    """The decoder of PARTIAL_UPDATE_ROWS: as ``RowDecoder.update``, where JSON documents come as diffs."""
+    return _compile(structure, "partial_update", _update(structure, partial=True))
+
+
 def _compile(structure: TableStructure, kind: str, body: list[str]) -> Decode:
     header = row_schema(structure).header
     names: dict[str, Any] = {
@@ -54,6 +62,7 @@ def _compile(structure: TableStructure, kind: str, body: list[str]) -> Decode:
         "UPDATE": header + b"\x02u\x02",
         # `after` is null, then comes `before`
         "DELETE": header + b"\x02d\x00\x02",
+        "json_patched": json_patched,
     }
     for i, column in enumerate(structure.columns):
         names |= codec_of(column).names
@@ -62,8 +71,14 @@ def _compile(structure: TableStructure, kind: str, body: list[str]) -> Decode:
     return compile_function(kind, _PARAMETERS, body, names, f"<{kind} rows of {structure.name}>")
 
 
-def _image(structure: TableStructure, prefix: str) -> list[str]:
-    """Lines that read one full row image at ``b[p]`` into ``<prefix>0, <prefix>1, …``."""
+def _image(structure: TableStructure, prefix: str, partial: bool = False) -> list[str]:
+    """Lines that read one full row image at ``b[p]`` into ``<prefix>0, <prefix>1, …``.
+
+    Args:
+        partial: of PARTIAL_UPDATE_ROWS: the before image keeps its documents in ``j0, j1, …``; in the after
+            image the bits of ``x`` say which documents are diffs of those.
+    """
+    documents = 0
     size = (len(structure.columns) + 7) // 8
     nullmap = "b[p]" if size == 1 else f"from_bytes(b[p:p+{size}], 'little')"
     lines = [f"n = {nullmap}; p += {size}"]
@@ -71,10 +86,33 @@ def _image(structure: TableStructure, prefix: str) -> list[str]:
         target = f"{prefix}{i}"
         tags = [repr(tag) for tag in union_tags(column)]
         decode = codec_of(column).decode(column, target, tags)
+        if partial and column.code == JSON:
+            if prefix == "o":
+                lines.append(f"j{documents} = None")
+                decode.append(f"j{documents} = d")
+            else:
+                diffs = [*read_counted(4), f"{target} = {tags[0]} + json_patched(j{documents}, d)"]
+                decode = [f"if x & {1 << documents}:", *indent(diffs), "else:", *indent(decode)]
+            documents += 1
         if column.nullable:
             decode = [f"if n & {1 << i}: {target} = b'\\0'", "else:", *indent(decode)]
         lines += decode
     return lines
+
+
+def _after_partial(structure: TableStructure) -> list[str]:
+    """``_image`` of what is behind, in front of which stands which of the documents come as diffs.
+
+    Source: MySQL sql/rpl_record.cc, ``unpack_row``.
+    """
+    count = sum(column.code == JSON for column in structure.columns)
+    size = (count + 7) // 8
+    return [
+        "if b[p] > 1: raise ValueError('a row image with unknown options')",
+        "x = 0; p += 1",
+        f"if b[p-1]: x = from_bytes(b[p:p+{size}], 'little'); p += {size}",
+        *_image(structure, "a", partial=True),
+    ]
 
 
 def _parts(structure: TableStructure, prefix: str) -> str:
@@ -126,9 +164,12 @@ def _delete(structure: TableStructure) -> list[str]:
     return _loop([*_image(structure, "o"), *record])
 
 
-def _update(structure: TableStructure) -> list[str]:
+def _update(structure: TableStructure, partial: bool = False) -> list[str]:
     """An UPDATE that changes the key becomes delete and create, so that each key's history stays whole."""
-    images = [*_image(structure, "o"), *_image(structure, "a")]
+    if partial:
+        images = [*_image(structure, "o", partial=True), *_after_partial(structure)]
+    else:
+        images = [*_image(structure, "o"), *_image(structure, "a")]
     update = ["UPDATE", _parts(structure, "a"), "b'\\2'", _parts(structure, "o")]
     if not structure.key:
         return _loop([*images, *_append("KEY", update, "table")])

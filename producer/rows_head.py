@@ -5,7 +5,7 @@ A table's events nearly all begin with the same bytes, so each beginning is pars
 
 from __future__ import annotations
 
-from producer.row_decoder import Decode, RowDecoder
+from producer.row_decoder import Decode, RowDecoder, partial_update_decoder
 from producer.table_map import packed_length, table_structure
 from schemas import binlog
 from schemas.avro_schema import KEY_CHANGE
@@ -13,7 +13,7 @@ from schemas.errors import DecodeError, Where
 from schemas.varint import encode_bytes, encode_long
 
 WRITES = frozenset({binlog.WRITE_ROWS, binlog.WRITE_ROWS_V1})
-UPDATES = frozenset({binlog.UPDATE_ROWS, binlog.UPDATE_ROWS_V1})
+UPDATES = frozenset({binlog.UPDATE_ROWS, binlog.UPDATE_ROWS_V1, binlog.PARTIAL_UPDATE_ROWS})
 DELETES = frozenset({binlog.DELETE_ROWS, binlog.DELETE_ROWS_V1})
 ROWS = WRITES | UPDATES | DELETES
 _V1 = frozenset({binlog.WRITE_ROWS_V1, binlog.UPDATE_ROWS_V1, binlog.DELETE_ROWS_V1})
@@ -43,6 +43,8 @@ class RowsForm:
         self.decode: Decode
         if kind in WRITES:
             self.decode, self.column = decoder.write, 0
+        elif kind == binlog.PARTIAL_UPDATE_ROWS:
+            self.decode, self.column = partial_update_decoder(structure), 1
         elif kind in UPDATES:
             self.decode, self.column = decoder.update, 1
         else:
@@ -83,9 +85,21 @@ class RowsForm:
         return head, p
 
 
+class _Forms(dict[int, RowsForm]):
+    """One table's forms by kind of event, each made when it is first met."""
+
+    def __init__(self, decoder: RowDecoder) -> None:
+        super().__init__()
+        self._decoder = decoder
+
+    def __missing__(self, kind: int) -> RowsForm:
+        form = self[kind] = RowsForm(self._decoder, kind)
+        return form
+
+
 class RowsTable:
     """What a TABLE_MAP leads to: the table's decoder and the forms of its events."""
 
     def __init__(self, table_map: bytes) -> None:
         self.decoder = RowDecoder(table_structure(table_map))
-        self.forms = {kind: RowsForm(self.decoder, kind) for kind in ROWS}
+        self.forms = _Forms(self.decoder)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
+from producer.compressed import COMPRESSED, plain_event
 from producer.payload import unpack_payload
 from producer.query_event import parse_query_event
 from producer.table_map import packed_length, table_names
@@ -91,11 +91,14 @@ class ContentReader:
         }
         try:
             return fields | self._content(header.type, bare)
-        except (DecodeError, ValueError, IndexError, KeyError, struct.error, zlib.error) as error:
+        except (DecodeError, ValueError, IndexError, KeyError, struct.error) as error:
             reason = error.what if isinstance(error, DecodeError) else f"{type(error).__name__}: {error}"
             return fields | {"not_read": reason}
 
     def _content(self, kind: int, event: bytes) -> Fields:
+        if kind in COMPRESSED:
+            event = plain_event(event, 0)
+            kind = event[4]
         body = event[HEADER_SIZE:]
         if kind in _READERS:
             return _READERS[kind](body)
@@ -168,9 +171,9 @@ def _payload_head(body: bytes) -> Fields:
     return {"compression": _COMPRESSIONS.get(compression, compression), "compressed_size": len(body) - at - 1}
 
 
-def _query(body: bytes, compressed: bool = False) -> Fields:
+def _query(body: bytes) -> Fields:
     try:
-        query = parse_query_event(body, compressed=compressed)
+        query = parse_query_event(body)
     except DecodeError as error:
         _, _, db_size, error_code, status_size = struct.unpack_from("<IIBHH", body)
         begin = 13 + status_size
@@ -216,7 +219,6 @@ def _text(data: bytes) -> str:
 
 _READERS: dict[int, Callable[[bytes], Fields]] = {
     binlog.QUERY: _query,
-    binlog.MARIADB_QUERY_COMPRESSED: lambda body: _query(body, compressed=True),
     binlog.ROTATE: _rotate,
     binlog.XID: lambda body: {"xid": int.from_bytes(body[:8], "little")},
     binlog.XA_PREPARE: _xa_prepare,

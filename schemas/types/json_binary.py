@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from struct import unpack_from
+from typing import TypeAlias
 
 from schemas.types.decimals import NEWDECIMAL, packed_size, unpacker
+
+#: an object, an array, or a scalar's text
+Tree: TypeAlias = "dict[bytes, Tree] | list[Tree] | str"
 
 _SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY = 0, 1, 2, 3
 _LITERAL, _STRING, _OPAQUE = 4, 12, 15
@@ -49,33 +53,71 @@ def _value(kind: int, data: bytes, pos: int) -> str:
 
 
 def _container(kind: int, data: bytes, pos: int) -> str:
+    keys, entries = _children(kind, data, pos)
+    items = [_value(child, data, at) for child, at in entries]
+    if keys is None:
+        return f"[{', '.join(items)}]"
+    return "{" + ", ".join(f"{_quoted(k)}: {v}" for k, v in zip(keys, items, strict=True)) + "}"
+
+
+def _children(kind: int, data: bytes, pos: int) -> tuple[list[bytes] | None, list[tuple[int, int]]]:
+    """An object's keys (None for an array), and the kind and place of each value."""
     large = kind in (_LARGE_OBJECT, _LARGE_ARRAY)
     form, size = ("<I", 4) if large else ("<H", 2)
     count = unpack_from(form, data, pos)[0]
     is_object = kind in (_SMALL_OBJECT, _LARGE_OBJECT)
     keys_at = pos + 2 * size
     entries_at = keys_at + (count * (size + 2) if is_object else 0)
-    items = [_entry(data, pos, entries_at + i * (1 + size), large) for i in range(count)]
+    entries = [_entry(data, pos, entries_at + i * (1 + size), large) for i in range(count)]
     if not is_object:
-        return f"[{', '.join(items)}]"
-    keys = [_key(data, pos, keys_at + i * (size + 2), form, size) for i in range(count)]
-    return "{" + ", ".join(f"{k}: {v}" for k, v in zip(keys, items, strict=True)) + "}"
+        return None, entries
+    return [_key(data, pos, keys_at + i * (size + 2), form, size) for i in range(count)], entries
 
 
-def _entry(data: bytes, start: int, at: int, large: bool) -> str:
+def _entry(data: bytes, start: int, at: int, large: bool) -> tuple[int, int]:
     kind = data[at]
     # Small numbers and literals stand in the entry itself instead of an offset.
     inlined = kind in (_LITERAL, 5, 6) or (large and kind in (7, 8))
     if inlined:
-        return _value(kind, data, at + 1)
-    offset = unpack_from("<I" if large else "<H", data, at + 1)[0]
-    return _value(kind, data, start + offset)
+        return kind, at + 1
+    return kind, start + unpack_from("<I" if large else "<H", data, at + 1)[0]
 
 
-def _key(data: bytes, start: int, at: int, form: str, size: int) -> str:
+def _key(data: bytes, start: int, at: int, form: str, size: int) -> bytes:
     offset = unpack_from(form, data, at)[0]
     length = unpack_from("<H", data, at + size)[0]
-    return _quoted(data[start + offset : start + offset + length])
+    return data[start + offset : start + offset + length]
+
+
+def json_tree(data: bytes) -> Tree:
+    """A binary JSON document as containers that can be changed, with the text of each scalar.
+
+    Raises: as ``json_text``.
+    """
+    return _tree(data[0], data, 1) if data else "null"
+
+
+def _tree(kind: int, data: bytes, pos: int) -> Tree:
+    if kind > _LARGE_ARRAY:
+        return _value(kind, data, pos)
+    keys, entries = _children(kind, data, pos)
+    values = [_tree(child, data, at) for child, at in entries]
+    return values if keys is None else dict(zip(keys, values, strict=True))
+
+
+def tree_text(tree: Tree) -> bytes:
+    """The inverse of ``json_tree``, as ``json_text`` would have it."""
+    return _tree_text(tree).encode("utf-8", "surrogateescape")
+
+
+def _tree_text(tree: Tree) -> str:
+    if isinstance(tree, str):
+        return tree
+    if isinstance(tree, list):
+        return f"[{', '.join(map(_tree_text, tree))}]"
+    # MySQL keeps an object's keys by length, then by bytes.
+    members = sorted(tree.items(), key=lambda member: (len(member[0]), member[0]))
+    return "{" + ", ".join(f"{_quoted(key)}: {_tree_text(value)}" for key, value in members) + "}"
 
 
 def _length(data: bytes, pos: int) -> tuple[int, int]:

@@ -42,7 +42,6 @@ def upstream_findings(facts: UpstreamFacts) -> list[Result]:
         setting("upstream", variables, "binlog_format", ["ROW"], "only rows can be replicated exactly"),
         setting("upstream", variables, "binlog_row_image", ["FULL"], "old values are needed whole"),
         setting("upstream", variables, "binlog_row_metadata", ["FULL"], "columns could only be guessed"),
-        *_partial_json(variables),
         *_gtids(facts),
         _retention(variables),
         setting(
@@ -57,13 +56,6 @@ def upstream_findings(facts: UpstreamFacts) -> list[Result]:
         *_rights(facts),
         *_tables(facts),
     ]
-
-
-def _partial_json(variables: dict[str, str]) -> list[Result]:
-    value = variables.get("binlog_row_value_options", "")
-    remedy = "SET GLOBAL binlog_row_value_options = ''"
-    what = f"binlog_row_value_options is {value}: JSON updates are logged in parts"
-    return [Finding("block", "upstream", "binlog_row_value_options", what, remedy)] if value else []
 
 
 def _gtids(facts: UpstreamFacts) -> list[Result]:

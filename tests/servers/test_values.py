@@ -385,6 +385,59 @@ def test_every_key_type_finds_its_row(upstream: Database, values_db: Connection[
             assert _run(connection, f"SELECT COUNT(*) FROM copy_m_{name}") == ((0,),)
 
 
+_DOCUMENT = (
+    '{"a": 1, "bb": [1, 2, {"c": "x", "": null}, [], 1.5], "key with space": {"deep": {"deeper": [true]}},'
+    ' "é😀": "ü", "quo\\"te": 0, "back\\\\slash": 0, "dot.ted": 0, "br[0]": 0, "$": {}, "pad": "'
+    + "x" * 3000
+    + '"}'
+)
+_CHANGES = [
+    "JSON_SET(v, '$.a', 2)", "JSON_SET(v, '$.a', 1.0)", "JSON_SET(v, '$.new', 'n', '$.b', 1, '$.aaa', 2)",
+    "JSON_SET(v, '$.bb[1]', 'two')", "JSON_SET(v, '$.bb[9]', 'end')", "JSON_REMOVE(v, '$.bb[0]')",
+    "JSON_REMOVE(v, '$.bb[0]', '$.bb[0]', '$.a')", """JSON_SET(v, '$."key with space".deep.deeper[0]', false)""",
+    """JSON_SET(v, '$."é😀"', 'geändert')""", """JSON_SET(v, '$."quo\\"te"', 1)""", """JSON_SET(v, '$."dot.ted"', 1)""",
+    """JSON_SET(v, '$."br[0]"', 1)""", """JSON_SET(v, '$."back\\\\slash"', 1)""", """JSON_REMOVE(v, '$."é😀"')""",
+    """JSON_SET(v, '$."$".x', JSON_OBJECT('k', JSON_ARRAY(1, NULL)))""", "JSON_SET(v, '$.bb[2].c', REPEAT('y', 300))",
+    """JSON_REPLACE(v, '$.bb[2].""', CAST('{"z": 1e20, "y": -0.0}' AS JSON))""",
+    "JSON_SET(v, '$.a', CAST(3.50 AS DECIMAL(5,2)))",
+    "JSON_SET(v, '$.a', CAST('2024-02-29' AS DATE))", "JSON_SET(v, '$.a', X'00FF')", "JSON_SET(v, '$.bb[0]', NULL)",
+    "JSON_SET(v, '$.bb', CAST(REPEAT('[', 90) AS CHAR))", "JSON_SET(v, '$.a[3]', 'wrapped')", "NULL", "'{}'",
+    "JSON_SET(v, '$.pad', 'shorter')", "v",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("flavor", ["mysql"])
+def test_partial_updates_of_json(upstream: Database, values_db: Connection[Any]) -> None:
+    """Each change alone and on top of others, in one of several documents: the texts are the server's."""
+    connection = values_db
+    _run(connection, "CREATE TABLE j (id INT PRIMARY KEY, k JSON, v JSON, n INT, w JSON)",
+         "SET SESSION binlog_row_value_options = PARTIAL_JSON")  # fmt: skip
+    with connection.cursor() as cursor:
+        for number in range(len(_CHANGES) + 1):
+            for half in (0, 1000):
+                cursor.execute("INSERT INTO j VALUES (%s, NULL, %s, 0, %s)",
+                               (number + half, _DOCUMENT, _DOCUMENT))  # fmt: skip
+    connection.commit()
+    begin = binlog_end(upstream)
+    expected: list[tuple[Any, ...]] = []
+    for number, change in enumerate(_CHANGES, start=1):
+        other = change.replace("(v", "(w")
+        for update, found in (
+            (f"SET v = {change}, n = n + 1 WHERE id = {number}", number),
+            (f"SET v = {change}, n = n + 1 WHERE id = 1000", 1000),
+            (f"SET v = {change}, w = {other}, id = id + 5000 WHERE id = {number + 1000}", number + 6000),
+        ):
+            _run(connection, f"UPDATE j {update}")
+            shown = "CAST(k AS CHAR), CAST(v AS CHAR), CAST(w AS CHAR)"
+            expected += _run(connection, f"SELECT id, {shown} FROM j WHERE id = {found}")
+    connection.commit()
+    assert 39 in event_types(upstream, begin)
+    rows = [row.avro()["after"] for row in rows_since(upstream, begin, "val.*") if row.op != "d"]
+    for ours, (number, *documents) in zip(rows, expected, strict=True):
+        assert ours["id"] == number
+        assert [ours["k"], ours["v"], ours["w"]] == documents
+
+
 def test_key_changes_become_delete_and_create(upstream: Database, values_db: Connection[Any]) -> None:
     """Both halves follow each other and name each other's key."""
     connection = values_db

@@ -68,7 +68,6 @@ def test_a_good_upstream_has_only_good_findings() -> None:
         ("binlog_format", "MIXED", "block"),
         ("binlog_row_image", "MINIMAL", "block"),
         ("binlog_row_metadata", "MINIMAL", "block"),
-        ("binlog_row_value_options", "PARTIAL_JSON", "block"),
         ("gtid_mode", "OFF", "warn"),
         ("binlog_checksum", "NONE", "warn"),
     ],

@@ -1,0 +1,107 @@
+"""MySQL's JSON diffs (binlog_row_value_options=PARTIAL_JSON): what an UPDATE changed inside of a document.
+
+Source: MySQL sql-common/json_dom.cc, ``apply_json_diffs``; sql/json_diff.cc, ``read_binary``. Paths are exact: no
+wildcards, and a scalar is never taken for an array of one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from schemas.types.json_binary import Tree, json_tree, tree_text
+from schemas.varint import encode_bytes
+
+_REPLACE, _INSERT, _REMOVE = range(3)
+_LEG = re.compile(r"""\.(?:"((?:[^"\\]|\\.)*)"|([^."\[]+))|\[(\d+)]""", re.DOTALL)
+
+_Leg = bytes | int
+
+
+def json_patched(before: bytes | None, diffs: bytes) -> bytes:
+    """The text of a document after its diffs, as an Avro string.
+
+    Args:
+        before: the binary document before; None for NULL.
+        diffs: one behind the other, without their length.
+
+    Raises:
+        ValueError: the diffs are damaged, or not those of this document.
+        IndexError, KeyError, struct.error: the same.
+    """
+    if before is None:
+        raise ValueError("a JSON diff of NULL")
+    tree, pos = json_tree(before), 0
+    while pos < len(diffs):
+        operation = diffs[pos]
+        if operation > _REMOVE:
+            raise ValueError(f"a JSON diff has the unknown operation {operation}")
+        path, pos = _counted(diffs, pos + 1)
+        value: Tree | None = None
+        if operation != _REMOVE:
+            document, pos = _counted(diffs, pos)
+            value = json_tree(document)
+        _apply(tree, operation, _legs(path.decode()), value)
+    return encode_bytes(tree_text(tree))
+
+
+def _counted(data: bytes, pos: int) -> tuple[bytes, int]:
+    """A value behind its length in MySQL's packed form, and the offset behind it."""
+    length, pos = data[pos], pos + 1
+    if length > 250:
+        size = {252: 2, 253: 3, 254: 8}[length]
+        length, pos = int.from_bytes(data[pos : pos + size], "little"), pos + size
+    value = data[pos : pos + length]
+    if len(value) != length:
+        raise ValueError("a JSON diff ends within a value")
+    return value, pos + length
+
+
+def _legs(path: str) -> list[_Leg]:
+    legs: list[_Leg] = []
+    pos = 1
+    while pos < len(path):
+        match = _LEG.match(path, pos)
+        if match is None:
+            break
+        quoted, name, cell = match.groups()
+        if cell is not None:
+            legs.append(int(cell))
+        else:
+            member = json.loads(f'"{name if quoted is None else quoted}"', strict=False)
+            legs.append(member.encode())
+        pos = match.end()
+    if not path.startswith("$") or pos != len(path) or not legs:
+        raise ValueError(f"a JSON diff has the path {path[:200]!r}")
+    return legs
+
+
+def _apply(tree: Tree, operation: int, legs: list[_Leg], value: Tree | None) -> None:
+    *above, last = legs
+    parent = tree
+    for leg in above:
+        parent = _child(parent, leg)
+    if isinstance(parent, dict) and isinstance(last, bytes):
+        if (operation == _INSERT) == (last in parent):
+            raise ValueError("a JSON diff's member is there already, or is not there")
+        if value is not None:
+            parent[last] = value
+        else:
+            del parent[last]
+    elif isinstance(parent, list) and isinstance(last, int):
+        if operation == _INSERT and value is not None:
+            parent.insert(last, value)
+        elif value is not None:
+            parent[last] = value
+        else:
+            del parent[last]
+    else:
+        raise ValueError("a JSON diff's path is not in the document")
+
+
+def _child(parent: Tree, leg: _Leg) -> Tree:
+    if isinstance(parent, dict) and isinstance(leg, bytes):
+        return parent[leg]
+    if isinstance(parent, list) and isinstance(leg, int):
+        return parent[leg]
+    raise ValueError("a JSON diff's path is not in the document")
