@@ -9,27 +9,50 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 
 from producer.epoch import EpochLimits, OpenEpoch
-from producer.epoch_log import EpochLog
 from producer.events import EventDecoder
 from producer.xa import PreparedTransactions, needed_from
+from producer.row_decoder import Record
+from relay_store.epoch_ends import read_epoch_ends
 from relay_store.layout import RelayPosition, subdir_uuid
 from relay_store.locks import files_locked
 from relay_store.reader import RelayBlock, RelayReader
 from relay_store.readers import Mark
 from relay_store.start import initial_position
 from relay_store.tail import DurableTail
-from schemas.epoch import EpochCommitted, PreparedTransaction, StructureVersion
+from schemas.epoch import EpochCommitted, OffsetRange, PreparedTransaction, StructureVersion
 from schemas.gtid import Flavor, GtidSet, GtidTracker, parse_gtid_set
 from schemas.tables import TableFilter
 
 log = structlog.get_logger()
+
+
+class Log(Protocol):
+    """Where epochs go: ``EpochLog``, which says what each method does."""
+
+    digest: int
+
+    def open(self) -> None: ...
+
+    def last_epoch(self) -> EpochCommitted | None: ...
+
+    def versions(self) -> dict[tuple[str, str], str]: ...
+
+    def begin(self) -> None: ...
+
+    def write(self, records: list[Record]) -> None: ...
+
+    def commit(self, epoch_with: Callable[[tuple[OffsetRange, ...]], EpochCommitted]) -> EpochCommitted: ...
+
+    def abort(self) -> None: ...
+
 
 _POLL = 0.5  # seconds
 _GC_THRESHOLD = 200_000  # objects
@@ -60,7 +83,7 @@ class Publisher:
 
     def __init__(
         self,
-        epoch_log: EpochLog,
+        epoch_log: Log,
         root: Path,
         tail: DurableTail | None,
         flavor: Flavor,
@@ -71,9 +94,13 @@ class Publisher:
         self._log, self._root, self._tail, self._mark = epoch_log, root, tail, mark
         self._flavor, self._tables, self._limits = flavor, tables, limits
         self.progress = PublishProgress()
+        #: set when a run ends: up to here everything is published or of no concern
+        self.reached: RelayPosition | None = None
         self._under_way: Callable[[], None] | None = None
         self._in_transaction = False
         self._prepared = PreparedTransactions(root)
+        self._ends: frozenset[RelayPosition] = frozenset()
+        self._sealed: RelayPosition | None = None
 
     def run(
         self,
@@ -93,6 +120,7 @@ class Publisher:
         try:
             begin = self._begin(stop)
             if begin is not None:
+                self._ends, self._sealed = read_epoch_ends(self._root), begin[0]
                 self._follow(*begin, stop, until, stop_at_gtid)
                 if self._mark is not None:
                     self._mark.flush()
@@ -195,10 +223,16 @@ class Publisher:
                 continue
             if entered != (entered := f"{block.subdir}/{block.file}"):
                 self._enter(reader, decoder, block)
-            here = self._take(decoder, block)
+            for part in self._parts(block):
+                if decoder.stopped:
+                    break
+                self._end_epoch_at(decoder, RelayPosition(part.subdir, part.file, part.pos))
+                here = self._take(decoder, part)
+            self._end_epoch_at(decoder, here)
         if not decoder.scanner.in_group and not decoder.epoch.empty:
             self._seal(decoder, here)
         self._finish()
+        self.reached = self._sealed if decoder.scanner.in_group else here
 
     def _enter(self, reader: RelayReader, decoder: EventDecoder, block: RelayBlock) -> None:
         decoder.next_file(block.subdir, block.file)
@@ -217,6 +251,22 @@ class Publisher:
         if not decoder.scanner.in_group and decoder.epoch.is_due(self._limits):
             self._seal(decoder, here)
             self._finish()
+
+    def _parts(self, block: RelayBlock) -> Iterator[RelayBlock]:
+        """The block, cut where an epoch has to end whatever the limits say."""
+        here = sorted(
+            e.pos - block.pos for e in self._ends if (e.subdir, e.file) == (block.subdir, block.file)
+        )
+        begin = 0
+        for end in [*(at for at in here if 0 < at < len(block.data)), len(block.data)]:
+            whole = end - begin == len(block.data)
+            yield block if whole else block._replace(pos=block.pos + begin, data=block.data[begin:end])
+            begin = end
+
+    def _end_epoch_at(self, decoder: EventDecoder, here: RelayPosition) -> None:
+        """End the open epoch, even an empty one, where ``tailrace recover`` brought a channel."""
+        if here in self._ends and here != self._sealed and not decoder.scanner.in_group:
+            self._seal(decoder, here)
 
     def _take(self, decoder: EventDecoder, block: RelayBlock) -> RelayPosition:
         """Decode a block, sealing epochs on the way; returns the position behind what was taken in."""
@@ -248,6 +298,7 @@ class Publisher:
     def _seal(self, decoder: EventDecoder, position: RelayPosition) -> None:
         """End the open epoch at ``position`` and begin the next; its commit may still be under way."""
         epoch, decoder.epoch = decoder.epoch, OpenEpoch(decoder.epoch.number + 1)
+        self._sealed = position
         self._spill(epoch)
         structures = tuple(epoch.structures.values())
         executed, digest, prepared = str(decoder.tracker), self._log.digest, decoder.prepared.snapshot()

@@ -62,7 +62,7 @@ class RelayWriter:
         self._unsure = False  # whether an fsync failed: the next one succeeds even if bytes are lost
         with disk_errors("creating the relay directory"):
             root.mkdir(parents=True, exist_ok=True)
-        self._lock = _lock(root)
+        self._lock = lock_directory(root)
         try:
             check_at_start(root)
             self.recover()
@@ -262,7 +262,8 @@ def _number(meta: RelayMeta) -> int:
     return layout.file_number(meta.file)
 
 
-def _lock(root: Path) -> int:
+def lock_directory(root: Path) -> int:
+    """Become the one process that writes here, until the descriptor is closed. Raises RelayError."""
     with disk_errors("locking the relay directory"):
         fd = os.open(root / layout.LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
     try:

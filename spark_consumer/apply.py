@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 import pymysql
@@ -65,6 +66,14 @@ class Applier:
     def apply(self, prepared: Prepared) -> int:
         """Apply a slice exactly once; the number of statements run. Raises DownstreamError or LogError."""
         return self.with_retries(lambda: self._attempt(prepared))
+
+    def move_to(self, position: Position) -> None:
+        """Move the position where that changes no row: what lies in between is applied, or nothing."""
+        self.with_retries(lambda: self._move_to(position))
+
+    def finish(self) -> None:
+        """The run has ended by itself: what is applied now stays as it is until another one starts."""
+        self.with_retries(lambda: positions.set_consistent(self._session, self._channel, self._token))
 
     def with_retries(self, work: Callable[[], _T]) -> _T:
         """Do something on the connection, again on a new one if it is lost."""
@@ -121,11 +130,20 @@ class Applier:
         self.position = positions.check_token(found, self._token, self._channel)
         return count + runs_ddl
 
+    def _move_to(self, position: Position) -> None:
+        session = self._session
+        session.execute("BEGIN")
+        found = positions.read(session, self._channel, lock=True)
+        positions.check_token(found, self._token, self._channel)
+        positions.move(session, self._channel, position)
+        session.execute("COMMIT")
+        self.position = position
+
     def _locked_position(self, piece: Slice) -> Position | None:
         """The position before the slice; None if the slice is already applied."""
         found = positions.read(self._session, self._channel)
         self.position = positions.check_token(found, self._token, self._channel)
-        if self.position.epoch >= piece.last.epoch:
+        if piece.is_applied(self.position):
             _log.info("batch_already_applied", last_epoch=piece.last.epoch, position=self.position.epoch)
             return None
         return self.position
@@ -134,7 +152,7 @@ class Applier:
         """Step 2: hold the channel's row, and be sure that it stands just before this slice."""
         found = positions.read(self._session, self._channel, lock=True)
         position = positions.check_token(found, self._token, self._channel)
-        if position.epoch + 1 != piece.first.epoch:
+        if not piece.is_next(position):
             raise LogError(
                 "TR551",
                 f"the position is epoch {position.epoch}, and the batch begins with {piece.first.epoch}",
@@ -158,7 +176,7 @@ class Applier:
         return prepared.statements
 
     def _run_ordered(self, one: OrderedStatement, where: Where) -> None:
-        place = Where(gtid=where.gtid, epoch=one.epoch)
+        place = where if where.epoch is None else replace(where, epoch=one.epoch)
         *attempts, last = one.sql, *one.otherwise
         for sql in attempts:
             if self._run(one.table, place, Statement(sql, one.rows), may_miss=True):
@@ -167,7 +185,7 @@ class Applier:
 
     def _run(self, table: TablePlan, where: Where, statement: Statement, *, may_miss: bool = False) -> int:
         """Run one statement; the number of rows it changed, which may be less than the log's if ``may_miss``."""
-        place = Where(gtid=where.gtid, epoch=where.epoch, table=table.name)
+        place = replace(where, table=table.name)
         try:
             affected = self._session.execute(statement.sql)
         except pymysql.MySQLError as error:
@@ -191,13 +209,9 @@ class Applier:
         return affected
 
     def _move(self, piece: Slice, before: Position, number: int, statements: int) -> None:
-        structures = before.structures_version
-        for logged in piece.epochs:
-            if logged.record.structures:
-                structures = logged.record.epoch
-        offset = piece.epochs[-1].offset
-        positions.move(self._session, self._channel, piece.last, offset, number, structures)
-        records = [logged.record for logged in piece.epochs]
+        after = replace(piece.behind(before), ledger_seq=number, ddl_intent=None)
+        positions.move(self._session, self._channel, after)
+        records = piece.audited(number)
         # A heartbeat moves the position; it is no batch to account for.
         if any(record.transactions or record.rows or record.ddl for record in records):
             positions.audit(self._session, self._channel, records, statements)

@@ -24,6 +24,7 @@ from spark_consumer.plan import SlicePlan
 from spark_consumer.planner import Planner
 from spark_consumer.prepare import Prepared, RowReader
 from spark_consumer.progress import Counters
+from spark_consumer.recovered import pass_over
 from spark_consumer.slices import LoggedEpoch, Slice, cut, follow
 from spark_consumer.tracker import OUT_EPOCH, OUT_STRUCTURE, OUT_UNKNOWN
 
@@ -94,6 +95,9 @@ class BatchRunner:
             if row.kind == OUT_EPOCH
         ]
         behind = follow(position.epoch, found)
+        if position.epoch_gtids is not None:
+            position, behind = pass_over(position, behind)
+            self._applier.move_to(position)
         fresh = self._goal.up_to(position, behind)
         if len(fresh) < len(found):
             _log.info("epochs_skipped", count=len(found) - len(fresh), position=position.epoch)

@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import structlog
 
+from schemas.errors import DownstreamError
 from spark_consumer.log_reader import LogReader
 from spark_consumer.position import Position
 from spark_consumer.slices import LoggedEpoch
 
 _log = structlog.get_logger()
+
+
+@contextmanager
+def in_use(folder: Path, *, alone: bool = False) -> Iterator[None]:
+    """Hold a channel's folder: every consumer of it does, together with others or, to forget it, ``alone``.
+
+    Raises:
+        DownstreamError: TR614, a consumer on this machine holds it, and nobody else may.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        except OSError as error:
+            what = "a consumer of the channel runs" if alone else "the channel is being reset"
+            raise DownstreamError(
+                "TR614", f"{what}: {folder} is in use", hint="stop it, or wait for its end, and try again"
+            ) from error
+        yield
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,12 @@ _ABSENT = "absent"
 
 @dataclass(frozen=True)
 class Intent:
-    """A DDL that is about to run: its epoch, its text's hash, and each object's hash before."""
+    """A DDL that is about to run: its place in the upstream, its text's hash, and each object's hash before.
 
-    epoch: int
+    The place is not the epoch's number: after a crash it may be `tailrace recover` that goes on with the DDL.
+    """
+
+    place: str
     statement: str
     before: dict[str, str]
 
@@ -32,14 +35,14 @@ class Intent:
 
 def declare(session: Session, epoch: EpochCommitted, ddl: SchemaChanged, database: str) -> Intent:
     """The intent to run the epoch's DDL on the downstream as it is now; ``database`` is the one it names."""
-    return Intent(epoch.epoch, _hash(ddl.statement), fingerprints(session, ddl, database))
+    return Intent(_place(epoch), _hash(ddl.statement), fingerprints(session, ddl, database))
 
 
 def happened(session: Session, text: str, epoch: EpochCommitted, ddl: SchemaChanged, database: str) -> bool:
     """Whether the DDL of an intent found after a crash was executed. Raises where nobody can know."""
     intent = Intent(**json.loads(text))
-    if intent.epoch != epoch.epoch or intent.statement != _hash(ddl.statement):
-        # It speaks of another epoch: then its own was moved past, or never begun.
+    if intent.place != _place(epoch) or intent.statement != _hash(ddl.statement):
+        # It speaks of another DDL: then its own was moved past, or never begun.
         return False
     if fingerprints(session, ddl, database) != intent.before:
         return True
@@ -53,6 +56,10 @@ def happened(session: Session, text: str, epoch: EpochCommitted, ddl: SchemaChan
         hint="look at the tables; then either run it by hand or not, and clear or keep ddl_intent"
         " in tailrace.relay_log_info; a downstream with GTIDs never asks this",
     )
+
+
+def _place(epoch: EpochCommitted) -> str:
+    return epoch.last_gtid or f"{epoch.source_file}:{epoch.source_pos}"
 
 
 def _repeatable(ddl: SchemaChanged) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import structlog
@@ -15,7 +15,7 @@ from schemas.errors import LogError, TailraceError
 from spark_consumer import position as positions
 from spark_consumer.apply import Applier
 from spark_consumer.batches import BatchRunner
-from spark_consumer.checkpoint import Checkpoint, Owner
+from spark_consumer.checkpoint import Checkpoint, Owner, in_use
 from spark_consumer.config import ConsumerConfig, StopEvent
 from spark_consumer.epochs_stream import open_stream
 from spark_consumer.failures import explain
@@ -56,11 +56,9 @@ def run_consumer(
     stop = stop or threading.Event()
     counters = counters or Counters()
     log = LogReader(config)
-    applier = _open(config, log)
-    try:
+    with in_use(config.channel_dir), closing(_open(config, log)) as applier:
         _Run(config, spark(), applier, log, stop, counters).run()
-    finally:
-        applier.close()
+        applier.finish()
 
 
 def _open(config: ConsumerConfig, log: LogReader) -> Applier:

@@ -148,7 +148,7 @@ def _plan_table(
     rules: Rules,
     where: Where,
 ) -> TablePlan:
-    place = Where(gtid=where.gtid, epoch=where.epoch, table=structure.name)
+    place = replace(where, table=structure.name)
     if target is None:
         raise DownstreamError(
             "TR605", "the downstream has no such table", where=place, hint="create it as the upstream has it"

@@ -10,7 +10,7 @@ import json
 import uuid
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from schemas.epoch import DIGEST_MODULUS, EpochCommitted
 from schemas.errors import DownstreamError, Where
@@ -29,9 +29,10 @@ CREATE TABLE tailrace.relay_log_info (
   Id INT UNSIGNED,
   Channel_name VARCHAR(64) NOT NULL,
   executed_gtid_set LONGTEXT NOT NULL,
+  epoch_gtid_set LONGTEXT COMMENT 'executed set at the end of epoch, if recover has applied more than that',
   epoch BIGINT NOT NULL COMMENT 'the last epoch applied, -1 before the first',
   epochs_offset BIGINT NOT NULL COMMENT 'its offset in the epochs topic, -1 before the first',
-  consistent TINYINT NOT NULL COMMENT '1: the tables equal the upstream as it was at this position',
+  consistent TINYINT NOT NULL COMMENT '1: the last run ended by itself; 0: one goes on, or was cut off',
   fencing_token BIGINT UNSIGNED NOT NULL COMMENT 'the consumer that started last; only it may write',
   structures_version BIGINT NOT NULL COMMENT 'the last epoch that brought a table structure',
   ledger_uuid CHAR(36) NOT NULL COMMENT 'source of the GTIDs that this channel writes under',
@@ -45,7 +46,7 @@ CREATE TABLE tailrace.relay_log_info (
     "applied_epochs": """
 CREATE TABLE tailrace.applied_epochs (
   channel VARCHAR(64) NOT NULL,
-  first_epoch BIGINT NOT NULL,
+  first_epoch BIGINT NOT NULL COMMENT 'negative: applied by recover, from relay files',
   last_epoch BIGINT NOT NULL,
   first_gtid VARCHAR(255),
   last_gtid VARCHAR(255),
@@ -65,9 +66,12 @@ CREATE TABLE tailrace.applied_epochs (
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: one row a batch'
 """,
 }
+# Added since the first release that made these tables.
+_ADDED = {("relay_log_info", "epoch_gtid_set"): "LONGTEXT AFTER executed_gtid_set"}
 _COLUMNS = (
     "epoch, epochs_offset, executed_gtid_set, fencing_token, structures_version,"
-    " ledger_uuid, ledger_domain, ledger_seq, ddl_intent"
+    " ledger_uuid, ledger_domain, ledger_seq, ddl_intent,"
+    " Relay_log_name, Relay_log_pos, Master_log_name, Master_log_pos, epoch_gtid_set"
 )
 # MySQL counts the fields of its own position the same way.
 _NUMBER_OF_LINES = 9
@@ -75,7 +79,15 @@ _NUMBER_OF_LINES = 9
 
 @dataclass(frozen=True)
 class Position:
-    """Where a channel stands; every field is as of the last commit."""
+    """Where a channel stands; every field is as of the last commit.
+
+    Attributes:
+        epoch: the last one that is applied whole.
+        executed_gtids: everything that is applied.
+        relay_log: sub-directory and file of the relay log, None before the first epoch.
+        epoch_gtids: None where the epoch is all that is applied. Otherwise ``tailrace recover`` has gone on from
+            its end, up to the relay position, and this is the executed set at that end.
+    """
 
     epoch: int
     epochs_offset: int
@@ -86,18 +98,42 @@ class Position:
     ledger_domain: int
     ledger_seq: int
     ddl_intent: str | None
+    relay_log: str | None = None
+    relay_pos: int | None = None
+    source_log: str | None = None
+    source_pos: int | None = None
+    epoch_gtids: str | None = None
+
+    @property
+    def gtids_of_epoch(self) -> str:
+        """The executed set at the end of ``epoch``."""
+        return self.executed_gtids if self.epoch_gtids is None else self.epoch_gtids
+
+    def at_end_of(self, record: EpochCommitted) -> Position:
+        """With the data's place moved to the end of an epoch; the epoch's own number is another matter."""
+        return replace(
+            self,
+            executed_gtids=record.executed_gtids,
+            relay_log=f"{record.relay_dir}/{record.relay_file}",
+            relay_pos=record.relay_pos,
+            source_log=record.source_file,
+            source_pos=record.source_pos,
+        )
 
 
 def install(session: Session) -> None:
-    """Create the schema and tables that are missing; no DDL at all if they are there."""
-    found = {
-        name
-        for (name,) in session.rows(
-            "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'tailrace'"
+    """Create the schema, tables and columns that are missing; no DDL at all if they are there."""
+    found = set(
+        session.rows(
+            "SELECT TABLE_NAME, COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = 'tailrace'"
         )
-    }
+    )
+    tables = {table for table, _ in found}
+    for (table, column), definition in _ADDED.items():
+        if table in tables and (table, column) not in found:
+            session.execute(f"ALTER TABLE tailrace.{table} ADD COLUMN {column} {definition}")
     for table, statement in _TABLES.items():
-        if table not in found:
+        if table not in tables:
             session.execute("CREATE DATABASE IF NOT EXISTS tailrace")
             session.execute(statement.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
 
@@ -120,7 +156,8 @@ def create(session: Session, channel: str, *, epoch: int, epochs_offset: int, gt
         "INSERT IGNORE INTO tailrace.relay_log_info (Number_of_lines, Sql_delay, Number_of_workers, Id,"
         " Channel_name, executed_gtid_set, epoch, epochs_offset, consistent, fencing_token,"
         " structures_version, ledger_uuid, ledger_domain, ledger_seq)"
-        " VALUES (%s, 0, 1, 1, %s, %s, %s, %s, 1, 0, -1, %s, %s, 0)",
+        # A token that no consumer of an earlier channel of this name has.
+        " VALUES (%s, 0, 1, 1, %s, %s, %s, %s, 0, UNIX_TIMESTAMP(), -1, %s, %s, 0)",
         (_NUMBER_OF_LINES, channel, gtids, epoch, epochs_offset, ledger, domain),
     )
 
@@ -129,7 +166,8 @@ def take_over(session: Session, channel: str) -> Position:
     """Make this consumer the channel's only writer: its predecessor finds a token that is not its own."""
     session.execute("BEGIN")
     session.run(
-        "UPDATE tailrace.relay_log_info SET fencing_token = fencing_token + 1 WHERE Channel_name = %s",
+        "UPDATE tailrace.relay_log_info SET fencing_token = fencing_token + 1, consistent = 0"
+        " WHERE Channel_name = %s",
         (channel,),
     )
     position = read(session, channel, lock=True)
@@ -137,6 +175,23 @@ def take_over(session: Session, channel: str) -> Position:
     if position is None:
         raise DownstreamError("TR602", f"channel {channel} has lost its row in tailrace.relay_log_info")
     return position
+
+
+def forget_relay_log(session: Session, channel: str) -> None:
+    """Forget where the channel stands in the relay log; what is applied stays known. Fences its consumer."""
+    session.run(
+        "UPDATE tailrace.relay_log_info SET Relay_log_name = NULL, Relay_log_pos = NULL,"
+        " fencing_token = fencing_token + 1 WHERE Channel_name = %s",
+        (channel,),
+    )
+
+
+def forget(session: Session, channel: str) -> None:
+    """Forget the channel and its audit rows, as if it had never been."""
+    session.execute("BEGIN")
+    session.run("DELETE FROM tailrace.relay_log_info WHERE Channel_name = %s", (channel,))
+    session.run("DELETE FROM tailrace.applied_epochs WHERE channel = %s", (channel,))
+    session.execute("COMMIT")
 
 
 def check_token(found: Position | None, token: int, channel: str) -> Position:
@@ -158,24 +213,32 @@ def check_token(found: Position | None, token: int, channel: str) -> Position:
     return found
 
 
-def move(
-    session: Session, channel: str, last: EpochCommitted, offset: int, seq: int, structures: int
-) -> None:
-    """Move the position to the end of ``last``, inside the open transaction."""
+def set_consistent(session: Session, channel: str, token: int) -> None:
+    """The writer with this token has ended by itself. Nothing happens if it is not the last one any more."""
+    session.run(
+        "UPDATE tailrace.relay_log_info SET consistent = 1 WHERE Channel_name = %s AND fencing_token = %s",
+        (channel, token),
+    )
+
+
+def move(session: Session, channel: str, to: Position) -> None:
+    """Move the position, inside the open transaction; token and ledger's identity stay as they are."""
     affected = session.run(
         "UPDATE tailrace.relay_log_info SET Relay_log_name = %s, Relay_log_pos = %s, Master_log_name = %s,"
-        " Master_log_pos = %s, executed_gtid_set = %s, epoch = %s, epochs_offset = %s, consistent = 1,"
-        " structures_version = %s, ledger_seq = %s, ddl_intent = NULL WHERE Channel_name = %s",
+        " Master_log_pos = %s, executed_gtid_set = %s, epoch_gtid_set = %s, epoch = %s, epochs_offset = %s,"
+        " structures_version = %s, ledger_seq = %s, ddl_intent = %s WHERE Channel_name = %s",
         (
-            f"{last.relay_dir}/{last.relay_file}",
-            last.relay_pos,
-            last.source_file,
-            last.source_pos,
-            last.executed_gtids,
-            last.epoch,
-            offset,
-            structures,
-            seq,
+            to.relay_log,
+            to.relay_pos,
+            to.source_log,
+            to.source_pos,
+            to.executed_gtids,
+            to.epoch_gtids,
+            to.epoch,
+            to.epochs_offset,
+            to.structures_version,
+            to.ledger_seq,
+            to.ddl_intent,
             channel,
         ),
     )

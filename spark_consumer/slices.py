@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from schemas.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, SchemaChanged
 from schemas.errors import LogError, Where
+from spark_consumer.position import Position
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,68 @@ class Slice:
                     start = bounds.get(part.partition, (part.start, 0))[0]
                     bounds[part.partition] = (start, part.end)
         return tuple(OffsetRange(partition, *bounds[partition]) for partition in sorted(bounds))
+
+    def is_applied(self, position: Position) -> bool:
+        """Whether the position is at the slice's end, or further."""
+        return position.epoch >= self.last.epoch
+
+    def is_next(self, position: Position) -> bool:
+        """Whether the position is where the slice begins."""
+        return position.epoch + 1 == self.first.epoch and position.epoch_gtids is None
+
+    def behind(self, before: Position) -> Position:
+        """The position at the slice's end."""
+        end = before.at_end_of(self.last)
+        return replace(past(end, self.epochs), epoch_gtids=None)
+
+    def audited(self, number: int) -> list[EpochCommitted]:
+        """The epochs to account for, when the slice is applied under this number of the ledger."""
+        del number
+        return [logged.record for logged in self.epochs]
+
+
+@dataclass(frozen=True)
+class RelaySlice(Slice):
+    """One epoch that ``tailrace recover`` made of the relay log itself. It moves the data's place in the upstream;
+    the place in the epoch log stays, and the epochs that hold the same transactions are passed over later.
+
+    Attributes:
+        begin: the position's ``relay_log`` and ``relay_pos`` before the slice.
+    """
+
+    begin: tuple[str | None, int | None] = (None, None)
+
+    @property
+    def where(self) -> Where:
+        return Where(
+            self.last.last_gtid, f"{self.last.relay_dir}/{self.last.relay_file}", self.last.relay_pos
+        )
+
+    def is_applied(self, position: Position) -> bool:
+        end = position.at_end_of(self.last)
+        return (position.relay_log, position.relay_pos) == (end.relay_log, end.relay_pos)
+
+    def is_next(self, position: Position) -> bool:
+        return (position.relay_log, position.relay_pos) == self.begin
+
+    def behind(self, before: Position) -> Position:
+        return replace(before.at_end_of(self.last), epoch_gtids=before.gtids_of_epoch)
+
+    def audited(self, number: int) -> list[EpochCommitted]:
+        # Negative, and smaller each time: no epoch of the log has such a number.
+        return [replace(self.last, epoch=-number)]
+
+
+def past(position: Position, epochs: Sequence[LoggedEpoch]) -> Position:
+    """The position with its place in the log, and nothing else, moved behind these epochs."""
+    brought = [logged.record.epoch for logged in epochs if logged.record.structures]
+    last = epochs[-1]
+    return replace(
+        position,
+        epoch=last.record.epoch,
+        epochs_offset=last.offset,
+        structures_version=max(brought, default=position.structures_version),
+    )
 
 
 def follow(position: int, found: Iterable[LoggedEpoch]) -> list[LoggedEpoch]:

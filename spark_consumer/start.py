@@ -125,7 +125,7 @@ def resume_offset(position: Position, log: LogReader) -> int:
 
 
 def _same(position: Position, record: EpochCommitted) -> bool:
-    return (record.epoch, record.executed_gtids) == (position.epoch, position.executed_gtids)
+    return (record.epoch, record.executed_gtids) == (position.epoch, position.gtids_of_epoch)
 
 
 def _lost(position: Position, first: EpochCommitted | None) -> LogError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import zlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from schemas.errors import ConfigError
@@ -74,9 +75,24 @@ def consumer_config(
 ) -> ConsumerConfig:
     """What ``tailrace consume`` runs with."""
     from compose.artifacts import spark_kafka_jars
+    from tailrace.spark_classes import class_archive
+
+    channel = channel or config.consumer.channel
+    return replace(
+        recovery_config(config, channel),
+        start=start,
+        until_caught_up=until_caught_up,
+        stop_at_gtid=stop_at_gtid,
+        spark_conf=config.for_channel(channel).consumer.spark,
+        jars=tuple(spark_kafka_jars()),
+        class_archive=class_archive(),
+    )
+
+
+def recovery_config(config: Config, channel: str | None = None) -> ConsumerConfig:
+    """What ``tailrace recover`` applies with: the consumer's settings, less those of a run and of Spark."""
     from spark_consumer.config import ConsumerConfig
     from spark_consumer.event_filter import EventRule
-    from tailrace.spark_classes import class_archive
 
     name = channel or config.consumer.channel
     config = config.for_channel(name)
@@ -98,12 +114,6 @@ def consumer_config(
         multiple_rows=config.consumer.multiple_rows,
         safe_mode=config.consumer.safe_mode,
         safe_mode_duration=config.consumer.safe_mode_duration,
-        start=start,
-        until_caught_up=until_caught_up,
-        stop_at_gtid=stop_at_gtid,
-        spark_conf=config.consumer.spark,
-        jars=tuple(spark_kafka_jars()),
-        class_archive=class_archive(),
     )
 
 

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from tailrace.cli import check, compare, config, consume, produce, relay, run, stack, status
+from tailrace.cli import check, compare, config, consume, produce, recover, relay, reset, run, stack, status
 from tailrace.cli.failure import report
 
 app = typer.Typer(
@@ -23,6 +23,8 @@ app = typer.Typer(
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.command("run")(run.run)
+app.command("recover")(recover.recover)
+app.command("reset")(reset.reset)
 app.command("check")(check.check)
 app.command("status")(status.status)
 app.command("compare")(compare.compare)

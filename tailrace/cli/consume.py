@@ -43,17 +43,20 @@ def consume(
     from tailrace import logs, wiring
     from tailrace.config_file import load
     from tailrace.lifecycle import run_until_signalled
+    from tailrace.recovery_hint import recovery_hinted
     from tailrace.start_point import check_start
 
     logs.configure("consume")
+    loaded = load(config)
     settings = wiring.consumer_config(
-        load(config),
+        loaded,
         channel=channel,
         start=check_start(start),
         until_caught_up=until_caught_up,
         stop_at_gtid=stop_at_gtid,
     )
-    run_until_signalled(lambda stop: _run(settings, stop))
+    with recovery_hinted(loaded.relay.dir):
+        run_until_signalled(lambda stop: _run(settings, stop))
 
 
 def _run(settings: ConsumerConfig, stop: threading.Event) -> None:

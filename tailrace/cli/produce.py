@@ -36,7 +36,8 @@ def _run(settings: ProducerConfig, stop: Event) -> None:
     from producer.run import run_producer
     from tailrace.produce_progress import Backlog
     from tailrace.progress import shown
+    from tailrace.recovery_hint import recovery_hinted
 
-    with shown("produce") as show:
+    with recovery_hinted(settings.relay_dir), shown("produce") as show:
         backlog = Backlog(settings.source)
         run_producer(settings, stop, lambda state: show(backlog.snapshot(state)))

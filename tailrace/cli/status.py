@@ -73,6 +73,10 @@ def _channel(table: Any, channel: dict[str, Any]) -> None:
     table.add_row(f"[bold]channel {escape(channel['channel'])}[/]", f"epoch {channel['epoch']}")
     table.add_row("", f"{channel['source_file']}:{channel['source_position']}  {escape(channel['gtids'])}")
     table.add_row("", f"[{colour}]behind: {', '.join(behind)}[/]  updated {channel['updated']}")
+    if channel["consistent"]:
+        table.add_row("", "ended in order; the tables equal the upstream at this position")
+    else:
+        table.add_row("", "runs, or was cut off")
     if channel["ddl_in_doubt"]:
         table.add_row("", f"[yellow]a DDL is in hand: {escape(channel['ddl_in_doubt'])}[/]")
 

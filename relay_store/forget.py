@@ -1,0 +1,34 @@
+"""Removes a whole relay log, so that the next producer fetches anew."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from relay_store import layout
+from relay_store.epoch_ends import RECOVERED_NAME
+from relay_store.layout import disk_errors
+from relay_store.locks import files_locked
+from relay_store.readers import READERS_NAME
+
+_ASIDE = ".forgotten-"
+
+
+def forget_relay_log(root: Path) -> None:
+    """Remove sub-directories, index, start and readers; whoever calls holds the directory's lock.
+
+    Killed on the way, it leaves a directory that a producer refuses or takes for empty, never half a relay log.
+
+    Raises RelayError: TR302, TR307.
+    """
+    with files_locked(root), disk_errors("removing the relay log"):
+        for name in layout.read_index(root):
+            # A sub-directory that is begun anew may get this name again, and must not find old files.
+            if (root / name).exists():
+                (root / name).rename(root / f"{_ASIDE}{name}")
+        for name in (layout.INDEX_NAME, layout.START_NAME, RECOVERED_NAME):
+            (root / name).unlink(missing_ok=True)
+        layout.sync_dir(root)
+        shutil.rmtree(root / READERS_NAME, ignore_errors=True)
+        for aside in root.glob(f"{_ASIDE}*"):
+            shutil.rmtree(aside)

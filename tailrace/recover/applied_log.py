@@ -1,0 +1,110 @@
+"""Stands in for the epoch log in Kafka: what the publisher commits here is applied to the downstream at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from zlib import crc32
+
+from producer.row_decoder import Record
+from relay_store.layout import RelayPosition, subdir_uuid
+from schemas.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange
+from schemas.structure import TableStructure
+from spark_consumer.apply import Applier
+from spark_consumer.config import ConsumerConfig
+from spark_consumer.planner import Planner
+from spark_consumer.prepare import Prepared, assembled
+from spark_consumer.rows import render
+from spark_consumer.slices import LoggedEpoch, RelaySlice
+
+
+class AppliedLog:
+    """The publisher's log of one recovery; each epoch becomes one downstream transaction.
+
+    Args:
+        begin: where the channel stands in the relay log.
+        executed: the GTID set of what is applied.
+    """
+
+    def __init__(self, config: ConsumerConfig, applier: Applier, begin: RelayPosition, executed: str) -> None:
+        self._applier, self._begin, self._executed = applier, begin, executed
+        self._planner = Planner(config, applier)
+        self._structures: dict[str, TableStructure] = {}
+        self._records: list[Record] = []
+        self.digest = 0
+
+    def open(self) -> None:
+        """Nothing to open: the applier is the channel's only writer already."""
+
+    def last_epoch(self) -> EpochCommitted:
+        """The channel's position, as the end of the last epoch."""
+        position, begin = self._applier.position, self._begin
+        return EpochCommitted(
+            epoch=position.epoch,
+            first_gtid=None,
+            last_gtid=None,
+            executed_gtids=self._executed,
+            source_id=subdir_uuid(begin.subdir),
+            source_file=begin.file,
+            source_pos=begin.pos,
+            relay_dir=begin.subdir,
+            relay_file=begin.file,
+            relay_pos=begin.pos,
+            ranges=(),
+            tables=(),
+            structures=(),
+            ddl=None,
+            rows=0,
+            transactions=0,
+            digest=0,
+            first_commit_ms=0,
+            last_commit_ms=0,
+            published_ms=0,
+        )
+
+    def versions(self) -> dict[tuple[str, str], str]:
+        """None: then the publisher states the structure of each table that has rows."""
+        return {}
+
+    def begin(self) -> None:
+        """Another epoch."""
+        self._records, self.digest = [], 0
+
+    def write(self, records: list[Record]) -> None:
+        """Keep an epoch's rows until it is committed."""
+        self.digest = (self.digest + sum([crc32(record[1]) for record in records])) % DIGEST_MODULUS
+        self._records += records
+
+    def commit(self, epoch_with: Callable[[tuple[OffsetRange, ...]], EpochCommitted]) -> EpochCommitted:
+        """Apply the epoch. Raises DownstreamError or LogError, and nothing of it is applied."""
+        epoch = epoch_with(())
+        self._structures |= {v.fingerprint: TableStructure.from_json(v.structure) for v in epoch.structures}
+        if epoch.transactions or epoch.rows or epoch.ddl:
+            self._apply(epoch)
+        self._records = []
+        return epoch
+
+    def abort(self) -> None:
+        """Nothing of the epoch has left this process."""
+        self._records = []
+
+    def _apply(self, epoch: EpochCommitted) -> None:
+        position = self._applier.position
+        begin = (position.relay_log, position.relay_pos)
+        piece = RelaySlice((LoggedEpoch(epoch, position.epochs_offset),), begin)
+        late = epoch.ddl is not None and epoch.rows
+        self._applier.apply(
+            Prepared(piece, late=partial(self._after_ddl, piece)) if late else self._prepared(piece)
+        )
+        if epoch.ddl is not None:
+            self._planner.forget()
+
+    def _after_ddl(self, piece: RelaySlice) -> Prepared:
+        self._planner.forget()
+        return self._prepared(piece)
+
+    def _prepared(self, piece: RelaySlice) -> Prepared:
+        plan = self._planner.plan(piece, self._structures)
+        keys = [record[0] for record in self._records]
+        values = [record[1] for record in self._records]
+        return assembled(piece, plan, list(render(plan, keys, values)))

@@ -1,0 +1,50 @@
+"""How far a recovery is: rows, the relay position, and bytes of relay log left."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from producer.publish import PublishProgress
+from relay_store import layout
+from relay_store.layout import RelayPosition
+from tailrace.progress import Snapshot, shown
+
+Watch = Callable[[PublishProgress, RelayPosition, RelayPosition], None]
+
+
+@contextmanager
+def watching(channel: str, root: Path) -> Iterator[Watch]:
+    """A function that has a recovery's counters shown once a second until the block ends."""
+    done, threads = threading.Event(), list[threading.Thread]()
+    with shown(f"recover {channel}") as show:
+
+        def watch(progress: PublishProgress, begin: RelayPosition, end: RelayPosition) -> None:
+            def run() -> None:
+                whole = bytes_between(root, begin, end)
+                while not done.wait(1.0):
+                    here = progress.position or begin
+                    left = bytes_between(root, here, end)
+                    show(Snapshot(progress.rows, str(here), None, float(whole - left), float(left)))
+
+            threads.append(threading.Thread(target=run, name="progress", daemon=True))
+            threads[0].start()
+
+        try:
+            yield watch
+        finally:
+            done.set()
+            for thread in threads:
+                thread.join(2.0)
+
+
+def bytes_between(root: Path, begin: RelayPosition, end: RelayPosition) -> int:
+    """Bytes of relay files from one position to a later one."""
+    total = end.pos - begin.pos
+    for subdir in layout.read_index(root):
+        for file in layout.binlog_files(root / subdir):
+            if begin.order[:2] <= RelayPosition(subdir, file, 0).order[:2] < end.order[:2]:
+                total += (root / subdir / file).stat().st_size
+    return max(0, total)

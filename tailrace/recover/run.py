@@ -1,0 +1,187 @@
+"""One recovery: from the channel's position to the last whole transaction in the relay files."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from producer.epoch import EpochLimits
+from producer.publish import Publisher, PublishProgress
+from relay_store import layout
+from relay_store.epoch_ends import add_epoch_end
+from relay_store.layout import RelayPosition
+from relay_store.start import initial_position
+from relay_store.tail import DurableTail
+from relay_store.whole_groups import keep_whole_groups, server_flavor
+from relay_store.writer import RelayWriter
+from schemas.errors import DownstreamError, RelayError, Where
+from schemas.gtid import Flavor
+from schemas.tables import TableFilter
+from spark_consumer import position as positions
+from spark_consumer.apply import Applier
+from spark_consumer.config import ConsumerConfig
+from spark_consumer.position import Position
+from spark_consumer.session import connect
+from tailrace.recover.applied_log import AppliedLog
+
+_NEVER = math.inf  # seconds: an epoch ends when it is full, not when it is old
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What a recovery came to.
+
+    Attributes:
+        begin: where the channel stood.
+        end: where it stands.
+        gtids: all that is applied.
+    """
+
+    begin: RelayPosition
+    end: RelayPosition
+    gtids: str
+    rows: int
+    transactions: int
+
+
+def recover(
+    config: ConsumerConfig,
+    root: Path,
+    max_bytes: int,
+    stop: threading.Event,
+    watch: Callable[[PublishProgress, RelayPosition, RelayPosition], None] = lambda *_: None,
+) -> Recovery:
+    """Bring a channel forward to the end of the relay log in ``root``, exactly once, without upstream and Kafka.
+
+    Args:
+        max_bytes: bytes of binlog after which an epoch ends; its rows are in memory.
+        stop: set it to end early, at the end of a transaction.
+        watch: called once, with counters that move, the begin and the end, before the first row is read.
+
+    Raises:
+        RelayError: TR301 a producer runs here, TR340 there is no relay log, TR341 it does not reach back to the
+            channel's position.
+        DownstreamError: TR612 the channel has no position; and what stops a consumer.
+        DecodeError: what stops a publisher.
+    """
+    _end(root)
+    flavor = server_flavor(root)
+    keep_whole_groups(root, flavor)
+    with closing(RelayWriter(root)), _writer(config, root, flavor) as applier:
+        begin, executed = _begin(applier.position, root, flavor)
+        end, tail = _end(root), DurableTail()
+        tail.advance(end)
+        publisher = Publisher(
+            AppliedLog(config, applier, begin, executed),
+            root,
+            tail,
+            flavor,
+            TableFilter(config.include, config.exclude),
+            EpochLimits(config.max_batch_rows, max_bytes, _NEVER, _NEVER),
+        )
+        watch(publisher.progress, begin, end)
+        if begin.order < end.order:
+            _run(publisher, end, stop)
+        reached = publisher.reached or begin
+        _settle(applier, reached, root)
+        applier.finish()
+        counts = publisher.progress
+        return Recovery(begin, reached, applier.position.executed_gtids, counts.rows, counts.transactions)
+
+
+def _run(publisher: Publisher, end: RelayPosition, stop: threading.Event) -> None:
+    """Let the publisher go on until it stands at ``end``, or is stopped."""
+    halt = threading.Event()
+
+    def look(here: RelayPosition) -> bool:
+        if stop.is_set() or here.order >= end.order:
+            # As a stop, and not as the publisher's own end: that one would wait for the rest of an open group.
+            halt.set()
+        return False
+
+    publisher.run(halt, look)
+
+
+@contextmanager
+def _writer(config: ConsumerConfig, root: Path, flavor: Flavor) -> Iterator[Applier]:
+    """The channel's only writer, once it is clear that the relay log reaches back to its position."""
+    session = connect(config.target)
+    try:
+        positions.install(session)
+        position = positions.read(session, config.channel)
+        if position is None:
+            raise DownstreamError(
+                "TR612",
+                f"the downstream knows no channel {config.channel}",
+                hint="`tailrace status` lists the channels; the first `tailrace consume` makes one",
+            )
+        _begin(position, root, flavor)
+        applier = Applier(config, session, positions.take_over(session, config.channel))
+    except BaseException:
+        session.close()
+        raise
+    with closing(applier):
+        yield applier
+
+
+def _settle(applier: Applier, reached: RelayPosition, root: Path) -> None:
+    """Let the producer end an epoch where the channel now stands, and the channel stand where it does."""
+    position = applier.position
+    if position.epoch_gtids is None:
+        # Nothing was applied that its epochs do not hold as they are.
+        return
+    add_epoch_end(root, reached)
+    applier.move_to(
+        replace(
+            position,
+            relay_log=f"{reached.subdir}/{reached.file}",
+            relay_pos=reached.pos,
+            source_log=reached.file,
+            source_pos=reached.pos,
+        )
+    )
+
+
+def _begin(position: Position, root: Path, flavor: Flavor) -> tuple[RelayPosition, str]:
+    """Where in the relay log the channel goes on, and what is applied there."""
+    if position.relay_log is None:
+        found = initial_position(root, flavor)
+        if found is None or position.executed_gtids or position.epoch >= 0:
+            raise _out_of_reach("it is in no relay log", position, root)
+        return found[0], str(found[1])
+    subdir, _, file = position.relay_log.rpartition("/")
+    begin = RelayPosition(subdir, file, position.relay_pos or 0)
+    files = layout.binlog_files(root / subdir) if subdir in layout.read_index(root) else []
+    # Behind the last file is behind all there is; a file before it that is missing is needed.
+    if not files or (file not in files and begin.order < RelayPosition(subdir, files[-1], 0).order):
+        raise _out_of_reach(f"it is in {position.relay_log}, which is not there", position, root)
+    return begin, position.executed_gtids
+
+
+def _end(root: Path) -> RelayPosition:
+    """The end of the last relay file."""
+    for subdir in reversed(layout.read_index(root)):
+        if files := layout.binlog_files(root / subdir):
+            return RelayPosition(subdir, files[-1], (root / subdir / files[-1]).stat().st_size)
+    raise RelayError(
+        "TR340", f"there is no relay log in {root}", hint="set relay.dir to the producer's directory"
+    )
+
+
+def _out_of_reach(what: str, position: Position, root: Path) -> RelayError:
+    there = [
+        f"{subdir}/{file}"
+        for subdir in layout.read_index(root)
+        for file in layout.binlog_files(root / subdir)
+    ]
+    reach = f"{root} has {there[0]} to {there[-1]}" if there else f"{root} has no file"
+    return RelayError(
+        "TR341",
+        f"the relay log does not reach back to the channel's position: {what}; {reach}",
+        where=Where(file=position.relay_log, position=position.relay_pos, epoch=position.epoch),
+        hint="restore the relay directory that fed this channel; nothing was applied",
+    )

@@ -1,0 +1,150 @@
+"""The downstream brought forward from the relay log alone, killed on the way, and then back to the usual life."""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from compose.databases import Database
+from compose.kafka import Kafka
+from producer.mirror import Mirror
+from producer.upstream.connect import describe
+from relay_store.layout import binlog_files, read_index
+from relay_store.writer import RelayWriter
+from schemas.gtid import MysqlGtidSet
+from schemas.server_url import ServerUrl
+from spark_consumer.config import ConsumerConfig
+from tailrace import wiring
+from tailrace.config_file import load
+from tests.support.consuming import consume
+from tests.support.river import River
+from tests.support.workload import SCHEMA, run_ddl, run_dml
+
+MakeRiver = Callable[[str, str], River]
+BOTH = [("mysql", "mariadb"), ("mariadb", "mysql")]
+
+
+@pytest.fixture
+def river(tmp_path: Path, server: Callable[..., Database], kafka: Kafka) -> MakeRiver:
+    """Two fresh servers with the workload's tables upstream; `recover` is told of no server but the downstream."""
+
+    def make(upstream: str, downstream: str) -> River:
+        up = server(upstream, role="upstream", server_id=1)
+        down = server(downstream, role="downstream", server_id=2)
+        up.execute(*SCHEMA, "CREATE TABLE river.last (id INT PRIMARY KEY)")
+        it = River(tmp_path, up, down, kafka)
+        gone = re.sub(r"127.0.0.1:\d+", "127.0.0.1:1", it.config.read_text().split("[target]")[0])
+        kept = it.config.read_text().split("[target]")[1]
+        (tmp_path / "alone.toml").write_text(f"{gone}[target]{kept}")
+        return it
+
+    return make
+
+
+def settings(it: River) -> ConsumerConfig:
+    """The consumer's configuration."""
+    return wiring.recovery_config(load(it.config))
+
+
+def recover(it: River, crash_at: str = "") -> int:
+    """`tailrace recover` with an upstream and a Kafka that nobody reaches; its exit code."""
+    return it.run("recover", "--config", str(it.folder / "alone.toml"), crash_at=crash_at)
+
+
+def mirror(it: River) -> None:
+    """Fetch all there is upstream into the relay log, and publish nothing."""
+    url = ServerUrl.parse(it.upstream.url("tailrace"))
+    info = describe(url)
+    relay, stop = RelayWriter(it.folder / "relay"), threading.Event()
+    mirror = Mirror(url, relay, server_id=77)
+    thread = threading.Thread(target=mirror.run, args=(stop,))
+    thread.start()
+    deadline = time.monotonic() + 60
+    while (here := relay.tail.position) is None or (here.file, here.pos) < (info.file, info.position):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    stop.set()
+    thread.join()
+    relay.close()
+
+
+def tear(it: River) -> None:
+    """Leave the relay log as a kill -9 would within the last transaction, with relay.meta long out of date."""
+    root = it.folder / "relay"
+    subdir = read_index(root)[-1]
+    with (root / subdir / binlog_files(root / subdir)[-1]).open("r+b") as file:
+        file.truncate(file.seek(0, 2) - 40)
+
+
+def channel(it: River, columns: str) -> tuple[object, ...]:
+    """Columns of the channel's position."""
+    [row] = it.downstream.execute(f"SELECT {columns} FROM tailrace.relay_log_info")
+    return row
+
+
+def unequal(it: River) -> list[str]:
+    """The tables in which the servers differ."""
+    return [table.table for table in it.compare().tables if not table.equal]
+
+
+def assert_each_gtid_once(it: River) -> None:
+    """The audit accounts for as many transactions as the executed set has, and each set holds the one before."""
+    rows = it.downstream.execute(
+        "SELECT transactions, executed_gtid_set FROM tailrace.applied_epochs ORDER BY applied_at, first_epoch"
+    )
+    [(executed,)] = it.downstream.execute("SELECT executed_gtid_set FROM tailrace.relay_log_info")
+    total = MysqlGtidSet.parse(executed).count() if ":" in executed else int(executed.rsplit("-", 1)[1])
+    assert sum(int(transactions) for transactions, _ in rows) == total
+    assert len({gtids for _, gtids in rows}) == len(rows)
+
+
+@pytest.mark.parametrize(("upstream", "downstream"), BOTH)
+def test_recovered_without_upstream_and_kafka(river: MakeRiver, upstream: str, downstream: str) -> None:
+    it = river(upstream, downstream)
+    run_dml(it.upstream, 0, 100)
+    assert it.run("produce", "--until-caught-up") == 0, it.talk()
+    consume(settings(it))
+    assert channel(it, "consistent, epoch_gtid_set") == (1, None)
+    # Published, and applied in part.
+    run_dml(it.upstream, 1, 150)
+    run_ddl(it.upstream, 1)
+    run_dml(it.upstream, 2, 100)
+    assert it.run("produce", "--until-caught-up") == 0, it.talk()
+    consume(settings(it), 2)
+    [stopped_at] = channel(it, "epoch")
+    # Mirrored only, behind what relay.meta vouches for, and the last transaction torn.
+    metas = {path: path.read_bytes() for path in it.folder.glob("relay/*/relay.meta")}
+    run_dml(it.upstream, 3, 150)
+    run_ddl(it.upstream, 3)
+    it.upstream.execute("INSERT INTO river.last VALUES (1)")
+    mirror(it)
+    for path, text in metas.items():
+        path.write_bytes(text)
+    tear(it)
+
+    for point in ("apply.before_commit:2", "apply.after_commit:3", "ddl.before", "ddl.after:2"):
+        assert recover(it, crash_at=point) == -signal.SIGKILL, it.talk()
+        assert channel(it, "consistent, epoch") == (0, stopped_at)
+    assert recover(it) == 0, it.talk()
+    assert channel(it, "consistent, epoch") == (1, stopped_at)
+    assert unequal(it) == ["river.last"]
+    assert_each_gtid_once(it)
+    before = channel(it, "Relay_log_name, Relay_log_pos, executed_gtid_set, epoch_gtid_set")
+    assert recover(it) == 0, it.talk()
+    assert channel(it, "Relay_log_name, Relay_log_pos, executed_gtid_set, epoch_gtid_set") == before
+
+    # Upstream and Kafka are back.
+    run_dml(it.upstream, 4, 100)
+    assert it.run("produce", "--until-caught-up") == 0, it.talk()
+    consume(settings(it), 3)
+    assert channel(it, "executed_gtid_set") == before[2:3]
+    consume(settings(it))
+    assert channel(it, "epoch_gtid_set, consistent") == (None, 1)
+    it.assert_equal()
+    assert_each_gtid_once(it)

@@ -1,0 +1,73 @@
+"""The consumer without Spark: the same batches, slices, plans, rendering and applier, in this process."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any, cast
+
+from spark_consumer.apply import Applier
+from spark_consumer.batches import BatchRunner
+from spark_consumer.config import ConsumerConfig
+from spark_consumer.fetch import Source
+from spark_consumer.goal import Goal
+from spark_consumer.job import _open
+from spark_consumer.log_reader import LogReader
+from spark_consumer.plan import SlicePlan
+from spark_consumer.prepare import Prepared, RowReader, assembled
+from spark_consumer.progress import Counters
+from spark_consumer.rows import Result, render
+from spark_consumer.slices import Slice
+from spark_consumer.start import resume_offset
+from spark_consumer.tracker import OUT_EPOCH, OUT_STRUCTURE
+
+#: epochs of a micro-batch
+_BATCH = 7
+
+
+class _LocalReader:
+    """Reads ranges one after the other, where executors share them."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def prepare(self, piece: Slice, plan: SlicePlan) -> Prepared:
+        results: list[Result] = []
+        for part in piece.ranges:
+            results += render(plan, *self._source.read(part))
+        return assembled(piece, plan, results)
+
+
+def consume(config: ConsumerConfig, epochs: int | None = None) -> None:
+    """Apply what the log holds behind the position, or that many epochs of it, and end in order.
+
+    Raises TailraceError: what stopped it.
+    """
+    log = LogReader(config)
+    applier = _open(config, log)
+    try:
+        _apply(config, applier, log, epochs)
+        applier.finish()
+    finally:
+        applier.close()
+
+
+def _apply(config: ConsumerConfig, applier: Applier, log: LogReader, epochs: int | None) -> None:
+    found = list(log.epochs(resume_offset(applier.position, log)))[:epochs]
+    known = log.structures(found[-1].record.epoch) if found else []
+    structures = [
+        SimpleNamespace(kind=OUT_STRUCTURE, fingerprint=v.fingerprint, text=v.structure) for v in known
+    ]
+    group = f"test-{config.prefix}-{applier.position.fencing_token}"
+    reader = cast(RowReader, _LocalReader(Source(config.bootstrap_servers, config.rows_topic, group)))
+    runner = BatchRunner(config, applier, reader, Goal(), threading.Event(), Counters())
+    try:
+        for batch, begin in enumerate(range(0, len(found), _BATCH)):
+            logged = [
+                SimpleNamespace(kind=OUT_EPOCH, record=one.record.encode(), log_offset=one.offset)
+                for one in found[begin : begin + _BATCH]
+            ]
+            frame = SimpleNamespace(collect=lambda rows=[*logged, *structures]: rows)
+            runner(cast(Any, frame), batch)
+    finally:
+        runner.close()
