@@ -28,8 +28,9 @@ from schemas.errors import DownstreamError, LogError, Where
 from spark_consumer import ledger as ledgers
 from spark_consumer import position as positions
 from spark_consumer.config import ConsumerConfig
-from spark_consumer.ddl_apply import DdlApplier
+from spark_consumer.ddl_apply import DdlApplier, KnownTables
 from spark_consumer.ledger import Ledger
+from spark_consumer.log_reader import LogReader
 from spark_consumer.merge import Statement
 from spark_consumer.ordered import OrderedStatement
 from spark_consumer.plan import TablePlan
@@ -44,15 +45,25 @@ _log = structlog.get_logger()
 
 
 class Applier:
-    """The channel's only writer. One thread uses it."""
+    """The channel's only writer. One thread uses it.
 
-    def __init__(self, config: ConsumerConfig, session: Session, position: Position) -> None:
+    Args:
+        known: where the names of the upstream's tables come from; by default the epoch log.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        session: Session,
+        position: Position,
+        known: KnownTables | None = None,
+    ) -> None:
         self._config = config
         self._channel = config.channel
         self._session = session
         self._token = position.fencing_token
         self._ledger: Ledger = ledgers.choose(session, position)
-        self._ddl = DdlApplier(config, self._ledger)
+        self._ddl = DdlApplier(config, self._ledger, known or LogReader(config).tables)
         self.position = position
 
     @property

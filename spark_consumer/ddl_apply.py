@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pymysql
 import structlog
 
@@ -14,20 +16,22 @@ from spark_consumer import position as positions
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.ddl_rules import DdlRules, database_of
 from spark_consumer.ledger import Ledger
-from spark_consumer.log_reader import LogReader
 from spark_consumer.position import Position
 from spark_consumer.rules import Rules
 from spark_consumer.session import Session, closing, connect, is_lost, message_of
 from spark_consumer.slices import Slice
 
+#: the upstream's tables that have had rows up to an epoch
+KnownTables = Callable[[int], set[tuple[str, str]]]
 _log = structlog.get_logger()
 
 
 class DdlApplier:
     """Runs the DDL of DDL epochs on connections of their own, under the ledger's numbers."""
 
-    def __init__(self, config: ConsumerConfig, ledger: Ledger) -> None:
+    def __init__(self, config: ConsumerConfig, ledger: Ledger, known: KnownTables) -> None:
         self._config = config
+        self._known = known
         self._ledger = ledger
         rules = Rules.of(config)
         self._rules = DdlRules(rules.tables, rules.events, rules.router)
@@ -40,10 +44,6 @@ class DdlApplier:
         if piece.ddl is None:
             return None
         return self._rules.carried(piece.ddl, lambda: self._known(piece.first.epoch))
-
-    def _known(self, epoch: int) -> set[tuple[str, str]]:
-        """The upstream's tables that have had rows up to an epoch."""
-        return {(version.db, version.table) for version in LogReader(self._config).structures(epoch)}
 
     def declare(
         self, session: Session, token: int, position: Position, piece: Slice, ddl: SchemaChanged

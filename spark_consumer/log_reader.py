@@ -73,6 +73,10 @@ class LogReader:
         versions = (decode_structure_version(value) for _, value in records if value)
         return [version for version in versions if version.epoch <= up_to_epoch]
 
+    def tables(self, up_to_epoch: int) -> set[tuple[str, str]]:
+        """The upstream's tables that have had rows up to an epoch."""
+        return {(version.db, version.table) for version in self.structures(up_to_epoch)}
+
     def _records(self, topic: str, start: int | None) -> Iterator[tuple[int, bytes]]:
         with self._consumer() as consumer:
             _, high = self._bounds(consumer, topic)

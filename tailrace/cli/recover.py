@@ -30,13 +30,15 @@ def recover(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None) -> Non
 def _run(config: Config, channel: str | None, stop: threading.Event) -> None:
     import structlog
 
+    from schemas.tables import TableFilter
     from tailrace import wiring
     from tailrace.recover import recover
     from tailrace.recover.progress import watching
 
     settings = wiring.recovery_config(config, channel)
     with watching(settings.channel, config.relay.dir) as watch:
-        done = recover(settings, config.relay.dir, config.epoch.max_bytes, stop, watch)
+        tables = TableFilter(config.tables.include, config.tables.exclude)
+        done = recover(settings, config.relay.dir, tables, config.epoch.max_bytes, stop, watch)
     structlog.get_logger().info(
         "recovery_stopped" if stop.is_set() else "recovered",
         channel=settings.channel,

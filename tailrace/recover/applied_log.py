@@ -24,10 +24,18 @@ class AppliedLog:
     Args:
         begin: where the channel stands in the relay log.
         executed: the GTID set of what is applied.
+        seen: gets the names of the tables that have rows.
     """
 
-    def __init__(self, config: ConsumerConfig, applier: Applier, begin: RelayPosition, executed: str) -> None:
-        self._applier, self._begin, self._executed = applier, begin, executed
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        applier: Applier,
+        begin: RelayPosition,
+        executed: str,
+        seen: set[tuple[str, str]],
+    ) -> None:
+        self._applier, self._begin, self._executed, self._seen = applier, begin, executed, seen
         self._planner = Planner(config, applier)
         self._structures: dict[str, TableStructure] = {}
         self._records: list[Record] = []
@@ -79,6 +87,7 @@ class AppliedLog:
         """Apply the epoch. Raises DownstreamError or LogError, and nothing of it is applied."""
         epoch = epoch_with(())
         self._structures |= {v.fingerprint: TableStructure.from_json(v.structure) for v in epoch.structures}
+        self._seen.update((v.db, v.table) for v in epoch.structures)
         if epoch.transactions or epoch.rows or epoch.ddl:
             self._apply(epoch)
         self._records = []

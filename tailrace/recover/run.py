@@ -24,6 +24,7 @@ from schemas.tables import TableFilter
 from spark_consumer import position as positions
 from spark_consumer.apply import Applier
 from spark_consumer.config import ConsumerConfig
+from spark_consumer.log_reader import LogReader
 from spark_consumer.position import Position
 from spark_consumer.session import connect
 from tailrace.recover.applied_log import AppliedLog
@@ -51,6 +52,7 @@ class Recovery:
 def recover(
     config: ConsumerConfig,
     root: Path,
+    tables: TableFilter,
     max_bytes: int,
     stop: threading.Event,
     watch: Callable[[PublishProgress, RelayPosition, RelayPosition], None] = lambda *_: None,
@@ -58,6 +60,7 @@ def recover(
     """Bring a channel forward to the end of the relay log in ``root``, exactly once, without upstream and Kafka.
 
     Args:
+        tables: the producer's; the channel's own are in ``config``.
         max_bytes: bytes of binlog after which an epoch ends; its rows are in memory.
         stop: set it to end early, at the end of a transaction.
         watch: called once, with counters that move, the begin and the end, before the first row is read.
@@ -71,16 +74,17 @@ def recover(
     _end(root)
     flavor = server_flavor(root)
     keep_whole_groups(root, flavor)
-    with closing(RelayWriter(root)), _writer(config, root, flavor) as applier:
+    seen: set[tuple[str, str]] = set()
+    with closing(RelayWriter(root)), _writer(config, root, flavor, seen) as applier:
         begin, executed = _begin(applier.position, root, flavor)
         end, tail = _end(root), DurableTail()
         tail.advance(end)
         publisher = Publisher(
-            AppliedLog(config, applier, begin, executed),
+            AppliedLog(config, applier, begin, executed, seen),
             root,
             tail,
             flavor,
-            TableFilter(config.include, config.exclude),
+            tables,
             EpochLimits(config.max_batch_rows, max_bytes, _NEVER, _NEVER),
         )
         watch(publisher.progress, begin, end)
@@ -107,7 +111,9 @@ def _run(publisher: Publisher, end: RelayPosition, stop: threading.Event) -> Non
 
 
 @contextmanager
-def _writer(config: ConsumerConfig, root: Path, flavor: Flavor) -> Iterator[Applier]:
+def _writer(
+    config: ConsumerConfig, root: Path, flavor: Flavor, seen: set[tuple[str, str]]
+) -> Iterator[Applier]:
     """The channel's only writer, once it is clear that the relay log reaches back to its position."""
     session = connect(config.target)
     try:
@@ -120,7 +126,14 @@ def _writer(config: ConsumerConfig, root: Path, flavor: Flavor) -> Iterator[Appl
                 hint="`tailrace status` lists the channels; the first `tailrace consume` makes one",
             )
         _begin(position, root, flavor)
-        applier = Applier(config, session, positions.take_over(session, config.channel))
+        log = LogReader(config)
+        applier = Applier(
+            config,
+            session,
+            positions.take_over(session, config.channel),
+            # Asked only where routes are in use, and then Kafka has to answer.
+            lambda epoch: seen | log.tables(epoch),
+        )
     except BaseException:
         session.close()
         raise
