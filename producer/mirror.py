@@ -3,6 +3,9 @@
 One step: receive what is there, check each event (checksum, and that it begins exactly where our file
 ends), append, and sync when the upstream has nothing more to give or enough has piled up. Events that
 the dump thread makes up (artificial ROTATE and FORMAT_DESCRIPTION, heartbeats) steer, and are not written.
+
+A full disk is a pause: the relay log goes back to what relay.meta vouches for, and once there is room the
+rest is fetched again.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import structlog
 from producer.mirror_intake import Intake
 from producer.mirror_start import Start, open_relay
 from producer.upstream.dump import DumpStream
-from relay_store.layout import file_number
+from relay_store.layout import DISK_FULL, file_number
 from relay_store.writer import RelayWriter
 from schemas.binlog import FIRST_POSITION
 from schemas.errors import TailraceError
@@ -26,6 +29,7 @@ from schemas.server_url import ServerUrl
 _POLL = 0.5  # seconds: how long a stop may take
 _PAUSE = 0.005  # seconds without news that end the wait for more to sync at once
 _BACKOFF = (1, 2, 4, 8, 16, 30)  # seconds
+_FULL_RETRY = 3.0  # seconds between two tries to write to a full disk
 _MAX_START = 2**32 - 1  # the protocol's positions are 32 bits wide
 
 _log = structlog.get_logger()
@@ -40,6 +44,7 @@ class MirrorProgress:
     syncs: int = 0
     reconnects: int = 0
     connected: bool = False
+    paused: str | None = None  # why nothing is written, while that heals by itself
     last_error: TailraceError | None = None
 
 
@@ -52,6 +57,7 @@ class Mirror:
         server_id: of this replica.
         start: where an empty relay log begins: the earliest file the upstream has, or the current one
             (whole; the publisher then begins at the position that was current).
+        make_room: called while the disk is full; whether it deleted anything.
         clock: seconds, monotonic.
     """
 
@@ -62,6 +68,7 @@ class Mirror:
         *,
         server_id: int,
         start: Start = "earliest",
+        make_room: Callable[[], bool] = bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.url = url
@@ -69,12 +76,14 @@ class Mirror:
         self.progress = MirrorProgress()
         self._server_id = server_id
         self._start = start
+        self._make_room = make_room
         self._clock = clock
 
     def run(self, stop: threading.Event, until: tuple[str, int] | None = None) -> None:
         """Mirror until `stop`, or until the upstream's file and position `until` are on disk.
 
-        Raises UpstreamError and RelayError that a retry cannot heal; lost connections are retried.
+        Raises UpstreamError and RelayError that a retry cannot heal; lost connections are retried, and so is
+        a full disk.
         """
         failures = 0
         while not stop.is_set():
@@ -85,6 +94,9 @@ class Mirror:
             except TailraceError as error:
                 self.progress.connected = False
                 self.progress.last_error = error
+                if error.code == DISK_FULL:
+                    self._wait_for_room(error, stop)
+                    continue
                 if not error.retryable or error.code.startswith("TR3"):
                     raise
                 failures = 0 if self.progress.bytes > received else failures
@@ -94,6 +106,13 @@ class Mirror:
                 _log.warning("upstream_lost", error=str(error), retry_in_s=delay)
                 stop.wait(delay)
 
+    def _wait_for_room(self, error: TailraceError, stop: threading.Event) -> None:
+        if self.progress.paused is None:
+            _log.warning("mirror_paused", error=str(error), retry_every_s=_FULL_RETRY)
+        self.progress.paused = f"disk full, {error.what}"
+        if not self._make_room():
+            stop.wait(_FULL_RETRY)
+
     def reached(self, file: str, position: int) -> bool:
         """Whether the upstream's `file` is on disk here up to `position`."""
         tail = self.relay.tail.position
@@ -101,7 +120,10 @@ class Mirror:
 
     def _follow(self, stop: threading.Event, until: tuple[str, int] | None) -> bool:
         """One connection's time; True when `until` is reached, False on `stop`."""
-        self.relay.cut_back()
+        if self.progress.paused is None:
+            self.relay.cut_back()
+        else:
+            self.relay.recover()
         info, begin, gtids = open_relay(self.url, self.relay, self._start)
         if until and self.reached(*until):
             return True
@@ -110,7 +132,8 @@ class Mirror:
         intake = Intake(self.relay, gtids.tracker(), asked, self._clock)
         stream = DumpStream(self.url, info, begin.file, asked, self._server_id)
         self.progress.connected, self.progress.last_error = True, None
-        _log.info("mirror_connected", upstream=str(self.url), begin=str(begin), version=info.version)
+        if self.progress.paused is None:
+            _log.info("mirror_connected", upstream=str(self.url), begin=str(begin), version=info.version)
         try:
             while not stop.is_set():
                 self._step(stream, intake)
@@ -129,5 +152,8 @@ class Mirror:
         if intake.sync_due(stream.has_more) or (intake.wants_sync and not taken):
             intake.sync()
             self.progress.syncs += 1
+            if self.progress.paused is not None:
+                self.progress.paused = None
+                _log.info("mirror_resumed")
         elif not taken:
             self.relay.flush_meta()

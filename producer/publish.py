@@ -251,6 +251,8 @@ class Publisher:
         if not decoder.scanner.in_group and decoder.epoch.is_due(self._limits):
             self._seal(decoder, here)
             self._finish()
+        if self._mark is not None:
+            self._mark.keep_up()
 
     def _parts(self, block: RelayBlock) -> Iterator[RelayBlock]:
         """The block, cut where an epoch has to end whatever the limits say."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -15,8 +15,10 @@ from producer.epoch import EpochLimits
 from producer.epoch_log import EpochLog
 from producer.mirror import Mirror, MirrorProgress
 from producer.publish import Publisher, PublishProgress
+from producer.purging import Purging
 from producer.upstream.connect import describe
 from relay_store.layout import RelayPosition, file_number
+from relay_store.purge import PurgeRules
 from relay_store.readers import PUBLISHER, Mark
 from relay_store.writer import RelayWriter
 from schemas.server_url import ServerUrl
@@ -33,6 +35,7 @@ class ProducerConfig:
 
     Attributes:
         epoch_max_delay: seconds.
+        purge_interval: seconds; 0 means that only a full disk causes a purge.
         until_caught_up: stop once everything that was upstream at the start is published.
         stop_at_gtid: stop exactly behind this GTID set.
     """
@@ -49,6 +52,8 @@ class ProducerConfig:
     epoch_max_delay: float
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    purge_interval: float = 0
+    purge_rules: PurgeRules = field(default_factory=PurgeRules)
     until_caught_up: bool = False
     stop_at_gtid: str | None = None
 
@@ -99,7 +104,14 @@ def run_producer(
     # The mirror goes on while the publisher completes its epoch, so each has its own event.
     mirror_stop, publish_stop = threading.Event(), threading.Event()
     relay = RelayWriter(config.relay_dir)
-    mirror = Mirror(config.source, relay, server_id=config.server_id, start=config.start)
+    purging = Purging(config.relay_dir, config.purge_rules, config.purge_interval)
+    mirror = Mirror(
+        config.source,
+        relay,
+        server_id=config.server_id,
+        start=config.start,
+        make_room=purging.purge,
+    )
     epoch_log = EpochLog(config.bootstrap_servers, config.prefix, config.partitions)
     limits = EpochLimits(config.epoch_max_rows, config.epoch_max_bytes, config.epoch_max_delay)
     tables = TableFilter(config.include, config.exclude)
@@ -119,6 +131,7 @@ def run_producer(
     )
     thread.start()
     watch.start()
+    purging.start()
     try:
         until = caught_up if config.until_caught_up else None
         publisher.run(publish_stop, until, config.stop_at_gtid)
@@ -127,6 +140,7 @@ def run_producer(
         thread.join()
         publish_stop.set()
         watch.join()
+        purging.stop()
         relay.close()
     if thread.error is not None:
         raise thread.error

@@ -156,6 +156,8 @@ def _subdir(root: Path, name: str, is_active: bool, found: DirectoryCheck) -> Su
         subdir.files = _files(folder)
         found.add("TR306", f"{name}/{META_NAME}", error.what, META_REMEDY)
     _check_sequence(subdir, found)
+    if not subdir.files and not is_active and not any(before.files for before in found.subdirs):
+        return subdir  # a purge was killed before it took it out of the index
     if subdir.meta is not None:
         _check_meta(folder, subdir, subdir.meta, found)
     elif not garbled and _has_content(folder):

@@ -109,11 +109,15 @@ class Mark:
     def advance(self, position: RelayPosition) -> None:
         """Nothing before `position` will be asked for again. Raises RelayError unless the disk is full."""
         self._position = position
+        self.keep_up()
+
+    def keep_up(self) -> None:
+        """Write what `advance` left for later, once it is time; for idle moments. Raises as `advance`."""
         if self._clock() >= self._next_write:
             self.flush()
 
     def flush(self) -> None:
-        """Write the mark if it has moved; on a full disk the old one stays, which keeps more."""
+        """Write the mark if it has moved; on a full disk the old one may stay, which keeps more."""
         if self._position is None or self._position == self._written:
             return
         self._next_write = self._clock() + MARK_INTERVAL

@@ -17,11 +17,10 @@ def initial_position(root: Path, flavor: Flavor) -> tuple[RelayPosition, GtidSet
     It is what the mirror wrote down for a start at "current", else the oldest file's first event with
     the set that this file itself says was executed before it; so it is once the first file is purged.
     """
-    used = [name for name in layout.read_index(root) if _was_used(root / name)]
-    for subdir in used:
+    first = first_used(root)
+    for subdir in layout.read_index(root):
         files = layout.binlog_files(root / subdir)
-        # What was written down speaks of the first sub-directory; files of a later one may have the same name.
-        if subdir == used[0] and (start := layout.read_start(root)) and start.file in files:
+        if subdir == first and (start := layout.read_start(root)) and start.file in files:
             return RelayPosition(subdir, start.file, start.pos), parse_gtid_set(start.gtid_set, flavor)
         if files:
             position = RelayPosition(subdir, files[0], binlog.FIRST_POSITION)
@@ -29,9 +28,12 @@ def initial_position(root: Path, flavor: Flavor) -> tuple[RelayPosition, GtidSet
     return None
 
 
-def _was_used(folder: Path) -> bool:
-    """Whether a sub-directory ever had a file."""
-    return bool(layout.read_meta(folder) or layout.binlog_files(folder))
+def first_used(root: Path) -> str | None:
+    """The sub-directory that start.toml speaks of, the oldest that ever had a file; later ones have namesakes."""
+    for subdir in layout.read_index(root):
+        if layout.read_meta(root / subdir) or layout.binlog_files(root / subdir):
+            return subdir
+    return None
 
 
 def gtids_before(path: Path, flavor: Flavor) -> GtidSet:

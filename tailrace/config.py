@@ -147,6 +147,30 @@ class Relay(Section):
     dir: Path = Field(default=Path("relay"), description="folder of the relay log; relative to this file")
 
 
+class Purge(Section):
+    """When relay files are deleted: what any of the rules names, unless the publisher or a reader needs it."""
+
+    interval: int = Field(
+        default=3600, ge=0, description="seconds between two purges in the background; 0: only on a full disk"
+    )
+    expires: float = Field(
+        default=0,
+        ge=0,
+        allow_inf_nan=False,
+        description="hours since a file was last updated; 0: no such rule",
+    )
+    remain_space: float = Field(
+        default=15,
+        ge=0,
+        allow_inf_nan=False,
+        description="GB (2^30 bytes) to be kept free on the disk, oldest files first; 0: no such rule",
+    )
+    passed: bool = Field(
+        default=False,
+        description="delete a file as soon as the publisher and all registered readers have passed it",
+    )
+
+
 class Kafka(Section):
     """The epoch log."""
 
@@ -329,6 +353,7 @@ class Config(BaseSettings):
 
     source: Source | None = None
     relay: Relay = Relay()
+    purge: Purge = Purge()
     kafka: Kafka = Kafka()
     epoch: Epoch = Epoch()
     target: Target | None = None

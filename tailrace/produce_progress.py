@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import replace
 
 from producer.run import ProducerProgress
 from producer.upstream.connect import describe
@@ -25,6 +26,9 @@ class Backlog:
 
     def snapshot(self, state: ProducerProgress) -> Snapshot:
         """The progress to show."""
+        return replace(self._snapshot(state), paused=state.mirror.paused)
+
+    def _snapshot(self, state: ProducerProgress) -> Snapshot:
         published = state.publish
         lag = max(0.0, time.time() - published.commit_ms / 1000) if published.commit_ms else None
         place = published.position

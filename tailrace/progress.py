@@ -19,13 +19,19 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Where a run is. ``done`` and ``remaining`` are in one unit, such as bytes or epochs."""
+    """Where a run is.
+
+    Attributes:
+        done, remaining: in one unit, such as bytes or epochs.
+        paused: why it does not go on just now.
+    """
 
     rows: int
     position: str
     lag_s: float | None = None
     done: float = 0.0
     remaining: float | None = None
+    paused: str | None = None
 
 
 class Meter:
@@ -59,6 +65,8 @@ def describe(snapshot: Snapshot, rate: float, left: float | None) -> str:
         parts.append(f"lag {snapshot.lag_s:.1f} s")
     if left is not None:
         parts.append("caught up" if left < 0.5 else f"{left:,.0f} s left")
+    if snapshot.paused:
+        parts.insert(0, f"paused: {snapshot.paused}")
     return " · ".join(parts)
 
 
@@ -93,6 +101,7 @@ def shown(title: str) -> Iterator[Callable[[Snapshot], None]]:
                 position=snapshot.position,
                 lag_s=None if snapshot.lag_s is None else round(snapshot.lag_s, 3),
                 seconds_left=None if left is None else round(left),
+                paused=snapshot.paused,
             )
 
     yield log

@@ -45,6 +45,7 @@ def producer_config(
 ) -> ProducerConfig:
     """What ``tailrace produce`` runs with."""
     from producer.run import ProducerConfig
+    from relay_store.purge import PurgeRules
 
     source = source_url(config)
     return ProducerConfig(
@@ -52,6 +53,8 @@ def producer_config(
         server_id=server_id(config),
         start=config.source.start if config.source else "earliest",
         relay_dir=config.relay.dir,
+        purge_interval=config.purge.interval,
+        purge_rules=PurgeRules(config.purge.expires, config.purge.remain_space, config.purge.passed),
         bootstrap_servers=config.kafka.bootstrap_servers,
         prefix=config.kafka.prefix,
         partitions=config.kafka.partitions,

@@ -5,22 +5,102 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tailrace.cli import relay_cat, relay_list, relay_verify
 from tailrace.cli.options import DEFAULT_CONFIG, AsJson, ConfigFile
 
+if TYPE_CHECKING:
+    from relay_store.inventory import RelayFile
+    from relay_store.purge import PurgeReport
+    from tailrace.config import Config
+
 app = typer.Typer(help="Look at the relay log on this machine, and purge it.", no_args_is_help=True)
 app.command("cat")(relay_cat.cat)
 app.command("list")(relay_list.list_files)
 app.command("verify")(relay_verify.verify)
 
+Filename = Annotated[
+    str, typer.Option("--filename", metavar="FILE", help="The oldest file to keep, such as mysql-bin.000006.")
+]
+SubDir = Annotated[
+    str | None,
+    typer.Option("--sub-dir", metavar="UUID.SERIAL", help="Its sub-directory; default: the current one."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")]
 Forget = Annotated[
     str | None,
     typer.Option("--forget", metavar="NAME", help="Remove a reader that is gone for good, instead."),
 ]
+
+
+@app.command("purge")
+def purge(
+    filename: Filename,
+    config: ConfigFile = DEFAULT_CONFIG,
+    sub_dir: SubDir = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete all relay files before FILE, those of earlier sub-directories too, oldest first.
+
+    It stops at the first file that is being written or read, or that the publisher or another registered
+    reader still needs. A producer may run meanwhile.
+    """
+    from relay_store.purge import purge as run
+    from tailrace import logs
+    from tailrace.config_file import load
+
+    logs.configure("relay purge")
+    report = run(_relay_dir(load(config)), (filename, sub_dir), dry_run=dry_run)
+    if as_json:
+        import json
+
+        typer.echo(json.dumps(_as_dict(report, dry_run), indent=2, ensure_ascii=False))
+    else:
+        _print_purge(report, dry_run)
+
+
+def _relay_dir(config: Config) -> Path:
+    from schemas.errors import RelayError
+
+    root = config.relay.dir
+    if not root.is_dir():
+        hint = "[relay] dir names it; it is on the machine where `tailrace produce` runs"
+        raise RelayError("TR322", f"there is no relay log in {root}", hint=hint)
+    return root
+
+
+def _as_dict(report: PurgeReport, dry_run: bool) -> dict[str, Any]:
+    return {
+        "dry_run": dry_run,
+        "deleted": [_file(file) for file in report.deleted],
+        "bytes": report.bytes,
+        "removed_subdirs": list(report.removed_subdirs),
+        "kept_from": _file(report.kept) if report.kept else None,
+        "why": report.why,
+    }
+
+
+def _file(file: RelayFile) -> dict[str, Any]:
+    return {"subdir": file.subdir, "file": file.name, "bytes": file.size, "updated": _moment(file.updated)}
+
+
+def _print_purge(report: PurgeReport, dry_run: bool) -> None:
+    done = "would delete" if dry_run else "deleted"
+    rows = [(done, str(file), f"{file.size:,} bytes", _moment(file.updated)) for file in report.deleted]
+    if rows:
+        _print_columns(rows)
+    for subdir in report.removed_subdirs:
+        typer.echo(f"{'would remove' if dry_run else 'removed'}  {subdir}")
+    typer.echo(f"{done} {len(rows)} files, {report.bytes:,} bytes")
+    typer.echo(f"kept from {report.kept} on: {report.why}" if report.kept else report.why)
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
 @app.command("readers")
@@ -34,7 +114,7 @@ def readers(config: ConfigFile = DEFAULT_CONFIG, forget: Forget = None, as_json:
     from tailrace.config_file import load
 
     logs.configure("relay readers")
-    root = load(config).relay.dir
+    root = _relay_dir(load(config))
     if forget is not None:
         _forget(root, forget)
         return
@@ -51,7 +131,7 @@ def _forget(root: Path, name: str) -> None:
     from relay_store.readers import forget
     from schemas.errors import RelayError
 
-    if not root.is_dir() or not forget(root, name):
+    if not forget(root, name):
         hint = "`tailrace relay readers` lists those that are"
         raise RelayError("TR321", f"no reader {name!r} is registered in {root}", hint=hint)
     typer.echo(f"forgot {name}", err=True)
@@ -70,7 +150,7 @@ def _readers(root: Path) -> list[dict[str, Any]]:
             "file": reader.position.file,
             "position": reader.position.pos,
             "bytes_behind": bytes_behind(files, reader.position),
-            "updated": datetime.fromtimestamp(reader.updated, UTC).isoformat(timespec="milliseconds"),
+            "updated": _moment(reader.updated),
         }
         for reader in read_readers(root)
     ]

@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 
 from producer.run import ProducerConfig, run_producer
+from relay_store.purge import PurgeRules
 from schemas.errors import TailraceError
 from schemas.server_url import ServerUrl
 
@@ -19,6 +20,7 @@ if __name__ == "__main__":
     values = json.loads(sys.argv[1])
     values |= {"source": ServerUrl.parse(values["source"]), "relay_dir": Path(values["relay_dir"])}
     values |= {name: tuple(values[name]) for name in ("include", "exclude")}
+    values["purge_rules"] = PurgeRules(**values["purge_rules"])
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     try:

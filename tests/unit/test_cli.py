@@ -140,6 +140,8 @@ def test_progress_tells_rate_and_time_left() -> None:
     assert meter.seconds_left() == 8
     line = progress_line(Snapshot(500, "epoch 3", 0.25), 250, 8.0)
     assert line == "500 rows · 250 rows/s · epoch 3 · lag 0.2 s · 8 s left"
+    line = progress_line(Snapshot(500, "epoch 3", paused="disk full, writing the relay log"), 0, None)
+    assert line.startswith("paused: disk full, writing the relay log · 500 rows · ")
 
 
 def test_progress_without_movement_does_not_guess() -> None:

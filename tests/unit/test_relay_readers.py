@@ -59,6 +59,13 @@ def test_a_running_mark_is_written_once_a_second(tmp_path):
     assert positions(tmp_path) == {"publisher": NEW}
     last = RelayPosition(SUBDIR, "mysql-bin.000010", 300)
     mark.advance(last)
+    mark.keep_up()
+    assert positions(tmp_path) == {"publisher": NEW}
+    now = 2.0
+    mark.keep_up()
+    assert positions(tmp_path) == {"publisher": last}
+    last = RelayPosition(SUBDIR, "mysql-bin.000010", 500)
+    mark.advance(last)
     mark.flush()
     assert positions(tmp_path) == {"publisher": last}
 

@@ -1,0 +1,185 @@
+"""Purging and full disks against real servers: small binlogs, a small tmpfs, readers that lag."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from test_mirror import assert_same_files, mirroring, relay_files, url_of, wait_for, work_on
+
+from producer.mirror import Mirror
+from producer.purging import Purging
+from producer.upstream.connect import describe
+from relay_store import layout
+from relay_store.layout import RelayPosition
+from relay_store.locks import files_locked
+from relay_store.purge import PurgeRules, purge
+from relay_store.reader import RelayReader
+from relay_store.readers import PUBLISHER, Mark, read_readers
+from relay_store.verify import verify
+from schemas.binlog import MAGIC
+
+pytestmark = pytest.mark.servers
+
+DISK = 4 << 20  # bytes of the small disk
+
+
+@pytest.fixture
+def source(server, flavor):
+    """An upstream of the test's own, with many small binlogs."""
+    return server(flavor, role="upstream", args=("--max-binlog-size=65536",))
+
+
+@pytest.fixture
+def small_disk(tmp_path) -> Iterator[Path]:
+    """A folder that holds 4 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(disk)], check=True)
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def eventually(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def fill(disk: Path) -> Path:
+    """Leave no byte free; returns the file to remove."""
+    ballast = disk / "ballast"
+    with suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    return ballast
+
+
+class Follower:
+    """Reads the relay log as the publisher does, registered, when it is told to."""
+
+    def __init__(self, mirror: Mirror, root: Path) -> None:
+        self._tail = mirror.relay.tail
+        eventually(lambda: self._tail.position, "the mirror has not begun")
+        subdir = layout.read_index(root)[0]
+        begin = RelayPosition(subdir, layout.binlog_files(root / subdir)[0], 4)
+        self.mark = Mark(root, PUBLISHER)
+        with files_locked(root):
+            self.mark.begin(begin)
+        self._reader = RelayReader(root, begin, self._tail)
+        self.files: dict[str, bytes] = {}
+
+    def read(self) -> bool:
+        """Take one block; whether there was one."""
+        block = self._reader.read_block()
+        if block is None:
+            self.mark.keep_up()
+            return False
+        self.files[block.file] = self.files.get(block.file, MAGIC) + block.data
+        assert block.pos + len(block.data) == len(self.files[block.file])
+        self.mark.advance(block.end)
+        return True
+
+    def read_to_the_end(self, source, mirror: Mirror) -> None:
+        while not mirror.reached(describe(url_of(source)).file, describe(url_of(source)).position):
+            if not self.read():
+                time.sleep(0.02)
+        while self.read():
+            pass
+        self._reader.close()
+
+    def assert_complete(self, source) -> None:
+        """Every byte of every closed file was read, and nothing else."""
+        names = [name for name, _ in describe(url_of(source)).files]
+        assert list(self.files) == names
+        for name in names[:-1]:
+            assert self.files[name] == (source.data / name).read_bytes(), name
+
+
+def test_what_a_lagging_reader_needs_stays_whatever_the_rules_say(source, flavor, tmp_path):
+    root = tmp_path / "relay"
+    rules = PurgeRules(expires=1e-9, remain_space=1e6, passed=True)
+    work_on(source, 60)
+    with mirroring(source, root) as mirror:
+        follower = Follower(mirror, root)
+        stop = threading.Event()
+
+        def keep_purging() -> None:
+            while not stop.wait(0.01):
+                purge(root, rules)
+
+        thread = threading.Thread(target=keep_purging)
+        thread.start()
+        for turn in range(6):
+            work_on(source, 20, seed=turn)
+            for _ in range(turn):
+                follower.read()
+        follower.read_to_the_end(source, mirror)
+        follower.mark.flush()
+        stop.set()
+        thread.join()
+        purge(root, rules)
+        assert [file.name for file in relay_files(root)] == [describe(url_of(source)).file]
+    assert verify(root).findings == []
+    follower.assert_complete(source)
+    assert len(follower.files) > 10
+
+
+def test_a_full_disk_pauses_until_the_readers_have_passed(source, flavor, small_disk):
+    """Three times as much as the disk holds goes through it; nobody frees space but the purge."""
+    root = small_disk / "relay"
+    root.mkdir()
+    purging = Purging(root, PurgeRules(remain_space=15), 0)
+    with mirroring(source, root, make_room=purging.purge) as mirror:
+        work_on(source, 5)
+        follower = Follower(mirror, root)
+        source.execute(*["INSERT m.t (v) VALUES (REPEAT('z', 60000))"] * (3 * DISK // 60000))
+        eventually(lambda: mirror.progress.paused, "the disk never became full")
+        assert "disk full" in mirror.progress.paused
+        assert "No space left on device" in mirror.progress.paused
+        # What is there is published meanwhile.
+        while follower.read():
+            pass
+        assert len(follower.files) > 20
+        follower.mark.flush()
+        (reader,) = read_readers(root)
+        assert reader.position.file == list(follower.files)[-1]
+        follower.read_to_the_end(source, mirror)
+        assert mirror.progress.paused is None
+    follower.assert_complete(source)
+
+
+def test_a_full_disk_pauses_until_somebody_makes_room(source, flavor, small_disk):
+    root = small_disk / "relay"
+    work_on(source, 20)
+    with mirroring(source, root) as mirror:
+        wait_for(mirror, source)
+        ballast = fill(small_disk)
+        work_on(source, 20, seed=1)
+        eventually(lambda: mirror.progress.paused, "the disk never became full")
+        time.sleep(4)  # longer than it takes to try again
+        assert mirror.progress.paused
+        ballast.unlink()
+        wait_for(mirror, source)
+        assert mirror.progress.paused is None
+    assert_same_files(source, root)
+
+
+def test_a_first_start_on_a_full_disk_waits_for_room(source, flavor, small_disk):
+    root = small_disk / "relay"
+    root.mkdir()
+    work_on(source, 5)
+    ballast = fill(small_disk)
+    with mirroring(source, root) as mirror:
+        eventually(lambda: mirror.progress.paused, "the disk is not full")
+        ballast.unlink()
+        wait_for(mirror, source)
+    assert_same_files(source, root)
