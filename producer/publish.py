@@ -18,8 +18,8 @@ import structlog
 
 from producer.epoch import EpochLimits, OpenEpoch
 from producer.events import EventDecoder
-from producer.xa import PreparedTransactions, needed_from
 from producer.row_decoder import Record
+from producer.xa import PreparedTransactions, needed_from
 from relay_store.epoch_ends import read_epoch_ends
 from relay_store.layout import RelayPosition, subdir_uuid
 from relay_store.locks import files_locked

@@ -10,9 +10,9 @@ import json
 import uuid
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
-from schemas.epoch import DIGEST_MODULUS, EpochCommitted
+from schemas.epoch import DIGEST_MODULUS, EpochCommitted, PreparedTransaction
 from schemas.errors import DownstreamError, Where
 from spark_consumer.session import Session
 
@@ -38,6 +38,7 @@ CREATE TABLE tailrace.relay_log_info (
   ledger_uuid CHAR(36) NOT NULL COMMENT 'source of the GTIDs that this channel writes under',
   ledger_domain INT UNSIGNED NOT NULL COMMENT 'the same for MariaDB',
   ledger_seq BIGINT UNSIGNED NOT NULL COMMENT 'the number of the last GTID used',
+  xa_prepared LONGTEXT COMMENT 'JSON: XA transactions prepared and undecided, and where the relay log has them',
   ddl_intent LONGTEXT COMMENT 'a DDL about to run, where no GTID can prove that it did',
   updated_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6),
   PRIMARY KEY (Channel_name)
@@ -67,11 +68,14 @@ CREATE TABLE tailrace.applied_epochs (
 """,
 }
 # Added since the first release that made these tables.
-_ADDED = {("relay_log_info", "epoch_gtid_set"): "LONGTEXT AFTER executed_gtid_set"}
+_ADDED = {
+    ("relay_log_info", "epoch_gtid_set"): "LONGTEXT AFTER executed_gtid_set",
+    ("relay_log_info", "xa_prepared"): "LONGTEXT AFTER ledger_seq",
+}
 _COLUMNS = (
     "epoch, epochs_offset, executed_gtid_set, fencing_token, structures_version,"
     " ledger_uuid, ledger_domain, ledger_seq, ddl_intent,"
-    " Relay_log_name, Relay_log_pos, Master_log_name, Master_log_pos, epoch_gtid_set"
+    " Relay_log_name, Relay_log_pos, Master_log_name, Master_log_pos, epoch_gtid_set, xa_prepared"
 )
 # MySQL counts the fields of its own position the same way.
 _NUMBER_OF_LINES = 9
@@ -87,6 +91,7 @@ class Position:
         relay_log: sub-directory and file of the relay log, None before the first epoch.
         epoch_gtids: None where the epoch is all that is applied. Otherwise ``tailrace recover`` has gone on from
             its end, up to the relay position, and this is the executed set at that end.
+        xa_prepared: JSON of the prepared transactions whose end is still to come; None without any.
     """
 
     epoch: int
@@ -103,6 +108,7 @@ class Position:
     source_log: str | None = None
     source_pos: int | None = None
     epoch_gtids: str | None = None
+    xa_prepared: str | None = None
 
     @property
     def gtids_of_epoch(self) -> str:
@@ -118,7 +124,13 @@ class Position:
             relay_pos=record.relay_pos,
             source_log=record.source_file,
             source_pos=record.source_pos,
+            xa_prepared=json.dumps([asdict(p) for p in record.prepared]) if record.prepared else None,
         )
+
+    @property
+    def prepared(self) -> tuple[PreparedTransaction, ...]:
+        """The XA transactions that are prepared and undecided at the position."""
+        return tuple(PreparedTransaction(**fields) for fields in json.loads(self.xa_prepared or "[]"))
 
 
 def install(session: Session) -> None:
@@ -226,7 +238,7 @@ def move(session: Session, channel: str, to: Position) -> None:
     affected = session.run(
         "UPDATE tailrace.relay_log_info SET Relay_log_name = %s, Relay_log_pos = %s, Master_log_name = %s,"
         " Master_log_pos = %s, executed_gtid_set = %s, epoch_gtid_set = %s, epoch = %s, epochs_offset = %s,"
-        " structures_version = %s, ledger_seq = %s, ddl_intent = %s WHERE Channel_name = %s",
+        " structures_version = %s, ledger_seq = %s, xa_prepared = %s, ddl_intent = %s WHERE Channel_name = %s",
         (
             to.relay_log,
             to.relay_pos,
@@ -238,6 +250,7 @@ def move(session: Session, channel: str, to: Position) -> None:
             to.epochs_offset,
             to.structures_version,
             to.ledger_seq,
+            to.xa_prepared,
             to.ddl_intent,
             channel,
         ),

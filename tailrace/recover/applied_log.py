@@ -68,6 +68,7 @@ class AppliedLog:
             first_commit_ms=0,
             last_commit_ms=0,
             published_ms=0,
+            prepared=position.prepared,
         )
 
     def versions(self) -> dict[tuple[str, str], str]:

@@ -108,6 +108,11 @@ def assert_each_gtid_once(it: River) -> None:
 def test_recovered_without_upstream_and_kafka(river: MakeRiver, upstream: str, downstream: str) -> None:
     it = river(upstream, downstream)
     run_dml(it.upstream, 0, 100)
+    # Prepared before the recovery, decided within it.
+    xa = it.upstream.connect()
+    with xa.cursor() as cursor:
+        for step in ("START 'x'", "INSERT INTO river.last VALUES (2)", "END 'x'", "PREPARE 'x'"):
+            cursor.execute(step if step.startswith("INSERT") else f"XA {step}")
     assert it.run("produce", "--until-caught-up") == 0, it.talk()
     consume(settings(it))
     assert channel(it, "consistent, epoch_gtid_set") == (1, None)
@@ -121,6 +126,8 @@ def test_recovered_without_upstream_and_kafka(river: MakeRiver, upstream: str, d
     # Mirrored only, behind what relay.meta vouches for, and the last transaction torn.
     metas = {path: path.read_bytes() for path in it.folder.glob("relay/*/relay.meta")}
     run_dml(it.upstream, 3, 150)
+    with xa, xa.cursor() as cursor:
+        cursor.execute("XA COMMIT 'x'")
     run_ddl(it.upstream, 3)
     it.upstream.execute("INSERT INTO river.last VALUES (1)")
     mirror(it)
@@ -134,6 +141,7 @@ def test_recovered_without_upstream_and_kafka(river: MakeRiver, upstream: str, d
     assert recover(it) == 0, it.talk()
     assert channel(it, "consistent, epoch") == (1, stopped_at)
     assert unequal(it) == ["river.last"]
+    assert it.downstream.execute("SELECT id FROM river.last") == [(2,)]
     assert_each_gtid_once(it)
     before = channel(it, "Relay_log_name, Relay_log_pos, executed_gtid_set, epoch_gtid_set")
     assert recover(it) == 0, it.talk()
