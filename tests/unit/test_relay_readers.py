@@ -164,8 +164,9 @@ def test_relay_readers_lists_and_forgets(tmp_path):
     root = tmp_path / "relay"
     runner = CliRunner()
     arguments = ["relay", "readers", "--config", str(config)]
-    assert "no reader is registered" in runner.invoke(app, arguments).stderr
+    assert runner.invoke(app, arguments).exception.code == "TR322"
     root.mkdir()
+    assert "no reader is registered" in runner.invoke(app, arguments).stderr
     (root / SUBDIR).mkdir()
     (root / SUBDIR / "mysql-bin.000009").write_bytes(bytes(5000))
     layout.write_index(root, [SUBDIR])
