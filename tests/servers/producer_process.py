@@ -11,20 +11,27 @@ import sys
 import threading
 from pathlib import Path
 
-from producer.run import ProducerConfig, run_producer
-from relay_store.purge import PurgeRules
-from schemas.errors import TailraceError
-from schemas.server_url import ServerUrl
 
-if __name__ == "__main__":
+def main() -> int:
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    # Only now: on a busy machine these take longer than a test waits before it asks for the stop.
+    from producer.run import ProducerConfig, run_producer
+    from relay_store.purge import PurgeRules
+    from schemas.errors import TailraceError
+    from schemas.server_url import ServerUrl
+
     values = json.loads(sys.argv[1])
     values |= {"source": ServerUrl.parse(values["source"]), "relay_dir": Path(values["relay_dir"])}
     values |= {name: tuple(values[name]) for name in ("include", "exclude")}
     values["purge_rules"] = PurgeRules(**values["purge_rules"])
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
     try:
         run_producer(ProducerConfig(**values), stop)
     except TailraceError as error:
         print(error.code, flush=True)
-        sys.exit(3)
+        return 3
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
