@@ -8,14 +8,27 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
+from zlib import crc32
 
 from relay_store import layout
 from relay_store.layout import RelayPosition, disk_errors
 from relay_store.tail import DurableTail
-from schemas.binlog import EVENT_SIZE, FIRST_POSITION, HEADER_SIZE, MAGIC, SIZE_OFFSET
+from schemas.binlog import (
+    CHECKSUM_CRC32,
+    CRC32_RESIDUE,
+    EVENT_SIZE,
+    FIRST_POSITION,
+    HEADER_SIZE,
+    MAGIC,
+    SIZE_OFFSET,
+    checksum_algorithm,
+    checksum_fits,
+    not_in_use,
+)
 from schemas.errors import RelayError, Where
 
 BLOCK_SIZE = 2 << 20  # bytes per read
+_MAX_FORMAT_DESCRIPTION = 4096  # bytes; a few hundred in fact
 
 _REFETCH = "put the file back from a copy, or move the relay directory away to fetch it anew"
 
@@ -48,7 +61,9 @@ class RelayReader:
             and a position behind it (the writer recovered) is waited for. None, for tools: everything
             up to the last whole event of the files as they are.
 
-    Raises RelayError: TR303 a file of the sequence is missing, TR304 an impossible event.
+    Every event's checksum is compared, for what a disk gives back may not be what was written.
+
+    Raises RelayError: TR303 a file of the sequence is missing, TR304 an impossible or damaged event.
     """
 
     def __init__(
@@ -57,6 +72,9 @@ class RelayReader:
         self._root = root
         self._tail = tail
         self._fd = -1
+        self._has_checksum: bool | None = (
+            None  # of the open file's events; not known before its first is read
+        )
         self._subdir, self._file, self._pos = (start.subdir, start.file, start.pos) if start else ("", "", 4)
 
     @property
@@ -92,8 +110,9 @@ class RelayReader:
         if self._fd < 0:
             self._open()
         with self._reading():
-            size = EVENT_SIZE.unpack(os.pread(self._fd, 4, FIRST_POSITION + SIZE_OFFSET))[0]
-            return os.pread(self._fd, size, FIRST_POSITION)
+            head = os.pread(self._fd, HEADER_SIZE, FIRST_POSITION)
+            size = EVENT_SIZE.unpack_from(head, SIZE_OFFSET)[0] if len(head) == HEADER_SIZE else 0
+            return os.pread(self._fd, min(size, _MAX_FORMAT_DESCRIPTION), FIRST_POSITION)
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -121,14 +140,11 @@ class RelayReader:
         return tail.order <= RelayPosition(self._subdir, self._file, self._pos).order
 
     def _read(self, limit: int, tail: RelayPosition | None, is_last: bool) -> RelayBlock | None:
-        want = min(BLOCK_SIZE, limit - self._pos)
-        data = self._pread(want)
-        whole = (
-            len(data) if is_last and len(data) == limit - self._pos else _whole_events(data, self._where())
-        )
-        if whole == 0:
-            data = self._read_large(data, limit)
-            whole = len(data)
+        known = self._has_checksum is not None or self._learn_checksum(limit)
+        data = self._pread(min(BLOCK_SIZE, limit - self._pos)) if known else b""
+        whole = self._whole_events(data) if data else 0
+        if whole == 0 and (data := self._read_large(data, limit)):
+            whole = self._whole_events(data)
         if whole == 0:
             if tail is not None:
                 raise RelayError(
@@ -141,6 +157,37 @@ class RelayReader:
         )
         self._pos += whole
         return block
+
+    def _learn_checksum(self, limit: int) -> bool:
+        """Read the FORMAT_DESCRIPTION event, which has a checksum whatever the others have."""
+        event = self.format_description()
+        if len(event) < HEADER_SIZE or FIRST_POSITION + len(event) > limit:
+            return False
+        if not (checksum_fits(event) or checksum_fits(not_in_use(event))):
+            raise self._damaged("the FORMAT_DESCRIPTION event")
+        self._has_checksum = checksum_algorithm(event) == CHECKSUM_CRC32
+        return True
+
+    def _whole_events(self, data: bytes) -> int:
+        """How many bytes of `data`, which begins with an event, are whole events. Raises RelayError."""
+        size_at, view, has_checksum = EVENT_SIZE.unpack_from, memoryview(data), self._has_checksum
+        # The first event is checked already: its checksum is not of all its bytes while it is in use.
+        at = len(self.format_description()) if self._pos == FIRST_POSITION else 0
+        end = len(data)
+        last = end - HEADER_SIZE
+        while at <= last:
+            size = size_at(data, at + SIZE_OFFSET)[0]
+            behind = at + size
+            if behind > end:
+                break
+            if size < HEADER_SIZE or (has_checksum and crc32(view[at:behind]) != CRC32_RESIDUE):
+                raise self._damaged(f"the event {at} bytes on")
+            at = behind
+        return at
+
+    def _damaged(self, what: str) -> RelayError:
+        what = f"the relay file is damaged: {what} has a wrong checksum or size"
+        return RelayError("TR304", what, where=self._where(), hint=_REFETCH)
 
     def _read_large(self, head: bytes, limit: int) -> bytes:
         """An event larger than a block; nothing if the file does not hold it whole."""
@@ -174,6 +221,7 @@ class RelayReader:
             magic = os.pread(self._fd, len(MAGIC), 0)
         if magic != MAGIC:
             raise RelayError("TR304", "not a binlog file", where=self._where(), hint=_REFETCH)
+        self._has_checksum = None
 
     def _find_first(self) -> bool:
         for subdir in layout.read_index(self._root):
@@ -215,17 +263,3 @@ class RelayReader:
 
     def _reading(self) -> AbstractContextManager[None]:
         return disk_errors("reading the relay log", self._where())
-
-
-def _whole_events(data: bytes, where: Where) -> int:
-    """How many bytes of `data`, which begins with an event, are whole events. Raises RelayError."""
-    size_at = EVENT_SIZE.unpack_from
-    at, last = 0, len(data) - HEADER_SIZE
-    while at <= last:
-        size = size_at(data, at + SIZE_OFFSET)[0]
-        if size < HEADER_SIZE:
-            raise RelayError("TR304", f"an event of {size} bytes, {at} bytes on", where=where, hint=_REFETCH)
-        if at + size > len(data):
-            break
-        at += size
-    return at

@@ -19,6 +19,7 @@ FIRST_POSITION = 4  # of the first event, behind the magic
 # timestamp, type, server id, event size, end position (32 bits: never an identity), flags
 HEADER = struct.Struct("<IBIIIH")
 SIZE_OFFSET = 9  # of the event size within the header
+FLAGS_OFFSET = 17
 EVENT_SIZE = struct.Struct("<I")
 
 FLAG_IN_USE = 0x01  # in the FORMAT_DESCRIPTION event of a file that is open upstream
@@ -111,6 +112,12 @@ def checksum_algorithm(format_description: Buffer) -> int:
 def checksum_fits(event: Buffer) -> bool:
     """Whether the last four bytes are the CRC32 of the bytes before."""
     return zlib.crc32(event) == CRC32_RESIDUE
+
+
+def not_in_use(format_description: bytes) -> bytes:
+    """The event without the flag that a file open upstream carries; its checksum is of this form."""
+    flags = format_description[FLAGS_OFFSET] & ~FLAG_IN_USE
+    return format_description[:FLAGS_OFFSET] + bytes((flags,)) + format_description[FLAGS_OFFSET + 1 :]
 
 
 def rotate_target(event: Buffer) -> tuple[str, int]:

@@ -457,3 +457,29 @@ def test_sub_directories_that_are_missing(root):
     assert read_all(root) == format_description()
     layout.write_index(root, [f"{UUID}.000003"])
     RelayWriter(root).close()
+
+
+def _read_sound_blocks(found: RelayReader, sound: bytes) -> None:
+    while (block := found.read_block()) is not None:
+        assert sound.startswith(block.data)
+
+
+def test_a_flipped_bit_is_never_handed_on(root):
+    """Every bit of every event in a file with checksums, one at a time."""
+    relay = fresh(root)
+    put(relay, *group(1, row_events=1))
+    relay.close()
+    path = root / f"{UUID}.000001" / FIRST
+    sound = path.read_bytes()
+    in_use = 8 * (binlog.FIRST_POSITION + binlog.FLAGS_OFFSET)  # comes and goes upstream, too
+    for bit in set(range(8 * len(binlog.MAGIC), 8 * len(sound))) - {in_use}:
+        flipped = bytearray(sound)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        relay = RelayWriter(root)
+        found = RelayReader(root, tail=relay.tail)
+        with pytest.raises(RelayError) as caught:
+            _read_sound_blocks(found, sound[4:])
+        assert caught.value.code == "TR304"
+        found.close()
+        relay.close()
