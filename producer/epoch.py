@@ -87,11 +87,17 @@ class OpenEpoch:
         delay = limits.max_delay if self.seq else limits.heartbeat
         return delay - (time.monotonic() - self.opened)
 
+    def is_full(self, limits: EpochLimits) -> bool:
+        """Whether nothing more may come in behind the transaction that was the last."""
+        return self.seq >= limits.max_rows or self.bytes >= limits.max_bytes or self.ddl is not None
+
+    def is_late(self, limits: EpochLimits) -> bool:
+        """Whether it is due by its age."""
+        return not self.empty and self.due_in(limits) <= 0
+
     def is_due(self, limits: EpochLimits) -> bool:
         """Whether to seal it, given that it stands at a transaction boundary."""
-        if self.seq >= limits.max_rows or self.bytes >= limits.max_bytes or self.ddl is not None:
-            return True
-        return not self.empty and self.due_in(limits) <= 0
+        return self.is_full(limits) or self.is_late(limits)
 
     def tables_touched(self) -> tuple[TableTouched, ...]:
         """Counts per table for the epoch's record."""

@@ -30,11 +30,11 @@ from schemas.errors import DecodeError, TailraceError, Where
 from schemas.groups import GroupScanner
 from schemas.gtid import Flavor, GtidTracker
 from schemas.tables import TableFilter
-from schemas.varint import encode_bytes, encode_long
+from schemas.varint import LOW, VARINT, encode_bytes, encode_long
 
 log = structlog.get_logger()
 
-_EVENT_SIZE = struct.Struct("<I").unpack_from
+_KIND_SIZE = struct.Struct("<4xB4xI").unpack_from
 _TIMESTAMP_SERVER = struct.Struct("<IxI").unpack_from
 _GTIDS = frozenset({binlog.GTID, binlog.GTID_TAGGED, binlog.ANONYMOUS_GTID, binlog.MARIADB_GTID})
 
@@ -65,6 +65,7 @@ _MIXED_ENGINES = (
     "this position"
 )
 
+_BRACKETS = (b"BEGIN", b"COMMIT")
 _UNKNOWN: Any = object()
 
 #: records held before a transaction larger than an epoch is handed to Kafka in part
@@ -173,17 +174,45 @@ class EventDecoder:
             ) from error
 
     def _walk(self, data: bytes, i: int, base: int, nested: bool) -> int:
-        end = len(data)
+        """Hot: what nearly every transaction consists of is taken in right here; age is looked at once a block."""
+        end, late = len(data), self.epoch.is_late(self._limits)
         checksum = 0 if nested else self._checksum
-        by_id, by_body = self._by_id, self._by_body
-        size_at, table_map = _EVENT_SIZE, binlog.TABLE_MAP
+        by_id, by_body, scanner = self._by_id, self._by_body, self.scanner
+        kind_size, rows, table_map = _KIND_SIZE, ROWS, binlog.TABLE_MAP
+        source: bytes | None = None
         while i < end:
-            kind = data[i + 4]
-            behind: int = i + size_at(data, i + 9)[0]
+            kind, size = kind_size(data, i)
+            behind: int = i + size
             if not nested:
                 self._event_pos = base + i
-            if kind in ROWS:
-                self._rows(data, i, behind - checksum, kind)
+            if kind in rows:
+                table = by_id.get(data[i + 19 : i + 25], _UNKNOWN)
+                if table is None or self._skip_group:
+                    i = behind
+                    continue
+                if table is _UNKNOWN:
+                    raise DecodeError("TR411", "a rows event without its TABLE_MAP")
+                if source is None:
+                    source, times = self._source()
+                    epoch, counts_of = self.epoch, self.epoch.counts.get
+                form = table.forms[kind]
+                p: int = i + form.offset
+                head = form.heads.get(data[i + FLAGS_AT : p])
+                if head is None:
+                    head, p = form.parse(data, i)
+                ordinary, moved = head
+                z = self._event_pos << 1
+                # Two table look-ups; a file's first bytes and those behind 1 GB take the longer way.
+                varint = LOW[z & 0x3FFF] + VARINT[z >> 14] if 1 << 17 <= z < 1 << 31 else encode_long(z >> 1)
+                before = epoch.seq
+                epoch.seq = seq = form.decode(
+                    data, p, behind - checksum, before, epoch.avro_number, ordinary, moved,
+                    source + varint + times, epoch.records.append,
+                )  # fmt: skip
+                counts = counts_of(table.decoder) or self._first_touch(table.decoder)
+                counts[form.column] += seq - before
+                if len(epoch.records) >= SPILL_RECORDS:
+                    self._spill(epoch)
             elif kind == table_map:
                 body = data[i + 27 : behind - checksum]
                 table = by_body.get(body, _UNKNOWN)
@@ -192,11 +221,14 @@ class EventDecoder:
                 if not self._inside(kind, data[i:behind], 0):
                     return i
             else:
-                if not self._control(kind, data, i, behind):
+                if kind == binlog.XID and scanner.state:
+                    scanner.feed(kind, data, False)
+                    self._end(size)
+                elif not self._control(kind, data, i, behind):
                     return i
-                if self.scanner.in_group is False and (self.stopped or self.epoch.is_due(self._limits)):
+                if not scanner.state and (late or self.stopped or self.epoch.is_full(self._limits)):
                     return behind
-                checksum = self._checksum
+                checksum, source = self._checksum, None
             i = behind
         return i
 
@@ -212,26 +244,32 @@ class EventDecoder:
             self.enter_file(event, self._place.subdir, self._place.file)
             return True
         if kind == binlog.QUERY:
-            if not self._query(event, self._checksum):
+            text = binlog.query_text(event, has_checksum)
+            if (
+                text not in _BRACKETS
+                and not self._skip_group
+                and not self._query(event, text, self._checksum)
+            ):
                 return False
-        elif kind == binlog.MARIADB_QUERY_COMPRESSED:
-            if not self._query(plain_event(event, self._checksum), 0):
+            if self.scanner.statement(text):
+                self._end(behind - i)
+            return True
+        if kind == binlog.MARIADB_QUERY_COMPRESSED:
+            plain = plain_event(event, self._checksum)
+            if not self._skip_group and not self._query(plain, binlog.query_text(plain, False), 0):
                 return False
         elif kind in COMPRESSED_ROWS:
-            plain = plain_event(event, self._checksum)
-            self._rows(plain, 0, len(plain), plain[4])
-        elif kind == binlog.XID:
-            pass
+            self._walk(plain_event(event, self._checksum), 0, 0, nested=True)
         elif kind == binlog.TRANSACTION_PAYLOAD:
             if not self._payload(event):
                 return False
         elif kind == binlog.XA_PREPARE:
             self._xa_prepare(event)
-        elif kind not in _SKIPPED:
+        elif kind != binlog.XID and kind not in _SKIPPED:
             self._refuse(kind, event)
         if kind not in binlog.INSIDE_GROUP:
             was_inside = self.scanner.in_group
-            if self.scanner.feed(kind, event, has_checksum) and (was_inside or kind == binlog.QUERY):
+            if self.scanner.feed(kind, event, has_checksum) and was_inside:
                 self._end(behind - i)
         return True
 
@@ -256,7 +294,6 @@ class EventDecoder:
         self._skip_group = self._xa_open = self._xa = False
         self._server_id, self._commit_ms = server_id, commit_ms
         self._group_seq = self.epoch.seq
-        self._transaction: bytes | None = None
         self._has_gtid = kind not in (0, binlog.ANONYMOUS_GTID)
 
     def _end(self, size: int) -> None:
@@ -287,11 +324,8 @@ class EventDecoder:
 
     # -- statements ------------------------------------------------------------------------------
 
-    def _query(self, event: bytes, checksum: int) -> bool:
+    def _query(self, event: bytes, text: bytes, checksum: int) -> bool:
         """A QUERY event. False: a DDL that must wait until the open epoch is sealed."""
-        text = binlog.query_text(event, bool(checksum))
-        if text in (b"BEGIN", b"COMMIT") or self._skip_group:
-            return True
         if text.startswith(b"XA "):
             self._xa_statement(text)
             return True
@@ -398,33 +432,13 @@ class EventDecoder:
         learned = self._by_body[body] = RowsTable(body) if self._tables.allows(db, table) else None
         return learned
 
-    def _rows(self, data: bytes, i: int, end: int, kind: int) -> None:
-        """The row path: as little as possible for each event, and nothing but generated code for each row."""
-        table = self._by_id.get(data[i + 19 : i + 25], _UNKNOWN)
-        if table is None or self._skip_group:
-            return
-        if table is _UNKNOWN:
-            raise DecodeError("TR411", "a rows event without its TABLE_MAP")
-        form = table.forms[kind]
-        p = i + FLAGS_AT + form.size
-        head = form.heads.get(data[i + FLAGS_AT : p])
-        if head is None:
-            head, p = form.parse(data, i)
-        epoch, before, records = self.epoch, self.epoch.seq, self.epoch.records
-        place = (self._transaction or self._first_rows()) + encode_long(self._event_pos) + self._times
-        seq = form.decode(data, p, end, before, epoch.avro_number, *head, place, records.append)
-        epoch.seq = seq
-        counts = epoch.counts.get(table.decoder) or self._first_touch(table.decoder)
-        counts[form.column] += seq - before
-        if len(records) >= SPILL_RECORDS:
-            self._spill(epoch)
-
-    def _first_rows(self) -> bytes:
-        """A transaction's first rows: what `source` says of the transaction, as Avro bytes."""
+    def _source(self) -> tuple[bytes, bytes]:
+        """What `source` says of the open transaction, as Avro bytes: before and behind an event's position."""
         gtid = b"\0" if self._gtid is None else b"\2" + encode_bytes(self._gtid.encode())
-        self._transaction = encode_long(self._server_id) + gtid + self._file_name
-        self._times = encode_long(self._commit_ms) + self._published
-        return self._transaction
+        return (
+            encode_long(self._server_id) + gtid + self._file_name,
+            encode_long(self._commit_ms) + self._published,
+        )
 
     def _first_touch(self, decoder: RowDecoder) -> list[int]:
         """The epoch's first rows of a structure; it is published if the log does not know it as current."""
@@ -464,7 +478,7 @@ class EventDecoder:
         """An event within a compressed or XA transaction. False: a DDL that must wait."""
         if kind == binlog.QUERY:
             text = binlog.query_text(event, bool(checksum))
-            framing = text in (b"BEGIN", b"COMMIT") or text.startswith((b"XA START ", b"XA END "))
+            framing = text in _BRACKETS or text.startswith((b"XA START ", b"XA END "))
             return framing or self._statement(event, checksum)
         if kind not in _SKIPPED and kind not in (binlog.XID, binlog.XA_PREPARE):
             self._refuse(kind, event)
@@ -510,7 +524,7 @@ class EventDecoder:
         for block in self.prepared.blocks(prepared):
             i, data = 0, block.data
             while i < len(data):
-                behind: int = i + _EVENT_SIZE(data, i + 9)[0]
+                behind: int = i + _KIND_SIZE(data, i)[1]
                 self._event_pos = block.pos + i
                 self._replay_event(data[i:behind])
                 i = behind

@@ -7,7 +7,9 @@ need one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from struct import Struct, calcsize
 from typing import Any
 
 from schemas.avro_schema import row_schema
@@ -16,6 +18,7 @@ from schemas.sql import key_prefix
 from schemas.structure import TableStructure
 from schemas.types import codec_of, constants_of, union_tags
 from schemas.types.binary import read_counted
+from schemas.types.codec import Head
 from schemas.types.json_diff import json_patched
 from schemas.types.json_type import JSON
 from schemas.varint import VARINT, encode
@@ -26,6 +29,7 @@ Record = tuple[bytes, bytes] | tuple[bytes, bytes, list[tuple[str, bytes]]]
 #: (b, p, end, seq, epoch, table, moved, place, append) -> seq; see RowDecoder
 Decode = Callable[[bytes, int, int, int, bytes, bytes, bytes, bytes, Callable[[Record], None]], int]
 
+_READ = re.compile(r"read_(\w+)\(b, p\)")
 _PARAMETERS = "b, p, end, seq, epoch, table, moved, place, append"
 
 
@@ -68,6 +72,8 @@ def _compile(structure: TableStructure, kind: str, body: list[str]) -> Decode:
         names |= codec_of(column).names
         for prefix in ("a", "o"):
             names |= constants_of(column, f"{prefix}{i}")
+    for form in set(_READ.findall("\n".join(body))):
+        names[f"read_{form}"] = Struct("<" + form).unpack_from
     return compile_function(kind, _PARAMETERS, body, names, f"<{kind} rows of {structure.name}>")
 
 
@@ -80,15 +86,17 @@ def _image(structure: TableStructure, prefix: str, partial: bool = False) -> lis
     """
     documents = 0
     size = (len(structure.columns) + 7) // 8
+    form = {1: "B", 2: "H", 4: "I", 8: "Q"}.get(size)
     nullmap = "b[p]" if size == 1 else f"from_bytes(b[p:p+{size}], 'little')"
-    lines = [f"n = {nullmap}; p += {size}"]
+    line = f"n = {nullmap}; p += {size}"
+    pieces: list[list[str]] = [[Head(line, form, "n", whole=True) if form else line]]
     for i, column in enumerate(structure.columns):
         target = f"{prefix}{i}"
         tags = [repr(tag) for tag in union_tags(column)]
         decode = codec_of(column).decode(column, target, tags)
         if partial and column.code == JSON:
             if prefix == "o":
-                lines.append(f"j{documents} = None")
+                pieces.append([f"j{documents} = None"])
                 decode.append(f"j{documents} = d")
             else:
                 diffs = [*read_counted(4), f"{target} = {tags[0]} + json_patched(j{documents}, d)"]
@@ -96,8 +104,33 @@ def _image(structure: TableStructure, prefix: str, partial: bool = False) -> lis
             documents += 1
         if column.nullable:
             decode = [f"if n & {1 << i}: {target} = b'\\0'", "else:", *indent(decode)]
-        lines += decode
-    return lines
+        pieces.append(decode)
+    return list(_heads_together(pieces))
+
+
+def _heads_together(pieces: list[list[str]]) -> Iterator[str]:
+    """The pieces' lines, with one read for the numbers of neighbours that lie side by side."""
+    at = 0
+    while at < len(pieces):
+        heads: list[Head] = []
+        for piece in pieces[at:]:
+            if not isinstance(head := piece[0], Head):
+                break
+            heads.append(head)
+            if not head.whole:
+                break
+        if len(heads) < 2:
+            yield from pieces[at]
+            at += 1
+            continue
+        form = "".join(head.form for head in heads)
+        # The values that come out together are used one after the other, under the name that their lines know.
+        yield f"{', '.join(f'{head.name}{k}' for k, head in enumerate(heads))} = read_{form}(b, p)"
+        yield f"p += {calcsize('<' + form)}"
+        for k, head in enumerate(heads):
+            yield f"{head.name} = {head.name}{k}"
+            yield from pieces[at + k][1:]
+        at += len(heads)
 
 
 def _after_partial(structure: TableStructure) -> list[str]:

@@ -29,7 +29,7 @@ class RowsForm:
     Attributes:
         decode: the generated decoder of its rows.
         column: where its rows are counted: 0 inserts, 1 updates, 2 deletes.
-        size: bytes from the flags to the first row image, as events without extra data have it.
+        offset: from an event's begin to its first row image, if it has no extra data.
         heads: for beginnings of this size: ``source.flags`` to ``source.table`` of an ordinary row, and of half
             a key change, as Avro bytes.
     """
@@ -51,7 +51,7 @@ class RowsForm:
             self.decode, self.column = decoder.delete, 2
         width_size = 1 if self._width < 251 else 3
         extra_size = 0 if kind in _V1 else 2
-        self.size = 2 + extra_size + width_size + self._images * ((self._width + 7) // 8)
+        self.offset = FLAGS_AT + 2 + extra_size + width_size + self._images * ((self._width + 7) // 8)
         self.heads: dict[bytes, tuple[bytes, bytes]] = {}
 
     def parse(self, data: bytes, i: int) -> tuple[tuple[bytes, bytes], int]:
@@ -80,7 +80,7 @@ class RowsForm:
                 )
             p += size
         head = (encode_long(flags) + self._names, encode_long(flags | KEY_CHANGE) + self._names)
-        if p - begin == self.size and len(self.heads) < _MAX_HEADS:
+        if p - i == self.offset and len(self.heads) < _MAX_HEADS:
             self.heads[data[begin:p]] = head
         return head, p
 

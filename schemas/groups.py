@@ -21,21 +21,22 @@ _SINGLE_ENDERS = frozenset({binlog.TRANSACTION_PAYLOAD, binlog.INCIDENT, binlog.
 class GroupScanner:
     """A state machine over events. After `feed` returns True the stream is at a transaction boundary.
 
-    Between events, `source`, `number` and `server_id` are the GTID of the group that is open or was
-    last (`source` is None for an anonymous one): a MySQL source key, or a MariaDB domain.
+    `state` is 0 outside of groups. Between events, `source`, `number` and `server_id` are the GTID of the
+    group that is open or was last (`source` is None for an anonymous one): a MySQL source key, or a MariaDB
+    domain.
     """
 
-    __slots__ = ("_state", "number", "server_id", "source")
+    __slots__ = ("number", "server_id", "source", "state")
 
     def __init__(self) -> None:
-        self._state = _OUTSIDE
+        self.state = _OUTSIDE
         self.source: bytes | int | None = None
         self.number = 0
         self.server_id = 0
 
     @property
     def in_group(self) -> bool:
-        return self._state != _OUTSIDE
+        return self.state != _OUTSIDE
 
     def gtid(self) -> str:
         """The GTID of the open or last group as text; empty for an anonymous one."""
@@ -43,7 +44,7 @@ class GroupScanner:
 
     def reset(self) -> None:
         """Forget an open group, as at the start of a file."""
-        self._state = _OUTSIDE
+        self.state = _OUTSIDE
         self.source = None
 
     def feed(self, kind: int, event: Buffer, has_checksum: bool) -> bool:
@@ -52,35 +53,36 @@ class GroupScanner:
         `event` is the whole event, `kind` its type. Types in `binlog.INSIDE_GROUP` may be left out.
         """
         if kind == binlog.XID or kind == binlog.XA_PREPARE:
-            self._state = _OUTSIDE
+            self.state = _OUTSIDE
         elif kind == binlog.QUERY:
-            self._query(event, has_checksum)
+            return self.statement(binlog.query_text(event, has_checksum))
         elif kind in (binlog.GTID, binlog.ANONYMOUS_GTID, binlog.GTID_TAGGED, binlog.MARIADB_GTID):
             self._open(kind, event)
-        elif kind in _SINGLE_ENDERS and self._state in (_OPENED, _ONE):
-            self._state = _OUTSIDE
-        return self._state == _OUTSIDE
+        elif kind in _SINGLE_ENDERS and self.state in (_OPENED, _ONE):
+            self.state = _OUTSIDE
+        return self.state == _OUTSIDE
 
     def _open(self, kind: int, event: Buffer) -> None:
         """A GTID event: MySQL says only later whether one statement follows or many, MariaDB at once."""
-        self._state = _OPENED
+        self.state = _OPENED
         if kind == binlog.GTID:
             _, self.source, self.number = _MYSQL_GTID.unpack_from(event, binlog.HEADER_SIZE)
         elif kind == binlog.MARIADB_GTID:
             self.number, self.source, flags = _MARIADB_GTID.unpack_from(event, binlog.HEADER_SIZE)
             self.server_id = binlog.header(event).server_id
-            self._state = _ONE if flags & binlog.MARIADB_FL_STANDALONE else _MANY
+            self.state = _ONE if flags & binlog.MARIADB_FL_STANDALONE else _MANY
         elif kind == binlog.GTID_TAGGED:
             self.source, self.number = binlog.tagged_gtid(event)
         else:
             self.source = None
 
-    def _query(self, event: Buffer, has_checksum: bool) -> None:
-        text = binlog.query_text(event, has_checksum)
-        if self._state == _MANY:
+    def statement(self, text: bytes) -> bool:
+        """The same for a QUERY event with this statement."""
+        if self.state == _MANY:
             if text in _ENDS or text.startswith((b"XA COMMIT", b"XA ROLLBACK")):
-                self._state = _OUTSIDE
-        elif self._state != _ONE and (text == b"BEGIN" or text.startswith(b"XA START")):
-            self._state = _MANY
+                self.state = _OUTSIDE
+        elif self.state != _ONE and (text == b"BEGIN" or text.startswith(b"XA START")):
+            self.state = _MANY
         else:
-            self._state = _OUTSIDE
+            self.state = _OUTSIDE
+        return self.state == _OUTSIDE

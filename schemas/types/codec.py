@@ -19,6 +19,26 @@ from schemas.structure import Column
 Lines = list[str]
 
 
+class Head(str):
+    """A first line that reads one number, which lines of neighbours may read together with theirs.
+
+    Attributes:
+        form: the number's character in ``struct``'s language, without byte order.
+        name: the variable that the line sets.
+        whole: whether the number is all that the value has in the binlog, so that the next one's follows.
+    """
+
+    form: str
+    name: str
+    whole: bool
+
+    def __new__(cls, line: str, form: str, name: str, *, whole: bool) -> Head:
+        """Build it."""
+        head = super().__new__(cls, line)
+        head.form, head.name, head.whole = form, name, whole
+        return head
+
+
 class Codec(Protocol):
     """One type family."""
 

@@ -7,7 +7,7 @@ from struct import Struct
 from typing import Any
 
 from schemas.structure import Column
-from schemas.types.codec import Lines, plain_predicate
+from schemas.types.codec import Head, Lines, plain_predicate
 from schemas.varint import encode
 
 TINY, SHORT, LONG, LONGLONG, INT24 = 1, 2, 3, 8, 9
@@ -47,12 +47,11 @@ class Integer:
         """See ``Codec.decode``."""
         size = _SIZES[column.code]
         if size == 3:
-            read = f"i = from_bytes(b[p:p+3], 'little', signed={not column.unsigned})"
-        elif size == 1 and column.unsigned:
-            read = "i = b[p]"
+            lines = [f"i = from_bytes(b[p:p+3], 'little', signed={not column.unsigned}); p += 3"]
         else:
-            read = f"i, = int_{_FORMATS[size, column.unsigned][-1]}(b, p)"
-        lines = [f"{read}; p += {size}"]
+            form = _FORMATS[size, column.unsigned][-1]
+            read = "i = b[p]" if form == "B" else f"i, = int_{form}(b, p)"
+            lines = [Head(f"{read}; p += {size}", form, "i", whole=True)]
         tag = "" if tags[0] == "b''" else f"{tags[0]} + "
         if size == 8 and column.unsigned:
             return [*lines, f"{target} = {tag}unsigned_decimal(i)"]
