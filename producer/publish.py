@@ -1,7 +1,7 @@
 """The publisher: relay files → epochs in Kafka. It reads what is on disk, never the network.
 
 It begins behind the last committed epoch, so that an interrupted one is simply written anew. While Kafka
-takes one epoch in, the next one is decoded; at most one is under way.
+takes one epoch in and a thread waits for that, the next one is decoded; at most one is under way.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -96,7 +97,8 @@ class Publisher:
         self.progress = PublishProgress()
         #: set when a run ends: up to here everything is published or of no concern
         self.reached: RelayPosition | None = None
-        self._under_way: Callable[[], None] | None = None
+        self._committer = ThreadPoolExecutor(1, thread_name_prefix="commit")
+        self._under_way: Future[None] | None = None
         self._in_transaction = False
         self._prepared = PreparedTransactions(root)
         self._ends: frozenset[RelayPosition] = frozenset()
@@ -126,7 +128,10 @@ class Publisher:
                     self._mark.flush()
         finally:
             gc.set_threshold(*collections)
-            if self._in_transaction:
+            # Whatever ends the run, an epoch that Kafka is taking in is let through first.
+            self._committer.shutdown(wait=True)
+            committed = self._under_way is not None and self._under_way.exception() is None
+            if self._in_transaction and not committed:
                 self._log.abort()
 
     # -- where to begin --------------------------------------------------------------------------
@@ -304,18 +309,15 @@ class Publisher:
         self._spill(epoch)
         structures = tuple(epoch.structures.values())
         executed, digest, prepared = str(decoder.tracker), self._log.digest, decoder.prepared.snapshot()
-
-        def commit() -> None:
-            self._commit(epoch, position, executed, structures, digest, prepared)
-
-        self._under_way = commit
+        self._under_way = self._committer.submit(
+            self._commit, epoch, position, executed, structures, digest, prepared
+        )
 
     def _finish(self) -> None:
         """Wait until Kafka has the epoch that is under way."""
         if self._under_way is not None:
-            commit, self._under_way = self._under_way, None
-            commit()
-            self._in_transaction = False
+            self._under_way.result()
+            self._under_way, self._in_transaction = None, False
 
     def _commit(
         self,
