@@ -285,9 +285,16 @@ class EpochLog:
             raise log_error(error, doing) from error
         except SystemError as error:
             # A fatal error was raised among callbacks, and the next of them stumbled over it.
-            if isinstance(error.__cause__, KafkaException):
-                raise log_error(error.__cause__, doing) from error
-            raise
+            cause = error.__cause__ if isinstance(error.__cause__, KafkaException) else self._fatal_error()
+            raise log_error(cause, doing) from error
+
+    def _fatal_error(self) -> KafkaException:
+        """Why the producer can do nothing any more; it says so to every question."""
+        try:
+            self._producer.begin_transaction()
+        except KafkaException as error:
+            return error
+        return KafkaException(KafkaError(KafkaError._FAIL, "librdkafka failed without a reason"))
 
 
 class _reading:

@@ -21,7 +21,7 @@ from producer.row_decoder import RowDecoder
 from producer.rows_head import FLAGS_AT, ROWS, RowsTable
 from producer.table_map import table_names
 from producer.xa import FL_PREPARED_XA, PreparedTransactions, prepared_inside, xa_prepare, xa_statement
-from relay_store.layout import RelayPosition
+from relay_store.layout import RelayPosition, part_offset, upstream_file
 from schemas import binlog
 from schemas.avro_schema import row_schema
 from schemas.ddl import Category, Statement, classify
@@ -58,7 +58,6 @@ _SKIPPED = frozenset(
 )
 # MariaDB's two-phase ALTER logs the statement twice; it takes effect with its COMMIT ALTER.
 _START_ALTER, _ROLLBACK_ALTER = 2, 8
-_FLAG_IGNORABLE = 0x80
 
 _MIXED_ENGINES = (
     "which of its rows stayed depends on their tables' engines; copy the tables concerned anew and start behind "
@@ -104,7 +103,7 @@ class EventDecoder:
         self._checksum = 0
         self._place = RelayPosition("", "", 0)
         self._event_pos = 0
-        self._file_name = b""
+        self._file_name, self._offset = b"", 0
         self._by_id: dict[bytes, RowsTable | None] = {}
         self._by_body: dict[bytes, RowsTable | None] = {}
         self._published = b""
@@ -123,7 +122,8 @@ class EventDecoder:
         )
         self._by_id.clear()
         self._place = RelayPosition(subdir, file, 0)
-        self._file_name = encode_bytes(file.encode())
+        self._file_name = encode_bytes(upstream_file(file).encode())
+        self._offset = part_offset(file)
 
     def next_file(self, subdir: str, file: str) -> None:
         """The log goes on at the start of another file.
@@ -201,7 +201,7 @@ class EventDecoder:
                 if head is None:
                     head, p = form.parse(data, i)
                 ordinary, moved = head
-                z = self._event_pos << 1
+                z = self._event_pos + self._offset << 1
                 # Two table look-ups; a file's first bytes and those behind 1 GB take the longer way.
                 varint = LOW[z & 0x3FFF] + VARINT[z >> 14] if 1 << 17 <= z < 1 << 31 else encode_long(z >> 1)
                 before = epoch.seq
@@ -410,7 +410,7 @@ class EventDecoder:
         )
 
     def _refuse(self, kind: int, event: bytes) -> None:
-        if binlog.header(event).flags & _FLAG_IGNORABLE:
+        if binlog.header(event).flags & binlog.FLAG_IGNORABLE:
             return
         known = {
             binlog.INCIDENT: "INCIDENT: the upstream lost events and says so",
@@ -519,7 +519,7 @@ class EventDecoder:
 
     def _replay(self, prepared: PreparedTransaction) -> None:
         """Take a prepared transaction's rows in, as rows of the open group."""
-        here = self._place, self._file_name, self._checksum, self._event_pos
+        here = self._place, self._file_name, self._offset, self._checksum, self._event_pos
         self.enter_file(self.prepared.format_description(prepared), prepared.relay_dir, prepared.relay_file)
         for block in self.prepared.blocks(prepared):
             i, data = 0, block.data
@@ -529,7 +529,7 @@ class EventDecoder:
                 self._replay_event(data[i:behind])
                 i = behind
         self.epoch.bytes += prepared.relay_end - prepared.relay_pos
-        self._place, self._file_name, self._checksum, self._event_pos = here
+        self._place, self._file_name, self._offset, self._checksum, self._event_pos = here
 
     def _replay_event(self, event: bytes) -> None:
         kind = event[4]

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import structlog
 
 from producer.mirror_intake import Intake
-from producer.mirror_start import Start, open_relay
+from producer.mirror_start import EARLIEST, Start, open_relay
 from producer.upstream.dump import DumpStream
 from relay_store.layout import DISK_FULL, file_number
 from relay_store.writer import RelayWriter
@@ -55,8 +55,10 @@ class Mirror:
         url: the upstream.
         relay: the open relay log.
         server_id: of this replica.
-        start: where an empty relay log begins: the earliest file the upstream has, or the current one
-            (whole; the publisher then begins at the position that was current).
+        start: where an empty relay log begins.
+        max_file_size: bytes at which a relay file goes on in another part; 0: the upstream's files as they are.
+        sync_groups: transactions after which to fsync at the latest; 0: when the operating system likes, but before
+            anything is published.
         make_room: called while the disk is full; whether it deleted anything.
         clock: seconds, monotonic.
     """
@@ -67,7 +69,9 @@ class Mirror:
         relay: RelayWriter,
         *,
         server_id: int,
-        start: Start = "earliest",
+        start: Start = EARLIEST,
+        max_file_size: int = 0,
+        sync_groups: int = 10_000,
         make_room: Callable[[], bool] = bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -76,6 +80,8 @@ class Mirror:
         self.progress = MirrorProgress()
         self._server_id = server_id
         self._start = start
+        self._max_file_size = max_file_size
+        self._sync_groups = sync_groups
         self._make_room = make_room
         self._clock = clock
 
@@ -99,6 +105,8 @@ class Mirror:
                     continue
                 if not error.retryable or error.code.startswith("TR3"):
                     raise
+                # Whoever waits for what is here already must not wait for the upstream.
+                self.relay.sync()
                 failures = 0 if self.progress.bytes > received else failures
                 delay = _BACKOFF[min(failures, len(_BACKOFF) - 1)]
                 failures += 1
@@ -116,7 +124,10 @@ class Mirror:
     def reached(self, file: str, position: int) -> bool:
         """Whether the upstream's `file` is on disk here up to `position`."""
         tail = self.relay.tail.position
-        return tail is not None and (file_number(tail.file), tail.pos) >= (file_number(file), position)
+        if tail is None:
+            return False
+        name, here = tail.upstream
+        return (file_number(name), here) >= (file_number(file), position)
 
     def _follow(self, stop: threading.Event, until: tuple[str, int] | None) -> bool:
         """One connection's time; True when `until` is reached, False on `stop`."""
@@ -128,9 +139,12 @@ class Mirror:
         if until and self.reached(*until):
             return True
         # Beyond what can be asked for, stream the file from its start and pass over what is here.
-        asked = begin.pos if begin.pos <= _MAX_START else FIRST_POSITION
-        intake = Intake(self.relay, gtids.tracker(), asked, self._clock)
-        stream = DumpStream(self.url, info, begin.file, asked, self._server_id)
+        file, position = begin.upstream
+        asked = position if position <= _MAX_START else FIRST_POSITION
+        intake = Intake(
+            self.relay, gtids.tracker(), asked, self._max_file_size, self._sync_groups, self._clock
+        )
+        stream = DumpStream(self.url, info, file, asked, self._server_id)
         self.progress.connected, self.progress.last_error = True, None
         if self.progress.paused is None:
             _log.info("mirror_connected", upstream=str(self.url), begin=str(begin), version=info.version)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import zlib
 from collections.abc import Callable
@@ -32,6 +33,8 @@ class Intake:
         gtids: the set of what is in the relay log; grows with each whole group.
         stream_position: where the stream's first event lies in the file; less than the writer's position
             when the upstream had to be asked from further back, and then events are passed over.
+        max_file_size: bytes at which a relay file ends behind a group and goes on in another part; 0: never.
+        sync_groups: groups after which to sync at the latest; 0: only when a reader wants it, and at a file's end.
         clock: seconds, monotonic.
     """
 
@@ -40,6 +43,8 @@ class Intake:
         relay: RelayWriter,
         gtids: GtidTracker,
         stream_position: int,
+        max_file_size: int = 0,
+        sync_groups: int = 10_000,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         position = relay.position
@@ -47,9 +52,9 @@ class Intake:
         self._relay = relay
         self._gtids = gtids
         self._clock = clock
-        self._file = position.file
-        self._end = position.pos
-        self._behind = position.pos - stream_position
+        self._file, self._end = position.upstream
+        self._behind = self._end - stream_position
+        self._max_file_size = max_file_size or sys.maxsize
         self._scanner = GroupScanner()
         self._has_checksum = False
         self._chunks: list[bytes] = []
@@ -57,15 +62,18 @@ class Intake:
         self._boundary: int | None = None
         self.bytes = 0  # appended in this connection's time
         self.events = 0
-        self._unsynced = 0
+        self._sync_groups = sync_groups or sys.maxsize
+        self._is_lazy = not sync_groups
+        self._unsynced = self._unsynced_groups = 0
         self._group_ended = False
         self._synced_at = clock()
         relay.track_gtids(lambda: str(gtids))
+        self._end_part()
 
     @property
     def wants_sync(self) -> bool:
-        """Whether whole groups are appended which no reader sees yet."""
-        return self._group_ended
+        """Whether whole groups are appended which no reader sees yet, or may have to be put on disk soon."""
+        return self._group_ended or (self._is_lazy and self._unsynced_groups > 0)
 
     def take(self, data: bytes) -> tuple[int, int]:
         """Append the events in the whole packets at the front of `data`.
@@ -92,7 +100,13 @@ class Intake:
         return late or not more_waits()
 
     def sync(self) -> None:
-        self._relay.sync()
+        """Show readers what is whole, on disk or, if that is left to the operating system, not yet."""
+        if self._is_lazy and not self._relay.tail.sync_wanted:
+            if self._group_ended:
+                self._relay.show()
+        else:
+            self._relay.sync()
+            self._unsynced_groups = 0
         self._unsynced, self._group_ended, self._synced_at = 0, False, self._clock()
 
     def _take_small(self, data: bytes) -> int:
@@ -152,6 +166,21 @@ class Intake:
                     self._groups.append((scanner.source, scanner.number, scanner.server_id))
             elif before := binlog.previous_gtids(event, self._has_checksum):
                 self._gtids.merge(before)
+            if was_open:
+                self._unsynced_groups += 1
+            if self._unsynced_groups >= self._sync_groups:
+                self._append()
+                self.sync()
+            if was_open and self._end - self._part_begin >= self._max_file_size:
+                self._append()
+                self._end_part()
+
+    def _end_part(self) -> None:
+        """Go on in another part if this one is large enough; between two groups only."""
+        relay = self._relay
+        if relay.file_size >= self._max_file_size and relay.begin_part(self._gtids.snapshot()):
+            _log.info("relay_part_begun", position=str(relay.position))
+        self._part_begin = self._end - relay.file_size
 
     def _is_made_up(self, kind: int, flags: int, end_position: int, event: bytes) -> bool:
         """Whether an event is in no file, but the dump thread's own; what it says is taken in here."""
@@ -183,7 +212,7 @@ class Intake:
             _log.warning("group_open_at_end_of_file", file=self._file, gtid=self._scanner.gtid())
         self._scanner.reset()
         self._relay.rotate(name)
-        self._file, self._end = name, FIRST_POSITION
+        self._file, self._end, self._part_begin = name, FIRST_POSITION, 0
 
     def _append(self) -> None:
         """Hand over what is collected; GTIDs count only once their bytes are written."""

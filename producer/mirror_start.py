@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Literal
 
-from producer.upstream.connect import UpstreamInfo, describe, file_before, set_at_start
+import structlog
+
+from producer.upstream.connect import UpstreamInfo, describe, file_before, purged, set_at_start
 from relay_store.layout import RelayPosition, StartPosition, subdir_uuid
 from relay_store.writer import RelayWriter
 from schemas.binlog import FIRST_POSITION
-from schemas.errors import UpstreamError
+from schemas.epoch import EpochCommitted
+from schemas.errors import ConfigError, UpstreamError
 from schemas.gtid import GtidSet, parse_gtid_set
 from schemas.server_url import ServerUrl
 
-Start = Literal["earliest", "current"]
+
+@dataclass(frozen=True)
+class Start:
+    """Where an empty relay log begins; the first of these that is given.
+
+    Attributes:
+        gtid_set: behind these transactions, if the upstream writes GTIDs.
+        file: with this binlog file.
+        place: with the oldest binlog file that the upstream has, or with what comes from now on. Either way files
+            are kept from their first byte; the publisher is told where to begin.
+    """
+
+    gtid_set: str = ""
+    file: str = ""
+    place: Literal["earliest", "current"] = "earliest"
+
+
+EARLIEST = Start()
+_log = structlog.get_logger()
 
 _COMMIT_SECONDS = 3  # for which a transaction may be in the binlog and not yet in the executed set
 
@@ -35,7 +57,7 @@ def open_relay(
         executed = parse_gtid_set(relay.executed_gtids, info.flavor)
     except ValueError as error:
         raise _other_server(f"{url} is a {info.flavor} server, the relay log is not: {error}") from error
-    _refuse_errant(url, info, executed)
+    refuse_errant(url, info, executed, "the relay log")
     if relay.position is None or subdir_uuid(relay.subdir) != info.server_uuid:
         _begin_file(url, info, relay, executed, start)
     position = relay.position
@@ -51,26 +73,58 @@ def _begin_file(
         file = file_before(url, info, executed)
     elif relay.position is not None:
         raise _other_server(f"{url} is another server than the relay log is of, and neither has GTIDs")
-    elif start == "current":
-        file = info.file
-        relay.write_start(StartPosition(file, info.position, str(info.executed)))
     else:
-        file = info.files[0][0]
-        relay.write_start(StartPosition(file, FIRST_POSITION, str(set_at_start(url, info, file))))
+        first = _first_position(url, info, start)
+        relay.write_start(first)
+        file = first.file
     if not relay.subdir or relay.position is not None or subdir_uuid(relay.subdir) != info.server_uuid:
         relay.open_subdir(info.server_uuid)
     relay.rotate(file)
 
 
-def _refuse_errant(url: ServerUrl, info: UpstreamInfo, executed: GtidSet) -> None:
+def _first_position(url: ServerUrl, info: UpstreamInfo, start: Start) -> StartPosition:
+    if start.gtid_set and not info.has_gtids and not start.file:
+        hint = "set relay.relay-binlog-name instead, or gtid_mode upstream"
+        raise ConfigError("TR106", f"relay.relay-binlog-gtid is set, but {url} writes no GTIDs", hint=hint)
+    if start.gtid_set and info.has_gtids:
+        try:
+            wanted = parse_gtid_set(start.gtid_set, info.flavor)
+        except ValueError as error:
+            raise ConfigError("TR106", f"relay.relay-binlog-gtid is no GTID set of {url}: {error}") from error
+        refuse_errant(url, info, wanted, "relay.relay-binlog-gtid")
+        return StartPosition(file_before(url, info, wanted), FIRST_POSITION, str(wanted))
+    if start.file:
+        if start.file not in [name for name, _ in info.files]:
+            raise purged(url, info, f"the binlog file {start.file}")
+        file = start.file
+    elif start.place == "current":
+        return StartPosition(info.file, info.position, str(info.executed))
+    else:
+        file = info.files[0][0]
+    return StartPosition(file, FIRST_POSITION, str(set_at_start(url, info, file)))
+
+
+def refuse_errant(url: ServerUrl, info: UpstreamInfo, executed: GtidSet, where: str) -> None:
     """An upstream that lacks what we have is another history: going on would mix the two."""
     deadline = time.monotonic() + _COMMIT_SECONDS
     while not info.executed.contains(executed):
         if time.monotonic() > deadline:
             lacking = executed.minus(info.executed)
-            raise _other_server(f"{url} lacks transactions that the relay log has: {lacking}")
+            raise _other_server(f"{url} lacks transactions that {where} has: {lacking}")
         time.sleep(0.2)
         info = describe(url)
+
+
+def discard_unpublished(relay: RelayWriter, info: UpstreamInfo, last: EpochCommitted) -> None:
+    """Cut the relay log back to the end of the last epoch, if the upstream still has what follows."""
+    here = RelayPosition(last.relay_dir, last.relay_file, last.relay_pos)
+    if subdir_uuid(here.subdir) != info.server_uuid or last.source_file not in [
+        name for name, _ in info.files
+    ]:
+        reason = "the upstream does not have what follows the last epoch"
+        _log.warning("relay_log_recovery_left_out", position=str(here), reason=reason)
+    elif size := relay.discard_behind(here, last.executed_gtids):
+        _log.info("relay_log_recovery", position=str(here), bytes=size)
 
 
 def _other_server(what: str) -> UpstreamError:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
@@ -26,7 +26,7 @@ from relay_store.layout import RelayPosition, subdir_uuid
 from relay_store.locks import files_locked
 from relay_store.reader import RelayBlock, RelayReader
 from relay_store.readers import Mark
-from relay_store.start import initial_position
+from relay_store.start import initial_position, resume_position
 from relay_store.tail import DurableTail
 from schemas.epoch import EpochCommitted, OffsetRange, PreparedTransaction, StructureVersion
 from schemas.gtid import Flavor, GtidSet, GtidTracker, parse_gtid_set
@@ -57,7 +57,17 @@ class Log(Protocol):
 
 _POLL = 0.5  # seconds
 _GC_THRESHOLD = 200_000  # objects
+_NOT_OPEN = object()
 _PATIENCE = 5.0  # seconds that a stop waits for the rest of a transaction
+
+
+@dataclass(frozen=True)
+class _Begin:
+    """Where to begin, from where on the relay log is needed for that, and what lies before."""
+
+    position: RelayPosition
+    needed: RelayPosition
+    executed: GtidSet
 
 
 @dataclass
@@ -103,6 +113,15 @@ class Publisher:
         self._prepared = PreparedTransactions(root)
         self._ends: frozenset[RelayPosition] = frozenset()
         self._sealed: RelayPosition | None = None
+        self._last: Any = _NOT_OPEN
+
+    def open(self) -> EpochCommitted | None:
+        """Open the log, if it is not open yet; its last epoch, None if there is none. Raises LogError."""
+        if self._last is _NOT_OPEN:
+            self._log.open()
+            self._last = self._log.last_epoch()
+        last: EpochCommitted | None = self._last
+        return last
 
     def run(
         self,
@@ -115,12 +134,12 @@ class Publisher:
         Raises:
             DecodeError, RelayError, LogError.
         """
-        self._log.open()
+        last = self.open()
         collections = gc.get_threshold()
         # Records hold no cycles: to look for some would cost a tenth of the publisher's time.
         gc.set_threshold(_GC_THRESHOLD, *collections[1:])
         try:
-            begin = self._begin(stop)
+            begin = self._begin(stop, last)
             if begin is not None:
                 self._ends, self._sealed = read_epoch_ends(self._root), begin[0]
                 self._follow(*begin, stop, until, stop_at_gtid)
@@ -136,34 +155,46 @@ class Publisher:
 
     # -- where to begin --------------------------------------------------------------------------
 
-    def _begin(self, stop: threading.Event) -> tuple[RelayPosition, GtidTracker, int] | None:
-        last = self._log.last_epoch()
+    def _begin(
+        self, stop: threading.Event, last: EpochCommitted | None
+    ) -> tuple[RelayPosition, GtidTracker, int] | None:
         if last is None:
-            found = self._wait_for_relay(stop)
+            found = self._wait_for_relay(stop, self._first)
             if found is None:
                 return None
-            position, gtids = found
-            self._write_first_epoch(position, str(gtids))
-            return position, gtids.tracker(), 1
-        position = RelayPosition(last.relay_dir, last.relay_file, last.relay_pos)
-        if self._mark is not None:
-            with files_locked(self._root):
-                self._mark.begin(needed_from(last))
+            self._write_first_epoch(found.position, str(found.executed))
+            return found.position, found.executed.tracker(), 1
+        executed = parse_gtid_set(last.executed_gtids, self._flavor)
+        found = self._wait_for_relay(stop, lambda: self._resume(last, executed))
+        if found is None:
+            return None
         self._prepared = PreparedTransactions(self._root, last.prepared)
-        self.progress.epoch, self.progress.position = last.epoch, position
-        log.info("publisher_resumes", epoch=last.epoch, position=str(position))
-        return position, parse_gtid_set(last.executed_gtids, self._flavor).tracker(), last.epoch + 1
+        self.progress.epoch, self.progress.position = last.epoch, found.position
+        log.info("publisher_resumes", epoch=last.epoch, position=str(found.position))
+        return found.position, executed.tracker(), last.epoch + 1
 
-    def _wait_for_relay(self, stop: threading.Event) -> tuple[RelayPosition, GtidSet] | None:
+    def _first(self) -> _Begin | None:
+        found = initial_position(self._root, self._flavor)
+        return _Begin(found[0], found[0], found[1]) if found else None
+
+    def _resume(self, last: EpochCommitted, executed: GtidSet) -> _Begin | None:
+        here = resume_position(self._root, last.relay_dir, last.source_file, last.source_pos, executed)
+        if here is None:
+            return None
+        needed = needed_from(last)
+        return _Begin(here, min(here, needed, key=lambda place: place.order), executed)
+
+    def _wait_for_relay(self, stop: threading.Event, find: Callable[[], _Begin | None]) -> _Begin | None:
+        """What `find` finds in the relay log, as soon as the mirror has come so far; None on a stop."""
         while not stop.is_set():
             if self._tail is None or self._tail.position is not None:
                 with files_locked(self._root):
-                    found = initial_position(self._root, self._flavor)
+                    found = find()
                     if found is not None and self._mark is not None:
-                        self._mark.begin(found[0])
+                        self._mark.begin(found.needed)
                 if found is not None or self._tail is None:
                     return found
-            time.sleep(0.01)
+            time.sleep(0.02)
         return None
 
     def _write_first_epoch(self, position: RelayPosition, executed: str) -> None:
@@ -328,6 +359,8 @@ class Publisher:
         digest: int,
         prepared: tuple[PreparedTransaction, ...],
     ) -> None:
+        if self._tail is not None:
+            self._tail.require(position)
         committed = self._log.commit(
             lambda ranges: EpochCommitted(
                 epoch=epoch.number,
@@ -335,8 +368,8 @@ class Publisher:
                 last_gtid=epoch.last_gtid,
                 executed_gtids=executed,
                 source_id=subdir_uuid(position.subdir),
-                source_file=position.file,
-                source_pos=position.pos,
+                source_file=position.upstream[0],
+                source_pos=position.upstream[1],
                 relay_dir=position.subdir,
                 relay_file=position.file,
                 relay_pos=position.pos,

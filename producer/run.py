@@ -14,13 +14,15 @@ import structlog
 from producer.epoch import EpochLimits
 from producer.epoch_log import EpochLog
 from producer.mirror import Mirror, MirrorProgress
+from producer.mirror_start import Start, discard_unpublished, refuse_errant
 from producer.publish import Publisher, PublishProgress
 from producer.purging import Purging
 from producer.upstream.connect import describe
-from relay_store.layout import RelayPosition, file_number
+from relay_store.layout import RelayPosition, file_number, subdir_uuid
 from relay_store.purge import PurgeRules
 from relay_store.readers import PUBLISHER, Mark
 from relay_store.writer import RelayWriter
+from schemas.gtid import parse_gtid_set
 from schemas.server_url import ServerUrl
 from schemas.tables import TableFilter
 
@@ -50,6 +52,11 @@ class ProducerConfig:
     epoch_max_rows: int
     epoch_max_bytes: int
     epoch_max_delay: float
+    relay_binlog_gtid: str = ""
+    relay_binlog_name: str = ""
+    max_file_size: int = 0
+    sync_relay_log: int = 10_000
+    relay_log_recovery: bool = False
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     purge_interval: float = 0
@@ -81,7 +88,7 @@ class _MirrorThread(threading.Thread):
             self.error = error
             self._stop_event.set()
         finally:
-            self._mirror.relay.tail.wake()
+            self._mirror.relay.tail.close()
 
 
 def run_producer(
@@ -96,10 +103,13 @@ def run_producer(
         start goes on behind the last committed epoch.
     """
     info = describe(config.source)
-    target = (info.file, info.position)
 
     def caught_up(here: RelayPosition) -> bool:
-        return (file_number(here.file), here.pos) >= (file_number(target[0]), target[1])
+        # Files of different servers cannot be compared: the relay log must have come to this one.
+        if here.subdir != relay.subdir or subdir_uuid(here.subdir) != info.server_uuid:
+            return False
+        file, position = here.upstream
+        return (file_number(file), position) >= (file_number(info.file), info.position)
 
     # The mirror goes on while the publisher completes its epoch, so each has its own event.
     mirror_stop, publish_stop = threading.Event(), threading.Event()
@@ -109,7 +119,9 @@ def run_producer(
         config.source,
         relay,
         server_id=config.server_id,
-        start=config.start,
+        start=Start(config.relay_binlog_gtid, config.relay_binlog_name, config.start),
+        max_file_size=config.max_file_size,
+        sync_groups=config.sync_relay_log,
         make_room=purging.purge,
     )
     epoch_log = EpochLog(config.bootstrap_servers, config.prefix, config.partitions)
@@ -129,6 +141,16 @@ def run_producer(
         ),
         daemon=True,
     )
+    try:
+        last = publisher.open()
+        if last is not None:
+            executed = parse_gtid_set(last.executed_gtids, info.flavor)
+            refuse_errant(config.source, info, executed, f"the epoch log of {config.prefix}")
+            if config.relay_log_recovery:
+                discard_unpublished(relay, info, last)
+    except BaseException:
+        relay.close()
+        raise
     thread.start()
     watch.start()
     purging.start()

@@ -7,6 +7,10 @@ readers/<name>.toml               what a registered reader still needs
 server-uuid.index                 one sub-directory per line, oldest first
 <server-uuid>.000001/relay.meta   TOML: binlog-name, binlog-pos, binlog-gtid
 <server-uuid>.000001/mysql-bin.000001 …
+
+A file larger than `max-file-size` is kept in parts. The first has the upstream's name; a later one's name ends in
+`+N`, and what lies at p in it lies at p + N in the upstream's file. Each part begins like a binlog file of its
+own: magic, FORMAT_DESCRIPTION, PREVIOUS_GTIDS (MariaDB: GTID_LIST).
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ LOCK_NAME = "relay.lock"
 DISK_FULL = "TR320"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
-_FILE_NAME = re.compile(r".+\.(\d+)")
+_FILE_NAME = re.compile(r"(.+\.(\d+))(?:\+(\d+))?")
 _SUBDIR_NAME = re.compile(r".+\.(\d{6,})")
 
 
@@ -46,9 +50,14 @@ class RelayPosition:
     pos: int
 
     @property
-    def order(self) -> tuple[int, int, int]:
+    def order(self) -> tuple[int, int, int, int]:
         """Comparable with other positions of the same relay directory."""
-        return subdir_serial(self.subdir), file_number(self.file), self.pos
+        return subdir_serial(self.subdir), *file_order(self.file), self.pos
+
+    @property
+    def upstream(self) -> tuple[str, int]:
+        """The same place in the upstream's own binlog: file and position."""
+        return upstream_file(self.file), self.pos + part_offset(self.file)
 
     def __str__(self) -> str:
         return f"{self.subdir}/{self.file}:{self.pos}"
@@ -76,10 +85,34 @@ _Place = TypeVar("_Place", RelayMeta, StartPosition)
 
 
 def file_number(name: str) -> int:
-    """7 of `mysql-bin.000007`. Raises RelayError."""
+    """7 of `mysql-bin.000007` and its parts. Raises RelayError."""
+    return int(_file_name(name)[2])
+
+
+def part_offset(name: str) -> int:
+    """1000 of `mysql-bin.000007+1000`, 0 of the first or only part. Raises RelayError."""
+    return int(_file_name(name)[3] or 0)
+
+
+def file_order(name: str) -> tuple[int, int]:
+    """By this the files of a sub-directory are in order. Raises RelayError."""
+    return file_number(name), part_offset(name)
+
+
+def upstream_file(name: str) -> str:
+    """The file of the upstream that a relay file is all or a part of. Raises RelayError."""
+    return _file_name(name)[1]
+
+
+def part_name(name: str, offset: int) -> str:
+    """The name of another part of a file's upstream file."""
+    return f"{upstream_file(name)}+{offset}" if offset else upstream_file(name)
+
+
+def _file_name(name: str) -> re.Match[str]:
     if not (match := _FILE_NAME.fullmatch(name)):
         raise RelayError("TR306", f"{name!r} is not the name of a binlog file")
-    return int(match[1])
+    return match
 
 
 def subdir_serial(name: str) -> int:
@@ -177,7 +210,22 @@ def binlog_files(subdir: Path) -> list[str]:
             names = [entry.name for entry in os.scandir(subdir) if entry.is_file()]
         except FileNotFoundError:
             return []
-    return sorted((n for n in names if _FILE_NAME.fullmatch(n)), key=file_number)
+    return sorted((n for n in names if _FILE_NAME.fullmatch(n)), key=file_order)
+
+
+def locate(root: Path, subdir: str, file: str, pos: int) -> RelayPosition | None:
+    """Where the upstream's `file` and `pos` lie in a sub-directory, at the end of a part rather than at the
+    begin of the next; None if they are not there. Raises RelayError."""
+    for name in binlog_files(root / subdir):
+        local = RelayPosition(subdir, name, pos - part_offset(name))
+        if upstream_file(name) == file and FIRST_POSITION <= local.pos <= _size(root / subdir / name):
+            return local
+    return None
+
+
+def _size(path: Path) -> int:
+    with disk_errors("reading the relay log", Where(file=path.name)):
+        return path.stat().st_size
 
 
 def read_meta(subdir: Path) -> RelayMeta | None:

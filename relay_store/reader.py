@@ -232,10 +232,12 @@ class RelayReader:
 
     def _advance_file(self, tail: RelayPosition | None) -> bool:
         """Go to the file after the current one; False when there is none yet. Raises RelayError."""
-        number = layout.file_number(self._file)
-        later = [f for f in layout.binlog_files(self._root / self._subdir) if layout.file_number(f) > number]
+        number, offset = layout.file_order(self._file)
+        files = layout.binlog_files(self._root / self._subdir)
+        later = [name for name in files if layout.file_order(name) > (number, offset)]
         if later:
-            if layout.file_number(later[0]) != number + 1:
+            found, begin = layout.file_order(later[0])
+            if (found != number or begin > offset + self._pos) and (found, begin) != (number + 1, 0):
                 raise RelayError(
                     "TR303", f"the relay file between {self._file} and {later[0]} is missing", hint=_REFETCH
                 )

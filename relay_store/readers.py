@@ -155,7 +155,7 @@ def _read(path: Path) -> Reader | None:
     try:
         fields = tomllib.loads(text)
         position = RelayPosition(fields["subdir"], fields["binlog-name"], fields["binlog-pos"])
-        if type(position.pos) is not int or position.order[2] < FIRST_POSITION:
+        if type(position.pos) is not int or position.order[-1] < FIRST_POSITION:
             raise ValueError("binlog-pos is out of range")
     except (RelayError, ValueError, KeyError, TypeError) as error:
         hint = "nothing is purged until it is whole: start that reader again, or forget it"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,9 +26,11 @@ from relay_store.layout import DISK_FULL, RelayMeta, RelayPosition, StartPositio
 from relay_store.locks import files_locked
 from relay_store.tail import DurableTail
 from relay_store.verify import check_at_start
-from schemas.binlog import FIRST_POSITION, MAGIC
+from schemas import binlog
+from schemas.binlog import FIRST_POSITION, HEADER_SIZE, MAGIC
 from schemas.crashpoints import reached
 from schemas.errors import RelayError, Where
+from schemas.gtid import GtidSet
 
 META_INTERVAL = 0.2  # seconds between two writes of relay.meta while data flows
 
@@ -55,10 +58,13 @@ class RelayWriter:
         self._fd = -1
         self._end = 0  # of the active file
         self._boundary = 0  # end of its last whole group
+        self._offset = 0  # of the active file, when it is a part
         self._subdir = self._file = ""
         self._gtids: Callable[[], str] = str
         self._meta_written: RelayMeta | None = None
         self._meta_time = float("-inf")
+        self.syncs = 0  # so far
+        self._synced = ("", 0)  # the active file and its boundary as of the last fsync
         self._unsure = False  # whether an fsync failed: the next one succeeds even if bytes are lost
         with disk_errors("creating the relay directory"):
             root.mkdir(parents=True, exist_ok=True)
@@ -84,6 +90,11 @@ class RelayWriter:
     def boundary(self) -> int:
         """The end of the active file's last whole group."""
         return self._boundary
+
+    @property
+    def file_size(self) -> int:
+        """Bytes of the active file."""
+        return self._end
 
     @property
     def executed_gtids(self) -> str:
@@ -113,21 +124,49 @@ class RelayWriter:
 
     def rotate(self, name: str) -> None:
         """Finish the active file and begin `name` with the magic. Raises RelayError."""
+        self._begin_file(name, MAGIC)
+
+    def begin_part(self, gtids: GtidSet) -> bool:
+        """Finish the active file between two groups, and go on in a part that can be read by itself.
+
+        Args:
+            gtids: all that was executed before.
+
+        Returns whether it was done: not so if the part would begin where the active one did, or before.
+        """
+        header = self._part_header(gtids)
+        if self._end != self._boundary or self._end <= len(header):
+            return False
+        self._begin_file(layout.part_name(self._file, self._offset + self._end - len(header)), header)
+        return True
+
+    def _begin_file(self, name: str, header: bytes) -> None:
         self.close_file()
         with disk_errors("creating a relay file", Where(file=name)):
             path = self.root / self._subdir / name
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-            layout.write_whole(self._fd, MAGIC)
+            layout.write_whole(self._fd, header)
             layout.sync_dir(path.parent)
-        self._file, self._end, self._boundary = name, FIRST_POSITION, FIRST_POSITION
+        self._file, self._offset = name, layout.part_offset(name)
+        self._end = self._boundary = len(header)
         self._sync(force_meta=True)
+
+    def _part_header(self, gtids: GtidSet) -> bytes:
+        path = self.root / self._subdir / self._file
+        with disk_errors("reading the relay log", self._where()), path.open("rb") as file:
+            head = file.read(FIRST_POSITION + HEADER_SIZE)
+            described = binlog.header(head, FIRST_POSITION)
+            description = head[FIRST_POSITION:] + file.read(described.size - HEADER_SIZE)
+        has_checksum = binlog.checksum_algorithm(description) == binlog.CHECKSUM_CRC32
+        end = FIRST_POSITION + len(description)
+        return MAGIC + description + binlog.previous_gtids_event(gtids, described, end, has_checksum)
 
     def append(self, chunks: Sequence[bytes], boundary: int | None) -> None:
         """Write events at the end.
 
         Args:
             chunks: whole events, in order.
-            boundary: the offset in the file behind the last whole group, None if no group ended.
+            boundary: the upstream's position behind the last whole group, None if no group ended.
         """
         data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         with disk_errors("writing the relay log", self._where()):
@@ -137,7 +176,7 @@ class RelayWriter:
                 self._end += written
                 view = view[written:]
         if boundary is not None:
-            self._boundary = boundary
+            self._boundary = boundary - self._offset
 
     def cut_back(self) -> None:
         """Drop a group that is not whole, as after a lost connection: it will be fetched again."""
@@ -147,13 +186,44 @@ class RelayWriter:
                 os.lseek(self._fd, self._boundary, os.SEEK_SET)
             self._end = self._boundary
 
+    def discard_behind(self, here: RelayPosition, gtids: str) -> int:
+        """Forget what lies behind `here`, the end of a group, to fetch it again.
+
+        Args:
+            gtids: the GTID set of what is kept, as text.
+
+        Returns the number of bytes; 0 also if the relay log has not come so far. Raises RelayError.
+        """
+        end = self.position
+        subdirs = layout.read_index(self.root)
+        if end is None or here.subdir not in subdirs or end.order <= here.order:
+            return 0
+        self.close_file()
+        before = _bytes_in(self.root)
+        with files_locked(self.root):
+            # After a crash in between, the next start does the rest: what relay.meta does not know is removed.
+            later = subdirs[subdirs.index(here.subdir) + 1 :]
+            layout.write_index(self.root, [name for name in subdirs if name not in later])
+            layout.write_meta(self.root / here.subdir, RelayMeta(*here.upstream, gtids))
+            with disk_errors("discarding what is not published"):
+                for name in later:
+                    shutil.rmtree(self.root / name)
+            self.recover()
+        return before - _bytes_in(self.root)
+
     def sync(self) -> None:
         """Put what was appended on disk and show its whole groups to readers."""
-        self._sync(force_meta=False)
+        if self._fd >= 0:
+            self._sync(force_meta=False)
+
+    def show(self) -> None:
+        """Show readers the whole groups, and leave it to the operating system when they reach the disk."""
+        self.tail.advance(RelayPosition(self._subdir, self._file, self._boundary), durable=False)
 
     def flush_meta(self) -> None:
         """Write relay.meta if it lags behind; for idle moments."""
-        if self._file and self._clock() - self._meta_time >= META_INTERVAL:
+        is_durable = self._synced == (self._file, self._boundary)
+        if self._file and is_durable and self._clock() - self._meta_time >= META_INTERVAL:
             self._write_meta()
 
     def close_file(self) -> None:
@@ -176,14 +246,15 @@ class RelayWriter:
         finally:
             self._close_fd()
             os.close(self._lock)
-            self.tail.wake()
+            self.tail.close()
 
     def _sync(self, force_meta: bool) -> None:
         reached("relay.before_fsync")
         self._unsure = True
         with disk_errors("fsync of the relay log", self._where()):
             os.fdatasync(self._fd)
-        self._unsure = False
+        self._unsure, self._synced = False, (self._file, self._boundary)
+        self.syncs += 1
         reached("relay.after_fsync")
         if force_meta or self._clock() - self._meta_time >= META_INTERVAL:
             self._write_meta()
@@ -191,11 +262,12 @@ class RelayWriter:
 
     def _write_meta(self) -> None:
         """Only ever called when the bytes before the boundary are on disk."""
+        upstream = RelayPosition(self._subdir, self._file, self._boundary).upstream
         last = self._meta_written
-        if last is not None and (last.file, last.pos) == (self._file, self._boundary):
+        if last is not None and (last.file, last.pos) == upstream:
             return
         reached("relay.before_meta")
-        meta = RelayMeta(self._file, self._boundary, self._gtids())
+        meta = RelayMeta(*upstream, self._gtids())
         layout.write_meta(self.root / self._subdir, meta)
         reached("relay.after_meta")
         self._meta_written, self._meta_time = meta, self._clock()
@@ -212,7 +284,7 @@ class RelayWriter:
         """Cut the relay log back to what relay.meta vouches for, whatever state it is in."""
         self._close_fd()
         self._subdir = self._file = ""
-        self._end = self._boundary = 0
+        self._end = self._boundary = self._offset = 0
         self._meta_written, self._unsure = None, False
         subdirs = layout.read_index(self.root)
         if not subdirs:
@@ -223,19 +295,22 @@ class RelayWriter:
         if not folder.is_dir():
             raise RelayError("TR303", f"the relay sub-directory {self._subdir} is missing", hint=_PUT_BACK)
         meta = layout.read_meta(folder)
-        later = [n for n in layout.binlog_files(folder) if not meta or layout.file_number(n) > _number(meta)]
+        here = layout.locate(self.root, self._subdir, meta.file, meta.pos) if meta else None
+        kept = layout.file_order(here.file if here else meta.file) if meta else (-1, 0)
         with disk_errors("removing files behind relay.meta's position", Where(file=self._subdir)):
-            for name in later:
-                (folder / name).unlink()
+            for name in layout.binlog_files(folder):
+                if layout.file_order(name) > kept:
+                    (folder / name).unlink()
         if meta is None:
             # Died before the first file of this sub-directory was whole: only the ones before count.
             metas = [layout.read_meta(self.root / name) for name in reversed(subdirs)]
             gtids = next((m.gtid_set for m in metas if m), "")
             self._gtids = lambda: gtids
             return
-        self._file, self._meta_written = meta.file, meta
-        self._gtids = lambda: meta.gtid_set
-        self._cut(folder / meta.file, meta.pos)
+        here = here or RelayPosition(self._subdir, meta.file, meta.pos)
+        self._file, self._offset = here.file, layout.part_offset(here.file)
+        self._gtids, self._meta_written = lambda: meta.gtid_set, meta
+        self._cut(folder / here.file, here.pos)
         self.tail.advance(RelayPosition(self._subdir, self._file, self._end))
 
     def _cut(self, path: Path, pos: int) -> None:
@@ -258,8 +333,9 @@ class RelayWriter:
         self._end = self._boundary = pos
 
 
-def _number(meta: RelayMeta) -> int:
-    return layout.file_number(meta.file)
+def _bytes_in(root: Path) -> int:
+    with disk_errors("measuring the relay log"):
+        return sum(path.stat().st_size for path in root.glob("*/*") if path.is_file())
 
 
 def lock_directory(root: Path) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from schemas.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
 
@@ -23,6 +23,7 @@ FLAGS_OFFSET = 17
 EVENT_SIZE = struct.Struct("<I")
 
 FLAG_IN_USE = 0x01  # in the FORMAT_DESCRIPTION event of a file that is open upstream
+FLAG_IGNORABLE = 0x80  # a reader that does not know the event may pass over it
 FLAG_ARTIFICIAL = 0x20  # made up by the dump thread; in no file
 
 # crc32 over an event and its own little-endian checksum: one call, no slices.
@@ -134,6 +135,17 @@ def previous_gtids(event: Buffer, has_checksum: bool) -> GtidSet | None:
     if event[4] == MARIADB_GTID_LIST:
         return MariadbGtidSet.decode_list(body)
     return None
+
+
+def previous_gtids_event(gtids: GtidSet, like: EventHeader, position: int, has_checksum: bool) -> bytes:
+    """A PREVIOUS_GTIDS or GTID_LIST event, to stand at `position`, in the name of another event's server."""
+    if isinstance(gtids, MysqlGtidSet):
+        kind, flags, body = PREVIOUS_GTIDS, FLAG_IGNORABLE, gtids.encode()
+    else:
+        kind, flags, body = MARIADB_GTID_LIST, 0, cast("MariadbGtidSet", gtids).encode_list()
+    size = HEADER_SIZE + len(body) + (CHECKSUM_SIZE if has_checksum else 0)
+    event = HEADER.pack(like.timestamp, kind, like.server_id, size, position + size, flags) + body
+    return event + struct.pack("<I", zlib.crc32(event)) if has_checksum else event
 
 
 def query_text(event: Buffer, has_checksum: bool) -> bytes:

@@ -51,6 +51,11 @@ class MariadbGtidSet:
             raise ValueError(f"GTID list is cut short: {error}") from error
         return tracker.snapshot()
 
+    def encode_list(self) -> bytes:
+        """The body of a GTID_LIST event."""
+        gtids = [struct.pack("<IIQ", d, g.server_id, g.sequence) for d, g in self._domains.items()]
+        return struct.pack("<I", len(gtids)) + b"".join(gtids)
+
     @property
     def domains(self) -> Mapping[int, MariadbGtid]:
         return self._domains

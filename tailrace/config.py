@@ -40,6 +40,7 @@ _SIZES = {
     "mb": 10**6,
     "gb": 10**9,
 }
+MIN_PART_SIZE = 4096  # bytes
 _DURATIONS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -76,6 +77,12 @@ def _server_url(text: str) -> str:
     return text
 
 
+def _part_size(size: int) -> int:
+    if size != 0 and size < MIN_PART_SIZE:
+        raise ValueError(f"0, or at least {MIN_PART_SIZE} bytes")
+    return size
+
+
 def _pattern(text: str) -> str:
     try:
         TableFilter([text])
@@ -99,6 +106,7 @@ def flatten_spark(value: object, prefix: str = "spark") -> dict[str, str]:
 
 
 Size = Annotated[int, BeforeValidator(parse_size), Field(ge=1024)]
+PartSize = Annotated[int, BeforeValidator(parse_size), AfterValidator(_part_size)]
 Duration = Annotated[float, BeforeValidator(parse_duration), Field(ge=0.001, le=3600)]
 Url = Annotated[str, AfterValidator(_server_url)]
 Pattern = Annotated[str, AfterValidator(_pattern)]
@@ -145,6 +153,30 @@ class Relay(Section):
     """The relay log: the upstream's binlog on the producer's own disk."""
 
     dir: Path = Field(default=Path("relay"), description="folder of the relay log; relative to this file")
+    relay_binlog_gtid: str = Field(
+        default="",
+        examples=["3e11fa47-71ca-11e1-9e33-c80aa9429562:1-23"],
+        description="GTID set behind which a relay log begins where there is none yet; before source.start",
+    )
+    relay_binlog_name: str = Field(
+        default="",
+        examples=["mysql-bin.000005"],
+        description="the binlog file with which it begins, if the upstream writes no GTIDs",
+    )
+    max_file_size: PartSize = Field(
+        default=0,
+        description="bytes at which a relay file ends behind a transaction and goes on in another part;"
+        " 0: files are the upstream's own",
+    )
+    sync_relay_log: int = Field(
+        default=10_000,
+        ge=0,
+        description="fsync after so many transactions, and whenever the upstream pauses; 1: after each; 0: when the"
+        " operating system likes. Nothing is published before it is on disk, whatever it is",
+    )
+    relay_log_recovery: bool = Field(
+        default=False, description="at start, discard what is not published yet and fetch it again"
+    )
 
 
 class Purge(Section):

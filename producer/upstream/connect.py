@@ -37,6 +37,11 @@ class UpstreamInfo:
     row_metadata: str | None
     binlog_checksum: str
 
+    @property
+    def has_gtids(self) -> bool:
+        """Whether every transaction in its binlogs has a GTID."""
+        return self.flavor == "mariadb" or self.gtid_mode == "ON"
+
 
 def connect(url: ServerUrl, **options: Any) -> Connection[Any]:
     """A connection in autocommit mode. Raises UpstreamError TR201 (retryable) or TR202 (access denied)."""
@@ -68,9 +73,10 @@ def describe(url: ServerUrl) -> UpstreamInfo:
         connection.close()
 
 
-def synthetic_uuid(server_id: int) -> str:
-    """A stable UUID for a MariaDB server: "MariaDB" in ASCII, then the server id in hexadecimal."""
-    return f"4d617269-6144-4200-8000-{server_id:012x}"
+def synthetic_uuid(domain: int, server_id: int) -> str:
+    """A stable UUID for a MariaDB server: "MariaDB" in ASCII, then GTID domain and server id in hexadecimal."""
+    digits = f"{domain:08x}{server_id:08x}"
+    return f"4d617269-6144-4200-{digits[:4]}-{digits[4:]}"
 
 
 def variable(connection: Connection[Any], name: str) -> str | None:
@@ -96,7 +102,8 @@ def _describe(connection: Connection[Any]) -> UpstreamInfo:
     return UpstreamInfo(
         flavor=flavor,
         version=version,
-        server_uuid=variable(connection, "server_uuid") or synthetic_uuid(server_id),
+        server_uuid=variable(connection, "server_uuid")
+        or synthetic_uuid(int(variable(connection, "gtid_domain_id") or 0), server_id),
         server_id=server_id,
         log_bin=log_bin,
         gtid_mode=variable(connection, "gtid_mode"),
@@ -138,10 +145,18 @@ def file_before(url: ServerUrl, info: UpstreamInfo, executed: GtidSet) -> str:
         missing = set_at_start(url, info, name).minus(executed)
         if not missing:
             return name
-    raise UpstreamError(
+    raise purged(url, info, f"these transactions: {missing}")
+
+
+def purged(url: ServerUrl, info: UpstreamInfo, missing: str) -> UpstreamError:
+    """The error for what a relay log needs and the upstream has no more."""
+    earliest = info.files[0][0]
+    return UpstreamError(
         "TR204",
-        f"{url} has purged transactions that are needed: {missing}",
-        hint=f"its earliest file is {info.files[0][0]}: move the relay directory away to start from there",
+        f"{url} no longer has {missing}; its earliest binlog file is {earliest}",
+        hint="what was purged can be had from a copy of the tables only: make one, move the relay directory away, and"
+        f" set relay.relay-binlog-gtid to what the copy holds, or relay.relay-binlog-name to {earliest} or later;"
+        " keep binlogs longer from now on (binlog_expire_logs_seconds)",
     )
 
 

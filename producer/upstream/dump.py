@@ -18,7 +18,7 @@ from typing import Any
 
 import pymysql
 
-from producer.upstream.connect import UpstreamInfo, connect, query, translate
+from producer.upstream.connect import UpstreamInfo, connect, purged, query, translate
 from producer.upstream.packets import UNKNOWN, ServerSaid
 from schemas.errors import UpstreamError, Where
 from schemas.server_url import ServerUrl
@@ -154,12 +154,10 @@ class DumpStream:
     def _refused(self, said: ServerSaid) -> UpstreamError:
         """What the server's last words mean for the operator."""
         text = said.text
-        earliest = self._info.files[0][0] if self._info.files else "none"
         if said.number == 1236 and ("first log file" in text or "purged" in text):
-            what = f"{self._url} no longer has {self._place.file}, its earliest file is {earliest}"
-            hint = "what was purged is lost for this relay log: move the relay directory away, "
-            hint += "copy the tables again, and keep binlogs longer (binlog_expire_logs_seconds)"
-            return UpstreamError("TR204", what, where=self._place, hint=hint)
+            error = purged(self._url, self._info, f"the binlog file {self._place.file}")
+            error.where = self._place
+            return error
         if said.number == 1236 and "checksum" in text.lower():
             return self._lost(text)  # binlog_checksum was changed: the next handshake learns the new one
         if said.number in (0, 1053, 1077, 1317, 1927, 3169):  # shutdown, killed

@@ -1,4 +1,4 @@
-"""A mirror process that a test may kill. Arguments: the address, the relay directory, the server id."""
+"""A mirror process that a test may kill. Arguments: address, relay directory, server id, max-file-size."""
 
 from __future__ import annotations
 
@@ -11,5 +11,10 @@ from relay_store.writer import RelayWriter
 from schemas.server_url import ServerUrl
 
 if __name__ == "__main__":
-    address, root, server_id = sys.argv[1:]
-    Mirror(ServerUrl.parse(address), RelayWriter(Path(root)), server_id=int(server_id)).run(threading.Event())
+    address, root, server_id, max_file_size = sys.argv[1:]
+    Mirror(
+        ServerUrl.parse(address),
+        RelayWriter(Path(root)),
+        server_id=int(server_id),
+        max_file_size=int(max_file_size),
+    ).run(threading.Event())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -16,13 +17,14 @@ from pathlib import Path
 import pytest
 
 from producer.mirror import Mirror
+from producer.mirror_start import Start
 from producer.upstream.connect import describe, synthetic_uuid
 from relay_store import layout
 from relay_store.reader import RelayReader
 from relay_store.start import gtids_before, initial_position
 from relay_store.writer import RelayWriter
 from schemas import binlog
-from schemas.errors import UpstreamError
+from schemas.errors import ConfigError, UpstreamError
 from schemas.gtid import MysqlGtidSet
 from schemas.server_url import ServerUrl
 
@@ -67,12 +69,13 @@ def mirroring(source, root, **options):
         raise errors[0]
 
 
-def catch_up(source, root) -> None:
+def catch_up(source, root, **options) -> None:
     """Run a mirror until everything that is upstream now is on disk."""
     info = describe(url_of(source))
     relay = RelayWriter(root)
     try:
-        Mirror(url_of(source), relay, server_id=990).run(threading.Event(), until=(info.file, info.position))
+        mirror = Mirror(url_of(source), relay, server_id=990, **options)
+        mirror.run(threading.Event(), until=(info.file, info.position))
     finally:
         relay.close()
 
@@ -221,6 +224,66 @@ def test_kills_at_any_moment_leave_equal_files(source, flavor, tmp_path):
     assert_same_files(source, root)
 
 
+PART = 8192
+
+
+def split_header(part: Path) -> tuple[bytes, bytes]:
+    """What a part begins with of its own (magic, FORMAT_DESCRIPTION, the set of GTIDs), and the rest."""
+    data = part.read_bytes()
+    end = 4
+    for _ in range(2 if layout.part_offset(part.name) else 0):
+        end += binlog.header(data, end).size
+    return data[:end], data[end:]
+
+
+def assert_parts_make_the_files(source, root: Path, flavor: str) -> None:
+    """Parts without their headers are the upstream's bytes, at the places that their names say."""
+    parts = relay_files(root)
+    assert len(parts) > 10
+    for name, _ in describe(url_of(source)).files:
+        mine = [part for part in parts if layout.upstream_file(part.name) == name]
+        whole = bytearray()
+        for part in mine:
+            header, rest = split_header(part)
+            assert layout.part_offset(part.name) in (0, len(whole) - len(header))
+            whole += rest if len(header) > 4 else header + rest
+        theirs = bytearray((source.data / name).read_bytes())
+        theirs[4 + 17] &= ~binlog.FLAG_IN_USE
+        whole[4 + 17] &= ~binlog.FLAG_IN_USE
+        assert whole == theirs
+        assert all(part.stat().st_size >= PART for part in mine[:-1])
+    sets = [gtids_before(part, flavor) for part in parts]
+    assert all(later.contains(before) for before, later in itertools.pairwise(sets))
+    for part in parts:
+        program = [*source.client_program("mysqlbinlog"), "--verify-binlog-checksum", str(part)]
+        subprocess.run(program, check=True, stdout=subprocess.DEVNULL)
+
+
+def test_large_files_are_kept_in_parts(source, flavor, tmp_path):
+    """Killed at any moment, too; and a reader does not see where one part ends."""
+    root, rng = tmp_path / "relay", random.Random(3)
+    work_on(source, 15)
+    for turn in range(5):
+        process = start_process(source, root, PART)
+        work_on(source, 8, seed=turn)
+        time.sleep(rng.uniform(0.2, 0.8))
+        process.kill()
+        process.wait()
+    catch_up(source, root, max_file_size=PART)
+    assert_parts_make_the_files(source, root, flavor)
+    reader = RelayReader(root)
+    blocks = list(iter(lambda: reader.read_block(), None))
+    headers = sum(len(split_header(part)[0]) - 4 for part in relay_files(root))
+    size = sum(size - 4 for _, size in describe(url_of(source)).files)
+    assert sum(len(block.data) for block in blocks) == size + headers
+    assert blocks[-1].end.upstream == describe(url_of(source)).files[-1]
+    # Another size from now on, and none at all: what is there stays.
+    catch_up(source, root, max_file_size=3 * PART)
+    work_on(source, 5, seed=9)
+    catch_up(source, root)
+    assert relay_files(root)[-1].stat().st_size > 0
+
+
 @pytest.mark.parametrize("point", CRASH_POINTS)
 def test_crash_points_leave_equal_files(source, flavor, tmp_path, point):
     root = tmp_path / "relay"
@@ -237,8 +300,15 @@ def test_crash_points_leave_equal_files(source, flavor, tmp_path, point):
     assert_same_files(source, root)
 
 
-def start_process(source, root: Path, **environment: str) -> subprocess.Popen:
-    command = [sys.executable, str(MIRROR_PROCESS), source.url("tailrace"), str(root), "991"]
+def start_process(source, root: Path, max_file_size: int = 0, **environment: str) -> subprocess.Popen:
+    command = [
+        sys.executable,
+        str(MIRROR_PROCESS),
+        source.url("tailrace"),
+        str(root),
+        "991",
+        str(max_file_size),
+    ]
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), **environment}
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
 
@@ -261,7 +331,7 @@ def test_a_start_at_current_mirrors_whole_files_and_says_where_to_begin(source, 
     work_on(source, 5)
     source.execute("FLUSH BINARY LOGS", "INSERT m.t (v) VALUES ('before')")
     info = describe(url_of(source))
-    with mirroring(source, root, start="current") as mirror:
+    with mirroring(source, root, start=Start(place="current")) as mirror:
         source.execute("INSERT m.t (v) VALUES ('after')")
         wait_for(mirror, source)
     [file] = relay_files(root)
@@ -273,6 +343,54 @@ def test_a_start_at_current_mirrors_whole_files_and_says_where_to_begin(source, 
         assert before.contains(gtids_before(file, flavor))
 
 
+def test_a_start_at_a_file_or_behind_a_set(source, flavor, tmp_path):
+    """relay-binlog-name and relay-binlog-gtid, each for an empty relay log only."""
+    work_on(source, 2)
+    source.execute("FLUSH BINARY LOGS", "INSERT m.t (v) VALUES ('before')")
+    info = describe(url_of(source))
+    source.execute("INSERT m.t (v) VALUES ('after')", "FLUSH BINARY LOGS", "INSERT m.t (v) VALUES ('late')")
+    named, behind = tmp_path / "named", tmp_path / "behind"
+    catch_up(source, named, start=Start(file=info.file))
+    catch_up(source, behind, start=Start(gtid_set=str(info.executed), file="mysql-bin.000099"))
+    for root in (named, behind):
+        assert relay_files(root)[0].name == info.file
+        catch_up(source, root, start=Start(place="current"))
+        assert relay_files(root)[0].name == info.file
+    assert initial_position(named, flavor)[1] == gtids_before(relay_files(named)[0], flavor)
+    assert initial_position(behind, flavor)[1] == info.executed
+    with pytest.raises(UpstreamError, match=r"(?s)TR204.*mysql-bin\.000099.*relay-binlog-name"):
+        catch_up(source, tmp_path / "none", start=Start(file="mysql-bin.000099"))
+    unknown = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-3" if flavor == "mysql" else "9-9-9"
+    with pytest.raises(UpstreamError, match=r"TR207.*lacks transactions that relay\.relay-binlog-gtid has"):
+        catch_up(source, tmp_path / "errant", start=Start(gtid_set=unknown))
+    with pytest.raises(ConfigError, match="TR106"):
+        catch_up(source, tmp_path / "wrong", start=Start(gtid_set="nonsense"))
+
+
+@pytest.mark.parametrize("groups", [1, 7, 0])
+def test_what_sync_relay_log_promises(source, flavor, tmp_path, groups):
+    """After each group, after so many, or only when somebody asks; equal files in the end in any case."""
+    root = tmp_path / "relay"
+    work_on(source, 1)
+    catch_up(source, root)
+    with mirroring(source, root, sync_groups=groups) as mirror:
+        wait_for(mirror, source)
+        before, metas = mirror.relay.syncs, (root / mirror.relay.subdir / layout.META_NAME).read_text()
+        for _ in range(3):
+            source.execute(*["INSERT m.t (v) VALUES ('one')"] * 21)
+        wait_for(mirror, source)
+        time.sleep(0.5)
+        fsyncs = mirror.relay.syncs - before
+        if groups == 0:
+            assert fsyncs == 0
+            assert (root / mirror.relay.subdir / layout.META_NAME).read_text() == metas
+            mirror.relay.tail.require(mirror.relay.tail.position)
+            assert mirror.relay.syncs - before == 1
+        else:
+            assert fsyncs >= 63 // groups
+    assert_same_files(source, root)
+
+
 def test_what_is_purged_upstream_stops_with_a_remedy(source, flavor, tmp_path):
     root = tmp_path / "relay"
     work_on(source, 2)
@@ -282,7 +400,7 @@ def test_what_is_purged_upstream_stops_with_a_remedy(source, flavor, tmp_path):
     while describe(url_of(source)).files[0][0] != last:  # a dump that is ending still holds its file
         source.execute(f"PURGE BINARY LOGS TO '{last}'")
         time.sleep(0.1)
-    with pytest.raises(UpstreamError, match=f"TR204.*earliest file is {last}.*Hint"):
+    with pytest.raises(UpstreamError, match=f"(?s)TR204.*earliest binlog file is {last}.*relay-binlog-gtid"):
         catch_up(source, root)
 
 
@@ -321,7 +439,7 @@ def test_the_upstream_describes_itself(source, flavor):
     assert info.executed
     assert (info.file, info.position) == info.files[-1]
     if flavor == "mariadb":
-        assert info.server_uuid == synthetic_uuid(info.server_id)
+        assert info.server_uuid == synthetic_uuid(0, info.server_id)
 
 
 def test_tagged_sets_have_the_servers_own_binary_form(server, tmp_path):

@@ -278,8 +278,11 @@ def test_the_first_position_comes_from_the_oldest_file(root):
     put(relay, event(binlog.PREVIOUS_GTIDS, before.encode()))
     relay.close()
     assert initial_position(root, "mysql") == (RelayPosition(relay.subdir, FIRST, 4), before)
-    relay.write_start(layout.StartPosition(FIRST, 200, f"{UUID}:1-12"))
-    assert initial_position(root, "mysql")[0].pos == 200
+    begin = 4 + len(format_description())
+    relay.write_start(layout.StartPosition(FIRST, begin, f"{UUID}:1-12"))
+    assert initial_position(root, "mysql")[0].pos == begin
+    relay.write_start(layout.StartPosition(FIRST, 9_999, f"{UUID}:1-12"))
+    assert initial_position(root, "mysql") is None, "the mirror has not come so far"
 
 
 @settings(deadline=None)  # it writes files
@@ -435,15 +438,19 @@ def test_the_first_position_does_not_take_a_purged_files_place_from_a_later_name
     relay.open_subdir("4d11fa47-71ca-11e1-9e33-c80aa9429562")
     relay.rotate(FIRST)
     put(relay, format_description())
-    relay.close()
+    relay.sync()
     first, second = layout.read_index(root)
     assert initial_position(root, "mysql")[0] == RelayPosition(first, FIRST, 200)
     (root / first / FIRST).unlink()
+    assert initial_position(root, "mysql") is None, "its GTIDs are still to come"
+    put(relay, event(binlog.PREVIOUS_GTIDS, MysqlGtidSet.parse("").encode()))
+    relay.close()
     assert initial_position(root, "mysql") == (RelayPosition(second, FIRST, 4), MysqlGtidSet.parse(""))
 
 
 def test_sub_directories_that_are_missing(root):
     relay = fresh(root)
+    put(relay, *group(1))
     relay.close()
     first = relay.subdir
     gone = "4d11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -454,7 +461,7 @@ def test_sub_directories_that_are_missing(root):
         read_all(root)
     (root / first).rename(root / f"{UUID}.000003")
     assert initial_position(root, "mysql")[0] == RelayPosition(f"{UUID}.000003", FIRST, 4)
-    assert read_all(root) == format_description()
+    assert read_all(root) == b"".join([format_description(), *group(1)])
     layout.write_index(root, [f"{UUID}.000003"])
     RelayWriter(root).close()
 
@@ -475,11 +482,13 @@ def test_a_flipped_bit_is_never_handed_on(root):
     for bit in set(range(8 * len(binlog.MAGIC), 8 * len(sound))) - {in_use}:
         flipped = bytearray(sound)
         flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(sound)
+        relay = RelayWriter(root)  # it checks the file, too
         path.write_bytes(flipped)
-        relay = RelayWriter(root)
         found = RelayReader(root, tail=relay.tail)
         with pytest.raises(RelayError) as caught:
             _read_sound_blocks(found, sound[4:])
         assert caught.value.code == "TR304"
         found.close()
+        path.write_bytes(sound)
         relay.close()

@@ -1,0 +1,232 @@
+"""The upstream changes under the producer: another server of the same history, or a relay log made anew."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compose.databases import Database
+from compose.kafka import Kafka
+from producer.run import ProducerConfig, run_producer
+from producer.upstream.connect import describe
+from relay_store import layout
+from schemas.errors import RelayError, UpstreamError
+from schemas.gtid import parse_gtid_set
+from schemas.server_url import ServerUrl
+from tests.support.published import read_published
+
+pytestmark = pytest.mark.servers
+
+_numbers = iter(range(1000))
+
+
+@pytest.fixture
+def config(kafka: Kafka, tmp_path: Path) -> ProducerConfig:
+    """A producer whose upstream is still to be said."""
+    return ProducerConfig(
+        source=ServerUrl.parse("mysql://nobody@127.0.0.1"),
+        server_id=8800,
+        start="earliest",
+        relay_dir=tmp_path / "relay",
+        bootstrap_servers=kafka.bootstrap,
+        prefix=f"switch-{os.getpid()}-{next(_numbers)}",
+        partitions=3,
+        epoch_max_rows=300,
+        epoch_max_bytes=1 << 20,
+        epoch_max_delay=0.05,
+        include=("app.*",),
+    )
+
+
+def source(server: Database) -> ServerUrl:
+    return ServerUrl.parse(server.url("tailrace"))
+
+
+def pair(server: Callable[..., Database], flavor: str) -> tuple[Database, Database]:
+    """A server and its replica, which writes a binlog of its own and splits rows into smaller events."""
+    small = "--binlog-row-event-max-size=256"
+    first = server(flavor, role="upstream", server_id=11)
+    second = server(flavor, role="upstream", server_id=12, args=[small])
+    # Each made its accounts by itself, under the same or under its own GTIDs.
+    for one in (first, second):
+        one.execute("RESET BINARY LOGS AND GTIDS" if flavor == "mysql" else "RESET MASTER")
+    if flavor == "mysql":
+        second.execute(
+            f"CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = {first.port},"
+            " SOURCE_USER = 'root', SOURCE_AUTO_POSITION = 1, GET_SOURCE_PUBLIC_KEY = 1",
+            "START REPLICA",
+        )
+    else:
+        second.execute(
+            "SET GLOBAL gtid_slave_pos = ''",
+            f"CHANGE MASTER TO master_host = '127.0.0.1', master_port = {first.port}, master_user = 'root',"
+            " master_use_gtid = slave_pos",
+            "START SLAVE",
+        )
+    return first, second
+
+
+def level(first: Database, second: Database) -> None:
+    """Wait until the replica has all."""
+    wanted = describe(source(first)).executed
+    deadline = time.monotonic() + 60
+    while not describe(source(second)).executed.contains(wanted):
+        assert time.monotonic() < deadline, "the replica lags"
+        time.sleep(0.1)
+
+
+def promote(second: Database) -> None:
+    second.execute("STOP REPLICA" if second.flavor == "mysql" else "STOP SLAVE")
+
+
+@contextmanager
+def load(server: Database, seed: int) -> Any:
+    """Transactions from a client, all the time."""
+    done = threading.Event()
+
+    def work() -> None:
+        rng = random.Random(seed)
+        with server.connect(database="app", autocommit=False) as connection, connection.cursor() as cursor:
+            while not done.is_set():
+                rows = [("x" * rng.randint(0, 200),) for _ in range(rng.randint(1, 30))]
+                cursor.executemany("INSERT INTO t (v) VALUES (%s)", rows)
+                cursor.execute("UPDATE t SET n = n + 1 WHERE id %% 5 = %s LIMIT 30", (rng.randint(0, 4),))
+                cursor.execute("DELETE FROM t WHERE id %% 13 = %s LIMIT 9", (rng.randint(0, 12),))
+                connection.commit()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def create(server: Database) -> None:
+    server.execute(
+        "CREATE DATABASE app",
+        "CREATE TABLE app.t (id INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(200), n INT NOT NULL DEFAULT 0)",
+    )
+
+
+def assert_equal(config: ProducerConfig, server: Database) -> None:
+    """What the log amounts to is the table; each transaction is in it once."""
+    published = read_published(config.bootstrap_servers, config.prefix)
+    ours = sorted(tuple(image.values()) for image in published.tables()["t"].values())
+    assert ours == sorted(server.execute("SELECT * FROM app.t"))
+    executed = parse_gtid_set(published.epochs[-1].executed_gtids, server.flavor)
+    assert str(executed) == str(describe(source(server)).executed)
+    transactions = sum(epoch.transactions for epoch in published.epochs)
+    if server.flavor == "mysql":
+        assert transactions == executed.count()
+    else:
+        assert transactions == sum(g.sequence for g in executed.domains.values())
+
+
+def test_a_failover_is_followed_by_gtid(
+    server: Callable[..., Database], flavor: str, config: ProducerConfig
+) -> None:
+    """Under load, to and fro; each server has a sub-directory of its own, and nothing is missing or doubled."""
+    first, second = pair(server, flavor)
+    create(first)
+    stop = threading.Event()
+    thread = threading.Thread(
+        target=run_producer, args=(replace(config, source=source(first)), stop), daemon=True
+    )
+    thread.start()
+    with load(first, 1):
+        time.sleep(3)
+    level(first, second)
+    first.execute("FLUSH BINARY LOGS")
+    stop.set()  # what the first one still had to say comes from the second one
+    thread.join()
+    promote(second)
+    first.kill()
+    now = replace(config, source=source(second))
+    with load(second, 2):
+        for _ in range(2):
+            stop = threading.Event()
+            threading.Timer(1.5, stop.set).start()
+            run_producer(now, stop)
+            second.execute("FLUSH BINARY LOGS")
+    run_producer(replace(now, until_caught_up=True), threading.Event())
+    folders = layout.read_index(config.relay_dir)
+    assert [layout.subdir_serial(name) for name in folders] == [1, 2]
+    assert layout.subdir_uuid(folders[1]) == describe(source(second)).server_uuid
+    assert_equal(config, second)
+    first.start()
+    with pytest.raises(UpstreamError, match="TR207"):
+        run_producer(replace(config, source=source(first), until_caught_up=True), threading.Event())
+
+
+def test_a_relay_log_made_anew_is_gone_on_with_by_gtid(
+    server: Callable[..., Database], flavor: str, config: ProducerConfig
+) -> None:
+    """Of the same server and of another one; without its transactions it stops."""
+    first, second = pair(server, flavor)
+    create(first)
+    ours = replace(config, source=source(first), until_caught_up=True)
+    with load(first, 3):
+        time.sleep(1)
+        first.execute("FLUSH BINARY LOGS")
+        run_producer(ours, threading.Event())
+        shutil.rmtree(config.relay_dir)
+        run_producer(ours, threading.Event())
+    level(first, second)
+    shutil.rmtree(config.relay_dir)
+    run_producer(replace(ours, source=source(second), max_file_size=8192), threading.Event())
+    assert_equal(config, second)
+    first.execute("FLUSH BINARY LOGS", "INSERT INTO app.t (v) VALUES ('late')", "FLUSH BINARY LOGS")
+    shutil.rmtree(config.relay_dir)
+    last = describe(source(first)).file
+    with pytest.raises(RelayError, match=r"TR308.*relay-binlog-gtid"):
+        run_producer(replace(ours, relay_binlog_name=last), threading.Event())
+
+
+def test_relay_log_recovery_fetches_again_what_is_not_published(
+    server: Callable[..., Database], flavor: str, config: ProducerConfig
+) -> None:
+    """A damaged file behind the last epoch stops the publisher; with the option it is fetched again."""
+    upstream = server(flavor, role="upstream")
+    create(upstream)
+    ours = replace(config, source=source(upstream), until_caught_up=True, max_file_size=8192)
+    run_producer(ours, threading.Event())
+    with load(upstream, 4):
+        time.sleep(1)
+    halfway = str(describe(source(upstream)).executed)
+    with load(upstream, 5):
+        time.sleep(1)
+    run_producer(replace(ours, stop_at_gtid=halfway, until_caught_up=False), threading.Event())
+    _mirror_all(upstream, config)
+    folder = config.relay_dir / layout.read_index(config.relay_dir)[-1]
+    last = folder / layout.binlog_files(folder)[-2]
+    data = bytearray(last.read_bytes())
+    data[-30] ^= 4
+    last.write_bytes(data)
+    with pytest.raises(RelayError, match="TR304"):
+        run_producer(ours, threading.Event())
+    run_producer(replace(ours, relay_log_recovery=True), threading.Event())
+    assert_equal(config, upstream)
+
+
+def _mirror_all(upstream: Database, config: ProducerConfig) -> None:
+    from producer.mirror import Mirror
+    from relay_store.writer import RelayWriter
+
+    info, relay = describe(source(upstream)), RelayWriter(config.relay_dir)
+    try:
+        mirror = Mirror(source(upstream), relay, server_id=8801, max_file_size=config.max_file_size)
+        mirror.run(threading.Event(), (info.file, info.position))
+    finally:
+        relay.close()
