@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -56,23 +57,24 @@ def consume(
         stop_at_gtid=stop_at_gtid,
     )
     with recovery_hinted(loaded.relay.dir):
-        run_until_signalled(lambda stop: _run(settings, stop))
+        run_until_signalled(lambda stop: _run(settings, loaded.relay.dir, stop))
 
 
-def _run(settings: ConsumerConfig, stop: threading.Event) -> None:
+def _run(settings: ConsumerConfig, relay_dir: Path, stop: threading.Event) -> None:
     from spark_consumer.spark import running_spark
 
     with running_spark(settings) as spark:
         # What follows takes a while to import, and the JVM to start.
         from spark_consumer.job import run_consumer
         from spark_consumer.progress import Counters
+        from tailrace.channel_mark import registered
         from tailrace.consume_progress import watching
 
         # The two commands may be started in any order; only a bounded run must not wait for what is not there.
         if not settings.until_caught_up and not _wait_for_log(settings, stop):
             return
         counters = Counters()
-        with watching(settings, counters):
+        with watching(settings, counters), registered(settings, relay_dir, counters):
             run_consumer(settings, spark, stop, counters)
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -14,15 +17,23 @@ from test_mirror import assert_same_files, mirroring, relay_files, url_of, wait_
 
 from producer.mirror import Mirror
 from producer.purging import Purging
+from producer.run import ProducerConfig, run_producer
 from producer.upstream.connect import describe
 from relay_store import layout
 from relay_store.layout import RelayPosition
 from relay_store.locks import files_locked
 from relay_store.purge import PurgeRules, purge
 from relay_store.reader import RelayReader
-from relay_store.readers import PUBLISHER, Mark, read_readers
+from relay_store.readers import PUBLISHER, Mark, read_readers, register
 from relay_store.verify import verify
 from schemas.binlog import MAGIC
+from schemas.epoch import EpochCommitted, PreparedTransaction
+from schemas.server_url import ServerUrl
+from spark_consumer import position as positions
+from spark_consumer.config import ConsumerConfig
+from spark_consumer.session import closing, connect
+from tailrace.channel_mark import ChannelMark
+from tests.support.published import read_published, read_topic
 
 pytestmark = pytest.mark.servers
 
@@ -183,3 +194,115 @@ def test_a_first_start_on_a_full_disk_waits_for_room(source, flavor, small_disk)
         ballast.unlink()
         wait_for(mirror, source)
     assert_same_files(source, root)
+
+
+def test_a_producer_publishes_more_than_its_disk_holds(source, flavor, small_disk, kafka):
+    """Each row once, though the mirror is paused again and again and most relay files are gone at the end."""
+    source.execute("CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY AUTO_INCREMENT, v LONGBLOB)")
+    seen: list[str] = []
+    config = ProducerConfig(
+        source=url_of(source),
+        server_id=991,
+        start="earliest",
+        relay_dir=small_disk / "relay",
+        bootstrap_servers=kafka.bootstrap,
+        prefix=f"full-{flavor}-{os.getpid()}",
+        partitions=2,
+        epoch_max_rows=10,
+        epoch_max_bytes=1 << 20,
+        epoch_max_delay=0.05,
+        include=("m.*",),
+        purge_rules=PurgeRules(remain_space=15),
+    )
+    stop, errors = threading.Event(), []
+
+    def work() -> None:
+        try:
+            run_producer(config, stop, lambda state: seen.append(state.mirror.paused or ""))
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        rows = 4 * DISK // 60000
+        source.execute(*["INSERT m.t (v) VALUES (REPEAT('z', 60000))"] * rows)
+        end = describe(url_of(source))
+        log = f"{config.prefix}.epochs"
+
+        def all_is_published() -> bool:
+            assert not errors
+            epochs = [EpochCommitted.decode(m.value()) for m in read_topic(kafka.bootstrap, log)]
+            return bool(epochs) and (epochs[-1].source_file, epochs[-1].source_pos) == (
+                end.file,
+                end.position,
+            )
+
+        eventually(lambda: (config.relay_dir / "readers").exists(), "the publisher has not begun")
+        eventually(all_is_published, "the producer does not catch up", 120)
+    finally:
+        stop.set()
+        thread.join()
+    assert not errors
+    assert any("disk full" in state for state in seen)
+    (images,) = read_published(kafka.bootstrap, config.prefix).tables().values()
+    assert sorted(image["id"] for image in images.values()) == list(range(1, rows + 1))
+    (reader,) = read_readers(config.relay_dir)
+    assert (reader.name, reader.position.file, reader.position.pos) == (PUBLISHER, end.file, end.position)
+
+
+# -- channels --------------------------------------------------------------------------------------
+
+
+def test_a_channel_is_registered_with_what_it_has_applied(downstream, flavor, tmp_path):
+    root, channel = tmp_path / "relay", f"mark-{flavor}"
+    url = ServerUrl.parse(downstream.url())
+    settings = ConsumerConfig("unused:1", "unused", url, channel=channel)
+    subdir = "3e11fa47-71ca-11e1-9e33-c80aa9429562.000001"
+
+    def marks() -> dict[str, RelayPosition]:
+        return {reader.name: reader.position for reader in read_readers(root)}
+
+    def applied(epoch: int, **columns: object) -> None:
+        values = ", ".join(f"{name} = %s" for name in columns)
+        sql = f"UPDATE tailrace.relay_log_info SET epoch = %s, {values} WHERE Channel_name = %s"
+        with closing(connect(url)) as session:
+            session.run(sql, (epoch, *columns.values(), channel))
+            session.execute("COMMIT")
+
+    mark = ChannelMark(settings, root)
+    mark.look(-1)  # neither here nor there yet
+    (root / subdir).mkdir(parents=True)
+    mark.look(-1)
+    assert marks() == {}
+    (root / subdir / "mysql-bin.000003").write_bytes(MAGIC)
+    (root / subdir / "mysql-bin.000004").write_bytes(MAGIC)
+    layout.write_index(root, [subdir])
+    with closing(connect(url)) as session:
+        positions.install(session)
+        positions.create(session, channel, epoch=-1, epochs_offset=-1, gtids="")
+        session.execute("COMMIT")
+    mark.look(-1)
+    assert marks() == {f"channel-{channel}": RelayPosition(subdir, "mysql-bin.000003", 4)}
+    applied(0, Relay_log_name=f"{subdir}/mysql-bin.000004", Relay_log_pos=500)
+    mark.look(0)
+    assert marks() == {f"channel-{channel}": RelayPosition(subdir, "mysql-bin.000004", 500)}
+    # A prepared transaction begins further back, and recover reads it from there.
+    prepared = PreparedTransaction("x", None, subdir, "mysql-bin.000004", 300, 400)
+    applied(1, Relay_log_name=f"{subdir}/mysql-bin.000005", xa_prepared=json.dumps([asdict(prepared)]))
+    mark.look(1)
+    assert marks() == {f"channel-{channel}": RelayPosition(subdir, "mysql-bin.000004", 300)}
+    # Begun anew further back, by a consumer that starts later.
+    applied(0, Relay_log_name=f"{subdir}/mysql-bin.000003", Relay_log_pos=200, xa_prepared=None)
+    ChannelMark(settings, root).look(0)
+    assert marks() == {f"channel-{channel}": RelayPosition(subdir, "mysql-bin.000003", 200)}
+
+
+def test_a_downstream_that_is_away_leaves_the_channels_old_mark(tmp_path):
+    root = tmp_path / "relay"
+    old = RelayPosition("3e11fa47-71ca-11e1-9e33-c80aa9429562.000001", "mysql-bin.000003", 200)
+    root.mkdir()
+    register(root, "channel-main", old)
+    settings = ConsumerConfig("unused:1", "unused", ServerUrl.parse("mysql://root@127.0.0.1:1/"))
+    ChannelMark(settings, root).look(7)
+    assert [reader.position for reader in read_readers(root)] == [old]

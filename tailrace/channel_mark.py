@@ -1,0 +1,115 @@
+"""Registers a consumer's channel as a reader of the relay log, where that is on the same machine.
+
+So no purge takes from the channel what `tailrace recover` would need to bring it forward.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pymysql
+import structlog
+
+from relay_store import layout
+from relay_store.layout import RelayPosition
+from relay_store.locks import files_locked
+from relay_store.readers import Mark, channel_reader
+from schemas.binlog import FIRST_POSITION
+from schemas.errors import TailraceError
+from spark_consumer import position as positions
+from spark_consumer.config import ConsumerConfig
+from spark_consumer.position import Position
+from spark_consumer.progress import Counters
+from spark_consumer.session import closing, connect, error_number
+
+_EVERY = 2.0  # seconds
+_NOT_YET = (1049, 1054, 1146)  # the consumer is about to create schema, table or column
+_log = structlog.get_logger()
+
+
+@contextmanager
+def registered(settings: ConsumerConfig, root: Path, counters: Counters) -> Iterator[None]:
+    """Keep the mark up with the channel while the block runs, and at its end.
+
+    Trouble with it is logged, and no reason to stop: an old mark keeps more files, not fewer.
+    """
+    channel = ChannelMark(settings, root)
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(_EVERY):
+            channel.look(counters.position_epoch)
+        channel.look(counters.position_epoch)
+
+    thread = threading.Thread(target=watch, name="channel-mark", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+class ChannelMark:
+    """The mark of one channel, taken from its position on the downstream."""
+
+    def __init__(self, settings: ConsumerConfig, root: Path) -> None:
+        self._settings, self._root = settings, root
+        self._mark = Mark(root, channel_reader(settings.channel))
+        self._begun = False
+        self._seen: int | None = None
+        self._said = ""
+
+    def look(self, epoch: int) -> None:
+        """Move the mark to the channel's position, unless it stands at ``epoch`` as it did the last time."""
+        if epoch == self._seen or not self._root.is_dir():
+            return
+        try:
+            position = self._read()
+            if position is not None and self._write(position):
+                self._seen = position.epoch
+        except (TailraceError, pymysql.MySQLError, OSError) as error:
+            if error_number(error) in _NOT_YET:
+                return
+            if self._said != (what := str(error)):
+                _log.warning("channel_not_registered", channel=self._settings.channel, reason=what)
+            self._said = what
+
+    def _read(self) -> Position | None:
+        with closing(connect(self._settings.target)) as session:
+            return positions.read(session, self._settings.channel)
+
+    def _write(self, position: Position) -> bool:
+        """Whether the mark says what the position needs."""
+        if self._begun:
+            if (needed := needed_from(position)) is not None:
+                self._mark.advance(needed)
+                self._mark.flush()
+            return needed is not None
+        with files_locked(self._root):
+            needed = needed_from(position)
+            first = needed or self._oldest()
+            if first is not None:
+                self._mark.begin(first)
+                self._begun = True
+        return needed is not None
+
+    def _oldest(self) -> RelayPosition | None:
+        """Before the first epoch nobody knows how much is needed; None if there is no relay file yet."""
+        for subdir in layout.read_index(self._root):
+            if files := layout.binlog_files(self._root / subdir):
+                return RelayPosition(subdir, files[0], FIRST_POSITION)
+        return None
+
+
+def needed_from(position: Position) -> RelayPosition | None:
+    """From where on `tailrace recover` reads for a channel that stands at this position."""
+    if position.relay_log is None or position.relay_pos is None:
+        return None
+    subdir, _, file = position.relay_log.rpartition("/")
+    here = RelayPosition(subdir, file, position.relay_pos)
+    begins = [RelayPosition(p.relay_dir, p.relay_file, p.relay_pos) for p in position.prepared]
+    return min([here, *begins], key=lambda place: place.order)
