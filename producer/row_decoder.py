@@ -99,7 +99,7 @@ def _image(structure: TableStructure, prefix: str, partial: bool = False) -> lis
                 pieces.append([f"j{documents} = None"])
                 decode.append(f"j{documents} = d")
             else:
-                diffs = [*read_counted(4), f"{target} = {tags[0]} + json_patched(j{documents}, d)"]
+                diffs = [*read_counted(4), f"{target} = json_patched(j{documents}, d, {tags[0]}, {tags[1]})"]
                 decode = [f"if x & {1 << documents}:", *indent(diffs), "else:", *indent(decode)]
             documents += 1
         if column.nullable:

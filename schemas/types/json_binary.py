@@ -1,12 +1,18 @@
-"""MySQL's binary JSON to MySQL's own JSON text. Source: MySQL sql-common/json_binary.h, json_dom.cc."""
+"""MySQL's binary JSON to MySQL's own JSON text. Source: MySQL sql-common/json_binary.h, json_dom.cc.
+
+A document that was made from SQL values may hold scalars of which the text does not tell the type: DECIMAL,
+UNSIGNED, times, bytes. What they are is said beside the text, by path.
+"""
 
 from __future__ import annotations
 
 import json
 from base64 import b64encode
+from collections.abc import Iterator
 from struct import unpack_from
 from typing import TypeAlias
 
+from schemas.errors import DecodeError
 from schemas.types.decimals import NEWDECIMAL, packed_size, unpacker
 
 #: an object, an array, or a scalar's text
@@ -17,47 +23,75 @@ _LITERAL, _STRING, _OPAQUE = 4, 12, 15
 _NUMBERS = {5: ("<h", 2), 6: ("<H", 2), 7: ("<i", 4), 8: ("<I", 4), 9: ("<q", 8), 10: ("<Q", 8)}
 _DOUBLE = 11
 _LITERALS = {0: "null", 1: "true", 2: "false"}
+_UNSIGNED, _MAX_READ_SIGNED = {6, 8, 10}, (1 << 32) - 1
 _TIMESTAMP, _DATE, _TIME, _DATETIME = 7, 10, 11, 12
+_TEMPORAL = {_TIMESTAMP: "timestamp(6)", _DATE: "date", _TIME: "time(6)", _DATETIME: "datetime(6)"}
+#: types of bytes in a document: VARBINARY, BIT, MEDIUMBLOB, LONGBLOB, BLOB, BINARY
+OPAQUE = (15, 16, 250, 251, 252, 254)
 # MySQL's F format reaches this far; source: MySQL strings/dtoa.cc, MAX_DECPT_FOR_F_FORMAT and my_gcvt
 _F_FORMAT_DIGITS = 15
 
 
-def json_text(data: bytes) -> bytes:
-    """The UTF-8 text of a binary JSON document; an empty one is JSON null.
+class TypedText(str):
+    """A scalar's text, with the SQL type that it does not tell: ``types`` in docs/TYPES.md."""
+
+    __slots__ = ("sql_type",)
+
+    def __new__(cls, text: str, sql_type: str) -> TypedText:
+        """Both."""
+        made = super().__new__(cls, text)
+        made.sql_type = sql_type
+        return made
+
+    sql_type: str
+
+
+def json_text(data: bytes) -> tuple[bytes, bool]:
+    """The UTF-8 text of a binary JSON document, and whether it holds typed scalars; an empty one is JSON null.
 
     Raises:
         ValueError, IndexError, KeyError, struct.error: the document is damaged.
+        DecodeError: TR417, bytes of a type that no statement can make.
     """
     if not data:
-        return b"null"
-    return _value(data[0], data, 1).encode("utf-8", "surrogateescape")
+        return b"null", False
+    typed: list[str] = []
+    text = _value(data[0], data, 1, typed)
+    return text.encode("utf-8", "surrogateescape"), bool(typed)
 
 
-def _value(kind: int, data: bytes, pos: int) -> str:
+def _value(kind: int, data: bytes, pos: int, typed: list[str]) -> str:
+    """A value's text; the types of typed scalars are appended to ``typed``."""
     if kind <= _LARGE_ARRAY:
-        return _container(kind, data, pos)
+        return _container(kind, data, pos, typed)
     if kind == _LITERAL:
         return _LITERALS[data[pos]]
     if kind in _NUMBERS:
-        return str(unpack_from(_NUMBERS[kind][0], data, pos)[0])
+        number = unpack_from(_NUMBERS[kind][0], data, pos)[0]
+        # Of a number up to 32 bits wide the server makes a signed one when it reads it, else an unsigned one.
+        if (kind in _UNSIGNED) != (number > _MAX_READ_SIGNED):
+            typed.append("unsigned" if kind in _UNSIGNED else "signed")
+        return str(number)
     if kind == _DOUBLE:
         return double_text(unpack_from("<d", data, pos)[0])
     if kind == _STRING:
         length, pos = _length(data, pos)
-        return _quoted(data[pos : pos + length])
+        return quoted(data[pos : pos + length])
     if kind == _OPAQUE:
         field_type = data[pos]
         length, pos = _length(data, pos + 1)
-        return _opaque(field_type, data[pos : pos + length])
+        text, sql_type = _opaque(field_type, data[pos : pos + length])
+        typed.append(sql_type)
+        return text
     raise ValueError(f"JSON value type {kind}")
 
 
-def _container(kind: int, data: bytes, pos: int) -> str:
+def _container(kind: int, data: bytes, pos: int, typed: list[str]) -> str:
     keys, entries = _children(kind, data, pos)
-    items = [_value(child, data, at) for child, at in entries]
+    items = [_value(child, data, at, typed) for child, at in entries]
     if keys is None:
         return f"[{', '.join(items)}]"
-    return "{" + ", ".join(f"{_quoted(k)}: {v}" for k, v in zip(keys, items, strict=True)) + "}"
+    return "{" + ", ".join(f"{quoted(k)}: {v}" for k, v in zip(keys, items, strict=True)) + "}"
 
 
 def _children(kind: int, data: bytes, pos: int) -> tuple[list[bytes] | None, list[tuple[int, int]]]:
@@ -99,25 +133,35 @@ def json_tree(data: bytes) -> Tree:
 
 def _tree(kind: int, data: bytes, pos: int) -> Tree:
     if kind > _LARGE_ARRAY:
-        return _value(kind, data, pos)
+        typed: list[str] = []
+        text = _value(kind, data, pos, typed)
+        return TypedText(text, typed[0]) if typed else text
     keys, entries = _children(kind, data, pos)
     values = [_tree(child, data, at) for child, at in entries]
     return values if keys is None else dict(zip(keys, values, strict=True))
 
 
-def tree_text(tree: Tree) -> bytes:
+def tree_types(tree: Tree, path: str = "$") -> Iterator[tuple[str, str]]:
+    """Path and type of each typed scalar. A path has ``[n]`` for an element and ``."key"`` for a member."""
+    if isinstance(tree, TypedText):
+        yield path, tree.sql_type
+    elif isinstance(tree, list):
+        for i, value in enumerate(tree):
+            yield from tree_types(value, f"{path}[{i}]")
+    elif isinstance(tree, dict):
+        for key, value in tree.items():
+            yield from tree_types(value, f"{path}.{quoted(key)}")
+
+
+def tree_text(tree: Tree) -> str:
     """The inverse of ``json_tree``, as ``json_text`` would have it."""
-    return _tree_text(tree).encode("utf-8", "surrogateescape")
-
-
-def _tree_text(tree: Tree) -> str:
     if isinstance(tree, str):
         return tree
     if isinstance(tree, list):
-        return f"[{', '.join(map(_tree_text, tree))}]"
+        return f"[{', '.join(map(tree_text, tree))}]"
     # MySQL keeps an object's keys by length, then by bytes.
     members = sorted(tree.items(), key=lambda member: (len(member[0]), member[0]))
-    return "{" + ", ".join(f"{_quoted(key)}: {_tree_text(value)}" for key, value in members) + "}"
+    return "{" + ", ".join(f"{quoted(key)}: {tree_text(value)}" for key, value in members) + "}"
 
 
 def _length(data: bytes, pos: int) -> tuple[int, int]:
@@ -131,7 +175,8 @@ def _length(data: bytes, pos: int) -> tuple[int, int]:
         shift += 7
 
 
-def _quoted(text: bytes) -> str:
+def quoted(text: bytes) -> str:
+    """A string as MySQL's JSON text has it."""
     # JSON strings are utf8mb4; escapes as MySQL writes them are those of json.dumps, save for DEL.
     return json.dumps(text.decode(), ensure_ascii=False)
 
@@ -156,16 +201,26 @@ def double_text(number: float) -> str:
     return f"{sign}{whole}.{fraction or '0'}"
 
 
-def _opaque(field_type: int, data: bytes) -> str:
+def _opaque(field_type: int, data: bytes) -> tuple[str, str]:
+    """Text and type of a scalar that SQL made."""
     if field_type == NEWDECIMAL:
         precision, scale = data[0], data[1]
         number = unpacker(precision, scale)(data[2 : 2 + packed_size(precision, scale)])
         digits = str(abs(number)).rjust(scale + 1, "0")
         text = f"{digits[:-scale]}.{digits[-scale:]}" if scale else digits
-        return f"-{text}" if number < 0 else text
-    if field_type in (_DATE, _TIME, _DATETIME, _TIMESTAMP):
-        return f'"{_temporal(field_type, int.from_bytes(data[:8], "little", signed=True))}"'
-    return f'"base64:type{field_type}:{b64encode(data).decode()}"'
+        # The precision that is stored may be any that is enough: it tells how the value was computed.
+        shortest = max(len(str(abs(number))), scale, 1)
+        return f"-{text}" if number < 0 else text, f"decimal({shortest},{scale})"
+    if field_type in _TEMPORAL:
+        packed = int.from_bytes(data[:8], "little", signed=True)
+        return f'"{_temporal(field_type, packed)}"', _TEMPORAL[field_type]
+    if field_type not in OPAQUE:
+        raise DecodeError(
+            "TR417",
+            f"a JSON document holds bytes of MySQL's type {field_type}, which no statement can make",
+            hint="store such values as text, for example with TO_BASE64(), or exclude the table",
+        )
+    return f'"base64:type{field_type}:{b64encode(data).decode()}"', f"opaque({field_type})"
 
 
 def _temporal(field_type: int, packed: int) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import re
 
-from schemas.types.json_binary import Tree, json_tree, tree_text
-from schemas.varint import encode_bytes
+from schemas.types.json_avro import tree_avro
+from schemas.types.json_binary import Tree, json_tree
 
 _REPLACE, _INSERT, _REMOVE = range(3)
 _LEG = re.compile(r"""\.(?:"((?:[^"\\]|\\.)*)"|([^."\[]+))|\[(\d+)]""", re.DOTALL)
@@ -18,12 +18,13 @@ _LEG = re.compile(r"""\.(?:"((?:[^"\\]|\\.)*)"|([^."\[]+))|\[(\d+)]""", re.DOTAL
 _Leg = bytes | int
 
 
-def json_patched(before: bytes | None, diffs: bytes) -> bytes:
-    """The text of a document after its diffs, as an Avro string.
+def json_patched(before: bytes | None, diffs: bytes, text_tag: bytes, typed_tag: bytes) -> bytes:
+    """A document after its diffs, as Avro; see ``schemas.types.json_type``.
 
     Args:
         before: the binary document before; None for NULL.
         diffs: one behind the other, without their length.
+        text_tag, typed_tag: the union's branches.
 
     Raises:
         ValueError: the diffs are damaged, or not those of this document.
@@ -42,7 +43,7 @@ def json_patched(before: bytes | None, diffs: bytes) -> bytes:
             document, pos = _counted(diffs, pos)
             value = json_tree(document)
         _apply(tree, operation, _legs(path.decode()), value)
-    return encode_bytes(tree_text(tree))
+    return tree_avro(tree, text_tag, typed_tag)
 
 
 def _counted(data: bytes, pos: int) -> tuple[bytes, int]:

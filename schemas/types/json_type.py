@@ -1,4 +1,8 @@
-"""MySQL's JSON type. Avro string: MySQL's own text. (MariaDB's JSON is LONGTEXT and travels as text.)"""
+"""MySQL's JSON type. (MariaDB's JSON is LONGTEXT and travels as text.)
+
+Avro string: MySQL's own text. A document that was made from SQL values and has scalars whose type the text does not
+tell (1.50 the DECIMAL, a DATE) is an Avro map: its text, and the types by path.
+"""
 
 from __future__ import annotations
 
@@ -8,34 +12,34 @@ from typing import Any
 from schemas.structure import Column
 from schemas.types.binary import read_counted
 from schemas.types.codec import Lines, read_length
-from schemas.types.json_binary import json_text
-from schemas.varint import encode_bytes
+from schemas.types.json_avro import json_avro
+from schemas.types.json_sql import typed_literal
 
 JSON = 245
-
-
-def json_avro(data: bytes) -> bytes:
-    """Binary JSON to an Avro string."""
-    return encode_bytes(json_text(data))
 
 
 class Json:
     """JSON."""
 
-    names: Mapping[str, Any] = {"json_avro": json_avro}
+    names: Mapping[str, Any] = {"json_avro": json_avro, "typed_literal": typed_literal}
 
     def avro(self, column: Column) -> list[Any]:
-        """Avro string."""
-        return ["string"]
+        """A union: string, or a map of ``text`` and of types by path."""
+        return ["string", {"type": "map", "values": "string"}]
 
     def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
         """See ``Codec.decode``."""
-        return [*read_counted(column.meta), f"{target} = {tags[0]} + json_avro(d)"]
+        return [*read_counted(column.meta), f"{target} = json_avro(d, {tags[0]}, {tags[1]})"]
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
         """See ``Codec.literal``."""
-        return [*read_length("d"), f'{target} = b"\'" + d.replace(b"\'", b"\'\'") + b"\'"']
+        return [
+            f"if t == {branches * 2}:",
+            *(f"    {line}" for line in read_length("d")),
+            f'    {target} = b"\'" + d.replace(b"\'", b"\'\'") + b"\'"',
+            f"else: {target}, p = typed_literal(v, p)",
+        ]
 
     def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
         """See ``Codec.predicate``. By text: the server's own comparison takes 1.0 for 1."""
-        return b"CAST(CAST(" + quoted + b" AS CHAR) AS BINARY) <=> CAST(", b" AS BINARY)"
+        return b"CAST(CAST(" + quoted + b" AS CHAR) AS BINARY) <=> CAST(CAST(", b" AS CHAR) AS BINARY)"

@@ -18,8 +18,11 @@ from pymysql.connections import Connection
 
 from compose.databases import Database
 from schemas.avro_schema import avro_name
+from schemas.errors import DecodeError
 from schemas.sql import SESSION_SETUP, compile_renderers
 from schemas.structure import TableStructure
+from schemas.types.json_sql import typed_literal
+from schemas.varint import encode_bytes, encode_long
 from tests.support.binlog_rows import Row, binlog_end, event_types, rows_since
 
 pytestmark = pytest.mark.servers
@@ -435,7 +438,106 @@ def test_partial_updates_of_json(upstream: Database, values_db: Connection[Any])
     rows = [row.avro()["after"] for row in rows_since(upstream, begin, "val.*") if row.op != "d"]
     for ours, (number, *documents) in zip(rows, expected, strict=True):
         assert ours["id"] == number
-        assert [ours["k"], ours["v"], ours["w"]] == documents
+        texts = [
+            ours[name]["text"] if isinstance(ours[name], dict) else ours[name] for name in ("k", "v", "w")
+        ]
+        assert texts == documents
+    typed = [ours["v"] for ours in rows if isinstance(ours["v"], dict)]
+    assert {"decimal(2,1)", "decimal(3,2)", "date", "opaque(15)"} <= {doc.get('$."a"') for doc in typed}
+
+
+# What SQL makes JSON of, and the type that the document keeps.
+_TYPED = {
+    "DECIMAL(10,2)": ("-12.50", "DECIMAL"), "DECIMAL(65,30)": ("1e-30", "DECIMAL"), "DECIMAL(3,0)": ("7", "DECIMAL"),
+    "DATE": ("'2024-02-29'", "DATE"), "TIME(3)": ("'-838:59:58.5'", "TIME"), "TIME": ("'-00:00:01'", "TIME"),
+    "DATETIME(6)": ("'9999-12-31 23:59:59.000001'", "DATETIME"),
+    "TIMESTAMP(2)": ("'2024-01-02 03:04:05.25'", "TIMESTAMP"),
+    "YEAR": ("1999", "UNSIGNED INTEGER"), "BIT(9)": ("257", "BIT"), "BIT(1)": ("0", "BIT"),
+    "BINARY(3)": ("X'0102'", "BLOB"),
+    "BINARY(0)": ("X''", "BLOB"), "VARBINARY(9)": ("X'2A2F00FF27'", "BLOB"), "BLOB": ("X'2A2F'", "BLOB"),
+    "MEDIUMBLOB": ("REPEAT(X'00FF', 40000)", "BLOB"), "LONGBLOB": ("X''", "BLOB"),
+    "INT UNSIGNED": ("5", "UNSIGNED INTEGER"),
+    "BIGINT UNSIGNED": ("18446744073709551615", "UNSIGNED INTEGER"), "TINYINT UNSIGNED": ("0", "UNSIGNED INTEGER"),
+    "FLOAT": ("0.1", "DOUBLE"), "VARCHAR(20)": ("'base64:type252:AA=='", "STRING"), "SET('a','b')": ("'a,b'", "STRING"),
+    "POINT": ("POINT(1, 2)", "OBJECT"), "BOOLEAN": ("TRUE", "INTEGER"),
+    "BIGINT": ("4294967296", "INTEGER"),
+    "BIGINT(9)": ("-4294967296", "INTEGER"), "BIGINT(8)": ("4294967295", "INTEGER"),
+    "INT(9) UNSIGNED": ("4294967295", "UNSIGNED INTEGER"), "BIGINT(9) UNSIGNED": ("4294967296", "UNSIGNED INTEGER"),
+    "DECIMAL(2,2)": ("-0.05", "DECIMAL"), "DECIMAL(5,5)": ("0", "DECIMAL"), "JSON": ("'[1, 1.0, null, {}]'", "ARRAY"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("flavor", ["mysql"])
+def test_documents_made_of_sql_values(upstream: Database, values_db: Connection[Any]) -> None:
+    """Every type as member, element and by itself: text and JSON_TYPE are the same in the copy."""
+    connection = values_db
+    columns = ", ".join(f"c{i} {sql_type}" for i, sql_type in enumerate(_TYPED))
+    _run(connection, f"CREATE TABLE source ({columns})",
+         f"INSERT INTO source VALUES ({', '.join(value for value, _ in _TYPED.values())})")  # fmt: skip
+    for table in ("j", "n"):
+        key = " PRIMARY KEY" if table == "j" else ""
+        for name in (table, f"copy_{table}"):
+            _run(connection, f"CREATE TABLE {name} (id INT{key}, v JSON, w JSON NOT NULL)")
+    begin = binlog_end(upstream)
+    names = [f"c{i}" for i in range(len(_TYPED))]
+    documents = [f"JSON_ARRAY({name})" for name in names]
+    documents += [f"""JSON_OBJECT('k"e*/y', JSON_ARRAY(1.0, {name}, '*/'), 'it''s', JSON_OBJECT('', {name}))"""
+                  for name in names]  # fmt: skip
+    documents += [f"CAST({name} AS JSON)" for name in names[:10]]
+    documents += [f"JSON_ARRAY({', '.join(names)})", "JSON_ARRAY()", "'null'"]
+    documents += [
+        "'[0, 32768, 2147483648, 4294967295, 4294967296, 9223372036854775807, -2147483649, 1.5, 1e3]'"
+    ]
+    for number, document in enumerate(documents):
+        for table in ("j", "n"):
+            _run(connection, f"INSERT INTO {table} SELECT {number}, {document}, '{{}}' FROM source",
+                 f"UPDATE {table} SET w = v, v = NULL WHERE id = {number}",
+                 f"UPDATE {table} SET v = w WHERE id = {number}")  # fmt: skip
+    connection.commit()
+    _replay(connection, rows_since(upstream, begin, "val.*"))
+    shown = ("id, HEX(CAST(v AS CHAR)), HEX(CAST(w AS CHAR)), JSON_TYPE(v), JSON_TYPE(v->'$[0]'),"
+             " JSON_TYPE(v->'$.\"it''s\".\"\"')")  # fmt: skip
+    for table in ("j", "n"):
+        original, copy = (
+            sorted(_run(connection, f"SELECT {shown} FROM {name}")) for name in (table, f"copy_{table}")
+        )
+        for ours, theirs in zip(copy, original, strict=True):
+            assert ours == theirs, documents[theirs[0]]
+        assert [row[4] for row in original[: len(names)]] == [json_type for _, json_type in _TYPED.values()]
+    begin = binlog_end(upstream)
+    _run(connection, "DELETE FROM j", "DELETE FROM n")
+    connection.commit()
+    _replay(connection, rows_since(upstream, begin, "val.*"))
+    assert _run(connection, "SELECT COUNT(*) FROM copy_n") == ((0,),)
+
+
+def test_a_typed_document_is_its_text_on_mariadb(upstream: Database, flavor: str) -> None:
+    """One literal for both servers: MySQL makes the document, MariaDB, whose JSON is text, takes the text."""
+    document = '{"a": [1.50, "*/"], "it\'s": "2024-02-29"}'
+    entries = [("text", document), ('$."a"[0]', "decimal(3,2)"), ('$."it\'s"', "date")]
+    value = encode_long(3) + b"".join(encode_bytes(s.encode()) for entry in entries for s in entry) + b"\0"
+    literal, end = typed_literal(value, 0)
+    assert end == len(value)
+    ((text,),) = upstream.execute(f"SELECT CAST({literal.decode()} AS CHAR)")
+    assert text == document
+    ((kind,),) = upstream.execute(f"""SELECT JSON_TYPE(JSON_EXTRACT({literal.decode()}, '$.a[0]'))""")
+    assert kind == ("DECIMAL" if flavor == "mysql" else "DOUBLE")
+
+
+@pytest.mark.parametrize("flavor", ["mysql"])
+def test_a_type_of_bytes_that_no_statement_makes(upstream: Database, values_db: Connection[Any]) -> None:
+    """A TINYBLOB inside of a document: a stop, not another document."""
+    _run(
+        values_db,
+        "CREATE TABLE source (b TINYBLOB)",
+        "INSERT INTO source VALUES ('x')",
+        "CREATE TABLE j (v JSON)",
+    )
+    begin = binlog_end(upstream)
+    _run(values_db, "INSERT INTO j SELECT JSON_ARRAY(b) FROM source")
+    values_db.commit()
+    with pytest.raises(DecodeError, match="TR417"):
+        rows_since(upstream, begin, "val.*")
 
 
 def test_key_changes_become_delete_and_create(upstream: Database, values_db: Connection[Any]) -> None:

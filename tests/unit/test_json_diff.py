@@ -22,9 +22,9 @@ def diff(operation: bytes, path: str, value: bytes = b"") -> bytes:
 
 
 def patched(*diffs: bytes) -> str:
-    text = json_patched(DOCUMENT, b"".join(diffs))
-    assert text[0] == (len(text) - 1) * 2
-    return text[1:].decode()
+    text = json_patched(DOCUMENT, b"".join(diffs), b"\2", b"\4")
+    assert text[:2] == bytes((2, (len(text) - 2) * 2))
+    return text[2:].decode()
 
 
 @pytest.mark.parametrize(("diffs", "text"), [
@@ -54,4 +54,4 @@ def test_what_does_not_fit_is_refused(wrong: bytes) -> None:
     with pytest.raises((ValueError, IndexError, KeyError, struct.error)):
         patched(wrong)
     with pytest.raises(ValueError, match="NULL"):
-        json_patched(None, wrong)
+        json_patched(None, wrong, b"\2", b"\4")

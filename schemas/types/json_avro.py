@@ -1,0 +1,43 @@
+"""A JSON document as Avro: its text; with typed scalars a map of ``text`` and of the types by their paths."""
+
+from __future__ import annotations
+
+from schemas.types.json_binary import Tree, json_text, json_tree, tree_text, tree_types
+from schemas.varint import encode_bytes, encode_long, read_bytes, read_long
+
+_TEXT = "text"
+
+
+def json_avro(data: bytes, text_tag: bytes, typed_tag: bytes) -> bytes:
+    """A binary document.
+
+    Args:
+        text_tag, typed_tag: the union's branches.
+
+    Raises: as ``json_text``.
+    """
+    text, typed = json_text(data)
+    if typed:
+        return tree_avro(json_tree(data), text_tag, typed_tag)
+    return text_tag + encode_bytes(text)
+
+
+def tree_avro(tree: Tree, text_tag: bytes, typed_tag: bytes) -> bytes:
+    """``json_avro`` of a tree."""
+    text, types = tree_text(tree), list(tree_types(tree))
+    if not types:
+        return text_tag + encode_bytes(text.encode())
+    entries = [(_TEXT, text), *types]
+    strings = (encode_bytes(part.encode()) for entry in entries for part in entry)
+    return typed_tag + encode_long(len(entries)) + b"".join(strings) + b"\0"
+
+
+def read_typed(v: bytes, p: int) -> tuple[bytes, dict[str, str], int]:
+    """Text and types of a typed document at ``v[p]``, and the offset behind it."""
+    count, p = read_long(v, p)
+    found: dict[str, bytes] = {}
+    for _ in range(count):
+        key, p = read_bytes(v, p)
+        found[key.decode()], p = read_bytes(v, p)
+    text = found.pop(_TEXT)
+    return text, {path: sql_type.decode() for path, sql_type in found.items()}, p + 1

@@ -1,0 +1,100 @@
+"""A JSON document with typed scalars as a SQL expression that makes the same document, types included.
+
+MariaDB's JSON is text, so there it is the text. Every string is in hexadecimal: the two forms stand in comments
+that only one of the servers executes, and nothing in them may end a comment.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode
+from typing import Any
+
+from schemas.types.json_avro import read_typed
+from schemas.types.json_binary import quoted
+
+_ARGUMENT = re.compile(r"\d+")
+_Text = tuple[str, str | None]  # JSON text, and SQL if it holds typed scalars
+
+
+class _Number(str):
+    """A number as it was written."""
+
+    __slots__ = ()
+
+
+class _Members(list[Any]):
+    """An object's members in their order."""
+
+
+def typed_literal(v: bytes, p: int) -> tuple[bytes, int]:
+    """The expression of a typed document at ``v[p]``, and the offset behind it."""
+    text, types, p = read_typed(v, p)
+    document = json.loads(
+        text, object_pairs_hook=_Members, parse_int=_Number, parse_float=_Number, strict=False
+    )
+    _, sql = _expression(document, "$", types)
+    if not isinstance(document, list):
+        # Only as an element does a scalar become JSON whatever it is; CAST refuses bytes.
+        sql = f"JSON_EXTRACT(JSON_ARRAY({sql}),'$[0]')"
+    return f"/*M!{_string(text)}*//*!50708 {sql}*/".encode(), p
+
+
+def _string(data: bytes) -> str:
+    return f"_utf8mb4 X'{data.hex()}'"
+
+
+def _expression(node: Any, path: str, types: dict[str, str]) -> _Text:
+    if isinstance(node, _Members):
+        members = [(quoted(key.encode()), key, value) for key, value in node]
+        return _container(
+            [(f"{name}: ", f"{_string(key.encode())},", _expression(value, f"{path}.{name}", types))
+             for name, key, value in members],
+            "{}", "JSON_OBJECT",
+        )  # fmt: skip
+    if isinstance(node, list):
+        return _container(
+            [("", "", _expression(value, f"{path}[{i}]", types)) for i, value in enumerate(node)],
+            "[]", "JSON_ARRAY",
+        )  # fmt: skip
+    text = node if isinstance(node, _Number) else json.dumps(node, ensure_ascii=False)
+    sql_type = types.get(path)
+    return text, None if sql_type is None else _scalar(text if isinstance(node, _Number) else node, sql_type)
+
+
+def _container(items: list[tuple[str, str, _Text]], brackets: str, function: str) -> _Text:
+    text = brackets[0] + ", ".join(name + value for name, _, (value, _) in items) + brackets[1]
+    if all(sql is None for *_, (_, sql) in items):
+        return text, None
+    parts = [key + (sql or f"CAST({_string(value.encode())} AS JSON)") for _, key, (value, sql) in items]
+    return text, f"{function}({','.join(parts)})"
+
+
+def _scalar(value: str, sql_type: str) -> str:
+    """An expression of the type; ``value`` is a number's text or a string."""
+    if sql_type.startswith("opaque"):
+        return _bytes(int(_ARGUMENT.findall(sql_type)[0]), b64decode(value.rsplit(":", 1)[1]))
+    if sql_type == "timestamp(6)":
+        return _column(sql_type, f"JSON_ARRAY('{value}')")
+    return f"CAST('{value}' AS {sql_type.upper()})"
+
+
+def _bytes(field_type: int, data: bytes) -> str:
+    """Bytes that come out of the server's expressions with this type; each was seen on MySQL 9.7."""
+    literal = f"X'{data.hex()}'"
+    if field_type == 16:
+        return _column(f"BIT({len(data) * 8})", f"JSON_ARRAY({int.from_bytes(data, 'big')})")
+    if field_type in (250, 251):
+        # The type follows the longest value that there could be.
+        return f"IF(1,{literal},REPEAT(X'00',{70_000 if field_type == 250 else 20_000_000}))"
+    if field_type == 252:
+        return _column("BLOB", f"JSON_ARRAY({literal})")
+    if field_type == 254:
+        return _column(f"BINARY({len(data)})", f"JSON_ARRAY({literal})")
+    return literal
+
+
+def _column(sql_type: str, array: str) -> str:
+    """The first element of an array, as a column of a type that no CAST gives."""
+    return f"(SELECT c FROM JSON_TABLE({array},'$[0]' COLUMNS (c {sql_type} PATH '$')) AS q)"
