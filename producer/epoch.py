@@ -6,9 +6,10 @@ import time
 from dataclasses import dataclass, field
 
 from producer.row_decoder import Record, RowDecoder
-from schemas.avro_schema import OP_AT
+from schemas.avro_schema import OP_BEHIND
 from schemas.epoch import SchemaChanged, StructureVersion, TableTouched
 from schemas.varint import encode_long
+from schemas.wire import header_size
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,12 @@ class OpenEpoch:
         """Take back the last records, which must not have been handed over."""
         keep = len(self.records) - number
         columns = {ord("c"): 0, ord("u"): 1, ord("d"): 2}
-        counts = {decoder.fingerprint: found for decoder, found in self.counts.items()}
+        counts = {decoder.header: found for decoder, found in self.counts.items()}
         for record in self.records[keep:]:
             value = record[1]
+            header = value[: header_size(value)]
             # Halves of a key change have headers and count as updates.
-            counts[value[2:10]][1 if len(record) == 3 else columns[value[OP_AT]]] -= 1
+            counts[header][1 if len(record) == 3 else columns[value[len(header) + OP_BEHIND]]] -= 1
         del self.records[keep:]
         self.seq -= number
 

@@ -24,7 +24,7 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from producer.partitioner import partitions
 from producer.row_decoder import Record
@@ -37,7 +37,9 @@ from schemas.epoch import (
     decode_structure_version,
     encode_structure_version,
 )
-from schemas.errors import LogError
+from schemas.errors import LogError, Where
+from schemas.sql import key_table
+from schemas.wire import divide
 
 log = structlog.get_logger()
 # librdkafka would write to stderr by itself; what matters of it comes back as errors.
@@ -47,17 +49,29 @@ _LIBRDKAFKA.propagate = False
 
 EPOCH_KEY = b"epoch"
 _MAX_MESSAGE = 64 << 20
+# A row larger than this goes out in parts, so that neither broker nor readers need buffers for whole rows.
+_PART = 8 << 20
+# What Kafka's framing, the key and the headers may take of a record's size.
+_FRAMING = 16 << 10
+_BATCH = 1 << 20
 _TIMEOUT = 30.0
 _FENCED = {
     KafkaError._FENCED,
     KafkaError.PRODUCER_FENCED,
     KafkaError.INVALID_PRODUCER_EPOCH,
 }
+_TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
 
 
 def log_error(error: KafkaException, doing: str) -> LogError:
     """A Kafka error as ours."""
     cause = error.args[0]
+    if cause.code() in _TOO_LARGE:
+        return LogError(
+            "TR502",
+            f"{doing}: a record is larger than its topic takes",
+            hint=f"raise max.message.bytes of the prefix's topics to {_MAX_MESSAGE}; nothing of the epoch is committed",
+        )
     if cause.code() in _FENCED:
         return LogError(
             "TR505",
@@ -91,16 +105,18 @@ class EpochLog:
         self._starts: dict[int, int] = {}
         self._ends: dict[int, int] = {}
         self._error: KafkaError | None = None
+        self._part = _PART
         self.digest = 0
 
     def open(self) -> None:
         """Create missing topics and fence the producer before us.
 
         Raises:
-            LogError: TR501 unreachable or refused.
+            LogError: TR501 unreachable or refused, TR502 the rows topic takes small records only.
         """
         try:
-            self._create_topics()
+            limit = self._create_topics()
+            self._part = min(_PART, limit - _FRAMING)
             self._producer = Producer(
                 {
                     "bootstrap.servers": self._bootstrap,
@@ -109,7 +125,7 @@ class EpochLog:
                     "acks": "all",
                     "compression.type": "lz4",
                     "linger.ms": 5,
-                    "batch.size": 1 << 20,
+                    "batch.size": min(_BATCH, limit - _FRAMING),
                     "batch.num.messages": 100_000,
                     "message.max.bytes": _MAX_MESSAGE,
                     "queue.buffering.max.messages": 1_000_000,
@@ -121,7 +137,8 @@ class EpochLog:
         except KafkaException as error:
             raise log_error(error, "opening the epoch log") from error
 
-    def _create_topics(self) -> None:
+    def _create_topics(self) -> int:
+        """Create what is missing; returns the largest record that the rows topic takes, bytes."""
         admin = AdminClient({"bootstrap.servers": self._bootstrap}, logger=_LIBRDKAFKA)
         there = admin.list_topics(timeout=_TIMEOUT).topics
         # An event-sourced log is kept until its operator says otherwise.
@@ -142,8 +159,27 @@ class EpochLog:
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
-        if self.rows_topic in there:
-            self._count = len(there[self.rows_topic].partitions)
+        if self.rows_topic not in there:
+            return _MAX_MESSAGE
+        self._count = len(there[self.rows_topic].partitions)
+        return self._record_limit(admin)
+
+    def _record_limit(self, admin: Any) -> int:
+        resource = ConfigResource(ResourceType.TOPIC, self.rows_topic)
+        try:
+            settings = admin.describe_configs([resource])[resource].result(_TIMEOUT)
+        except KafkaException as error:
+            # Whoever may not look at the topic's settings finds out when the broker refuses a record.
+            log.warning("topic_settings_unknown", topic=self.rows_topic, reason=error.args[0].str())
+            return _MAX_MESSAGE
+        limit = int(settings["max.message.bytes"].value)
+        if limit < 2 * _FRAMING:
+            raise LogError(
+                "TR502",
+                f"topic {self.rows_topic} takes records of {limit} bytes at most",
+                hint=f"raise its max.message.bytes: at least {2 * _FRAMING}, better {_MAX_MESSAGE}",
+            )
+        return limit
 
     # -- reading back ----------------------------------------------------------------------------
 
@@ -161,16 +197,11 @@ class EpochLog:
                 # Nothing but aborted records and markers so far: look further back.
                 back *= 8
 
-    def versions(self) -> dict[tuple[str, str], str]:
-        """The fingerprint of each table's newest structure."""
-        newest: dict[tuple[str, str], StructureVersion] = {}
+    def versions(self) -> list[StructureVersion]:
+        """All structures that the log names, in the order of their epochs."""
         with _reading(self._bootstrap, self.schemas_topic) as reader:
-            for value in reader.values(reader.bounds()[0]):
-                version = decode_structure_version(value)
-                known = newest.get((version.db, version.table))
-                if known is None or known.epoch <= version.epoch:
-                    newest[version.db, version.table] = version
-        return {name: version.fingerprint for name, version in newest.items()}
+            found = [decode_structure_version(value) for value in reader.values(reader.bounds()[0])]
+        return sorted(found, key=lambda version: version.epoch)
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -183,12 +214,14 @@ class EpochLog:
         """Hand records to librdkafka; its threads send them while the caller goes on.
 
         Raises:
-            LogError: TR502 a row larger than Kafka accepts.
+            LogError: TR502 a record that Kafka does not take.
         """
         if not records:
             return
-        places = partitions([record[0] for record in records], self._count)
         self.digest = (self.digest + sum([crc32(record[1]) for record in records])) % DIGEST_MODULUS
+        if max([len(record[1]) for record in records]) > self._part:
+            records = self._in_parts(records)
+        places = partitions([record[0] for record in records], self._count)
         marked = self._marked(places)
         produce, topic = self._producer.produce, self.rows_topic
         for i, record in enumerate(records):
@@ -200,7 +233,19 @@ class EpochLog:
             except BufferError:
                 self._write_slowly(record, places[i], marked.get(i))
             except KafkaException as error:
-                raise self._too_large(error, record) from error
+                raise self._refused(error, record) from error
+
+    def _in_parts(self, records: list[Record]) -> list[Record]:
+        """The records with large rows divided; the parts of a row stay neighbours, and so they do in Kafka."""
+        divided: list[Record] = []
+        for record in records:
+            if len(record[1]) <= self._part:
+                divided.append(record)
+                continue
+            headers = record[2] if len(record) == 3 else []
+            for part, header in divide(record[1], self._part):
+                divided.append((record[0], part, [*headers, header]))
+        return divided
 
     def commit(self, epoch_with: Callable[[tuple[OffsetRange, ...]], EpochCommitted]) -> EpochCommitted:
         """Complete the epoch.
@@ -269,14 +314,10 @@ class EpochLog:
     def _produce(self, topic: str, value: bytes, key: bytes) -> None:
         self._call(lambda: self._producer.produce(topic, value, key, 0), f"writing to {topic}")
 
-    def _too_large(self, error: KafkaException, record: Record) -> LogError:
-        if error.args[0].code() != KafkaError.MSG_SIZE_TOO_LARGE:
-            return log_error(error, "writing rows")
-        return LogError(
-            "TR502",
-            f"a row of {len(record[1])} bytes is larger than Kafka is set up to take ({_MAX_MESSAGE})",
-            hint="raise max.message.bytes of the rows topic, or exclude the table",
-        )
+    def _refused(self, error: KafkaException, record: Record) -> LogError:
+        found = log_error(error, "writing rows")
+        found.where = Where(table=".".join(key_table(record[0])))
+        return found
 
     def _call(self, action: Callable[[], Any], doing: str) -> None:
         try:

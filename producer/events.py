@@ -17,13 +17,13 @@ from producer.compressed import COMPRESSED_ROWS, plain_event
 from producer.epoch import EpochLimits, OpenEpoch
 from producer.payload import unpack_payload
 from producer.query_event import QueryEvent, epoch_ddl, parse_query_event
-from producer.row_decoder import RowDecoder
+from producer.row_decoder import RowDecoder, SchemaName
 from producer.rows_head import FLAGS_AT, ROWS, RowsTable
 from producer.table_map import table_names
 from producer.xa import FL_PREPARED_XA, PreparedTransactions, prepared_inside, xa_prepare, xa_statement
 from relay_store.layout import RelayPosition, part_offset, upstream_file
 from schemas import binlog
-from schemas.avro_schema import row_schema
+from schemas.avro_schema import fingerprint_of, row_schema
 from schemas.ddl import Category, Statement, classify
 from schemas.epoch import PreparedTransaction, StructureVersion
 from schemas.errors import DecodeError, TailraceError, Where
@@ -78,6 +78,7 @@ class EventDecoder:
         spill: called with the epoch when a single transaction outgrows memory; takes its records away.
         versions: fingerprint (hex) per schema and table, as the log knows them so far; kept up to date.
         prepared: the XA transactions that are open where decoding begins; kept up to date.
+        schema_name: what names a structure's schema on the wire.
     """
 
     def __init__(
@@ -89,9 +90,10 @@ class EventDecoder:
         versions: dict[tuple[str, str], str],
         spill: Callable[[OpenEpoch], None],
         prepared: PreparedTransactions,
+        schema_name: SchemaName = fingerprint_of,
     ) -> None:
         self._flavor, self._tables, self._limits = flavor, tables, limits
-        self._spill = spill
+        self._spill, self._schema_name = spill, schema_name
         self.tracker = tracker
         self.versions = versions
         self.prepared = prepared
@@ -429,7 +431,9 @@ class EventDecoder:
         db, table, _ = table_names(body)
         if len(self._by_body) > 10_000:
             self._by_body.clear()
-        learned = self._by_body[body] = RowsTable(body) if self._tables.allows(db, table) else None
+        learned = self._by_body[body] = (
+            RowsTable(body, self._schema_name) if self._tables.allows(db, table) else None
+        )
         return learned
 
     def _source(self) -> tuple[bytes, bytes]:

@@ -19,6 +19,7 @@ import structlog
 
 from producer.epoch import EpochLimits, OpenEpoch
 from producer.events import EventDecoder
+from producer.registry import SchemaRegistry
 from producer.row_decoder import Record
 from producer.xa import PreparedTransactions, needed_from
 from relay_store.epoch_ends import read_epoch_ends
@@ -28,6 +29,7 @@ from relay_store.reader import RelayBlock, RelayReader
 from relay_store.readers import Mark
 from relay_store.start import initial_position, resume_position
 from relay_store.tail import DurableTail
+from schemas.avro_schema import fingerprint_of
 from schemas.epoch import EpochCommitted, OffsetRange, PreparedTransaction, StructureVersion
 from schemas.gtid import Flavor, GtidSet, GtidTracker, parse_gtid_set
 from schemas.tables import TableFilter
@@ -44,7 +46,7 @@ class Log(Protocol):
 
     def last_epoch(self) -> EpochCommitted | None: ...
 
-    def versions(self) -> dict[tuple[str, str], str]: ...
+    def versions(self) -> list[StructureVersion]: ...
 
     def begin(self) -> None: ...
 
@@ -58,6 +60,8 @@ class Log(Protocol):
 _POLL = 0.5  # seconds
 _GC_THRESHOLD = 200_000  # objects
 _NOT_OPEN = object()
+# Of binlog, whose rows are held before a transaction larger than an epoch is handed to Kafka in part.
+_SPILL_BYTES = 64 << 20
 _PATIENCE = 5.0  # seconds that a stop waits for the rest of a transaction
 
 
@@ -90,6 +94,7 @@ class Publisher:
         root: the relay directory.
         tail: the mirror's durable tail; None when nobody writes the relay log.
         mark: what keeps purges away from files that are not published yet; None where nothing is purged.
+        registry: url of a schema registry, whose ids then name the rows' schemas.
     """
 
     def __init__(
@@ -101,8 +106,10 @@ class Publisher:
         tables: TableFilter,
         limits: EpochLimits,
         mark: Mark | None = None,
+        registry: str | None = None,
     ) -> None:
         self._log, self._root, self._tail, self._mark = epoch_log, root, tail, mark
+        self._registry = registry
         self._flavor, self._tables, self._limits = flavor, tables, limits
         self.progress = PublishProgress()
         #: set when a run ends: up to here everything is published or of no concern
@@ -110,6 +117,7 @@ class Publisher:
         self._committer = ThreadPoolExecutor(1, thread_name_prefix="commit")
         self._under_way: Future[None] | None = None
         self._in_transaction = False
+        self._held = 0
         self._prepared = PreparedTransactions(root)
         self._ends: frozenset[RelayPosition] = frozenset()
         self._sealed: RelayPosition | None = None
@@ -216,14 +224,18 @@ class Publisher:
         until: Callable[[RelayPosition], bool] | None,
         stop_at_gtid: str | None,
     ) -> None:
+        versions = self._log.versions()
+        newest = {(v.db, v.table): v.fingerprint for v in versions}
+        schema_name = SchemaRegistry(self._registry, versions).name if self._registry else fingerprint_of
         decoder = EventDecoder(
             self._flavor,
             self._tables,
             self._limits,
             tracker,
-            self._log.versions(),
+            newest,
             self._spill,
             self._prepared,
+            schema_name,
         )
         decoder.epoch = OpenEpoch(number)
         if stop_at_gtid is not None:
@@ -320,6 +332,9 @@ class Publisher:
             elif decoder.stopped or decoder.epoch.is_due(self._limits):
                 self._seal(decoder, here)
             i = stopped_at
+        self._held += end
+        if self._held >= _SPILL_BYTES and decoder.epoch.records:
+            self._spill(decoder.epoch)
         return RelayPosition(block.subdir, block.file, block.pos + i)
 
     # -- epochs ----------------------------------------------------------------------------------
@@ -332,6 +347,7 @@ class Publisher:
             self._in_transaction = True
         self._log.write(epoch.records)
         epoch.records = []
+        self._held = 0
 
     def _seal(self, decoder: EventDecoder, position: RelayPosition) -> None:
         """End the open epoch at ``position`` and begin the next; its commit may still be under way."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from struct import Struct, calcsize
 from typing import Any
 
-from schemas.avro_schema import row_schema
+from schemas.avro_schema import fingerprint_of
 from schemas.codegen import compile_function, indent
 from schemas.sql import key_prefix
 from schemas.structure import TableStructure
@@ -22,12 +22,16 @@ from schemas.types.codec import Head
 from schemas.types.json_diff import json_patched
 from schemas.types.json_type import JSON
 from schemas.varint import VARINT, encode
+from schemas.wire import value_header
 
 #: (key, value), or (key, value, headers) for the halves of a key change
 Record = tuple[bytes, bytes] | tuple[bytes, bytes, list[tuple[str, bytes]]]
 
 #: (b, p, end, seq, epoch, table, moved, place, append) -> seq; see RowDecoder
 Decode = Callable[[bytes, int, int, int, bytes, bytes, bytes, bytes, Callable[[Record], None]], int]
+
+#: the bytes that name a structure's schema on the wire
+SchemaName = Callable[[TableStructure], bytes]
 
 _READ = re.compile(r"read_(\w+)\(b, p\)")
 _PARAMETERS = "b, p, end, seq, epoch, table, moved, place, append"
@@ -40,23 +44,26 @@ class RowDecoder:
     image begins and where the last one ends, the number of its first row in the epoch; then, as Avro bytes, the
     epoch's number, ``source.flags`` to ``source.table`` (``moved``: for the halves of a key change), and
     everything behind; and what to call with each record. They return the number of the next row.
+
+    ``fingerprint`` names the structure's schema on the wire: its fingerprint, or its id in a registry.
     """
 
-    def __init__(self, structure: TableStructure) -> None:
+    def __init__(self, structure: TableStructure, schema_name: SchemaName = fingerprint_of) -> None:
         self.structure = structure
-        self.fingerprint = row_schema(structure).fingerprint
-        self.write = _compile(structure, "write", _write(structure))
-        self.update = _compile(structure, "update", _update(structure))
-        self.delete = _compile(structure, "delete", _delete(structure))
+        self.fingerprint = schema_name(structure)
+        self.header = header = value_header(self.fingerprint)
+        self.write = _compile(structure, header, "write", _write(structure))
+        self.update = _compile(structure, header, "update", _update(structure))
+        self.delete = _compile(structure, header, "delete", _delete(structure))
 
 
-def partial_update_decoder(structure: TableStructure) -> Decode:
+def partial_update_decoder(decoder: RowDecoder) -> Decode:
     """The decoder of PARTIAL_UPDATE_ROWS: as ``RowDecoder.update``, where JSON documents come as diffs."""
-    return _compile(structure, "partial_update", _update(structure, partial=True))
+    structure = decoder.structure
+    return _compile(structure, decoder.header, "partial_update", _update(structure, partial=True))
 
 
-def _compile(structure: TableStructure, kind: str, body: list[str]) -> Decode:
-    header = row_schema(structure).header
+def _compile(structure: TableStructure, header: bytes, kind: str, body: list[str]) -> Decode:
     names: dict[str, Any] = {
         "VARINT": VARINT,
         "encode_varint": encode,

@@ -5,7 +5,7 @@ A table's events nearly all begin with the same bytes, so each beginning is pars
 
 from __future__ import annotations
 
-from producer.row_decoder import Decode, RowDecoder, partial_update_decoder
+from producer.row_decoder import Decode, RowDecoder, SchemaName, partial_update_decoder
 from producer.table_map import packed_length, table_structure
 from schemas import binlog
 from schemas.avro_schema import KEY_CHANGE
@@ -44,7 +44,7 @@ class RowsForm:
         if kind in WRITES:
             self.decode, self.column = decoder.write, 0
         elif kind == binlog.PARTIAL_UPDATE_ROWS:
-            self.decode, self.column = partial_update_decoder(structure), 1
+            self.decode, self.column = partial_update_decoder(decoder), 1
         elif kind in UPDATES:
             self.decode, self.column = decoder.update, 1
         else:
@@ -100,6 +100,6 @@ class _Forms(dict[int, RowsForm]):
 class RowsTable:
     """What a TABLE_MAP leads to: the table's decoder and the forms of its events."""
 
-    def __init__(self, table_map: bytes) -> None:
-        self.decoder = RowDecoder(table_structure(table_map))
+    def __init__(self, table_map: bytes, schema_name: SchemaName) -> None:
+        self.decoder = RowDecoder(table_structure(table_map), schema_name)
         self.forms = _Forms(self.decoder)

@@ -40,6 +40,7 @@ class ProducerConfig:
         purge_interval: seconds; 0 means that only a full disk causes a purge.
         until_caught_up: stop once everything that was upstream at the start is published.
         stop_at_gtid: stop exactly behind this GTID set.
+        schema_registry_url: its ids name the rows' schemas; it may hold a password.
     """
 
     source: ServerUrl
@@ -63,6 +64,7 @@ class ProducerConfig:
     purge_rules: PurgeRules = field(default_factory=PurgeRules)
     until_caught_up: bool = False
     stop_at_gtid: str | None = None
+    schema_registry_url: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,16 @@ def run_producer(
     limits = EpochLimits(config.epoch_max_rows, config.epoch_max_bytes, config.epoch_max_delay)
     tables = TableFilter(config.include, config.exclude)
     mark = Mark(config.relay_dir, PUBLISHER)
-    publisher = Publisher(epoch_log, config.relay_dir, relay.tail, info.flavor, tables, limits, mark)
+    publisher = Publisher(
+        epoch_log,
+        config.relay_dir,
+        relay.tail,
+        info.flavor,
+        tables,
+        limits,
+        mark,
+        config.schema_registry_url,
+    )
     thread = _MirrorThread(mirror, mirror_stop)
     watch = threading.Thread(
         target=_watch,

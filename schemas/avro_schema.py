@@ -13,10 +13,11 @@ from fastavro.schema import fingerprint, to_parsing_canonical_form
 
 from schemas.structure import TableStructure
 from schemas.types import avro_type
+from schemas.wire import HEADER_SIZE, value_header
 
-MARKER = b"\xc3\x01"
-#: where an Envelope's operation letter stands, behind the header and the string's length
-OP_AT = 11
+#: where an Envelope's operation letter stands: behind the string's length, and in a value with a wide header
+OP_BEHIND = 1
+OP_AT = HEADER_SIZE + OP_BEHIND
 
 #: `source.flags` of both halves of an UPDATE that changes the key
 KEY_CHANGE = 0x10000
@@ -93,7 +94,7 @@ class RowSchema:
     @property
     def header(self) -> bytes:
         """The ten bytes before every value: marker and fingerprint."""
-        return MARKER + self.fingerprint
+        return value_header(self.fingerprint)
 
 
 @lru_cache(maxsize=4096)
@@ -103,3 +104,8 @@ def row_schema(structure: TableStructure) -> RowSchema:
     text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
     crc = fingerprint(to_parsing_canonical_form(json.loads(text)), "CRC-64-AVRO")
     return RowSchema(text, bytes.fromhex(crc))
+
+
+def fingerprint_of(structure: TableStructure) -> bytes:
+    """What names a structure's schema on the wire where there is no registry."""
+    return row_schema(structure).fingerprint

@@ -19,6 +19,7 @@ from schemas.codegen import compile_function, indent
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of, union_tags
 from schemas.varint import encode_bytes, read_bytes, read_more
+from schemas.wire import HEADER_SIZE
 
 #: statements that make a session read the rendered text as it is meant
 SESSION_SETUP = (
@@ -51,7 +52,8 @@ class Source:
 
 @dataclass(frozen=True)
 class Renderers:
-    """SQL text makers of one structure. ``key`` and ``match_key`` take the Kafka key, the others the value.
+    """SQL text makers of one structure. ``key`` and ``match_key`` take the Kafka key, the others the value with a
+    header of ``HEADER_SIZE`` bytes.
 
     Attributes:
         columns: the writable columns, for INSERT.
@@ -151,7 +153,7 @@ def _source(structure: TableStructure) -> Callable[[bytes], Source]:
     schema = fastavro.parse_schema(json.loads(row_schema(structure).text))
 
     def source(value: bytes) -> Source:
-        record: Any = fastavro.schemaless_reader(io.BytesIO(value[10:]), schema, None)
+        record: Any = fastavro.schemaless_reader(io.BytesIO(value[HEADER_SIZE:]), schema, None)
         return Source(**record["source"])
 
     return source

@@ -197,6 +197,9 @@ class Applier:
     def _run(self, table: TablePlan, where: Where, statement: Statement, *, may_miss: bool = False) -> int:
         """Run one statement; the number of rows it changed, which may be less than the log's if ``may_miss``."""
         place = replace(where, table=table.name)
+        # The server would cut the connection without a word of the reason.
+        if len(statement.sql) >= self._session.max_allowed_packet:
+            raise _too_large(len(statement.sql), self._session.max_allowed_packet, place)
         try:
             affected = self._session.execute(statement.sql)
         except pymysql.MySQLError as error:
@@ -231,6 +234,18 @@ class Applier:
 def _shown(sql: bytes) -> str:
     text = sql.decode(errors="replace")
     return text if len(text) <= 200 else text[:200] + "…"
+
+
+def _too_large(size: int, limit: int, where: Where) -> DownstreamError:
+    needed = (size // 1024 + 1) * 1024
+    remedy = f"SET GLOBAL max_allowed_packet = {needed} there"
+    return DownstreamError(
+        "TR608",
+        f"a row needs a statement of {size} bytes, and the downstream takes {limit} (max_allowed_packet)",
+        where=where,
+        hint=f"{remedy if needed <= 1 << 30 else 'no server takes that much: exclude the table'};"
+        " nothing of this batch was applied",
+    )
 
 
 def _gave_up(error: BaseException) -> DownstreamError:

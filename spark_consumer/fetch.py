@@ -13,6 +13,7 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 
 from schemas.epoch import OffsetRange
+from schemas.wire import Joiner
 
 _BATCH = 10_000
 _WAIT = 0.05  # seconds for a batch that transaction markers keep from becoming full
@@ -34,15 +35,16 @@ class Source:
     group: str
 
     def read(self, part: OffsetRange) -> tuple[list[bytes], list[bytes]]:
-        """Keys and values of the committed records in a range whose last offset is a committed record's.
+        """Keys and values of the committed rows in a range whose last offset is a committed record's.
 
         Raises:
-            Unreadable: they are gone, or Kafka is.
+            Unreadable: they are gone, or Kafka is, or a divided row lacks a part.
         """
         consumer = _consumers.get(self) or self._connect()
         consumer.assign([TopicPartition(self.topic, part.partition, part.start)])
         keys: list[bytes] = []
         values: list[bytes] = []
+        joiner = Joiner()
         try:
             at, last = part.start, part.end - 1
             deadline = time.monotonic() + _PATIENCE
@@ -52,14 +54,22 @@ class Source:
                     deadline = time.monotonic() + _PATIENCE
                 elif time.monotonic() > deadline:
                     raise Unreadable(f"{self._place(part)}: nothing came for {_PATIENCE:.0f} s")
-                at = self._take(messages, part, keys, values, at)
+                at = self._take(messages, part, keys, values, joiner, at)
         finally:
             # What lies behind the range must not be fetched.
             consumer.unassign()
+        if joiner.inside:
+            raise Unreadable(f"{self._place(part)}: the last row lacks a part")
         return keys, values
 
     def _take(
-        self, messages: list[Any], part: OffsetRange, keys: list[bytes], values: list[bytes], at: int
+        self,
+        messages: list[Any],
+        part: OffsetRange,
+        keys: list[bytes],
+        values: list[bytes],
+        joiner: Joiner,
+        at: int,
     ) -> int:
         """Keep what belongs to the range; returns the offset to go on from."""
         for message in messages:
@@ -72,9 +82,19 @@ class Source:
             if message.partition() == part.partition and at <= offset:
                 at = offset + 1
                 if at <= part.end:
+                    value, headers = message.value(), message.headers()
+                    if (headers or joiner.inside) and (value := self._joined(joiner, message)) is None:
+                        continue
                     keys.append(message.key())
-                    values.append(message.value())
+                    values.append(value)
         return at
+
+    def _joined(self, joiner: Joiner, message: Any) -> bytes | None:
+        try:
+            return joiner.add(message.value(), message.headers() or ())
+        except ValueError as error:
+            place = f"{self.topic}, partition {message.partition()}, offset {message.offset()}"
+            raise Unreadable(f"{place}: {error}") from error
 
     def _place(self, part: OffsetRange) -> str:
         return f"{self.topic}, partition {part.partition}, offsets {part.start} to {part.end}"

@@ -8,6 +8,7 @@ from enum import Enum
 
 from schemas.errors import DownstreamError, LogError, Where
 from schemas.structure import TableStructure
+from schemas.wire import value_header, widened
 from spark_consumer.event_filter import DML
 from spark_consumer.merge import Limits, qualified
 from spark_consumer.rules import Rules
@@ -15,7 +16,6 @@ from spark_consumer.slices import Slice
 from spark_consumer.target import TargetTable
 
 Name = tuple[str, str]
-_MARKER = b"\xc3\x01"
 
 
 class Mode(Enum):
@@ -34,7 +34,7 @@ class TablePlan:
     """One table structure of a slice.
 
     Attributes:
-        header: the ten bytes that every row value of this structure starts with.
+        header: the bytes that every row value of this structure starts with, ``widened``.
         target_name: schema and table on the downstream.
         writable: the columns to write, in the log's order.
         cascades: whether foreign keys of the downstream act on this table's family.
@@ -119,7 +119,7 @@ def plan_slice(
     names = targets_of(structures, rules)
     tables = []
     for fingerprint, structure in sorted(structures.items()):
-        header = _MARKER + bytes.fromhex(fingerprint)
+        header = widened(value_header(bytes.fromhex(fingerprint)))
         name = names.get((structure.db, structure.table))
         if name is None:
             tables.append(TablePlan(header, structure, Mode.SKIP))

@@ -14,6 +14,7 @@ from schemas.errors import LogError
 from spark_consumer.fetch import Source
 from spark_consumer.merge import Statement
 from spark_consumer.ordered import OrderedRow, OrderedStatement, statements
+from spark_consumer.pieces import Result, joined
 from spark_consumer.plan import SlicePlan, TablePlan
 from spark_consumer.rows import (
     COMPACTED,
@@ -23,7 +24,6 @@ from spark_consumer.rows import (
     RESULT_DDL,
     TALLY,
     UNKNOWN,
-    Result,
     Work,
     render,
     task,
@@ -71,7 +71,7 @@ class RowReader:
             results: list[Result] = []
         else:
             table = self.run(piece.ranges, partial(render, plan))
-            results = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+            results = list(joined(zip(*(column.to_pylist() for column in table.columns), strict=True)))
         return assembled(piece, plan, results)
 
 

@@ -13,10 +13,12 @@ import pyarrow as pa
 from schemas.avro_schema import KEY_CHANGE, OP_AT
 from schemas.epoch import OffsetRange
 from schemas.sql import Renderers, compile_renderers
+from schemas.wire import HEADER_SIZE, widened
 from spark_consumer.arrow import record_batch
 from spark_consumer.compact import compact
 from spark_consumer.fetch import Source
 from spark_consumer.merge import Statement, merged_deletes, merged_inserts
+from spark_consumer.pieces import Result, in_pieces, size_of
 from spark_consumer.plan import Mode, SlicePlan, TablePlan
 
 # What a result row is.
@@ -41,11 +43,11 @@ RESULT_DDL = (
     " text binary, assignments binary, values binary"
 )
 _EVENTS = {ord("c"): "insert", ord("r"): "insert", ord("u"): "update", ord("d"): "delete"}
-_HEADER = itemgetter(slice(0, 10))
-# A statement may have a megabyte: few of them make a record batch large enough.
-_BATCH = 16
+_HEADER = itemgetter(slice(0, HEADER_SIZE))
+# Of results in one record batch: the JVM, which passes them on, has a small heap.
+_BATCH_ROWS = 1024
+_BATCH_BYTES = 8 << 20
 
-Result = tuple[int, int, int, int, int, int, int, bytes | None, bytes | None, bytes | None]
 #: what is done with a range's keys and values
 Work = Callable[[Sequence[bytes], Sequence[bytes]], Iterable[Result]]
 
@@ -79,13 +81,15 @@ def render(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> I
     """The results for one partition's rows in log order."""
     digest = sum(map(crc32, values))
     yield (TALLY, 0, len(values), 0, digest, 0, 0, None, None, None)
+    if not all(table.header[0] for table in plan.tables):
+        values = list(map(widened, values))
     tables = _Tables({table.header: _Table(index, table) for index, table in enumerate(plan.tables)})
     apart = {header for header, table in tables.items() if table.plan.mode is not Mode.COMPACT}
     if apart:
         headers = list(map(_HEADER, values))
         chosen = [header in apart for header in headers]
         for key, value in zip(compress(keys, chosen), compress(values, chosen), strict=True):
-            result = tables[value[:10]].in_order(key, value)
+            result = tables[value[:HEADER_SIZE]].in_order(key, value)
             if result is not None:
                 yield result
         others = [not one for one in chosen]
@@ -94,9 +98,9 @@ def render(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> I
     if net.saved:
         yield (COMPACTED, 0, net.saved, 0, 0, 0, 0, None, None, None)
     for key, value in net.gone:
-        tables[value[:10]].gone.append(key)
+        tables[value[:HEADER_SIZE]].gone.append(key)
     for item in net.written:
-        tables[item[1][:10]].written.append(item[1])
+        tables[item[1][:HEADER_SIZE]].written.append(item[1])
     for table in tables.values():
         if table.plan.mode is Mode.COMPACT:
             yield from table.statements(plan)
@@ -157,10 +161,12 @@ def event_of(op: int, flags: int) -> str:
 def _packed(results: Iterable[Result]) -> Iterator[pa.RecordBatch]:
     """Results as record batches of the schema that Spark was told."""
     taken: list[Result] = []
-    for result in results:
+    size = 0
+    for result in in_pieces(results):
         taken.append(result)
-        if len(taken) == (1024 if result[0] == ORDERED else _BATCH):
+        size += size_of(result)
+        if len(taken) == _BATCH_ROWS or size >= _BATCH_BYTES:
             yield record_batch(taken, RESULT)
-            taken = []
+            taken, size = [], 0
     if taken:
         yield record_batch(taken, RESULT)

@@ -10,6 +10,9 @@ from schemas.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, SchemaCha
 from schemas.errors import LogError, Where
 from spark_consumer.position import Position
 
+# Of binlog in one slice: few rows may be large ones, and a slice is held in memory until it is applied.
+_MAX_BYTES = 128 << 20
+
 
 @dataclass(frozen=True)
 class LoggedEpoch:
@@ -150,19 +153,30 @@ def follow(position: int, found: Iterable[LoggedEpoch]) -> list[LoggedEpoch]:
     return fresh
 
 
-def cut(epochs: Sequence[LoggedEpoch], max_rows: int) -> Iterator[Slice]:
-    """Slices of at most ``max_rows`` rows (a larger epoch is one by itself); a DDL epoch is always alone."""
+def cut(epochs: Sequence[LoggedEpoch], max_rows: int, max_bytes: int = _MAX_BYTES) -> Iterator[Slice]:
+    """Slices of at most so many rows and bytes of binlog; a larger epoch is one by itself, a DDL epoch always."""
     taken: list[LoggedEpoch] = []
-    rows = 0
+    rows = size = 0
+    before: EpochCommitted | None = None
     for logged in epochs:
         alone = logged.record.ddl is not None
-        if taken and (alone or rows + logged.record.rows > max_rows):
+        length, before = _binlog_bytes(before, logged.record), logged.record
+        if taken and (alone or rows + logged.record.rows > max_rows or size + length > max_bytes):
             yield Slice(tuple(taken))
-            taken, rows = [], 0
+            taken, rows, size = [], 0, 0
         if alone:
             yield Slice((logged,))
             continue
         taken.append(logged)
         rows += logged.record.rows
+        size += length
     if taken:
         yield Slice(tuple(taken))
+
+
+def _binlog_bytes(before: EpochCommitted | None, epoch: EpochCommitted) -> int:
+    """How much binlog an epoch is made of; in a new file that which is there, for the first epoch unknown."""
+    if before is None:
+        return 0
+    same = (before.relay_dir, before.relay_file) == (epoch.relay_dir, epoch.relay_file)
+    return epoch.relay_pos - before.relay_pos if same else epoch.relay_pos

@@ -12,8 +12,8 @@ from schemas.epoch import OffsetRange
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.fetch import Source
 from spark_consumer.log_reader import LogReader
+from spark_consumer.pieces import Result
 from spark_consumer.prepare import RowReader
-from spark_consumer.rows import Result
 
 _log = structlog.get_logger()
 

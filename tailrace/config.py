@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -81,6 +82,17 @@ def _part_size(size: int) -> int:
     if size != 0 and size < MIN_PART_SIZE:
         raise ValueError(f"0, or at least {MIN_PART_SIZE} bytes")
     return size
+
+
+def _registry_url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1)
+    except ValueError:
+        usable = False
+    if not usable or parts.query or parts.fragment:
+        raise ValueError("a schema registry is named as http://host:port or https://user:password@host")
+    return text
 
 
 def _pattern(text: str) -> str:
@@ -216,6 +228,13 @@ class Kafka(Section):
     )
     partitions: int = Field(
         default=4, ge=1, le=10_000, description="partitions of <prefix>.rows; fixed once the topic exists"
+    )
+
+    schema_registry_url: Annotated[str, AfterValidator(_registry_url)] | None = Field(
+        default=None,
+        repr=False,
+        examples=["http://127.0.0.1:8081"],
+        description="http[s]://[user:password@]host:port of a schema registry: rows are then in Confluent's format",
     )
 
     @field_validator("bootstrap_servers", mode="before")

@@ -111,7 +111,7 @@ def _plain(field: str, value: Any) -> Any:
         return {kebab(f): _plain(f, v) for f, v in value if v is not None}
     if isinstance(value, SecretStr):
         return MASK
-    if field == "url":
+    if field.endswith("url"):
         return re.sub(r"(//[^/@:]*):.*@", rf"\1:{MASK}@", str(value))
     if isinstance(value, Path):
         return str(value)

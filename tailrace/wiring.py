@@ -70,6 +70,7 @@ def producer_config(
         exclude=config.tables.exclude,
         until_caught_up=until_caught_up,
         stop_at_gtid=stop_at_gtid,
+        schema_registry_url=config.kafka.schema_registry_url,
     )
 
 

@@ -6,7 +6,20 @@ import sys
 
 import typer
 
-from tailrace.cli import check, compare, config, consume, produce, recover, relay, reset, run, stack, status
+from tailrace.cli import (
+    check,
+    compare,
+    config,
+    consume,
+    produce,
+    recover,
+    relay,
+    reset,
+    run,
+    stack,
+    status,
+    topic,
+)
 from tailrace.cli.failure import report
 
 app = typer.Typer(
@@ -31,6 +44,7 @@ app.command("compare")(compare.compare)
 app.add_typer(config.app, name="config")
 app.add_typer(relay.app, name="relay")
 app.add_typer(stack.app, name="stack")
+app.add_typer(topic.app, name="topic")
 
 
 def main() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,6 +41,16 @@ def test_slices_keep_epochs_whole_and_in_order(shape: list[tuple[int, bool]], mo
     for piece in pieces:
         assert len(piece.epochs) == 1 or piece.rows <= most
         assert len(piece.epochs) == 1 or all(e.record.ddl is None for e in piece.epochs)
+
+
+def test_a_slice_of_few_large_rows_ends_early() -> None:
+    ends = [("a", 100), ("a", 150), ("a", 260), ("b", 70), ("b", 80)]
+    epochs = [
+        LoggedEpoch(replace(epoch_record(n, rows=1), relay_file=file, relay_pos=end), n)
+        for n, (file, end) in enumerate(ends)
+    ]
+    found = [[e.record.epoch for e in piece.epochs] for piece in cut(epochs, 100, max_bytes=120)]
+    assert found == [[0, 1], [2], [3, 4]]
 
 
 def test_ranges_of_a_slice_span_its_epochs() -> None:

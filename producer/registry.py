@@ -1,0 +1,116 @@
+"""Schemas in a registry that speaks Confluent's REST interface: a structure's schema becomes the id on the wire.
+
+Subjects follow Confluent's RecordNameStrategy, since one topic holds many tables: the subject is the full name of
+the record, ``<database>.<table>.s<digest>.Envelope``. Each structure has a subject of its own, so a registry's
+compatibility rules never stand in the way of an ALTER TABLE.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Iterable
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.request import Request, urlopen
+
+import structlog
+
+from schemas.avro_schema import row_schema
+from schemas.epoch import StructureVersion
+from schemas.errors import LogError, Where
+from schemas.structure import TableStructure
+
+log = structlog.get_logger()
+
+_TYPE = "application/vnd.schemaregistry.v1+json"
+_TIMEOUT = 10.0  # seconds
+_TRIES = 5
+
+
+class SchemaRegistry:
+    """Registers schemas, and remembers which ids the log has for which schema.
+
+    Args:
+        url: ``http[s]://[user:password@]host[:port][/path]``; the credentials are in no message.
+        versions: all structures that the log names so far.
+    """
+
+    def __init__(self, url: str, versions: Iterable[StructureVersion]) -> None:
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+        self._url = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
+        self._headers = {"Content-Type": _TYPE, "Accept": _TYPE}
+        if parts.username is not None:
+            account = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            self._headers["Authorization"] = "Basic " + base64.b64encode(account.encode()).decode()
+        self._texts = {bytes.fromhex(v.fingerprint): v.avro_schema for v in versions}
+        self._names: dict[str, bytes] = {}
+
+    def name(self, structure: TableStructure) -> bytes:
+        """The id of a structure's schema as it stands on the wire: four bytes, big-endian.
+
+        Raises:
+            LogError: TR506 the registry cannot be reached or refuses the schema; TR507 it gives the id of a schema
+                that is another one in the log.
+        """
+        text = row_schema(structure).text
+        if text not in self._names:
+            number = self._register(structure, text)
+            name = number.to_bytes(4, "big")
+            if self._texts.setdefault(name, text) != text:
+                raise LogError(
+                    "TR507",
+                    f"the schema registry at {self._url} gave the id {number}, which the log has for another schema",
+                    where=Where(table=structure.name),
+                    hint="name the registry that this prefix was begun with, or begin another prefix",
+                )
+            self._names[text] = name
+        return self._names[text]
+
+    def _register(self, structure: TableStructure, text: str) -> int:
+        namespace = json.loads(text)["namespace"]
+        path = f"/subjects/{quote(f'{namespace}.Envelope', safe='')}/versions"
+        answer = self._post(path, {"schema": text}, Where(table=structure.name))
+        number = answer.get("id") if isinstance(answer, dict) else None
+        if not isinstance(number, int) or not 0 <= number < 1 << 32:
+            raise self._failed("gave no id for a schema", Where(table=structure.name))
+        return number
+
+    def _post(self, path: str, body: dict[str, str], where: Where) -> Any:
+        request = Request(self._url + path, json.dumps(body).encode(), self._headers, method="POST")
+        for attempt in range(1, _TRIES + 1):
+            try:
+                with urlopen(request, timeout=_TIMEOUT) as response:
+                    return json.load(response)
+            except HTTPError as error:
+                reason = f"answered {error.code}: {_message(error)}"
+                if error.code < 500 and error.code != 429:
+                    raise self._failed(f"refuses a schema: it {reason}", where) from None
+            except (URLError, OSError, ValueError) as error:
+                reason = f"cannot be reached: {getattr(error, 'reason', None) or error}"
+            if attempt < _TRIES:
+                log.warning("registry_retry", attempt=attempt, reason=reason)
+                time.sleep(0.25 * 2**attempt)
+        raise self._failed(reason, where, retryable=True)
+
+    def _failed(self, what: str, where: Where, *, retryable: bool = False) -> LogError:
+        return LogError(
+            "TR506",
+            f"the schema registry at {self._url} {what}",
+            where=where,
+            hint="check [kafka] schema-registry-url, its account, and the registry's log and compatibility settings;"
+            " nothing is lost: the next start goes on behind the last epoch",
+            retryable=retryable,
+        )
+
+
+def _message(error: HTTPError) -> str:
+    """The registry's own words."""
+    try:
+        answer = json.load(error)
+        return f"{answer['message']} ({answer['error_code']})"[:300]
+    except (ValueError, KeyError, TypeError, OSError):
+        return str(error.reason)

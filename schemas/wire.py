@@ -1,0 +1,75 @@
+"""Row values on the wire: what names their schema, and how one larger than a record is divided.
+
+A value starts with a header that names its schema: the Avro specification's single-object encoding (``c3 01`` and
+the schema's fingerprint), or, with a schema registry, Confluent's wire format (``00`` and the schema's id). The
+log's records name a schema by the header without its marker, in hexadecimal digits: 16 of them, or 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+SINGLE_OBJECT = b"\xc3\x01"
+CONFLUENT = b"\0"
+#: bytes of the single-object header, behind which the envelope stands
+HEADER_SIZE = 10
+_ID_SIZE = 4
+_CONFLUENT_SIZE = len(CONFLUENT) + _ID_SIZE
+_PADDING = bytes(HEADER_SIZE - _CONFLUENT_SIZE)
+
+#: header of the records of a divided row: ``1/3``, ``2/3``, ``3/3``
+PART = "tailrace.part"
+
+Headers = list[tuple[str, bytes]]
+
+
+def value_header(name: bytes) -> bytes:
+    """The bytes that a value starts with: of a schema's fingerprint (8 bytes) or its registry's id (4)."""
+    return (CONFLUENT if len(name) == _ID_SIZE else SINGLE_OBJECT) + name
+
+
+def header_size(value: bytes) -> int:
+    """How many bytes of a value are its header."""
+    return HEADER_SIZE if value[0] else _CONFLUENT_SIZE
+
+
+def widened(value: bytes) -> bytes:
+    """The value with a header of ``HEADER_SIZE`` bytes, whatever names its schema; also right for a header."""
+    return value if value[0] else value[:_CONFLUENT_SIZE] + _PADDING + value[_CONFLUENT_SIZE:]
+
+
+def divide(value: bytes, size: int) -> list[tuple[bytes, tuple[str, bytes]]]:
+    """A value in parts of at most ``size`` bytes, each with its header."""
+    count = -(-len(value) // size)
+    return [(value[i * size : (i + 1) * size], (PART, b"%d/%d" % (i + 1, count))) for i in range(count)]
+
+
+class Joiner:
+    """Puts the divided rows of one partition together again."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def add(self, value: bytes, headers: Sequence[tuple[str, bytes]]) -> bytes | None:
+        """The row's whole value once its last part is there; a row that was not divided at once.
+
+        Raises:
+            ValueError: a part is missing.
+        """
+        part = next((content for name, content in headers if name == PART), None)
+        if part is None:
+            number, count = 1, 1
+        else:
+            number, count = map(int, part.split(b"/"))
+        if number != len(self._parts) + 1 or number > count:
+            raise ValueError(f"part {number} of {count} of a row stands behind {len(self._parts)} parts")
+        self._parts.append(value)
+        if number < count:
+            return None
+        whole, self._parts = b"".join(self._parts) if count > 1 else value, []
+        return whole
+
+    @property
+    def inside(self) -> bool:
+        """Whether a row is not whole yet."""
+        return bool(self._parts)

@@ -1,0 +1,275 @@
+"""Reading the epoch log from Kafka: committed epochs in order, and an epoch's rows in upstream order."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from threading import Event
+from typing import Any
+from zlib import crc32
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from schemas.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, StructureVersion
+from schemas.errors import LogError, Where
+from schemas.server_url import ServerUrl
+from schemas.sql import key_table
+from schemas.wire import Joiner, header_size
+from spark_consumer.config import ConsumerConfig
+from spark_consumer.log_reader import LogReader
+from spark_consumer.start import first_position
+from tailrace.reader.rows import Row, row_reader
+
+_WAIT = 0.2  # seconds
+_PATIENCE = 60.0  # seconds without a record of a range
+_MESSAGES = 500
+# Of row values that wait for rows of other partitions; more than this is left in Kafka.
+_HELD_BYTES = 1 << 20
+
+Wanted = Callable[[str, str], bool]
+
+
+class EpochReader:
+    """Reads one prefix's topics as a ``read_committed`` reader without a group: it commits nothing to Kafka.
+
+    Use it as a context manager, from one thread, one iterator of ``rows`` at a time.
+    """
+
+    def __init__(self, bootstrap_servers: str, prefix: str) -> None:
+        # A reader needs no downstream.
+        config = ConsumerConfig(bootstrap_servers, prefix, ServerUrl("unused"), channel="reader")
+        self._log = LogReader(config)
+        self._epochs_topic, self._rows_topic = config.epochs_topic, config.rows_topic
+        self._settings = {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": f"tailrace-{prefix}-reader",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 50,
+            "queued.max.messages.kbytes": 8 << 10,
+            "log_level": 0,
+        }
+        self._versions: dict[str, StructureVersion] = {}
+        self._rows: Any = None
+
+    def __enter__(self) -> EpochReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._rows is not None:
+            self._rows.close()
+
+    # -- epochs ----------------------------------------------------------------------------------
+
+    def epochs(
+        self, start: str = "earliest", *, follow: bool = False, stop: Event | None = None
+    ) -> Iterator[EpochCommitted]:
+        """The epochs from ``start`` on, without a gap.
+
+        Args:
+            start: ``earliest``, ``epoch:N``, ``gtid:SET`` (behind this set) or ``time:RFC3339``.
+            follow: wait for further epochs at the end of the log.
+            stop: set it to end the iteration.
+
+        Raises:
+            ConfigError: TR560, no such kind of start.
+            LogError: TR551 an epoch is missing, TR555 the start is not kept, TR557 Kafka cannot be read,
+                TR561 the start lies inside an epoch.
+        """
+        offset, expected = self._begin(start)
+        consumer = self._consumer()
+        try:
+            consumer.assign([TopicPartition(self._epochs_topic, 0, offset)])
+            while not (stop and stop.is_set()):
+                message = consumer.poll(_WAIT)
+                if message is None:
+                    continue
+                if (error := message.error()) is not None:
+                    if error.code() == KafkaError._PARTITION_EOF and not follow:
+                        return
+                    if error.code() != KafkaError._PARTITION_EOF and not error.retriable():
+                        raise _unreadable(self._epochs_topic, error)
+                    continue
+                epoch = EpochCommitted.decode(message.value())
+                if expected is not None and epoch.epoch != expected:
+                    raise LogError(
+                        "TR551",
+                        f"epoch {expected} is missing: the log goes on with epoch {epoch.epoch}",
+                        where=Where(epoch=expected),
+                    )
+                expected = epoch.epoch + 1
+                yield epoch
+        finally:
+            consumer.close()
+
+    def _begin(self, start: str) -> tuple[int, int | None]:
+        """Offset and number of the first epoch; no number if it is whichever the log still has."""
+        low, _ = self._log.bounds()
+        if start == "earliest":
+            return low, None
+        epoch, offset, _ = first_position(start, self._log)
+        return (low, None) if epoch < 0 else (offset + 1, epoch + 1)
+
+    # -- rows ------------------------------------------------------------------------------------
+
+    def rows(self, epoch: EpochCommitted, wanted: Wanted = lambda db, table: True) -> Iterator[Row]:
+        """An epoch's rows in upstream order, read from all its partitions side by side in bounded memory.
+
+        Args:
+            wanted: whether rows of a database's table are of interest.
+
+        Raises:
+            LogError: TR552 a row of an unknown structure; TR554, behind the last row: they are not those that the
+                epoch names; TR557 Kafka cannot be read.
+        """
+        self._versions |= {version.fingerprint: version for version in epoch.structures}
+        ranges = [part for part in epoch.ranges if part.end > part.start]
+        if not ranges:
+            return
+        self._rows = self._rows or self._consumer()
+        merge = _Merge(self._rows, self._rows_topic, epoch, ranges)
+        try:
+            yield from merge.rows(lambda key, value, *place: self._row(epoch, wanted, key, value, *place))
+        finally:
+            self._rows.unassign()
+
+    def _row(
+        self, epoch: EpochCommitted, wanted: Wanted, key: bytes, value: bytes, partition: int, offset: int
+    ) -> Row | None:
+        if not wanted(*key_table(key)):
+            return None
+        size = header_size(value)
+        name = value[2 if size > 5 else 1 : size].hex()
+        if name not in self._versions:
+            self._versions |= {v.fingerprint: v for v in self._log.structures(epoch.epoch)}
+        if name not in self._versions:
+            raise LogError(
+                "TR552",
+                f"a row's header {value[:size].hex()} names no structure of the log",
+                where=Where(epoch=epoch.epoch),
+                hint="the rows topic is damaged or was written by something else",
+            )
+        return row_reader(self._versions[name]).read(key, value, partition, offset)
+
+    def _consumer(self) -> Any:
+        return Consumer(self._settings)
+
+
+class _Partition:
+    """One partition's share of an epoch: how far it is read, and the rows that wait."""
+
+    def __init__(self, part: OffsetRange) -> None:
+        self.at, self.end = part.start, part.end
+        self.joiner = Joiner()
+        self.waiting: deque[tuple[Row, int]] = deque()
+        self.held = 0
+        self.paused = False
+
+
+class _Merge:
+    """Merges the partitions of one epoch by ``seq``. A partition that runs ahead is paused."""
+
+    def __init__(self, consumer: Any, topic: str, epoch: EpochCommitted, ranges: list[OffsetRange]) -> None:
+        self._consumer, self._topic, self._epoch = consumer, topic, epoch
+        self._partitions = {part.partition: _Partition(part) for part in ranges}
+        self._heads: list[tuple[int, int]] = []
+        # Partitions whose next row is not known: nothing may go out before it is.
+        self._open = set(self._partitions)
+        self._count = self._digest = 0
+        consumer.assign([TopicPartition(topic, part.partition, part.start) for part in ranges])
+
+    def rows(self, read: Callable[[bytes, bytes, int, int], Row | None]) -> Iterator[Row]:
+        deadline = time.monotonic() + _PATIENCE
+        while self._open or self._heads:
+            if not self._open:
+                yield self._next()
+                continue
+            if self._take(self._consumer.consume(_MESSAGES, _WAIT), read):
+                deadline = time.monotonic() + _PATIENCE
+            elif time.monotonic() > deadline:
+                raise LogError(
+                    "TR557",
+                    f"{self._topic}: nothing came for {_PATIENCE:.0f} s, and rows are missing",
+                    where=Where(epoch=self._epoch.epoch),
+                    hint="check that Kafka runs and that retention has not deleted them",
+                    retryable=True,
+                )
+        found = (self._count, self._digest % DIGEST_MODULUS)
+        if found != (self._epoch.rows, self._epoch.digest):
+            raise LogError(
+                "TR554",
+                f"the rows topic does not hold what epoch {self._epoch.epoch} says: {found[0]} rows of"
+                f" {self._epoch.rows}, digest {found[1]} for {self._epoch.digest}",
+                where=Where(epoch=self._epoch.epoch),
+                hint="records were lost or changed",
+            )
+
+    def _next(self) -> Row:
+        _, number = heapq.heappop(self._heads)
+        partition = self._partitions[number]
+        row, size = partition.waiting.popleft()
+        partition.held -= size
+        if partition.waiting:
+            heapq.heappush(self._heads, (partition.waiting[0][0].seq, number))
+        elif partition.at < partition.end:
+            self._open.add(number)
+        if partition.paused and partition.held <= _HELD_BYTES // 2:
+            partition.paused = False
+            self._consumer.resume([TopicPartition(self._topic, number)])
+        return row
+
+    def _take(self, messages: list[Any], read: Callable[[bytes, bytes, int, int], Row | None]) -> bool:
+        """Read messages; returns whether one of them belonged to the epoch."""
+        taken = False
+        for message in messages:
+            if (error := message.error()) is not None:
+                if error.code() == KafkaError._PARTITION_EOF or error.retriable():
+                    continue
+                raise _unreadable(self._topic, error)
+            number, offset = message.partition(), message.offset()
+            partition = self._partitions.get(number)
+            if partition is not None and partition.at <= offset < partition.end:
+                taken = True
+                self._take_one(partition, number, offset, message, read)
+        return taken
+
+    def _take_one(
+        self,
+        partition: _Partition,
+        number: int,
+        offset: int,
+        message: Any,
+        read: Callable[[bytes, bytes, int, int], Row | None],
+    ) -> None:
+        partition.at = offset + 1
+        try:
+            value = partition.joiner.add(message.value(), message.headers() or ())
+        except ValueError as error:
+            where = Where(epoch=self._epoch.epoch)
+            raise LogError(
+                "TR554", f"{self._topic}, partition {number}, offset {offset}: {error}", where=where
+            ) from error
+        if value is not None:
+            self._count += 1
+            self._digest += crc32(value)
+            row = read(message.key(), value, number, offset)
+            if row is not None:
+                if not partition.waiting:
+                    heapq.heappush(self._heads, (row.seq, number))
+                    self._open.discard(number)
+                partition.waiting.append((row, len(value)))
+                partition.held += len(value)
+        if partition.at >= partition.end:
+            self._open.discard(number)
+        elif partition.held > _HELD_BYTES and not partition.paused:
+            partition.paused = True
+            self._consumer.pause([TopicPartition(self._topic, number)])
+
+
+def _unreadable(topic: str, error: KafkaError) -> LogError:
+    what = KafkaException(error).args[0].str()
+    return LogError("TR557", f"topic {topic} cannot be read: {what}", hint="check that Kafka runs")

@@ -1,0 +1,100 @@
+"""Row records as values: by the Avro schema that a record's header names, with the columns' real names."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import fastavro
+
+from schemas.epoch import StructureVersion
+from schemas.wire import header_size
+
+#: int, float, str, bytes, decimal.Decimal or None
+Image = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row's change.
+
+    Attributes:
+        op: ``c``, ``u`` or ``d``; both halves of an UPDATE that changes the key are rows of their own.
+        key: the key's columns; empty for a table without a key.
+        before: the row before the change, None behind an INSERT. Values are as docs/TYPES.md has them, text that is
+            not on the wire as a string as bytes in the column's charset.
+        after: the row after it, None behind a DELETE.
+        source: where it comes from: ``seq``, ``epoch``, ``gtid``, ``file``, ``pos``, ``ts_ms``, …
+        ts_ms: when it was published, ms since 1970.
+        partition, offset: of its record, the last one of a divided row.
+    """
+
+    op: str
+    db: str
+    table: str
+    key: Image
+    before: Image | None
+    after: Image | None
+    source: dict[str, Any]
+    ts_ms: int
+    partition: int
+    offset: int
+
+    @property
+    def seq(self) -> int:
+        """Its number within the epoch, from 0, in upstream order."""
+        return int(self.source["seq"])
+
+
+class RowReader:
+    """Reads the rows of one structure.
+
+    Args:
+        avro_schema: the envelope's schema, as ``StructureVersion`` has it.
+        key: names of the key's columns.
+    """
+
+    def __init__(self, avro_schema: str, key: tuple[str, ...]) -> None:
+        schema = json.loads(avro_schema)
+        fields = next(f for f in schema["fields"] if f["name"] == "after")["type"][1]["fields"]
+        self._names = [field["mysql.name"] for field in fields]
+        types = {field["mysql.name"]: field["type"] for field in fields}
+        parts = [("db", "string"), ("table", "string"), *((name, types[name]) for name in key)]
+        # Avro writes a record as its fields, one behind the other: so a key is a record too.
+        columns = [{"name": f"f{i}", "type": kind} for i, (_, kind) in enumerate(parts)]
+        self._key_names = key
+        self._envelope = fastavro.parse_schema(schema)
+        self._key = fastavro.parse_schema({"type": "record", "name": "Key", "fields": columns})
+
+    def read(self, key: bytes, value: bytes, partition: int, offset: int) -> Row:
+        """One record, whose value is whole."""
+        envelope: Any = fastavro.schemaless_reader(
+            io.BytesIO(value[header_size(value) :]), self._envelope, None
+        )
+        record: Any = fastavro.schemaless_reader(io.BytesIO(key), self._key, None)
+        _, _, *parts = record.values()
+        source = envelope["source"]
+        return Row(
+            envelope["op"],
+            source["db"],
+            source["table"],
+            dict(zip(self._key_names, parts, strict=True)),
+            self._image(envelope["before"]),
+            self._image(envelope["after"]),
+            source,
+            envelope["ts_ms"],
+            partition,
+            offset,
+        )
+
+    def _image(self, image: dict[str, Any] | None) -> Image | None:
+        return None if image is None else dict(zip(self._names, image.values(), strict=True))
+
+
+@lru_cache(maxsize=4096)
+def row_reader(version: StructureVersion) -> RowReader:
+    """The reader of a structure's rows."""
+    return RowReader(version.avro_schema, tuple(json.loads(version.structure)["key"]))

@@ -1,0 +1,101 @@
+"""Rows larger than a Kafka record, and transactions larger than memory should hold, from server to server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from compose.databases import Database
+from compose.kafka import Kafka
+from schemas.errors import LogError
+from tests.support.applied import consume
+from tests.support.published import read_topic
+from tests.support.source_log import SourceLog, source_log
+
+pytestmark = pytest.mark.servers
+
+MIB = 1 << 20
+_TABLE = "CREATE TABLE t (id VARCHAR(20) PRIMARY KEY, v LONGBLOB, w LONGTEXT)"
+
+
+def digests(server: Database, db: str) -> Any:
+    with server.connect(database=db) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT id, LENGTH(v), SHA2(v, 256), LENGTH(w), SHA2(w, 256) FROM t ORDER BY id")
+        return cursor.fetchall()
+
+
+def set_limit(log: SourceLog, limit: int) -> None:
+    admin = AdminClient({"bootstrap.servers": log.config.bootstrap_servers})
+    entry = ConfigEntry("max.message.bytes", str(limit), incremental_operation=AlterConfigOpType.SET)
+    topic = ConfigResource(ResourceType.TOPIC, f"{log.config.prefix}.rows", incremental_configs=[entry])
+    for done in admin.incremental_alter_configs([topic]).values():
+        done.result()
+
+
+def test_a_64_mb_value_arrives_byte_for_byte(
+    flavor: str, server: Callable[..., Database], kafka: Kafka, tmp_path: Path
+) -> None:
+    packet = ["--max-allowed-packet=1G"]
+    upstream = server(flavor, role="upstream", server_id=101, args=packet)
+    downstream = server(flavor, role="downstream", server_id=102, args=packet)
+    with source_log(upstream, kafka.bootstrap, tmp_path) as log:
+        log.sql(
+            _TABLE,
+            f"INSERT INTO t VALUES ('large', REPEAT(x'00ff27', {64 * MIB} DIV 3), 'a'), ('small', x'00', 'b')",
+            "UPDATE t SET w = REPEAT('é', 9000000) WHERE id = 'small'",
+            "UPDATE t SET id = 'moved', v = CONCAT(x'0102', v) WHERE id = 'large'",
+        )
+        log.publish()
+        records = read_topic(kafka.bootstrap, f"{log.config.prefix}.rows")
+        assert max(len(m.value()) for m in records) <= 8 * MIB
+        rows = log.rows()
+        ops = [("c", "large"), ("c", "small"), ("u", "small"), ("d", "large"), ("c", "moved")]
+        assert [(r.op, r.key["id"]) for r in rows] == ops
+        assert rows[2].after is not None
+        assert rows[2].after["w"] == "é" * 9_000_000
+        del rows, records
+        downstream.execute(f"CREATE DATABASE {log.db} CHARACTER SET utf8mb4")
+        consume(log, downstream, tmp_path)
+        assert digests(downstream, log.db) == digests(upstream, log.db)
+
+
+@pytest.mark.parametrize("limit", [40_000, 1_000_000])
+def test_rows_are_divided_to_what_the_topic_takes(
+    limit: int, upstream: Database, kafka: Kafka, tmp_path: Path
+) -> None:
+    with source_log(upstream, kafka.bootstrap, tmp_path) as log:
+        set_limit(log, limit)
+        log.sql(_TABLE)
+        # Random bytes: compression would hide what the limit is.
+        log.sql("INSERT INTO t VALUES (1, '', '')")
+        for _ in range(13):
+            log.sql("UPDATE t SET v = CONCAT(v, RANDOM_BYTES(1000), v)")
+        log.publish()
+        ((_, size, *_),) = digests(upstream, log.db)
+        assert size > 8_000_000
+        last = log.rows()[-1].after
+        assert last is not None
+        assert (last["v"],) == log.sql("SELECT v FROM t")[0]
+
+
+def test_a_record_that_kafka_does_not_take_stops_before_anything_is_committed(
+    upstream_mysql: Database, kafka: Kafka, tmp_path: Path
+) -> None:
+    with source_log(upstream_mysql, kafka.bootstrap, tmp_path) as log:
+        log.sql(_TABLE)
+        log.publish()
+        before = len(log.epochs())
+        log.sql(
+            "INSERT INTO t VALUES ('small', 'x', 'y')", "INSERT INTO t VALUES ('l', RANDOM_BYTES(1024), '')"
+        )
+        set_limit(log, 20_000)
+        with pytest.raises(LogError, match=r"TR502.*20000 bytes.*max\.message\.bytes"):
+            log.publish()
+        assert len(log.epochs()) == before
+        set_limit(log, 64 * MIB)
+        log.publish()
+        assert [row.key["id"] for row in log.rows()] == ["small", "l"]

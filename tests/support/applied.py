@@ -1,0 +1,30 @@
+"""The consumer over a log, for tests that care for what arrives and not for how."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from compose.artifacts import spark_kafka_jars
+from compose.databases import Database
+from schemas.server_url import ServerUrl
+from spark_consumer.config import ConsumerConfig
+from spark_consumer.job import run_consumer
+from spark_consumer.spark import start_spark
+from tests.support.source_log import SourceLog
+
+
+def consume(log: SourceLog, downstream: Database, folder: Path) -> None:
+    """Apply the whole log to a downstream, with a Spark of its own."""
+    config = ConsumerConfig(
+        log.config.bootstrap_servers,
+        log.config.prefix,
+        ServerUrl.parse(downstream.url("tailrace")),
+        checkpoint_dir=folder / "checkpoint",
+        until_caught_up=True,
+        jars=tuple(spark_kafka_jars()),
+    )
+    spark = start_spark(config)
+    try:
+        run_consumer(config, lambda: spark)
+    finally:
+        spark.stop()

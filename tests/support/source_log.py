@@ -1,0 +1,76 @@
+"""An upstream database and the log of it: run the producer, read what it wrote."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from compose.databases import Database
+from producer.run import ProducerConfig, run_producer
+from schemas.epoch import EpochCommitted
+from schemas.server_url import ServerUrl
+from tailrace.reader import EpochReader, Row
+
+_numbers = itertools.count()
+
+
+@dataclass
+class SourceLog:
+    """One database of an upstream, and a log that begins where the database was empty."""
+
+    upstream: Database
+    config: ProducerConfig
+    db: str
+
+    def sql(self, *statements: str) -> Any:
+        """Carry statements out in the database; rows of the last one."""
+        with self.upstream.connect(database=self.db) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return cursor.fetchall()
+
+    def publish(self, **changes: Any) -> None:
+        """Run the producer until it has published all there is."""
+        run_producer(replace(self.config, until_caught_up=True, **changes), threading.Event())
+
+    def epochs(self, start: str = "earliest") -> list[tuple[EpochCommitted, list[Row]]]:
+        """The log as the reader library has it."""
+        with EpochReader(self.config.bootstrap_servers, self.config.prefix) as log:
+            return [(epoch, list(log.rows(epoch))) for epoch in log.epochs(start)]
+
+    def rows(self) -> list[Row]:
+        """All rows in upstream order."""
+        return [row for _, rows in self.epochs() for row in rows]
+
+
+@contextmanager
+def source_log(upstream: Database, bootstrap: str, folder: Path, **changes: Any) -> Iterator[SourceLog]:
+    """A log of its own, with epoch 0 written; its database is dropped in the end."""
+    number = next(_numbers)
+    db = f"wire{number}"
+    config = ProducerConfig(
+        source=ServerUrl.parse(upstream.url()),
+        server_id=8000 + number,
+        start="current",
+        relay_dir=folder / f"relay{number}",
+        bootstrap_servers=bootstrap,
+        prefix=f"wire-{os.getpid()}-{number}",
+        partitions=3,
+        epoch_max_rows=500,
+        epoch_max_bytes=1 << 20,
+        epoch_max_delay=0.05,
+        include=(f"{db}.*",),
+    )
+    upstream.execute(f"DROP DATABASE IF EXISTS {db}", f"CREATE DATABASE {db} CHARACTER SET utf8mb4")
+    made = SourceLog(upstream, replace(config, **changes), db)
+    made.publish()
+    try:
+        yield made
+    finally:
+        upstream.execute(f"DROP DATABASE {db}")

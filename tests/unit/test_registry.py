@@ -1,0 +1,106 @@
+"""Schemas in a schema registry: ids, subjects, and what stops the producer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from producer import registry as module
+from producer.registry import SchemaRegistry
+from schemas.avro_schema import row_schema
+from schemas.epoch import StructureVersion
+from schemas.errors import ConfigError, LogError
+from schemas.structure import Column, TableStructure
+from tailrace.config_file import load
+from tailrace.config_text import effective_toml
+from tests.support.registry import Registry, running
+
+PASSWORD = "s3cr3t-word"
+
+
+def table(name: str, *columns: str) -> TableStructure:
+    made = tuple(Column(column, "int", 3, 0, False) for column in ("id", *columns))
+    return TableStructure("shop", name, made, ("id",))
+
+
+def version(structure: TableStructure, fingerprint: bytes, text: str = "") -> StructureVersion:
+    schema = text or row_schema(structure).text
+    return StructureVersion(1, structure.db, structure.table, fingerprint.hex(), structure.to_json(), schema)
+
+
+@pytest.fixture
+def there(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
+    monkeypatch.setattr(module.time, "sleep", lambda seconds: None)
+    with running() as registry:
+        yield registry
+
+
+def test_each_structure_has_a_subject_of_its_own(there: Registry) -> None:
+    schemas = SchemaRegistry(there.url, [])
+    first, changed = table("t"), table("t", "more")
+    assert [schemas.name(one) for one in (first, changed, first)] == [bytes((0, 0, 0, n)) for n in (1, 2, 1)]
+    assert len(there.requests) == 2
+    names = [json.loads(row_schema(one).text)["namespace"] + ".Envelope" for one in (first, changed)]
+    assert sorted(there.subjects) == sorted(names)
+    assert there.texts[0] == row_schema(first).text
+
+
+def test_a_table_may_have_any_name(there: Registry) -> None:
+    for name in ("a/b", "ä ?#%", "x" * 64):
+        SchemaRegistry(there.url, []).name(table(name))
+    assert len(there.subjects) == 3
+
+
+def test_a_registry_that_comes_back_is_waited_for(there: Registry) -> None:
+    there.broken = 3
+    assert SchemaRegistry(there.url, []).name(table("t")) == b"\0\0\0\1"
+
+
+def test_another_registry_is_noticed_before_its_ids_are_used(there: Registry) -> None:
+    known = [version(table("old"), b"\0\0\0\1")]
+    with pytest.raises(LogError, match=r"TR507.*the id 1") as caught:
+        SchemaRegistry(there.url, known).name(table("new"))
+    assert caught.value.where.table == "shop.new"
+    with pytest.raises(LogError, match="TR507"):
+        SchemaRegistry(there.url, [version(table("new"), b"\0\0\0\1", "another")]).name(table("new"))
+    assert SchemaRegistry(there.url, [version(table("new"), b"\0\0\0\1")]).name(table("new")) == b"\0\0\0\1"
+
+
+def test_what_the_registry_refuses_is_said_in_its_own_words(there: Registry) -> None:
+    schemas = SchemaRegistry(there.url, [])
+    subject = json.loads(row_schema(table("t")).text)["namespace"] + ".Envelope"
+    there.texts, there.subjects = ['"int"'], {subject: [1]}
+    with pytest.raises(LogError, match=r"TR506.*409: .*incompatible.*compatibility settings"):
+        schemas.name(table("t"))
+    assert len(there.requests) == 1, "a refusal is final"
+
+
+def test_the_account_of_the_url_is_used_and_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.time, "sleep", lambda seconds: None)
+    with running(Registry(account=f"me:{PASSWORD}")) as registry:
+        assert SchemaRegistry(registry.url, []).name(table("t")) == b"\0\0\0\1"
+        wrong = registry.url.replace(PASSWORD, PASSWORD[::-1])
+        with pytest.raises(LogError, match=r"TR506.*401") as refused:
+            SchemaRegistry(wrong, []).name(table("t"))
+    with pytest.raises(LogError, match=r"TR506.*cannot be reached") as down:
+        SchemaRegistry(registry.url, []).name(table("t"))
+    assert down.value.retryable
+    for error in (refused, down):
+        assert PASSWORD not in str(error.value)
+        assert PASSWORD[::-1] not in str(error.value)
+
+
+def test_the_configuration_hides_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "tailrace.toml"
+    path.write_text(f'[kafka]\nschema-registry-url = "https://me:{PASSWORD}@registry:8081"\n')
+    config = load(path)
+    assert config.kafka.schema_registry_url == f"https://me:{PASSWORD}@registry:8081"
+    assert PASSWORD not in effective_toml(config) + repr(config)
+    for wrong in (f"ftp://me:{PASSWORD}@h", f"//me:{PASSWORD}@h", f"http://me:{PASSWORD}@h:port"):
+        path.write_text(f'[kafka]\nschema-registry-url = "{wrong}"\n')
+        with pytest.raises(ConfigError, match="schema-registry-url") as caught:
+            load(path)
+        assert PASSWORD not in str(caught.value)

@@ -1,0 +1,46 @@
+"""Row values on the wire: their headers, and rows in parts."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.wire import HEADER_SIZE, PART, Joiner, divide, header_size, value_header, widened
+
+NAMES = st.binary(min_size=8, max_size=8) | st.binary(min_size=4, max_size=4)
+
+
+@given(st.lists(st.tuples(st.binary(max_size=60), st.integers(1, 70))))
+def test_divided_rows_come_back_whole_and_in_order(rows: list[tuple[bytes, int]]) -> None:
+    joiner, back = Joiner(), []
+    for value, size in rows:
+        parts = divide(value, size) if len(value) > size else [(value, ("other", b"header"))]
+        assert all(len(part) <= size for part, _ in parts) or len(parts) == 1
+        for number, (part, header) in enumerate(parts, 1):
+            whole = joiner.add(part, [("__debezium.newkey", b"k"), header])
+            assert (whole is None) == (number < len(parts)) == joiner.inside
+        back.append(whole)
+    assert back == [value for value, _ in rows]
+
+
+@pytest.mark.parametrize(
+    "parts", [[b"2/3"], [b"1/3", b"3/3"], [b"1/3", b"1/3"], [b"1/3", None], [b"3/2"], [b"x"], [b"1"]]
+)
+def test_a_missing_part_is_noticed(parts: list[bytes | None]) -> None:
+    *good, bad = [[(PART, part)] if part else [] for part in parts]
+    joiner = Joiner()
+    for headers in good:
+        assert joiner.add(b"..", headers) is None
+    with pytest.raises(ValueError, match=r"part|unpack|int"):
+        joiner.add(b"..", bad)
+
+
+@given(NAMES, st.binary())
+def test_both_kinds_of_header_are_told_apart_and_made_equally_wide(name: bytes, envelope: bytes) -> None:
+    header = value_header(name)
+    assert header_size(header + envelope) == len(header)
+    wide = widened(header + envelope)
+    assert wide[HEADER_SIZE:] == envelope
+    assert wide[:HEADER_SIZE] == widened(header)
+    assert len(widened(header)) == HEADER_SIZE
