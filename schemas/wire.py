@@ -28,6 +28,11 @@ def value_header(name: bytes) -> bytes:
     return (CONFLUENT if len(name) == _ID_SIZE else SINGLE_OBJECT) + name
 
 
+def schema_name(value: bytes) -> bytes:
+    """What names the schema of a value: the inverse of ``value_header``; also for a ``widened`` one."""
+    return value[2:HEADER_SIZE] if value[0] else value[1:_CONFLUENT_SIZE]
+
+
 def header_size(value: bytes) -> int:
     """How many bytes of a value are its header."""
     return HEADER_SIZE if value[0] else _CONFLUENT_SIZE

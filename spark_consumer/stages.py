@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import astuple, dataclass
 
+from schemas.wire import schema_name
 from spark_consumer.plan import Mode, SlicePlan
 from spark_consumer.slices import Slice
 
@@ -30,7 +31,7 @@ class Stages:
     @classmethod
     def of_plan(cls, piece: Slice, plan: SlicePlan) -> Stages:
         """What the plan alone decides: the epochs' records say how many rows of each table there are."""
-        tables = {table.header[2:].hex(): table for table in plan.tables}
+        tables = {schema_name(table.header).hex(): table for table in plan.tables}
         filtered = routed = 0
         for touched in (touched for logged in piece.epochs for touched in logged.record.tables):
             table = tables[touched.fingerprint]

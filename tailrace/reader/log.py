@@ -16,7 +16,7 @@ from schemas.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, Structure
 from schemas.errors import LogError, Where
 from schemas.server_url import ServerUrl
 from schemas.sql import key_table
-from schemas.wire import Joiner, header_size
+from schemas.wire import Joiner, header_size, schema_name
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.log_reader import LogReader
 from spark_consumer.start import first_position
@@ -142,14 +142,13 @@ class EpochReader:
     ) -> Row | None:
         if not wanted(*key_table(key)):
             return None
-        size = header_size(value)
-        name = value[2 if size > 5 else 1 : size].hex()
+        name = schema_name(value).hex()
         if name not in self._versions:
             self._versions |= {v.fingerprint: v for v in self._log.structures(epoch.epoch)}
         if name not in self._versions:
             raise LogError(
                 "TR552",
-                f"a row's header {value[:size].hex()} names no structure of the log",
+                f"a row's header {value[: header_size(value)].hex()} names no structure of the log",
                 where=Where(epoch=epoch.epoch),
                 hint="the rows topic is damaged or was written by something else",
             )

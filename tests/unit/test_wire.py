@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.wire import HEADER_SIZE, PART, Joiner, divide, header_size, value_header, widened
+from schemas.wire import HEADER_SIZE, PART, Joiner, divide, header_size, schema_name, value_header, widened
 
 NAMES = st.binary(min_size=8, max_size=8) | st.binary(min_size=4, max_size=4)
 
@@ -44,3 +44,4 @@ def test_both_kinds_of_header_are_told_apart_and_made_equally_wide(name: bytes, 
     assert wide[HEADER_SIZE:] == envelope
     assert wide[:HEADER_SIZE] == widened(header)
     assert len(widened(header)) == HEADER_SIZE
+    assert schema_name(header + envelope) == schema_name(wide) == name
