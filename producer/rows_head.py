@@ -8,7 +8,7 @@ from __future__ import annotations
 from producer.row_decoder import Decode, RowDecoder, SchemaName, partial_update_decoder
 from producer.table_map import packed_length, table_structure
 from schemas import binlog
-from schemas.avro_schema import KEY_CHANGE
+from schemas.avro_schema import KEY_CHANGE, fingerprint_of
 from schemas.errors import DecodeError, Where
 from schemas.varint import encode_bytes, encode_long
 
@@ -100,6 +100,6 @@ class _Forms(dict[int, RowsForm]):
 class RowsTable:
     """What a TABLE_MAP leads to: the table's decoder and the forms of its events."""
 
-    def __init__(self, table_map: bytes, schema_name: SchemaName) -> None:
+    def __init__(self, table_map: bytes, schema_name: SchemaName = fingerprint_of) -> None:
         self.decoder = RowDecoder(table_structure(table_map), schema_name)
         self.forms = _Forms(self.decoder)
