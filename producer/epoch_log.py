@@ -197,7 +197,11 @@ class EpochLog:
                 # Nothing but aborted records and markers so far: look further back.
                 back *= 8
 
-    def versions(self) -> list[StructureVersion]:
+    def versions(self) -> dict[tuple[str, str], str]:
+        """The fingerprint of each table's newest structure."""
+        return {(version.db, version.table): version.fingerprint for version in self.structures()}
+
+    def structures(self) -> list[StructureVersion]:
         """All structures that the log names, in the order of their epochs."""
         with _reading(self._bootstrap, self.schemas_topic) as reader:
             found = [decode_structure_version(value) for value in reader.values(reader.bounds()[0])]

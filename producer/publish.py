@@ -19,8 +19,7 @@ import structlog
 
 from producer.epoch import EpochLimits, OpenEpoch
 from producer.events import EventDecoder
-from producer.registry import SchemaRegistry
-from producer.row_decoder import Record
+from producer.row_decoder import Record, SchemaName
 from producer.xa import PreparedTransactions, needed_from
 from relay_store.epoch_ends import read_epoch_ends
 from relay_store.layout import RelayPosition, subdir_uuid
@@ -46,7 +45,7 @@ class Log(Protocol):
 
     def last_epoch(self) -> EpochCommitted | None: ...
 
-    def versions(self) -> list[StructureVersion]: ...
+    def versions(self) -> dict[tuple[str, str], str]: ...
 
     def begin(self) -> None: ...
 
@@ -94,7 +93,7 @@ class Publisher:
         root: the relay directory.
         tail: the mirror's durable tail; None when nobody writes the relay log.
         mark: what keeps purges away from files that are not published yet; None where nothing is purged.
-        registry: url of a schema registry, whose ids then name the rows' schemas.
+        schema_name: what names a structure's schema on the wire.
     """
 
     def __init__(
@@ -106,10 +105,10 @@ class Publisher:
         tables: TableFilter,
         limits: EpochLimits,
         mark: Mark | None = None,
-        registry: str | None = None,
+        schema_name: SchemaName = fingerprint_of,
     ) -> None:
         self._log, self._root, self._tail, self._mark = epoch_log, root, tail, mark
-        self._registry = registry
+        self._schema_name = schema_name
         self._flavor, self._tables, self._limits = flavor, tables, limits
         self.progress = PublishProgress()
         #: set when a run ends: up to here everything is published or of no concern
@@ -224,18 +223,15 @@ class Publisher:
         until: Callable[[RelayPosition], bool] | None,
         stop_at_gtid: str | None,
     ) -> None:
-        versions = self._log.versions()
-        newest = {(v.db, v.table): v.fingerprint for v in versions}
-        schema_name = SchemaRegistry(self._registry, versions).name if self._registry else fingerprint_of
         decoder = EventDecoder(
             self._flavor,
             self._tables,
             self._limits,
             tracker,
-            newest,
+            self._log.versions(),
             self._spill,
             self._prepared,
-            schema_name,
+            self._schema_name,
         )
         decoder.epoch = OpenEpoch(number)
         if stop_at_gtid is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
@@ -35,10 +35,10 @@ class SchemaRegistry:
 
     Args:
         url: ``http[s]://[user:password@]host[:port][/path]``; the credentials are in no message.
-        versions: all structures that the log names so far.
+        structures: all structures that the log names so far; asked for once, with the first schema.
     """
 
-    def __init__(self, url: str, versions: Iterable[StructureVersion]) -> None:
+    def __init__(self, url: str, structures: Callable[[], Iterable[StructureVersion]]) -> None:
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
         self._url = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
@@ -46,7 +46,8 @@ class SchemaRegistry:
         if parts.username is not None:
             account = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             self._headers["Authorization"] = "Basic " + base64.b64encode(account.encode()).decode()
-        self._texts = {bytes.fromhex(v.fingerprint): v.avro_schema for v in versions}
+        self._structures = structures
+        self._texts: dict[bytes, str] | None = None
         self._names: dict[str, bytes] = {}
 
     def name(self, structure: TableStructure) -> bytes:
@@ -60,6 +61,8 @@ class SchemaRegistry:
         if text not in self._names:
             number = self._register(structure, text)
             name = number.to_bytes(4, "big")
+            if self._texts is None:
+                self._texts = {bytes.fromhex(v.fingerprint): v.avro_schema for v in self._structures()}
             if self._texts.setdefault(name, text) != text:
                 raise LogError(
                     "TR507",

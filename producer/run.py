@@ -17,11 +17,13 @@ from producer.mirror import Mirror, MirrorProgress
 from producer.mirror_start import Start, discard_unpublished, refuse_errant
 from producer.publish import Publisher, PublishProgress
 from producer.purging import Purging
+from producer.registry import SchemaRegistry
 from producer.upstream.connect import describe
 from relay_store.layout import RelayPosition, file_number, subdir_uuid
 from relay_store.purge import PurgeRules
 from relay_store.readers import PUBLISHER, Mark
 from relay_store.writer import RelayWriter
+from schemas.avro_schema import fingerprint_of
 from schemas.gtid import parse_gtid_set
 from schemas.server_url import ServerUrl
 from schemas.tables import TableFilter
@@ -129,6 +131,8 @@ def run_producer(
     epoch_log = EpochLog(config.bootstrap_servers, config.prefix, config.partitions)
     limits = EpochLimits(config.epoch_max_rows, config.epoch_max_bytes, config.epoch_max_delay)
     tables = TableFilter(config.include, config.exclude)
+    registry = config.schema_registry_url
+    schema_name = SchemaRegistry(registry, epoch_log.structures).name if registry else fingerprint_of
     mark = Mark(config.relay_dir, PUBLISHER)
     publisher = Publisher(
         epoch_log,
@@ -138,7 +142,7 @@ def run_producer(
         tables,
         limits,
         mark,
-        config.schema_registry_url,
+        schema_name,
     )
     thread = _MirrorThread(mirror, mirror_stop)
     watch = threading.Thread(

@@ -39,7 +39,7 @@ def there(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
 
 
 def test_each_structure_has_a_subject_of_its_own(there: Registry) -> None:
-    schemas = SchemaRegistry(there.url, [])
+    schemas = SchemaRegistry(there.url, list)
     first, changed = table("t"), table("t", "more")
     assert [schemas.name(one) for one in (first, changed, first)] == [bytes((0, 0, 0, n)) for n in (1, 2, 1)]
     assert len(there.requests) == 2
@@ -50,27 +50,30 @@ def test_each_structure_has_a_subject_of_its_own(there: Registry) -> None:
 
 def test_a_table_may_have_any_name(there: Registry) -> None:
     for name in ("a/b", "ä ?#%", "x" * 64):
-        SchemaRegistry(there.url, []).name(table(name))
+        SchemaRegistry(there.url, list).name(table(name))
     assert len(there.subjects) == 3
 
 
 def test_a_registry_that_comes_back_is_waited_for(there: Registry) -> None:
     there.broken = 3
-    assert SchemaRegistry(there.url, []).name(table("t")) == b"\0\0\0\1"
+    assert SchemaRegistry(there.url, list).name(table("t")) == b"\0\0\0\1"
 
 
 def test_another_registry_is_noticed_before_its_ids_are_used(there: Registry) -> None:
     known = [version(table("old"), b"\0\0\0\1")]
     with pytest.raises(LogError, match=r"TR507.*the id 1") as caught:
-        SchemaRegistry(there.url, known).name(table("new"))
+        SchemaRegistry(there.url, lambda: known).name(table("new"))
     assert caught.value.where.table == "shop.new"
     with pytest.raises(LogError, match="TR507"):
-        SchemaRegistry(there.url, [version(table("new"), b"\0\0\0\1", "another")]).name(table("new"))
-    assert SchemaRegistry(there.url, [version(table("new"), b"\0\0\0\1")]).name(table("new")) == b"\0\0\0\1"
+        SchemaRegistry(there.url, lambda: [version(table("new"), b"\0\0\0\1", "another")]).name(table("new"))
+    assert (
+        SchemaRegistry(there.url, lambda: [version(table("new"), b"\0\0\0\1")]).name(table("new"))
+        == b"\0\0\0\1"
+    )
 
 
 def test_what_the_registry_refuses_is_said_in_its_own_words(there: Registry) -> None:
-    schemas = SchemaRegistry(there.url, [])
+    schemas = SchemaRegistry(there.url, list)
     subject = json.loads(row_schema(table("t")).text)["namespace"] + ".Envelope"
     there.texts, there.subjects = ['"int"'], {subject: [1]}
     with pytest.raises(LogError, match=r"TR506.*409: .*incompatible.*compatibility settings"):
@@ -81,12 +84,12 @@ def test_what_the_registry_refuses_is_said_in_its_own_words(there: Registry) -> 
 def test_the_account_of_the_url_is_used_and_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module.time, "sleep", lambda seconds: None)
     with running(Registry(account=f"me:{PASSWORD}")) as registry:
-        assert SchemaRegistry(registry.url, []).name(table("t")) == b"\0\0\0\1"
+        assert SchemaRegistry(registry.url, list).name(table("t")) == b"\0\0\0\1"
         wrong = registry.url.replace(PASSWORD, PASSWORD[::-1])
         with pytest.raises(LogError, match=r"TR506.*401") as refused:
-            SchemaRegistry(wrong, []).name(table("t"))
+            SchemaRegistry(wrong, list).name(table("t"))
     with pytest.raises(LogError, match=r"TR506.*cannot be reached") as down:
-        SchemaRegistry(registry.url, []).name(table("t"))
+        SchemaRegistry(registry.url, list).name(table("t"))
     assert down.value.retryable
     for error in (refused, down):
         assert PASSWORD not in str(error.value)
