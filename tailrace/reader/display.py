@@ -70,6 +70,9 @@ def _image(image: Image) -> str:
 def _value(value: object) -> str:
     if value is None:
         return "NULL"
+    if isinstance(value, dict):
+        # A JSON document with the types that its text does not tell.
+        value = value["text"]
     if isinstance(value, bytes):
         shown = value[:_SHOWN].hex()
         return f"x'{shown}'" if len(value) <= _SHOWN else f"x'{shown}…' ({len(value):,} bytes)"

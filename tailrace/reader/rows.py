@@ -13,7 +13,7 @@ import fastavro
 from schemas.epoch import StructureVersion
 from schemas.wire import header_size
 
-#: int, float, str, bytes, decimal.Decimal or None
+#: int, float, str, bytes, decimal.Decimal, None; dict for a JSON document whose text does not tell its types
 Image = dict[str, Any]
 
 
