@@ -23,7 +23,7 @@ from producer.upstream.dump import DumpStream
 from relay_store.layout import DISK_FULL, file_number
 from relay_store.writer import RelayWriter
 from schemas.binlog import FIRST_POSITION
-from schemas.errors import TailraceError
+from schemas.errors import RelayError, TailraceError
 from schemas.server_url import ServerUrl
 
 _POLL = 0.5  # seconds: how long a stop may take
@@ -105,14 +105,24 @@ class Mirror:
                     continue
                 if not error.retryable or error.code.startswith("TR3"):
                     raise
-                # Whoever waits for what is here already must not wait for the upstream.
-                self.relay.sync()
                 failures = 0 if self.progress.bytes > received else failures
                 delay = _BACKOFF[min(failures, len(_BACKOFF) - 1)]
                 failures += 1
                 self.progress.reconnects += 1
                 _log.warning("upstream_lost", error=str(error), retry_in_s=delay)
-                stop.wait(delay)
+                if self._show_what_is_here(stop):
+                    stop.wait(delay)
+
+    def _show_what_is_here(self, stop: threading.Event) -> bool:
+        """Whoever waits for what is here already must not wait for the upstream; false if the disk is full."""
+        try:
+            self.relay.sync()
+        except RelayError as error:
+            if error.code != DISK_FULL:
+                raise
+            self._wait_for_room(error, stop)
+            return False
+        return True
 
     def _wait_for_room(self, error: TailraceError, stop: threading.Event) -> None:
         if self.progress.paused is None:

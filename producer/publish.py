@@ -120,6 +120,7 @@ class Publisher:
         self._prepared = PreparedTransactions(root)
         self._ends: frozenset[RelayPosition] = frozenset()
         self._sealed: RelayPosition | None = None
+        self._needed: RelayPosition | None = None
         self._last: Any = _NOT_OPEN
 
     def open(self) -> EpochCommitted | None:
@@ -361,6 +362,8 @@ class Publisher:
         if self._under_way is not None:
             self._under_way.result()
             self._under_way, self._in_transaction = None, False
+            if self._mark is not None and self._needed is not None:
+                self._mark.advance(self._needed)
 
     def _commit(
         self,
@@ -407,5 +410,4 @@ class Publisher:
         progress.epochs += 1
         progress.epoch, progress.position = epoch.epoch, position
         progress.gtid, progress.commit_ms = epoch.last_gtid, epoch.last_commit_ms
-        if self._mark is not None:
-            self._mark.advance(needed_from(epoch))
+        self._needed = needed_from(epoch)

@@ -128,16 +128,20 @@ def look(root: Path) -> RelayState:
     """The relay log as it is now. Raises RelayError if any part of it cannot be trusted."""
     subdirs = layout.read_index(root)
     files = relay_files(root, subdirs)
-    active = None
-    if subdirs:
-        # What is behind relay.meta's file was not complete when it was written, so it may be written again.
-        meta = layout.read_meta(root / subdirs[-1])
-        last = [file.name for file in files if file.subdir == subdirs[-1]]
-        if name := meta.file if meta else next(iter(last), None):
-            active = RelayPosition(subdirs[-1], name, FIRST_POSITION)
+    active = _active(root, subdirs[-1], files) if subdirs else None
     with disk_errors("asking for free space"):
         free = shutil.disk_usage(root).free
     return RelayState(tuple(subdirs), tuple(files), active, tuple(read_readers(root)), free)
+
+
+def _active(root: Path, subdir: str, files: list[RelayFile]) -> RelayPosition | None:
+    """The file in which relay.meta's position lies: what is behind it is cut off or written again."""
+    names = [file.name for file in files if file.subdir == subdir]
+    meta = layout.read_meta(root / subdir)
+    if meta is None:
+        return RelayPosition(subdir, names[0], FIRST_POSITION) if names else None
+    here = layout.locate(root, subdir, meta.file, meta.pos)
+    return RelayPosition(subdir, here.file if here else meta.file, FIRST_POSITION)
 
 
 def find_file(state: RelayState, name: str, subdir: str | None = None) -> RelayFile:
@@ -181,9 +185,14 @@ def _protected(state: RelayState, file: RelayFile) -> str:
 
 
 def _needs(state: RelayState, mark: RelayPosition, file: RelayFile) -> bool:
-    # A position in a sub-directory that is not there is older than all, or of another relay log.
     first = RelayPosition(mark.subdir, mark.file, FIRST_POSITION)
-    return mark.subdir not in state.subdirs or file.start.order >= first.order
+    # A position in a sub-directory that is not there is older than all, or of another relay log.
+    if mark.subdir not in state.subdirs or file.start.order >= first.order:
+        return True
+    # A relay log that was fetched again may be parted elsewhere, and an earlier part reach as far as the mark.
+    name, position = mark.upstream
+    their_name, end = RelayPosition(file.subdir, file.name, file.size).upstream
+    return (file.subdir, their_name) == (mark.subdir, name) and end >= position
 
 
 def purge(
@@ -223,6 +232,7 @@ def purge(
 def _delete(root: Path, file: RelayFile, dry_run: bool) -> bool:
     """Delete one file unless somebody reads it."""
     path = root / file.subdir / file.name
+    has_start = file.subdir == first_used(root) and _start_is_in(root, file)
     with disk_errors("purging a relay file", Where(file=str(file))):
         fd = os.open(path, os.O_RDWR)  # not for writing: an exclusive lock needs it on NFS
         try:
@@ -236,11 +246,16 @@ def _delete(root: Path, file: RelayFile, dry_run: bool) -> bool:
         finally:
             os.close(fd)
     reached("purge.after_unlink")
-    start = layout.read_start(root)
-    if start is not None and (file.subdir, file.name) == (first_used(root), start.file):
+    if has_start:
         _remove_start(root)
     _log.info("relay_file_purged", file=str(file), bytes=file.size)
     return True
+
+
+def _start_is_in(root: Path, file: RelayFile) -> bool:
+    start = layout.read_start(root)
+    here = layout.locate(root, file.subdir, start.file, start.pos) if start else None
+    return here is not None and here.file == file.name
 
 
 def _remove_start(root: Path) -> None:

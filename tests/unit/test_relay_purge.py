@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from relay_events import event, format_description, group
 from typer.testing import CliRunner
 
+from producer.mirror import Mirror
 from producer.purging import Purging
 from relay_store import layout
 from relay_store.inventory import RelayFile
@@ -32,6 +33,7 @@ from relay_store.writer import RelayWriter
 from schemas import binlog
 from schemas.errors import RelayError
 from schemas.gtid import MysqlGtidSet
+from schemas.server_url import ServerUrl
 from tailrace.cli.app import app
 from tailrace.config_file import load
 
@@ -151,14 +153,26 @@ MARKS = st.builds(
 )
 
 
+def part_mark(subdir: str, number: int, offset: int, pos: int) -> RelayPosition:
+    return RelayPosition(subdir, layout.part_name(*logs(number), offset), pos)
+
+
+MARKS |= st.builds(
+    part_mark, st.sampled_from(SUBDIRS), st.integers(1, 6), st.integers(0, 30), st.integers(4, 40)
+)
+
+
 @st.composite
 def states(draw) -> RelayState:
     files = []
     for subdir in SUBDIRS:
         first, count = draw(st.integers(1, 3)), draw(st.integers(0, 3))
         for name in logs(*range(first, first + count)):
-            size, age = draw(st.integers(1, 3 * GB)), draw(st.integers(-2, 50))
-            files.append(RelayFile(subdir, name, size, -age * HOUR))
+            offset = 0
+            for _ in range(draw(st.sampled_from([1, 1, 2, 3]))):
+                size, age = draw(st.sampled_from([9, 17, GB, 3 * GB])), draw(st.integers(-2, 50))
+                files.append(RelayFile(subdir, layout.part_name(name, offset), size, -age * HOUR))
+                offset += size - 4
     active = draw(st.one_of(st.none(), st.sampled_from(files))) if files else None
     readers = draw(st.dictionaries(st.sampled_from([PUBLISHER, "channel-a", "channel-b"]), MARKS))
     return RelayState(
@@ -188,8 +202,17 @@ def may_go(state: RelayState, file: RelayFile) -> bool:
     for reader in state.readers:
         if reader.position.subdir not in state.subdirs:
             return False
-        theirs = (state.subdirs.index(reader.position.subdir), reader.position.file)
-        if (state.subdirs.index(file.subdir), file.name) >= theirs:
+        if reader.position.subdir != file.subdir:
+            if state.subdirs.index(file.subdir) > state.subdirs.index(reader.position.subdir):
+                return False
+            continue
+        number, _, offset = file.name.partition("+")
+        their_number, _, their_offset = reader.position.file.partition("+")
+        begin, end = int(offset or 0), int(offset or 0) + file.size
+        there = int(their_offset or 0) + reader.position.pos
+        if number > their_number:
+            return False
+        if number == their_number and (begin >= int(their_offset or 0) or end >= there):
             return False
     return True
 
@@ -332,6 +355,42 @@ def test_a_file_expires_by_its_last_update(small):
     report = purge(small, PurgeRules(expires=24), clock=lambda: now)
     assert [file.name for file in report.deleted] == logs(7, 8)
     assert report.why == "it was updated 23.0 hours ago"
+
+
+def test_parts_of_one_file_go_one_by_one(root):
+    relay = RelayWriter(root)
+    relay.open_subdir(DEB)
+    relay.rotate("mysql-bin.000001")
+    end = 4
+    for number in range(1, 5):
+        events = [format_description(), *group(number)] if number == 1 else group(number)
+        end += sum(map(len, events))
+        relay.append(events, end)
+        relay.sync()
+        if number < 4:
+            assert relay.begin_part(gtids(number + 1))
+    subdir, here = relay.subdir, relay.position
+    relay.close()
+    names = layout.binlog_files(root / subdir)
+    assert len(names) == 4
+    layout.write_start(root, StartPosition("mysql-bin.000001", 4, ""))
+    register(root, PUBLISHER, RelayPosition(subdir, names[2], 200))
+    assert [file.name for file in purge(root, ALL).deleted] == names[:2]
+    assert initial_position(root, "mysql") == (RelayPosition(subdir, names[2], 4), gtids(3))
+    register(root, PUBLISHER, here)
+    report = purge(root, ALL)
+    assert ([file.name for file in report.deleted], report.why) == (names[2:3], "the mirror writes to it")
+
+
+def test_a_mark_of_a_part_that_is_now_inside_a_larger_one_keeps_that(small):
+    """The relay log was cut back and fetched again with another `max-file-size`."""
+    folder = small / f"{DEB}.000001"
+    size = (folder / "mysql-bin.000008").stat().st_size
+    inside = RelayPosition(f"{DEB}.000001", "mysql-bin.000008+40", size - 41)
+    register(small, "channel-main", inside)
+    assert [file.name for file in purge(small, ALL).deleted] == logs(7)
+    register(small, "channel-main", RelayPosition(inside.subdir, inside.file, inside.pos + 2))
+    assert [file.name for file in purge(small, ALL).deleted] == logs(8)
 
 
 # -- readers in other processes --------------------------------------------------------------------
@@ -545,3 +604,36 @@ def test_a_lock_on_the_active_file_is_not_asked_for(small):
     with (small / f"{E4E}.000002" / "mysql-bin.000002").open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_SH)
         assert len(purge(small, ALL).deleted) == 4
+
+
+def test_an_upstream_that_is_lost_while_the_disk_is_full_is_no_reason_to_end(root, monkeypatch):
+    relay = RelayWriter(root)
+    relay.open_subdir(DEB)
+    relay.rotate("mysql-bin.000001")
+    relay.append([format_description()], 4 + len(format_description()))
+    really = layout.write_atomically
+
+    def full(path: Path, text: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    asked: list[str | None] = []
+    stop = threading.Event()
+
+    def make_room() -> bool:
+        asked.append(mirror.progress.paused)
+        monkeypatch.setattr(layout, "write_atomically", really)
+        return True
+
+    monkeypatch.setattr(layout, "write_atomically", full)
+    mirror = Mirror(ServerUrl.parse("mysql://root@127.0.0.1:1/"), relay, server_id=1, make_room=make_room)
+    thread = threading.Thread(target=mirror.run, args=(stop,))
+    thread.start()
+    deadline = time.monotonic() + 20
+    while mirror.progress.reconnects < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert thread.is_alive()
+    assert mirror.progress.reconnects >= 2
+    stop.set()
+    thread.join()
+    assert asked == ["disk full, writing relay.meta: No space left on device"]
+    relay.close()
