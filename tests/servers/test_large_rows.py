@@ -11,6 +11,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from compose.databases import Database
 from compose.kafka import Kafka
+from producer.epoch_log import EpochLog
+from producer.row_decoder import Record
 from schemas.errors import LogError
 from tests.support.applied import consume
 from tests.support.published import read_topic
@@ -99,3 +101,29 @@ def test_a_record_that_kafka_does_not_take_stops_before_anything_is_committed(
         set_limit(log, 64 * MIB)
         log.publish()
         assert [row.key["id"] for row in log.rows()] == ["small", "l"]
+
+
+@pytest.mark.parametrize("flavor", ["mysql"])
+def test_a_large_transaction_is_one_epoch_of_which_little_is_held(
+    upstream: Database, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[int] = []
+    write = EpochLog.write
+
+    def watched(log: EpochLog, records: list[Record]) -> None:
+        held.append(sum(len(record[1]) for record in records))
+        write(log, records)
+
+    monkeypatch.setattr(EpochLog, "write", watched)
+    monkeypatch.setattr("producer.publish._SPILL_BYTES", 3 * MIB)
+    with source_log(upstream, kafka.bootstrap, tmp_path) as log:
+        log.sql(
+            _TABLE, "CREATE TABLE n (n INT)", "INSERT INTO n VALUES (0),(1),(2),(3),(4),(5),(6),(7),(8),(9)"
+        )
+        log.sql("INSERT INTO t SELECT 10 * a.n + b.n, REPEAT('v', 150000), a.n FROM n a, n b")
+        held.clear()
+        log.publish()
+        epoch, rows = log.epochs()[-1]
+        assert (epoch.rows, epoch.transactions, len(rows)) == (100, 1, 100)
+        assert sum(held) > 15_000_000
+        assert max(held) < 6 * MIB
