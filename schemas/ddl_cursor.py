@@ -62,7 +62,11 @@ class Cursor:
 
     def rest(self) -> Iterator[Token]:
         """All tokens up to the end, read."""
-        while (token := self.next()).kind is not TokenKind.END:
+        while True:
+            # Whoever iterates may look ahead in between; what nobody looked at needs no queue.
+            token = self.next() if self._ahead else next(self._tokens, _END)
+            if token.kind is TokenKind.END:
+                return
             yield token
 
     def at(self, *keys: str) -> bool:

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schemas.avro_schema import OP_AT
+from schemas.wire import HEADER_SIZE
 
 _INSERTS = frozenset(b"cr")
 _DELETE = ord("d")
@@ -54,7 +55,11 @@ def compact(
     # dict() keeps the last value of a repeated key, so the reversed log yields the first one.
     firsts = dict(zip(reversed(keys), reversed(values), strict=True))
     lasts = dict(zip(keys, values, strict=True))
-    gone = [item for item in firsts.items() if item[1][OP_AT] not in _INSERTS or item[1][:10] in safe_headers]
+    gone = [
+        item
+        for item in firsts.items()
+        if item[1][OP_AT] not in _INSERTS or item[1][:HEADER_SIZE] in safe_headers
+    ]
     written = [item for item in lasts.items() if item[1][OP_AT] != _DELETE]
     rows = len(written) + sum(1 for key, _ in gone if lasts[key][OP_AT] == _DELETE)
     return Net(gone, written, len(values) - rows)

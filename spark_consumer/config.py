@@ -9,6 +9,7 @@ from pathlib import Path
 
 from schemas.server_url import ServerUrl
 from spark_consumer.event_filter import EventRule
+from spark_consumer.expression import ExpressionRule
 from spark_consumer.route import Route
 
 #: what stops a run: anything with ``is_set`` and ``wait``
@@ -30,6 +31,7 @@ class ConsumerConfig:
         exclude: patterns of tables to leave out, stronger than ``include``.
         filters: which kinds of events of which tables go through.
         routes: the downstream's names of the upstream's schemas and tables.
+        expressions: which rows are left out by their values.
         compact: whether the changes of a row in one downstream transaction become one.
         multiple_rows: whether changes of several rows become one statement.
         safe_mode: whether a row may be there, or gone, already; see ``spark_consumer.safe_mode``.
@@ -54,6 +56,7 @@ class ConsumerConfig:
     exclude: tuple[str, ...] = ()
     filters: tuple[EventRule, ...] = ()
     routes: tuple[Route, ...] = ()
+    expressions: tuple[ExpressionRule, ...] = ()
     compact: bool = True
     multiple_rows: bool = True
     safe_mode: bool = False

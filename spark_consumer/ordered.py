@@ -34,6 +34,7 @@ class OrderedRow:
         match: the predicate that finds the row; None for an INSERT into a table without key.
         assignments: the after image for UPDATE; None for DELETE.
         values: the after image for INSERT; None for DELETE.
+        rules: of half a key change: the expression rules that do not keep it, as bits.
     """
 
     table: TablePlan
@@ -44,6 +45,7 @@ class OrderedRow:
     match: bytes | None
     assignments: bytes | None
     values: bytes | None
+    rules: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class OrderedStatement:
         checks: whether foreign keys act on it.
         otherwise: what to try in turn while no row was found.
         may_miss: whether it is right that no row is found at all.
+        changes: how many of the log's row changes it stands for.
     """
 
     sql: bytes
@@ -63,6 +66,7 @@ class OrderedStatement:
     otherwise: tuple[bytes, ...] = ()
     may_miss: bool = False
     rows: int = 1
+    changes: int = 1
 
 
 def statements(rows: Iterable[OrderedRow], limits: Limits) -> Iterator[OrderedStatement]:
@@ -70,6 +74,8 @@ def statements(rows: Iterable[OrderedRow], limits: Limits) -> Iterator[OrderedSt
     run: list[tuple[OrderedStatement, bytes]] = []
     size = 0
     for row, second in _changes(rows):
+        if second is not None and row.rules & second.rules:
+            continue
         one = _statement(row, second)
         values = None if second or row.table.safe or row.op in (_UPDATE, _DELETE) else row.values
         if run and (
@@ -98,7 +104,9 @@ def _merged(run: Sequence[tuple[OrderedStatement, bytes]]) -> OrderedStatement:
     first = run[0][0]
     if len(run) == 1:
         return first
-    return replace(first, sql=b",".join((first.sql, *(values for _, values in run[1:]))), rows=len(run))
+    return replace(
+        first, sql=b",".join((first.sql, *(values for _, values in run[1:]))), rows=len(run), changes=len(run)
+    )
 
 
 def _changes(rows: Iterable[OrderedRow]) -> Iterator[tuple[OrderedRow, OrderedRow | None]]:
@@ -132,7 +140,10 @@ def _statement(row: OrderedRow, second: OrderedRow | None) -> OrderedStatement:
         may_miss = second is None and row.op == _DELETE
     else:
         may_miss = row.table.partial and (second is not None or row.op in (_UPDATE, _DELETE))
-    return OrderedStatement(attempts[0], row.table, row.epoch, checks, attempts[1:], may_miss)
+    changes = 1 if second is None else 2
+    return OrderedStatement(
+        attempts[0], row.table, row.epoch, checks, attempts[1:], may_miss, changes=changes
+    )
 
 
 def _attempts(row: OrderedRow, second: OrderedRow | None) -> tuple[bytes, ...]:

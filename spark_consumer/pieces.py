@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-#: kind, table, rows, epoch, seq, flags, op, text, assignments, values
-Result = tuple[int, int, int, int, int, int, int, bytes | None, bytes | None, bytes | None]
+#: kind, table, rows, epoch, seq, flags, op, text, assignments, values, rules
+Result = tuple[int, int, int, int, int, int, int, bytes | None, bytes | None, bytes | None, int]
 #: kind of a result that is the beginning of a text of the result behind it: ``table`` says which one
 PIECE = -1
 # Twice what a statement of many rows has, so only single large rows are taken to pieces.
@@ -23,7 +23,7 @@ def in_pieces(results: Iterable[Result]) -> Iterator[Result]:
             whole = text or b""
             last = max(0, len(whole) - 1) // _PIECE_BYTES * _PIECE_BYTES
             for at in range(0, last, _PIECE_BYTES):
-                yield (PIECE, which, 0, 0, 0, 0, 0, whole[at : at + _PIECE_BYTES], None, None)
+                yield (PIECE, which, 0, 0, 0, 0, 0, whole[at : at + _PIECE_BYTES], None, None, 0)
             kept.append(None if text is None else whole[last:])
         yield _with(result, kept)
 
@@ -55,5 +55,5 @@ def _texts(result: Result) -> tuple[bytes | None, bytes | None, bytes | None]:
 
 
 def _with(result: Result, texts: list[bytes | None]) -> Result:
-    kind, table, rows, epoch, seq, flags, op, *_ = result
-    return (kind, table, rows, epoch, seq, flags, op, texts[0], texts[1], texts[2])
+    kind, table, rows, epoch, seq, flags, op, *_, rules = result
+    return (kind, table, rows, epoch, seq, flags, op, texts[0], texts[1], texts[2], rules)

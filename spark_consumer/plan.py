@@ -10,6 +10,7 @@ from schemas.errors import DownstreamError, LogError, Where
 from schemas.structure import TableStructure
 from schemas.wire import value_header, widened
 from spark_consumer.event_filter import DML
+from spark_consumer.expression import ExpressionRule, RowFilter, compile_filter
 from spark_consumer.merge import Limits, qualified
 from spark_consumer.rules import Rules
 from spark_consumer.slices import Slice
@@ -39,6 +40,8 @@ class TablePlan:
         writable: the columns to write, in the log's order.
         cascades: whether foreign keys of the downstream act on this table's family.
         dropped: the kinds of row changes that are left out: insert, update, delete.
+        expressions: rules by which single rows are left out.
+        collations: how the expressions compare text: as the downstream's columns do, by names in lower case.
         safe: safe mode: the row may be there, or gone, already.
     """
 
@@ -49,6 +52,8 @@ class TablePlan:
     writable: tuple[str, ...] = ()
     cascades: bool = False
     dropped: frozenset[str] = frozenset()
+    expressions: tuple[ExpressionRule, ...] = ()
+    collations: tuple[tuple[str, str], ...] = ()
     safe: bool = False
 
     @property
@@ -68,7 +73,14 @@ class TablePlan:
     @property
     def partial(self) -> bool:
         """Whether some changes of this table are left out, so that others may not find their row."""
-        return bool(self.dropped)
+        return bool(self.dropped or self.expressions)
+
+    @property
+    def filter(self) -> RowFilter | None:
+        """The expressions as code. Raises ConfigError for one that cannot be evaluated over this structure."""
+        if not self.expressions:
+            return None
+        return compile_filter(self.structure, self.expressions, self.collations)
 
 
 @dataclass(frozen=True)
@@ -166,6 +178,20 @@ def _plan_table(
     extra = target.writable - {name.lower() for name in names}
     # What is left out breaks the log's own logic of which rows exist, which compaction builds on.
     dropped = rules.events.dropped_dml(structure.db, structure.table)
-    ordered = bool(extra) or not structure.key or target.in_family or bool(dropped) or not rules.compact
-    mode = Mode.ORDERED if ordered else Mode.COMPACT
-    return TablePlan(header, structure, mode, name, tuple(names), target.in_family, dropped)
+    expressions = rules.expressions_of(structure.db, structure.table)
+    partial = bool(dropped or expressions)
+    ordered = bool(extra) or not structure.key or target.in_family or partial or not rules.compact
+    table = TablePlan(
+        header,
+        structure,
+        Mode.ORDERED if ordered else Mode.COMPACT,
+        name,
+        tuple(names),
+        target.in_family,
+        dropped,
+        expressions,
+        target.collations if expressions else (),
+    )
+    # What cannot be evaluated shall be told here, not on an executor.
+    _ = table.filter
+    return table

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from schemas.epoch import DIGEST_MODULUS, OffsetRange
-from schemas.errors import LogError
+from schemas.errors import DownstreamError, LogError, Where
 from spark_consumer.fetch import Source
 from spark_consumer.merge import Statement
 from spark_consumer.ordered import OrderedRow, OrderedStatement, statements
@@ -20,9 +20,11 @@ from spark_consumer.rows import (
     COMPACTED,
     DELETES,
     INSERTS,
+    LEFT_OUT,
     ORDERED,
     RESULT_DDL,
     TALLY,
+    UNEVALUABLE,
     UNKNOWN,
     Work,
     render,
@@ -77,8 +79,23 @@ class RowReader:
 
 def assembled(piece: Slice, plan: SlicePlan, results: Sequence[Result]) -> Prepared:
     """The slice from the results of ``render`` over all its rows. Raises LogError if these are not its rows."""
+    _check_evaluable(piece, plan, results)
     verify(piece, results)
     return sorted_out(piece, plan, results)
+
+
+def _check_evaluable(piece: Slice, plan: SlicePlan, results: Sequence[Result]) -> None:
+    for result in results:
+        if result[0] == UNEVALUABLE:
+            raise DownstreamError(
+                "TR634",
+                f"an expression of the expression-filter has no sure result for a row: {(result[7] or b'').decode()}",
+                where=Where(
+                    gtid=piece.where.gtid, epoch=piece.where.epoch, table=plan.tables[result[1]].name
+                ),
+                hint="change the expression, such as with COLLATE and a _bin collation; nothing of this batch was"
+                " applied",
+            )
 
 
 def verify(piece: Slice, results: Sequence[Result]) -> None:
@@ -109,10 +126,15 @@ def sorted_out(piece: Slice, plan: SlicePlan, results: Sequence[Result]) -> Prep
     def merged(kind: int) -> list[tuple[TablePlan, Statement]]:
         return [(plan.tables[r[1]], Statement(r[7] or b"", r[2])) for r in results if r[0] == kind]
 
-    ordered = list(statements(_ordered_rows(plan, results), plan.limits))
+    in_order = list(_ordered_rows(plan, results))
+    ordered = list(statements(in_order, plan.limits))
     deletes, inserts = merged(DELETES), merged(INSERTS)
     written = sum(s.rows for _, s in (*deletes, *inserts)) + sum(one.rows for one in ordered)
     stages = Stages.of_plan(piece, plan) + Stages(
+        # Halves of a key change come from two executors, and only here it is known whether both are left out.
+        expression_filtered=sum(r[2] for r in results if r[0] == LEFT_OUT)
+        + len(in_order)
+        - sum(one.changes for one in ordered),
         compacted=sum(r[2] for r in results if r[0] == COMPACTED),
         merged=written - len(deletes) - len(inserts) - len(ordered),
     )
@@ -120,6 +142,6 @@ def sorted_out(piece: Slice, plan: SlicePlan, results: Sequence[Result]) -> Prep
 
 
 def _ordered_rows(plan: SlicePlan, results: Sequence[Any]) -> Iterator[OrderedRow]:
-    for kind, table, _, epoch, seq, flags, op, match, assignments, values in results:
+    for kind, table, _, epoch, seq, flags, op, match, assignments, values, rules in results:
         if kind == ORDERED:
-            yield OrderedRow(plan.tables[table], epoch, seq, flags, op, match, assignments, values)
+            yield OrderedRow(plan.tables[table], epoch, seq, flags, op, match, assignments, values, rules)

@@ -16,19 +16,20 @@ from schemas.sql import Renderers, compile_renderers
 from schemas.wire import HEADER_SIZE, widened
 from spark_consumer.arrow import record_batch
 from spark_consumer.compact import compact
+from spark_consumer.expression_kinds import Unevaluable
 from spark_consumer.fetch import Source
 from spark_consumer.merge import Statement, merged_deletes, merged_inserts
 from spark_consumer.pieces import Result, in_pieces, size_of
 from spark_consumer.plan import Mode, SlicePlan, TablePlan
 
 # What a result row is.
-TALLY, DELETES, INSERTS, ORDERED, UNKNOWN, COMPACTED = range(6)
+TALLY, DELETES, INSERTS, ORDERED, UNKNOWN, COMPACTED, LEFT_OUT, UNEVALUABLE = range(8)
 
 RESULT = pa.schema(
     [
         ("kind", pa.int32()),
         ("table", pa.int32()),  # index in the plan
-        ("rows", pa.int64()),  # TALLY: rows read; statements: rows they change; COMPACTED: changes saved
+        ("rows", pa.int64()),  # TALLY: rows read; statements: rows they change; else changes
         ("epoch", pa.int64()),  # ORDERED
         ("seq", pa.int64()),  # ORDERED; TALLY: the digest
         ("flags", pa.int64()),  # ORDERED: the rows event's flags
@@ -36,14 +37,20 @@ RESULT = pa.schema(
         ("text", pa.binary()),  # a statement; ORDERED: the predicate that finds the row
         ("assignments", pa.binary()),  # ORDERED
         ("values", pa.binary()),  # ORDERED
+        (
+            "rules",
+            pa.int64(),
+        ),  # ORDERED: bits of the expression rules that do not keep a half of a key change
     ]
 )
 RESULT_DDL = (
     "kind int, table int, rows bigint, epoch bigint, seq bigint, flags bigint, op int,"
-    " text binary, assignments binary, values binary"
+    " text binary, assignments binary, values binary, rules bigint"
 )
 _EVENTS = {ord("c"): "insert", ord("r"): "insert", ord("u"): "update", ord("d"): "delete"}
 _HEADER = itemgetter(slice(0, HEADER_SIZE))
+_DELETE = ord("d")
+_NOTHING = (0, 0, 0, 0)
 # Of results in one record batch: the JVM, which passes them on, has a small heap.
 _BATCH_ROWS = 1024
 _BATCH_BYTES = 8 << 20
@@ -54,6 +61,14 @@ Work = Callable[[Sequence[bytes], Sequence[bytes]], Iterable[Result]]
 
 class UnknownHeader(Exception):
     """A row value starts with bytes that no structure of the plan has."""
+
+
+class UnevaluableRow(Exception):
+    """A row whose values an expression has no sure result for."""
+
+    def __init__(self, table: int, text: str) -> None:
+        super().__init__(table, text)
+        self.table, self.text = table, text
 
 
 class _Tables(dict[bytes, "_Table"]):
@@ -72,7 +87,9 @@ def task(
                 try:
                     yield from _packed(work(*source.read(ranges[number])))
                 except UnknownHeader as unknown:
-                    yield record_batch([(UNKNOWN, 0, 0, 0, 0, 0, 0, unknown.args[0], None, None)], RESULT)
+                    yield record_batch([_text_result(UNKNOWN, 0, unknown.args[0])], RESULT)
+                except UnevaluableRow as row:
+                    yield record_batch([_text_result(UNEVALUABLE, row.table, row.text.encode())], RESULT)
 
     return run
 
@@ -80,7 +97,7 @@ def task(
 def render(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> Iterator[Result]:
     """The results for one partition's rows in log order."""
     digest = sum(map(crc32, values))
-    yield (TALLY, 0, len(values), 0, digest, 0, 0, None, None, None)
+    yield (TALLY, 0, len(values), 0, digest, 0, 0, None, None, None, 0)
     if not all(table.header[0] for table in plan.tables):
         values = list(map(widened, values))
     tables = _Tables({table.header: _Table(index, table) for index, table in enumerate(plan.tables)})
@@ -96,7 +113,9 @@ def render(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> I
         keys, values = list(compress(keys, others)), list(compress(values, others))
     net = compact(keys, values, frozenset(header for header, table in tables.items() if table.plan.safe))
     if net.saved:
-        yield (COMPACTED, 0, net.saved, 0, 0, 0, 0, None, None, None)
+        yield _count(COMPACTED, net.saved)
+    if left_out := sum(table.left_out for table in tables.values()):
+        yield _count(LEFT_OUT, left_out)
     for key, value in net.gone:
         tables[value[:HEADER_SIZE]].gone.append(key)
     for item in net.written:
@@ -116,6 +135,8 @@ class _Table:
     def __post_init__(self) -> None:
         self.gone: list[bytes] = []
         self.written: list[bytes] = []
+        self.left_out = 0
+        self.filter = self.plan.filter
 
     @property
     def renderers(self) -> Renderers:
@@ -130,7 +151,7 @@ class _Table:
         yield from (self._result(INSERTS, statement) for statement in inserts)
 
     def _result(self, kind: int, statement: Statement) -> Result:
-        return (kind, self.index, statement.rows, 0, 0, 0, 0, statement.sql, None, None)
+        return (kind, self.index, statement.rows, *_NOTHING, statement.sql, None, None, 0)
 
     def in_order(self, key: bytes, value: bytes) -> Result | None:
         """One row of a table whose rows are applied one by one; None if it is left out."""
@@ -138,9 +159,20 @@ class _Table:
             return None
         render, op = self.renderers, value[OP_AT]
         source = render.source(value)
-        if event_of(op, source.flags) in self.plan.dropped:
+        event, rules = event_of(op, source.flags), 0
+        if event in self.plan.dropped:
             return None
-        written = op != ord("d")
+        if self.filter is not None:
+            try:
+                if source.flags & KEY_CHANGE:
+                    rules = self.filter.old_bits(value) if op == _DELETE else self.filter.new_bits(value)
+                elif self.filter.drops(event, value):
+                    self.left_out += 1
+                    return None
+            except Unevaluable as error:
+                at = f"epoch {source.epoch}, gtid {source.gtid}, row {source.seq}"
+                raise UnevaluableRow(self.index, f"{error} [{at}]") from error
+        written = op != _DELETE
         if not self.plan.structure.key:
             match = render.match_before(value) if op in b"ud" else None
         else:
@@ -148,7 +180,15 @@ class _Table:
         assignments = render.assignments(value) if written else None
         after = render.after(value) if written else None
         place = (source.epoch, source.seq, source.flags)
-        return (ORDERED, self.index, 1, *place, op, match, assignments, after)
+        return (ORDERED, self.index, 1, *place, op, match, assignments, after, rules)
+
+
+def _count(kind: int, number: int) -> Result:
+    return (kind, 0, number, *_NOTHING, None, None, None, 0)
+
+
+def _text_result(kind: int, table: int, text: bytes) -> Result:
+    return (kind, table, 0, *_NOTHING, text, None, None, 0)
 
 
 def event_of(op: int, flags: int) -> str:

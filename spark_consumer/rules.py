@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from schemas.tables import TableFilter
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.event_filter import EventFilter
+from spark_consumer.expression import ExpressionRule
 from spark_consumer.route import Router
 
 
 @dataclass(frozen=True)
 class Rules:
-    """In the order in which they act: tables, events, routes.
+    """In the order in which they act: tables, events, routes, expressions.
 
     Attributes:
         compact: whether the changes of a row in one slice become one.
@@ -21,7 +22,12 @@ class Rules:
     tables: TableFilter = field(default_factory=TableFilter)
     events: EventFilter = field(default_factory=EventFilter)
     router: Router = field(default_factory=Router)
+    expressions: tuple[ExpressionRule, ...] = ()
     compact: bool = True
+
+    def expressions_of(self, db: str, table: str) -> tuple[ExpressionRule, ...]:
+        """The expression filter's rules of an upstream table."""
+        return tuple(rule for rule in self.expressions if (rule.schema, rule.table) == (db, table))
 
     @classmethod
     def of(cls, config: ConsumerConfig) -> Rules:
@@ -30,5 +36,6 @@ class Rules:
             TableFilter(config.include, config.exclude),
             EventFilter(config.filters),
             Router(config.routes),
+            config.expressions,
             config.compact,
         )

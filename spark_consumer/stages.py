@@ -16,12 +16,14 @@ class Stages:
     Attributes:
         filtered: of tables that the channel leaves out, or of kinds that an event filter drops.
         routed: applied under another name than the upstream's.
+        expression_filtered: left out by an expression over their values.
         compacted: not written, since another change of the same row stands for them.
         merged: rows that were written by a statement together with others: statements saved.
     """
 
     filtered: int = 0
     routed: int = 0
+    expression_filtered: int = 0
     compacted: int = 0
     merged: int = 0
 

@@ -18,6 +18,7 @@ class TargetTable:
     Attributes:
         writable: names, in lower case, of the columns that take values.
         generated: names, in lower case, of those that the server computes itself.
+        collations: of its text columns, by their names in lower case.
         in_family: whether it hangs, over any number of foreign keys, together with one that cascades.
     """
 
@@ -25,6 +26,7 @@ class TargetTable:
     writable: frozenset[str]
     generated: frozenset[str]
     in_family: bool = False
+    collations: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass
@@ -52,17 +54,18 @@ class TargetCatalog:
 
 def _read(session: Session, name: Name, in_family: frozenset[Name]) -> TargetTable | None:
     rows = session.rows(
-        "SELECT COLUMN_NAME, EXTRA FROM information_schema.COLUMNS"
+        "SELECT COLUMN_NAME, EXTRA, COLLATION_NAME FROM information_schema.COLUMNS"
         " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
         name,
     )
     if not rows:
         return None
     # MySQL says DEFAULT_GENERATED of an expression default, which takes values.
-    generated = {column.lower() for column, extra in rows if _is_generated(extra.upper())}
-    every = {column.lower() for column, _ in rows}
+    generated = {column.lower() for column, extra, _ in rows if _is_generated(extra.upper())}
+    every = {column.lower() for column, _, _ in rows}
     key = (name[0].lower(), name[1].lower())
-    return TargetTable(name, frozenset(every - generated), frozenset(generated), key in in_family)
+    collations = tuple((column.lower(), collation) for column, _, collation in rows if collation)
+    return TargetTable(name, frozenset(every - generated), frozenset(generated), key in in_family, collations)
 
 
 def _is_generated(extra: str) -> bool:

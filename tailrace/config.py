@@ -29,6 +29,7 @@ from schemas.errors import TailraceError
 from schemas.server_url import ServerUrl
 from schemas.tables import TableFilter
 from spark_consumer.event_filter import EventRule
+from spark_consumer.expression import ExpressionRule
 from spark_consumer.route import Route, Router
 
 _SIZES = {
@@ -46,8 +47,8 @@ _DURATIONS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def kebab(name: str) -> str:
-    """A field's name as the file has it."""
-    return name.replace("_", "-")
+    """A field's name as the file has it; ``schema_`` is `schema`, which pydantic has a use for."""
+    return name.removesuffix("_").replace("_", "-")
 
 
 def parse_size(value: object) -> object:
@@ -368,6 +369,47 @@ class RouteRule(Section):
         return Route(self.schema_pattern, self.target_schema, self.table_pattern, self.target_table)
 
 
+class Expression(Section):
+    """A rule of the expression filter: the rows of a table that are left out because an expression is true."""
+
+    schema_: str = Field(min_length=1, description="the schema upstream", examples=["shop"])
+    table: str = Field(min_length=1, description="the table upstream", examples=["orders"])
+    insert_value_expr: str | None = Field(
+        default=None,
+        description="over the new row of an INSERT",
+        examples=["state = 'draft' AND total < 0.5"],
+    )
+    update_old_value_expr: str | None = Field(
+        default=None, description="over the old row of an UPDATE", examples=["state = 'draft'"]
+    )
+    update_new_value_expr: str | None = Field(
+        default=None,
+        description="over its new row; with the one before: left out if both are true",
+        examples=["state = 'draft'"],
+    )
+    delete_value_expr: str | None = Field(
+        default=None, description="over the row of a DELETE", examples=["state IS NULL OR id % 10 <> 0"]
+    )
+
+    @model_validator(mode="after")
+    def _usable(self) -> Expression:
+        _checked(lambda: self.rule)
+        if all(text is None for name, text in self if name.endswith("_expr")):
+            raise ValueError("a rule without an expression leaves nothing out")
+        return self
+
+    @property
+    def rule(self) -> ExpressionRule:
+        return ExpressionRule(
+            self.schema_,
+            self.table,
+            self.insert_value_expr,
+            self.update_old_value_expr,
+            self.update_new_value_expr,
+            self.delete_value_expr,
+        )
+
+
 class Channel(Section):
     """What a channel has of its own; each field replaces the whole field of the same name outside."""
 
@@ -375,6 +417,7 @@ class Channel(Section):
     tables: Tables | None = None
     filters: tuple[Filter, ...] | None = None
     routes: tuple[RouteRule, ...] | None = None
+    expression_filter: tuple[Expression, ...] | None = None
     max_batch_rows: int | None = Field(default=None, ge=1)
     compact: bool | None = None
     multiple_rows: bool | None = None
@@ -412,6 +455,7 @@ class Config(BaseSettings):
     tables: Tables = Tables()
     filters: tuple[Filter, ...] = ()
     routes: tuple[RouteRule, ...] = ()
+    expression_filter: tuple[Expression, ...] = ()
     channel: dict[str, Channel] = {}
 
     def for_channel(self, name: str) -> Config:

@@ -119,6 +119,7 @@ def recovery_config(config: Config, channel: str | None = None) -> ConsumerConfi
             for f in config.filters
         ),
         routes=tuple(rule.route for rule in config.routes),
+        expressions=tuple(expression.rule for expression in config.expression_filter),
         compact=config.consumer.compact,
         multiple_rows=config.consumer.multiple_rows,
         safe_mode=config.consumer.safe_mode,

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from support.fake_topic import Change, delete, halves, insert, integer, row_key, row_value, text, update
 from support.records import epoch_record
@@ -19,8 +20,8 @@ from spark_consumer.config import ConsumerConfig
 from spark_consumer.ddl_rules import DdlRules
 from spark_consumer.merge import Limits
 from spark_consumer.plan import plan_slice, targets_of
-from spark_consumer.prepare import Prepared, sorted_out
-from spark_consumer.rows import render
+from spark_consumer.prepare import Prepared, assembled
+from spark_consumer.rows import UNEVALUABLE, UnevaluableRow, render
 from spark_consumer.rules import Rules
 from spark_consumer.slices import LoggedEpoch, Slice
 from spark_consumer.target import TargetTable
@@ -126,17 +127,26 @@ class Case:
         for s in used:
             name = targets_of({"": s}, rules).get((s.db, s.table))
             if name is not None:
-                as_it_is = TargetTable(name, frozenset(c.name for c in s.columns), frozenset())
+                as_it_is = TargetTable(
+                    name,
+                    frozenset(c.name for c in s.columns),
+                    frozenset(),
+                    collations=tuple((c.name, "utf8mb4_bin") for c in s.columns if c.charset),
+                )
                 downstream[name] = self.targets.get(name, as_it_is)
         limits = Limits() if config.multiple_rows else Limits(max_rows=1)
         plan = plan_slice(structures, downstream, rules, limits, Where(), safe=config.safe_mode)
         keys = [row_key(c.structure, c.after or c.before or {}) for c in changes]
         values = [row_value(change, 7, seq, "g") for seq, change in enumerate(changes)]
-        results = list(render(plan, keys, values))
-        return sorted_out(self._slice(changes), plan, results)
+        try:
+            results = list(render(plan, keys, values))
+        except UnevaluableRow as row:
+            results = [(UNEVALUABLE, row.table, 0, 0, 0, 0, 0, row.text.encode(), None, None, 0)]
+        piece = self._slice(changes, sum(crc32(value) for value in values))
+        return assembled(piece, plan, results)
 
     @staticmethod
-    def _slice(changes: list[Change]) -> Slice:
+    def _slice(changes: list[Change], digest: int) -> Slice:
         counts: dict[TableStructure, list[int]] = {}
         for change in changes:
             column = 1 if change.flags & KEY_CHANGE else "cud".index(change.op)
@@ -144,7 +154,7 @@ class Case:
         touched = tuple(
             TableTouched(s.db, s.table, row_schema(s).fingerprint.hex(), *n) for s, n in counts.items()
         )
-        record = replace(epoch_record(7, rows=len(changes)), tables=touched)
+        record = replace(epoch_record(7, rows=len(changes)), tables=touched, digest=digest)
         return Slice((LoggedEpoch(record, 7),))
 
 

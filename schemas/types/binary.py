@@ -61,6 +61,10 @@ class Binary:
         """See ``Codec.literal``."""
         return [*read_length("d"), f'{target} = b"X\'" + d.hex().encode() + b"\'"']
 
+    def value(self, column: Column, target: str, branches: int) -> Lines:
+        """See ``Codec.value``. Bytes."""
+        return read_length(target)
+
     def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
         """See ``Codec.predicate``."""
         if column.code in (GEOMETRY, VECTOR):
@@ -85,6 +89,10 @@ class Bit:
     def literal(self, column: Column, target: str, branches: int) -> Lines:
         """See ``Codec.literal``. A number, since BIT compares as one."""
         return [*read_length("d"), f"{target} = b'%d' % from_bytes(d, 'big')"]
+
+    def value(self, column: Column, target: str, branches: int) -> Lines:
+        """See ``Codec.value``. An int, as BIT is in every comparison."""
+        return [*read_length("d"), f"{target} = from_bytes(d, 'big')"]
 
     def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
         """See ``Codec.predicate``."""

@@ -68,6 +68,10 @@ class Codec(Protocol):
         """
         ...
 
+    def value(self, column: Column, target: str, branches: int) -> Lines:
+        """Lines that set ``target`` to the Avro value at ``v[p]`` as Python has it; otherwise as ``literal``."""
+        ...
+
     def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
         """What to put before and behind the literal for an exact, NULL-safe comparison with the column.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
@@ -74,7 +75,11 @@ def decimal_text(data: bytes, scale: int) -> bytes:
 class Decimals:
     """DECIMAL and NUMERIC."""
 
-    names: Mapping[str, Any] = {"decimal_avro": decimal_avro, "decimal_text": decimal_text}
+    names: Mapping[str, Any] = {
+        "decimal_avro": decimal_avro,
+        "decimal_text": decimal_text,
+        "Decimal": Decimal,
+    }
 
     def avro(self, column: Column) -> list[Any]:
         """Avro decimal with the column's precision and scale."""
@@ -90,6 +95,10 @@ class Decimals:
     def literal(self, column: Column, target: str, branches: int) -> Lines:
         """See ``Codec.literal``."""
         return [*read_length("d"), f"{target} = decimal_text(d, {column.meta & 0xFF})"]
+
+    def value(self, column: Column, target: str, branches: int) -> Lines:
+        """See ``Codec.value``. A Decimal with all digits."""
+        return [*read_length("d"), f"{target} = Decimal(decimal_text(d, {column.meta & 0xFF}).decode())"]
 
     def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
         """See ``Codec.predicate``."""

@@ -62,6 +62,10 @@ class EnumSet:
             return [*lines, f"if not d: {target} = b'0'", f"else: {quoted}"]
         return [*lines, quoted]
 
+    def value(self, column: Column, target: str, branches: int) -> Lines:
+        """See ``Codec.value``. The text."""
+        return [*read_length("d"), f"{target} = d.decode()"]
+
     def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
         """See ``Codec.predicate``."""
         return plain_predicate(quoted)

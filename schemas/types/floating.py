@@ -43,6 +43,11 @@ class Floating:
         kind, size = ("float", 4) if column.code == FLOAT else ("double", 8)
         return [f"{target} = float_text(read_{kind}(v, p)[0]); p += {size}"]
 
+    def value(self, column: Column, target: str, branches: int) -> Lines:
+        """See ``Codec.value``. A float; of FLOAT the double that it equals."""
+        kind, size = ("float", 4) if column.code == FLOAT else ("double", 8)
+        return [f"{target} = read_{kind}(v, p)[0]; p += {size}"]
+
     def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
         """See ``Codec.predicate``."""
         return plain_predicate(quoted)

@@ -76,6 +76,16 @@ class Integer:
             f"{target} = NUMBER_TEXT[z] if z < 16384 else b'%d' % ((z >> 1) ^ -(z & 1))",
         ]
 
+    def value(self, column: Column, target: str, branches: int) -> Lines:
+        """See ``Codec.value``. An int."""
+        if column.code == LONGLONG and column.unsigned:
+            return ["q = p + 1 + (v[p] >> 1)", f"{target} = from_bytes(v[p+1:q], 'big'); p = q"]
+        return [
+            "z = v[p]; p += 1",
+            "if z > 127: z, p = read_more(v, p, z)",
+            f"{target} = (z >> 1) ^ -(z & 1)",
+        ]
+
     def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
         """See ``Codec.predicate``."""
         return plain_predicate(quoted)

@@ -40,6 +40,10 @@ class Json:
             f"else: {target}, p = typed_literal(v, p)",
         ]
 
+    def value(self, column: Column, target: str, branches: int) -> Lines:
+        """See ``Codec.value``. MySQL's own text."""
+        return [*read_length("d"), f"{target} = d.decode()"]
+
     def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
         """See ``Codec.predicate``. By text: the server's own comparison takes 1.0 for 1."""
         return b"CAST(CAST(" + quoted + b" AS CHAR) AS BINARY) <=> CAST(CAST(", b" AS CHAR) AS BINARY)"

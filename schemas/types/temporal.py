@@ -147,6 +147,10 @@ class Temporal:
         """See ``Codec.literal``. All these texts are short: one length byte, no quotes inside."""
         return [f'q = p + 1 + (v[p] >> 1); {target} = b"\'" + v[p+1:q] + b"\'"; p = q']
 
+    def value(self, column: Column, target: str, branches: int) -> Lines:
+        """See ``Codec.value``. The canonical text."""
+        return [f"q = p + 1 + (v[p] >> 1); {target} = v[p+1:q].decode(); p = q"]
+
     def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
         """See ``Codec.predicate``."""
         return plain_predicate(quoted)

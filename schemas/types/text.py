@@ -99,6 +99,10 @@ class Text:
             f'else: {target} = b"{introducer}" + d.hex().encode() + b"\'"',
         ]
 
+    def value(self, column: Column, target: str, branches: int) -> Lines:
+        """See ``Codec.value``. Text, or bytes where only the servers can read them."""
+        return [*read_length("d"), f"{target} = d.decode() if t == {branches * 2} else d"]
+
     def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
         """See ``Codec.predicate``. By bytes: a collation would find café where CAFE stands."""
         return (
