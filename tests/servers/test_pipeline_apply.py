@@ -12,13 +12,15 @@ from support.apply_steps import apply_rows, apply_steps, open_applier
 from support.fake_topic import delete, insert, integer, text, update
 
 from compose.databases import Database
-from schemas.errors import DownstreamError
+from schemas.errors import ConfigError, DownstreamError
 from schemas.server_url import ServerUrl
 from schemas.structure import TableStructure
 from spark_consumer.apply import Applier
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.event_filter import EventRule
+from spark_consumer.expression import ExpressionRule
 from spark_consumer.route import Route
+from spark_consumer.rows import UnevaluableRow
 
 pytestmark = pytest.mark.servers
 Channel = Callable[..., tuple[Applier, ConsumerConfig]]
@@ -39,10 +41,8 @@ def db(request: pytest.FixtureRequest, target: Database) -> str:
 
 
 @pytest.fixture
-def channel(target: Database, db: str, monkeypatch: pytest.MonkeyPatch) -> Channel:
-    """Opens the channel under rules; nothing is known of tables from the log."""
-    monkeypatch.setattr("spark_consumer.ddl_apply.LogReader.structures", lambda self, epoch: [])
-    monkeypatch.setattr("spark_consumer.ddl_apply.LogReader.__init__", lambda self, config: None)
+def channel(target: Database, db: str) -> Channel:
+    """Opens the channel under rules."""
 
     def opened(**rules: Any) -> tuple[Applier, ConsumerConfig]:
         url = target.url("tailrace")
@@ -194,3 +194,34 @@ def test_two_channels_with_different_routes_do_not_disturb_each_other(
     assert target.execute(f"SELECT id FROM {db}.a") == []
     assert target.execute(f"SELECT id FROM {db}.b ORDER BY id") == [(1,), (2,)]
     assert (first.position.epoch, second.position.epoch) == (1, 0)
+
+
+def test_expressions_leave_rows_out_by_the_downstreams_collation(
+    target: Database, db: str, channel: Channel
+) -> None:
+    target.execute(f"CREATE TABLE {db}.t (id INT PRIMARY KEY, s VARCHAR(60) COLLATE utf8mb4_general_ci)")
+    t = TableStructure(db, "t", (integer("id"), text("s", nullable=True)), ("id",))
+    rule = ExpressionRule(
+        db, "t", "s = 'tmp'", update_old_value_expr="s = 'tmp'", update_new_value_expr="s <> 'x'"
+    )
+    applier, config = channel(expressions=(rule,))
+    made = apply_rows(
+        applier,
+        config,
+        insert(t, {"id": 1, "s": "TMP "}),
+        insert(t, {"id": 2, "s": "a"}),
+        # the row was never written: an UPDATE that stays finds nothing, and that is right
+        update(t, {"id": 1, "s": "TMP "}, {"id": 1, "s": "x"}),
+        update(t, {"id": 1, "s": "x"}, {"id": 5, "s": "y"}),
+        update(t, {"id": 2, "s": "tmp"}, {"id": 3, "s": "y"}),
+        delete(t, {"id": 9, "s": None}),
+    )
+    assert made.stages.expression_filtered == 3
+    assert target.execute(f"SELECT * FROM {db}.t") == [(2, "a")]
+    with pytest.raises(UnevaluableRow, match="only the server knows"):
+        apply_rows(applier, config, insert(t, {"id": 7, "s": "é"}))
+    with pytest.raises(ConfigError, match="TR134.*SOUNDEX"):
+        apply_rows(
+            *channel(expressions=(ExpressionRule(db, "t", "SOUNDEX(s) = 'x'"),)),
+            insert(t, {"id": 7, "s": "e"}),
+        )

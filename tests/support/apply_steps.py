@@ -35,13 +35,13 @@ _TABLE = TablePlan(
 
 
 def open_applier(url: str, channel: str, **rules: Any) -> Applier:
-    """The channel's writer, with a position before everything if it has none."""
+    """The channel's writer, with a position before everything if it has none; the log has shown no tables."""
     config = ConsumerConfig("", "p", ServerUrl.parse(url), channel=channel, checkpoint_dir=Path(), **rules)
     session = connect(config.target)
     positions.install(session)
     if positions.read(session, channel) is None:
         positions.create(session, channel, epoch=-1, epochs_offset=-1, gtids="")
-    return Applier(config, session, positions.take_over(session, channel))
+    return Applier(config, session, positions.take_over(session, channel), lambda epoch: set())
 
 
 def prepared(epoch: int, step: dict[str, Any]) -> Prepared:
