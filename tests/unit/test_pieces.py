@@ -10,7 +10,7 @@ from spark_consumer import pieces
 from spark_consumer.pieces import PIECE, Result, in_pieces, joined, size_of
 
 texts = st.none() | st.binary(max_size=70)
-results = st.tuples(*[st.integers(0, 4)] * 7, texts, texts, texts)
+results = st.tuples(*[st.integers(0, 4)] * 7, texts, texts, texts, st.integers(0, 4))
 
 
 @given(st.lists(results))
