@@ -64,6 +64,24 @@ _MIXED_ENGINES = (
     "this position"
 )
 
+_REFUSED = {
+    binlog.INCIDENT: (
+        "INCIDENT, the upstream lost events here and says so",
+        "nobody knows what they changed: begin a new log behind this position, on a fresh copy of the tables",
+    ),
+    binlog.MARIADB_START_ENCRYPTION: (
+        "START_ENCRYPTION, the file is encrypted from here on",
+        "SET GLOBAL encrypt_binlog = OFF needs a restart upstream; then begin a new log in a file behind this one",
+    ),
+}
+_NOT_KNOWN = (
+    "it is not known, nor marked as one that may be ignored",
+    "the upstream is newer than this version, or of a maker of its own: upgrade Tailrace, or switch off upstream "
+    "what writes such events and begin a new log behind this position",
+)
+
+_COMPARE = "compare with mysqlbinlog at this position; report it with the relay file"
+
 _BRACKETS = (b"BEGIN", b"COMMIT")
 _UNKNOWN: Any = object()
 
@@ -172,7 +190,7 @@ class EventDecoder:
                 "TR405",
                 f"an event cannot be decoded: {type(error).__name__}: {error}",
                 where=self._where(),
-                hint="compare with mysqlbinlog at this position; report it with the relay file",
+                hint=_COMPARE,
             ) from error
 
     def _walk(self, data: bytes, i: int, base: int, nested: bool) -> int:
@@ -414,15 +432,8 @@ class EventDecoder:
     def _refuse(self, kind: int, event: bytes) -> None:
         if binlog.header(event).flags & binlog.FLAG_IGNORABLE:
             return
-        known = {
-            binlog.INCIDENT: "INCIDENT: the upstream lost events and says so",
-            binlog.MARIADB_START_ENCRYPTION: "an encrypted MariaDB binlog",
-        }.get(kind, f"event type {kind}")
-        raise DecodeError(
-            "TR410",
-            f"{known} cannot be replicated without guessing",
-            hint="see docs/FORMAT.md for the events that are understood",
-        )
+        what, hint = _REFUSED.get(kind, _NOT_KNOWN)
+        raise DecodeError("TR410", f"event type {kind}: {what}", hint=hint)
 
     # -- rows ------------------------------------------------------------------------------------
 
@@ -550,9 +561,10 @@ class EventDecoder:
         return Where(gtid=self._gtid, file=self._place.file, position=self._event_pos)
 
     def _placed(self, error: TailraceError) -> TailraceError:
-        """The error with this place, and the table it spoke of."""
+        """The error with this place, the table it spoke of, and a remedy."""
         here = self._where()
         error.where = Where(here.gtid, here.file, here.position, error.where.table, self.epoch.number)
+        error.hint = error.hint or _COMPARE
         return error
 
 

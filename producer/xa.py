@@ -62,10 +62,16 @@ def prepared_inside(events: bytes) -> tuple[str, bool] | None:
     """What ``xa_prepare`` says of an unpacked TRANSACTION_PAYLOAD; None if it is an ordinary transaction.
 
     MySQL compresses an XA transaction up to its XA_PREPARE, which is the payload's last event.
+
+    Raises:
+        ValueError, struct.error: the events are not whole, or an XA_PREPARE is too short.
     """
     at = last = 0
     while at < len(events):
-        last, at = at, at + binlog.header(events, at).size
+        size = binlog.header(events, at).size
+        if size < binlog.HEADER_SIZE or at + size > len(events):
+            raise ValueError(f"a compressed transaction has an event of the impossible size {size}")
+        last, at = at, at + size
     return xa_prepare(events[last:]) if events and events[last + 4] == binlog.XA_PREPARE else None
 
 

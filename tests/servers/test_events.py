@@ -40,8 +40,8 @@ def test_compressed_statements_and_both_phases_of_an_alter(case: Case, compresse
     """ALTER is logged twice and takes effect once; rows come in compressed events of every kind."""
     case.sql(
         "SET SESSION binlog_alter_two_phase = ON",
-        "INSERT INTO t (id, v) VALUES (1, REPEAT('a', 90)), (2, REPEAT('b', 90)), (3, 'c')",
         "ALTER TABLE t ADD COLUMN w VARCHAR(50) NOT NULL DEFAULT 'a default of some length'",
+        "INSERT INTO t (id, v) VALUES (1, REPEAT('a', 90)), (2, REPEAT('b', 90)), (3, 'c')",
         "UPDATE t SET v = CONCAT(v, REPEAT('c', 90))",
         "DELETE FROM t WHERE id = 1",
     )

@@ -1,0 +1,93 @@
+"""Makes the golden binlogs and their expected text: ``python -m tests.golden.binlogs.make``, from the checkout's top.
+
+Every kind of event that the producer reads, and every family of types, in a few kilobytes of each server.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from compose.databases import Database, MariaDB, MySQL
+from tests.support.decoded import decoded_lines
+
+HERE = Path(__file__).parent
+SUBDIR = "golden.000001"
+_TYPES = [
+    "a TINYINT", "b BIGINT UNSIGNED", "c DECIMAL(20,7)", "d FLOAT", "e DOUBLE", "f BIT(11)", "g DATE", "h TIME(3)",
+    "i DATETIME(6)", "j TIMESTAMP(1) NULL", "k YEAR", "l CHAR(5)", "m VARCHAR(300) CHARACTER SET latin1", "n TEXT",
+    "o BINARY(4)", "p VARBINARY(9)", "q BLOB", "r ENUM('x','it''s')", "s SET('x','y','z')", "t GEOMETRY",
+]  # fmt: skip
+_VALUES = [
+    "-5", "18446744073709551615", "-12.0000001", "1.5", "-0e0", "1025", "'2024-02-29'", "'-838:59:58.5'",
+    "'9999-12-31 23:59:59.000001'", "'2024-01-01 00:00:00.5'", "1999", "'é😀'", "'é'", "'text'", "X'01'", "X'00FF'",
+    "X'FF00'", "'it''s'", "'x,z'", "POINT(1,2)",
+]  # fmt: skip
+_SHARED = [
+    f"CREATE TABLE types (id INT PRIMARY KEY, {', '.join(_TYPES)})",
+    f"INSERT INTO types VALUES (1, {', '.join(_VALUES)}), (2{', NULL' * len(_TYPES)})",
+    "UPDATE types SET id = 3, b = 1, n = NULL WHERE id = 1",
+    "UPDATE types SET a = 1 WHERE id = 2",
+    "DELETE FROM types",
+    "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(50)) ENGINE=InnoDB",
+    "CREATE TABLE m (v VARCHAR(5)) ENGINE=MyISAM",
+    "INSERT INTO m VALUES ('x'), (NULL)",
+    "XA START 'a','b',7", "INSERT INTO t VALUES (1, 'xa')", "XA END 'a','b',7", "XA PREPARE 'a','b',7",
+    "XA COMMIT 'a','b',7",
+    "XA START 'r'", "INSERT INTO t VALUES (9, 'never')", "XA END 'r'", "XA PREPARE 'r'", "XA ROLLBACK 'r'",
+    "XA START 'o'", "UPDATE t SET v = 'one phase'", "XA END 'o'", "XA COMMIT 'o' ONE PHASE",
+    "BEGIN", "INSERT INTO t VALUES (2, 'kept')", "SAVEPOINT s", "INSERT INTO t VALUES (3, 'lost')", "ROLLBACK TO s",
+    "INSERT INTO t VALUES (4, 'kept')", "COMMIT",
+]  # fmt: skip
+_MYSQL = [
+    "CREATE TABLE docs (id INT PRIMARY KEY, d JSON)",
+    """INSERT INTO docs VALUES (1, JSON_OBJECT('a', 1.50, 'b', JSON_ARRAY(1, 1e0, NULL, TRUE, 'x'), 'c', X'00FF'))""",
+    "SET SESSION binlog_row_value_options = PARTIAL_JSON",
+    """UPDATE docs SET d = JSON_SET(JSON_REMOVE(d, '$.b[0]'), '$.a', 'new', '$.d', CAST('2024-02-29' AS DATE))""",
+    "SET SESSION binlog_transaction_compression = ON",
+    "INSERT INTO t VALUES (5, 'compressed')",
+    "XA START 'z'", "INSERT INTO t VALUES (6, 'compressed XA')", "XA END 'z'", "XA PREPARE 'z'", "XA COMMIT 'z'",
+    "CREATE TABLE made SELECT * FROM t",
+]  # fmt: skip
+_MARIADB = [
+    "CREATE TABLE packed (id INT PRIMARY KEY, v VARCHAR(200) COMPRESSED, b BLOB COMPRESSED, i INET6, u UUID)",
+    "INSERT INTO packed VALUES (1, REPEAT('a', 150), X'00', '::1', '123e4567-e89b-12d3-a456-426655440000')",
+    "SET GLOBAL log_bin_compress = ON", "SET GLOBAL log_bin_compress_min_len = 10",
+    "INSERT INTO packed VALUES (2, REPEAT('b', 90), REPEAT('c', 90), '::2', NULL)",
+    "UPDATE packed SET v = REPEAT('c', 99)",
+    "DELETE FROM packed",
+    "SET SESSION binlog_alter_two_phase = ON",
+    "ALTER TABLE t ADD COLUMN w VARCHAR(50) DEFAULT 'a default of some length'",
+    "CREATE OR REPLACE TABLE made SELECT * FROM t",
+]  # fmt: skip
+
+
+def _make(server: Database, statements: list[str]) -> None:
+    rotate = "RESET MASTER" if server.flavor == "mariadb" else "RESET BINARY LOGS AND GTIDS"
+    server.execute("CREATE DATABASE g", rotate)
+    with server.connect(database="g") as connection, connection.cursor() as cursor:
+        for statement in ["SET SESSION sql_mode = ''", *statements]:
+            cursor.execute(statement)
+    server.stop()
+    folder = HERE / server.flavor / SUBDIR
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(server.data / "mysql-bin.000001", folder)
+    lines = decoded_lines(folder.parent, SUBDIR, "mysql-bin.000001", server.flavor)  # type: ignore[arg-type]
+    (folder.parent / "expected.txt").write_text("\n".join(lines) + "\n")
+
+
+def main() -> None:
+    """Make both."""
+    for server_type, own in ((MySQL, _MYSQL), (MariaDB, _MARIADB)):
+        with tempfile.TemporaryDirectory() as folder:
+            server = server_type(folder)
+            server.start()
+            try:
+                _make(server, [*_SHARED, *own])
+            finally:
+                server.kill()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""A binlog file through the producer's decoder, as lines of plain text: what happened, in order."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from producer.epoch import EpochLimits, OpenEpoch
+from producer.events import EventDecoder
+from producer.xa import PreparedTransactions
+from relay_store.layout import RelayPosition
+from relay_store.reader import RelayReader
+from schemas.gtid import Flavor, empty_gtid_set
+from schemas.tables import TableFilter
+from tests.support.binlog_rows import Row
+
+_UNLIMITED = EpochLimits(max_rows=1 << 40, max_bytes=1 << 50, max_delay=1e9, heartbeat=1e9)
+
+
+def decoded_lines(root: Path, subdir: str, file: str, flavor: Flavor) -> list[str]:
+    """All rows and DDL statements of one file of a relay directory.
+
+    Raises:
+        TailraceError: what stops the producer there.
+    """
+    lines: list[str] = []
+    decoder = EventDecoder(
+        flavor,
+        TableFilter(),
+        _UNLIMITED,
+        empty_gtid_set(flavor).tracker(),
+        {},
+        lambda epoch: lines.extend(_taken(decoder, epoch)),
+        PreparedTransactions(root),
+    )
+    decoder.next_file(subdir, file)
+    reader = RelayReader(root, RelayPosition(subdir, file, 4))
+    try:
+        while (block := reader.read_block()) is not None:
+            i = 0
+            while i < len(block.data):
+                i = decoder.run(block.data, i, block.pos)
+                # It stops behind a DDL, and before one that needs an epoch of its own.
+                lines += _taken(decoder, decoder.epoch)
+                decoder.epoch = OpenEpoch(decoder.epoch.number + 1)
+    finally:
+        reader.close()
+    return lines
+
+
+def _taken(decoder: EventDecoder, epoch: OpenEpoch) -> list[str]:
+    structures = {d.fingerprint: d.structure for d in epoch.counts}
+    lines = [f"DDL {epoch.ddl.kind}: {epoch.ddl.statement}"] if epoch.ddl is not None else []
+    for key, value, *headers in epoch.records:
+        row = Row(structures[value[2:10]], key, value, tuple(headers[0]) if headers else ())
+        record = row.avro()
+        images = [
+            json.dumps(record[side], default=_plain, ensure_ascii=False) for side in ("before", "after")
+        ]
+        lines.append(f"{row.op} {row.structure.name} {record['source']['gtid']} {images[0]} -> {images[1]}")
+    epoch.records = []
+    return lines
+
+
+def _plain(value: Any) -> str:
+    return "0x" + value.hex() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,100 @@
+"""What stops the publisher: each stop with its code, position, GTID and remedy, and the rows before it whole."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+from relay_events import event, format_description, gtid, query, xid
+from test_golden_binlogs import FILE, GOLDEN, SUBDIR
+
+from producer.payload import unpack_payload
+from schemas import binlog
+from schemas.errors import DecodeError
+from tests.support.decoded import decoded_lines
+
+GTID = "00010203-0405-0607-0809-0a0b0c0d0e0f"
+
+
+def _lines(root: Path, *events: bytes) -> list[str]:
+    (root / SUBDIR).mkdir()
+    (root / SUBDIR / FILE).write_bytes(binlog.MAGIC + b"".join((format_description(), *events)))
+    return decoded_lines(root, SUBDIR, FILE, "mysql")
+
+
+def _failed(text: bytes, error_code: int) -> bytes:
+    return event(binlog.QUERY, struct.pack("<IIBHH", 1, 0, 1, error_code, 0) + b"d\0" + text)
+
+
+INCIDENT = event(binlog.INCIDENT, struct.pack("<H", 1) + b"\x04lost")
+ENCRYPTION = event(binlog.MARIADB_START_ENCRYPTION, b"\x01" + bytes(16))
+ROWS_OF_NOBODY = event(binlog.WRITE_ROWS, bytes(40))
+
+
+@pytest.mark.parametrize(("events", "code", "said"), [
+    ([gtid(1), INCIDENT], "TR410", "INCIDENT"),
+    ([gtid(1), ENCRYPTION], "TR410", "START_ENCRYPTION"),
+    ([gtid(1), event(100, b"x" * 30)], "TR410", "event type 100"),
+    ([gtid(1), query(b"BEGIN"), event(99, b"x")], "TR410", "event type 99"),
+    ([gtid(1), query(b"BEGIN"), query(b"UPDATE t SET a = 1")], "TR409", "UPDATE t SET a = 1"),
+    ([gtid(1), query(b"BEGIN"), query(b"INSERT INTO t VALUES (1)")], "TR409", "INSERT INTO t"),
+    ([gtid(1), query(b"CREATE TABLE t AS SELECT 1")], "TR409", "CREATE TABLE t AS SELECT 1"),
+    ([gtid(1), query(b"FROBNICATE t")], "TR409", "FROBNICATE"),
+    ([gtid(1), _failed(b"DROP TABLE a, b", 1051)], "TR416", "error 1051"),
+    ([gtid(1), query(b"BEGIN"), ROWS_OF_NOBODY], "TR411", "TABLE_MAP"),
+    ([gtid(1), query(b"XA COMMIT X'61',X'',1")], "TR406", "XA COMMIT"),
+    ([gtid(1), query(b"XA COMMIT 'a'")], "TR406", "not understood"),
+    ([gtid(1), query(b"XA START X'61',X'',1"), query(b"ROLLBACK")], "TR407", "XA PREPARE"),
+])  # fmt: skip
+def test_stops(tmp_path: Path, events: list[bytes], code: str, said: str) -> None:
+    with pytest.raises(DecodeError) as caught:
+        _lines(tmp_path, query(b"CREATE TABLE before (i INT)"), *events)
+    error = caught.value
+    assert error.code == code
+    assert said in str(error)
+    whole = binlog.MAGIC + format_description() + query(b"CREATE TABLE before (i INT)") + b"".join(events)
+    assert error.where.position == len(whole) - len(events[-1])
+    assert (error.where.gtid, error.where.file) == (f"{GTID}:1", FILE)
+    assert error.hint
+
+
+def test_what_may_be_ignored_is_ignored(tmp_path: Path) -> None:
+    """An unknown event with the ignorable flag, and those that no row depends on, inside and outside of a group."""
+    ignorable = event(200, b"whatever", flags=binlog.FLAG_IGNORABLE)
+    skipped = [ignorable, event(binlog.ROWS_QUERY, b"\x01x"), event(binlog.INTVAR, bytes(9))]
+    lines = _lines(
+        tmp_path,
+        *skipped,
+        gtid(1),
+        query(b"BEGIN"),
+        *skipped,
+        xid(),
+        event(binlog.STOP, b""),
+        query(b"DROP TABLE a"),
+    )
+    assert lines == ["DDL DROP TABLE: DROP TABLE a"]
+
+
+def test_a_payload_without_compression(tmp_path: Path) -> None:
+    """Type 255 (NONE): the same rows as compressed; taken from the golden binlog of MySQL."""
+    data = (GOLDEN / "mysql" / SUBDIR / FILE).read_bytes()
+    at, plain = binlog.FIRST_POSITION, [data[:4]]
+    while at < len(data):
+        size = binlog.header(data, at).size
+        one = data[at : at + size]
+        if one[4] == binlog.TRANSACTION_PAYLOAD:
+            inside = unpack_payload(one[binlog.HEADER_SIZE : -4])
+            fields = b"\x02\x03\xfc\xff\x00" + b"\x03\x03\xfc" + struct.pack("<H", len(inside)) + b"\x00"
+            one = event(binlog.TRANSACTION_PAYLOAD, fields + inside)
+        plain.append(one)
+        at += size
+    (tmp_path / SUBDIR).mkdir()
+    (tmp_path / SUBDIR / FILE).write_bytes(b"".join(plain))
+    expected = (GOLDEN / "mysql" / "expected.txt").read_text()
+    assert "".join(f"{line}\n" for line in decoded_lines(tmp_path, SUBDIR, FILE, "mysql")) == expected
+
+
+def test_a_payload_of_an_unknown_compression() -> None:
+    with pytest.raises(DecodeError, match="TR414"):
+        unpack_payload(b"\x02\x01\x07\x00abc")
