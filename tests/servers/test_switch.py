@@ -70,7 +70,7 @@ def pair(server: Callable[..., Database], flavor: str) -> tuple[Database, Databa
         second.execute(
             "SET GLOBAL gtid_slave_pos = ''",
             f"CHANGE MASTER TO master_host = '127.0.0.1', master_port = {first.port}, master_user = 'root',"
-            " master_use_gtid = slave_pos",
+            " master_ssl = 0, master_use_gtid = slave_pos",
             "START SLAVE",
         )
     return first, second
