@@ -109,11 +109,13 @@ class EpochLog:
         self.digest = 0
 
     def open(self) -> None:
-        """Create missing topics and fence the producer before us.
+        """Create missing topics and fence the producer before us; nothing if it is open already.
 
         Raises:
             LogError: TR501 unreachable or refused, TR502 the rows topic takes small records only.
         """
+        if self._producer is not None:
+            return
         try:
             limit = self._create_topics()
             self._part = min(_PART, limit - _FRAMING)

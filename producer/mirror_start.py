@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import structlog
 
 from producer.upstream.connect import UpstreamInfo, describe, file_before, purged, set_at_start
+from relay_store.discard import discard_behind
 from relay_store.layout import RelayPosition, StartPosition, subdir_uuid
 from relay_store.writer import RelayWriter
 from schemas.binlog import FIRST_POSITION
@@ -115,7 +117,7 @@ def refuse_errant(url: ServerUrl, info: UpstreamInfo, executed: GtidSet, where: 
         info = describe(url)
 
 
-def discard_unpublished(relay: RelayWriter, info: UpstreamInfo, last: EpochCommitted) -> None:
+def discard_unpublished(root: Path, info: UpstreamInfo, last: EpochCommitted) -> None:
     """Cut the relay log back to the end of the last epoch, if the upstream still has what follows."""
     here = RelayPosition(last.relay_dir, last.relay_file, last.relay_pos)
     if subdir_uuid(here.subdir) != info.server_uuid or last.source_file not in [
@@ -123,7 +125,7 @@ def discard_unpublished(relay: RelayWriter, info: UpstreamInfo, last: EpochCommi
     ]:
         reason = "the upstream does not have what follows the last epoch"
         _log.warning("relay_log_recovery_left_out", position=str(here), reason=reason)
-    elif size := relay.discard_behind(here, last.executed_gtids):
+    elif size := discard_behind(root, here, last.executed_gtids):
         _log.info("relay_log_recovery", position=str(here), bytes=size)
 
 

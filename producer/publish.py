@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import structlog
 
@@ -58,7 +58,6 @@ class Log(Protocol):
 
 _POLL = 0.5  # seconds
 _GC_THRESHOLD = 200_000  # objects
-_NOT_OPEN = object()
 # Of binlog, whose rows are held before a transaction larger than an epoch is handed to Kafka in part.
 _SPILL_BYTES = 64 << 20
 _PATIENCE = 5.0  # seconds that a stop waits for the rest of a transaction
@@ -121,15 +120,6 @@ class Publisher:
         self._ends: frozenset[RelayPosition] = frozenset()
         self._sealed: RelayPosition | None = None
         self._needed: RelayPosition | None = None
-        self._last: Any = _NOT_OPEN
-
-    def open(self) -> EpochCommitted | None:
-        """Open the log, if it is not open yet; its last epoch, None if there is none. Raises LogError."""
-        if self._last is _NOT_OPEN:
-            self._log.open()
-            self._last = self._log.last_epoch()
-        last: EpochCommitted | None = self._last
-        return last
 
     def run(
         self,
@@ -142,7 +132,8 @@ class Publisher:
         Raises:
             DecodeError, RelayError, LogError.
         """
-        last = self.open()
+        self._log.open()
+        last = self._log.last_epoch()
         collections = gc.get_threshold()
         # Records hold no cycles: to look for some would cost a tenth of the publisher's time.
         gc.set_threshold(_GC_THRESHOLD, *collections[1:])

@@ -117,7 +117,19 @@ def run_producer(
 
     # The mirror goes on while the publisher completes its epoch, so each has its own event.
     mirror_stop, publish_stop = threading.Event(), threading.Event()
-    relay = RelayWriter(config.relay_dir)
+    epoch_log = EpochLog(config.bootstrap_servers, config.prefix, config.partitions)
+
+    def look_at_log() -> None:
+        # Only once the relay directory is ours: opening the log fences whoever writes it.
+        epoch_log.open()
+        if (last := epoch_log.last_epoch()) is None:
+            return
+        executed = parse_gtid_set(last.executed_gtids, info.flavor)
+        refuse_errant(config.source, info, executed, f"the epoch log of {config.prefix}")
+        if config.relay_log_recovery:
+            discard_unpublished(config.relay_dir, info, last)
+
+    relay = RelayWriter(config.relay_dir, before_check=look_at_log)
     purging = Purging(config.relay_dir, config.purge_rules, config.purge_interval)
     mirror = Mirror(
         config.source,
@@ -128,7 +140,6 @@ def run_producer(
         sync_groups=config.sync_relay_log,
         make_room=purging.purge,
     )
-    epoch_log = EpochLog(config.bootstrap_servers, config.prefix, config.partitions)
     limits = EpochLimits(config.epoch_max_rows, config.epoch_max_bytes, config.epoch_max_delay)
     tables = TableFilter(config.include, config.exclude)
     registry = config.schema_registry_url
@@ -156,16 +167,6 @@ def run_producer(
         ),
         daemon=True,
     )
-    try:
-        last = publisher.open()
-        if last is not None:
-            executed = parse_gtid_set(last.executed_gtids, info.flavor)
-            refuse_errant(config.source, info, executed, f"the epoch log of {config.prefix}")
-            if config.relay_log_recovery:
-                discard_unpublished(relay, info, last)
-    except BaseException:
-        relay.close()
-        raise
     thread.start()
     watch.start()
     purging.start()

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -45,13 +44,19 @@ class RelayWriter:
     Args:
         root: the relay directory, created if it is not there.
         clock: seconds, monotonic.
+        before_check: called once the lock is taken, before anything that is there is looked at.
 
     Raises RelayError: TR301 another process writes here, TR302 the disk refuses, TR320 it is full, and the
     codes of `relay_store.verify` when what is there cannot be trusted. After TR320, `recover` makes it
     usable again.
     """
 
-    def __init__(self, root: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        root: Path,
+        clock: Callable[[], float] = time.monotonic,
+        before_check: Callable[[], None] = lambda: None,
+    ) -> None:
         self.root = root
         self.tail = DurableTail()
         self._clock = clock
@@ -70,6 +75,7 @@ class RelayWriter:
             root.mkdir(parents=True, exist_ok=True)
         self._lock = lock_directory(root)
         try:
+            before_check()
             check_at_start(root)
             self.recover()
         except BaseException:
@@ -185,31 +191,6 @@ class RelayWriter:
                 os.ftruncate(self._fd, self._boundary)
                 os.lseek(self._fd, self._boundary, os.SEEK_SET)
             self._end = self._boundary
-
-    def discard_behind(self, here: RelayPosition, gtids: str) -> int:
-        """Forget what lies behind `here`, the end of a group, to fetch it again.
-
-        Args:
-            gtids: the GTID set of what is kept, as text.
-
-        Returns the number of bytes; 0 also if the relay log has not come so far. Raises RelayError.
-        """
-        end = self.position
-        subdirs = layout.read_index(self.root)
-        if end is None or here.subdir not in subdirs or end.order <= here.order:
-            return 0
-        self.close_file()
-        before = _bytes_in(self.root)
-        with files_locked(self.root):
-            # After a crash in between, the next start does the rest: what relay.meta does not know is removed.
-            later = subdirs[subdirs.index(here.subdir) + 1 :]
-            layout.write_index(self.root, [name for name in subdirs if name not in later])
-            layout.write_meta(self.root / here.subdir, RelayMeta(*here.upstream, gtids))
-            with disk_errors("discarding what is not published"):
-                for name in later:
-                    shutil.rmtree(self.root / name)
-            self.recover()
-        return before - _bytes_in(self.root)
 
     def sync(self) -> None:
         """Put what was appended on disk and show its whole groups to readers."""
@@ -331,11 +312,6 @@ class RelayWriter:
         if size > pos:
             _log.info("relay_tail_cut", file=path.name, position=pos, bytes=size - pos)
         self._end = self._boundary = pos
-
-
-def _bytes_in(root: Path) -> int:
-    with disk_errors("measuring the relay log"):
-        return sum(path.stat().st_size for path in root.glob("*/*") if path.is_file())
 
 
 def lock_directory(root: Path) -> int:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -184,7 +183,5 @@ def test_the_second_signal_ends_at_once(number: signal.Signals) -> None:
     process.send_signal(number)
     while "finishing" not in process.stdout.readline():
         pass
-    begin = time.monotonic()
     process.send_signal(number)
-    assert process.wait(20) == 128 + number
-    assert time.monotonic() - begin < 10
+    assert process.wait(30) == 128 + number, "it went on with what takes 60 s"

