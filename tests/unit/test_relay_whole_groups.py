@@ -58,8 +58,12 @@ def test_whole_groups_are_kept_and_nothing_behind_them(
 ) -> None:
     root = tmp_path_factory.mktemp("relay")
     size = max(ENDS[vouched], ENDS[-1] - cut)
-    relay_log(root, (HEAD + b"".join(GROUPS))[:size] + garbage, vouched)
+    log = HEAD + b"".join(GROUPS)
+    relay_log(root, log[:size] + garbage, vouched)
     keep_whole_groups(root, "mysql")
+    # Garbage may happen to be what was cut.
+    while garbage and log[size : size + 1] == garbage[:1]:
+        size, garbage = size + 1, garbage[1:]
     whole = max(n for n, end in enumerate(ENDS) if end <= size)
     pos, gtids = kept(root)
     assert (pos, MysqlGtidSet.parse(gtids).count()) == (ENDS[whole], whole)
