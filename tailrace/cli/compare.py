@@ -6,27 +6,33 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tailrace.cli.options import DEFAULT_CONFIG, AsJson, ConfigFile
+from tailrace.cli.options import DEFAULT_CONFIG, AsJson, Channel, ConfigFile
 
 if TYPE_CHECKING:
     from tailrace.compare import CompareResult, TableResult
 
 
-def compare(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
+def compare(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, as_json: AsJson = False) -> None:
     """Compare upstream and downstream table by table: structure, and every byte of every row.
 
+    Tables are paired by the channel's routes. Rows that its filters leave out count as differences.
     What differs is looked at several times, since replication may be in flight. Exit 4 if it still differs.
     """
     from schemas.errors import ExitCode
+    from spark_consumer.route import Router
     from tailrace import logs, wiring
     from tailrace.compare import compare_servers
     from tailrace.config_file import load
 
     logs.configure("compare")
     loaded = load(config)
+    loaded = loaded.for_channel(channel or loaded.consumer.channel)
+    router = Router(tuple(rule.route for rule in loaded.routes))
     servers = wiring.source_url(loaded), wiring.target_url(loaded)
     with _Talk(quiet=as_json) as talk:
-        result = compare_servers(*servers, loaded.tables.include, loaded.tables.exclude, progress=talk.show)
+        result = compare_servers(
+            *servers, loaded.tables.include, loaded.tables.exclude, router=router, progress=talk.show
+        )
     if as_json:
         import json
 

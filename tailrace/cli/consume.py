@@ -8,17 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tailrace.cli.options import DEFAULT_CONFIG, ConfigFile, StopAtGtid, UntilCaughtUp
+from tailrace.cli.options import DEFAULT_CONFIG, Channel, ConfigFile, StopAtGtid, UntilCaughtUp
 
 if TYPE_CHECKING:
     from spark_consumer.config import ConsumerConfig
 
-Channel = Annotated[
-    str | None,
-    typer.Option(
-        "--channel", metavar="NAME", help="The channel; default: \\[consumer] channel, main if absent."
-    ),
-]
 From = Annotated[
     str,
     typer.Option(

@@ -19,4 +19,10 @@ UntilCaughtUp = Annotated[
 StopAtGtid = Annotated[
     str | None, typer.Option("--stop-at-gtid", metavar="SET", help="Stop exactly behind this GTID set.")
 ]
+Channel = Annotated[
+    str | None,
+    typer.Option(
+        "--channel", metavar="NAME", help="The channel; default: \\[consumer] channel, main if absent."
+    ),
+]
 DEFAULT_CONFIG = Path("tailrace.toml")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from tailrace.cli.consume import Channel
-from tailrace.cli.options import DEFAULT_CONFIG, ConfigFile
+from tailrace.cli.options import DEFAULT_CONFIG, Channel, ConfigFile
 
 if TYPE_CHECKING:
     from tailrace.config import Config

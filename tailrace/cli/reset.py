@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tailrace.cli.consume import Channel
-from tailrace.cli.options import DEFAULT_CONFIG, ConfigFile
+from tailrace.cli.options import DEFAULT_CONFIG, Channel, ConfigFile
 
 All = Annotated[
     bool, typer.Option("--all", help="Forget the channel too: its position, audit rows and checkpoint.")

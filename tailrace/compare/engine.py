@@ -16,6 +16,7 @@ import pymysql
 from schemas.errors import DownstreamError, UpstreamError
 from schemas.server_url import ServerUrl
 from schemas.tables import TableFilter
+from spark_consumer.route import Router
 from tailrace.compare import chunks
 from tailrace.compare.catalog import (
     Table,
@@ -25,6 +26,7 @@ from tailrace.compare.catalog import (
     structure_lines,
 )
 from tailrace.compare.json_text import canonical_rows
+from tailrace.compare.pairing import Pairing
 from tailrace.compare.result import (
     DIFFERENT,
     MAX_KEYS,
@@ -48,6 +50,7 @@ def compare_servers(
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
     *,
+    router: Router | None = None,
     progress: Progress | None = None,
     looks: int = LOOKS,
 ) -> CompareResult:
@@ -55,6 +58,7 @@ def compare_servers(
 
     Args:
         include, exclude: patterns as in ``[tables]``.
+        router: the target's names of the source's tables; several of one name are compared as one.
         progress: called with a table's result as it grows, and when it is done.
         looks: how often something must be seen to differ before it counts.
 
@@ -65,7 +69,8 @@ def compare_servers(
         for side in sides:
             stack.callback(side.close)
         pool = stack.enter_context(ThreadPoolExecutor(2))
-        return _Comparison(sides, pool, TableFilter(include, exclude).allows, progress, looks).run()
+        names = Pairing(TableFilter(include, exclude).allows, router or Router())
+        return _Comparison(sides, pool, names, progress, looks).run()
 
 
 class _Side:
@@ -98,22 +103,26 @@ class _Comparison:
         self,
         sides: tuple[_Side, _Side],
         pool: ThreadPoolExecutor,
-        replicated: Callable[[str, str], bool],
+        names: Pairing,
         progress: Progress | None,
         looks: int,
     ) -> None:
         self._most_looks = looks
         self._sides = sides
         self._pool = pool
-        self._replicated = replicated
+        self._pairing = names
         self._progress = progress or (lambda result: None)
         self._same_flavor = sides[0].mariadb == sides[1].mariadb
 
     def run(self) -> CompareResult:
-        left, right = self._both(read_catalog, self._replicated)
+        left, right = self._both(read_catalog, _every)
         results = []
-        for name in sorted(left.keys() | right.keys()):
-            result = self._table(name, left.get(name), right.get(name))
+        for sources, target in self._pairing.pairs(left, right):
+            if len(sources) > 1:
+                result = self._merged([left[name] for name in sources], target, right.get(target))
+            else:
+                source = sources[0] if sources else ""
+                result = self._table(source, target, left.get(source), right.get(target))
             self._progress(result)
             results.append(result)
         return CompareResult(tuple(result for result in results if result.problem != _GONE))
@@ -139,12 +148,32 @@ class _Comparison:
             raise error
         return ahead.result(), behind.result()
 
-    def _table(self, name: str, left: Table | None, right: Table | None) -> TableResult:
+    def _merged(self, sources: list[Table], name: str, target: Table | None) -> TableResult:
+        """Several tables of the source against the one that they are merged into: by sums of row digests."""
+        title = f"{' + '.join(f'{t.db}.{t.name}' for t in sources)} → {name}"
+        if target is None:
+            return TableResult(title, problem="missing in target")
+        for source in sources:
+            if _names(source) != _names(target):
+                return TableResult(title, problem="structure differs")
+        count = theirs = 0
+        for _ in self._looks():
+            found = [self._sides[0].call(chunks.digest_table, source) for source in sources]
+            theirs, sums = self._sides[1].call(chunks.digest_table, target)
+            count = sum(rows for rows, _ in found)
+            total = [sum(bucket) for bucket in zip(*(digests for _, digests in found), strict=True)]
+            if (count, total) == (theirs, sums):
+                return TableResult(title, rows=count)
+        return TableResult(title, rows=count, problem="rows differ", differing=abs(count - theirs), more=True)
+
+    def _table(self, source: str, target: str, left: Table | None, right: Table | None) -> TableResult:
         """One table, from fresh structures if they change while it is compared."""
+        name = target if source in ("", target) else f"{source} → {target}"
         detail: tuple[str, ...] = ()
         for look in self._looks():
             if look:
-                left, right = (c.get(name) for c in self._both(read_catalog, _only(name)))
+                ours, theirs = self._each(read_catalog, (_only(source),), (_only(target),))
+                left, right = ours.get(source), theirs.get(target)
             if left is None and right is None:
                 return TableResult(name, problem=_GONE)
             if left is None or right is None:
@@ -152,25 +181,24 @@ class _Comparison:
             try:
                 detail = self._structure(left, right)
                 if not detail:
-                    return self._rows(left, right, detail)
+                    return self._rows(name, left, right, detail)
             except _TableGone:
                 left = None
         if left is None or right is None:
             return TableResult(name, problem=f"missing in {'source' if left is None else 'target'}")
         if _names(left) == _names(right):
-            return self._rows(left, right, detail)
+            return self._rows(name, left, right, detail)
         return TableResult(name, problem="structure differs", detail=detail)
 
     def _structure(self, left: Table, right: Table) -> tuple[str, ...]:
-        if not self._same_flavor:
+        # A definition names its table and those that it references.
+        if not self._same_flavor or (left.db, left.name) != (right.db, right.name):
             return structure_lines(plain_structure(left), plain_structure(right))
         source, target = self._each(create_statement, (left,), (right,))
         return structure_lines(source, target)
 
-    def _rows(self, left: Table, right: Table, detail: tuple[str, ...]) -> TableResult:
-        start = TableResult(
-            f"{left.db}.{left.name}", problem="structure differs" if detail else "", detail=detail
-        )
+    def _rows(self, name: str, left: Table, right: Table, detail: tuple[str, ...]) -> TableResult:
+        start = TableResult(name, problem="structure differs" if detail else "", detail=detail)
         if left.key and right.key:
             return self._by_key(left, right, start)
         return self._as_multiset(left, right, start)
@@ -235,6 +263,10 @@ _GONE = "gone"
 
 def _names(table: Table) -> list[str]:
     return [column.name for column in table.columns]
+
+
+def _every(db: str, table: str) -> bool:
+    return True
 
 
 def _only(name: str) -> Callable[[str, str], bool]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from schemas.server_url import ServerUrl
+from spark_consumer.route import Route, Router
 from tailrace.compare import CompareResult, compare_servers
 
 pytestmark = pytest.mark.servers
@@ -176,3 +177,39 @@ def test_a_server_that_is_away_is_an_error_of_its_side(upstream: Any) -> None:
     nobody = ServerUrl("127.0.0.1", 1)
     with pytest.raises(DownstreamError, match="TR600"):
         compare_servers(_url(upstream), nobody)
+
+
+def test_routed_tables_are_compared_under_their_names_and_merged_ones_together(pair: tuple[Any, Any]) -> None:
+    upstream, downstream = pair
+    there = f"{SCHEMA}_there"
+    _do(
+        downstream,
+        f"DROP DATABASE IF EXISTS {there}",
+        f"CREATE DATABASE {there}",
+        f"CREATE TABLE {there}.terms LIKE words",
+        f"INSERT INTO {there}.terms SELECT * FROM words",
+        f"CREATE TABLE {there}.shards LIKE latin",
+        f"INSERT INTO {there}.shards SELECT * FROM latin",
+        f"INSERT INTO {there}.shards VALUES ('2', 2)",
+    )
+    _do(upstream, "CREATE TABLE latin2 LIKE latin", "INSERT INTO latin2 VALUES ('2', 2)")
+    routes = (Route(SCHEMA, there, "words", "terms"), Route(SCHEMA, there, "latin*", "shards"))
+
+    def compared() -> CompareResult:
+        names = [f"{SCHEMA}.words", f"{SCHEMA}.latin*"]
+        urls = _url(upstream), _url(downstream)
+        return compare_servers(*urls, names, router=Router(routes), looks=2)
+
+    result = compared()
+    assert result.equal, result
+    assert [table.table for table in result.tables] == [
+        f"{SCHEMA}.latin + {SCHEMA}.latin2 → {there}.shards",
+        f"{SCHEMA}.words → {there}.terms",
+    ]
+    _do(
+        downstream,
+        f"DELETE FROM {there}.shards WHERE v = 2 LIMIT 1",
+        f"UPDATE {there}.terms SET v = 9 WHERE w = 'zebra'",
+    )
+    assert [table.problem for table in compared().tables] == ["rows differ", "rows differ"]
+    _do(downstream, f"DROP DATABASE {there}")
