@@ -38,8 +38,9 @@ def _run(config: Config, channel: str | None, stop: threading.Event) -> None:
     with watching(settings.channel, config.relay.dir) as watch:
         tables = TableFilter(config.tables.include, config.tables.exclude)
         done = recover(settings, config.relay.dir, tables, config.epoch.max_bytes, stop, watch)
+    event = "recovered" if done.begin != done.end else "nothing_to_recover"
     structlog.get_logger().info(
-        "recovery_stopped" if stop.is_set() else "recovered",
+        "recovery_stopped" if stop.is_set() else event,
         channel=settings.channel,
         transactions=done.transactions,
         rows=done.rows,
