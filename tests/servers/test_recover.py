@@ -160,7 +160,11 @@ def test_recovered_without_upstream_and_kafka(river: MakeRiver, upstream: str, d
     assert it.run("produce", "--until-caught-up") == 0, it.talk()
     consume(settings(it), 3)
     assert channel(it, "executed_gtid_set") == before[2:3]
-    consume(settings(it))
+    if upstream == "mariadb":
+        # The whole consumer, with Spark and a checkpoint that is not there yet.
+        assert it.run("consume", "--until-caught-up") == 0, it.talk()
+    else:
+        consume(settings(it))
     assert channel(it, "epoch_gtid_set, consistent") == (None, 1)
     it.assert_equal()
     assert_each_once(it, sum(logged.record.transactions for logged in LogReader(settings(it)).epochs()))
