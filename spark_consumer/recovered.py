@@ -46,7 +46,7 @@ def _is_within(epoch: EpochCommitted, position: Position) -> bool:
     if not _contains(position.executed_gtids, epoch.executed_gtids):
         return False
     if _comparable(epoch, position):
-        return _place(epoch) <= (_number(str(position.relay_log)), position.relay_pos or 0)
+        return _place(epoch.source_file, epoch.source_pos) <= _place(position.source_log, position.source_pos)
     # Of another relay log: only GTIDs can tell.
     return bool(position.executed_gtids) and (not epoch.transactions or epoch.last_gtid is not None)
 
@@ -54,7 +54,7 @@ def _is_within(epoch: EpochCommitted, position: Position) -> bool:
 def _ends_it(epoch: EpochCommitted, position: Position) -> bool:
     """Whether an epoch that is applied ends where recover did."""
     if _comparable(epoch, position):
-        return _place(epoch) == (_number(str(position.relay_log)), position.relay_pos)
+        return _place(epoch.source_file, epoch.source_pos) == _place(position.source_log, position.source_pos)
     return _contains(epoch.executed_gtids, position.executed_gtids)
 
 
@@ -63,12 +63,9 @@ def _comparable(epoch: EpochCommitted, position: Position) -> bool:
     return position.relay_log is not None and position.relay_log.rpartition("/")[0] == epoch.relay_dir
 
 
-def _place(epoch: EpochCommitted) -> tuple[int, int]:
-    return _number(epoch.relay_file), epoch.relay_pos
-
-
-def _number(file: str) -> int:
-    return int(file.rpartition(".")[2])
+def _place(file: str | None, pos: int | None) -> tuple[int, int]:
+    """A place in the upstream's own files: the relay log may keep these in other parts when it is made anew."""
+    return int((file or "").rpartition(".")[2]), pos or 0
 
 
 def _contains(outer: str, inner: str) -> bool:

@@ -7,23 +7,51 @@ from functools import partial
 from zlib import crc32
 
 from producer.row_decoder import Record
-from relay_store.layout import RelayPosition, subdir_uuid
 from schemas.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange
 from schemas.structure import TableStructure
 from spark_consumer.apply import Applier
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.planner import Planner
+from spark_consumer.position import Position
 from spark_consumer.prepare import Prepared, assembled
 from spark_consumer.rows import render
 from spark_consumer.slices import LoggedEpoch, RelaySlice
+
+
+def as_epoch(position: Position) -> EpochCommitted | None:
+    """A position as an epoch that ends there; None if nothing is applied yet."""
+    if position.epoch < 0 and position.relay_log is None and not position.executed_gtids:
+        return None
+    subdir, _, file = (position.relay_log or "").rpartition("/")
+    return EpochCommitted(
+        epoch=position.epoch,
+        first_gtid=None,
+        last_gtid=None,
+        executed_gtids=position.executed_gtids,
+        source_id=subdir.rpartition(".")[0],
+        source_file=position.source_log or "",
+        source_pos=position.source_pos or 0,
+        relay_dir=subdir,
+        relay_file=file,
+        relay_pos=position.relay_pos or 0,
+        ranges=(),
+        tables=(),
+        structures=(),
+        ddl=None,
+        rows=0,
+        transactions=0,
+        digest=0,
+        first_commit_ms=0,
+        last_commit_ms=0,
+        published_ms=0,
+        prepared=position.prepared,
+    )
 
 
 class AppliedLog:
     """The publisher's log of one recovery; each epoch becomes one downstream transaction.
 
     Args:
-        begin: where the channel stands in the relay log.
-        executed: the GTID set of what is applied.
         seen: gets the names of the tables that have rows.
     """
 
@@ -31,11 +59,9 @@ class AppliedLog:
         self,
         config: ConsumerConfig,
         applier: Applier,
-        begin: RelayPosition,
-        executed: str,
         seen: set[tuple[str, str]],
     ) -> None:
-        self._applier, self._begin, self._executed, self._seen = applier, begin, executed, seen
+        self._applier, self._seen = applier, seen
         self._planner = Planner(config, applier)
         self._structures: dict[str, TableStructure] = {}
         self._records: list[Record] = []
@@ -44,32 +70,9 @@ class AppliedLog:
     def open(self) -> None:
         """Nothing to open: the applier is the channel's only writer already."""
 
-    def last_epoch(self) -> EpochCommitted:
-        """The channel's position, as the end of the last epoch."""
-        position, begin = self._applier.position, self._begin
-        return EpochCommitted(
-            epoch=position.epoch,
-            first_gtid=None,
-            last_gtid=None,
-            executed_gtids=self._executed,
-            source_id=subdir_uuid(begin.subdir),
-            source_file=begin.file,
-            source_pos=begin.pos,
-            relay_dir=begin.subdir,
-            relay_file=begin.file,
-            relay_pos=begin.pos,
-            ranges=(),
-            tables=(),
-            structures=(),
-            ddl=None,
-            rows=0,
-            transactions=0,
-            digest=0,
-            first_commit_ms=0,
-            last_commit_ms=0,
-            published_ms=0,
-            prepared=position.prepared,
-        )
+    def last_epoch(self) -> EpochCommitted | None:
+        """The channel's position as the end of an epoch; None if it has applied nothing yet."""
+        return as_epoch(self._applier.position)
 
     def versions(self) -> dict[tuple[str, str], str]:
         """None: then the publisher states the structure of each table that has rows."""

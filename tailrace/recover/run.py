@@ -14,12 +14,12 @@ from producer.publish import Publisher, PublishProgress
 from relay_store import layout
 from relay_store.epoch_ends import add_epoch_end
 from relay_store.layout import RelayPosition
-from relay_store.start import initial_position
+from relay_store.start import initial_position, resume_position
 from relay_store.tail import DurableTail
 from relay_store.whole_groups import keep_whole_groups, server_flavor
 from relay_store.writer import RelayWriter
 from schemas.errors import DownstreamError, RelayError, Where
-from schemas.gtid import Flavor
+from schemas.gtid import Flavor, parse_gtid_set
 from schemas.tables import TableFilter
 from spark_consumer import position as positions
 from spark_consumer.apply import Applier
@@ -27,7 +27,7 @@ from spark_consumer.config import ConsumerConfig
 from spark_consumer.log_reader import LogReader
 from spark_consumer.position import Position
 from spark_consumer.session import connect
-from tailrace.recover.applied_log import AppliedLog
+from tailrace.recover.applied_log import AppliedLog, as_epoch
 
 _NEVER = math.inf  # seconds: an epoch ends when it is full, not when it is old
 
@@ -76,11 +76,11 @@ def recover(
     keep_whole_groups(root, flavor)
     seen: set[tuple[str, str]] = set()
     with closing(RelayWriter(root)), _writer(config, root, flavor, seen) as applier:
-        begin, executed = _begin(applier.position, root, flavor)
+        begin = _begin(applier.position, root, flavor)
         end, tail = _end(root), DurableTail()
         tail.advance(end)
         publisher = Publisher(
-            AppliedLog(config, applier, begin, executed, seen),
+            AppliedLog(config, applier, seen),
             root,
             tail,
             flavor,
@@ -153,26 +153,31 @@ def _settle(applier: Applier, reached: RelayPosition, root: Path) -> None:
             position,
             relay_log=f"{reached.subdir}/{reached.file}",
             relay_pos=reached.pos,
-            source_log=reached.file,
-            source_pos=reached.pos,
+            source_log=reached.upstream[0],
+            source_pos=reached.upstream[1],
         )
     )
 
 
-def _begin(position: Position, root: Path, flavor: Flavor) -> tuple[RelayPosition, str]:
-    """Where in the relay log the channel goes on, and what is applied there."""
-    if position.relay_log is None:
-        found = initial_position(root, flavor)
-        if found is None or position.executed_gtids or position.epoch >= 0:
-            raise _out_of_reach("it is in no relay log", position, root)
-        return found[0], str(found[1])
-    subdir, _, file = position.relay_log.rpartition("/")
-    begin = RelayPosition(subdir, file, position.relay_pos or 0)
-    files = layout.binlog_files(root / subdir) if subdir in layout.read_index(root) else []
-    # Behind the last file is behind all there is; a file before it that is missing is needed.
-    if not files or (file not in files and begin.order < RelayPosition(subdir, files[-1], 0).order):
-        raise _out_of_reach(f"it is in {position.relay_log}, which is not there", position, root)
-    return begin, position.executed_gtids
+def _begin(position: Position, root: Path, flavor: Flavor) -> RelayPosition:
+    """Where in the relay log the channel goes on: the publisher will find the same. Raises RelayError TR341."""
+    last = as_epoch(position)
+    if last is None:
+        if found := initial_position(root, flavor):
+            return found[0]
+        raise _out_of_reach("its first file is not whole", position, root)
+    try:
+        executed = parse_gtid_set(last.executed_gtids, flavor)
+        here = resume_position(root, last.relay_dir, last.source_file, last.source_pos, executed)
+    except (ValueError, RelayError) as error:
+        raise _out_of_reach(f"the place is not in it ({error})", position, root) from error
+    end, there = _end(root), RelayPosition(last.relay_dir, last.relay_file, last.relay_pos)
+    if here is None and last.relay_dir == end.subdir and end.order <= there.order:
+        # What the channel has applied from behind relay.meta was cut off since.
+        return there
+    if here is None:
+        raise _out_of_reach("it is behind all there is", position, root)
+    return here
 
 
 def _end(root: Path) -> RelayPosition:

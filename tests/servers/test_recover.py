@@ -18,8 +18,10 @@ from compose.databases import Database
 from compose.kafka import Kafka
 from producer.mirror import Mirror
 from producer.upstream.connect import describe
+from relay_store.epoch_ends import RECOVERED_NAME
 from relay_store.layout import binlog_files, read_index
 from relay_store.writer import RelayWriter
+from schemas.errors import LogError
 from schemas.gtid import MysqlGtidSet
 from schemas.server_url import ServerUrl
 from spark_consumer import position as positions
@@ -168,6 +170,51 @@ def test_recovered_without_upstream_and_kafka(river: MakeRiver, upstream: str, d
     assert channel(it, "epoch_gtid_set, consistent") == (None, 1)
     it.assert_equal()
     assert_each_once(it, sum(logged.record.transactions for logged in LogReader(settings(it)).epochs()))
+    assert_each_once(it)
+
+
+def test_a_relay_log_made_anew_is_entered_by_gtid(river: MakeRiver) -> None:
+    """Recovered, the relay log reset, recovered from the new one, and then the usual way."""
+    it = river("mysql", "mysql")
+    run_dml(it.upstream, 0, 60)
+    assert it.run("produce", "--until-caught-up") == 0, it.talk()
+    consume(settings(it))
+    run_dml(it.upstream, 1, 60)
+    mirror(it)
+    assert recover(it) == 0, it.talk()
+    assert it.run("reset", "--yes") == 0, it.talk()
+    it.upstream.execute("FLUSH BINARY LOGS")
+    run_dml(it.upstream, 2, 60)
+    mirror(it)
+    assert recover(it) == 0, it.talk()
+    it.assert_equal()
+    assert_each_once(it)
+    run_dml(it.upstream, 3, 60)
+    assert it.run("produce", "--until-caught-up") == 0, it.talk()
+    consume(settings(it))
+    assert channel(it, "epoch_gtid_set, consistent") == (None, 1)
+    it.assert_equal()
+    assert_each_once(it)
+
+
+def test_an_epoch_applied_in_part_stops_and_another_recovery_heals_it(river: MakeRiver) -> None:
+    """Epochs that were published without a word of the recovery: recovered.toml was lost."""
+    it = river("mariadb", "mariadb")
+    run_dml(it.upstream, 0, 30)
+    mirror(it)
+    make_channel(it)
+    assert recover(it) == 0, it.talk()
+    (it.folder / "relay" / RECOVERED_NAME).unlink()
+    it.upstream.execute("INSERT INTO river.last VALUES (1)")
+    it.config.write_text(it.config.read_text().replace("max-rows = 40", "max-rows = 100000"))
+    assert it.run("produce", "--until-caught-up") == 0, it.talk()
+    with pytest.raises(LogError, match="TR562"):
+        consume(settings(it))
+    assert channel(it, "consistent") == (0,)
+    assert recover(it) == 0, it.talk()
+    consume(settings(it))
+    assert channel(it, "epoch_gtid_set, consistent") == (None, 1)
+    it.assert_equal()
     assert_each_once(it)
 
 

@@ -98,3 +98,16 @@ def test_reset_all_forgets_the_channel(river: River) -> None:
     assert river.run("produce", "--until-caught-up") == 0, river.talk()
     consume(replace(settings(river), start=f"epoch:{int(str(epoch)) + 1}"))
     river.assert_equal()
+
+
+@pytest.mark.parametrize("flavor", ["mariadb"])
+def test_kafka_lost_for_good(river: River) -> None:
+    """The channel is begun anew where it stood, on a log and a relay log that begin there too."""
+    run_dml(river.upstream, 1, 60)
+    [(_, executed, _)] = channel(river)
+    assert river.run("reset", "--all", "--yes") == 0, river.talk()
+    text = river.config.read_text().replace('prefix = "', 'prefix = "new')
+    river.config.write_text(text.replace("[relay]", f'[relay]\nrelay-binlog-gtid = "{executed}"'))
+    assert river.run("produce", "--until-caught-up") == 0, river.talk()
+    consume(replace(settings(river), start=f"gtid:{executed}"))
+    river.assert_equal()

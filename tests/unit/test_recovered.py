@@ -31,7 +31,16 @@ def epoch(number: int, first: int, last: int, *, flavor: str = "mysql", relay_di
     gtid = gtids(last, flavor=flavor).replace("1-", "") or None
     file, place = f"mysql-bin.{last // 10:06}", last % 10 * 1000 + 4
     return LoggedEpoch(
-        replace(record, last_gtid=gtid, relay_dir=relay_dir, relay_file=file, relay_pos=place), number * 2
+        replace(
+            record,
+            last_gtid=gtid,
+            relay_dir=relay_dir,
+            relay_file=file,
+            relay_pos=place,
+            source_file=file,
+            source_pos=place,
+        ),
+        number * 2,
     )
 
 
@@ -46,8 +55,9 @@ def recovered(last: int, *, flavor: str = "mysql", relay_log: str | None = DIR) 
     position = Position(0, 0, gtids(last, flavor=flavor), 1, -1, "", 0, 0, "intent", epoch_gtids="")
     if relay_log is None:
         return position
+    file, place = f"mysql-bin.{last // 10:06}", last % 10 * 1000 + 4
     return replace(
-        position, relay_log=f"{relay_log}/mysql-bin.{last // 10:06}", relay_pos=last % 10 * 1000 + 4
+        position, relay_log=f"{relay_log}/{file}", relay_pos=place, source_log=file, source_pos=place
     )
 
 
