@@ -180,6 +180,8 @@ class Publisher:
         here = resume_position(self._root, last.relay_dir, last.source_file, last.source_pos, executed)
         if here is None:
             return None
+        if self._mark is None:
+            return _Begin(here, here, executed)
         needed = needed_from(last)
         return _Begin(here, min(here, needed, key=lambda place: place.order), executed)
 

@@ -206,7 +206,9 @@ def test_an_epoch_applied_in_part_stops_and_another_recovery_heals_it(river: Mak
     assert recover(it) == 0, it.talk()
     (it.folder / "relay" / RECOVERED_NAME).unlink()
     it.upstream.execute("INSERT INTO river.last VALUES (1)")
-    it.config.write_text(it.config.read_text().replace("max-rows = 40", "max-rows = 100000"))
+    mirror(it)
+    text = it.config.read_text().replace("max-rows = 40", "max-rows = 100000")
+    it.config.write_text(text.replace('"50ms"', '"30s"'))
     assert it.run("produce", "--until-caught-up") == 0, it.talk()
     with pytest.raises(LogError, match="TR562"):
         consume(settings(it))
