@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+from zlib import crc32
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -26,6 +27,20 @@ class Unreadable(Exception):
     """A range that Kafka does not give."""
 
 
+class Share(NamedTuple):
+    """One of ``total`` parts of a range's rows; all rows of a key are in the same one."""
+
+    number: int
+    total: int
+
+    def holds(self, key: bytes) -> bool:
+        """Whether a key's rows belong to it."""
+        return self.total == 1 or crc32(key) % self.total == self.number
+
+
+WHOLE = Share(0, 1)
+
+
 @dataclass(frozen=True)
 class Source:
     """A topic and how to reach it."""
@@ -34,8 +49,11 @@ class Source:
     topic: str
     group: str
 
-    def read(self, part: OffsetRange) -> tuple[list[bytes], list[bytes]]:
+    def read(self, part: OffsetRange, share: Share = WHOLE) -> tuple[list[bytes], list[bytes]]:
         """Keys and values of the committed rows in a range whose last offset is a committed record's.
+
+        Args:
+            share: which keys' rows to keep.
 
         Raises:
             Unreadable: they are gone, or Kafka is, or a divided row lacks a part.
@@ -54,7 +72,7 @@ class Source:
                     deadline = time.monotonic() + _PATIENCE
                 elif time.monotonic() > deadline:
                     raise Unreadable(f"{self._place(part)}: nothing came for {_PATIENCE:.0f} s")
-                at = self._take(messages, part, keys, values, joiner, at)
+                at = self._take(messages, part, share, keys, values, joiner, at)
         finally:
             # What lies behind the range must not be fetched.
             consumer.unassign()
@@ -66,6 +84,7 @@ class Source:
         self,
         messages: list[Any],
         part: OffsetRange,
+        share: Share,
         keys: list[bytes],
         values: list[bytes],
         joiner: Joiner,
@@ -81,7 +100,7 @@ class Source:
             # Something fetched for the range before must not slip in.
             if message.partition() == part.partition and at <= offset:
                 at = offset + 1
-                if at <= part.end:
+                if at <= part.end and share.holds(message.key()):
                     value, headers = message.value(), message.headers()
                     if (headers or joiner.inside) and (value := self._joined(joiner, message)) is None:
                         continue

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from schemas.epoch import DIGEST_MODULUS, OffsetRange
 from schemas.errors import DownstreamError, LogError, Where
-from spark_consumer.fetch import Source
+from spark_consumer.fetch import Share, Source
 from spark_consumer.merge import Statement
 from spark_consumer.ordered import OrderedRow, OrderedStatement, statements
 from spark_consumer.pieces import Result, joined
@@ -32,6 +32,10 @@ from spark_consumer.rows import (
 )
 from spark_consumer.slices import Slice
 from spark_consumer.stages import NO_STAGES, Stages
+
+# What a task holds at a time. Only a transaction larger than a slice usually is comes to more: its ranges are
+# then read several times, rather than held whole by workers and by the JVM between them and the driver.
+_TASK_ROWS = 100_000
 
 
 @dataclass(frozen=True)
@@ -57,22 +61,28 @@ class Prepared:
 
 
 class RowReader:
-    """Reads offset ranges of a topic on the executors, one task each."""
+    """Reads offset ranges of a topic on the executors, one task each, or several where there are many rows."""
 
     def __init__(self, spark: SparkSession, source: Source) -> None:
         self._spark, self._source = spark, source
 
-    def run(self, ranges: Sequence[OffsetRange], work: Work) -> Any:
-        """The results of ``work`` over each range's keys and values, as one Arrow table."""
-        frame = self._spark.range(0, len(ranges), 1, len(ranges))
-        return frame.mapInArrow(task(self._source, tuple(ranges), work), RESULT_DDL).toArrow()
+    def run(self, ranges: Sequence[OffsetRange], work: Work, shares: int = 1) -> Any:
+        """The results of ``work`` over the keys and values of each range, as one Arrow table.
+
+        Args:
+            shares: how many tasks divide the keys of a range among themselves; each reads it whole.
+        """
+        parts = tuple((part, Share(number, shares)) for part in ranges for number in range(shares))
+        frame = self._spark.range(0, len(parts), 1, len(parts))
+        return frame.mapInArrow(task(self._source, parts, work), RESULT_DDL).toArrow()
 
     def prepare(self, piece: Slice, plan: SlicePlan) -> Prepared:
         """Read, render and verify one slice."""
         if not piece.ranges:
             results: list[Result] = []
         else:
-            table = self.run(piece.ranges, partial(render, plan))
+            shares = -(-piece.rows // (len(piece.ranges) * _TASK_ROWS))
+            table = self.run(piece.ranges, partial(render, plan), max(shares, 1))
             results = list(joined(zip(*(column.to_pylist() for column in table.columns), strict=True)))
         return assembled(piece, plan, results)
 

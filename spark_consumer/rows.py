@@ -17,7 +17,7 @@ from schemas.wire import HEADER_SIZE, widened
 from spark_consumer.arrow import record_batch
 from spark_consumer.compact import compact
 from spark_consumer.expression_kinds import Unevaluable
-from spark_consumer.fetch import Source
+from spark_consumer.fetch import Share, Source
 from spark_consumer.merge import Statement, merged_deletes, merged_inserts
 from spark_consumer.pieces import Result, in_pieces, size_of
 from spark_consumer.plan import Mode, SlicePlan, TablePlan
@@ -77,15 +77,15 @@ class _Tables(dict[bytes, "_Table"]):
 
 
 def task(
-    source: Source, ranges: tuple[OffsetRange, ...], work: Work
+    source: Source, parts: tuple[tuple[OffsetRange, Share], ...], work: Work
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that Spark runs over numbers of ranges: read each, and do ``work`` over keys and values."""
+    """The function that Spark runs over numbers of parts: read each, and do ``work`` over keys and values."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 try:
-                    yield from _packed(work(*source.read(ranges[number])))
+                    yield from _packed(work(*source.read(*parts[number])))
                 except UnknownHeader as unknown:
                     yield record_batch([_text_result(UNKNOWN, 0, unknown.args[0])], RESULT)
                 except UnevaluableRow as row:

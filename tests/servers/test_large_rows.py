@@ -127,3 +127,41 @@ def test_a_large_transaction_is_one_epoch_of_which_little_is_held(
         assert (epoch.rows, epoch.transactions, len(rows)) == (100, 1, 100)
         assert sum(held) > 15_000_000
         assert max(held) < 6 * MIB
+
+
+@pytest.mark.parametrize("flavor", ["mysql"])
+def test_a_transaction_larger_than_a_task_is_shared_out(
+    upstream: Database,
+    downstream: Database,
+    kafka: Kafka,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Inserts, updates, moved keys, deletes and a table without a key, all in one transaction."""
+    monkeypatch.setattr("spark_consumer.prepare._TASK_ROWS", 150)
+    monkeypatch.setattr("producer.epoch_log._PART", 20_000)
+    with source_log(upstream, kafka.bootstrap, tmp_path) as log:
+        log.sql(
+            _TABLE,
+            "CREATE TABLE k (v INT, w INT)",
+            "CREATE TABLE n (n INT PRIMARY KEY)",
+            "INSERT INTO n VALUES (0),(1),(2),(3),(4),(5),(6),(7),(8),(9)",
+            "BEGIN",
+            "INSERT INTO t SELECT 100 * a.n + 10 * b.n + c.n, REPEAT(x'00ff', 10 * a.n), b.n FROM n a, n b, n c",
+            "UPDATE t SET w = CONCAT(w, 'x') WHERE id % 3 = 0",
+            "UPDATE t SET id = id + 5000 WHERE id % 7 = 0",
+            "UPDATE t SET v = REPEAT(x'01', 50000) WHERE id % 100 = 1",
+            "DELETE FROM t WHERE id % 5 = 0",
+            "INSERT INTO k SELECT a.n, b.n FROM n a, n b, n c",
+            "DELETE FROM k WHERE v = 3 LIMIT 50",
+            "COMMIT",
+        )
+        log.publish()
+        epoch, _ = log.epochs()[-1]
+        assert epoch.rows > 2500
+        downstream.execute(f"CREATE DATABASE {log.db} CHARACTER SET utf8mb4")
+        consume(log, downstream, tmp_path)
+        assert digests(downstream, log.db) == digests(upstream, log.db)
+        counted = "SELECT v, w, COUNT(*) FROM {}.k GROUP BY v, w ORDER BY v, w"
+        assert downstream.execute(counted.format(log.db)) == upstream.execute(counted.format(log.db))
+        downstream.execute(f"DROP DATABASE {log.db}")
