@@ -19,6 +19,7 @@ import structlog
 
 from producer.mirror_intake import Intake
 from producer.mirror_start import EARLIEST, Start, open_relay
+from producer.upstream.connect import UpstreamInfo
 from producer.upstream.dump import DumpStream
 from relay_store.layout import DISK_FULL, file_number
 from relay_store.writer import RelayWriter
@@ -37,7 +38,13 @@ _log = structlog.get_logger()
 
 @dataclass
 class MirrorProgress:
-    """Counters of this run; one thread writes, any thread may read."""
+    """Counters of this run; one thread writes, any thread may read.
+
+    Attributes:
+        last_error, last_error_at: what ended the last connection, kept when it is healed; seconds since 1970.
+        heard_at: when the upstream last sent anything, a heartbeat at least; seconds since 1970.
+        upstream: what it said of itself at the last connection.
+    """
 
     bytes: int = 0
     events: int = 0
@@ -46,6 +53,14 @@ class MirrorProgress:
     connected: bool = False
     paused: str | None = None  # why nothing is written, while that heals by itself
     last_error: TailraceError | None = None
+    last_error_at: float | None = None
+    heard_at: float | None = None
+    upstream: UpstreamInfo | None = None
+
+    def failed(self, error: TailraceError) -> None:
+        """The connection is over."""
+        self.connected = False
+        self.last_error, self.last_error_at = error, time.time()
 
 
 class Mirror:
@@ -98,8 +113,7 @@ class Mirror:
                 if self._follow(stop, until):
                     return
             except TailraceError as error:
-                self.progress.connected = False
-                self.progress.last_error = error
+                self.progress.failed(error)
                 if error.code == DISK_FULL:
                     self._wait_for_room(error, stop)
                     continue
@@ -155,7 +169,7 @@ class Mirror:
             self.relay, gtids.tracker(), asked, self._max_file_size, self._sync_groups, self._clock
         )
         stream = DumpStream(self.url, info, file, asked, self._server_id)
-        self.progress.connected, self.progress.last_error = True, None
+        self.progress.connected, self.progress.upstream = True, info
         if self.progress.paused is None:
             _log.info("mirror_connected", upstream=str(self.url), begin=str(begin), version=info.version)
         try:
@@ -171,6 +185,7 @@ class Mirror:
         """Receive once, append, and sync if it is time."""
         events, size = intake.events, intake.bytes
         taken = stream.read(_PAUSE if intake.wants_sync else _POLL, intake.take)
+        self.progress.heard_at = stream.heard_at
         self.progress.bytes += intake.bytes - size
         self.progress.events += intake.events - events
         if intake.sync_due(stream.has_more) or (intake.wants_sync and not taken):

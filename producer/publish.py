@@ -82,6 +82,7 @@ class PublishProgress:
     epoch: int = -1
     position: RelayPosition | None = None
     gtid: str | None = None
+    executed_gtids: str = ""
     commit_ms: int = 0
 
 
@@ -169,6 +170,7 @@ class Publisher:
             return None
         self._prepared = PreparedTransactions(self._root, last.prepared)
         self.progress.epoch, self.progress.position = last.epoch, found.position
+        self.progress.executed_gtids, self.progress.commit_ms = last.executed_gtids, last.last_commit_ms
         log.info("publisher_resumes", epoch=last.epoch, position=str(found.position))
         return found.position, executed.tracker(), last.epoch + 1
 
@@ -402,5 +404,6 @@ class Publisher:
         progress.transactions += epoch.transactions
         progress.epochs += 1
         progress.epoch, progress.position = epoch.epoch, position
+        progress.executed_gtids = epoch.executed_gtids
         progress.gtid, progress.commit_ms = epoch.last_gtid, epoch.last_commit_ms
         self._needed = needed_from(epoch)

@@ -71,10 +71,11 @@ class ProducerConfig:
 
 @dataclass(frozen=True)
 class ProducerProgress:
-    """Both halves' counters, for displays and logs."""
+    """Both halves' counters and the relay log between them, for displays and logs."""
 
     mirror: MirrorProgress
     publish: PublishProgress
+    relay: RelayWriter
 
 
 class _MirrorThread(threading.Thread):
@@ -162,7 +163,7 @@ def run_producer(
             stop,
             mirror_stop,
             publish_stop,
-            ProducerProgress(mirror.progress, publisher.progress),
+            ProducerProgress(mirror.progress, publisher.progress, relay),
             progress,
         ),
         daemon=True,
@@ -191,8 +192,8 @@ def _watch(
     state: ProducerProgress,
     report: Callable[[ProducerProgress], None] | None,
 ) -> None:
-    """Pass a stop on to the publisher, and report progress."""
-    next_report = time.monotonic() + _REPORT
+    """Pass a stop on to the publisher, and report progress, at once and then every second."""
+    next_report = time.monotonic()
     while not publish_stop.is_set():
         if stop.wait(0.05) or mirror_stop.is_set():
             publish_stop.set()

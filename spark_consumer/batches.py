@@ -127,6 +127,7 @@ class BatchRunner:
             if self.ended:
                 raise Ended
             begin = time.monotonic()
+            self._counters.begins(piece)
             if piece.ddl is not None and piece.rows:
                 prepared = Prepared(piece, late=partial(self._after_ddl, piece, structures))
             else:

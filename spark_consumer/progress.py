@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 
 import structlog
 
+from schemas.epoch import EpochCommitted
 from spark_consumer.position import Position
 from spark_consumer.slices import Slice
 from spark_consumer.stages import NO_STAGES, Stages
@@ -24,23 +25,33 @@ class Counters:
     statements: int = 0
     ddl: int = 0
     stages: Stages = NO_STAGES
+    is_open: bool = False  # whether the position has been read
     position_epoch: int = -1
     executed_gtids: str = ""
     last_commit_ms: int = 0
     lag_s: float | None = None
     rows_per_s: float = 0.0
+    last: EpochCommitted | None = None  # applied by this run
+    in_hand: Slice | None = None
+    in_hand_since: float = 0.0  # seconds since 1970
     started: float = field(default_factory=time.monotonic)
 
     def at(self, position: Position) -> None:
         """The position as it was found."""
+        self.is_open = True
         self.position_epoch = position.epoch
         self.executed_gtids = position.executed_gtids
+
+    def begins(self, piece: Slice) -> None:
+        """A slice is being applied."""
+        self.in_hand, self.in_hand_since = piece, time.time()
 
     def applied(
         self, piece: Slice, position: Position, statements: int, stages: Stages, seconds: float
     ) -> None:
         """One slice more."""
         self.at(position)
+        self.last, self.in_hand = piece.last, None
         self.batches += 1
         self.epochs += len(piece.epochs)
         self.rows += piece.rows

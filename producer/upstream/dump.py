@@ -92,6 +92,11 @@ class DumpStream:
             raise self._refused(said) from said
         return taken
 
+    @property
+    def heard_at(self) -> float:
+        """When the server last sent anything, a heartbeat at least; seconds since 1970."""
+        return time.time() - (time.monotonic() - self._heard)
+
     def has_more(self) -> bool:
         """Whether further bytes are here already, so that a sync can wait for them."""
         if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():

@@ -63,12 +63,16 @@ def _run(settings: ConsumerConfig, relay_dir: Path, stop: threading.Event) -> No
         from spark_consumer.progress import Counters
         from tailrace.channel_mark import registered
         from tailrace.consume_progress import watching
+        from tailrace.live import consumer_socket, serving
+        from tailrace.status.memory import ConsumerMemory
 
         # The two commands may be started in any order; only a bounded run must not wait for what is not there.
         if not settings.until_caught_up and not _wait_for_log(settings, stop):
             return
         counters = Counters()
-        with watching(settings, counters), registered(settings, relay_dir, counters):
+        memory = ConsumerMemory(settings.channel, counters)
+        live = serving(settings.checkpoint_dir, consumer_socket(settings.channel), memory.snapshot)
+        with watching(settings, counters), registered(settings, relay_dir, counters), live:
             run_consumer(settings, spark, stop, counters)
 
 

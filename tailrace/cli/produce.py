@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tailrace.cli.options import DEFAULT_CONFIG, ConfigFile, StopAtGtid, UntilCaughtUp
 
 if TYPE_CHECKING:
-    from producer.run import ProducerConfig
+    from producer.run import ProducerConfig, ProducerProgress
 
 
 def produce(
@@ -34,10 +34,19 @@ def produce(
 
 def _run(settings: ProducerConfig, stop: Event) -> None:
     from producer.run import run_producer
+    from tailrace.live import PRODUCER, serving
     from tailrace.produce_progress import Backlog
     from tailrace.progress import shown
     from tailrace.recovery_hint import recovery_hinted
+    from tailrace.status.memory import ProducerMemory
 
-    with recovery_hinted(settings.relay_dir), shown("produce") as show:
+    memory = ProducerMemory(settings)
+    live = serving(settings.relay_dir, PRODUCER, memory.snapshot)
+    with recovery_hinted(settings.relay_dir), shown("produce") as show, live:
         backlog = Backlog(settings.source)
-        run_producer(settings, stop, lambda state: show(backlog.snapshot(state)))
+
+        def report(state: ProducerProgress) -> None:
+            memory.state = state
+            show(backlog.snapshot(state))
+
+        run_producer(settings, stop, report)

@@ -34,14 +34,19 @@ def _print(report: dict[str, Any]) -> None:
     from rich.table import Table
 
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    for name in ("upstream", "relay", "kafka", "downstream"):
-        _rows(table, name, report[name])
-    for channel in report["downstream"].get("channels", []):
+    _upstream(table, report["upstream"])
+    _relay(table, report["relay"])
+    _kafka(table, report["kafka"])
+    _head(table, "downstream", report["downstream"])
+    for channel in report["downstream"]["channels"]:
         _channel(table, channel)
+    if not report["downstream"]["channels"] and "error" not in report["downstream"]:
+        table.add_row("", "no channel yet")
     Console(highlight=False, soft_wrap=True).print(table)
 
 
-def _rows(table: Any, name: str, part: dict[str, Any]) -> None:
+def _head(table: Any, name: str, part: dict[str, Any], more: str = "") -> bool:
+    """The first line of a part; false if the part could not be read."""
     from rich.markup import escape
 
     if "error" in part:
@@ -49,29 +54,76 @@ def _rows(table: Any, name: str, part: dict[str, Any]) -> None:
         table.add_row(f"[bold]{name}[/]", f"[red]unreachable[/]  {error['code']}: {escape(error['what'])}")
         if error["hint"]:
             table.add_row("", f"[dim]{escape(error['hint'])}[/]")
-        return
+        return False
     place = part.get("server") or part.get("directory") or part.get("servers")
-    table.add_row(f"[bold]{name}[/]", f"{escape(str(place))}  {part.get('version', '')}".rstrip())
-    if name == "kafka":
+    table.add_row(f"[bold]{name}[/]", f"{escape(str(place))}  {more or part.get('version', '')}".rstrip())
+    return True
+
+
+def _upstream(table: Any, part: dict[str, Any]) -> None:
+    if _head(table, "upstream", part):
+        table.add_row("", _at(part["file"], part["position"], part["gtids"]))
+
+
+def _relay(table: Any, part: dict[str, Any]) -> None:
+    from rich.markup import escape
+
+    readable = _head(table, "relay", part, f"{part.get('files', 0):,} files, {part.get('bytes', 0):,} bytes")
+    memory = part["memory"]
+    if memory is None:
+        table.add_row("  memory", "[yellow]no producer runs on this machine[/]")
+    elif "receiver" not in memory:
+        table.add_row("  memory", _not_told(memory))
+    else:
+        receiver, publisher = memory["receiver"], memory["publisher"]
+        colour = "green" if memory["state"] == "connected" else "yellow"
+        heard = f", last heard at {receiver['Last_heard']}" if receiver["Last_heard"] else ""
+        why = f": {escape(memory['paused'])}" if memory["paused"] else ""
+        table.add_row("  memory", f"[{colour}]{escape(memory['state'])}[/]{why}{heard}")
+        if error := receiver["Last_error"]:
+            table.add_row("", f"[yellow]{error['code']} at {error['at']}: {escape(error['what'])}[/]")
+        read = _mysql_at(receiver, "Retrieved_Gtid_Set")
+        table.add_row("", f"read       {read}")
+        behind = publisher["Seconds_behind_source"]
+        late = "" if behind is None else f"  behind: {behind:,} s"
+        table.add_row("", f"published  {_mysql_at(publisher, 'Executed_Gtid_Set')}{late}")
+    if readable:
+        stored = part["stored"]
+        table.add_row("  stored", _mysql_at(stored, "Retrieved_Gtid_Set") if stored else "nothing yet")
+
+
+def _kafka(table: Any, part: dict[str, Any]) -> None:
+    if _head(table, "kafka", part):
         epoch = "no epoch yet" if part["epoch"] is None else f"epoch {part['epoch']}"
         committed = f", committed upstream {part['commit_time']}" if part.get("commit_time") else ""
         table.add_row("", epoch + committed)
-    if name != "downstream":
-        at = f"{part['file']}:{part['position']}" if part.get("file") else "nothing yet"
-        table.add_row("", f"{at}  {escape(part.get('gtids') or '')}".rstrip())
-    elif not part["channels"]:
-        table.add_row("", "no channel yet")
+        table.add_row("", _at(part.get("file"), part.get("position"), part.get("gtids")))
 
 
 def _channel(table: Any, channel: dict[str, Any]) -> None:
     from rich.markup import escape
 
+    table.add_row(f"[bold]channel {escape(channel['channel'])}[/]", "")
+    memory, stored = channel["memory"], channel["stored"]
+    if memory is None:
+        table.add_row("  memory", "[yellow]no consumer runs on this machine[/]")
+    elif "epoch" not in memory:
+        table.add_row("  memory", _not_told(memory))
+    else:
+        table.add_row("  memory", f"[green]{memory['state']}[/], epoch {memory['epoch']}")
+        table.add_row("", _mysql_at(memory, "Executed_Gtid_Set"))
+        if batch := memory["batch_in_hand"]:
+            epochs = f"epochs {batch['first_epoch']} to {batch['last_epoch']}"
+            table.add_row("", f"in hand since {batch['since']}: {epochs}, {batch['rows']:,} rows")
+    if stored is None:
+        table.add_row("  stored", "[yellow]not known[/]")
+        return
     lag = channel["lag"]
     behind = [f"{_known(lag['epochs'])} epochs", f"{_known(lag['transactions'])} transactions"]
     behind.append(f"{_known(lag['seconds'])} s")
     colour = "green" if lag["seconds"] == 0 else "yellow"
-    table.add_row(f"[bold]channel {escape(channel['channel'])}[/]", f"epoch {channel['epoch']}")
-    table.add_row("", f"{channel['source_file']}:{channel['source_position']}  {escape(channel['gtids'])}")
+    table.add_row("  stored", f"epoch {channel['epoch']}")
+    table.add_row("", _mysql_at(stored, "Executed_Gtid_Set"))
     table.add_row("", f"[{colour}]behind: {', '.join(behind)}[/]  updated {channel['updated']}")
     if channel["consistent"]:
         table.add_row("", "ended in order; the tables equal the upstream at this position")
@@ -79,6 +131,25 @@ def _channel(table: Any, channel: dict[str, Any]) -> None:
         table.add_row("", "runs, or was cut off")
     if channel["ddl_in_doubt"]:
         table.add_row("", f"[yellow]a DDL is in hand: {escape(channel['ddl_in_doubt'])}[/]")
+
+
+def _not_told(memory: dict[str, Any]) -> str:
+    from rich.markup import escape
+
+    error = memory.get("error")
+    if isinstance(error, dict):
+        return f"[red]{error['code']}: {escape(error['what'])}[/]  [dim]{escape(error['hint'])}[/]"
+    return escape(str(error or memory["state"]))
+
+
+def _mysql_at(part: dict[str, Any], gtids: str) -> str:
+    return _at(part["Master_log_name"], part["Master_log_pos"], part[gtids])
+
+
+def _at(file: str | None, position: int | None, gtids: str | None) -> str:
+    from rich.markup import escape
+
+    return escape(f"{f'{file}:{position}' if file else 'nothing yet'}  {gtids or ''}".rstrip())
 
 
 def _known(value: Any) -> str:

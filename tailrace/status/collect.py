@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pymysql
@@ -14,6 +15,7 @@ from schemas.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet, parse_gtid_set
 from schemas.gtid_base import Flavor
 from tailrace import servers, wiring
 from tailrace.config import Config
+from tailrace.live import PRODUCER, ask, consumer_socket
 from tailrace.status.position import last_epoch
 
 Part = dict[str, Any]
@@ -29,7 +31,11 @@ def collect(config: Config) -> Part:
         "kafka": kafka,
         "downstream": _part(lambda: downstream_part(config)),
     }
-    for channel in report["downstream"].get("channels", []):
+    # What runs is told also where what it has stored cannot be read.
+    report["relay"]["memory"] = memory_part(config.relay.dir, PRODUCER)
+    channels = report["downstream"].setdefault("channels", [])
+    _add_memory(channels, config.consumer.checkpoint_dir)
+    for channel in channels:
         channel["lag"] = lag(channel, upstream, kafka, time.time())
     report["ok"] = all("error" not in report[name] for name in ("upstream", "relay", "kafka", "downstream"))
     return report
@@ -60,21 +66,52 @@ def upstream_part(config: Config) -> Part:
 
 
 def relay_part(config: Config) -> Part:
-    """The newest relay file and what ``relay.meta`` says; ``file`` is null before the first event."""
-    from relay_store.layout import binlog_files, read_index, read_meta
+    """The files, and what relay.meta says; `stored` is null before the first file."""
+    from relay_store.inventory import relay_files
+    from relay_store.layout import read_index, read_meta, subdir_uuid
 
     root = config.relay.dir
     subdirs = read_index(root) if root.is_dir() else []
-    part: Part = {"directory": str(root), "subdir": None, "file": None, "position": None, "gtids": ""}
-    if not subdirs:
-        return part
-    folder = root / subdirs[-1]
-    meta = read_meta(folder)
+    meta = read_meta(root / subdirs[-1]) if subdirs else None
+    stored = None
     if meta is not None:
-        part |= {"subdir": subdirs[-1], "file": meta.file, "position": meta.pos}
-        part |= {"gtids": meta.gtid_set}
-    files = [folder / name for folder in map(root.__truediv__, subdirs) for name in binlog_files(folder)]
-    return part | {"files": len(files), "bytes": sum(file.stat().st_size for file in files)}
+        stored = {
+            "Master_log_name": meta.file,
+            "Master_log_pos": meta.pos,
+            "Relay_log_name": f"{subdirs[-1]}/{meta.file}",
+            "Relay_log_pos": meta.pos,
+            "Retrieved_Gtid_Set": meta.gtid_set,
+            "Uuid": subdir_uuid(subdirs[-1]),
+        }
+    files = relay_files(root, subdirs)
+    return {
+        "directory": str(root),
+        "files": len(files),
+        "bytes": sum(file.size for file in files),
+        "stored": stored,
+    }
+
+
+def _add_memory(channels: list[Part], folder: Path) -> None:
+    """Add what consumers on this machine have in memory, also of channels that nothing is stored of."""
+    known = {channel["channel"] for channel in channels}
+    running = {path.name.removesuffix(".sock") for path in folder.glob("*.sock")}
+    for channel in channels:
+        channel["memory"] = memory_part(folder, consumer_socket(channel["channel"]))
+    for name in sorted(running - known):
+        if memory := memory_part(folder, consumer_socket(name)):
+            channels.append({"channel": name, "stored": None, "memory": memory})
+
+
+def memory_part(folder: Path, name: str) -> Part | None:
+    """What the process behind a socket has in memory; None if none runs on this machine."""
+    try:
+        return ask(folder, name)
+    except OSError as error:
+        hint = "only the user that the process runs as may ask it"
+        where = str(folder / name)
+        what = f"the running process does not answer: {error.strerror or error}"
+        return {"error": {"code": "TR002", "what": what, "where": where, "hint": hint, "retryable": True}}
 
 
 def kafka_part(config: Config) -> Part:
@@ -94,10 +131,20 @@ def kafka_part(config: Config) -> Part:
     }
 
 
-_CHANNELS = """
-SELECT Channel_name, epoch, epochs_offset, executed_gtid_set, Master_log_name, Master_log_pos, Relay_log_name,
-  Relay_log_pos, consistent, fencing_token, structures_version, ddl_intent,
-  UNIX_TIMESTAMP(updated_at) AS updated,
+_STORED = (
+    "Number_of_lines",
+    "Relay_log_name",
+    "Relay_log_pos",
+    "Master_log_name",
+    "Master_log_pos",
+    "Sql_delay",
+    "Number_of_workers",
+    "Id",
+    "Channel_name",
+)
+_OURS = ("epoch", "epochs_offset", "executed_gtid_set", "consistent", "fencing_token", "structures_version")
+_CHANNELS = f"""
+SELECT {", ".join(_STORED + _OURS)}, ddl_intent, UNIX_TIMESTAMP(updated_at) AS updated,
   (SELECT UNIX_TIMESTAMP(a.last_commit_at) FROM tailrace.applied_epochs a
     WHERE a.channel = i.Channel_name ORDER BY a.first_epoch DESC LIMIT 1) AS last_commit
 FROM tailrace.relay_log_info i ORDER BY Channel_name
@@ -123,26 +170,30 @@ def downstream_part(config: Config) -> Part:
 
 
 def _channel(row: tuple[Any, ...]) -> Part:
+    """A channel's row, with MySQL's own columns under `stored`."""
+    stored = dict(zip(_STORED, row, strict=False))
+    ours = dict(zip(_OURS, row[len(_STORED) :], strict=False))
+    intent, updated, last_commit = row[-3:]
+    name = stored["Channel_name"]
     return {
-        "channel": row[0],
-        "epoch": row[1],
-        "epochs_offset": row[2],
-        "gtids": row[3],
-        "source_file": row[4],
-        "source_position": row[5],
-        "relay_file": row[6],
-        "relay_position": row[7],
-        "consistent": bool(row[8]),
-        "fencing_token": row[9],
-        "structures_version": row[10],
-        "ddl_in_doubt": row[11],
-        "updated": _moment(float(row[12]) * 1000) if row[12] is not None else None,
-        "last_commit": _moment(float(row[13]) * 1000) if row[13] is not None else None,
+        "channel": name,
+        "epoch": ours["epoch"],
+        "epochs_offset": ours["epochs_offset"],
+        "gtids": ours["executed_gtid_set"],
+        "consistent": bool(ours["consistent"]),
+        "fencing_token": ours["fencing_token"],
+        "structures_version": ours["structures_version"],
+        "ddl_in_doubt": intent,
+        "updated": _moment(float(updated) * 1000) if updated is not None else None,
+        "last_commit": _moment(float(last_commit) * 1000) if last_commit is not None else None,
+        "stored": {**stored, "Executed_Gtid_Set": ours["executed_gtid_set"]},
     }
 
 
 def lag(channel: Part, upstream: Part, kafka: Part, now: float) -> Part:
     """How far a channel is behind; null where a part that must be known could not be read."""
+    if channel.get("stored", channel) is None:
+        return dict.fromkeys(("epochs", "transactions", "seconds"))
     epochs = None
     if kafka.get("epoch") is not None:
         epochs = max(0, kafka["epoch"] - channel["epoch"])

@@ -103,7 +103,7 @@ def test_status_of_a_fresh_stack_and_of_none(
     assert (done.exit_code, report["ok"]) == (0, True)
     assert report["upstream"]["file"].startswith("mysql-bin.")
     assert report["kafka"]["epoch"] is None
-    assert report["relay"]["file"] is None
+    assert report["relay"]["stored"] is None
 
     nobody = "mysql://u@127.0.0.1:1/"
     config = _config(tmp_path, nobody, downstream.url("tailrace"), kafka.bootstrap)

@@ -1,0 +1,157 @@
+"""What the two processes have in memory, in the words of SHOW REPLICA STATUS and of MySQL's tables.
+
+``slave_master_info`` names the receiver's fields, ``slave_relay_log_info`` the publisher's and the applier's.
+Memory is ahead of what is stored: a crash falls back to relay.meta, the last committed epoch, and the channel's
+row.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from producer.mirror import MirrorProgress
+    from producer.run import ProducerConfig, ProducerProgress
+    from relay_store.layout import RelayPosition
+    from schemas.epoch import EpochCommitted
+    from spark_consumer.progress import Counters
+
+Part = dict[str, Any]
+
+
+def moment(seconds: float | None) -> str | None:
+    """A time in UTC, None for none."""
+    return (
+        None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    )
+
+
+class ProducerMemory:
+    """The producer's state as ``tailrace status`` asks for it; ``state`` is set once there is one."""
+
+    def __init__(self, settings: ProducerConfig) -> None:
+        self._settings = settings
+        self._process = _process()
+        self.state: ProducerProgress | None = None
+
+    def snapshot(self) -> Part:
+        """Plain data. Raises RuntimeError if the GTID set grew while it was read."""
+        state = self.state
+        if state is None:
+            return {**self._process, "state": "starting"}
+        received, durable, published = state.relay.position, state.relay.tail.position, state.publish.position
+        receiver = self._receiver(state.mirror, received)
+        receiver["Retrieved_Gtid_Set"] = state.relay.executed_gtids
+        commit_s = state.publish.commit_ms / 1000
+        behind = None if durable is None else 0.0
+        if durable is not None and commit_s and (published is None or published.order < durable.order):
+            behind = round(max(0.0, time.time() - commit_s), 3)
+        publisher = {"epoch": state.publish.epoch, **_position(published)}
+        publisher |= {"Executed_Gtid_Set": state.publish.executed_gtids, "Seconds_behind_source": behind}
+        return {
+            **self._process,
+            "state": _state(state.mirror),
+            "paused": state.mirror.paused,
+            "receiver": receiver,
+            "relay": {"written": _relay(received), "synced": _relay(durable)},
+            "publisher": publisher,
+        }
+
+    def _receiver(self, mirror: MirrorProgress, received: RelayPosition | None) -> Part:
+        from producer.upstream.dump import HEARTBEAT
+
+        source, upstream, error = self._settings.source, mirror.upstream, mirror.last_error
+        last_error = None
+        if error is not None:
+            last_error = {"code": error.code, "what": error.what, "at": moment(mirror.last_error_at)}
+        at = _position(received)
+        return {
+            "Master_log_name": at["Master_log_name"],
+            "Master_log_pos": at["Master_log_pos"],
+            "Host": source.host,
+            "User_name": source.user,
+            "Port": source.port,
+            "Connect_retry": 1,
+            "Heartbeat": HEARTBEAT,
+            "Uuid": upstream.server_uuid if upstream else None,
+            "Enabled_auto_position": int(bool(upstream and upstream.executed)),
+            "Channel_name": self._settings.prefix,
+            "Last_heard": moment(mirror.heard_at),
+            "Reconnects": mirror.reconnects,
+            "Last_error": last_error,
+        }
+
+
+class ConsumerMemory:
+    """The consumer's state."""
+
+    def __init__(self, channel: str, counters: Counters) -> None:
+        self._counters = counters
+        self._process = {**_process(), "Channel_name": channel}
+
+    def snapshot(self) -> Part:
+        """Plain data."""
+        counters = self._counters
+        if not counters.is_open:
+            return {**self._process, "state": "starting"}
+        batch = None
+        if (piece := counters.in_hand) is not None:
+            batch = {
+                "first_epoch": piece.first.epoch,
+                "last_epoch": piece.last.epoch,
+                "rows": piece.rows,
+                "last_gtid": piece.last.last_gtid,
+                "since": moment(counters.in_hand_since),
+            }
+        return {
+            **self._process,
+            "state": "applying" if batch else "waiting",
+            "epoch": counters.position_epoch,
+            **_applied(counters.last),
+            "Executed_Gtid_Set": counters.executed_gtids,
+            "batch_in_hand": batch,
+            "rows": counters.rows,
+            "batches": counters.batches,
+        }
+
+
+def _process() -> Part:
+    return {"pid": os.getpid(), "started": moment(time.time())}
+
+
+def _state(mirror: MirrorProgress) -> str:
+    if mirror.paused is not None:
+        return "paused"
+    if mirror.connected:
+        return "connected"
+    return "connecting" if mirror.last_error is None else "reconnecting"
+
+
+def _relay(position: RelayPosition | None) -> Part:
+    at = _position(position)
+    return {"Relay_log_name": at["Relay_log_name"], "Relay_log_pos": at["Relay_log_pos"]}
+
+
+def _position(position: RelayPosition | None) -> Part:
+    if position is None:
+        return dict.fromkeys(("Relay_log_name", "Relay_log_pos", "Master_log_name", "Master_log_pos"))
+    return {
+        "Relay_log_name": f"{position.subdir}/{position.file}",
+        "Relay_log_pos": position.pos,
+        "Master_log_name": position.file,
+        "Master_log_pos": position.pos,
+    }
+
+
+def _applied(last: EpochCommitted | None) -> Part:
+    if last is None:
+        return _position(None)
+    return {
+        "Relay_log_name": f"{last.relay_dir}/{last.relay_file}",
+        "Relay_log_pos": last.relay_pos,
+        "Master_log_name": last.source_file,
+        "Master_log_pos": last.source_pos,
+    }
