@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field
 
 import structlog
 
-from schemas.epoch import EpochCommitted
 from spark_consumer.position import Position
 from spark_consumer.slices import Slice
 from spark_consumer.stages import NO_STAGES, Stages
@@ -25,20 +24,19 @@ class Counters:
     statements: int = 0
     ddl: int = 0
     stages: Stages = NO_STAGES
-    is_open: bool = False  # whether the position has been read
+    position: Position | None = None  # None until it has been read
     position_epoch: int = -1
     executed_gtids: str = ""
     last_commit_ms: int = 0
     lag_s: float | None = None
     rows_per_s: float = 0.0
-    last: EpochCommitted | None = None  # applied by this run
     in_hand: Slice | None = None
     in_hand_since: float = 0.0  # seconds since 1970
     started: float = field(default_factory=time.monotonic)
 
     def at(self, position: Position) -> None:
         """The position as it was found."""
-        self.is_open = True
+        self.position = position
         self.position_epoch = position.epoch
         self.executed_gtids = position.executed_gtids
 
@@ -51,7 +49,7 @@ class Counters:
     ) -> None:
         """One slice more."""
         self.at(position)
-        self.last, self.in_hand = piece.last, None
+        self.in_hand = None
         self.batches += 1
         self.epochs += len(piece.epochs)
         self.rows += piece.rows

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from producer.mirror import MirrorProgress
     from producer.run import ProducerConfig, ProducerProgress
     from relay_store.layout import RelayPosition
-    from schemas.epoch import EpochCommitted
     from spark_consumer.progress import Counters
 
 Part = dict[str, Any]
@@ -95,7 +94,8 @@ class ConsumerMemory:
     def snapshot(self) -> Part:
         """Plain data."""
         counters = self._counters
-        if not counters.is_open:
+        position = counters.position
+        if position is None:
             return {**self._process, "state": "starting"}
         batch = None
         if (piece := counters.in_hand) is not None:
@@ -109,9 +109,12 @@ class ConsumerMemory:
         return {
             **self._process,
             "state": "applying" if batch else "waiting",
-            "epoch": counters.position_epoch,
-            **_applied(counters.last),
-            "Executed_Gtid_Set": counters.executed_gtids,
+            "epoch": position.epoch,
+            "Relay_log_name": position.relay_log,
+            "Relay_log_pos": position.relay_pos,
+            "Master_log_name": position.source_log,
+            "Master_log_pos": position.source_pos,
+            "Executed_Gtid_Set": position.executed_gtids,
             "batch_in_hand": batch,
             "rows": counters.rows,
             "batches": counters.batches,
@@ -143,15 +146,4 @@ def _position(position: RelayPosition | None) -> Part:
         "Relay_log_pos": position.pos,
         "Master_log_name": position.file,
         "Master_log_pos": position.pos,
-    }
-
-
-def _applied(last: EpochCommitted | None) -> Part:
-    if last is None:
-        return _position(None)
-    return {
-        "Relay_log_name": f"{last.relay_dir}/{last.relay_file}",
-        "Relay_log_pos": last.relay_pos,
-        "Master_log_name": last.source_file,
-        "Master_log_pos": last.source_pos,
     }
