@@ -13,10 +13,12 @@ from pathlib import Path
 
 from relay_store import layout
 from relay_store.directory_check import META_REMEDY, REFETCH, DirectoryCheck, Finding, Subdir, check_directory
+from relay_store.epoch_ends import RECOVERED_NAME, read_epoch_ends
 from relay_store.file_check import FileCheck
 from relay_store.file_head import read_head
 from relay_store.gtid_chain import GtidChain
 from relay_store.layout import META_NAME, START_NAME
+from relay_store.readers import READERS_NAME, read_readers
 from schemas.binlog import FIRST_POSITION
 from schemas.errors import RelayError
 from schemas.gtid import Flavor, GtidSet, empty_gtid_set, parse_gtid_set
@@ -128,7 +130,7 @@ class _Verification:
         self._progress(0, self._total)
         for subdir in self._directory.subdirs:
             self._check_subdir(subdir)
-        self._check_start()
+        self._check_other_files()
         if self._unprotected:
             what = f"{self._unprotected:,} events have no checksum (binlog_checksum was NONE)"
             self._report.notes.append(f"{what}: of them only the framing could be checked")
@@ -233,14 +235,19 @@ class _Verification:
                 return parse_gtid_set(start.gtid_set, flavor)
         return empty_gtid_set(flavor)
 
-    def _check_start(self) -> None:
-        try:
-            layout.read_start(self._root)
-        except RelayError as error:
-            remedy = (
-                f"put {START_NAME} back from a backup; once an epoch is published it is not needed and may go"
-            )
-            self._report.findings.append(Finding(error.code, START_NAME, error.what, remedy))
+    def _check_other_files(self) -> None:
+        """What others keep in the relay directory has to be readable."""
+        readers: dict[str, Callable[[Path], object]] = {
+            START_NAME: layout.read_start,
+            RECOVERED_NAME: read_epoch_ends,
+            READERS_NAME: read_readers,
+        }
+        for name, read in readers.items():
+            try:
+                read(self._root)
+            except RelayError as error:
+                remedy = error.hint or "put it back from a backup"
+                self._report.findings.append(Finding(error.code, name, error.what, remedy))
 
     def _path(self, subdir: Subdir, file: str) -> Path:
         return self._root / subdir.name / file

@@ -26,3 +26,8 @@ Channel = Annotated[
     ),
 ]
 DEFAULT_CONFIG = Path("tailrace.toml")
+
+
+def files(count: int) -> str:
+    """A number of files in words."""
+    return "1 file" if count == 1 else f"{count:,} files"

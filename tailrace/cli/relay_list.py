@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tailrace.cli.options import DEFAULT_CONFIG, AsJson, ConfigFile
+from tailrace.cli.options import DEFAULT_CONFIG, AsJson, ConfigFile, files
 
 if TYPE_CHECKING:
     from relay_store.catalog import Entry
@@ -44,8 +44,8 @@ def _report(found: list[Entry], root: str) -> dict[str, Any]:
     return {
         "directory": root,
         "subdirs": [
-            {"name": name, "bytes": sum(file["size"] for file in files), "files": files}
-            for name, files in subdirs.items()
+            {"name": name, "bytes": sum(file["size"] for file in listed), "files": listed}
+            for name, listed in subdirs.items()
         ],
         "files": len(found),
         "bytes": sum(entry.size for entry in found),
@@ -82,7 +82,9 @@ def _print(report: dict[str, Any]) -> None:
             typer.echo("  " + "  ".join([*cells, *_marks(file)]).rstrip())
             if file["first_gtid"]:
                 typer.echo(f"    {file['first_gtid']} – {file['last_gtid']}")
-    typer.echo(f"{report['directory']}: {report['files']} files, {report['bytes']:,} bytes; times are in UTC")
+    typer.echo(
+        f"{report['directory']}: {files(report['files'])}, {report['bytes']:,} bytes; times are in UTC"
+    )
 
 
 def _marks(file: dict[str, Any]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tailrace.cli.options import DEFAULT_CONFIG, AsJson, ConfigFile
+from tailrace.cli.options import DEFAULT_CONFIG, AsJson, ConfigFile, files
 
 if TYPE_CHECKING:
     from relay_store.verify import Report
@@ -60,7 +60,7 @@ def _print(report: Report, root: str) -> None:
     count = len(report.findings)
     verdict = "[bold green]sound[/]" if report.sound else f"[bold red]{count} finding{'s' * (count > 1)}[/]"
     console.print(
-        f"{escape(root)}: {report.files} files, {report.bytes:,} bytes, {report.events:,} events: {verdict}"
+        f"{escape(root)}: {files(report.files)}, {report.bytes:,} bytes, {report.events:,} events: {verdict}"
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from tailrace.cli.options import DEFAULT_CONFIG, AsJson, ConfigFile
+from tailrace.cli.options import DEFAULT_CONFIG, AsJson, ConfigFile, files
 
 
 def status(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
@@ -68,7 +68,7 @@ def _upstream(table: Any, part: dict[str, Any]) -> None:
 def _relay(table: Any, part: dict[str, Any]) -> None:
     from rich.markup import escape
 
-    readable = _head(table, "relay", part, f"{part.get('files', 0):,} files, {part.get('bytes', 0):,} bytes")
+    readable = _head(table, "relay", part, f"{files(part.get('files', 0))}, {part.get('bytes', 0):,} bytes")
     memory = part["memory"]
     if memory is None:
         table.add_row("  memory", "[yellow]no producer runs on this machine[/]")

@@ -33,6 +33,9 @@ def odd_log(source, flavor, tmp_path) -> Path:
     root = tmp_path / "relay"
     work_on(source, 20)
     write_odd_things(source, flavor)
+    if flavor == "mariadb":
+        source.execute("SET GLOBAL log_bin_compress = ON", "SET GLOBAL log_bin_compress_min_len = 10")
+        work_on(source, 3, seed=2)
     source.restart()
     work_on(source, 10, seed=1)
     catch_up(source, root)
@@ -47,6 +50,10 @@ def test_a_log_with_everything_odd_is_sound_and_shown_as_mysqlbinlog_does(source
     assert report.events == len(shown)
     assert not any("not_read" in e or e["name"] == "UNKNOWN" for e in shown)
     json.dumps(shown)
+    inside = [e for outer in shown for e in (outer, *outer.get("events", ()))]
+    rows = [e for e in inside if "_ROWS" in e["name"] and e["name"] != "ANNOTATE_ROWS"]
+    assert any("COMPRESSED" in e["name"] for e in rows) == (flavor == "mariadb")
+    assert all(e["row_count"] for e in rows)
     for file in relay_files(odd_log):
         program = [*source.client_program("mysqlbinlog"), "--base64-output=decode-rows", str(file)]
         text = subprocess.run(program, check=True, capture_output=True).stdout.decode(errors="replace")

@@ -109,3 +109,4 @@ def test_a_channels_memory_also_while_the_downstream_is_gone(operator: Operator)
     [found] = report["downstream"]["channels"]
     assert (found["stored"], found["memory"]["epoch"]) == (None, memory["epoch"])
     assert "channel main" in operator.run("status")[1]
+    consumer.kill()  # it would wait for the downstream

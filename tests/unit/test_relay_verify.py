@@ -177,6 +177,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "the index has a line twice": (_index(lambda n: f"{n}\n{n}\n"), "TR307", "more than once"),
     "the index has a serial twice": (_index(lambda n: f"{n}\n{OTHER}.000001\n"), "TR307", "more than once"),
     "the index is out of order": (_index(lambda n: f"{OTHER}.000002\n{n}\n"), "TR307", "order"),
+    "recovered.toml is garbled": (_write("recovered.toml", "positions = 7"), "TR306", "recovered.toml"),
     "start.toml is garbled": (_write("start.toml", "binlog-name = "), "TR306", "start.toml"),
 }
 
@@ -196,7 +197,7 @@ AT_START = [
     for name in DAMAGES
     # What only a pass over finished files, or all GTIDs, can tell.
     if not name.startswith(
-        ("a byte", "a size", "a finished", "relay.meta lacks", "relay.meta has", "start.toml")
+        ("a byte", "a size", "a finished", "relay.meta lacks", "relay.meta has", "start.toml", "recovered")
     )
 ]
 
