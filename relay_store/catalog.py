@@ -56,14 +56,15 @@ def entries(root: Path) -> list[Entry]:
     subdirs = [name for name in layout.read_index(root) if (root / name).is_dir()]
     readers = read_readers(root)
     files = relay_files(root, subdirs)
-    metas = {name: layout.read_meta(root / name) for name in subdirs[-1:]}
+    meta = layout.read_meta(root / subdirs[-1]) if subdirs else None
+    active = layout.locate(root, subdirs[-1], meta.file, meta.pos) if meta else None
     heads = [_look(root, file) for file in files]
     found = []
     for number, (file, head) in enumerate(zip(files, heads, strict=True)):
-        meta = metas.get(file.subdir)
-        is_active = meta is not None and meta.file == file.name
-        end = meta.pos if meta is not None and is_active else file.size
+        is_active = active is not None and (active.subdir, active.file) == (file.subdir, file.name)
+        end = active.pos if active is not None and is_active else file.size
         has_next = number + 1 < len(files) and files[number + 1].subdir == file.subdir
+        has_next = has_next and not layout.part_offset(files[number + 1].name)
         after = heads[number + 1] if has_next else None
         found.append(_entry(root, file, head, after, min(end, file.size), is_active, readers))
     return found
@@ -96,7 +97,8 @@ def _entry(
             _last(path, head, end) if first is not None or not head.is_bare else (None, head.created)
         )
     count = None
-    if isinstance(after, FileHead):
+    # A part begins with what the mirror had executed, which other servers' files may have brought.
+    if isinstance(after, FileHead) and not layout.part_offset(file.name):
         count = _between(head.previous, after.previous)
     return Entry(
         file.subdir, file.name, file.size, first, last, head.created, last_time, count, is_active, needed
@@ -104,8 +106,7 @@ def _entry(
 
 
 def _has_not_passed(reader: Reader, file: RelayFile) -> bool:
-    position = reader.position
-    return (layout.subdir_serial(position.subdir), layout.file_number(position.file)) <= file.start.order[:2]
+    return reader.position.order[:-1] <= file.start.order[:-1]
 
 
 def _between(before: GtidSet | None, after: GtidSet | None) -> int | None:

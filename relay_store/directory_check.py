@@ -9,9 +9,10 @@ from pathlib import Path
 from relay_store import layout
 from relay_store.file_head import read_head
 from relay_store.layout import INDEX_NAME, META_NAME, RelayMeta, disk_errors
-from schemas.binlog import MAGIC
+from schemas.binlog import CHECKSUM_SIZE, FIRST_POSITION, HEADER_SIZE, MAGIC, ROTATE, STOP, header
 from schemas.errors import RelayError, Where
 
+ROTATE_SIZE = HEADER_SIZE + 8  # and the next file's name
 _TRIES = 100  # for a moment without a rotation
 
 REFETCH = (
@@ -63,12 +64,23 @@ class Subdir:
     meta: RelayMeta | None = None
     is_active: bool = False
 
+    @property
+    def end(self) -> tuple[str, int] | None:
+        """The file and the position in it that relay.meta means; None without it, or if there is no such place."""
+        if self.meta is None:
+            return None
+        for file, size in self.files.items():
+            pos = self.meta.pos - layout.part_offset(file)
+            if layout.upstream_file(file) == self.meta.file and FIRST_POSITION <= pos <= size:
+                return file, pos
+        return None
+
     def limit(self, file: str) -> int:
         """How many bytes of a file count: of an active sub-directory those that relay.meta vouches for."""
-        if self.meta is None or not self.is_active:
+        end = self.end
+        if end is None or not self.is_active or layout.file_order(file) < layout.file_order(end[0]):
             return self.files[file]
-        ours, known = layout.file_number(file), layout.file_number(self.meta.file)
-        return self.meta.pos if ours == known else self.files[file] if ours < known else 0
+        return end[1] if file == end[0] else 0
 
 
 @dataclass
@@ -155,7 +167,7 @@ def _subdir(root: Path, name: str, is_active: bool, found: DirectoryCheck) -> Su
         garbled = True
         subdir.files = _files(folder)
         found.add("TR306", f"{name}/{META_NAME}", error.what, META_REMEDY)
-    _check_sequence(subdir, found)
+    _check_sequence(folder, subdir, found)
     if not subdir.files and not is_active and not any(before.files for before in found.subdirs):
         return subdir  # a purge was killed before it took it out of the index
     if subdir.meta is not None:
@@ -180,38 +192,71 @@ def _files(folder: Path) -> dict[str, int]:
     return {file: _size(folder / file) for file in layout.binlog_files(folder)}
 
 
-def _check_sequence(subdir: Subdir, found: DirectoryCheck) -> None:
-    files = list(subdir.files)
-    for before, after in pairwise(files):
-        if layout.file_number(after) != layout.file_number(before) + 1:
-            found.add(
-                "TR303",
-                f"{subdir.name}/{after}",
-                f"the file between {before} and {after} is missing",
-                REFETCH,
-            )
+def _check_sequence(folder: Path, subdir: Subdir, found: DirectoryCheck) -> None:
+    for before, after in pairwise(subdir.files):
+        numbers = layout.file_number(before), layout.file_number(after)
+        if numbers[0] == numbers[1]:
+            fits = _goes_on(folder, before, subdir.files[before], after)
+        else:
+            fits = numbers[1] == numbers[0] + 1 and not layout.part_offset(after)
+        if not fits:
+            what = f"what is between {before} and {after} is missing"
+            found.add("TR303", f"{subdir.name}/{after}", what, REFETCH)
+
+
+def _goes_on(folder: Path, before: str, size: int, after: str) -> bool:
+    """Whether a part begins where the one before it ends, in the upstream's file."""
+    try:
+        head = read_head(folder / after)
+    except RelayError:
+        head = None
+    if head is None or head.previous is None:
+        return True  # damaged, or just being created: the check of the file itself tells
+    begin = head.begin
+    return layout.part_offset(after) + begin == layout.part_offset(before) + size
+
+
+def ends_itself(folder: Path, file: str, size: int, following: str) -> bool:
+    """Whether a file ends with the ROTATE to the next one or a STOP, so that nothing is missing at its end."""
+    with disk_errors("reading the relay log", Where(file=file)), (folder / file).open("rb") as opened:
+        for length in (ROTATE_SIZE + len(following), HEADER_SIZE):
+            for whole in (length + CHECKSUM_SIZE, length):
+                if size - whole >= FIRST_POSITION:
+                    opened.seek(size - whole)
+                    found = header(opened.read(HEADER_SIZE))
+                    if found.type in (ROTATE, STOP) and found.size == whole:
+                        return True
+    return False
 
 
 def _check_meta(folder: Path, subdir: Subdir, meta: RelayMeta, found: DirectoryCheck) -> None:
-    place = f"{subdir.name}/{META_NAME}"
-    if meta.file not in subdir.files:
-        what = f"{META_NAME} names {meta.file}, which is missing"
-        found.add("TR303", f"{subdir.name}/{meta.file}", what, REFETCH)
-        return
-    size = subdir.files[meta.file]
-    if size < meta.pos:
-        what = f"{META_NAME} vouches for {meta.pos:,} bytes of {meta.file}, and it has {size:,}"
+    place, end = f"{subdir.name}/{META_NAME}", subdir.end
+    if end is None:
+        parts = [file for file in subdir.files if layout.upstream_file(file) == meta.file]
+        if not parts:
+            what = f"{META_NAME} names {meta.file}, which is missing"
+            found.add("TR303", f"{subdir.name}/{meta.file}", what, REFETCH)
+            return
+        last = parts[-1]
+        has = layout.part_offset(last) + subdir.files[last]
+        what = f"{META_NAME} vouches for {meta.pos:,} bytes of {meta.file}, and there are {has:,}"
         found.add("TR334", place, what, "the disk lost bytes that were synced: " + REFETCH)
-    later = [file for file in subdir.files if layout.file_number(file) > layout.file_number(meta.file)]
-    # A rotation creates the next file just before it names it in relay.meta.
-    behind = [file for file in later if not subdir.is_active or _holds_events(folder / file)]
+        return
+    file, pos = end
+    later = [name for name in subdir.files if layout.file_order(name) > layout.file_order(file)]
+    more = subdir.files[file] - pos
+    # A rotation creates the next file just before relay.meta names it. The end of a part is the begin of the
+    # next one, so that one may hold what came since relay.meta was written last.
+    behind = [name for name in later if not subdir.is_active or _holds_events(folder / name)]
+    if subdir.is_active and not more and later and layout.upstream_file(later[0]) == meta.file:
+        behind = behind[1:] if behind[:1] == later[:1] else behind
     if behind and layout.read_meta(folder) == meta:  # else it has moved on meanwhile
-        what = f"{META_NAME} ends with {meta.file}, and there are {len(behind)} files behind it, up to {behind[-1]}"
-        found.add("TR334", place, what, META_REMEDY)
-    elif not subdir.is_active and size > meta.pos:
         what = (
-            f"{META_NAME} ends at {meta.file}:{meta.pos}, and the file goes on for {size - meta.pos:,} bytes"
+            f"{META_NAME} ends with {file}, and there are {len(behind)} files behind it, up to {behind[-1]}"
         )
+        found.add("TR334", place, what, META_REMEDY)
+    elif not subdir.is_active and more:
+        what = f"{META_NAME} ends at {meta.file}:{meta.pos}, and the file goes on for {more:,} bytes"
         found.add("TR334", place, what, META_REMEDY)
 
 

@@ -149,7 +149,9 @@ class FileCheck:
         if pos == FIRST_POSITION and (kind != binlog.FORMAT_DESCRIPTION or not binlog.checksum_fits(event)):
             return False  # a FORMAT_DESCRIPTION has a checksum whatever it declares for the others
         self.unprotected += pos != FIRST_POSITION
-        return not end or end == (self._offset + pos + size) & 0xFFFFFFFF
+        # The head of a part is its own: it says where it ends here.
+        offset = 0 if pos == FIRST_POSITION or kind in _LISTS else self._offset
+        return not end or end == (offset + pos + size) & 0xFFFFFFFF
 
     def _step(self, kind: int, event: bytes, pos: int) -> None:
         """An event that matters for groups or GTIDs."""
@@ -161,7 +163,9 @@ class FileCheck:
                 self.boundary = pos + len(event)
                 if was_open:
                     self._chain.add(scanner)
-                elif kind in _LISTS and (said := self._chain.before(event, self._has_checksum)):
+                elif kind in _LISTS and (
+                    said := self._chain.before(event, self._has_checksum, self._offset > 0)
+                ):
                     self._fault("TR335", pos, said)
                 elif kind == binlog.FORMAT_DESCRIPTION:
                     self._has_checksum = binlog.checksum_algorithm(event) == binlog.CHECKSUM_CRC32
@@ -177,6 +181,10 @@ class FileCheck:
             return self._fault(
                 "TR304", pos, f"the file begins with an event of type {kind}, not FORMAT_DESCRIPTION"
             )
+        is_parts_own = kind in _LISTS and self._offset > 0 and end == pos + size
+        if is_parts_own and binlog.checksum_fits(event):
+            self._step(kind, event, pos)
+            return True
         if not binlog.checksum_fits(event) and (self._has_checksum or kind == binlog.FORMAT_DESCRIPTION):
             self._fault("TR304", pos, f"the checksum of an event of type {kind} and {size:,} bytes is wrong")
             self._chain.forget()

@@ -30,7 +30,8 @@ class FileHead:
         created: of the FORMAT_DESCRIPTION event, seconds since 1970; None for a file without events.
         version: of the server that wrote it.
         previous: the transactions before the file; None when it says nothing of them.
-        end: where its first other event begins, or is going to.
+        begin: where the first event behind FORMAT_DESCRIPTION and those GTIDs begins, or is going to.
+        end: the same behind whatever else belongs to the head.
         is_bare: whether it has no other event yet.
     """
 
@@ -38,6 +39,7 @@ class FileHead:
     version: str
     has_checksum: bool
     previous: GtidSet | None
+    begin: int
     end: int
     is_bare: bool
 
@@ -54,21 +56,23 @@ def read_head(path: Path) -> FileHead:
     with disk_errors("reading the relay log", where), path.open("rb") as file:
         if file.read(len(binlog.MAGIC)) != binlog.MAGIC:
             raise RelayError("TR304", "not a binlog file", where=where)
-        end = binlog.FIRST_POSITION
+        begin = end = binlog.FIRST_POSITION
         while len(start := file.read(binlog.HEADER_SIZE)) == binlog.HEADER_SIZE:
             header = binlog.header(start)
             if header.type not in _HEAD:
-                return FileHead(created, version, has_checksum, previous, end, is_bare=False)
+                return FileHead(created, version, has_checksum, previous, begin, end, is_bare=False)
             event = start + file.read(max(0, header.size - binlog.HEADER_SIZE))
             if len(event) < header.size:
                 break
             if header.type == binlog.FORMAT_DESCRIPTION:
                 has_checksum = binlog.checksum_algorithm(event) == binlog.CHECKSUM_CRC32
                 created, version = header.timestamp, server_version(event)
-            else:
-                previous = previous or _previous(event, has_checksum, where)
+            elif previous is None:
+                previous = _previous(event, has_checksum, where)
             end += header.size
-    return FileHead(created, version, has_checksum, previous, end, is_bare=True)
+            if header.type != binlog.MARIADB_BINLOG_CHECKPOINT:
+                begin = end
+    return FileHead(created, version, has_checksum, previous, begin, end, is_bare=True)
 
 
 def server_version(format_description: bytes) -> str:

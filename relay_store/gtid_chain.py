@@ -9,6 +9,8 @@ from schemas.groups import GroupScanner
 from schemas.gtid import Flavor, GtidSet, MariadbGtidTracker, MysqlGtidSet, MysqlGtidTracker, gtid_text
 
 _LIST_ENTRY = struct.Struct("<IIQ")
+# What the sets so far began with: nothing yet, a part's list of all that was executed, a server's own list.
+_NONE, _PART, _FILE = range(3)
 
 
 class GtidChain:
@@ -16,9 +18,17 @@ class GtidChain:
 
     MySQL's PREVIOUS_GTIDS is the set of all before. MariaDB's GTID_LIST has, for each domain and server, the
     number written last; with `gtid_strict_mode` off numbers may go back, so that is kept as it is.
+
+    The relay log's own parts of a file begin with all that the mirror had executed: what other servers' files
+    and the start brought included, and only a domain's last server on MariaDB.
+
+    Args:
+        known: what was executed before these files; None if that cannot be known.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, known: GtidSet | None = None) -> None:
+        self._known = known
+        self._seed = _NONE
         self._mysql: MysqlGtidTracker | None = None
         self._mariadb: dict[tuple[int, int], int] | None = None
         self._highest = MariadbGtidTracker()
@@ -32,11 +42,23 @@ class GtidChain:
             return "mariadb"
         return None if self._mysql is None else "mysql"
 
-    def before(self, event: bytes, has_checksum: bool) -> str:
+    def before(self, event: bytes, has_checksum: bool, is_part: bool) -> str:
         """Take a PREVIOUS_GTIDS or GTID_LIST event in; what contradicts the files before, else "".
+
+        Args:
+            is_part: whether the event is the relay log's own, in a part of a larger file.
 
         Raises ValueError when the event cannot be read.
         """
+        theirs = binlog.previous_gtids(event, has_checksum)
+        if is_part and self._seed != _NONE:
+            return self._compare_part(theirs)
+        seed, self._seed = self._seed, _PART if is_part else _FILE
+        lost = self._lost(theirs)
+        said = self._before(event, has_checksum)
+        return {_NONE: "", _PART: lost, _FILE: said}[seed]
+
+    def _before(self, event: bytes, has_checksum: bool) -> str:
         if event[4] == binlog.MARIADB_GTID_LIST:
             return self._before_mariadb(event)
         found = binlog.previous_gtids(event, has_checksum)
@@ -65,6 +87,7 @@ class GtidChain:
     def forget(self) -> None:
         """The files so far cannot be trusted: the next one is believed."""
         self._mysql = self._mariadb = self._open = None
+        self._seed = _NONE
         self._highest = MariadbGtidTracker()
 
     def executed(self) -> GtidSet | None:
@@ -72,6 +95,29 @@ class GtidChain:
         if self._mariadb is not None:
             return self._highest.snapshot()
         return None if self._mysql is None else self._mysql.snapshot()
+
+    def _compare_part(self, theirs: GtidSet | None) -> str:
+        ours = self.executed()
+        if ours is None or theirs is None or type(ours) is not type(theirs):
+            return ""
+        if lacking := ours.minus(theirs):
+            return f"the part begins without {lacking}, which is before it"
+        extra = theirs.minus(ours)
+        if extra and self._seed == _FILE:
+            if self._known is None or type(self._known) is not type(extra):
+                return ""
+            extra = extra.minus(self._known)
+        return f"what is before the part lacks its end: {extra}" if extra else ""
+
+    def _lost(self, theirs: GtidSet | None) -> str:
+        """What a list has more than was there, where the files before began with all that was executed."""
+        ours = self.executed()
+        if self._file_ended or ours is None or theirs is None or type(ours) is not type(theirs):
+            return ""
+        if self._open is not None and (last := self._open.gtid()):
+            ours = ours.add(last)
+        extra = theirs.minus(ours)
+        return f"the file before it lacks its end: {extra}" if extra else ""
 
     def _compare_mysql(self, ours: MysqlGtidSet, theirs: MysqlGtidSet) -> str:
         if lacking := ours.minus(theirs):

@@ -6,18 +6,27 @@ be half written, and is cut off after a crash.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from relay_store import layout
-from relay_store.directory_check import META_REMEDY, REFETCH, DirectoryCheck, Finding, Subdir, check_directory
+from relay_store.directory_check import (
+    META_REMEDY,
+    REFETCH,
+    DirectoryCheck,
+    Finding,
+    Subdir,
+    check_directory,
+    ends_itself,
+)
 from relay_store.epoch_ends import RECOVERED_NAME, read_epoch_ends
 from relay_store.file_check import FileCheck
 from relay_store.file_head import read_head
 from relay_store.gtid_chain import GtidChain
-from relay_store.layout import META_NAME, START_NAME
+from relay_store.layout import META_NAME, START_NAME, RelayPosition
 from relay_store.readers import READERS_NAME, read_readers
 from schemas.binlog import FIRST_POSITION
 from schemas.errors import RelayError
@@ -70,15 +79,34 @@ def check_at_start(root: Path) -> None:
         for file in subdir.files:
             if subdir.limit(file) > FIRST_POSITION:
                 report.findings += _check_head(root, subdir, file)
+    if not report.findings:
+        report.findings += [finding for subdir in directory.subdirs for finding in _check_ends(root, subdir)]
     last = directory.subdirs[-1] if directory.subdirs else None
-    if not report.findings and last and last.meta:
-        chain = GtidChain()
-        limit = last.limit(last.meta.file)
-        check = FileCheck(root / last.name / last.meta.file, limit, chain)
-        report.findings += _of_file(last, last.meta.file, check)
+    if not report.findings and last and last.end:
+        file, pos = last.end
+        check = FileCheck(root / last.name / file, pos, GtidChain(), layout.part_offset(file))
+        report.findings += _of_file(last, file, check)
         report.findings += _at_boundary(last, check)
     if report.findings:
         raise report.findings[0].as_error(len(report.findings) - 1)
+
+
+def _check_ends(root: Path, subdir: Subdir) -> Iterator[Finding]:
+    """Check a file that does not say that it has ended against the next one: its upstream died, or it was cut."""
+    folder = root / subdir.name
+    for file, following in pairwise(subdir.files):
+        goes_on = layout.upstream_file(file) == layout.upstream_file(following)
+        if goes_on or subdir.limit(following) <= FIRST_POSITION:
+            continue
+        if not ends_itself(folder, file, subdir.files[file], following):
+            chain = GtidChain()
+            check = FileCheck(folder / file, subdir.files[file], chain, layout.part_offset(file))
+            yield from _of_file(subdir, file, check)
+            if check.torn_at is not None:
+                yield _torn(subdir, file, check.torn_at)
+                continue
+            head = read_head(folder / following).end
+            yield from _of_file(subdir, following, FileCheck(folder / following, head, chain))
 
 
 def _check_head(root: Path, subdir: Subdir, file: str) -> list[Finding]:
@@ -98,18 +126,31 @@ def _of_file(subdir: Subdir, file: str, check: FileCheck) -> list[Finding]:
     return [Finding(f.code, f"{subdir.name}/{file}:{f.pos}", f.what, REFETCH) for f in check.faults]
 
 
+def _torn(subdir: Subdir, file: str, pos: int) -> Finding:
+    return Finding("TR304", f"{subdir.name}/{file}:{pos}", "the file ends within an event", REFETCH)
+
+
 def _at_boundary(subdir: Subdir, check: FileCheck) -> list[Finding]:
     """The position of relay.meta has to be the end of a transaction."""
-    meta = subdir.meta
-    if meta is None or check.faults or subdir.files[meta.file] < meta.pos:
+    if subdir.end is None or check.faults:
         return []
+    file, pos = subdir.end
     # Where a server died within a transaction, its file ends there, and relay.meta says so.
-    is_open = check.in_group and subdir.files[meta.file] > meta.pos
+    is_open = check.in_group and subdir.files[file] > pos
     if check.torn_at is None and not is_open:
         return []
     into = "an event" if check.torn_at is not None else "a transaction"
-    what = f"{META_NAME} points into {into}: the last whole transaction ends at {meta.file}:{check.boundary}"
+    name, boundary = RelayPosition(subdir.name, file, check.boundary).upstream
+    what = f"{META_NAME} points into {into}: the last whole transaction ends at {name}:{boundary}"
     return [Finding("TR334", f"{subdir.name}/{META_NAME}", what, META_REMEDY)]
+
+
+def _has_next_part(subdir: Subdir, file: str) -> bool:
+    return any(
+        layout.upstream_file(name) == layout.upstream_file(file)
+        and layout.part_offset(name) > layout.part_offset(file)
+        for name in subdir.files
+    )
 
 
 class _Verification:
@@ -137,7 +178,7 @@ class _Verification:
         return self._report
 
     def _check_subdir(self, subdir: Subdir) -> None:
-        chain, last = GtidChain(), ""
+        chain, last = GtidChain(self._known(subdir)), ""
         for file, size in subdir.files.items():
             limit = subdir.limit(file)
             if limit <= FIRST_POSITION:
@@ -145,7 +186,8 @@ class _Verification:
             if not last:
                 self._check_switch(subdir, file)
             try:
-                check = FileCheck(self._path(subdir, file), min(limit, size), chain, progress=self._count)
+                path, offset = self._path(subdir, file), layout.part_offset(file)
+                check = FileCheck(path, min(limit, size), chain, offset, self._count)
             except FileNotFoundError:  # purged meanwhile
                 chain.forget()
                 self._knows_all = False
@@ -159,13 +201,13 @@ class _Verification:
 
     def _judge(self, subdir: Subdir, file: str, check: FileCheck, chain: GtidChain) -> None:
         findings = _of_file(subdir, file, check)
-        is_last = file == (subdir.meta.file if subdir.meta else next(reversed(subdir.files)))
+        is_last = file == (subdir.end[0] if subdir.end else next(reversed(subdir.files)))
         if is_last:
             findings += _at_boundary(subdir, check)
         elif check.torn_at is not None:
-            place = f"{subdir.name}/{file}:{check.torn_at}"
-            findings.append(Finding("TR304", place, "the file ends within an event", REFETCH))
-        if not findings and not is_last and not check.ended and not chain.executed():
+            findings.append(_torn(subdir, file, check.torn_at))
+        may_lack_its_end = not is_last and not check.ended and not _has_next_part(subdir, file)
+        if not findings and may_lack_its_end and not chain.executed():
             note = f"{subdir.name}/{file} ends without ROTATE or STOP: its upstream died, or its end is lost"
             self._report.notes.append(note)
         if is_last and subdir.is_active and not findings:
@@ -177,22 +219,24 @@ class _Verification:
 
     def _about_tail(self, subdir: Subdir, file: str, check: FileCheck, chain: GtidChain) -> None:
         """What relay.meta should say when it says nothing, and what it does not vouch for yet."""
-        size = subdir.files[file]
+        more = subdir.files[file] - (subdir.end[1] if subdir.end else 0)
         if subdir.meta is None:
-            gtids = self._so_far(chain)
-            text = f'binlog-name = "{file}", binlog-pos = {check.boundary}, binlog-gtid = "{gtids or ""}"'
+            name, pos = RelayPosition(subdir.name, file, check.boundary).upstream
+            text = f'binlog-name = "{name}", binlog-pos = {pos}, binlog-gtid = "{self._so_far(chain) or ""}"'
             self._report.notes.append(f"by its files, {subdir.name}/{META_NAME} would say: {text}")
-        elif size > subdir.meta.pos:
-            note = f"{size - subdir.meta.pos:,} bytes of {subdir.name}/{file} are behind {META_NAME}'s position: "
+        elif more:
+            note = f"{more:,} bytes of {subdir.name}/{file} are behind {META_NAME}'s position: "
             self._report.notes.append(note + "being written just now, or cut off at the next start")
 
     def _check_switch(self, subdir: Subdir, file: str) -> None:
         """The first file of a server has to begin within what came from the servers before."""
         with suppress(RelayError):  # a damaged head is found by the pass over the file
-            before = read_head(self._path(subdir, file)).previous
+            head = read_head(self._path(subdir, file))
+            before = head.previous
             if before is None or self._executed is None or type(before) is not type(self._executed):
                 return
-            if lacking := before.minus(self._executed):
+            known = self._executed.union(self._before_start(head.flavor))
+            if lacking := before.minus(known):
                 what = f"the first file of this server begins behind {lacking}, which no earlier file holds"
                 self._report.findings.append(Finding("TR335", f"{subdir.name}/{file}", what, REFETCH))
 
@@ -223,6 +267,18 @@ class _Verification:
         if own is None or self._executed is None or type(own) is not type(self._executed):
             return own
         return self._executed.union(own)
+
+    def _known(self, subdir: Subdir) -> GtidSet | None:
+        """What was executed before a sub-directory's files; None if it cannot be known."""
+        if not self._is_complete() or not self._knows_all:
+            return None
+        with suppress(RelayError, StopIteration):
+            flavor = read_head(self._path(subdir, next(iter(subdir.files)))).flavor
+            before = self._before_start(flavor)
+            if self._executed is None:
+                return before
+            return before.union(self._executed) if type(before) is type(self._executed) else None
+        return None
 
     def _is_complete(self) -> bool:
         """Whether no earlier sub-directory was purged."""

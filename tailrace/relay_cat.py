@@ -105,8 +105,7 @@ class _Cat:
                         return
                     self._content.feed(event)
                     if self._is_wanted(place, block.pos + at, event):
-                        where = {"sub_dir": block.subdir, "file": block.file, "position": block.pos + at}
-                        yield where | self._content.fields(event)
+                        yield _where(block.subdir, block.file, block.pos + at) | self._content.fields(event)
                     at += size
                 if place == self._last and block.end.pos >= self._size(place):
                     return
@@ -146,8 +145,17 @@ class _Cat:
         return self._exclude is None or not self._exclude.contains(gtid)
 
 
-def _order(place: tuple[str, str]) -> tuple[int, int]:
-    return layout.subdir_serial(place[0]), layout.file_number(place[1])
+def _order(place: tuple[str, str]) -> tuple[int, ...]:
+    return RelayPosition(*place, FIRST_POSITION).order
+
+
+def _where(subdir: str, file: str, pos: int) -> dict[str, Any]:
+    """The place of an event; in a part of a larger file, also where it lies upstream."""
+    place: dict[str, Any] = {"sub_dir": subdir, "file": file, "position": pos}
+    if layout.part_offset(file):
+        name, position = RelayPosition(subdir, file, pos).upstream
+        place |= {"upstream_file": name, "upstream_position": position}
+    return place
 
 
 def _set(text: str | None, flavor: Any) -> GtidSet | None:

@@ -68,18 +68,19 @@ def upstream_part(config: Config) -> Part:
 def relay_part(config: Config) -> Part:
     """The files, and what relay.meta says; `stored` is null before the first file."""
     from relay_store.inventory import relay_files
-    from relay_store.layout import read_index, read_meta, subdir_uuid
+    from relay_store.layout import locate, read_index, read_meta, subdir_uuid
 
     root = config.relay.dir
     subdirs = read_index(root) if root.is_dir() else []
     meta = read_meta(root / subdirs[-1]) if subdirs else None
     stored = None
     if meta is not None:
+        place = locate(root, subdirs[-1], meta.file, meta.pos)
         stored = {
             "Master_log_name": meta.file,
             "Master_log_pos": meta.pos,
-            "Relay_log_name": f"{subdirs[-1]}/{meta.file}",
-            "Relay_log_pos": meta.pos,
+            "Relay_log_name": f"{place.subdir}/{place.file}" if place else None,
+            "Relay_log_pos": place.pos if place else None,
             "Retrieved_Gtid_Set": meta.gtid_set,
             "Uuid": subdir_uuid(subdirs[-1]),
         }

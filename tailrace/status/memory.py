@@ -144,6 +144,6 @@ def _position(position: RelayPosition | None) -> Part:
     return {
         "Relay_log_name": f"{position.subdir}/{position.file}",
         "Relay_log_pos": position.pos,
-        "Master_log_name": position.file,
-        "Master_log_pos": position.pos,
+        "Master_log_name": position.upstream[0],
+        "Master_log_pos": position.upstream[1],
     }

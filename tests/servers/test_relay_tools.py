@@ -15,6 +15,8 @@ import pytest
 from test_mirror import catch_up, mirroring, relay_files, start_process, wait_for, work_on, write_odd_things
 
 from relay_store import layout
+from relay_store.catalog import entries
+from relay_store.layout import RelayPosition
 from relay_store.verify import check_at_start, verify
 from tailrace.relay_cat import Selection, events
 from tests.support.damage import events_of, flip
@@ -82,11 +84,12 @@ def _has_no_checksums(path: Path) -> bool:
     return not read_head(path).has_checksum
 
 
-def test_a_growing_log_raises_no_false_alarm(source, flavor, tmp_path):
+@pytest.mark.parametrize("max_file_size", [0, 8192])
+def test_a_growing_log_raises_no_false_alarm(source, flavor, tmp_path, max_file_size):
     root, done = tmp_path / "relay", threading.Event()
     work_on(source, 2)
     loader = threading.Thread(target=lambda: [work_on(source, 10, seed) for seed in range(12)] and done.set())
-    with mirroring(source, root) as mirror:
+    with mirroring(source, root, max_file_size=max_file_size) as mirror:
         loader.start()
         checks = 0
         try:
@@ -100,6 +103,18 @@ def test_a_growing_log_raises_no_false_alarm(source, flavor, tmp_path):
     assert checks > 5
     assert verify(root).findings == []
     assert verify(root).notes == []
+    check_at_start(root)
+    files = [file.name for file in relay_files(root)]
+    assert any(layout.part_offset(name) for name in files) == (max_file_size > 0)
+    shown = list(events(root, Selection()))
+    assert {e["file"] for e in shown} == set(files)
+    for e in shown:
+        if layout.part_offset(e["file"]):
+            assert (e["upstream_file"], e["upstream_position"]) == RelayPosition(
+                "x.000001", e["file"], e["position"]
+            ).upstream
+    entries_of = {entry.name: entry for entry in entries(root)}
+    assert [entries_of[name].is_active for name in files] == [False] * (len(files) - 1) + [True]
 
 
 def test_what_kill_leaves_is_sound_for_the_next_start(source, flavor, tmp_path):

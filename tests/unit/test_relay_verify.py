@@ -43,7 +43,7 @@ def rotate(name: str) -> bytes:
 
 def put(relay: RelayWriter, *events: bytes) -> None:
     data = b"".join(events)
-    relay.append([data], relay.position.pos + len(data))
+    relay.append([data], relay.position.upstream[1] + len(data))
 
 
 @pytest.fixture
@@ -197,7 +197,7 @@ AT_START = [
     for name in DAMAGES
     # What only a pass over finished files, or all GTIDs, can tell.
     if not name.startswith(
-        ("a byte", "a size", "a finished", "relay.meta lacks", "relay.meta has", "start.toml", "recovered")
+        ("a byte", "a size", "relay.meta lacks", "relay.meta has", "start.toml", "recovered")
     )
 ]
 
@@ -277,7 +277,8 @@ def test_the_end_positions_wrap_beyond_4_gib(tmp_path: Path) -> None:
     for one in [first, *(e[:-4] for e in group(1) + group(2))]:
         end += len(one) + 4
         body = bytearray(one)
-        body[13:17] = struct.pack("<I", end & 0xFFFFFFFF)
+        # The head of a part says where it ends there, all else where it ends upstream.
+        body[13:17] = struct.pack("<I", end - offset if one is first else end & 0xFFFFFFFF)
         data += bytes(body) + struct.pack("<I", zlib.crc32(body))
     path.write_bytes(data)
     check = file_check.FileCheck(path, len(data), file_check.GtidChain(), upstream_offset=offset)
@@ -323,6 +324,94 @@ def test_a_switch_that_leaves_transactions_out_is_found(root: Path) -> None:
     relay.close()
     [finding] = verify(root).findings
     assert (finding.code, f"behind {SOURCE}:7-8" in finding.what) == ("TR335", True)
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Path:
+    """One file of the upstream in three parts of two transactions each, and the next file."""
+    root = tmp_path / "parts"
+    relay = RelayWriter(root)
+    relay.open_subdir(SOURCE)
+    relay.rotate(NAMES[0])
+    put(relay, format_description(), previous(0))
+    for number in range(1, 7):
+        put(relay, *group(number))
+        relay.track_gtids(lambda last=number: f"{SOURCE}:1-{last}")
+        if number in (2, 4):
+            assert relay.begin_part(MysqlGtidSet.parse(f"{SOURCE}:1-{number}"))
+    put(relay, rotate(NAMES[1]))
+    relay.rotate(NAMES[1])
+    put(relay, format_description(), previous(6), *group(7))
+    relay.track_gtids(lambda: f"{SOURCE}:1-7")
+    relay.close()
+    return root
+
+
+def test_parts_of_a_file_are_sound_and_follow_each_other(parts: Path) -> None:
+    files = layout.binlog_files(folder_of(parts))
+    assert [layout.upstream_file(name) for name in files] == [NAMES[0]] * 3 + [NAMES[1]]
+    report = verify(parts)
+    assert (report.findings, report.notes, report.files) == ([], [], 4)
+    check_at_start(parts)
+
+
+@pytest.mark.parametrize("removed", [0, 1, 2])
+def test_a_missing_part_is_found(parts: Path, removed: int) -> None:
+    (folder_of(parts) / layout.binlog_files(folder_of(parts))[removed]).unlink()
+    if removed == 0:  # as after a purge: the parts behind it are whole by themselves
+        assert verify(parts).findings == []
+        return
+    code = "TR303" if removed == 1 else "TR335"  # only the next file's GTIDs tell how many parts there were
+    assert codes(parts)[0] == code
+    with pytest.raises(RelayError, match=code):
+        RelayWriter(parts)
+
+
+def test_a_part_that_lost_its_end_or_begins_with_another_set(parts: Path) -> None:
+    first, second, *_ = layout.binlog_files(folder_of(parts))
+    path = folder_of(parts) / first
+    whole = path.read_bytes()
+    path.write_bytes(whole[: -len(b"".join(group(2)))])
+    found = verify(parts).findings
+    assert [f.code for f in found] == ["TR303"]
+    path.write_bytes(whole)
+    path = folder_of(parts) / second
+    path.write_bytes(path.read_bytes().replace(previous(2)[19:-4], previous(1)[19:-4]))
+    assert "TR304" in codes(parts)
+
+
+def test_what_a_crash_leaves_at_the_begin_of_a_part_is_no_damage(parts: Path) -> None:
+    """The part is there with its head, and relay.meta still ends with the one before."""
+    first, second, third, last = layout.binlog_files(folder_of(parts))
+    for name in (third, last):
+        (folder_of(parts) / name).unlink()
+    path = folder_of(parts) / second
+    head = len(format_description()) + 4 + len(previous(2))
+    os.truncate(path, head)
+    end = (folder_of(parts) / first).stat().st_size
+    change_meta(parts, file=NAMES[0], pos=end, gtid_set=f"{SOURCE}:1-2")
+    assert verify(parts).findings == []
+    relay = RelayWriter(parts)
+    assert (relay.position.file, relay.position.pos) == (first, end)
+    relay.close()
+    os.truncate(folder_of(parts) / first, end - 10)
+    assert codes(parts) == ["TR334"]
+
+
+def test_a_part_may_be_ahead_of_relay_meta_but_not_two(parts: Path) -> None:
+    """relay.meta is written now and then, and where a part begins it need not be."""
+    first, second, third, last = layout.binlog_files(folder_of(parts))
+    ends = [(folder_of(parts) / name).stat().st_size for name in (first, second)]
+    (folder_of(parts) / last).unlink()
+    change_meta(parts, file=NAMES[0], pos=layout.part_offset(second) + ends[1], gtid_set=f"{SOURCE}:1-4")
+    assert verify(parts).findings == []
+    change_meta(parts, file=NAMES[0], pos=ends[0], gtid_set=f"{SOURCE}:1-2")
+    assert codes(parts) == ["TR334"]
+    (folder_of(parts) / third).unlink()
+    assert verify(parts).findings == []
+    relay = RelayWriter(parts)
+    assert (relay.position.file, relay.position.pos) == (first, ends[0])
+    relay.close()
 
 
 def test_gtid_purged_upstream_is_no_gap(tmp_path: Path) -> None:
