@@ -40,6 +40,7 @@ from tailrace.config_file import load
 CHECKOUT = Path(__file__).parents[2]
 DEB = "deb76a2b-09cc-11e9-9129-5242cf3bb246"
 E4E = "e4e0e8ab-09cc-11e9-9220-82cc35207219"
+EVENTS_SOURCE = "00010203-0405-0607-0809-0a0b0c0d0e0f"  # of relay_events.gtid
 ALL = PurgeRules(passed=True)
 HOUR = 3600
 
@@ -62,7 +63,7 @@ def make(root: Path, tree: dict[str, list[str]]) -> None:
 
 def gtids(number: int) -> MysqlGtidSet:
     """Of everything before the transaction of this number."""
-    return MysqlGtidSet.parse(f"{DEB}:1-{number - 1}" if number > 1 else "")
+    return MysqlGtidSet.parse(f"{EVENTS_SOURCE}:1-{number - 1}" if number > 1 else "")
 
 
 def logs(*numbers: int) -> list[str]:
