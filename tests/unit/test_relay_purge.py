@@ -328,7 +328,7 @@ def test_a_new_sub_directory_without_its_first_file_keeps_what_says_how_far_we_a
     assert len(purge(small, ALL).deleted) == 5
     assert tree(small) == {subdirs[1]: [], subdirs[2]: []}
     relay = RelayWriter(small)
-    assert relay.executed_gtids == f"{DEB}:1-5"
+    assert relay.executed_gtids == f"{EVENTS_SOURCE}:1-5"
     relay.rotate("mysql-bin.000001")
     relay.close()
     purge(small, ALL)
