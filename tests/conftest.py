@@ -13,11 +13,16 @@ from typing import Any
 
 import pytest
 import structlog
+from hypothesis import settings
 
 from compose.databases import Database, MariaDB, MySQL
 from compose.kafka import Kafka
 from compose.servers import Server
 from tests.support.producer_case import Case, producer_case
+
+# How long an example takes depends on what else the machine does; hangs are for pytest's timeout.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 FLAVORS: dict[str, type[Database]] = {"mysql": MySQL, "mariadb": MariaDB}
 # What an unattended run gets to hear when it takes too long; the fixtures then stop the servers.
