@@ -125,8 +125,11 @@ class Applier:
             self._locked(piece)
             if ddl is not None:
                 self._ddl.run(session, piece, ddl, before, number)
-            count = self._write(prepared.late() if prepared.late else prepared)
+            made = prepared.late() if prepared.late else prepared
+            count = self._write(made)
             self._move(piece, before, number + runs_ddl, count)
+            if piece.rows:
+                positions.count(session, self._channel, made.counts)
             reached("apply.before_commit")
             session.execute("COMMIT")
         except BaseException:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import uuid
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from schemas.epoch import DIGEST_MODULUS, EpochCommitted, PreparedTransaction
@@ -66,7 +66,21 @@ CREATE TABLE tailrace.applied_epochs (
   PRIMARY KEY (channel, first_epoch)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: one row a batch'
 """,
+    "channel_counters": """
+CREATE TABLE tailrace.channel_counters (
+  channel VARCHAR(64) NOT NULL,
+  row_changes BIGINT NOT NULL COMMENT 'read and verified since the channel began',
+  filtered BIGINT NOT NULL COMMENT 'of these left out by tables or kind of event',
+  routed BIGINT NOT NULL COMMENT 'applied under another name',
+  expression_filtered BIGINT NOT NULL COMMENT 'left out by their values',
+  compacted BIGINT NOT NULL COMMENT 'another change of the same row stands for them',
+  merged BIGINT NOT NULL COMMENT 'written by a statement with others',
+  statements BIGINT NOT NULL,
+  PRIMARY KEY (channel)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: what each stage did, per channel'
+""",
 }
+COUNTERS = ("row_changes", "filtered", "routed", "expression_filtered", "compacted", "merged", "statements")
 # Added since the first release that made these tables.
 _ADDED = {
     ("relay_log_info", "epoch_gtid_set"): "LONGTEXT AFTER executed_gtid_set",
@@ -199,10 +213,11 @@ def forget_relay_log(session: Session, channel: str) -> None:
 
 
 def forget(session: Session, channel: str) -> None:
-    """Forget the channel and its audit rows, as if it had never been."""
+    """Forget the channel, its audit rows and counters, as if it had never been."""
     session.execute("BEGIN")
     session.run("DELETE FROM tailrace.relay_log_info WHERE Channel_name = %s", (channel,))
     session.run("DELETE FROM tailrace.applied_epochs WHERE channel = %s", (channel,))
+    session.run("DELETE FROM tailrace.channel_counters WHERE channel = %s", (channel,))
     session.execute("COMMIT")
 
 
@@ -291,3 +306,17 @@ def audit(session: Session, channel: str, epochs: Sequence[EpochCommitted], stat
             f"{last.last_commit_ms / 1000:.3f}",
         ),
     )
+
+
+def count(session: Session, channel: str, numbers: Mapping[str, int]) -> None:
+    """Add to the channel's counters, named as ``COUNTERS``, inside the open transaction."""
+    values = tuple(numbers[name] for name in COUNTERS)
+    added = ", ".join(f"{name} = {name} + %s" for name in COUNTERS)
+    if not session.run(
+        f"UPDATE tailrace.channel_counters SET {added} WHERE channel = %s", (*values, channel)
+    ):
+        places = ", ".join(["%s"] * (len(COUNTERS) + 1))
+        session.run(
+            f"INSERT INTO tailrace.channel_counters (channel, {', '.join(COUNTERS)}) VALUES ({places})",
+            (channel, *values),
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -58,6 +58,11 @@ class Prepared:
     @property
     def statements(self) -> int:
         return len(self.deletes) + len(self.inserts) + len(self.ordered)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What it adds to the channel's counters."""
+        return {"row_changes": self.piece.rows, "statements": self.statements, **asdict(self.stages)}
 
 
 class RowReader:

@@ -125,6 +125,9 @@ def _channel(table: Any, channel: dict[str, Any]) -> None:
     table.add_row("  stored", f"epoch {channel['epoch']}")
     table.add_row("", _mysql_at(stored, "Executed_Gtid_Set"))
     table.add_row("", f"[{colour}]behind: {', '.join(behind)}[/]  updated {channel['updated']}")
+    if counters := channel["counters"]:
+        shown = (f"{name.replace('_', ' ')} {number:,}" for name, number in counters.items() if number)
+        table.add_row("", f"since it began: {', '.join(shown)}")
     if channel["consistent"]:
         table.add_row("", "ended in order; the tables equal the upstream at this position")
     else:

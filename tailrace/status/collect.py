@@ -13,6 +13,7 @@ import pymysql
 from schemas.errors import TailraceError
 from schemas.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet, parse_gtid_set
 from schemas.gtid_base import Flavor
+from spark_consumer.position import COUNTERS
 from tailrace import servers, wiring
 from tailrace.config import Config
 from tailrace.live import PRODUCER, ask, consumer_socket
@@ -161,6 +162,9 @@ def downstream_part(config: Config) -> Part:
     try:
         version = servers.rows(connection, "SELECT VERSION()")[0][0]
         found = [_channel(row) for row in servers.rows(connection, _CHANNELS)]
+        counters = _counters(connection)
+        for channel in found:
+            channel["counters"] = counters.get(channel["channel"])
     except pymysql.MySQLError as error:
         if not error.args or error.args[0] not in _NO_SUCH_TABLE:
             raise servers.unreachable(url, "downstream", error) from error
@@ -168,6 +172,19 @@ def downstream_part(config: Config) -> Part:
     finally:
         connection.close()
     return {"server": str(url), "version": version, "channels": found}
+
+
+def _counters(connection: Any) -> dict[str, Part]:
+    """What each stage did, by channel; none on a downstream of before there were counters."""
+    try:
+        rows = servers.rows(
+            connection, f"SELECT channel, {', '.join(COUNTERS)} FROM tailrace.channel_counters"
+        )
+    except pymysql.MySQLError as error:
+        if error.args and error.args[0] in _NO_SUCH_TABLE:
+            return {}
+        raise
+    return {row[0]: dict(zip(COUNTERS, row[1:], strict=True)) for row in rows}
 
 
 def _channel(row: tuple[Any, ...]) -> Part:

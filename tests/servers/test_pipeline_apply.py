@@ -194,6 +194,11 @@ def test_two_channels_with_different_routes_do_not_disturb_each_other(
     assert target.execute(f"SELECT id FROM {db}.a") == []
     assert target.execute(f"SELECT id FROM {db}.b ORDER BY id") == [(1,), (2,)]
     assert (first.position.epoch, second.position.epoch) == (1, 0)
+    counted = target.execute(
+        "SELECT row_changes, routed, merged, statements FROM tailrace.channel_counters"
+        f" WHERE channel IN ('{db}', '{db}2') ORDER BY channel"
+    )
+    assert counted == [(2, 2, 0, 2), (2, 2, 1, 1)]
 
 
 def test_expressions_leave_rows_out_by_the_downstreams_collation(
