@@ -21,8 +21,11 @@ from schemas.errors import DownstreamError, LogError
 from schemas.server_url import ServerUrl
 from schemas.structure import TableStructure
 from spark_consumer.config import ConsumerConfig
+from spark_consumer.event_filter import EventRule
+from spark_consumer.expression import ExpressionRule
 from spark_consumer.job import run_consumer
 from spark_consumer.progress import Counters
+from spark_consumer.route import Route
 from spark_consumer.spark import start_spark
 
 UUID = "00000000-0000-0000-0000-00000000cafe"
@@ -290,3 +293,31 @@ def test_excluded_tables_are_verified_and_left_out(
     counters = consume(exclude=(f"{name}.other",))
     assert (counters.rows, counters.epochs) == (2, 6)
     assert downstream.execute(f"SHOW TABLES FROM {name}") == [("t",)]
+
+
+@pytest.mark.parametrize("flavor", ["mysql"])
+def test_two_channels_of_one_topic_with_rules_of_their_own(
+    topic: FakeTopic, consume: Callable[..., Counters], downstream: Database, name: str
+) -> None:
+    one, two = f"{name}_1", f"{name}_2"
+    t = made(topic, name)
+    topic.epoch(*(insert(t, row(number, number)) for number in range(8)))
+    topic.epoch(delete(t, row(1, 1)), update(t, row(2, 2), row(22, 2)), update(t, row(3, 3), row(33, 9)))
+    topic.ddl(f"ALTER TABLE {name}.t ADD COLUMN w INT", "ALTER TABLE", TableChanged(name, "t"))
+    route = {"routes": (Route(name, one),)}
+    rule = ExpressionRule(name, "t", "v >= 5", update_old_value_expr="v = 2", update_new_value_expr="id = 22")
+    keep = EventRule(name, "Ignore", None, ("delete", "alter table"))
+    first = consume(**route, expressions=(rule,), filters=(keep,))
+    # Nothing of this epoch is left in the first channel, and its position moves over it all the same.
+    topic.epoch(delete(t, row(4, 4)))
+    second = consume(channel=f"{name}_b", routes=(Route(name, two),))
+    again = consume(**route, expressions=(rule,), filters=(keep,))
+    assert downstream.execute(f"SELECT id FROM {one}.t ORDER BY id") == [(0,), (1,), (2,), (4,), (33,)]
+    assert downstream.execute(f"SELECT id FROM {two}.t ORDER BY id") == [(0,), (5,), (6,), (7,), (22,), (33,)]
+    assert (first.stages.filtered, first.stages.expression_filtered) == (1, 5)
+    assert (first.stages.routed, second.stages.routed) == (12, 14)
+    assert (again.rows, again.statements, again.stages.filtered) == (1, 0, 1)
+    positions = downstream.execute(
+        f"SELECT epoch FROM tailrace.relay_log_info WHERE Channel_name LIKE '{name}%'"
+    )
+    assert positions == [(topic.next_epoch - 1,)] * 2
