@@ -98,7 +98,7 @@ def check_directory(root: Path) -> DirectoryCheck:
     """Look at everything but the events. Raises RelayError TR302 when the disk refuses."""
     found = DirectoryCheck()
     # A sub-directory is made before the index names it, and leaves the index before it goes.
-    present = _present(root)
+    present = set(layout.subdirs_in(root)) if root.is_dir() else set()
     names = _index(root, found)
     lacking = [name for name in names if not (root / name).is_dir()]
     still_named = _index(root, DirectoryCheck()) if lacking else []
@@ -138,16 +138,6 @@ def _index(root: Path, found: DirectoryCheck) -> list[str]:
     elif serials != sorted(serials):
         found.add("TR307", INDEX_NAME, "the index is not in the order of its serial numbers", _INDEX)
     return list(dict.fromkeys(names))
-
-
-def _present(root: Path) -> set[str]:
-    """The directories that are named like relay sub-directories."""
-    found = set()
-    with disk_errors("listing the relay directory"):
-        for entry in root.iterdir() if root.is_dir() else ():
-            if entry.is_dir() and layout.is_subdir_name(entry.name):
-                found.add(entry.name)
-    return found
 
 
 def _has_content(folder: Path) -> bool:

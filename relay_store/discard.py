@@ -25,7 +25,9 @@ def discard_behind(root: Path, here: RelayPosition, gtids: str) -> int:
     folder = root / here.subdir
     if here.subdir not in subdirs or here.file not in layout.binlog_files(folder):
         return 0
-    later = subdirs[subdirs.index(here.subdir) + 1 :]
+    # By what is there, not by the index: after a crash in between they are in it no more.
+    serial = layout.subdir_serial(here.subdir)
+    later = [name for name in layout.subdirs_in(root) if layout.subdir_serial(name) > serial]
     discarded = 0
     with files_locked(root), disk_errors("discarding what is not published"):
         size = (folder / here.file).stat().st_size

@@ -127,6 +127,12 @@ def is_subdir_name(name: str) -> bool:
     return _SUBDIR_NAME.fullmatch(name) is not None
 
 
+def subdirs_in(root: Path) -> list[str]:
+    """The directories that are named like sub-directories, whether or not the index has them. Raises RelayError."""
+    with disk_errors("listing the relay directory"):
+        return [entry.name for entry in os.scandir(root) if entry.is_dir() and is_subdir_name(entry.name)]
+
+
 def subdir_name(server_uuid: str, serial: int) -> str:
     return f"{server_uuid}.{serial:06d}"
 

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from relay_events import event, format_description, group, gtid, rows, xid
 
 from relay_store import file_check, layout
-from relay_store.layout import RelayMeta
+from relay_store.discard import discard_behind
+from relay_store.layout import RelayMeta, RelayPosition
 from relay_store.reader import RelayReader
 from relay_store.verify import check_at_start, verify
 from relay_store.writer import RelayWriter
@@ -396,6 +397,21 @@ def test_what_a_crash_leaves_at_the_begin_of_a_part_is_no_damage(parts: Path) ->
     relay.close()
     os.truncate(folder_of(parts) / first, end - 10)
     assert codes(parts) == ["TR334"]
+
+
+def test_a_discard_that_was_killed_is_completed_by_the_next(root: Path) -> None:
+    """`relay-log-recovery`: the index has let the later sub-directory go, and its files are still there."""
+    here = RelayPosition(folder_of(root).name, NAMES[0], (folder_of(root) / NAMES[0]).stat().st_size)
+    relay = RelayWriter(root)
+    relay.open_subdir(OTHER)
+    relay.rotate("other.000009")
+    put(relay, format_description(), previous(6), *group(7))
+    relay.close()
+    layout.write_index(root, layout.read_index(root)[:1])
+    assert codes(root) == ["TR332"]
+    assert discard_behind(root, here, f"{SOURCE}:1-2") > 0
+    assert verify(root).findings == []
+    assert layout.binlog_files(folder_of(root)) == [NAMES[0]]
 
 
 def test_a_part_may_be_ahead_of_relay_meta_but_not_two(parts: Path) -> None:
