@@ -11,6 +11,7 @@ An epoch's commit, in this order:
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 from zlib import crc32
@@ -55,6 +56,12 @@ _PART = 8 << 20
 _FRAMING = 16 << 10
 _BATCH = 1 << 20
 _TIMEOUT = 30.0
+_NO_LEADER_YET = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+}
 _FENCED = {
     KafkaError._FENCED,
     KafkaError.PRODUCER_FENCED,
@@ -370,12 +377,17 @@ class _reading:
         self._consumer.close()
 
     def bounds(self) -> tuple[int, int]:
-        """First and end offset."""
-        try:
-            low, high = self._consumer.get_watermark_offsets(TopicPartition(*self._place), _TIMEOUT)
-        except KafkaException as error:
-            raise log_error(error, "reading the epoch log") from error
-        return low, high
+        """First and end offset; of a topic just created once it has its leader."""
+        deadline = time.monotonic() + _TIMEOUT
+        while True:
+            try:
+                low, high = self._consumer.get_watermark_offsets(TopicPartition(*self._place), _TIMEOUT)
+            except KafkaException as error:
+                if error.args[0].code() not in _NO_LEADER_YET or time.monotonic() > deadline:
+                    raise log_error(error, "reading the epoch log") from error
+                time.sleep(0.1)
+            else:
+                return low, high
 
     def values(self, start: int) -> Iterator[bytes]:
         """Values from an offset to the topic's end."""
