@@ -85,7 +85,7 @@ def _insert(operator: Operator, first: int, last: int) -> None:
     operator.upstream.execute(f"INSERT INTO {DB}.t VALUES {values}")
 
 
-def _until(condition: Callable[[], bool], patience: float = 120.0) -> None:
+def _until(condition: Callable[[], bool], patience: float = 300.0) -> None:
     deadline = time.monotonic() + patience
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"

@@ -221,7 +221,7 @@ def test_a_stopped_run_returns_and_a_fenced_one_says_so(
             failures.append(error.code)
 
     def until(condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while not condition():
             assert time.monotonic() < deadline
             time.sleep(0.05)

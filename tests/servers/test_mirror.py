@@ -80,7 +80,7 @@ def catch_up(source, root, **options) -> None:
         relay.close()
 
 
-def wait_for(mirror: Mirror, source, seconds: float = 20) -> None:
+def wait_for(mirror: Mirror, source, seconds: float = 120) -> None:
     info = describe(url_of(source))
     deadline = time.monotonic() + seconds
     while not mirror.reached(info.file, info.position):

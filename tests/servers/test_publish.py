@@ -86,7 +86,7 @@ def test_kills_lose_and_double_nothing(case: Case) -> None:
         "relay.after_fsync:2",
     ):
         process = case.process(crash_at=place)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while process.poll() is None and time.monotonic() < deadline:
             _work(case, 10, rng)
         assert process.poll() == -signal.SIGKILL, place
@@ -125,7 +125,7 @@ def test_second_producer_fences_the_first(case: Case, tmp_path: Path) -> None:
     stop = threading.Event()
     second = threading.Thread(target=run_producer, args=(second_config, stop), daemon=True)
     second.start()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while thread.is_alive() and time.monotonic() < deadline:
         case.sql("INSERT INTO t (v) VALUES ('by either')")
         time.sleep(0.05)
@@ -138,7 +138,7 @@ def test_second_producer_fences_the_first(case: Case, tmp_path: Path) -> None:
     _assert_exactly_once(case, begin)
 
 
-def _wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
+def _wait_for(condition: Callable[[], bool], seconds: float = 180) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come true"

@@ -77,7 +77,7 @@ def mirror(it: River) -> None:
     mirror = Mirror(url, relay, server_id=77)
     thread = threading.Thread(target=mirror.run, args=(stop,))
     thread.start()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while (here := relay.tail.position) is None or (here.file, here.pos) < (info.file, info.position):
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -58,7 +58,7 @@ def small_disk(tmp_path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
-def eventually(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
+def eventually(condition: Callable[[], object], what: str, seconds: float = 180) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, what

@@ -79,7 +79,7 @@ def pair(server: Callable[..., Database], flavor: str) -> tuple[Database, Databa
 def level(first: Database, second: Database) -> None:
     """Wait until the replica has all."""
     wanted = describe(source(first)).executed
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not describe(source(second)).executed.contains(wanted):
         assert time.monotonic() < deadline, "the replica lags"
         time.sleep(0.1)
