@@ -13,6 +13,7 @@ import pytest
 
 from compose.databases import Database
 from compose.kafka import Kafka
+from relay_store.readers import read_readers
 from tests.support.river import River
 from tests.support.workload import SCHEMA, run_ddl, run_dml
 
@@ -45,6 +46,10 @@ def test_random_dml_and_ddl_end_equal(river: MakeRiver, upstream: str, downstrea
     it.assert_equal()
     it.catch_up()
     it.assert_equal()
+    # Both ends have told what they still need of the relay log, which is nothing any more.
+    marks = {reader.name: reader.position for reader in read_readers(it.folder / "relay")}
+    assert marks.keys() == {"publisher", "channel-main"}
+    assert marks["publisher"] == marks["channel-main"]
 
 
 @pytest.mark.parametrize("flavor", ["mysql", "mariadb"])
