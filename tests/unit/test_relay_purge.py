@@ -381,6 +381,9 @@ def test_parts_of_one_file_go_one_by_one(root):
     register(root, PUBLISHER, here)
     report = purge(root, ALL)
     assert ([file.name for file in report.deleted], report.why) == (names[2:3], "the mirror writes to it")
+    again = RelayWriter(root)
+    assert again.position == here
+    again.close()
 
 
 def test_a_mark_of_a_part_that_is_now_inside_a_larger_one_keeps_that(small):
