@@ -40,7 +40,7 @@ from schemas.epoch import (
 )
 from schemas.errors import LogError, Where
 from schemas.sql import key_table
-from schemas.wire import divide
+from schemas.wire import LEAST_PART, divide
 
 log = structlog.get_logger()
 # librdkafka would write to stderr by itself; what matters of it comes back as errors.
@@ -182,11 +182,11 @@ class EpochLog:
             log.warning("topic_settings_unknown", topic=self.rows_topic, reason=error.args[0].str())
             return _MAX_MESSAGE
         limit = int(settings["max.message.bytes"].value)
-        if limit < 2 * _FRAMING:
+        if limit < _FRAMING + LEAST_PART:
             raise LogError(
                 "TR502",
                 f"topic {self.rows_topic} takes records of {limit} bytes at most",
-                hint=f"raise its max.message.bytes: at least {2 * _FRAMING}, better {_MAX_MESSAGE}",
+                hint=f"raise its max.message.bytes: at least {_FRAMING + LEAST_PART}, better {_MAX_MESSAGE}",
             )
         return limit
 

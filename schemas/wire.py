@@ -19,6 +19,8 @@ _PADDING = bytes(HEADER_SIZE - _CONFLUENT_SIZE)
 
 #: header of the records of a divided row: ``1/3``, ``2/3``, ``3/3``
 PART = "tailrace.part"
+#: bytes; no part but a row's last is shorter, so a shorter value that stands alone is a whole row
+LEAST_PART = 16 << 10
 
 Headers = list[tuple[str, bytes]]
 

@@ -14,7 +14,7 @@ from zlib import crc32
 from confluent_kafka import Consumer, TopicPartition
 
 from schemas.epoch import OffsetRange
-from schemas.wire import Joiner
+from schemas.wire import LEAST_PART, Joiner
 
 _BATCH = 10_000
 _WAIT = 0.05  # seconds for a batch that transaction markers keep from becoming full
@@ -35,7 +35,7 @@ class Share(NamedTuple):
 
     def holds(self, key: bytes) -> bool:
         """Whether a key's rows belong to it."""
-        return self.total == 1 or crc32(key) % self.total == self.number
+        return crc32(key) % self.total == self.number
 
 
 WHOLE = Share(0, 1)
@@ -100,11 +100,13 @@ class Source:
             # Something fetched for the range before must not slip in.
             if message.partition() == part.partition and at <= offset:
                 at = offset + 1
-                if at <= part.end and share.holds(message.key()):
-                    value, headers = message.value(), message.headers()
-                    if (headers or joiner.inside) and (value := self._joined(joiner, message)) is None:
-                        continue
-                    keys.append(message.key())
+                key, value = message.key(), message.value()
+                if at <= part.end and (share.total == 1 or share.holds(key)):
+                    if len(value) >= LEAST_PART or joiner.inside:
+                        value = self._joined(joiner, message)
+                        if value is None:
+                            continue
+                    keys.append(key)
                     values.append(value)
         return at
 
