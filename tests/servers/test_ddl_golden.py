@@ -14,6 +14,7 @@ from conftest import FLAVORS
 from ddl_golden import Case, cases, quoted, render
 
 from compose.databases import Database
+from producer.compressed import plain_event
 from producer.query_event import QueryEvent, epoch_ddl, parse_query_event
 from schemas.binlog import CHECKSUM_SIZE, HEADER, HEADER_SIZE, MARIADB_QUERY_COMPRESSED, QUERY
 from schemas.ddl import Category, Statement, classify
@@ -160,9 +161,11 @@ def _queries(server: Golden, place: tuple[Path, int], wanted: int = QUERY) -> li
     data, found = path.read_bytes(), []
     while position + HEADER_SIZE <= len(data):
         _, kind, _, size, _, _ = HEADER.unpack_from(data, position)
-        body = data[position + HEADER_SIZE : position + size - CHECKSUM_SIZE]
+        event = data[position : position + size]
         if kind == wanted:
-            found.append(parse_query_event(body, compressed=kind == MARIADB_QUERY_COMPRESSED))
+            is_plain = kind != MARIADB_QUERY_COMPRESSED
+            plain = event[:-CHECKSUM_SIZE] if is_plain else plain_event(event, CHECKSUM_SIZE)
+            found.append(parse_query_event(plain[HEADER_SIZE:]))
         position += size
     return found
 
