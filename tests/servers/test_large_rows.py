@@ -120,6 +120,7 @@ def test_a_large_transaction_is_one_epoch_of_which_little_is_held(
         log.sql(
             _TABLE, "CREATE TABLE n (n INT)", "INSERT INTO n VALUES (0),(1),(2),(3),(4),(5),(6),(7),(8),(9)"
         )
+        log.publish()
         log.sql("INSERT INTO t SELECT 10 * a.n + b.n, REPEAT('v', 150000), a.n FROM n a, n b")
         held.clear()
         log.publish()
