@@ -19,6 +19,7 @@ def consume(log: SourceLog, downstream: Database, folder: Path) -> None:
         log.config.bootstrap_servers,
         log.config.prefix,
         ServerUrl.parse(downstream.url("tailrace")),
+        channel=log.db,  # tests share the downstream
         checkpoint_dir=folder / "checkpoint",
         until_caught_up=True,
         jars=tuple(spark_kafka_jars()),
