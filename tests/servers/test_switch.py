@@ -103,6 +103,7 @@ def load(server: Database, seed: int) -> Any:
                 cursor.execute("UPDATE t SET n = n + 1 WHERE id %% 5 = %s LIMIT 30", (rng.randint(0, 4),))
                 cursor.execute("DELETE FROM t WHERE id %% 13 = %s LIMIT 9", (rng.randint(0, 12),))
                 connection.commit()
+                time.sleep(0.02)  # a few hundred transactions are enough, however fast the machine is
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -185,7 +186,7 @@ def test_a_relay_log_made_anew_is_gone_on_with_by_gtid(
         run_producer(ours, threading.Event())
     level(first, second)
     shutil.rmtree(config.relay_dir)
-    run_producer(replace(ours, source=source(second), max_file_size=8192), threading.Event())
+    run_producer(replace(ours, source=source(second), max_file_size=65_536), threading.Event())
     assert_equal(config, second)
     first.execute("FLUSH BINARY LOGS", "INSERT INTO app.t (v) VALUES ('late')", "FLUSH BINARY LOGS")
     shutil.rmtree(config.relay_dir)
@@ -200,7 +201,7 @@ def test_relay_log_recovery_fetches_again_what_is_not_published(
     """A damaged file behind the last epoch stops the publisher; with the option it is fetched again."""
     upstream = server(flavor, role="upstream")
     create(upstream)
-    ours = replace(config, source=source(upstream), until_caught_up=True, max_file_size=8192)
+    ours = replace(config, source=source(upstream), until_caught_up=True, max_file_size=65_536)
     run_producer(ours, threading.Event())
     with load(upstream, 4):
         time.sleep(1)
