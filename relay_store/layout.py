@@ -224,12 +224,13 @@ def locate(root: Path, subdir: str, file: str, pos: int) -> RelayPosition | None
     begin of the next; None if they are not there. Raises RelayError."""
     for name in binlog_files(root / subdir):
         local = RelayPosition(subdir, name, pos - part_offset(name))
-        if upstream_file(name) == file and FIRST_POSITION <= local.pos <= _size(root / subdir / name):
+        if upstream_file(name) == file and FIRST_POSITION <= local.pos <= file_size(root / subdir / name):
             return local
     return None
 
 
-def _size(path: Path) -> int:
+def file_size(path: Path) -> int:
+    """Bytes of a relay file. Raises RelayError."""
     with disk_errors("reading the relay log", Where(file=path.name)):
         return path.stat().st_size
 

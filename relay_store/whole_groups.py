@@ -15,7 +15,7 @@ import structlog
 
 from relay_store import layout
 from relay_store.file_head import read_head
-from relay_store.layout import RelayMeta, disk_errors
+from relay_store.layout import RelayMeta, RelayPosition, disk_errors
 from relay_store.writer import lock_directory
 from schemas import binlog
 from schemas.errors import Where
@@ -37,9 +37,10 @@ def keep_whole_groups(root: Path, flavor: Flavor) -> None:
         subdirs = layout.read_index(root)
         folder = root / subdirs[-1] if subdirs else root
         meta = layout.read_meta(folder) if subdirs else None
-        if meta is None:
+        here = layout.locate(root, subdirs[-1], meta.file, meta.pos) if meta else None
+        if meta is None or here is None:
             return
-        found = _extended(folder / meta.file, meta, flavor)
+        found = _extended(folder, here, meta, flavor)
         if found.pos > meta.pos:
             _log.info("relay_tail_kept", file=meta.file, position=found.pos, bytes=found.pos - meta.pos)
             layout.write_meta(folder, found)
@@ -56,10 +57,10 @@ def server_flavor(root: Path) -> Flavor:
     return "mysql"
 
 
-def _extended(path: Path, meta: RelayMeta, flavor: Flavor) -> RelayMeta:
+def _extended(folder: Path, here: RelayPosition, meta: RelayMeta, flavor: Flavor) -> RelayMeta:
     gtids = parse_gtid_set(meta.gtid_set, flavor).tracker()
     scanner, boundary, taken = GroupScanner(), meta.pos, str(gtids)
-    for event, end in _whole_events(path, meta.pos):
+    for event, end in _events_behind(folder, here):
         kind, was_open = event[4], scanner.in_group
         if kind in binlog.INSIDE_GROUP:
             continue
@@ -70,6 +71,28 @@ def _extended(path: Path, meta: RelayMeta, flavor: Flavor) -> RelayMeta:
                 gtids.merge(before)
             boundary, taken = end, str(gtids)
     return RelayMeta(meta.file, boundary, taken)
+
+
+def _events_behind(folder: Path, here: RelayPosition) -> Iterator[tuple[bytes, int]]:
+    """Whole events from ``here`` on with their ends upstream, over the parts of a file as far as they follow."""
+    file, start = here.file, here.pos
+    later = [
+        name
+        for name in layout.binlog_files(folder)
+        if layout.upstream_file(name) == layout.upstream_file(file)
+        and layout.part_offset(name) > layout.part_offset(file)
+    ]
+    while True:
+        end = start
+        for event, end in _whole_events(folder / file, start):
+            yield event, end + layout.part_offset(file)
+        if not later or end < layout.file_size(folder / file):
+            return
+        reached, file = end + layout.part_offset(file), later.pop(0)
+        start = reached - layout.part_offset(file)
+        # A part whose head is not whole was just being created.
+        if layout.file_size(folder / file) < start or read_head(folder / file).begin != start:
+            return
 
 
 def _whole_events(path: Path, start: int) -> Iterator[tuple[bytes, int]]:

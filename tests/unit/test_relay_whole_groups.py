@@ -72,6 +72,32 @@ def test_whole_groups_are_kept_and_nothing_behind_them(
     relay.close()
 
 
+@pytest.mark.parametrize("vouched", [2, 3])
+@pytest.mark.parametrize("torn", [0, 7])
+def test_groups_in_the_parts_behind_relay_meta_are_kept(tmp_path: Path, vouched: int, torn: int) -> None:
+    """Two groups a part; relay.meta still stands at the end of the first part, or in the second one."""
+    relay_log(tmp_path, HEAD)
+    relay = RelayWriter(tmp_path)
+    for number, data in enumerate(GROUPS, 1):
+        if number in (3, 5):
+            assert relay.begin_part(MysqlGtidSet.parse(f"{SOURCE}:1-{number - 1}"))
+        relay.append([data], ENDS[number])
+        relay.sync()
+    relay.close()
+    subdir = tmp_path / f"{UUID}.000001"
+    last = subdir / layout.binlog_files(subdir)[-1]
+    assert layout.part_offset(last.name)
+    last.write_bytes(last.read_bytes()[: -torn or None])
+    layout.write_meta(subdir, layout.RelayMeta(FILE, ENDS[vouched], f"{SOURCE}:1-{vouched}"))
+    keep_whole_groups(tmp_path, "mysql")
+    whole = 4 if torn else 5
+    assert kept(tmp_path) == (ENDS[whole], f"{SOURCE}:1-{whole}")
+    relay = RelayWriter(tmp_path)
+    assert relay.position is not None
+    assert relay.position.upstream == (FILE, ENDS[whole])
+    relay.close()
+
+
 def test_a_flipped_bit_ends_what_is_kept(tmp_path: Path) -> None:
     data = bytearray(HEAD + b"".join(GROUPS))
     data[ENDS[3] + 30] ^= 4
