@@ -48,7 +48,6 @@ class MirrorProgress:
 
     bytes: int = 0
     events: int = 0
-    syncs: int = 0
     reconnects: int = 0
     connected: bool = False
     paused: str | None = None  # why nothing is written, while that heals by itself
@@ -190,7 +189,6 @@ class Mirror:
         self.progress.events += intake.events - events
         if intake.sync_due(stream.has_more) or (intake.wants_sync and not taken):
             intake.sync()
-            self.progress.syncs += 1
             if self.progress.paused is not None:
                 self.progress.paused = None
                 _log.info("mirror_resumed")

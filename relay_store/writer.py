@@ -23,10 +23,11 @@ import structlog
 from relay_store import layout
 from relay_store.layout import DISK_FULL, RelayMeta, RelayPosition, StartPosition, disk_errors
 from relay_store.locks import files_locked
+from relay_store.reader import RelayReader
 from relay_store.tail import DurableTail
 from relay_store.verify import check_at_start
 from schemas import binlog
-from schemas.binlog import FIRST_POSITION, HEADER_SIZE, MAGIC
+from schemas.binlog import FIRST_POSITION, MAGIC
 from schemas.crashpoints import reached
 from schemas.errors import RelayError, Where
 from schemas.gtid import GtidSet
@@ -158,13 +159,12 @@ class RelayWriter:
         self._sync(force_meta=True)
 
     def _part_header(self, gtids: GtidSet) -> bytes:
-        path = self.root / self._subdir / self._file
-        with disk_errors("reading the relay log", self._where()), path.open("rb") as file:
-            head = file.read(FIRST_POSITION + HEADER_SIZE)
-            described = binlog.header(head, FIRST_POSITION)
-            description = head[FIRST_POSITION:] + file.read(described.size - HEADER_SIZE)
+        reader = RelayReader(self.root, RelayPosition(self._subdir, self._file, FIRST_POSITION))
+        description = reader.format_description()
+        reader.close()
         has_checksum = binlog.checksum_algorithm(description) == binlog.CHECKSUM_CRC32
         end = FIRST_POSITION + len(description)
+        described = binlog.header(description)
         return MAGIC + description + binlog.previous_gtids_event(gtids, described, end, has_checksum)
 
     def append(self, chunks: Sequence[bytes], boundary: int | None) -> None:
