@@ -24,20 +24,18 @@ import pymysql
 import structlog
 
 from schemas.crashpoints import reached
-from schemas.errors import DownstreamError, LogError, Where
+from schemas.errors import DownstreamError, LogError
 from spark_consumer import ledger as ledgers
 from spark_consumer import position as positions
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.ddl_apply import DdlApplier, KnownTables
 from spark_consumer.ledger import Ledger
 from spark_consumer.log_reader import LogReader
-from spark_consumer.merge import Statement
-from spark_consumer.ordered import OrderedStatement
-from spark_consumer.plan import TablePlan
 from spark_consumer.position import Position
 from spark_consumer.prepare import Prepared
 from spark_consumer.session import VICTIM, Session, connect, error_number, is_lost, message_of
 from spark_consumer.slices import Slice
+from spark_consumer.write import write
 
 _ATTEMPTS = 8
 _T = TypeVar("_T")
@@ -126,7 +124,8 @@ class Applier:
             if ddl is not None:
                 self._ddl.run(session, piece, ddl, before, number)
             made = prepared.late() if prepared.late else prepared
-            count = self._write(made)
+            write(session, made.deletes, made.inserts, made.ordered, piece.where)
+            count = made.statements
             self._move(piece, before, number + runs_ddl, count)
             if piece.rows:
                 positions.count(session, self._channel, made.counts)
@@ -174,57 +173,6 @@ class Applier:
                 hint="start the consumer again: it goes on from the position",
             )
 
-    def _write(self, prepared: Prepared) -> int:
-        for table, statement in prepared.deletes:
-            self._run(table, prepared.piece.where, statement, may_miss=table.safe)
-        for table, statement in prepared.inserts:
-            self._run(table, prepared.piece.where, statement)
-        checks = False
-        for one in prepared.ordered:
-            if one.checks != checks:
-                self._session.execute(f"SET SESSION foreign_key_checks = {int(one.checks)}")
-                checks = one.checks
-            self._run_ordered(one, prepared.piece.where)
-        if checks:
-            self._session.execute("SET SESSION foreign_key_checks = 0")
-        return prepared.statements
-
-    def _run_ordered(self, one: OrderedStatement, where: Where) -> None:
-        place = where if where.epoch is None else replace(where, epoch=one.epoch)
-        *attempts, last = one.sql, *one.otherwise
-        for sql in attempts:
-            if self._run(one.table, place, Statement(sql, one.rows), may_miss=True):
-                return
-        self._run(one.table, place, Statement(last, one.rows), may_miss=one.may_miss)
-
-    def _run(self, table: TablePlan, where: Where, statement: Statement, *, may_miss: bool = False) -> int:
-        """Run one statement; the number of rows it changed, which may be less than the log's if ``may_miss``."""
-        place = replace(where, table=table.name)
-        # The server would cut the connection without a word of the reason.
-        if len(statement.sql) >= self._session.max_allowed_packet:
-            raise _too_large(len(statement.sql), self._session.max_allowed_packet, place)
-        try:
-            affected = self._session.execute(statement.sql)
-        except pymysql.MySQLError as error:
-            if is_lost(error) or error_number(error) in VICTIM:
-                raise
-            raise DownstreamError(
-                "TR604",
-                f"the downstream refused a statement: {message_of(error)}; {_shown(statement.sql)}",
-                where=place,
-                hint="nothing of this batch was applied; remove what the message names, then start again",
-            ) from error
-        if affected != statement.rows and not (may_miss and affected < statement.rows):
-            raise DownstreamError(
-                "TR603",
-                f"a statement changed {affected} rows where the log implies {statement.rows}:"
-                f" {_shown(statement.sql)}",
-                where=place,
-                hint="the downstream's rows differ from the upstream's; nothing of this batch was applied;"
-                " `tailrace compare` names the rows",
-            )
-        return affected
-
     def _move(self, piece: Slice, before: Position, number: int, statements: int) -> None:
         after = replace(piece.behind(before), ledger_seq=number, ddl_intent=None)
         positions.move(self._session, self._channel, after)
@@ -232,23 +180,6 @@ class Applier:
         # A heartbeat moves the position; it is no batch to account for.
         if any(record.transactions or record.rows or record.ddl for record in records):
             positions.audit(self._session, self._channel, records, statements)
-
-
-def _shown(sql: bytes) -> str:
-    text = sql.decode(errors="replace")
-    return text if len(text) <= 200 else text[:200] + "…"
-
-
-def _too_large(size: int, limit: int, where: Where) -> DownstreamError:
-    needed = (size // 1024 + 1) * 1024
-    remedy = f"SET GLOBAL max_allowed_packet = {needed} there"
-    return DownstreamError(
-        "TR608",
-        f"a row needs a statement of {size} bytes, and the downstream takes {limit} (max_allowed_packet)",
-        where=where,
-        hint=f"{remedy if needed <= 1 << 30 else 'no server takes that much: exclude the table'};"
-        " nothing of this batch was applied",
-    )
 
 
 def _gave_up(error: BaseException) -> DownstreamError:

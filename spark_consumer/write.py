@@ -1,0 +1,97 @@
+"""Running a transaction's statements, each of which must change exactly the rows that the log says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pymysql
+
+from schemas.errors import DownstreamError, Where
+from spark_consumer.merge import Statement
+from spark_consumer.ordered import OrderedStatement
+from spark_consumer.plan import TablePlan
+from spark_consumer.session import VICTIM, Session, error_number, is_lost, message_of
+
+
+def write(
+    session: Session,
+    deletes: Iterable[tuple[TablePlan, Statement]],
+    inserts: Iterable[tuple[TablePlan, Statement]],
+    ordered: Iterable[OrderedStatement],
+    where: Where,
+) -> None:
+    """DELETEs of all tables, then INSERTs, then the tables that keep the upstream's order, in the open transaction.
+
+    Raises:
+        DownstreamError: a statement was refused, or changed other rows than the log implies.
+    """
+    for table, statement in deletes:
+        _run(session, table, where, statement, may_miss=table.safe)
+    for table, statement in inserts:
+        _run(session, table, where, statement)
+    checks = False
+    for one in ordered:
+        if one.checks != checks:
+            session.execute(f"SET SESSION foreign_key_checks = {int(one.checks)}")
+            checks = one.checks
+        _run_ordered(session, one, where)
+    if checks:
+        session.execute("SET SESSION foreign_key_checks = 0")
+
+
+def _run_ordered(session: Session, one: OrderedStatement, where: Where) -> None:
+    place = where if where.epoch is None else replace(where, epoch=one.epoch)
+    *attempts, last = one.sql, *one.otherwise
+    for sql in attempts:
+        if _run(session, one.table, place, Statement(sql, one.rows), may_miss=True):
+            return
+    _run(session, one.table, place, Statement(last, one.rows), may_miss=one.may_miss)
+
+
+def _run(
+    session: Session, table: TablePlan, where: Where, statement: Statement, *, may_miss: bool = False
+) -> int:
+    """Run one statement; the number of rows it changed, which may be less than the log's if ``may_miss``."""
+    place = replace(where, table=table.name)
+    # The server would cut the connection without a word of the reason.
+    if len(statement.sql) >= session.max_allowed_packet:
+        raise _too_large(len(statement.sql), session.max_allowed_packet, place)
+    try:
+        affected = session.execute(statement.sql)
+    except pymysql.MySQLError as error:
+        if is_lost(error) or error_number(error) in VICTIM:
+            raise
+        raise DownstreamError(
+            "TR604",
+            f"the downstream refused a statement: {message_of(error)}; {_shown(statement.sql)}",
+            where=place,
+            hint="nothing of this batch was applied; remove what the message names, then start again",
+        ) from error
+    if affected != statement.rows and not (may_miss and affected < statement.rows):
+        raise DownstreamError(
+            "TR603",
+            f"a statement changed {affected} rows where the log implies {statement.rows}:"
+            f" {_shown(statement.sql)}",
+            where=place,
+            hint="the downstream's rows differ from the upstream's; nothing of this batch was applied;"
+            " `tailrace compare` names the rows",
+        )
+    return affected
+
+
+def _shown(sql: bytes) -> str:
+    text = sql.decode(errors="replace")
+    return text if len(text) <= 200 else text[:200] + "…"
+
+
+def _too_large(size: int, limit: int, where: Where) -> DownstreamError:
+    needed = (size // 1024 + 1) * 1024
+    remedy = f"SET GLOBAL max_allowed_packet = {needed} there"
+    return DownstreamError(
+        "TR608",
+        f"a row needs a statement of {size} bytes, and the downstream takes {limit} (max_allowed_packet)",
+        where=where,
+        hint=f"{remedy if needed <= 1 << 30 else 'no server takes that much: exclude the table'};"
+        " nothing of this batch was applied",
+    )
