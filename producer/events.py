@@ -82,7 +82,8 @@ _NOT_KNOWN = (
 
 _COMPARE = "compare with mysqlbinlog at this position; report it with the relay file"
 
-_BRACKETS = (b"BEGIN", b"COMMIT")
+_BEGIN = b"BEGIN"
+_BRACKETS = (_BEGIN, b"COMMIT")
 _UNKNOWN: Any = object()
 
 #: records held before a transaction larger than an epoch is handed to Kafka in part
@@ -254,6 +255,8 @@ class EventDecoder:
 
     def _control(self, kind: int, data: bytes, i: int, behind: int) -> bool:
         """An event outside the row path. False: it is a DDL that needs an epoch of its own."""
+        if kind == binlog.QUERY and self._begins(data, i, behind):
+            return True
         event = data[i:behind]
         has_checksum = bool(self._checksum)
         if kind in _GTIDS:
@@ -291,6 +294,14 @@ class EventDecoder:
             was_inside = self.scanner.in_group
             if self.scanner.feed(kind, event, has_checksum) and was_inside:
                 self._end(behind - i)
+        return True
+
+    def _begins(self, data: bytes, i: int, behind: int) -> bool:
+        """Whether a QUERY event is a BEGIN; it is taken in if so. Every transaction has one."""
+        end = behind - self._checksum
+        if data[end - 5 : end] != _BEGIN or binlog.query_text_at(data, i) != end - 5:
+            return False
+        self.scanner.statement(_BEGIN)
         return True
 
     # -- transaction groups ----------------------------------------------------------------------
@@ -334,6 +345,13 @@ class EventDecoder:
             self.stopped = True
         self._group_pos = None
         self._group_begin(0, 0, 0)
+
+    @property
+    def whole_records(self) -> int:
+        """How many of the open epoch's records at hand belong to transactions that are whole."""
+        epoch = self.epoch
+        whole = self._group_seq if self.scanner.in_group else epoch.seq
+        return max(0, whole - epoch.seq + len(epoch.records))
 
     @property
     def group_start(self) -> RelayPosition | None:

@@ -170,7 +170,7 @@ class RelayReader:
 
     def _whole_events(self, data: bytes) -> int:
         """How many bytes of `data`, which begins with an event, are whole events. Raises RelayError."""
-        size_at, view, has_checksum = EVENT_SIZE.unpack_from, memoryview(data), self._has_checksum
+        size_at, has_checksum = EVENT_SIZE.unpack_from, self._has_checksum
         # The first event is checked already: its checksum is not of all its bytes while it is in use.
         at = len(self.format_description()) if self._pos == FIRST_POSITION else 0
         end = len(data)
@@ -180,7 +180,7 @@ class RelayReader:
             behind = at + size
             if behind > end:
                 break
-            if size < HEADER_SIZE or (has_checksum and crc32(view[at:behind]) != CRC32_RESIDUE):
+            if size < HEADER_SIZE or (has_checksum and crc32(data[at:behind]) != CRC32_RESIDUE):
                 raise self._damaged(f"the event {at} bytes on")
             at = behind
         return at

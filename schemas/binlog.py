@@ -148,15 +148,21 @@ def previous_gtids_event(gtids: GtidSet, like: EventHeader, position: int, has_c
     return event + struct.pack("<I", zlib.crc32(event)) if has_checksum else event
 
 
+_QUERY_SIZES = struct.Struct("<BxxH").unpack_from
+_QUERY_SIZES_AT = HEADER_SIZE + 8
+# Header, the fixed part, and the NUL behind the default schema's name.
+_QUERY_FIXED = HEADER_SIZE + 13 + 1
+
+
 def query_text(event: Buffer, has_checksum: bool) -> bytes:
     """The statement of a QUERY event, in the session's charset."""
     return bytes(event[query_text_at(event) : -CHECKSUM_SIZE if has_checksum else None])
 
 
-def query_text_at(event: Buffer) -> int:
-    """Where the statement of a QUERY event begins."""
-    schema_size, status_size = struct.unpack_from("<BxxH", event, HEADER_SIZE + 8)
-    return int(HEADER_SIZE + 13 + status_size + schema_size + 1)
+def query_text_at(data: Buffer, i: int = 0) -> int:
+    """Where the statement of the QUERY event at ``data[i]`` begins in ``data``."""
+    schema_size, status_size = _QUERY_SIZES(data, i + _QUERY_SIZES_AT)
+    return int(i + _QUERY_FIXED + status_size + schema_size)
 
 
 def read_varlen(data: Buffer, offset: int) -> tuple[int, int]:
