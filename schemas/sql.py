@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -81,7 +81,8 @@ def quote_name(name: str) -> bytes:
     return b"`" + name.encode().replace(b"`", b"``") + b"`"
 
 
-def _names(columns: tuple[Column, ...]) -> dict[str, Any]:
+def literal_names(columns: tuple[Column, ...]) -> dict[str, Any]:
+    """The globals that lines of ``image_lines`` need."""
     names: dict[str, Any] = {"read_more": read_more, "from_bytes": int.from_bytes}
     for column in columns:
         names |= codec_of(column).names
@@ -99,7 +100,8 @@ def _literal_lines(column: Column, target: str) -> list[str]:
     return [*read_tag, f"if not t: {target} = b'NULL'", "else:", *indent(lines)]
 
 
-def _image_lines(columns: tuple[Column, ...], prefix: str) -> list[str]:
+def image_lines(columns: tuple[Column, ...], prefix: str) -> list[str]:
+    """Lines that read the image at ``v[p]`` into SQL literals ``<prefix>0``, ``<prefix>1``, …"""
     return [line for i, c in enumerate(columns) for line in _literal_lines(c, f"{prefix}{i}")]
 
 
@@ -107,9 +109,13 @@ def _join(parts: list[str]) -> str:
     return f"b''.join(({', '.join(parts)},))"
 
 
+def values_text(variables: list[str]) -> str:
+    """The expression of ``(…,…)`` over variables that hold literals."""
+    return f"b'(' + b','.join(({', '.join(variables)},)) + b')'"
+
+
 def _values(columns: tuple[Column, ...], writable: set[str], prefix: str) -> str:
-    chosen = [f"{prefix}{i}" for i, c in enumerate(columns) if c.name in writable]
-    return f"b'(' + b','.join(({', '.join(chosen)},)) + b')'"
+    return values_text([f"{prefix}{i}" for i, c in enumerate(columns) if c.name in writable])
 
 
 def _assignments(columns: tuple[Column, ...], writable: set[str], prefix: str) -> str:
@@ -121,11 +127,12 @@ def _assignments(columns: tuple[Column, ...], writable: set[str], prefix: str) -
     return _join(parts)
 
 
-def _key_match(columns: tuple[Column, ...], prefix: str) -> str:
+def key_match(columns: Iterable[tuple[Column, str]]) -> str:
+    """The expression of ``a=1 AND b='x'`` over columns and the variables of their literals."""
     parts: list[str] = []
-    for i, column in enumerate(columns):
+    for i, (column, variable) in enumerate(columns):
         joint = b" AND " if i else b""
-        parts += [repr(joint + quote_name(column.name) + b"="), f"{prefix}{i}"]
+        parts += [repr(joint + quote_name(column.name) + b"="), variable]
     return _join(parts)
 
 
@@ -145,7 +152,7 @@ def _full_match(columns: tuple[Column, ...], prefix: str) -> str:
 
 def _skip_after(structure: TableStructure) -> list[str]:
     """Lines that put ``p`` behind the after image, whose union branch is at a fixed place."""
-    read = _image_lines(structure.columns, "x")
+    read = image_lines(structure.columns, "x")
     return [f"p = {AFTER_AT + 1}", f"if v[{AFTER_AT}]:", *indent(read)]
 
 
@@ -169,19 +176,20 @@ def compile_renderers(structure: TableStructure, writable: tuple[str, ...]) -> R
     """
     columns, keys = structure.columns, structure.key_columns
     chosen = set(writable)
-    names = _names(columns)
+    names = literal_names(columns)
 
     def make(name: str, argument: str, body: list[str], result: str) -> Render:
         return compile_function(
             name, argument, [*body, f"return {result}"], names, f"<{name} of {structure.name}>"
         )
 
-    image = [f"p = {AFTER_AT + 1}", *_image_lines(columns, "s")]
+    image = [f"p = {AFTER_AT + 1}", *image_lines(columns, "s")]
     # The key starts with two strings, the names of schema and table: the same for all its rows.
     key_start = len(key_prefix(structure))
-    key_image = ["v = k", f"p = {key_start}", *_image_lines(keys, "s")]
+    key_image = ["v = k", f"p = {key_start}", *image_lines(keys, "s")]
+    key_matched = key_match((c, f"s{i}") for i, c in enumerate(keys))
     key_value = "s0" if len(keys) == 1 else _values(keys, set(structure.key), "s")
-    before = [*_skip_after(structure), "p += 1", *_image_lines(columns, "s")]
+    before = [*_skip_after(structure), "p += 1", *image_lines(columns, "s")]
     key_names = b",".join(quote_name(c.name) for c in keys)
     return Renderers(
         columns=b",".join(quote_name(c.name) for c in columns if c.name in chosen),
@@ -189,7 +197,12 @@ def compile_renderers(structure: TableStructure, writable: tuple[str, ...]) -> R
         key=make("key", "k", key_image, key_value if keys else "b''"),
         after=make("after", "v", image, _values(columns, chosen, "s")),
         assignments=make("assignments", "v", image, _assignments(columns, chosen, "s")),
-        match_key=make("match_key", "k", key_image, _key_match(keys, "s") if keys else "b''"),
+        match_key=make(
+            "match_key",
+            "k",
+            key_image,
+            key_matched if keys else "b''",
+        ),
         match_before=make("match_before", "v", before, _full_match(columns, "s")),
         source=_source(structure),
     )

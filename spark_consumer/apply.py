@@ -6,8 +6,9 @@ The protocol, in order:
 2. The channel's row is read FOR UPDATE: a foreign fencing token, a gap, or a slice already applied end here.
 3. A DDL runs on a connection of its own while the row stays locked, so no second consumer gets between; the
    ledger or the intent row tells whether an earlier attempt already ran it.
-4. DELETEs of all tables, then INSERTs, then the tables that keep the upstream's order; each statement must
-   change exactly the rows that the log says.
+4. The tables are held as they are, and must be those that the plan was made for. DELETEs of all tables, then
+   INSERTs, then the tables that keep the upstream's order; each statement must change exactly the rows that
+   the log says.
 5. The position moves, the audit row is written, COMMIT.
 6. If the connection is lost, COMMIT included, a new one reads the position: it alone says what happened.
 """
@@ -35,9 +36,11 @@ from spark_consumer.position import Position
 from spark_consumer.prepare import Prepared
 from spark_consumer.session import VICTIM, Session, connect, error_number, is_lost, message_of
 from spark_consumer.slices import Slice
+from spark_consumer.target import TableMoved, hold
 from spark_consumer.write import write
 
 _ATTEMPTS = 8
+_PLANS = 5
 _T = TypeVar("_T")
 _log = structlog.get_logger()
 
@@ -75,6 +78,20 @@ class Applier:
     def apply(self, prepared: Prepared) -> int:
         """Apply a slice exactly once; the number of statements run. Raises DownstreamError or LogError."""
         return self.with_retries(lambda: self._attempt(prepared))
+
+    def apply_planned(self, prepared: Prepared, again: Callable[[], Prepared]) -> tuple[int, Prepared]:
+        """``apply``, with another plan if somebody has altered a table since the last one was made.
+
+        Args:
+            again: plans and prepares the slice anew.
+        """
+        for _ in range(_PLANS - 1):
+            try:
+                return self.apply(prepared), prepared
+            except TableMoved as moved:
+                _log.info("downstream_table_altered", table=moved.where.table)
+                prepared = again()
+        return self.apply(prepared), prepared
 
     def move_to(self, position: Position) -> None:
         """Move the position where that changes no row: what lies in between is applied, or nothing."""
@@ -124,6 +141,8 @@ class Applier:
             if ddl is not None:
                 self._ddl.run(session, piece, ddl, before, number)
             made = prepared.late() if prepared.late else prepared
+            for name, definition in made.definitions.items():
+                hold(session, name, definition)
             write(session, made.deletes, made.inserts, made.ordered, piece.where)
             count = made.statements
             self._move(piece, before, number + runs_ddl, count)

@@ -136,11 +136,17 @@ class BatchRunner:
             # What comes after a DDL is planned against the tables as the DDL leaves them.
             wait = following is None or piece.ddl is not None or following.ddl is not None
             coming = None if following is None or wait else self._begin(following, structures)
-            count = self._applier.apply(prepared)
+            count, prepared = self._applier.apply_planned(prepared, partial(self._again, piece, structures))
             stages = self._late.stages if prepared.late and self._late else prepared.stages
             if piece.ddl is not None:
                 self._planner.forget()
             self._counters.applied(piece, self._applier.position, count, stages, time.monotonic() - begin)
+
+    def _again(self, piece: Slice, structures: dict[str, TableStructure]) -> Prepared:
+        self._planner.forget()
+        if piece.ddl is not None and piece.rows:
+            return Prepared(piece, late=partial(self._after_ddl, piece, structures))
+        return self._begin(piece, structures).result()
 
     def _after_ddl(self, piece: Slice, structures: dict[str, TableStructure]) -> Prepared:
         self._planner.forget()

@@ -18,6 +18,7 @@ from itertools import pairwise
 
 from schemas.avro_schema import KEY_CHANGE
 from schemas.errors import LogError, Where
+from spark_consumer.identity import Find
 from spark_consumer.merge import Limits, quote
 from spark_consumer.plan import TablePlan
 
@@ -159,9 +160,13 @@ def _attempts(row: OrderedRow, second: OrderedRow | None) -> tuple[bytes, ...]:
 def _update(row: OrderedRow, written: OrderedRow) -> bytes:
     assert row.match is not None
     assert written.assignments is not None
-    # LIMIT 1: without a key, equal rows are told apart by nothing, so any one of them is the right one.
-    parts = (b"UPDATE ", row.table.target, b" SET ", written.assignments, b" WHERE ", row.match, b" LIMIT 1")
+    parts = (b"UPDATE ", row.table.target, b" SET ", written.assignments, b" WHERE ", row.match, _limit(row))
     return b"".join(parts)
+
+
+def _limit(row: OrderedRow) -> bytes:
+    """Equal rows are told apart by nothing, so any one of them is the right one; two rows of a key show a mistake."""
+    return b"" if row.table.identity.find is Find.EXACT else b" LIMIT 1"
 
 
 def _insert(row: OrderedRow) -> bytes:
@@ -175,5 +180,5 @@ def _sql(row: OrderedRow) -> bytes:
         return _update(row, row)
     if row.op == _DELETE:
         assert row.match is not None
-        return b"DELETE FROM " + row.table.target + b" WHERE " + row.match + b" LIMIT 1"
+        return b"DELETE FROM " + row.table.target + b" WHERE " + row.match + _limit(row)
     return _insert(row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -11,6 +12,8 @@ from schemas.structure import TableStructure
 from schemas.wire import value_header, widened
 from spark_consumer.event_filter import DML
 from spark_consumer.expression import ExpressionRule, RowFilter, compile_filter
+from spark_consumer.fit import misfits
+from spark_consumer.identity import BY_KEY, Find, Identity, identity_of
 from spark_consumer.merge import Limits, qualified
 from spark_consumer.rules import Rules
 from spark_consumer.slices import Slice
@@ -43,6 +46,8 @@ class TablePlan:
         expressions: rules by which single rows are left out.
         collations: how the expressions compare text: as the downstream's columns do, by names in lower case.
         safe: safe mode: the row may be there, or gone, already.
+        identity: how rows are found on the downstream.
+        definition: of the downstream's table, as this plan was made for it.
     """
 
     header: bytes
@@ -55,6 +60,8 @@ class TablePlan:
     expressions: tuple[ExpressionRule, ...] = ()
     collations: tuple[tuple[str, str], ...] = ()
     safe: bool = False
+    identity: Identity = BY_KEY
+    definition: str = ""
 
     @property
     def name(self) -> str:
@@ -129,6 +136,7 @@ def plan_slice(
         DownstreamError: a table does not fit.
     """
     names = targets_of(structures, rules)
+    into = Counter(names.values())
     tables = []
     for fingerprint, structure in sorted(structures.items()):
         header = widened(value_header(bytes.fromhex(fingerprint)))
@@ -136,8 +144,9 @@ def plan_slice(
         if name is None:
             tables.append(TablePlan(header, structure, Mode.SKIP))
         else:
-            table = _plan_table(header, structure, targets[name], name, rules, where)
-            tables.append(replace(table, safe=safe and bool(structure.key)))
+            merged = into[name] > 1 or rules.router.merges(*name)
+            table = _plan_table(header, structure, targets[name], name, rules, where, merged)
+            tables.append(replace(table, safe=safe and table.identity.find is not Find.WHOLE))
     return SlicePlan(_level(tables), limits)
 
 
@@ -159,28 +168,25 @@ def _plan_table(
     name: Name,
     rules: Rules,
     where: Where,
+    merged: bool,
 ) -> TablePlan:
     place = replace(where, table=structure.name)
     if target is None:
         raise DownstreamError(
             "TR605", "the downstream has no such table", where=place, hint="create it as the upstream has it"
         )
+    _check_fit(structure, target, place)
     names = [column.name for column in structure.columns if column.name.lower() not in target.generated]
-    lacking = [name for name in names if name.lower() not in target.writable]
-    if lacking:
-        raise DownstreamError(
-            "TR606",
-            f"the downstream's table lacks the column {lacking[0]}",
-            where=place,
-            hint="add it as the upstream has it; nothing of this batch was applied",
-        )
     # Values of columns that only the downstream has would not survive DELETE and INSERT.
     extra = target.writable - {name.lower() for name in names}
     # What is left out breaks the log's own logic of which rows exist, which compaction builds on.
     dropped = rules.events.dropped_dml(structure.db, structure.table)
     expressions = rules.expressions_of(structure.db, structure.table)
     partial = bool(dropped or expressions)
-    ordered = bool(extra) or not structure.key or target.in_family or partial or not rules.compact
+    identity = identity_of(structure, target, merged=merged, partial=partial)
+    # A trigger shall see the statements that the upstream ran, and not DELETE and INSERT for an UPDATE.
+    apart = bool(extra or target.triggers) or not identity.sure
+    ordered = apart or target.in_family or partial or not rules.compact
     table = TablePlan(
         header,
         structure,
@@ -191,7 +197,24 @@ def _plan_table(
         dropped,
         expressions,
         target.collations if expressions else (),
+        identity=identity,
+        definition=target.definition,
     )
     # What cannot be evaluated shall be told here, not on an executor.
     _ = table.filter
     return table
+
+
+def _check_fit(structure: TableStructure, target: TargetTable, place: Where) -> None:
+    found = misfits(structure, target)
+    if not found:
+        return
+    first, others = found[0], len(found) - 1
+    more = f" (and {others} more: {', '.join(one.column for one in found[1:6])})" if others else ""
+    there = ".".join(target.name)
+    raise DownstreamError(
+        first.code,
+        f"{first.what}{more}",
+        where=place,
+        hint=f"alter {there} on the downstream: {first.remedy}; nothing of this batch was applied",
+    )

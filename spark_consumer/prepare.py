@@ -60,6 +60,16 @@ class Prepared:
         return len(self.deletes) + len(self.inserts) + len(self.ordered)
 
     @property
+    def definitions(self) -> dict[tuple[str, str], str]:
+        """The downstream's tables that it writes, and what they looked like to its plan."""
+        tables = (
+            *(t for t, _ in self.deletes),
+            *(t for t, _ in self.inserts),
+            *(o.table for o in self.ordered),
+        )
+        return {table.target_name: table.definition for table in tables if table.definition}
+
+    @property
     def counts(self) -> dict[str, int]:
         """What it adds to the channel's counters."""
         return {"row_changes": self.piece.rows, "statements": self.statements, **asdict(self.stages)}

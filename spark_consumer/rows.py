@@ -13,11 +13,13 @@ import pyarrow as pa
 from schemas.avro_schema import KEY_CHANGE, OP_AT
 from schemas.epoch import OffsetRange
 from schemas.sql import Renderers, compile_renderers
+from schemas.sql_find import Finder, compile_finder
 from schemas.wire import HEADER_SIZE, widened
 from spark_consumer.arrow import record_batch
 from spark_consumer.compact import compact
 from spark_consumer.expression_kinds import Unevaluable
 from spark_consumer.fetch import Share, Source
+from spark_consumer.identity import Find
 from spark_consumer.merge import Statement, merged_deletes, merged_inserts
 from spark_consumer.pieces import Result, in_pieces, size_of
 from spark_consumer.plan import Mode, SlicePlan, TablePlan
@@ -49,7 +51,7 @@ RESULT_DDL = (
 )
 _EVENTS = {ord("c"): "insert", ord("r"): "insert", ord("u"): "update", ord("d"): "delete"}
 _HEADER = itemgetter(slice(0, HEADER_SIZE))
-_DELETE = ord("d")
+_UPDATE, _DELETE = ord("u"), ord("d")
 _NOTHING = (0, 0, 0, 0)
 # Of results in one record batch: the JVM, which passes them on, has a small heap.
 _BATCH_ROWS = 1024
@@ -117,7 +119,7 @@ def render(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> I
     if left_out := sum(table.left_out for table in tables.values()):
         yield _count(LEFT_OUT, left_out)
     for key, value in net.gone:
-        tables[value[:HEADER_SIZE]].gone.append(key)
+        tables[value[:HEADER_SIZE]].gone.append((key, value))
     for item in net.written:
         tables[item[1][:HEADER_SIZE]].written.append(item[1])
     for table in tables.values():
@@ -133,7 +135,7 @@ class _Table:
     plan: TablePlan
 
     def __post_init__(self) -> None:
-        self.gone: list[bytes] = []
+        self.gone: list[tuple[bytes, bytes]] = []
         self.written: list[bytes] = []
         self.left_out = 0
         self.filter = self.plan.filter
@@ -142,13 +144,32 @@ class _Table:
     def renderers(self) -> Renderers:
         return compile_renderers(self.plan.structure, self.plan.writable)
 
+    @property
+    def finder(self) -> Finder:
+        identity = self.plan.identity
+        exact = identity.find is Find.EXACT
+        return compile_finder(
+            self.plan.structure, self.plan.structure.key if exact else identity.columns, exact
+        )
+
     def statements(self, plan: SlicePlan) -> Iterator[Result]:
         """The table's DELETEs, then its INSERTs."""
         render, target, limits = self.renderers, self.plan.target, plan.limits
-        deletes = merged_deletes(target, render.key_columns, map(render.key, self.gone), limits)
+        deletes = merged_deletes(target, *self._gone(), limits)
         inserts = merged_inserts(target, render.columns, map(render.after, self.written), limits)
         yield from (self._result(DELETES, statement) for statement in deletes)
         yield from (self._result(INSERTS, statement) for statement in inserts)
+
+    def _gone(self) -> tuple[bytes, Iterable[bytes]]:
+        """The columns that rows are found by, and their values in the rows to remove."""
+        if self.plan.identity.find is Find.KEY:
+            return self.renderers.key_columns, (self.renderers.key(key) for key, _ in self.gone)
+        find = self.finder
+        found = dict.fromkeys(find.old(value) for _, value in self.gone)
+        if self.plan.safe:
+            # A repetition meets rows as a later change has left them already.
+            found |= dict.fromkeys(map(find.new, self.written))
+        return find.columns, found
 
     def _result(self, kind: int, statement: Statement) -> Result:
         return (kind, self.index, statement.rows, *_NOTHING, statement.sql, None, None, 0)
@@ -173,14 +194,24 @@ class _Table:
                 at = f"epoch {source.epoch}, gtid {source.gtid}, row {source.seq}"
                 raise UnevaluableRow(self.index, f"{error} [{at}]") from error
         written = op != _DELETE
-        if not self.plan.structure.key:
-            match = render.match_before(value) if op in b"ud" else None
-        else:
-            match = render.match_key(key)
+        match = self._match(op, key, value)
         assignments = render.assignments(value) if written else None
         after = render.after(value) if written else None
         place = (source.epoch, source.seq, source.flags)
         return (ORDERED, self.index, 1, *place, op, match, assignments, after, rules)
+
+    def _match(self, op: int, key: bytes, value: bytes) -> bytes | None:
+        """The predicate that finds a row; None where nothing but its equality could, and it is new."""
+        find = self.plan.identity.find
+        if find is Find.KEY:
+            return self.renderers.match_key(key)
+        if find is Find.WHOLE:
+            return self.renderers.match_before(value) if op in b"ud" else None
+        match = self.finder.match_old(value)
+        if self.plan.safe and op == _UPDATE and (new := self.finder.match_new(value)) != match:
+            # As it was, or as a repetition finds it.
+            return b"((" + match + b") OR (" + new + b"))"
+        return match
 
 
 def _count(kind: int, number: int) -> Result:

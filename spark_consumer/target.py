@@ -1,14 +1,97 @@
-"""What the downstream's tables look like: columns that can be written, and foreign keys that cascade."""
+"""What the downstream's tables look like: columns, unique keys, triggers, and foreign keys that cascade."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
-from spark_consumer.session import Session
+import pymysql
+
+from schemas.errors import DownstreamError, Where
+from spark_consumer.merge import qualified
+from spark_consumer.session import Session, error_number
+from spark_consumer.sql_type import SqlType, parse_type
 
 Name = tuple[str, str]
 _CASCADING = frozenset({"CASCADE", "SET NULL", "SET DEFAULT"})
+# No such database, no such table.
+_ABSENT = frozenset({1049, 1146})
+_COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
+
+
+@dataclass(frozen=True)
+class TargetColumn:
+    """One column of a downstream table.
+
+    Attributes:
+        fills: whether an INSERT may leave it out: it has a default, may be NULL, or makes its values itself.
+        generated: whether the server computes it and takes no value.
+        collation: of a text column, "" of others.
+        default: the default's text as ``information_schema`` has it; None without one.
+    """
+
+    name: str
+    type: SqlType
+    nullable: bool = False
+    fills: bool = False
+    generated: bool = False
+    collation: str = ""
+    default: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Its name in lower case: names of columns are compared so."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True)
+class KeyPart:
+    """One part of a unique key.
+
+    Attributes:
+        column: its name in lower case; None for an expression.
+        length: how many characters or bytes of it count, None: all.
+        nullable: whether it may be NULL, which conflicts with nothing.
+    """
+
+    column: str | None
+    length: int | None = None
+    nullable: bool = False
+
+
+@dataclass(frozen=True)
+class UniqueKey:
+    """A primary or unique key."""
+
+    name: str
+    parts: tuple[KeyPart, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Its columns' names in lower case, expressions left out."""
+        return tuple(part.column for part in self.parts if part.column is not None)
+
+    @property
+    def plain(self) -> bool:
+        """Whether equal columns mean equal keys: no part is an expression."""
+        return all(part.column is not None for part in self.parts)
+
+    @property
+    def nullable(self) -> bool:
+        """Whether rows with a NULL in it may be there any number of times."""
+        return any(part.nullable for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """A trigger: ``BEFORE`` or ``AFTER``, and ``INSERT``, ``UPDATE`` or ``DELETE``."""
+
+    name: str
+    timing: str
+    event: str
+    body: str = ""
 
 
 @dataclass(frozen=True)
@@ -16,17 +99,40 @@ class TargetTable:
     """One downstream table.
 
     Attributes:
-        writable: names, in lower case, of the columns that take values.
-        generated: names, in lower case, of those that the server computes itself.
-        collations: of its text columns, by their names in lower case.
+        keys: its unique keys, the primary key first.
         in_family: whether it hangs, over any number of foreign keys, together with one that cascades.
+        definition: ``SHOW CREATE TABLE`` without its counter: another text, another table.
     """
 
     name: Name
-    writable: frozenset[str]
-    generated: frozenset[str]
+    columns: tuple[TargetColumn, ...]
+    keys: tuple[UniqueKey, ...] = ()
     in_family: bool = False
-    collations: tuple[tuple[str, str], ...] = ()
+    triggers: tuple[Trigger, ...] = ()
+    definition: str = ""
+
+    @cached_property
+    def _by_key(self) -> dict[str, TargetColumn]:
+        return {column.key: column for column in self.columns}
+
+    def column(self, name: str) -> TargetColumn | None:
+        """The column of a name, in any case of letters."""
+        return self._by_key.get(name.lower())
+
+    @cached_property
+    def writable(self) -> frozenset[str]:
+        """Names, in lower case, of the columns that take values."""
+        return frozenset(column.key for column in self.columns if not column.generated)
+
+    @cached_property
+    def generated(self) -> frozenset[str]:
+        """Names, in lower case, of those that the server computes itself."""
+        return frozenset(column.key for column in self.columns if column.generated)
+
+    @cached_property
+    def collations(self) -> tuple[tuple[str, str], ...]:
+        """Of its text columns, by their names in lower case."""
+        return tuple((column.key, column.collation) for column in self.columns if column.collation)
 
 
 @dataclass
@@ -48,28 +154,118 @@ class TargetCatalog:
             if self._families is None:
                 self._families = families(_foreign_keys(session))
             for name in missing:
-                self._tables[name] = _read(session, name, self._families)
+                self._tables[name] = read_table(session, name, self._families)
         return {name: self._tables[name] for name in wanted}
 
 
-def _read(session: Session, name: Name, in_family: frozenset[Name]) -> TargetTable | None:
+def read_table(session: Session, name: Name, in_family: frozenset[Name] = frozenset()) -> TargetTable | None:
+    """One table as it is now, None if it is not there."""
+    columns = _columns(session, name)
+    if not columns:
+        return None
+    key = (name[0].lower(), name[1].lower())
+    return TargetTable(
+        name,
+        columns,
+        _keys(session, name),
+        key in in_family,
+        _triggers(session, name),
+        definition(session, name),
+    )
+
+
+def definition(session: Session, name: Name) -> str:
+    """The table's definition as text. Raises MySQLError if it is not there."""
+    return _COUNTER.sub("", str(session.rows("SHOW CREATE TABLE " + qualified(*name).decode())[0][1]))
+
+
+class TableMoved(DownstreamError):
+    """TR654: the table is not as the plan for it was made; a new plan helps."""
+
+    def __init__(self, name: Name) -> None:
+        super().__init__(
+            "TR654",
+            "the downstream's table was altered again and again while a batch was on its way to it",
+            where=Where(table=".".join(name)),
+            hint="wait until that has an end, and start the consumer again; nothing of this batch was applied",
+            retryable=True,
+        )
+
+
+def hold(session: Session, name: Name, expected: str) -> None:
+    """Keep others from altering the table until the open transaction ends. Raises TableMoved if one has."""
+    try:
+        # Reading it takes its metadata lock; SHOW gives its own back at once.
+        session.rows(f"SELECT 1 FROM {qualified(*name).decode()} LIMIT 0")
+        found = definition(session, name)
+    except pymysql.MySQLError as error:
+        if error_number(error) in _ABSENT:
+            raise TableMoved(name) from error
+        raise
+    if found != expected:
+        raise TableMoved(name)
+
+
+def _columns(session: Session, name: Name) -> tuple[TargetColumn, ...]:
     rows = session.rows(
-        "SELECT COLUMN_NAME, EXTRA, COLLATION_NAME FROM information_schema.COLUMNS"
-        " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
+        "SELECT COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, COLUMN_DEFAULT, EXTRA, CHARACTER_SET_NAME, COLLATION_NAME"
+        " FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION",
         name,
     )
-    if not rows:
-        return None
-    # MySQL says DEFAULT_GENERATED of an expression default, which takes values.
-    generated = {column.lower() for column, extra, _ in rows if _is_generated(extra.upper())}
-    every = {column.lower() for column, _, _ in rows}
-    key = (name[0].lower(), name[1].lower())
-    collations = tuple((column.lower(), collation) for column, _, collation in rows if collation)
-    return TargetTable(name, frozenset(every - generated), frozenset(generated), key in in_family, collations)
+    return tuple(_column(*row) for row in rows)
+
+
+def _column(
+    name: str,
+    kind: str,
+    nullable: str,
+    default: str | None,
+    extra: str,
+    charset: str | None,
+    collation: str | None,
+) -> TargetColumn:
+    parsed = parse_type(_text(kind), charset or "")
+    extra = (extra or "").upper()
+    may_be_null = nullable == "YES"
+    # MariaDB writes the default NULL as a word. An ENUM without one takes its first member.
+    default = (
+        None if default is None or (may_be_null and _text(default).upper() == "NULL") else _text(default)
+    )
+    fills = may_be_null or default is not None or "AUTO_INCREMENT" in extra or parsed.base == "enum"
+    generated = _is_generated(extra)
+    return TargetColumn(name, parsed, may_be_null, fills or generated, generated, collation or "", default)
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _is_generated(extra: str) -> bool:
+    # MySQL says DEFAULT_GENERATED of an expression default, which takes values.
     return any(word in extra for word in ("VIRTUAL GENERATED", "STORED GENERATED", "PERSISTENT"))
+
+
+def _keys(session: Session, name: Name) -> tuple[UniqueKey, ...]:
+    rows = session.rows(
+        "SELECT INDEX_NAME, COLUMN_NAME, SUB_PART, NULLABLE FROM information_schema.STATISTICS"
+        " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND NON_UNIQUE = 0 ORDER BY INDEX_NAME, SEQ_IN_INDEX",
+        name,
+    )
+    parts: dict[str, list[KeyPart]] = {}
+    for index, column, length, nullable in rows:
+        part = KeyPart(column.lower() if column else None, length, nullable == "YES")
+        parts.setdefault(index, []).append(part)
+    in_order = sorted(parts, key=lambda index: (index != "PRIMARY", index))
+    return tuple(UniqueKey(index, tuple(parts[index])) for index in in_order)
+
+
+def _triggers(session: Session, name: Name) -> tuple[Trigger, ...]:
+    rows = session.rows(
+        "SELECT TRIGGER_NAME, ACTION_TIMING, EVENT_MANIPULATION, ACTION_STATEMENT FROM information_schema.TRIGGERS"
+        " WHERE EVENT_OBJECT_SCHEMA = %s AND EVENT_OBJECT_TABLE = %s ORDER BY TRIGGER_NAME",
+        name,
+    )
+    return tuple(Trigger(*map(_text, row)) for row in rows)
 
 
 def _foreign_keys(session: Session) -> list[tuple[Name, Name, bool]]:

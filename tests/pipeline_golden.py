@@ -10,6 +10,8 @@ from zlib import crc32
 
 from support.fake_topic import Change, delete, halves, insert, integer, row_key, row_value, text, update
 from support.records import epoch_record
+from support.targets import as_it_is, unique
+from support.targets import column as target_column
 
 from schemas.avro_schema import KEY_CHANGE, row_schema
 from schemas.ddl import classify
@@ -81,8 +83,12 @@ class Case:
         """``db.table: column, column [cascades]``: not as the upstream has it."""
         name, _, columns = text_.removesuffix(" cascades").partition(": ")
         db, _, table = name.partition(".")
-        writable = frozenset(columns.split(", "))
-        self.targets[db, table] = TargetTable((db, table), writable, frozenset(), text_.endswith(" cascades"))
+        known = {c.name: c for s in self.structures.values() for c in as_it_is(s).columns}
+        made = tuple(
+            replace(known.get(label, target_column(label)), fills=True) for label in columns.split(", ")
+        )
+        key = next((s.key for s in self.structures.values() if (s.db, s.table) == (db, table)), ("id",))
+        self.targets[db, table] = TargetTable((db, table), made, (unique(*key),), text_.endswith(" cascades"))
 
     def _change(self, word: str, rest: str) -> Change:
         name, _, images = rest.partition(" ")
@@ -127,13 +133,7 @@ class Case:
         for s in used:
             name = targets_of({"": s}, rules).get((s.db, s.table))
             if name is not None:
-                as_it_is = TargetTable(
-                    name,
-                    frozenset(c.name for c in s.columns),
-                    frozenset(),
-                    collations=tuple((c.name, "utf8mb4_bin") for c in s.columns if c.charset),
-                )
-                downstream[name] = self.targets.get(name, as_it_is)
+                downstream[name] = self.targets.get(name, as_it_is(s, name))
         limits = Limits() if config.multiple_rows else Limits(max_rows=1)
         plan = plan_slice(structures, downstream, rules, limits, Where(), safe=config.safe_mode)
         keys = [row_key(c.structure, c.after or c.before or {}) for c in changes]

@@ -106,11 +106,15 @@ class AppliedLog:
         begin = (position.relay_log, position.relay_pos)
         piece = RelaySlice((LoggedEpoch(epoch, position.epochs_offset),), begin)
         late = epoch.ddl is not None and epoch.rows
-        self._applier.apply(
-            Prepared(piece, late=partial(self._after_ddl, piece)) if late else self._prepared(piece)
-        )
+        prepared = Prepared(piece, late=partial(self._after_ddl, piece)) if late else self._prepared(piece)
+        self._applier.apply_planned(prepared, partial(self._again, piece))
         if epoch.ddl is not None:
             self._planner.forget()
+
+    def _again(self, piece: RelaySlice) -> Prepared:
+        if piece.ddl is not None and piece.rows:
+            return Prepared(piece, late=partial(self._after_ddl, piece))
+        return self._after_ddl(piece)
 
     def _after_ddl(self, piece: RelaySlice) -> Prepared:
         self._planner.forget()

@@ -60,6 +60,13 @@ def prepared(epoch: int, step: dict[str, Any]) -> Prepared:
 
 def apply_rows(applier: Applier, config: ConsumerConfig, *changes: Change) -> Prepared:
     """Apply changes as the next epoch, planned and rendered as the job does, in one partition."""
+    made = prepared_rows(applier, config, *changes)
+    applier.apply(made)
+    return made
+
+
+def prepared_rows(applier: Applier, config: ConsumerConfig, *changes: Change) -> Prepared:
+    """Changes as the next epoch, planned against the downstream as it is now."""
     rules, epoch = Rules.of(config), applier.position.epoch + 1
     each = halves(changes)
     structures = {row_schema(c.structure).fingerprint.hex(): c.structure for c in each}
@@ -80,9 +87,7 @@ def apply_rows(applier: Applier, config: ConsumerConfig, *changes: Change) -> Pr
     )
     keys = [row_key(c.structure, c.after or c.before or {}) for c in each]
     values = [row_value(c, epoch, seq, "g") for seq, c in enumerate(each)]
-    made = sorted_out(Slice((LoggedEpoch(record, epoch),)), plan, list(render(plan, keys, values)))
-    applier.apply(made)
-    return made
+    return sorted_out(Slice((LoggedEpoch(record, epoch),)), plan, list(render(plan, keys, values)))
 
 
 def apply_steps(applier: Applier, steps: list[dict[str, Any]]) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 from support.fake_topic import Change, delete, insert, integer, row_key, row_value, update
 from support.fake_topic import text as text_column
+from support.targets import column, unique
+from support.targets import generated as computed
 
 from schemas.avro_schema import KEY_CHANGE, row_schema
 from schemas.errors import DownstreamError, LogError, Where
 from schemas.structure import TableStructure
+from spark_consumer.identity import BY_KEY, BY_ROW
 from spark_consumer.merge import Limits
 from spark_consumer.ordered import OrderedRow, statements
 from spark_consumer.plan import Mode, SlicePlan, TablePlan, plan_slice
@@ -23,7 +26,9 @@ NO_KEY = TableStructure("d", "n", (integer("a"), text_column("s", nullable=True)
 def planned(structure: TableStructure, mode: Mode, *, cascades: bool = False) -> TablePlan:
     names = tuple(column.name for column in structure.columns)
     name = (structure.db, structure.table)
-    return TablePlan(row_schema(structure).header, structure, mode, name, names, cascades)
+    identity = BY_KEY if structure.key else BY_ROW
+    header = row_schema(structure).header
+    return TablePlan(header, structure, mode, name, names, cascades, identity=identity)
 
 
 def rendered(table: TablePlan, *changes: Change) -> list[OrderedRow]:
@@ -109,7 +114,8 @@ def plan_for(target: TargetTable | None) -> TablePlan:
 
 
 def table_of(*writable: str, generated: tuple[str, ...] = (), in_family: bool = False) -> TargetTable:
-    return TargetTable(("d", "p"), frozenset(writable), frozenset(generated), in_family)
+    columns = (*map(column, writable), *map(computed, generated))
+    return TargetTable(("d", "p"), columns, (unique("id"),), in_family)
 
 
 def test_a_plan_follows_the_downstreams_table() -> None:

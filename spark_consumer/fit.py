@@ -1,0 +1,111 @@
+"""Whether the downstream's table can take the upstream's rows, told before the first one is written.
+
+Columns are paired by name. A downstream column may be wider, stand elsewhere, or be there in addition, as long
+as it fills itself; it may not change a value.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from schemas.structure import Column, TableStructure
+from spark_consumer.sql_type import lacks, type_of
+from spark_consumer.target import TargetColumn, TargetTable, Trigger
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """One reason why rows cannot be written as they are.
+
+    Attributes:
+        code: of the error it becomes.
+        column: the column's name.
+        what: one sentence, with both types where there are two.
+        remedy: what to do about it.
+    """
+
+    code: str
+    column: str
+    what: str
+    remedy: str
+
+
+def misfits(structure: TableStructure, target: TargetTable) -> list[Misfit]:
+    """All reasons why rows of ``structure`` cannot be written to ``target``, in the order of its columns."""
+    found: list[Misfit] = []
+    for column in structure.columns:
+        there = target.column(column.name)
+        if there is None:
+            found.append(_missing(column))
+        elif not there.generated:
+            found += _of_column(column, there)
+    named = {column.name.lower() for column in structure.columns}
+    found += [_unfilled(column) for column in target.columns if column.key not in named and not column.fills]
+    return [*found, *_of_triggers(structure, target)]
+
+
+def _missing(column: Column) -> Misfit:
+    return Misfit(
+        "TR606",
+        column.name,
+        f"the downstream's table lacks the column {column.name}",
+        f"add it as the upstream has it: {column.sql_type}",
+    )
+
+
+def _of_column(column: Column, there: TargetColumn) -> list[Misfit]:
+    found = []
+    source = type_of(column)
+    if reason := lacks(there.type, source):
+        found.append(
+            Misfit(
+                "TR650",
+                column.name,
+                f"column {column.name} is {source.shown} upstream and {there.type.shown} downstream: {reason}",
+                f"make it {source.shown} there, or wider",
+            )
+        )
+    if column.nullable and not there.nullable:
+        found.append(
+            Misfit(
+                "TR651",
+                column.name,
+                f"column {column.name} may be NULL upstream and is NOT NULL downstream",
+                "let it be NULL there",
+            )
+        )
+    return found
+
+
+def _unfilled(column: TargetColumn) -> Misfit:
+    return Misfit(
+        "TR652",
+        column.name,
+        f"only the downstream has the column {column.name}, which is NOT NULL and has no default",
+        "give it a default, or let it be NULL",
+    )
+
+
+def _of_triggers(structure: TableStructure, target: TargetTable) -> list[Misfit]:
+    return [
+        Misfit(
+            "TR653",
+            column.name,
+            f"the downstream's trigger {trigger.name} may change the column {column.name}",
+            "drop the trigger, or let it set only columns that the upstream does not have",
+        )
+        for trigger in target.triggers
+        for column in structure.columns
+        if may_set(trigger, column.name)
+    ]
+
+
+def may_set(trigger: Trigger, column: str) -> bool:
+    """Whether a trigger may give a column of the new row another value: as its text can be read, or is not known."""
+    if trigger.timing != "BEFORE" or trigger.event == "DELETE":
+        return False
+    name = re.escape(column)
+    new = rf"\bNEW\s*\.\s*(?:`{name}`|{name}(?![\w$]))"
+    assigned = re.compile(rf"{new}\s*:?=|\bINTO\b[^;]*?{new}", re.IGNORECASE)
+    return assigned.search(trigger.body) is not None
