@@ -39,6 +39,7 @@ from schemas.epoch import (
     encode_structure_version,
 )
 from schemas.errors import LogError, Where
+from schemas.kafka_security import OPEN, KafkaSecurity
 from schemas.sql import key_table
 from schemas.wire import LEAST_PART, divide
 
@@ -100,10 +101,13 @@ class EpochLog:
         bootstrap_servers: Kafka's addresses.
         prefix: the topics' common prefix, which is also the producer's identity.
         partitions: of the rows topic, when it has to be created.
+        security: what Kafka asks for.
     """
 
-    def __init__(self, bootstrap_servers: str, prefix: str, partition_count: int) -> None:
-        self._bootstrap = bootstrap_servers
+    def __init__(
+        self, bootstrap_servers: str, prefix: str, partition_count: int, security: KafkaSecurity = OPEN
+    ) -> None:
+        self._address = {"bootstrap.servers": bootstrap_servers, **security.librdkafka()}
         self.prefix = prefix
         self.rows_topic, self.epochs_topic = f"{prefix}.rows", f"{prefix}.epochs"
         self.schemas_topic = f"{prefix}.schemas"
@@ -128,7 +132,7 @@ class EpochLog:
             self._part = min(_PART, limit - _FRAMING)
             self._producer = Producer(
                 {
-                    "bootstrap.servers": self._bootstrap,
+                    **self._address,
                     "transactional.id": f"tailrace.{self.prefix}",
                     "transaction.timeout.ms": 600_000,
                     "acks": "all",
@@ -148,7 +152,7 @@ class EpochLog:
 
     def _create_topics(self) -> int:
         """Create what is missing; returns the largest record that the rows topic takes, bytes."""
-        admin = AdminClient({"bootstrap.servers": self._bootstrap}, logger=_LIBRDKAFKA)
+        admin = AdminClient(self._address, logger=_LIBRDKAFKA)
         there = admin.list_topics(timeout=_TIMEOUT).topics
         # An event-sourced log is kept until its operator says otherwise.
         forever = {"retention.ms": "-1", "max.message.bytes": str(_MAX_MESSAGE)}
@@ -195,7 +199,7 @@ class EpochLog:
     def last_epoch(self) -> EpochCommitted | None:
         """The last committed epoch; None if there is none yet. Call after ``open``."""
         back = 64
-        with _reading(self._bootstrap, self.epochs_topic) as reader:
+        with _reading(self._address, self.epochs_topic) as reader:
             low, high = reader.bounds()
             while True:
                 values = list(reader.values(max(low, high - back)))
@@ -212,7 +216,7 @@ class EpochLog:
 
     def structures(self) -> list[StructureVersion]:
         """All structures that the log names, in the order of their epochs."""
-        with _reading(self._bootstrap, self.schemas_topic) as reader:
+        with _reading(self._address, self.schemas_topic) as reader:
             found = [decode_structure_version(value) for value in reader.values(reader.bounds()[0])]
         return sorted(found, key=lambda version: version.epoch)
 
@@ -354,11 +358,11 @@ class EpochLog:
 class _reading:
     """Reads a one-partition topic to its end, committed records only."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, address: dict[str, str], topic: str) -> None:
         self._place = (topic, 0)
         self._consumer: Any = Consumer(
             {
-                "bootstrap.servers": bootstrap,
+                **address,
                 "group.id": "tailrace",
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,

@@ -25,6 +25,7 @@ from relay_store.readers import PUBLISHER, Mark
 from relay_store.writer import RelayWriter
 from schemas.avro_schema import fingerprint_of
 from schemas.gtid import parse_gtid_set
+from schemas.kafka_security import OPEN, KafkaSecurity
 from schemas.server_url import ServerUrl
 from schemas.tables import TableFilter
 
@@ -42,6 +43,7 @@ class ProducerConfig:
         purge_interval: seconds; 0 means that only a full disk causes a purge.
         until_caught_up: stop once everything that was upstream at the start is published.
         stop_at_gtid: stop exactly behind this GTID set.
+        kafka_security: what Kafka asks for.
         schema_registry_url: its ids name the rows' schemas; it may hold a password.
     """
 
@@ -67,6 +69,7 @@ class ProducerConfig:
     until_caught_up: bool = False
     stop_at_gtid: str | None = None
     schema_registry_url: str | None = field(default=None, repr=False)
+    kafka_security: KafkaSecurity = OPEN
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,7 @@ def run_producer(
 
     # The mirror goes on while the publisher completes its epoch, so each has its own event.
     mirror_stop, publish_stop = threading.Event(), threading.Event()
-    epoch_log = EpochLog(config.bootstrap_servers, config.prefix, config.partitions)
+    epoch_log = EpochLog(config.bootstrap_servers, config.prefix, config.partitions, config.kafka_security)
 
     def look_at_log() -> None:
         # Only once the relay directory is ours: opening the log fences whoever writes it.

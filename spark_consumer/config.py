@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from schemas.kafka_security import OPEN, KafkaSecurity
 from schemas.server_url import ServerUrl
 from spark_consumer.event_filter import EventRule
 from spark_consumer.expression import ExpressionRule
@@ -22,6 +23,7 @@ class ConsumerConfig:
 
     Attributes:
         bootstrap_servers: Kafka, ``host:port,host:port``.
+        kafka_security: what these ask for.
         prefix: topics are ``<prefix>.rows``, ``.epochs`` and ``.schemas``.
         target: the downstream server.
         channel: name of the position in ``tailrace.relay_log_info``.
@@ -68,6 +70,7 @@ class ConsumerConfig:
     jars: tuple[Path, ...] = ()
     class_archive: Path | None = None
     log_file: Path | None = None
+    kafka_security: KafkaSecurity = OPEN
 
     @property
     def epochs_topic(self) -> str:

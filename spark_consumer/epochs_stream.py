@@ -84,6 +84,7 @@ def open_stream(spark: SparkSession, config: ConsumerConfig, start_offset: int, 
     source = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", config.bootstrap_servers)
+        .options(**{f"kafka.{name}": value for name, value in config.kafka_security.java().items()})
         .option("kafka.isolation.level", "read_committed")
         # An offset range that ends with a transaction marker would wait this long for a record behind it.
         .option("kafka.fetch.max.wait.ms", "10")

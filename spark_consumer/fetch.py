@@ -14,6 +14,7 @@ from zlib import crc32
 from confluent_kafka import Consumer, TopicPartition
 
 from schemas.epoch import OffsetRange
+from schemas.kafka_security import OPEN, KafkaSecurity
 from schemas.wire import LEAST_PART, Joiner
 
 _BATCH = 10_000
@@ -48,6 +49,7 @@ class Source:
     bootstrap_servers: str
     topic: str
     group: str
+    security: KafkaSecurity = OPEN
 
     def read(self, part: OffsetRange, share: Share = WHOLE) -> tuple[list[bytes], list[bytes]]:
         """Keys and values of the committed rows in a range whose last offset is a committed record's.
@@ -124,6 +126,7 @@ class Source:
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap_servers,
+                **self.security.librdkafka(),
                 "group.id": self.group,
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,

@@ -100,7 +100,9 @@ class _Run:
         position = applier.position
         counters.at(position)
         group = f"tailrace-{config.prefix}-{config.channel}-{position.fencing_token}"
-        self._reader = RowReader(spark, Source(config.bootstrap_servers, config.rows_topic, group))
+        self._reader = RowReader(
+            spark, Source(config.bootstrap_servers, config.rows_topic, group, config.kafka_security)
+        )
         self._goal = self._make_goal()
         self._runner = BatchRunner(config, applier, self._reader, self._goal, stop, counters)
         owner = Owner(config.channel, config.prefix, position.ledger_uuid)

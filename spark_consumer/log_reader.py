@@ -26,6 +26,7 @@ class LogReader:
         self._config = config
         self._settings = {
             "bootstrap.servers": config.bootstrap_servers,
+            **config.kafka_security.librdkafka(),
             "group.id": f"tailrace-{config.prefix}-{config.channel}-lookup",
             "enable.auto.commit": False,
             "isolation.level": "read_committed",

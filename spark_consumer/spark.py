@@ -52,6 +52,8 @@ _DEFAULTS = {
     # Readers of finished slices would otherwise stay for five minutes.
     "spark.kafka.consumer.cache.timeout": "1m",
     "spark.driver.memory": "1g",
+    # Spark's own expression, and what holds Kafka's login or key: nothing that shows options may show these.
+    "spark.redaction.regex": r"(?i)secret|password|token|access[.]?key|jaas|keystore",
 }
 
 

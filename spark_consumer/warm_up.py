@@ -23,7 +23,12 @@ def warm_up(spark: SparkSession, config: ConsumerConfig, log: LogReader) -> thre
 
     def work() -> None:
         try:
-            source = Source(config.bootstrap_servers, config.epochs_topic, "tailrace-warm-up")
+            source = Source(
+                config.bootstrap_servers,
+                config.epochs_topic,
+                f"tailrace-{config.prefix}-warm-up",
+                config.kafka_security,
+            )
             # The topic may end with a marker, and no range may.
             last = log.last_epoch()
             if last is not None:

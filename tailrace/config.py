@@ -238,6 +238,35 @@ class Kafka(Section):
         description="http[s]://[user:password@]host:port of a schema registry: rows are then in Confluent's format",
     )
 
+    security_protocol: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = Field(
+        default="plaintext", description="whether the brokers encrypt (ssl) and ask for a login (sasl)"
+    )
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+        default="SCRAM-SHA-512", description="how a password is proved to the brokers"
+    )
+    sasl_username: str = Field(default="", examples=["tailrace"], description="who logs in")
+    sasl_password: SecretStr | None = Field(default=None, description="the password of sasl-username")
+    sasl_password_file: Path | None = Field(default=None, description="a file that holds only the password")
+    ssl_ca: Path | None = Field(
+        default=None, description="PEM file of the authorities to trust; the system's own without it"
+    )
+    ssl_certificate: Path | None = Field(
+        default=None, description="PEM file of our certificate, for brokers that ask for one"
+    )
+    ssl_key: Path | None = Field(default=None, description="PEM file of its key, in PKCS #8")
+    ssl_key_password: SecretStr | None = Field(default=None, description="of a key that is encrypted")
+
+    @model_validator(mode="after")
+    def _complete(self) -> Kafka:
+        if self.security_protocol.startswith("sasl"):
+            if not self.sasl_username or (self.sasl_password is None and self.sasl_password_file is None):
+                raise ValueError(f"{self.security_protocol} needs sasl-username and sasl-password(-file)")
+        elif self.sasl_username:
+            raise ValueError("sasl-username needs security-protocol sasl_ssl or sasl_plaintext")
+        if (self.ssl_certificate is None) != (self.ssl_key is None):
+            raise ValueError("ssl-certificate and ssl-key belong together")
+        return self
+
     @field_validator("bootstrap_servers", mode="before")
     @classmethod
     def _join(cls, value: object) -> object:

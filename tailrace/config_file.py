@@ -14,8 +14,9 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import SettingsError
 
 from schemas.errors import ConfigError
+from schemas.kafka_security import KafkaSecurity
 from schemas.server_url import ServerUrl
-from tailrace.config import Channel, Config, Section, Server, kebab
+from tailrace.config import Channel, Config, Kafka, Section, Server, kebab
 
 DEFAULT_FILE = Path("tailrace.toml")
 
@@ -50,6 +51,23 @@ def server_url(server: Server) -> ServerUrl:
     if server.password_file is not None:
         return url.with_password(_password(server.password_file))
     return url
+
+
+def kafka_security(kafka: Kafka) -> KafkaSecurity:
+    """How the brokers are reached, with the password of environment or file. Raises ConfigError."""
+    password = kafka.sasl_password.get_secret_value() if kafka.sasl_password else ""
+    if kafka.sasl_password is None and kafka.sasl_password_file is not None:
+        password = _password(kafka.sasl_password_file)
+    return KafkaSecurity(
+        protocol=kafka.security_protocol,
+        mechanism=kafka.sasl_mechanism,
+        username=kafka.sasl_username,
+        password=password,
+        ca=kafka.ssl_ca,
+        certificate=kafka.ssl_certificate,
+        key=kafka.ssl_key,
+        key_password=kafka.ssl_key_password.get_secret_value() if kafka.ssl_key_password else "",
+    )
 
 
 _TOML_HINT = "text needs quotes; where one Spark property begins another's name, quote both names"

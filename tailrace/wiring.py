@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from schemas.errors import ConfigError
 from schemas.server_url import ServerUrl
 from tailrace.config import Config
-from tailrace.config_file import server_url
+from tailrace.config_file import kafka_security, server_url
 
 if TYPE_CHECKING:
     from producer.run import ProducerConfig
@@ -61,6 +61,7 @@ def producer_config(
         purge_interval=config.purge.interval,
         purge_rules=PurgeRules(config.purge.expires, config.purge.remain_space, config.purge.passed),
         bootstrap_servers=config.kafka.bootstrap_servers,
+        kafka_security=kafka_security(config.kafka),
         prefix=config.kafka.prefix,
         partitions=config.kafka.partitions,
         epoch_max_rows=config.epoch.max_rows,
@@ -107,6 +108,7 @@ def recovery_config(config: Config, channel: str | None = None) -> ConsumerConfi
     config = config.for_channel(name)
     return ConsumerConfig(
         bootstrap_servers=config.kafka.bootstrap_servers,
+        kafka_security=kafka_security(config.kafka),
         prefix=config.kafka.prefix,
         target=target_url(config),
         channel=name,

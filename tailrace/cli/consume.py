@@ -84,7 +84,7 @@ def _wait_for_log(settings: ConsumerConfig, stop: threading.Event) -> bool:
 
     told = False
     while not stop.is_set():
-        if log_exists(settings.bootstrap_servers, settings.prefix):
+        if log_exists(settings.bootstrap_servers, settings.prefix, settings.kafka_security):
             return True
         if not told:
             structlog.get_logger().info("waiting_for_producer", topic=settings.epochs_topic)

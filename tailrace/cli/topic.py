@@ -46,7 +46,7 @@ def cat(
     concern such a table. Ctrl-C ends it with 0.
     """
     from tailrace import logs
-    from tailrace.config_file import load
+    from tailrace.config_file import kafka_security, load
     from tailrace.lifecycle import run_until_signalled
     from tailrace.reader import EpochReader
     from tailrace.start_point import check_start
@@ -56,7 +56,7 @@ def cat(
     start, wanted = check_start(start), _filter(table or [])
 
     def run(stop: threading.Event) -> None:
-        with EpochReader(kafka.bootstrap_servers, kafka.prefix) as log:
+        with EpochReader(kafka.bootstrap_servers, kafka.prefix, kafka_security(kafka)) as log:
             _print(log, start, wanted, bool(table), follow, form == "json", stop)
 
     run_until_signalled(run)

@@ -13,6 +13,7 @@ from schemas.errors import TailraceError
 from schemas.tables import NEVER_REPLICATED
 from tailrace import servers, wiring
 from tailrace.config import Config
+from tailrace.config_file import kafka_security
 from tailrace.preflight.downstream import DownstreamFacts, downstream_findings
 from tailrace.preflight.finding import Finding, NotChecked, Part, Preflight, Result
 from tailrace.preflight.kafka import KafkaFacts, TopicFacts, kafka_findings
@@ -130,7 +131,8 @@ def read_kafka(config: Config) -> KafkaFacts:
 
     from schemas.errors import LogError
 
-    settings = {"bootstrap.servers": config.kafka.bootstrap_servers, "log_level": 0}
+    security = kafka_security(config.kafka).librdkafka()
+    settings = {"bootstrap.servers": config.kafka.bootstrap_servers, "log_level": 0, **security}
     admin = AdminClient({**settings, "socket.connection.setup.timeout.ms": 5000})
     try:
         metadata = admin.list_topics(timeout=_PATIENCE_S)

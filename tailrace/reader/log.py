@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from schemas.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, StructureVersion
 from schemas.errors import LogError, Where
+from schemas.kafka_security import OPEN, KafkaSecurity
 from schemas.server_url import ServerUrl
 from schemas.sql import key_table
 from schemas.wire import Joiner, header_size, schema_name
@@ -37,13 +38,16 @@ class EpochReader:
     Use it as a context manager, from one thread, one iterator of ``rows`` at a time.
     """
 
-    def __init__(self, bootstrap_servers: str, prefix: str) -> None:
+    def __init__(self, bootstrap_servers: str, prefix: str, security: KafkaSecurity = OPEN) -> None:
         # A reader needs no downstream.
-        config = ConsumerConfig(bootstrap_servers, prefix, ServerUrl("unused"), channel="reader")
+        config = ConsumerConfig(
+            bootstrap_servers, prefix, ServerUrl("unused"), channel="reader", kafka_security=security
+        )
         self._log = LogReader(config)
         self._epochs_topic, self._rows_topic = config.epochs_topic, config.rows_topic
         self._settings = {
             "bootstrap.servers": bootstrap_servers,
+            **security.librdkafka(),
             "group.id": f"tailrace-{prefix}-reader",
             "isolation.level": "read_committed",
             "enable.auto.commit": False,

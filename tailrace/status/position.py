@@ -6,33 +6,39 @@ import pymysql
 
 from schemas.epoch import EpochCommitted
 from schemas.errors import LogError
+from schemas.kafka_security import OPEN, KafkaSecurity
 from tailrace import servers, wiring
 from tailrace.config import Config
+from tailrace.config_file import kafka_security
 
 _NO_SUCH_TABLE = (1049, 1146)
 
 
 def last_epoch(config: Config) -> EpochCommitted | None:
     """The last committed epoch, None in an empty log or without one. Raises LogError."""
-    if not log_exists(config.kafka.bootstrap_servers, config.kafka.prefix):
+    security = kafka_security(config.kafka)
+    if not log_exists(config.kafka.bootstrap_servers, config.kafka.prefix, security):
         return None
     from schemas.server_url import ServerUrl
     from spark_consumer.config import ConsumerConfig
     from spark_consumer.log_reader import LogReader
 
     # The reader needs no target; a producer's machine may have none configured.
-    kafka = ConsumerConfig(config.kafka.bootstrap_servers, config.kafka.prefix, ServerUrl("unused"))
+    kafka = ConsumerConfig(
+        config.kafka.bootstrap_servers, config.kafka.prefix, ServerUrl("unused"), kafka_security=security
+    )
     found = LogReader(kafka).last_epoch()
     return found.record if found else None
 
 
-def log_exists(servers: str, prefix: str) -> bool:
+def log_exists(servers: str, prefix: str, security: KafkaSecurity = OPEN) -> bool:
     """Whether the producer has created its topics. Raises LogError when Kafka does not answer."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
     try:
-        topics = AdminClient({"bootstrap.servers": servers, "log_level": 0}).list_topics(timeout=8.0).topics
+        address = {"bootstrap.servers": servers, "log_level": 0, **security.librdkafka()}
+        topics = AdminClient(address).list_topics(timeout=8.0).topics
     except KafkaException as error:
         what = f"Kafka at {servers} cannot be reached: {error.args[0].str()}"
         hint = "check [kafka] bootstrap-servers and that a broker runs"
