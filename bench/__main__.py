@@ -71,7 +71,7 @@ def measure(directory: Path, rows: int) -> Result:
         kafka = Kafka(directory / "kafka")
         stack.callback(kafka.stop)
         kafka.start()
-        _measure_parts(result, directory, backlog, kafka)
+        _measure_parts(result, directory, backlog, kafka, rows)
         equal = _measure_consumer(result, directory, backlog, kafka)
         result.equal = _measure_drain(result, directory, backlog, kafka) and equal
         kafka.stop()
@@ -79,7 +79,7 @@ def measure(directory: Path, rows: int) -> Result:
     return result
 
 
-def _measure_parts(result: Result, directory: Path, backlog: Backlog, kafka: Kafka) -> None:
+def _measure_parts(result: Result, directory: Path, backlog: Backlog, kafka: Kafka, rows: int) -> None:
     settings = {
         "source": backlog.upstream.url("tailrace"),
         "port": backlog.upstream.port,
@@ -89,6 +89,7 @@ def _measure_parts(result: Result, directory: Path, backlog: Backlog, kafka: Kaf
         "relay_dir": str(directory / "relay"),
         "kafka": kafka.bootstrap,
         "prefix": "parts",
+        "rows": rows,
     }
     talk.print(f"mirror alone: {backlog.binlog_bytes / 1e6:.0f} MB of binlog")
     found, result.usage["mirror"] = run_part("mirror", settings, directory)
@@ -96,6 +97,9 @@ def _measure_parts(result: Result, directory: Path, backlog: Backlog, kafka: Kaf
     talk.print("publisher alone")
     found, result.usage["publish"] = run_part("publish", settings, directory)
     result.seconds["publish"], result.rows = found["seconds"], int(found["rows"])
+    result.publisher_peak_mb = found["peak_rss_mb"]
+    talk.print("publisher again, to see where its time goes")
+    result.where = run_part("publish", {**settings, "prefix": "where", "sample": True}, directory)[0]["where"]
     talk.print(f"peer: mysql-replication decodes {result.rows:,} rows")
     found, result.usage["mysql_replication"] = run_part("decode", settings, directory)
     # It counts what it sees; its rate is by its own count.

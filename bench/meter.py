@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +12,11 @@ from typing import NamedTuple
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _EVERY_S = 0.25
+
+
+def peak_rss_mb() -> float:
+    """This process's own highest memory so far."""
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6, 1)
 
 
 class Usage(NamedTuple):

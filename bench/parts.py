@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,10 @@ def mirror(settings: Settings) -> dict[str, float]:
     return {"seconds": seconds}
 
 
-def publish(settings: Settings) -> dict[str, float]:
-    """Relay files into Kafka."""
+def publish(settings: Settings) -> dict[str, Any]:
+    """Relay files into Kafka; with ``sample`` also where the time goes, which costs a little of it."""
+    from bench.meter import peak_rss_mb
+    from bench.where import Where
     from producer.epoch import EpochLimits
     from producer.epoch_log import EpochLog
     from producer.publish import Publisher
@@ -42,7 +45,11 @@ def publish(settings: Settings) -> dict[str, float]:
     from schemas.tables import TableFilter
     from tailrace.config import Epoch, Kafka
 
+    after_a_tenth: list[float] = []
+
     def at_end(here: RelayPosition) -> bool:
+        if not after_a_tenth and publisher.progress.rows >= settings["rows"] / 10:
+            after_a_tenth.append(peak_rss_mb())
         return (file_number(here.file), here.pos) >= (file_number(settings["file"]), settings["position"])
 
     defaults, root = Epoch(), Path(settings["relay_dir"])
@@ -50,11 +57,18 @@ def publish(settings: Settings) -> dict[str, float]:
     log = EpochLog(settings["kafka"], settings["prefix"], Kafka().partitions)
     relay = RelayWriter(root)
     publisher = Publisher(log, root, relay.tail, "mysql", TableFilter(), limits)
+    where = Where()
     begin = time.perf_counter()
-    publisher.run(threading.Event(), at_end)
+    with where if settings.get("sample") else nullcontext():
+        publisher.run(threading.Event(), at_end)
     seconds = time.perf_counter() - begin
     relay.close()
-    return {"seconds": seconds, "rows": publisher.progress.rows, "epochs": publisher.progress.epochs}
+    return {
+        "seconds": seconds,
+        "rows": publisher.progress.rows,
+        "peak_rss_mb": {"tenth": after_a_tenth[0], "whole": peak_rss_mb()},
+        "where": where.shares(),
+    }
 
 
 def decode(settings: Settings) -> dict[str, float]:
@@ -80,7 +94,7 @@ def decode(settings: Settings) -> dict[str, float]:
     return {"seconds": seconds, "rows": rows}
 
 
-_PARTS: dict[str, Callable[[Settings], dict[str, float]]] = {
+_PARTS: dict[str, Callable[[Settings], dict[str, Any]]] = {
     "mirror": mirror,
     "publish": publish,
     "decode": decode,

@@ -80,7 +80,7 @@ def measured(name: str, arguments: list[str], directory: Path) -> Iterator[Measu
         program.kill()
 
 
-def run_part(part: str, settings: dict[str, Any], directory: Path) -> tuple[dict[str, float], Usage]:
+def run_part(part: str, settings: dict[str, Any], directory: Path) -> tuple[dict[str, Any], Usage]:
     """Run ``bench.parts PART`` to its end; what it reports and what it used."""
     file = directory / f"{part}.json"
     file.write_text(json.dumps(settings))

@@ -20,6 +20,8 @@ class Result:
     rows: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     usage: dict[str, Usage] = field(default_factory=dict)
+    publisher_peak_mb: dict[str, float] = field(default_factory=dict)
+    where: dict[str, float] = field(default_factory=dict)
     equal: bool = False
 
     def rate(self, name: str) -> float:
@@ -50,6 +52,8 @@ class Result:
             },
             "cpu_seconds": {name: usage.cpu_seconds for name, usage in self.usage.items()},
             "peak_rss_mb": {name: usage.peak_rss_mb for name, usage in self.usage.items()},
+            "publisher_peak_rss_mb": self.publisher_peak_mb,
+            "publisher_time_percent": self.where,
             "equal": self.equal,
         }
 
@@ -87,6 +91,12 @@ def print_table(result: Result, console: Console) -> None:
     beside = [f"{name.split('.')[1]} {result.usage[name].cpu_seconds:.1f} CPU s"
               for name in ("drain.kafka", "drain.downstream") if name in result.usage]  # fmt: skip
     console.print(f"beside the drain: {', '.join(beside)}")
+    stages = ", ".join(f"{stage} {share:.0f} %" for stage, share in result.where.items())
+    console.print(f"the publisher's time: {stages}")
+    peak = result.publisher_peak_mb
+    console.print(
+        f"the publisher's memory: {peak['tenth']:,.0f} MB after a tenth, {peak['whole']:,.0f} MB after all"
+    )
     console.print(
         f"publisher {result.ratio('publish', 'decode')} times mysql-replication's decoding, "
         f"drain {result.ratio('drain', 'replica')} times the replica"
