@@ -16,6 +16,7 @@ from tailrace.cli import (
     relay,
     reset,
     run,
+    schema,
     stack,
     status,
     topic,
@@ -43,6 +44,7 @@ app.command("status")(status.status)
 app.command("compare")(compare.compare)
 app.add_typer(config.app, name="config")
 app.add_typer(relay.app, name="relay")
+app.add_typer(schema.app, name="schema")
 app.add_typer(stack.app, name="stack")
 app.add_typer(topic.app, name="topic")
 

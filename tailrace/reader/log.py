@@ -26,6 +26,7 @@ from tailrace.reader.rows import Row, row_reader
 _WAIT = 0.2  # seconds
 _PATIENCE = 60.0  # seconds without a record of a range
 _MESSAGES = 500
+_LAST = (1 << 63) - 1
 # Of row values that wait for rows of other partitions; more than this is left in Kafka.
 _HELD_BYTES = 1 << 20
 
@@ -117,6 +118,10 @@ class EpochReader:
             return low, None
         epoch, offset, _ = first_position(start, self._log)
         return (low, None) if epoch < 0 else (offset + 1, epoch + 1)
+
+    def structures(self) -> list[StructureVersion]:
+        """All structures that the tables have had since the log began, however much of it is kept."""
+        return self._log.structures(_LAST)
 
     # -- rows ------------------------------------------------------------------------------------
 

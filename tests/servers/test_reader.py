@@ -224,3 +224,28 @@ def test_an_open_transaction_is_neither_shown_nor_waited_for(log: SourceLog) -> 
     assert lines(log) == before
     producer.abort_transaction()
     assert lines(log) == before
+
+
+def test_schema_show_tells_a_tables_structure_at_each_place(log: SourceLog) -> None:
+    log.sql("INSERT INTO t (part, id) VALUES (1, 1)")
+    log.publish()
+    before = log.epochs()[-1][0]
+    log.sql("ALTER TABLE t ADD later ENUM('a','b') AFTER id", "INSERT INTO t (part, id) VALUES (1, 2)")
+    log.publish()
+
+    def show(*options: str) -> subprocess.CompletedProcess[str]:
+        config = log.config.relay_dir.parent / "tailrace.toml"
+        kafka = f'bootstrap-servers = "{log.config.bootstrap_servers}"\nprefix = "{log.config.prefix}"\n'
+        config.write_text(f"[kafka]\n{kafka}")
+        command = [str(TAILRACE), "schema", "show", f"{log.db}.t", "--config", str(config), *options]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    now = json.loads(show("--json", "--history").stdout)
+    assert [column["name"] for column in now["columns"]] == ["id", "later", "part", "name", "price", "raw"]
+    assert (now["key"], now["last_epoch"]) == (["part", "id"], None)
+    assert any("ADD later" in (span["ddl"] or "") for span in now["history"])
+    then = show("--at-gtid", before.executed_gtids).stdout
+    assert "`later`" not in then
+    assert "`id` int unsigned NOT NULL" in then
+    assert "PRIMARY KEY (`part`, `id`)" in then
+    assert show("--at-epoch", "4000").returncode == 1

@@ -1,0 +1,50 @@
+"""``tailrace schema``: the structures of the log's tables."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from tailrace.cli.options import DEFAULT_CONFIG, AsJson, ConfigFile
+
+app = typer.Typer(help="The tables' structures in the log.", no_args_is_help=True)
+
+Table = Annotated[str, typer.Argument(metavar="DATABASE.TABLE", help="The upstream's name of the table.")]
+AtEpoch = Annotated[int | None, typer.Option("--at-epoch", metavar="N", help="At the end of this epoch.")]
+AtGtid = Annotated[
+    str | None,
+    typer.Option("--at-gtid", metavar="SET", help="At the first epoch behind which all of this is executed."),
+]
+History = Annotated[bool, typer.Option("--history", help="Also every change that the log holds.")]
+
+
+@app.command("show")
+def show(
+    table: Table,
+    config: ConfigFile = DEFAULT_CONFIG,
+    at_epoch: AtEpoch = None,
+    at_gtid: AtGtid = None,
+    history: History = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print a table's structure as it was at a place in the log; by default at its end."""
+    from tailrace.config_file import load
+    from tailrace.reader import EpochReader
+    from tailrace.reader.history import Place, look_up
+    from tailrace.reader.structure_text import answer_dict, answer_text
+
+    db, _, name = table.partition(".")
+    if not db or not name:
+        raise typer.BadParameter("write DATABASE.TABLE", param_hint="DATABASE.TABLE")
+    if at_epoch is not None and at_gtid is not None:
+        raise typer.BadParameter("name one of --at-epoch and --at-gtid")
+    kafka = load(config).kafka
+    with EpochReader(kafka.bootstrap_servers, kafka.prefix) as log:
+        answer = look_up((db, name), Place(at_epoch, at_gtid), log.epochs(), log.structures())
+    if as_json:
+        sys.stdout.write(json.dumps(answer_dict(answer, history=history), ensure_ascii=False) + "\n")
+    else:
+        sys.stdout.write(answer_text(answer, history=history) + "\n")
