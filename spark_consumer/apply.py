@@ -16,7 +16,7 @@ The protocol, in order:
 from __future__ import annotations
 
 import contextlib
-import time
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
@@ -25,21 +25,22 @@ import pymysql
 import structlog
 
 from schemas.crashpoints import reached
-from schemas.errors import DownstreamError, LogError
+from schemas.errors import NOWHERE, DownstreamError, LogError
 from spark_consumer import ledger as ledgers
 from spark_consumer import position as positions
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.ddl_apply import DdlApplier, KnownTables
 from spark_consumer.ledger import Ledger
 from spark_consumer.log_reader import LogReader
+from spark_consumer.patience import Patience
 from spark_consumer.position import Position
 from spark_consumer.prepare import Prepared
-from spark_consumer.session import VICTIM, Session, connect, error_number, is_lost, message_of
+from spark_consumer.server_errors import is_denied, is_lost, is_passing, message_of
+from spark_consumer.session import Session, connect
 from spark_consumer.slices import Slice
 from spark_consumer.target import TableMoved, hold
-from spark_consumer.write import write
+from spark_consumer.write import denied, write
 
-_ATTEMPTS = 8
 _PLANS = 5
 _T = TypeVar("_T")
 _log = structlog.get_logger()
@@ -65,6 +66,7 @@ class Applier:
         self._token = position.fencing_token
         self._ledger: Ledger = ledgers.choose(session, position)
         self._ddl = DdlApplier(config, self._ledger, known or LogReader(config).tables)
+        self._given_up = threading.Event()
         self.position = position
 
     @property
@@ -74,6 +76,12 @@ class Applier:
 
     def close(self) -> None:
         self._session.close()
+
+    def give_up(self) -> None:
+        """From another thread: leave what is in hand. Its transaction is rolled back, or is committed already."""
+        self._given_up.set()
+        self._session.cut()
+        self._ddl.give_up()
 
     def apply(self, prepared: Prepared) -> int:
         """Apply a slice exactly once; the number of statements run. Raises DownstreamError or LogError."""
@@ -102,27 +110,34 @@ class Applier:
         self.with_retries(lambda: positions.set_consistent(self._session, self._channel, self._token))
 
     def with_retries(self, work: Callable[[], _T]) -> _T:
-        """Do something on the connection, again on a new one if it is lost."""
-        for attempt in range(1, _ATTEMPTS + 1):
+        """Do something on the connection, again on a new one as long as it may succeed then."""
+        patience = Patience(self._config.retry_time, self._given_up)
+        while True:
             try:
                 return work()
             except (pymysql.MySQLError, OSError) as error:
-                if not (is_lost(error) or error_number(error) in VICTIM) or attempt == _ATTEMPTS:
-                    raise _gave_up(error) from error
-                _log.warning("downstream_retry", attempt=attempt, reason=message_of(error))
-                self._renew(attempt)
-        raise AssertionError("unreachable")
+                if not is_passing(error):
+                    raise _refused(error) from error
+                self._renew(patience, error)
+            except DownstreamError as error:
+                # A DDL's own connection was not let in.
+                if error.code != "TR601" or not error.retryable:
+                    raise
+                self._renew(patience, error.__cause__ or error)
 
-    def _renew(self, attempt: int) -> None:
+    def _renew(self, patience: Patience, reason: BaseException) -> None:
+        """A new connection, once there is one."""
         self._session.close()
-        for further in range(attempt, _ATTEMPTS + 1):
-            time.sleep(min(0.1 * 2**further, 10))
+        while patience.again():
+            _log.warning("downstream_retry", attempt=patience.attempts, reason=message_of(reason))
             try:
                 self._session = connect(self._config.target)
                 return
             except DownstreamError as error:
-                if not error.retryable or further == _ATTEMPTS:
+                if not error.retryable:
                     raise
+                reason = error.__cause__ or error
+        raise _gave_up(reason) from reason
 
     def _attempt(self, prepared: Prepared) -> int:
         session, piece = self._session, prepared.piece
@@ -201,12 +216,25 @@ class Applier:
             positions.audit(self._session, self._channel, records, statements)
 
 
+def _refused(error: BaseException) -> DownstreamError:
+    if is_denied(error):
+        return denied(error, NOWHERE)
+    return DownstreamError("TR604", f"the downstream refused: {message_of(error)}")
+
+
 def _gave_up(error: BaseException) -> DownstreamError:
-    if isinstance(error, pymysql.MySQLError) and not is_lost(error):
-        return DownstreamError("TR604", f"the downstream refused: {message_of(error)}")
+    if not is_lost(error):
+        return DownstreamError(
+            "TR640",
+            f"the downstream could not write for too long (consumer.retry-time): {message_of(error)}",
+            hint="see to what the message names (a lock, read_only, a full disk, max_connections), then start again;"
+            " nothing of this batch was applied",
+            retryable=True,
+        )
     return DownstreamError(
         "TR607",
-        f"the connection to the downstream was lost again and again: {message_of(error)}",
+        "the connection to the downstream was lost, and did not come back within consumer.retry-time:"
+        f" {message_of(error)}",
         hint="check the server; nothing is lost, start the consumer again",
         retryable=True,
     )

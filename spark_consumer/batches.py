@@ -66,6 +66,10 @@ class BatchRunner:
         """Whether nothing may be applied any more."""
         return self._stop.is_set() or self.failure is not None or self._goal.reached(self._applier.position)
 
+    def renew(self) -> None:
+        """Another query begins: what ended the last one is past."""
+        self.failure, self.finished = None, -1
+
     def close(self) -> None:
         """Wait for the reader thread."""
         self._ahead.shutdown(wait=True, cancel_futures=True)
@@ -105,9 +109,12 @@ class BatchRunner:
         structures = {
             row.fingerprint: TableStructure.from_json(row.text) for row in rows if row.kind == OUT_STRUCTURE
         }
-        self._apply_all(list(cut(fresh, self._config.max_batch_rows)), structures)
+        self._apply_all(self._cut(fresh), structures)
         if len(fresh) < len(behind):
             raise Ended
+
+    def _cut(self, epochs: Sequence[LoggedEpoch]) -> list[Slice]:
+        return list(cut(epochs, self._config.max_batch_rows, self._config.max_batch_bytes))
 
     @staticmethod
     def _check_unknown(rows: Sequence[Any], position: int) -> None:

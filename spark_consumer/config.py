@@ -29,6 +29,10 @@ class ConsumerConfig:
         channel: name of the position in ``tailrace.relay_log_info``.
         checkpoint_dir: parent of the channels' Spark checkpoints, a cache.
         max_batch_rows: rows of one downstream transaction; one epoch at least.
+        max_batch_bytes: bytes of binlog in one of them; one epoch at least.
+        max_batch_delay: seconds for which a batch that is not full waits for more epochs.
+        retry_time: seconds for which a lost downstream or Kafka is waited for.
+        pause_time: seconds that a stop leaves the batch in hand.
         include: ``database.table`` patterns with ``*`` and ``?``; empty means all.
         exclude: patterns of tables to leave out, stronger than ``include``.
         filters: which kinds of events of which tables go through.
@@ -54,6 +58,10 @@ class ConsumerConfig:
     channel: str = "main"
     checkpoint_dir: Path = Path("checkpoint")
     max_batch_rows: int = 200_000
+    max_batch_bytes: int = 128 << 20
+    max_batch_delay: float = 0.0
+    retry_time: float = 600.0
+    pause_time: float = 10.0
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     filters: tuple[EventRule, ...] = ()

@@ -18,7 +18,8 @@ from spark_consumer.ddl_rules import DdlRules, database_of
 from spark_consumer.ledger import Ledger
 from spark_consumer.position import Position
 from spark_consumer.rules import Rules
-from spark_consumer.session import Session, closing, connect, is_lost, message_of
+from spark_consumer.server_errors import is_passing, message_of
+from spark_consumer.session import Session, closing, connect
 from spark_consumer.slices import Slice
 
 #: the upstream's tables that have had rows up to an epoch
@@ -33,6 +34,7 @@ class DdlApplier:
         self._config = config
         self._known = known
         self._ledger = ledger
+        self._own: Session | None = None
         rules = Rules.of(config)
         self._rules = DdlRules(rules.tables, rules.events, rules.router)
 
@@ -68,15 +70,22 @@ class DdlApplier:
 
         ``session`` holds the channel's row; ``before`` carries the intent of an earlier attempt, if any.
         """
-        if self._happened(session, piece, ddl, before, number):
-            _log.info("ddl_already_applied", epoch=piece.first.epoch, statement=ddl.statement[:200])
-            return
         with closing(connect(self._config.target)) as own:
+            self._own = own
+            _await_predecessor(own, before)
+            if self._happened(session, piece, ddl, before, number):
+                _log.info("ddl_already_applied", epoch=piece.first.epoch, statement=ddl.statement[:200])
+                return
             ddl_session.prepare(own, ddl)
             self._ledger.begin(own, number)
             reached("ddl.before")
             self._execute(own, ddl, piece.where)
             reached("ddl.after")
+
+    def give_up(self) -> None:
+        """From another thread: stop waiting for a DDL. The server may carry it out all the same."""
+        if self._own is not None:
+            self._own.cut()
 
     def _happened(
         self, session: Session, piece: Slice, ddl: SchemaChanged, before: Position, number: int
@@ -92,7 +101,7 @@ class DdlApplier:
         try:
             own.execute(statement)
         except pymysql.MySQLError as error:
-            if is_lost(error):
+            if is_passing(error):
                 raise
             raise DownstreamError(
                 "TR620",
@@ -100,3 +109,13 @@ class DdlApplier:
                 where=where,
                 hint="make the statement possible there, then start again; everything before it is applied",
             ) from error
+
+
+def _await_predecessor(own: Session, position: Position) -> None:
+    """Wait for the end of a DDL whose consumer has gone: the server carries it out all the same.
+
+    Each DDL holds a lock of the channel's, which the server releases with the connection.
+    """
+    lock = f"tailrace.{position.ledger_uuid}"
+    while own.value("SELECT GET_LOCK(%s, 2)", (lock,)) != 1:
+        _log.warning("ddl_of_predecessor_runs", hint="it began before this consumer, and is waited for")

@@ -92,6 +92,10 @@ def open_stream(spark: SparkSession, config: ConsumerConfig, start_offset: int, 
         .option("assign", json.dumps({topic: [0]}))
         .option("startingOffsets", json.dumps({topic: {"0": start_offset}}))
         .option("maxOffsetsPerTrigger", str(max_epochs))
-        .load()
     )
+    if config.max_batch_delay and not config.until_caught_up:
+        source = source.option("minOffsetsPerTrigger", str(max_epochs)).option(
+            "maxTriggerDelay", f"{round(config.max_batch_delay * 1000)}ms"
+        )
+    source = source.load()
     return source.select("value", "offset").mapInArrow(explode_batches, INPUT_DDL)

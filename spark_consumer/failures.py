@@ -9,6 +9,13 @@ from spark_consumer.log_reader import LogReader
 from spark_consumer.slices import Slice
 
 _CAUSE = re.compile(r"(?:Caused by: )?([A-Za-z_.$]*(?:Exception|Error)): ([^\n]+)")
+# Kafka is away, or what worked on the batch was killed: both come back.
+_PASSING = re.compile(
+    r"org\.apache\.kafka\.[\w.]*\.(?:Timeout|Network|Disconnect|Retriable|BrokerNotAvailable|LeaderNotAvailable"
+    r"|NotLeaderOrFollower|UnknownTopicOrPartition|GroupCoordinatorNotAvailable|CoordinatorNotAvailable)\w*Exception"
+    r"|Python worker exited unexpectedly|Python worker failed to connect"
+    r"|java\.net\.(?:Socket|Connect)\w*Exception|Broken pipe|Connection reset"
+)
 
 
 def explain(error: BaseException, piece: Slice | None, log: LogReader) -> TailraceError:
@@ -24,7 +31,7 @@ def explain(error: BaseException, piece: Slice | None, log: LogReader) -> Tailra
         f"a Spark job failed: {cause[:300]}",
         where=piece.where if piece else Where(),
         hint="spark.log beside the checkpoint has the details; nothing of this batch was applied",
-        retryable=True,
+        retryable=bool(_PASSING.search(str(error))),
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from schemas.epoch import OffsetRange
 from schemas.kafka_security import OPEN, KafkaSecurity
@@ -19,13 +19,33 @@ from schemas.wire import LEAST_PART, Joiner
 
 _BATCH = 10_000
 _WAIT = 0.05  # seconds for a batch that transaction markers keep from becoming full
-_PATIENCE = 60.0  # seconds without a record
+# What librdkafka heals by itself, once the broker is there again.
+_PASSING = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.KAFKA_STORAGE_ERROR,
+    }
+)
 #: of this process, which runs one task at a time
 _consumers: dict[Source, Any] = {}
 
 
 class Unreadable(Exception):
     """A range that Kafka does not give."""
+
+
+class Silent(Unreadable):
+    """Kafka does not answer."""
 
 
 class Share(NamedTuple):
@@ -44,12 +64,17 @@ WHOLE = Share(0, 1)
 
 @dataclass(frozen=True)
 class Source:
-    """A topic and how to reach it."""
+    """A topic and how to reach it.
+
+    Attributes:
+        patience: seconds without a record after which it is given up.
+    """
 
     bootstrap_servers: str
     topic: str
     group: str
     security: KafkaSecurity = OPEN
+    patience: float = 60.0
 
     def read(self, part: OffsetRange, share: Share = WHOLE) -> tuple[list[bytes], list[bytes]]:
         """Keys and values of the committed rows in a range whose last offset is a committed record's.
@@ -67,14 +92,14 @@ class Source:
         joiner = Joiner()
         try:
             at, last = part.start, part.end - 1
-            deadline = time.monotonic() + _PATIENCE
+            deadline = time.monotonic() + self.patience
             while at <= last:
                 messages = consumer.consume(min(_BATCH, part.end - at), _WAIT)
-                if messages:
-                    deadline = time.monotonic() + _PATIENCE
+                before, at = at, self._take(messages, part, share, keys, values, joiner, at)
+                if at > before:
+                    deadline = time.monotonic() + self.patience
                 elif time.monotonic() > deadline:
-                    raise Unreadable(f"{self._place(part)}: nothing came for {_PATIENCE:.0f} s")
-                at = self._take(messages, part, share, keys, values, joiner, at)
+                    raise Silent(f"{self._place(part)}: nothing came for {self.patience:.0f} s")
         finally:
             # What lies behind the range must not be fetched.
             consumer.unassign()
@@ -95,7 +120,7 @@ class Source:
         """Keep what belongs to the range; returns the offset to go on from."""
         for message in messages:
             if (error := message.error()) is not None:
-                if error.retriable():
+                if error.retriable() or error.code() in _PASSING:
                     continue
                 raise Unreadable(f"{self._place(part)}: {error.str()}")
             offset = message.offset()

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 from pyspark.sql import DataFrame, SparkSession
@@ -22,6 +22,7 @@ from spark_consumer.failures import explain
 from spark_consumer.fetch import Source
 from spark_consumer.goal import Goal
 from spark_consumer.log_reader import LogReader
+from spark_consumer.patience import Patience
 from spark_consumer.position import Position
 from spark_consumer.prepare import RowReader
 from spark_consumer.progress import Counters
@@ -34,6 +35,7 @@ from spark_consumer.warm_up import warm_up
 _MAX_EPOCHS = 500
 _POLL = 0.05
 _COMMIT_PATIENCE = 5.0
+_T = TypeVar("_T")
 _log = structlog.get_logger()
 
 
@@ -47,7 +49,8 @@ def run_consumer(
 
     Args:
         spark: called for the session once it is needed; see ``running_spark``.
-        stop: set it to end the run: the batch in hand is finished first.
+        stop: set it to end the run: the batch in hand is finished first, if that takes no longer than
+            ``config.pause_time``; otherwise it is left, and the next run applies it.
         counters: filled while the run goes on.
 
     Raises:
@@ -56,9 +59,22 @@ def run_consumer(
     stop = stop or threading.Event()
     counters = counters or Counters()
     log = LogReader(config)
-    with in_use(config.channel_dir), closing(_open(config, log)) as applier:
-        _Run(config, spark(), applier, log, stop, counters).run()
-        applier.finish()
+    # A bounded run has somebody waiting for its end.
+    patience = Patience(0 if config.until_caught_up else config.retry_time, stop)
+    with in_use(config.channel_dir), closing(_patiently(patience, lambda: _open(config, log))) as applier:
+        if _Run(config, spark(), applier, log, stop, counters).run():
+            applier.finish()
+
+
+def _patiently(patience: Patience, work: Callable[[], _T]) -> _T:
+    """Do what needs servers that may not be there yet, again and again."""
+    while True:
+        try:
+            return work()
+        except TailraceError as error:
+            if not error.retryable or not patience.again():
+                raise
+            _log.warning("start_retry", attempt=patience.attempts, reason=str(error))
 
 
 def _open(config: ConsumerConfig, log: LogReader) -> Applier:
@@ -97,12 +113,14 @@ class _Run:
         self._applier = applier
         self._log = log
         self._stop = stop
+        self._left = False
         position = applier.position
         counters.at(position)
         group = f"tailrace-{config.prefix}-{config.channel}-{position.fencing_token}"
-        self._reader = RowReader(
-            spark, Source(config.bootstrap_servers, config.rows_topic, group, config.kafka_security)
+        source = Source(
+            config.bootstrap_servers, config.rows_topic, group, config.kafka_security, config.retry_time
         )
+        self._reader = RowReader(spark, source)
         self._goal = self._make_goal()
         self._runner = BatchRunner(config, applier, self._reader, self._goal, stop, counters)
         owner = Owner(config.channel, config.prefix, position.ledger_uuid)
@@ -118,25 +136,54 @@ class _Run:
         gtids, flavor = parse_stop_set(self._config.stop_at_gtid)
         return Goal(epoch, gtids, flavor)
 
-    def run(self) -> None:
-        """Run the query; once more from a new checkpoint if the old one is the reason that it fails."""
-        offset = resume_offset(self._applier.position, self._log)
+    def run(self) -> bool:
+        """Run queries until the end; false if a batch was left in hand, of which nothing or all is applied."""
+        resume_offset(self._applier.position, self._log)
         if self._goal.reached(self._applier.position):
-            return
+            return True
         warming = warm_up(self._spark, self._config, self._log)
+        patience = Patience(self._config.retry_time, self._stop)
         try:
-            kept = self._checkpoint.ready(self._applier.position, self._log)
-            failure = self._query(offset)
-            if failure is not None and kept and self._runner.finished < 0 and self._runner.failure is None:
-                self._checkpoint.set_aside(f"the query does not start from it: {_first_line(failure)}")
-                failure = self._query(resume_offset(self._applier.position, self._log))
+            while True:
+                before = self._applier.position.epoch
+                error = self._failure()
+                if error is None or self._left:
+                    return not self._left
+                if self._applier.position.epoch > before:
+                    patience.renew()
+                if not (self._may_pass(error) and patience.again()):
+                    raise error from None
+                _log.warning("log_retry", attempt=patience.attempts, reason=str(error))
+                self._runner.renew()
         finally:
             self._runner.close()
             warming.join()
-        if self._runner.failure is not None:
-            raise explain(self._runner.failure, None, self._log) from None
-        if failure is not None:
-            raise explain(failure, None, self._log) from None
+
+    def _failure(self) -> TailraceError | None:
+        """Run one query; again from a new checkpoint if the old one is the reason that it fails."""
+        try:
+            offset = resume_offset(self._applier.position, self._log)
+            kept = self._checkpoint.ready(self._applier.position, self._log)
+            failure = self._query(offset)
+            if self._is_checkpoints(failure, kept):
+                self._checkpoint.set_aside(f"the query does not start from it: {_first_line(failure)}")
+                failure = self._query(resume_offset(self._applier.position, self._log))
+        except TailraceError as error:
+            return error
+        failure = self._runner.failure or failure
+        return None if failure is None else explain(failure, None, self._log)
+
+    def _may_pass(self, error: TailraceError) -> bool:
+        """Whether another query may go on where one has failed. For the downstream the applier has waited itself."""
+        # What made Spark fail behind a batch of its own may be what is wrong with a checkpoint: `_failure` sees.
+        sparks = error.code == "TR556" and self._runner.failure is None and self._runner.finished >= 0
+        return isinstance(error, LogError) and (error.retryable or sparks)
+
+    def _is_checkpoints(self, failure: BaseException | None, kept: bool) -> bool:
+        """Whether a query ended because of what its checkpoint holds."""
+        if failure is None or not kept or self._runner.finished >= 0 or self._runner.failure is not None:
+            return False
+        return not explain(failure, None, self._log).retryable
 
     def _query(self, offset: int) -> BaseException | None:
         """Run one streaming query to its end; what it failed with, if not with an end of our own."""
@@ -150,20 +197,36 @@ class _Run:
         )
         while query.isActive and not self._runner.ended:
             self._stop.wait(_POLL)
-        # The batch in hand is finished before the query goes: a stopped query would cancel its jobs.
-        while query.isActive and self._runner.busy:
-            time.sleep(_POLL)
+        self._finish_batch(query)
         self._await_commit(query)
         failure: Any = query.exception()
         with suppress(Exception):
             query.stop()
         return None if self._runner.ended else (failure or LogError("TR556", "the query ended by itself"))
 
+    def _finish_batch(self, query: Any) -> None:
+        """Wait for the batch in hand: a stopped query would cancel its jobs. A stop has a limit to that."""
+        deadline: float | None = None
+        while query.isActive and self._runner.busy:
+            now = time.monotonic()
+            if deadline is None and self._stop.is_set():
+                deadline = now + self._config.pause_time
+            if deadline is not None and now > deadline and not self._left:
+                self._left = True
+                _log.warning(
+                    "batch_left", waited_s=self._config.pause_time, position=self._applier.position.epoch
+                )
+            if self._left:
+                # Again and again: it may be that a connection or a job begins only now.
+                self._applier.give_up()
+                self._spark.sparkContext.cancelAllJobs()
+            time.sleep(_POLL)
+
     def _await_commit(self, query: Any) -> None:
         """Let Spark note down the last micro-batch: the next run then starts from it, with its state."""
         done = self._checkpoint.path / "commits" / str(self._runner.finished)
         deadline = time.monotonic() + _COMMIT_PATIENCE
-        while self._runner.finished >= 0 and query.isActive and not done.exists():
+        while self._runner.finished >= 0 and query.isActive and not (done.exists() or self._left):
             if time.monotonic() > deadline:
                 break
             time.sleep(_POLL)
@@ -181,7 +244,7 @@ class _Run:
         return self._spark.createDataFrame(rows, SEED_DDL)
 
 
-def _first_line(error: BaseException) -> str:
+def _first_line(error: BaseException | None) -> str:
     return str(error).split("\n", 1)[0][:200]
 
 

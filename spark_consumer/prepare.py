@@ -23,6 +23,7 @@ from spark_consumer.rows import (
     LEFT_OUT,
     ORDERED,
     RESULT_DDL,
+    SILENT,
     TALLY,
     UNEVALUABLE,
     UNKNOWN,
@@ -104,13 +105,21 @@ class RowReader:
 
 def assembled(piece: Slice, plan: SlicePlan, results: Sequence[Result]) -> Prepared:
     """The slice from the results of ``render`` over all its rows. Raises LogError if these are not its rows."""
-    _check_evaluable(piece, plan, results)
+    _check_readable(piece, plan, results)
     verify(piece, results)
     return sorted_out(piece, plan, results)
 
 
-def _check_evaluable(piece: Slice, plan: SlicePlan, results: Sequence[Result]) -> None:
+def _check_readable(piece: Slice, plan: SlicePlan, results: Sequence[Result]) -> None:
     for result in results:
+        if result[0] == SILENT:
+            raise LogError(
+                "TR557",
+                f"rows cannot be read: {(result[7] or b'').decode()}",
+                where=piece.where,
+                hint="check that Kafka runs; nothing of this batch was applied",
+                retryable=True,
+            )
         if result[0] == UNEVALUABLE:
             raise DownstreamError(
                 "TR634",

@@ -18,14 +18,14 @@ from schemas.wire import HEADER_SIZE, widened
 from spark_consumer.arrow import record_batch
 from spark_consumer.compact import compact
 from spark_consumer.expression_kinds import Unevaluable
-from spark_consumer.fetch import Share, Source
+from spark_consumer.fetch import Share, Silent, Source
 from spark_consumer.identity import Find
 from spark_consumer.merge import Statement, merged_deletes, merged_inserts
 from spark_consumer.pieces import Result, in_pieces, size_of
 from spark_consumer.plan import Mode, SlicePlan, TablePlan
 
 # What a result row is.
-TALLY, DELETES, INSERTS, ORDERED, UNKNOWN, COMPACTED, LEFT_OUT, UNEVALUABLE = range(8)
+TALLY, DELETES, INSERTS, ORDERED, UNKNOWN, COMPACTED, LEFT_OUT, UNEVALUABLE, SILENT = range(9)
 
 RESULT = pa.schema(
     [
@@ -92,6 +92,9 @@ def task(
                     yield record_batch([_text_result(UNKNOWN, 0, unknown.args[0])], RESULT)
                 except UnevaluableRow as row:
                     yield record_batch([_text_result(UNEVALUABLE, row.table, row.text.encode())], RESULT)
+                except Silent as silent:
+                    # A failed task would be tried again at once, and its patience is at an end.
+                    yield record_batch([_text_result(SILENT, 0, str(silent).encode())], RESULT)
 
     return run
 

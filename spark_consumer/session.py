@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,6 +13,10 @@ from pymysql.constants import CLIENT
 
 from schemas.errors import DownstreamError
 from schemas.server_url import ServerUrl
+from spark_consumer.server_errors import error_number as error_number
+from spark_consumer.server_errors import is_lost as is_lost
+from spark_consumer.server_errors import is_passing as is_passing
+from spark_consumer.server_errors import message_of as message_of
 
 Flavor = Literal["mysql", "mariadb"]
 Row = tuple[Any, ...]
@@ -28,10 +33,6 @@ _SETTINGS = (
     # An hour-long ALTER on the DDL connection must not end this one.
     "wait_timeout = 2147483",
 )
-#: the connection is gone, or the server is going or coming
-LOST = frozenset({1053, 1077, 1079, 1927, 2002, 2003, 2006, 2013, 2014, 2055, 4031})
-#: the transaction was chosen as a victim; the same one can succeed
-VICTIM = frozenset({1205, 1213})
 
 
 @dataclass
@@ -62,6 +63,13 @@ class Session:
         """The first column of the first row; None without rows."""
         rows = self.rows(sql, args)
         return rows[0][0] if rows else None
+
+    def cut(self) -> None:
+        """Cut the connection under a statement that another thread waits for; it ends there as lost."""
+        sock = getattr(self.connection, "_sock", None)
+        with contextlib.suppress(OSError):
+            if sock is not None:
+                sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close, whatever state the connection is in."""
@@ -108,16 +116,6 @@ def _for_flavor(setting: str, flavor: Flavor, version: tuple[int, ...]) -> str:
     return setting
 
 
-def error_number(error: BaseException) -> int:
-    """The server's error number, 0 without one."""
-    return error.args[0] if error.args and isinstance(error.args[0], int) else 0
-
-
-def is_lost(error: BaseException) -> bool:
-    """Whether an error means that the connection is gone, so that the transaction's outcome is open."""
-    return isinstance(error, OSError | EOFError | pymysql.InterfaceError) or error_number(error) in LOST
-
-
 def unreachable(target: ServerUrl, error: BaseException) -> DownstreamError:
     """The error for a downstream that does not let us in."""
     number = error_number(error)
@@ -128,12 +126,6 @@ def unreachable(target: ServerUrl, error: BaseException) -> DownstreamError:
         hint="check user and password" if refused else "check that the server runs and can be reached",
         retryable=not refused,
     )
-
-
-def message_of(error: BaseException) -> str:
-    """The server's message with its number, values and all cut to a readable length."""
-    text = " ".join(str(arg) for arg in error.args) or type(error).__name__
-    return text if len(text) <= 300 else text[:300] + "…"
 
 
 @contextlib.contextmanager

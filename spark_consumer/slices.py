@@ -10,9 +10,6 @@ from schemas.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, SchemaCha
 from schemas.errors import LogError, Where
 from spark_consumer.position import Position
 
-# Of binlog in one slice: few rows may be large ones, and a slice is held in memory until it is applied.
-_MAX_BYTES = 128 << 20
-
 
 @dataclass(frozen=True)
 class LoggedEpoch:
@@ -153,8 +150,11 @@ def follow(position: int, found: Iterable[LoggedEpoch]) -> list[LoggedEpoch]:
     return fresh
 
 
-def cut(epochs: Sequence[LoggedEpoch], max_rows: int, max_bytes: int = _MAX_BYTES) -> Iterator[Slice]:
-    """Slices of at most so many rows and bytes of binlog; a larger epoch is one by itself, a DDL epoch always."""
+def cut(epochs: Sequence[LoggedEpoch], max_rows: int, max_bytes: int = 128 << 20) -> Iterator[Slice]:
+    """Slices of at most so many rows and bytes of binlog; a larger epoch is one by itself, a DDL epoch always.
+
+    Few rows may be large ones, and a slice is held in memory until it is applied: hence the bytes.
+    """
     taken: list[LoggedEpoch] = []
     rows = size = 0
     before: EpochCommitted | None = None

@@ -22,7 +22,8 @@ _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _LOGGING = Path(__file__).with_name("log4j2.xml")
 _DEFAULTS = {
     "spark.app.name": "tailrace",
-    "spark.master": "local[*]",
+    # A task is tried four times: what it works in may be killed, and local[*] alone gives no second chance.
+    "spark.master": "local[*,4]",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -11,7 +12,8 @@ from schemas.errors import DownstreamError, Where
 from spark_consumer.merge import Statement
 from spark_consumer.ordered import OrderedStatement
 from spark_consumer.plan import TablePlan
-from spark_consumer.session import VICTIM, Session, error_number, is_lost, message_of
+from spark_consumer.server_errors import is_denied, is_passing, message_of
+from spark_consumer.session import Session
 
 
 def write(
@@ -31,13 +33,27 @@ def write(
     for table, statement in inserts:
         _run(session, table, where, statement)
     checks = False
-    for one in ordered:
-        if one.checks != checks:
-            session.execute(f"SET SESSION foreign_key_checks = {int(one.checks)}")
-            checks = one.checks
-        _run_ordered(session, one, where)
-    if checks:
-        session.execute("SET SESSION foreign_key_checks = 0")
+    try:
+        for one in ordered:
+            if one.checks != checks:
+                session.execute(f"SET SESSION foreign_key_checks = {int(one.checks)}")
+                checks = one.checks
+            _run_ordered(session, one, where)
+    finally:
+        # Also for what the session is used for once a statement was refused.
+        if checks:
+            with contextlib.suppress(pymysql.MySQLError, OSError):
+                session.execute("SET SESSION foreign_key_checks = 0")
+
+
+def denied(error: BaseException, where: Where) -> DownstreamError:
+    """The error for an account that lacks a privilege."""
+    return DownstreamError(
+        "TR641",
+        f"the downstream's account lacks a privilege: {message_of(error)}",
+        where=where,
+        hint="grant it (`tailrace check` names what is needed), then start again; nothing of this batch was applied",
+    )
 
 
 def _run_ordered(session: Session, one: OrderedStatement, where: Where) -> None:
@@ -60,8 +76,10 @@ def _run(
     try:
         affected = session.execute(statement.sql)
     except pymysql.MySQLError as error:
-        if is_lost(error) or error_number(error) in VICTIM:
+        if is_passing(error):
             raise
+        if is_denied(error):
+            raise denied(error, place) from error
         raise DownstreamError(
             "TR604",
             f"the downstream refused a statement: {message_of(error)}; {_shown(statement.sql)}",

@@ -308,6 +308,19 @@ class Consumer(Section):
     max_batch_rows: int = Field(
         default=200_000, ge=1, description="rows of one downstream transaction, at least one epoch"
     )
+    max_batch_bytes: Size = Field(
+        default=128 << 20, description="bytes of binlog in one downstream transaction, at least one epoch"
+    )
+    max_batch_delay: Annotated[float, BeforeValidator(parse_duration), Field(ge=0)] = Field(
+        default=0, description="how long a batch that is not full waits for more epochs; 0: not at all"
+    )
+    retry_time: Annotated[float, BeforeValidator(parse_duration), Field(ge=0)] = Field(
+        default=600, description="how long a downstream or a Kafka that is lost is waited for: 90s, 10m, 24h"
+    )
+    pause_time: Annotated[float, BeforeValidator(parse_duration), Field(ge=0)] = Field(
+        default=10,
+        description="how long SIGTERM lets the batch in hand go on; the next start applies it else",
+    )
     compact: bool = Field(
         default=True, description="the changes of a row in one downstream transaction become one"
     )

@@ -32,8 +32,8 @@ def consume(
 ) -> None:
     """Apply the epochs from Kafka to the downstream, exactly once.
 
-    SIGTERM or Ctrl-C finishes the batch in hand and ends with 0; a second one ends at once. Either way
-    nothing is lost: the position is in the downstream's own transaction.
+    SIGTERM or Ctrl-C finishes the batch in hand, or leaves it after consumer.pause-time, and ends with 0; a
+    second one ends at once. Either way nothing is lost: the position is in the downstream's own transaction.
     """
     from tailrace import logs, wiring
     from tailrace.config_file import load
@@ -80,12 +80,21 @@ def _wait_for_log(settings: ConsumerConfig, stop: threading.Event) -> bool:
     """Wait until the producer has created the topics; false if stopped before."""
     import structlog
 
+    from schemas.errors import LogError
+    from spark_consumer.patience import Patience
     from tailrace.status.position import log_exists
 
     told = False
+    patience = Patience(settings.retry_time, stop)
     while not stop.is_set():
-        if log_exists(settings.bootstrap_servers, settings.prefix, settings.kafka_security):
-            return True
+        try:
+            if log_exists(settings.bootstrap_servers, settings.prefix, settings.kafka_security):
+                return True
+        except LogError as error:
+            if not patience.again():
+                raise
+            structlog.get_logger().warning("start_retry", attempt=patience.attempts, reason=str(error))
+            continue
         if not told:
             structlog.get_logger().info("waiting_for_producer", topic=settings.epochs_topic)
             told = True

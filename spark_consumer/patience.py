@@ -1,0 +1,46 @@
+"""How long something that is lost is waited for, and with which pauses."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+_LONGEST = 10.0
+
+
+class Patience:
+    """Pauses that grow up to ten seconds, until ``limit`` seconds have gone by since the first of them.
+
+    Args:
+        limit: seconds; 0: there is no second attempt.
+        given_up: once it is set, nobody waits any longer.
+        clock: seconds of a monotonic clock.
+    """
+
+    def __init__(
+        self, limit: float, given_up: threading.Event, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._limit, self._given_up, self._clock = limit, given_up, clock
+        self._began: float | None = None
+        self.attempts = 0
+
+    def renew(self) -> None:
+        """There was progress: what is lost from now on is another trouble."""
+        self._began, self.attempts = None, 0
+
+    def again(self) -> bool:
+        """Pause, then say whether to try again."""
+        now = self._clock()
+        if self._began is None:
+            self._began = now
+        left = self._began + self._limit - now
+        if left <= 0 or self._given_up.is_set():
+            return False
+        self.attempts += 1
+        return not self._given_up.wait(min(pause_before(self.attempts), left))
+
+
+def pause_before(attempt: int) -> float:
+    """Seconds to wait before an attempt; the first repetition is number 1."""
+    return float(min(_LONGEST, 0.1 * 2 ** min(attempt, 10)))

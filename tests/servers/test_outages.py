@@ -1,0 +1,327 @@
+"""Downstream, Kafka, workers and checkpoint lost in turn: the channel goes on by itself, or says why not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.apply_steps import apply_steps, open_applier, prepared
+from support.fake_topic import FakeTopic, insert, integer, update
+from support.fault_proxy import Cut, fault_proxy
+
+from compose.artifacts import spark_kafka_jars
+from compose.databases import Database
+from compose.kafka import Kafka
+from schemas.epoch import TableChanged
+from schemas.errors import DownstreamError
+from schemas.server_url import ServerUrl
+from schemas.structure import TableStructure
+from spark_consumer.config import ConsumerConfig
+from spark_consumer.job import run_consumer
+from spark_consumer.progress import Counters
+from spark_consumer.spark import start_spark
+
+
+def until(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A database and channel of the test's own."""
+    return "o_" + "".join(c if c.isalnum() else "_" for c in request.node.name)[-50:]
+
+
+def step(sql: str, rows: int = 1) -> dict[str, Any]:
+    return {"rows": [(sql, rows)]}
+
+
+def table(downstream: Database, name: str) -> None:
+    downstream.execute(f"CREATE DATABASE {name}", f"CREATE TABLE {name}.t (id INT PRIMARY KEY, v INT)")
+
+
+def epoch_of(downstream: Database, channel: str) -> int:
+    sql = f"SELECT epoch FROM tailrace.relay_log_info WHERE Channel_name = '{channel}'"
+    return int(downstream.execute(sql)[0][0])
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_connection_cut_at_commit_applies_the_batch_once(
+    downstream: Database, name: str, when: Cut
+) -> None:
+    table(downstream, name)
+    ddl = {"ddl": f"TRUNCATE TABLE {name}.t", "kind": "TRUNCATE TABLE", "tables": [(name, "t")]}
+    with fault_proxy(downstream.port) as proxy:
+        applier = open_applier(
+            downstream.url("tailrace").replace(str(downstream.port), str(proxy.port)), name
+        )
+        apply_steps(applier, [step(f"INSERT INTO {name}.t VALUES (1, 1)")])
+        proxy.cut_at(b"COMMIT", when)
+        steps = [{}, step(f"INSERT INTO {name}.t VALUES (2, 2)"), step(f"UPDATE {name}.t SET v = v + 1", 2)]
+        apply_steps(applier, steps)
+        assert downstream.execute(f"SELECT * FROM {name}.t") == [(1, 2), (2, 3)]
+        # A DDL commits by itself: it is its own answer that must not be missed.
+        proxy.cut_at(ddl["ddl"].encode(), when)
+        apply_steps(applier, [{}, {}, {}, ddl, step(f"INSERT INTO {name}.t VALUES (5, 5)")])
+        assert proxy.cuts == 2
+    assert downstream.execute(f"SELECT * FROM {name}.t") == [(5, 5)]
+    audited = downstream.execute(
+        f"SELECT first_epoch, statements FROM tailrace.applied_epochs WHERE channel = '{name}' ORDER BY 1"
+    )
+    assert [epoch for epoch, _ in audited] == [0, 1, 2, 3, 4]
+
+
+def test_locks_and_a_read_only_server_are_waited_for(downstream: Database, name: str) -> None:
+    table(downstream, name)
+    applier = open_applier(downstream.url("tailrace"), name)
+    apply_steps(applier, [step(f"INSERT INTO {name}.t VALUES (1, 1)")])
+    slow = prepared(1, step(f"UPDATE {name}.t SET v = v + 1 WHERE id = 1"))
+    failures: list[BaseException] = []
+
+    def apply(piece: Any) -> threading.Thread:
+        def work() -> None:
+            try:
+                applier.apply(piece)
+            except BaseException as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        return thread
+
+    before = applier.session
+    with downstream.connect(autocommit=False) as other, other.cursor() as cursor:
+        cursor.execute(f"UPDATE {name}.t SET v = 100 WHERE id = 1")
+        applier.session.execute("SET SESSION innodb_lock_wait_timeout = 1")
+        thread = apply(slow)
+        # 1205: another connection tries the whole transaction again, and waits for the lock in its turn.
+        until(lambda: applier.session is not before)
+        other.rollback()
+    thread.join(60)
+    assert (failures, downstream.execute(f"SELECT v FROM {name}.t")) == ([], [(2,)])
+
+    variable = "super_read_only" if downstream.flavor == "mysql" else "read_only"
+    before = applier.session
+    downstream.execute(f"SET GLOBAL {variable} = ON")
+    try:
+        thread = apply(prepared(2, step(f"INSERT INTO {name}.t VALUES (2, 2)")))
+        until(lambda: applier.session is not before)
+    finally:
+        downstream.execute(f"SET GLOBAL {variable} = OFF", "SET GLOBAL read_only = OFF")
+    thread.join(60)
+    assert (failures, downstream.execute(f"SELECT id FROM {name}.t")) == ([], [(1,), (2,)])
+
+
+def test_what_does_not_pass_in_time_or_at_all_stops_with_a_reason(downstream: Database, name: str) -> None:
+    table(downstream, name)
+    variable = "super_read_only" if downstream.flavor == "mysql" else "read_only"
+    impatient = open_applier(downstream.url("tailrace"), name, retry_time=0.3)
+    downstream.execute(f"SET GLOBAL {variable} = ON")
+    try:
+        with pytest.raises(DownstreamError, match=r"TR640.*1290.*Hint: see to what"):
+            apply_steps(impatient, [step(f"INSERT INTO {name}.t VALUES (1, 1)")])
+    finally:
+        downstream.execute(f"SET GLOBAL {variable} = OFF", "SET GLOBAL read_only = OFF")
+    apply_steps(impatient, [step(f"INSERT INTO {name}.t VALUES (1, 1)")])
+
+    user = "CREATE USER poor@'%' IDENTIFIED BY 'poor'"
+    grants = "SELECT, CREATE ON *.*", "SELECT, INSERT, UPDATE, DELETE ON tailrace.*"
+    downstream.execute(user, *(f"GRANT {grant} TO poor@'%'" for grant in grants))
+    try:
+        poor = open_applier(f"mysql://poor:poor@127.0.0.1:{downstream.port}/", name)
+        with pytest.raises(DownstreamError, match=r"TR641.*denied.*table d\.t"):
+            apply_steps(poor, [{}, step(f"INSERT INTO {name}.t VALUES (2, 2)")])
+        poor.close()
+    finally:
+        downstream.execute("DROP USER poor@'%'")
+    assert epoch_of(downstream, name) == 0
+
+    with fault_proxy(downstream.port) as proxy:
+        url = downstream.url("tailrace").replace(str(downstream.port), str(proxy.port))
+        lonely = open_applier(url, name, retry_time=0.3)
+        proxy.closed.set()
+        proxy.cut_all()
+        with pytest.raises(DownstreamError, match=r"TR607: the connection to the downstream was lost"):
+            apply_steps(lonely, [{}, step(f"INSERT INTO {name}.t VALUES (2, 2)")])
+    assert downstream.execute(f"SELECT id FROM {name}.t") == [(1,)]
+
+
+def test_a_ddl_that_was_left_running_is_waited_for(downstream: Database, name: str) -> None:
+    table(downstream, name)
+    alter = {"ddl": f"ALTER TABLE {name}.t ADD w INT", "kind": "ALTER TABLE", "tables": [(name, "t")]}
+    first, results = open_applier(downstream.url("tailrace"), name), list[str]()
+
+    def apply(applier: Callable[[], Any]) -> threading.Thread:
+        def work() -> None:
+            try:
+                apply_steps(applier(), [alter])
+                results.append("applied")
+            except DownstreamError as error:
+                results.append(error.code)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        return thread
+
+    def altering() -> bool:
+        return bool(
+            downstream.execute("SELECT 1 FROM information_schema.PROCESSLIST WHERE INFO LIKE 'ALTER%'")
+        )
+
+    with downstream.connect(autocommit=False) as other, other.cursor() as cursor:
+        cursor.execute(f"SELECT * FROM {name}.t")
+        thread = apply(lambda: first)
+        until(altering)
+        first.give_up()
+        thread.join(60)
+        # MySQL makes it wait for the GTID that the DDL holds, MariaDB for our lock.
+        second = apply(lambda: open_applier(downstream.url("tailrace"), name))
+        time.sleep(1)
+        other.rollback()
+    second.join(60)
+    assert results == ["TR607", "applied"]
+    columns = downstream.execute(
+        f"SELECT COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA='{name}'"
+    )
+    assert sorted(columns) == [("id",), ("v",), ("w",)]
+    assert epoch_of(downstream, name) == 0
+
+
+@dataclass
+class Endless:
+    """A consumer that runs until it is stopped, in a thread."""
+
+    config: ConsumerConfig
+    spark: Any
+    stop: threading.Event = field(default_factory=threading.Event)
+    counters: Counters = field(default_factory=Counters)
+    failures: list[BaseException] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            run_consumer(self.config, lambda: self.spark, self.stop, self.counters)
+        except BaseException as error:
+            self.failures.append(error)
+
+    def has(self, rows: int) -> None:
+        """Wait until it has applied that many rows."""
+        until(lambda: self.counters.rows >= rows or self.failures)
+        assert self.failures == []
+
+    def end(self) -> None:
+        self.stop.set()
+        self._thread.join(120)
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One Spark for the module: it takes seconds to start."""
+    folder = tmp_path_factory.mktemp("spark")
+    config = ConsumerConfig("", "", ServerUrl("h"), checkpoint_dir=folder, jars=tuple(spark_kafka_jars()))
+    session = start_spark(config)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Kafka]:
+    """A broker to be killed."""
+    made = Kafka(tmp_path / "kafka")
+    try:
+        made.start()
+        yield made
+    finally:
+        made.kill()
+
+
+def python_workers() -> list[int]:
+    """Spark's Python workers of this process: children of the daemon that its JVM started."""
+    parents = {}
+    commands = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+                commands[int(folder.name)] = (folder / "cmdline").read_bytes()
+            except OSError:
+                continue
+
+    def ours(pid: int) -> bool:
+        return pid == os.getpid() or (pid in parents and ours(parents[pid]))
+
+    daemons = {pid for pid, command in commands.items() if b"spark_consumer.daemon" in command and ours(pid)}
+    return [pid for pid, parent in parents.items() if parent in daemons and pid in daemons]
+
+
+@pytest.mark.parametrize("flavor", ["mysql"])
+def test_the_consumer_outlives_what_it_needs(
+    broker: Kafka, downstream: Database, name: str, spark: Any, tmp_path: Path
+) -> None:
+    topic = FakeTopic(broker.bootstrap, name)
+    t = TableStructure(name, "t", (integer("id"), integer("v", nullable=True)), ("id",))
+    topic.ddl(f"CREATE DATABASE {name}", "CREATE DATABASE")
+    topic.ddl(f"CREATE TABLE {name}.t (id INT PRIMARY KEY, v INT)", "CREATE TABLE", TableChanged(name, "t"))
+    with fault_proxy(downstream.port) as proxy:
+        target = downstream.url("tailrace").replace(str(downstream.port), str(proxy.port))
+        url = ServerUrl.parse(target)
+        config = ConsumerConfig(
+            broker.bootstrap, name, url, channel=name, checkpoint_dir=tmp_path, pause_time=0.5
+        )
+        running = Endless(config, spark)
+        topic.epoch(*(insert(t, {"id": i, "v": 0}) for i in range(100)))
+        running.has(100)
+
+        # the workers: killed between two batches, and in the middle of one
+        for number in range(100, 103):
+            for pid in python_workers():
+                os.kill(pid, signal.SIGKILL)
+            topic.epoch(insert(t, {"id": number, "v": 0}))
+        running.has(103)
+
+        # the downstream
+        proxy.closed.set()
+        proxy.cut_all()
+        topic.epoch(insert(t, {"id": 103, "v": 0}))
+        time.sleep(1)
+        proxy.closed.clear()
+        running.has(104)
+
+        # Kafka
+        broker.kill()
+        time.sleep(2)
+        broker.start()
+        topic.epoch(insert(t, {"id": 104, "v": 0}))
+        running.has(105)
+
+        # A stop finds a batch that waits for a lock, and leaves it.
+        with downstream.connect(autocommit=False) as other, other.cursor() as cursor:
+            cursor.execute(f"UPDATE {name}.t SET v = 5 WHERE id = 7")
+            topic.epoch(update(t, {"id": 7, "v": 0}, {"id": 7, "v": 1}))
+            until(lambda: running.counters.in_hand is not None and running.counters.in_hand.rows == 1)
+            running.end()
+            other.rollback()
+        assert running.failures == []
+        assert downstream.execute(f"SELECT v FROM {name}.t WHERE id = 7") == [(0,)]
+        bounded = replace(config, until_caught_up=True)
+        run_consumer(bounded, lambda: spark)
+    assert downstream.execute(f"SELECT COUNT(*), SUM(v) FROM {name}.t") == [(105, 1)]
+    audited = downstream.execute(
+        f"SELECT SUM(inserts), SUM(updates), COUNT(DISTINCT first_epoch) - COUNT(*), MAX(last_epoch)"
+        f" FROM tailrace.applied_epochs WHERE channel = '{name}'"
+    )
+    assert audited == [(105, 1, 0, topic.next_epoch - 1)]
