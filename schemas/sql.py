@@ -156,7 +156,9 @@ def _skip_after(structure: TableStructure) -> list[str]:
     return [f"p = {AFTER_AT + 1}", f"if v[{AFTER_AT}]:", *indent(read)]
 
 
-def _source(structure: TableStructure) -> Callable[[bytes], Source]:
+@lru_cache(maxsize=1024)
+def source_reader(structure: TableStructure) -> Callable[[bytes], Source]:
+    """Reads the `source` record of a structure's values (slow: not for every row)."""
     schema = fastavro.parse_schema(json.loads(row_schema(structure).text))
 
     def source(value: bytes) -> Source:
@@ -204,7 +206,7 @@ def compile_renderers(structure: TableStructure, writable: tuple[str, ...]) -> R
             key_matched if keys else "b''",
         ),
         match_before=make("match_before", "v", before, _full_match(columns, "s")),
-        source=_source(structure),
+        source=source_reader(structure),
     )
 
 

@@ -209,11 +209,16 @@ class Applier:
 
     def _move(self, piece: Slice, before: Position, number: int, statements: int) -> None:
         after = replace(piece.behind(before), ledger_seq=number, ddl_intent=None)
+        again = before.level
+        if again is not None and after.order >= again.order:
+            after = replace(after, rewound_from=None)
         positions.move(self._session, self._channel, after)
         records = piece.audited(number)
         # A heartbeat moves the position; it is no batch to account for.
         if any(record.transactions or record.rows or record.ddl for record in records):
-            positions.audit(self._session, self._channel, records, statements)
+            # The number of an epoch is that of a batch which applied it whole, for the first time.
+            other = -number if piece.window or again else None
+            positions.audit(self._session, self._channel, records, statements, other)
 
 
 def _refused(error: BaseException) -> DownstreamError:

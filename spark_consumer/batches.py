@@ -17,15 +17,17 @@ from schemas.errors import LogError, TailraceError, Where
 from schemas.structure import TableStructure
 from spark_consumer.apply import Applier
 from spark_consumer.config import ConsumerConfig, StopEvent
+from spark_consumer.division import divide
 from spark_consumer.failures import explain
 from spark_consumer.goal import Goal
+from spark_consumer.inside import Insides
 from spark_consumer.log_reader import LogReader
 from spark_consumer.plan import SlicePlan
 from spark_consumer.planner import Planner
 from spark_consumer.prepare import Prepared, RowReader
 from spark_consumer.progress import Counters
 from spark_consumer.recovered import pass_over
-from spark_consumer.slices import LoggedEpoch, Slice, cut, follow
+from spark_consumer.slices import LoggedEpoch, Slice, follow
 from spark_consumer.tracker import OUT_EPOCH, OUT_STRUCTURE, OUT_UNKNOWN
 
 _log = structlog.get_logger()
@@ -56,6 +58,7 @@ class BatchRunner:
         self._planner = Planner(config, applier)
         self._ahead = ThreadPoolExecutor(1, thread_name_prefix="prepare")
         self._late: Prepared | None = None
+        self._inside = Insides(config, LogReader(config))
         self.failure: BaseException | None = None
         #: the last micro-batch that was applied whole, -1 before the first
         self.finished = -1
@@ -98,23 +101,23 @@ class BatchRunner:
             for row in rows
             if row.kind == OUT_EPOCH
         ]
-        behind = follow(position.epoch, found)
-        if position.epoch_gtids is not None:
-            position, behind = pass_over(position, behind)
+        fresh = follow(position.epoch, found)
+        if position.recovered:
+            position, fresh = pass_over(position, fresh)
             self._applier.move_to(position)
-        fresh = self._goal.up_to(position, behind)
         if len(fresh) < len(found):
             _log.info("epochs_skipped", count=len(found) - len(fresh), position=position.epoch)
+        self._goal = self._goal.found(position, fresh, self._inside)
         self._check_unknown(rows, position.epoch)
         structures = {
             row.fingerprint: TableStructure.from_json(row.text) for row in rows if row.kind == OUT_STRUCTURE
         }
-        self._apply_all(self._cut(fresh), structures)
-        if len(fresh) < len(behind):
+        limits = self._config.max_batch_rows, self._config.max_batch_bytes
+        pieces = divide(position, fresh, self._goal.end, self._inside, *limits)
+        self._apply_all(pieces, structures)
+        # The goal lies before this batch's end, so Spark shall not note it down as done.
+        if fresh and self._applier.position.epoch < fresh[-1].record.epoch:
             raise Ended
-
-    def _cut(self, epochs: Sequence[LoggedEpoch]) -> list[Slice]:
-        return list(cut(epochs, self._config.max_batch_rows, self._config.max_batch_bytes))
 
     @staticmethod
     def _check_unknown(rows: Sequence[Any], position: int) -> None:

@@ -42,8 +42,9 @@ class ConsumerConfig:
         multiple_rows: whether changes of several rows become one statement.
         safe_mode: whether a row may be there, or gone, already; see ``spark_consumer.safe_mode``.
         safe_mode_duration: seconds after the start in which it is so anyway.
-        start: where a channel without a position begins: ``earliest``, ``epoch:N`` (N is the first one
-            applied), ``gtid:SET`` (what is already there), ``time:RFC3339`` (the first epoch that ends then).
+        start: where a channel without a position begins, see ``spark_consumer.start``; one that has begun somewhere
+            else is refused, unless this is None.
+        until: return exactly at this place; ``spark_consumer.start`` knows the forms.
         until_caught_up: return once everything that the log held at the start is applied.
         stop_at_gtid: return exactly behind this GTID set.
         spark_conf: Spark properties, stronger than ours.
@@ -71,7 +72,8 @@ class ConsumerConfig:
     multiple_rows: bool = True
     safe_mode: bool = False
     safe_mode_duration: float = 0.0
-    start: str = "earliest"
+    start: str | None = None
+    until: str | None = None
     until_caught_up: bool = False
     stop_at_gtid: str | None = None
     spark_conf: Mapping[str, str] = field(default_factory=dict)

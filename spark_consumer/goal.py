@@ -1,61 +1,70 @@
-"""When a run ends by itself: caught up with the log as it was at the start, or exactly behind a GTID set."""
+"""When a run ends by itself: at a place in the log, or exactly behind a GTID set that is perhaps still to come."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from schemas.errors import LogError, Where
-from schemas.gtid import Flavor, GtidSet, parse_gtid_set
+from schemas.gtid import GtidSet
+from spark_consumer.config import ConsumerConfig
+from spark_consumer.inside import Insides, behind_gtids
+from spark_consumer.log_reader import LogReader
+from spark_consumer.place import Place, end_of, parsed
 from spark_consumer.position import Position
 from spark_consumer.slices import LoggedEpoch
+from spark_consumer.start import Inside, last_position, parse_set
 
 
 @dataclass(frozen=True)
 class Goal:
-    """Both parts are optional; without any the run goes on until it is stopped.
+    """Without a place and a set the run goes on until it is stopped.
 
     Attributes:
-        epoch: the run may end once this epoch is applied.
-        gtids: the run ends once these are applied, and nothing else behind them.
+        end: the run ends here.
+        gtids: the run ends at the first place at which these are applied; ``found`` turns it into ``end``.
     """
 
-    epoch: int | None = None
+    end: Place | None = None
     gtids: GtidSet | None = None
-    flavor: Flavor = "mysql"
 
     def reached(self, position: Position) -> bool:
         """Whether nothing is left to do."""
-        if self.gtids is not None and position.executed_gtids:
-            executed = parse_gtid_set(position.executed_gtids, self.flavor)
-            if executed.contains(self.gtids):
-                return True
-        return self.epoch is not None and position.epoch >= self.epoch
+        gtids = self.gtids
+        if gtids is not None and parsed(position.executed_gtids, str(gtids)).contains(gtids):
+            return True
+        return self.end is not None and self.end.reached(position.order, position.executed_gtids)
 
-    def up_to(self, position: Position, epochs: Sequence[LoggedEpoch]) -> list[LoggedEpoch]:
-        """The epochs that may be applied. Raises LogError where the set ends inside one."""
+    def found(self, position: Position, epochs: Sequence[LoggedEpoch], inside: Inside) -> Goal:
+        """With the place of the GTID set, if it is among the epochs behind the position."""
         if self.gtids is None:
-            return list(epochs)
-        before = parse_gtid_set(position.executed_gtids, self.flavor)
-        taken: list[LoggedEpoch] = []
+            return self
+        gtids, offset = position.gtids_of_epoch, position.epochs_offset
         for logged in epochs:
-            after = parse_gtid_set(logged.record.executed_gtids, self.flavor)
-            if logged.record.transactions and not self.gtids.contains(after.minus(before)):
-                if not before.contains(self.gtids):
-                    raise self._inside(logged, taken)
-                break
-            taken.append(logged)
-            before = after
-        return taken
+            after = parsed(logged.record.executed_gtids, str(self.gtids))
+            if after.contains(self.gtids):
+                end = end_of(logged.record, logged.offset)
+                if not self.gtids.contains(after.minus(parsed(gtids, logged.record.executed_gtids))):
+                    end = behind_gtids(gtids, logged, offset, inside(logged), self.gtids)
+                return replace(self, end=end)
+            gtids, offset = logged.record.executed_gtids, logged.offset
+        return self
 
-    @staticmethod
-    def _inside(logged: LoggedEpoch, taken: Sequence[LoggedEpoch]) -> LogError:
-        record = logged.record
-        behind = taken[-1].record.executed_gtids if taken else "the present position"
-        return LogError(
-            "TR559",
-            f"the GTID set to stop at ends inside epoch {record.epoch}, and an epoch is applied whole",
-            where=Where(epoch=record.epoch, gtid=record.first_gtid),
-            hint=f"stop at {behind} or at {record.executed_gtids}; a producer stopped with the same"
-            " --stop-at-gtid ends its epoch there",
+
+def goal_of(config: ConsumerConfig, position: Position, log: LogReader) -> Goal:
+    """Where a run ends by its configuration.
+
+    Raises LogError: TR571 the position is further on already, TR572 the log does not reach that far.
+    """
+    until = config.until or ("now" if config.until_caught_up else None)
+    end = None if until is None else last_position(until, log, Insides(config, log))
+    if end is not None and until != "now" and end.order < position.order:
+        raise LogError(
+            "TR571",
+            f"--until {until} is {end}, and the channel stands further on: {position.place}",
+            where=Where(epoch=position.epoch),
+            hint="nothing was done; `tailrace channel rewind` moves it back, another --channel begins anew",
         )
+    if config.stop_at_gtid is None:
+        return Goal(end)
+    return Goal(end, parse_set(config.stop_at_gtid, "--stop-at-gtid")[0])

@@ -20,14 +20,15 @@ from spark_consumer.config import ConsumerConfig, StopEvent
 from spark_consumer.epochs_stream import open_stream
 from spark_consumer.failures import explain
 from spark_consumer.fetch import Source
-from spark_consumer.goal import Goal
+from spark_consumer.goal import goal_of
+from spark_consumer.inside import Insides
 from spark_consumer.log_reader import LogReader
 from spark_consumer.patience import Patience
 from spark_consumer.position import Position
 from spark_consumer.prepare import RowReader
 from spark_consumer.progress import Counters
 from spark_consumer.session import Session, connect
-from spark_consumer.start import first_position, parse_stop_set, resume_offset
+from spark_consumer.start import first_position, resume_offset
 from spark_consumer.tracker import SEED_DDL, track
 from spark_consumer.warm_up import warm_up
 
@@ -60,7 +61,7 @@ def run_consumer(
     counters = counters or Counters()
     log = LogReader(config)
     # A bounded run has somebody waiting for its end.
-    patience = Patience(0 if config.until_caught_up else config.retry_time, stop)
+    patience = Patience(0 if config.until_caught_up or config.until else config.retry_time, stop)
     with in_use(config.channel_dir), closing(_patiently(patience, lambda: _open(config, log))) as applier:
         if _Run(config, spark(), applier, log, stop, counters).run():
             applier.finish()
@@ -91,9 +92,18 @@ def _open(config: ConsumerConfig, log: LogReader) -> Applier:
 
 def _ensure_position(config: ConsumerConfig, session: Session, log: LogReader) -> None:
     if positions.read(session, config.channel) is None:
-        epoch, offset, gtids = first_position(config.start, log)
-        positions.create(session, config.channel, epoch=epoch, epochs_offset=offset, gtids=gtids)
-        _log.info("channel_created", channel=config.channel, start=config.start, epoch=epoch)
+        begin = first_position(config.start or "earliest", log, Insides(config, log))
+        positions.create(session, config.channel, begin, config.start or "earliest")
+        _log.info("channel_created", channel=config.channel, start=config.start, begin=str(begin))
+    elif config.start is not None:
+        began = positions.began_at(session, config.channel)
+        if began not in (None, config.start):
+            raise LogError(
+                "TR574",
+                f"channel {config.channel} began at {began} and goes on from its position, not from {config.start}",
+                hint="leave --from out to go on; `tailrace channel rewind` moves it back,"
+                " another --channel or `tailrace channel remove` begins anew",
+            )
 
 
 class _Run:
@@ -121,20 +131,10 @@ class _Run:
             config.bootstrap_servers, config.rows_topic, group, config.kafka_security, config.retry_time
         )
         self._reader = RowReader(spark, source)
-        self._goal = self._make_goal()
+        self._goal = goal_of(config, position, log)
         self._runner = BatchRunner(config, applier, self._reader, self._goal, stop, counters)
         owner = Owner(config.channel, config.prefix, position.ledger_uuid)
         self._checkpoint = Checkpoint(config.channel_dir, owner)
-
-    def _make_goal(self) -> Goal:
-        epoch = None
-        if self._config.until_caught_up:
-            last = self._log.last_epoch()
-            epoch = last.record.epoch if last else -1
-        if self._config.stop_at_gtid is None:
-            return Goal(epoch)
-        gtids, flavor = parse_stop_set(self._config.stop_at_gtid)
-        return Goal(epoch, gtids, flavor)
 
     def run(self) -> bool:
         """Run queries until the end; false if a batch was left in hand, of which nothing or all is applied."""

@@ -48,6 +48,7 @@ class TablePlan:
         safe: safe mode: the row may be there, or gone, already.
         identity: how rows are found on the downstream.
         definition: of the downstream's table, as this plan was made for it.
+        again: it is applied for a second time, after a rewind.
     """
 
     header: bytes
@@ -62,6 +63,7 @@ class TablePlan:
     safe: bool = False
     identity: Identity = BY_KEY
     definition: str = ""
+    again: bool = False
 
     @property
     def name(self) -> str:
@@ -92,10 +94,15 @@ class TablePlan:
 
 @dataclass(frozen=True)
 class SlicePlan:
-    """All that an executor needs to know."""
+    """All that an executor needs to know.
+
+    Attributes:
+        window: which of the one epoch's rows are meant, by their numbers; None: all that are read.
+    """
 
     tables: tuple[TablePlan, ...]
     limits: Limits
+    window: tuple[int, int] | None = None
 
 
 def structures_of(piece: Slice, known: Mapping[str, TableStructure]) -> dict[str, TableStructure]:
@@ -125,12 +132,14 @@ def plan_slice(
     where: Where,
     *,
     safe: bool = False,
+    again: bool = False,
 ) -> SlicePlan:
     """Plan each structure against the downstream's table.
 
     Args:
         targets: the downstream's tables by their names there.
         safe: safe mode.
+        again: the slice is applied for a second time.
 
     Raises:
         DownstreamError: a table does not fit.
@@ -146,7 +155,8 @@ def plan_slice(
         else:
             merged = into[name] > 1 or rules.router.merges(*name)
             table = _plan_table(header, structure, targets[name], name, rules, where, merged)
-            tables.append(replace(table, safe=safe and table.identity.find is not Find.WHOLE))
+            safely = safe and table.identity.find is not Find.WHOLE
+            tables.append(replace(table, safe=safely, again=again))
     return SlicePlan(_level(tables), limits)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 from schemas.structure import TableStructure
 from spark_consumer.apply import Applier
@@ -38,8 +39,11 @@ class Planner:
         needed = structures_of(piece, structures)
         names = targets_of(needed, self._rules).values()
         targets = self._applier.with_retries(lambda: self._catalog.load(self._applier.session, names))
-        safe = self._safe_mode.active(time.monotonic())
-        return plan_slice(needed, targets, self._rules, self._limits, piece.where, safe=safe)
+        level = self._applier.position.level
+        again = level is not None and piece.order <= level.order
+        safe = again or self._safe_mode.active(time.monotonic())
+        plan = plan_slice(needed, targets, self._rules, self._limits, piece.where, safe=safe, again=again)
+        return replace(plan, window=piece.window)
 
     def forget(self) -> None:
         """A DDL has run: look at the tables anew."""

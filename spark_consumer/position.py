@@ -12,9 +12,13 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
+import pymysql
+from pymysql.constants import ER
+
 from schemas.epoch import DIGEST_MODULUS, EpochCommitted, PreparedTransaction
 from schemas.errors import DownstreamError, Where
-from spark_consumer.session import Session
+from spark_consumer.place import Place, order_of
+from spark_consumer.session import Session, error_number
 
 _TABLES = {
     "relay_log_info": """
@@ -29,8 +33,9 @@ CREATE TABLE tailrace.relay_log_info (
   Id INT UNSIGNED,
   Channel_name VARCHAR(64) NOT NULL,
   executed_gtid_set LONGTEXT NOT NULL,
-  epoch_gtid_set LONGTEXT COMMENT 'executed set at the end of epoch, if recover has applied more than that',
-  epoch BIGINT NOT NULL COMMENT 'the last epoch applied, -1 before the first',
+  epoch_gtid_set LONGTEXT COMMENT 'executed set at the end of epoch, if more than that is applied',
+  epoch BIGINT NOT NULL COMMENT 'the last epoch applied whole, -1 before the first',
+  epoch_rows BIGINT COMMENT 'inside the next epoch: how many of its rows are applied',
   epochs_offset BIGINT NOT NULL COMMENT 'its offset in the epochs topic, -1 before the first',
   consistent TINYINT NOT NULL COMMENT '1: the last run ended by itself; 0: one goes on, or was cut off',
   fencing_token BIGINT UNSIGNED NOT NULL COMMENT 'the consumer that started last; only it may write',
@@ -40,6 +45,8 @@ CREATE TABLE tailrace.relay_log_info (
   ledger_seq BIGINT UNSIGNED NOT NULL COMMENT 'the number of the last GTID used',
   xa_prepared LONGTEXT COMMENT 'JSON: XA transactions prepared and undecided, and where the relay log has them',
   ddl_intent LONGTEXT COMMENT 'a DDL about to run, where no GTID can prove that it did',
+  rewound_from LONGTEXT COMMENT 'JSON: the place up to which everything is applied for a second time',
+  began_at TEXT COMMENT 'the --from of its first run',
   updated_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6),
   PRIMARY KEY (Channel_name)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: what is applied, per channel'
@@ -47,7 +54,7 @@ CREATE TABLE tailrace.relay_log_info (
     "applied_epochs": """
 CREATE TABLE tailrace.applied_epochs (
   channel VARCHAR(64) NOT NULL,
-  first_epoch BIGINT NOT NULL COMMENT 'negative: applied by recover, from relay files',
+  first_epoch BIGINT NOT NULL COMMENT 'negative: a part of an epoch, a repetition, or by recover from relay files',
   last_epoch BIGINT NOT NULL,
   first_gtid VARCHAR(255),
   last_gtid VARCHAR(255),
@@ -85,11 +92,15 @@ COUNTERS = ("row_changes", "filtered", "routed", "expression_filtered", "compact
 _ADDED = {
     ("relay_log_info", "epoch_gtid_set"): "LONGTEXT AFTER executed_gtid_set",
     ("relay_log_info", "xa_prepared"): "LONGTEXT AFTER ledger_seq",
+    ("relay_log_info", "epoch_rows"): "BIGINT AFTER epoch",
+    ("relay_log_info", "rewound_from"): "LONGTEXT AFTER ddl_intent",
+    ("relay_log_info", "began_at"): "TEXT AFTER rewound_from",
 }
 _COLUMNS = (
     "epoch, epochs_offset, executed_gtid_set, fencing_token, structures_version,"
     " ledger_uuid, ledger_domain, ledger_seq, ddl_intent,"
-    " Relay_log_name, Relay_log_pos, Master_log_name, Master_log_pos, epoch_gtid_set, xa_prepared"
+    " Relay_log_name, Relay_log_pos, Master_log_name, Master_log_pos, epoch_gtid_set, xa_prepared,"
+    " epoch_rows, rewound_from"
 )
 # MySQL counts the fields of its own position the same way.
 _NUMBER_OF_LINES = 9
@@ -103,9 +114,11 @@ class Position:
         epoch: the last one that is applied whole.
         executed_gtids: everything that is applied.
         relay_log: sub-directory and file of the relay log, None before the first epoch.
-        epoch_gtids: None where the epoch is all that is applied. Otherwise ``tailrace recover`` has gone on from
-            its end, up to the relay position, and this is the executed set at that end.
+        epoch_gtids: None where the epoch is all that is applied, else the executed set at its end: the position is
+            inside the next epoch, or ``tailrace recover`` has gone on, up to the relay position.
         xa_prepared: JSON of the prepared transactions whose end is still to come; None without any.
+        epoch_rows: inside the next epoch, how many of its rows are applied; None at an epoch's end.
+        rewound_from: JSON of the place where the channel stood before it was rewound; None once it is there again.
     """
 
     epoch: int
@@ -123,6 +136,28 @@ class Position:
     source_pos: int | None = None
     epoch_gtids: str | None = None
     xa_prepared: str | None = None
+    epoch_rows: int | None = None
+    rewound_from: str | None = None
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Sorts positions and places of one log."""
+        return order_of(self.epoch, self.epoch_rows)
+
+    @property
+    def place(self) -> Place:
+        """Where it is in the epoch log."""
+        return Place(self.epoch, self.epochs_offset, self.executed_gtids, self.epoch_rows, self.epoch_gtids)
+
+    @property
+    def level(self) -> Place | None:
+        """Up to where everything is applied for a second time, after a rewind."""
+        return Place.from_json(self.rewound_from) if self.rewound_from else None
+
+    @property
+    def recovered(self) -> bool:
+        """Whether ``tailrace recover`` has applied what the epochs behind ``epoch`` hold."""
+        return self.epoch_gtids is not None and self.epoch_rows is None
 
     @property
     def gtids_of_epoch(self) -> str:
@@ -157,11 +192,26 @@ def install(session: Session) -> None:
     tables = {table for table, _ in found}
     for (table, column), definition in _ADDED.items():
         if table in tables and (table, column) not in found:
-            session.execute(f"ALTER TABLE tailrace.{table} ADD COLUMN {column} {definition}")
+            _add_column(session, f"tailrace.{table} ADD COLUMN {column} {definition}")
     for table, statement in _TABLES.items():
         if table not in tables:
             session.execute("CREATE DATABASE IF NOT EXISTS tailrace")
             session.execute(statement.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
+
+
+def _add_column(session: Session, what: str) -> None:
+    try:
+        session.execute(f"ALTER TABLE {what}")
+    except pymysql.MySQLError as error:
+        # Another channel that starts at the same moment was faster.
+        if error_number(error) != ER.DUP_FIELDNAME:
+            raise
+
+
+def began_at(session: Session, channel: str) -> str | None:
+    """The ``--from`` of the channel's first run, where that is known."""
+    found = session.value("SELECT began_at FROM tailrace.relay_log_info WHERE Channel_name = %s", (channel,))
+    return None if found is None else str(found)
 
 
 def read(session: Session, channel: str, *, lock: bool = False) -> Position | None:
@@ -173,18 +223,29 @@ def read(session: Session, channel: str, *, lock: bool = False) -> Position | No
     return Position(*rows[0]) if rows else None
 
 
-def create(session: Session, channel: str, *, epoch: int, epochs_offset: int, gtids: str) -> None:
-    """The first position of a channel: ``epoch`` counts as applied. Nothing happens if there is one."""
+def create(session: Session, channel: str, begin: Place, began_at: str | None = None) -> None:
+    """The first position of a channel: what lies before ``begin`` counts as applied. Nothing if there is one."""
     ledger = str(uuid.uuid4())
     # Domain 0 is everybody's default, so it is never ours.
     domain = (zlib.crc32(ledger.encode()) or 1) & 0xFFFFFFFF
     session.run(
         "INSERT IGNORE INTO tailrace.relay_log_info (Number_of_lines, Sql_delay, Number_of_workers, Id,"
-        " Channel_name, executed_gtid_set, epoch, epochs_offset, consistent, fencing_token,"
-        " structures_version, ledger_uuid, ledger_domain, ledger_seq)"
+        " Channel_name, executed_gtid_set, epoch_gtid_set, epoch, epoch_rows, epochs_offset, began_at, consistent,"
+        " fencing_token, structures_version, ledger_uuid, ledger_domain, ledger_seq)"
         # A token that no consumer of an earlier channel of this name has.
-        " VALUES (%s, 0, 1, 1, %s, %s, %s, %s, 0, UNIX_TIMESTAMP(), -1, %s, %s, 0)",
-        (_NUMBER_OF_LINES, channel, gtids, epoch, epochs_offset, ledger, domain),
+        " VALUES (%s, 0, 1, 1, %s, %s, %s, %s, %s, %s, %s, 0, UNIX_TIMESTAMP(), -1, %s, %s, 0)",
+        (
+            _NUMBER_OF_LINES,
+            channel,
+            begin.executed,
+            begin.epoch_gtids,
+            begin.epoch,
+            begin.rows,
+            begin.offset,
+            began_at,
+            ledger,
+            domain,
+        ),
     )
 
 
@@ -253,7 +314,8 @@ def move(session: Session, channel: str, to: Position) -> None:
     affected = session.run(
         "UPDATE tailrace.relay_log_info SET Relay_log_name = %s, Relay_log_pos = %s, Master_log_name = %s,"
         " Master_log_pos = %s, executed_gtid_set = %s, epoch_gtid_set = %s, epoch = %s, epochs_offset = %s,"
-        " structures_version = %s, ledger_seq = %s, xa_prepared = %s, ddl_intent = %s WHERE Channel_name = %s",
+        " structures_version = %s, ledger_seq = %s, xa_prepared = %s, ddl_intent = %s, epoch_rows = %s,"
+        " rewound_from = %s WHERE Channel_name = %s",
         (
             to.relay_log,
             to.relay_pos,
@@ -267,6 +329,8 @@ def move(session: Session, channel: str, to: Position) -> None:
             to.ledger_seq,
             to.xa_prepared,
             to.ddl_intent,
+            to.epoch_rows,
+            to.rewound_from,
             channel,
         ),
     )
@@ -274,8 +338,14 @@ def move(session: Session, channel: str, to: Position) -> None:
         raise DownstreamError("TR611", f"the position of channel {channel} was not written")
 
 
-def audit(session: Session, channel: str, epochs: Sequence[EpochCommitted], statements: int) -> None:
-    """One audit row for a batch of epochs, inside the open transaction."""
+def audit(
+    session: Session,
+    channel: str,
+    epochs: Sequence[EpochCommitted],
+    statements: int,
+    first_epoch: int | None = None,
+) -> None:
+    """One audit row for a batch of epochs, inside the open transaction, under the first one's number or another."""
     first, last = epochs[0], epochs[-1]
     ranges: dict[int, list[int]] = {}
     for epoch in epochs:
@@ -288,7 +358,7 @@ def audit(session: Session, channel: str, epochs: Sequence[EpochCommitted], stat
         " FROM_UNIXTIME(%s), FROM_UNIXTIME(%s), UTC_TIMESTAMP(6))",
         (
             channel,
-            first.epoch,
+            first.epoch if first_epoch is None else first_epoch,
             last.epoch,
             gtids[0] if gtids else None,
             gtids[-1] if gtids else None,

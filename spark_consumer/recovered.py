@@ -1,6 +1,6 @@
 """Epochs whose transactions ``tailrace recover`` has applied already, from the relay log.
 
-Where a position has ``epoch_gtids``, the data is further than ``epoch``: up to the relay position. The epochs in
+Where a position is ``recovered``, the data is further than ``epoch``: up to the relay position. The epochs in
 between hold what is applied; they are passed over, and no row of theirs is. The producer ends an epoch exactly at
 the recovered position, so none of them reaches behind it.
 """
@@ -24,7 +24,7 @@ def pass_over(position: Position, epochs: Sequence[LoggedEpoch]) -> tuple[Positi
         LogError: an epoch is applied in part.
     """
     for number, logged in enumerate(epochs):
-        if position.epoch_gtids is None:
+        if not position.recovered:
             return position, list(epochs[number:])
         if not _is_within(logged.record, position):
             raise LogError(

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from schemas.avro_schema import KEY_CHANGE, OP_AT
 from schemas.epoch import OffsetRange
-from schemas.sql import Renderers, compile_renderers
+from schemas.sql import Renderers, compile_renderers, source_reader
 from schemas.sql_find import Finder, compile_finder
 from schemas.wire import HEADER_SIZE, widened
 from spark_consumer.arrow import record_batch
@@ -101,6 +101,8 @@ def task(
 
 def render(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> Iterator[Result]:
     """The results for one partition's rows in log order."""
+    if plan.window:
+        keys, values = _within(plan, plan.window, keys, values)
     digest = sum(map(crc32, values))
     yield (TALLY, 0, len(values), 0, digest, 0, 0, None, None, None, 0)
     if not all(table.header[0] for table in plan.tables):
@@ -128,6 +130,21 @@ def render(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> I
     for table in tables.values():
         if table.plan.mode is Mode.COMPACT:
             yield from table.statements(plan)
+
+
+def _within(
+    plan: SlicePlan, window: tuple[int, int], keys: Sequence[bytes], values: Sequence[bytes]
+) -> tuple[list[bytes], list[bytes]]:
+    """The rows whose numbers in their epoch lie in the window. Rows of other structures lie outside."""
+    sources = {table.header: source_reader(table.structure) for table in plan.tables}
+    kept: tuple[list[bytes], list[bytes]] = ([], [])
+    for key, value in zip(keys, values, strict=True):
+        wide = widened(value)
+        source = sources.get(wide[:HEADER_SIZE])
+        if source is not None and window[0] <= source(wide).seq < window[1]:
+            kept[0].append(key)
+            kept[1].append(value)
+    return kept
 
 
 @dataclass
@@ -161,6 +178,9 @@ class _Table:
         deletes = merged_deletes(target, *self._gone(), limits)
         inserts = merged_inserts(target, render.columns, map(render.after, self.written), limits)
         yield from (self._result(DELETES, statement) for statement in deletes)
+        if self.plan.again:
+            # Who else has a unique value now comes later in the stretch, so its row is written anew as well.
+            inserts = (Statement(b"REPLACE" + one.sql[len(b"INSERT") :], one.rows) for one in inserts)
         yield from (self._result(INSERTS, statement) for statement in inserts)
 
     def _gone(self) -> tuple[bytes, Iterable[bytes]]:

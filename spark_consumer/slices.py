@@ -8,6 +8,7 @@ from functools import cached_property
 
 from schemas.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, SchemaChanged
 from schemas.errors import LogError, Where
+from spark_consumer.place import BEFORE_ALL, Place, order_of
 from spark_consumer.position import Position
 
 
@@ -69,6 +70,16 @@ class Slice:
                     bounds[part.partition] = (start, part.end)
         return tuple(OffsetRange(partition, *bounds[partition]) for partition in sorted(bounds))
 
+    @property
+    def window(self) -> tuple[int, int] | None:
+        """Which of the epoch's rows belong to the slice, by their numbers; None: all rows of its epochs."""
+        return None
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Sorts the slice's end among places."""
+        return order_of(self.last.epoch, None)
+
     def is_applied(self, position: Position) -> bool:
         """Whether the position is at the slice's end, or further."""
         return position.epoch >= self.last.epoch
@@ -80,12 +91,55 @@ class Slice:
     def behind(self, before: Position) -> Position:
         """The position at the slice's end."""
         end = before.at_end_of(self.last)
-        return replace(past(end, self.epochs), epoch_gtids=None)
+        return replace(past(end, self.epochs), epoch_gtids=None, epoch_rows=None)
 
     def audited(self, number: int) -> list[EpochCommitted]:
         """The epochs to account for, when the slice is applied under this number of the ledger."""
         del number
         return [logged.record for logged in self.epochs]
+
+
+@dataclass(frozen=True)
+class PartSlice(Slice):
+    """Some transactions of one epoch; the epoch's record is cut down to them (``spark_consumer.inside``).
+
+    Attributes:
+        start: how many of the epoch's rows lie before it.
+        end: the place behind it.
+    """
+
+    start: int = 0
+    end: Place = BEFORE_ALL
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return self.end.order
+
+    @property
+    def window(self) -> tuple[int, int] | None:
+        # Behind the last row there is nothing to keep away.
+        stop = self.end.rows
+        return self.start, self.start + self.rows if stop is None else stop
+
+    def is_applied(self, position: Position) -> bool:
+        return self.end.reached(position.order, position.executed_gtids)
+
+    def is_next(self, position: Position) -> bool:
+        here = (position.epoch + 1, position.epoch_rows or 0)
+        return here == (self.first.epoch, self.start) and not position.recovered
+
+    def behind(self, before: Position) -> Position:
+        if self.end.rows is None:
+            return super().behind(before)
+        return replace(
+            before,
+            executed_gtids=self.end.executed,
+            epoch_gtids=before.gtids_of_epoch,
+            epoch_rows=self.end.rows,
+        )
+
+    def audited(self, number: int) -> list[EpochCommitted]:
+        return [replace(self.last, executed_gtids=self.end.executed)]
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from schemas.epoch import EpochCommitted
 from schemas.errors import ConfigError, LogError, Where
 from schemas.gtid import Flavor, GtidSet, parse_gtid_set
+from spark_consumer.inside import Transaction, before_time, behind_gtids
 from spark_consumer.log_reader import LogReader
+from spark_consumer.place import BEFORE_ALL, Place, end_of, flavor_of
 from spark_consumer.position import Position
 from spark_consumer.slices import LoggedEpoch
 
-Begin = tuple[int, int, str]
-_BEFORE_ALL: Begin = (-1, -1, "")
+#: the transactions of an epoch, in upstream order; see ``spark_consumer.inside``
+Inside = Callable[[LoggedEpoch], Sequence[Transaction]]
 
 
-def first_position(start: str, log: LogReader) -> Begin:
-    """Epoch, offset and GTID set that count as applied for a channel without a position.
+def first_position(start: str, log: LogReader, inside: Inside) -> Place:
+    """The place behind which a range begins: of ``--from``, and of a rewind's ``--to``.
+
+    Args:
+        start: ``earliest``; ``epoch:N``, N is the first one behind the place; ``gtid:SET``, exactly this lies before
+            it; ``time:RFC3339``, the first transaction behind it was committed then or later.
 
     Raises ConfigError for an unusable ``start``, LogError if the log does not hold it.
     """
@@ -25,70 +33,155 @@ def first_position(start: str, log: LogReader) -> Begin:
         first = next(log.epochs(), None)
         if first is not None and first.record.epoch != 0:
             raise _not_kept(f"the log begins with epoch {first.record.epoch}", first.record.epoch)
-        return _BEFORE_ALL
+        return BEFORE_ALL
     if kind == "epoch" and value.isdigit():
         return _before_epoch(int(value), log)
     if kind == "gtid" and value:
-        return _behind_gtids(value, log)
+        return _from_gtids(value, log, inside)
     if kind == "time" and value:
-        return _before_time(value, log)
+        return _at_time(moment(value), log, inside)
     raise ConfigError(
         "TR560",
-        f"--from {start} is not a place in the log",
+        f"{start} is not a place in the log",
         hint="earliest, epoch:N, gtid:SET or time:2026-01-31T12:00:00Z",
     )
 
 
-def _before_epoch(number: int, log: LogReader) -> Begin:
+def last_position(until: str, log: LogReader, inside: Inside) -> Place:
+    """The place at which a range ends, of ``--until``. It is in the log, so the same one each time it is asked for.
+
+    Args:
+        until: ``now``, the end of the log as it is; ``epoch:N``, N is the last one before the place; ``gtid:SET``, the
+            first place before which all of the set lies; ``time:RFC3339``, as for ``first_position``.
+
+    Raises ConfigError for an unusable ``until``, LogError if the log does not hold it.
+    """
+    kind, _, value = until.partition(":")
+    if until == "now":
+        last = log.last_epoch()
+        return _at(last) if last is not None else BEFORE_ALL
+    if kind == "epoch" and value.isdigit():
+        return _behind_epoch(int(value), log)
+    if kind == "gtid" and value:
+        return _until_gtids(value, log, inside)
+    if kind == "time" and value:
+        if moment(value) > time.time():
+            raise _not_yet("that moment is still to come", "now")
+        return _at_time(moment(value), log, inside)
+    raise ConfigError(
+        "TR560",
+        f"--until {until} is not a place in the log",
+        hint="now, epoch:N, gtid:SET or time:2026-01-31T12:00:00Z",
+    )
+
+
+def _before_epoch(number: int, log: LogReader) -> Place:
     if number == 0:
-        return _BEFORE_ALL
+        return first_position("earliest", log, lambda logged: ())
     for logged in log.epochs():
         if logged.record.epoch == number - 1:
             return _at(logged)
     raise _not_kept(f"the log does not hold epoch {number - 1}, behind which epoch {number} begins", number)
 
 
-def _behind_gtids(text: str, log: LogReader) -> Begin:
-    flavor: Flavor = "mysql" if ":" in text else "mariadb"
-    try:
-        wanted = parse_gtid_set(text, flavor)
-    except ValueError as error:
-        raise ConfigError("TR560", f"--from gtid: {error}") from error
+def _behind_epoch(number: int, log: LogReader) -> Place:
+    last = None
+    for last in log.epochs():
+        if last.record.epoch == number:
+            return _at(last)
+        if last.record.epoch > number:
+            raise _not_kept(f"the log begins with epoch {last.record.epoch}", number)
+    raise _not_yet(f"the last epoch is {last.record.epoch if last else 'still to come'}", f"epoch {number}")
+
+
+def _from_gtids(text: str, log: LogReader, inside: Inside) -> Place:
+    wanted, flavor = parse_set(text, "--from gtid")
     best: LoggedEpoch | None = None
+    beyond: LoggedEpoch | None = None
     for logged in log.epochs():
-        executed = parse_gtid_set(logged.record.executed_gtids, flavor)
-        if not wanted.contains(executed):
-            if best is None:
-                raise _not_kept("the log begins behind this GTID set", logged.record.epoch)
+        if not wanted.contains(parse_gtid_set(logged.record.executed_gtids, flavor)):
+            beyond = logged
             break
         best = logged
-    if best is None or not parse_gtid_set(best.record.executed_gtids, flavor).contains(wanted):
-        raise LogError(
-            "TR561",
-            f"the GTID set ends inside an epoch or is not in the log yet: {text[:200]}",
-            where=Where(epoch=best.record.epoch + 1 if best else None),
-            hint=f"the nearest place is gtid:{best.record.executed_gtids}" if best else "",
-        )
-    return _at(best)
+    if best is None:
+        raise _not_kept("the log begins behind this GTID set", beyond.record.epoch if beyond else 0)
+    if parse_gtid_set(best.record.executed_gtids, flavor).contains(wanted):
+        return _at(best)
+    if beyond is not None:
+        place = _inside_gtids(best, beyond, wanted, inside)
+        executed = parse_gtid_set(place.executed, flavor)
+        if wanted.contains(executed) and executed.contains(wanted):
+            return place
+    raise LogError(
+        "TR561",
+        f"the log has no place at which exactly this GTID set is executed: {text[:200]}",
+        where=Where(epoch=best.record.epoch + 1),
+        hint=f"the nearest one is gtid:{best.record.executed_gtids}",
+    )
 
 
-def _before_time(text: str, log: LogReader) -> Begin:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ConfigError("TR560", f"--from time: {error}") from error
-    if moment.tzinfo is None:
-        raise ConfigError("TR560", f"--from time:{text} has no time zone", hint=f"time:{text}Z is UTC")
-    last: LoggedEpoch | None = None
+def _until_gtids(text: str, log: LogReader, inside: Inside) -> Place:
+    wanted, flavor = parse_set(text, "--until gtid")
+    before: LoggedEpoch | None = None
     for logged in log.epochs():
-        if logged.record.transactions and logged.record.last_commit_ms >= moment.timestamp() * 1000:
-            break
-        last = logged
-    return _at(last) if last is not None else _BEFORE_ALL
+        executed = parse_gtid_set(logged.record.executed_gtids, flavor)
+        if executed.contains(wanted):
+            if wanted.contains(executed):
+                return _at(logged)
+            if before is None:
+                raise _not_kept("the log begins behind this GTID set", logged.record.epoch)
+            return _inside_gtids(before, logged, wanted, inside)
+        before = logged
+    missing = "the log is empty"
+    if before is not None:
+        missing = f"it lacks {wanted.minus(parse_gtid_set(before.record.executed_gtids, flavor))}"
+    raise _not_yet(missing, f"gtid:{text[:200]}")
 
 
-def _at(logged: LoggedEpoch) -> Begin:
-    return logged.record.epoch, logged.offset, logged.record.executed_gtids
+def _inside_gtids(before: LoggedEpoch, logged: LoggedEpoch, wanted: GtidSet, inside: Inside) -> Place:
+    return behind_gtids(before.record.executed_gtids, logged, before.offset, inside(logged), wanted)
+
+
+def _at_time(wanted: float, log: LogReader, inside: Inside) -> Place:
+    """Before the first transaction that was committed at a moment, in seconds since 1970, or later."""
+    before: LoggedEpoch | None = None
+    ms = wanted * 1000
+    for logged in log.epochs():
+        record = logged.record
+        if record.transactions and max(record.first_commit_ms, record.last_commit_ms) >= ms:
+            if before is None and record.epoch != 0:
+                raise _not_kept(f"the log begins with epoch {record.epoch}", record.epoch)
+            if before is None or record.first_commit_ms >= ms or record.ddl is not None:
+                return _at(before) if before is not None else BEFORE_ALL
+            executed = before.record.executed_gtids
+            return before_time(executed, logged, before.offset, inside(logged), ms)
+        before = logged
+    return _at(before) if before is not None else BEFORE_ALL
+
+
+def moment(text: str) -> float:
+    """Seconds since 1970 of a time with its zone. Raises ConfigError."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigError(
+            "TR560", f"time:{text}: {error}", hint="such as time:2026-01-31T12:00:00Z"
+        ) from error
+    if found.tzinfo is None:
+        raise ConfigError("TR560", f"time:{text} has no time zone", hint=f"time:{text}Z is UTC")
+    return found.timestamp()
+
+
+def _at(logged: LoggedEpoch) -> Place:
+    return end_of(logged.record, logged.offset)
+
+
+def _not_yet(what: str, wanted: str) -> LogError:
+    return LogError(
+        "TR572",
+        f"the log does not reach --until {wanted} yet: {what}",
+        hint="--until names a place that is in the log; --stop-at-gtid waits for its GTID set",
+    )
 
 
 def _not_kept(what: str, epoch: int) -> LogError:
@@ -139,10 +232,10 @@ def _lost(position: Position, first: EpochCommitted | None) -> LogError:
     )
 
 
-def parse_stop_set(text: str) -> tuple[GtidSet, Flavor]:
-    """The set of ``--stop-at-gtid`` and its flavour."""
-    flavor: Flavor = "mysql" if ":" in text else "mariadb"
+def parse_set(text: str, what: str) -> tuple[GtidSet, Flavor]:
+    """A GTID set of the option ``what``, and its flavour. Raises ConfigError."""
+    flavor = flavor_of(text)
     try:
         return parse_gtid_set(text, flavor), flavor
     except ValueError as error:
-        raise ConfigError("TR560", f"--stop-at-gtid: {error}") from error
+        raise ConfigError("TR560", f"{what}: {error}") from error

@@ -31,7 +31,7 @@ def write(
     for table, statement in deletes:
         _run(session, table, where, statement, may_miss=table.safe)
     for table, statement in inserts:
-        _run(session, table, where, statement)
+        _run(session, table, where, statement, may_exceed=table.again)
     checks = False
     try:
         for one in ordered:
@@ -66,9 +66,15 @@ def _run_ordered(session: Session, one: OrderedStatement, where: Where) -> None:
 
 
 def _run(
-    session: Session, table: TablePlan, where: Where, statement: Statement, *, may_miss: bool = False
+    session: Session,
+    table: TablePlan,
+    where: Where,
+    statement: Statement,
+    *,
+    may_miss: bool = False,
+    may_exceed: bool = False,
 ) -> int:
-    """Run one statement; the number of rows it changed, which may be less than the log's if ``may_miss``."""
+    """Run one statement; the number of rows it changed, which may be less, or more, than the log's."""
     place = replace(where, table=table.name)
     # The server would cut the connection without a word of the reason.
     if len(statement.sql) >= session.max_allowed_packet:
@@ -86,7 +92,7 @@ def _run(
             where=place,
             hint="nothing of this batch was applied; remove what the message names, then start again",
         ) from error
-    if affected != statement.rows and not (may_miss and affected < statement.rows):
+    if (affected < statement.rows and not may_miss) or (affected > statement.rows and not may_exceed):
         raise DownstreamError(
             "TR603",
             f"a statement changed {affected} rows where the log implies {statement.rows}:"

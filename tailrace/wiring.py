@@ -79,7 +79,8 @@ def consumer_config(
     config: Config,
     *,
     channel: str | None = None,
-    start: str = "earliest",
+    start: str | None = None,
+    until: str | None = None,
     until_caught_up: bool = False,
     stop_at_gtid: str | None = None,
 ) -> ConsumerConfig:
@@ -91,6 +92,7 @@ def consumer_config(
     return replace(
         recovery_config(config, channel),
         start=start,
+        until=until,
         until_caught_up=until_caught_up,
         stop_at_gtid=stop_at_gtid,
         spark_conf=config.for_channel(channel).consumer.spark,

@@ -14,11 +14,19 @@ if TYPE_CHECKING:
     from spark_consumer.config import ConsumerConfig
 
 From = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--from",
         metavar="earliest|epoch:N|gtid:SET|time:RFC3339",
-        help="Where a channel begins that has no position yet.",
+        help="Where a channel begins that has no position yet; earliest, if absent.",
+    ),
+]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        "--until",
+        metavar="now|epoch:N|gtid:SET|time:RFC3339",
+        help="Stop exactly at this place of the log: behind the epoch or GTID set, before the time.",
     ),
 ]
 
@@ -26,7 +34,8 @@ From = Annotated[
 def consume(
     config: ConfigFile = DEFAULT_CONFIG,
     channel: Channel = None,
-    start: From = "earliest",
+    start: From = None,
+    until: Until = None,
     until_caught_up: UntilCaughtUp = False,
     stop_at_gtid: StopAtGtid = None,
 ) -> None:
@@ -39,14 +48,15 @@ def consume(
     from tailrace.config_file import load
     from tailrace.lifecycle import run_until_signalled
     from tailrace.recovery_hint import recovery_hinted
-    from tailrace.start_point import check_start
+    from tailrace.start_point import check_start, check_until
 
     logs.configure("consume")
     loaded = load(config)
     settings = wiring.consumer_config(
         loaded,
         channel=channel,
-        start=check_start(start),
+        start=None if start is None else check_start(start),
+        until=check_until(until),
         until_caught_up=until_caught_up,
         stop_at_gtid=stop_at_gtid,
     )
@@ -67,7 +77,8 @@ def _run(settings: ConsumerConfig, relay_dir: Path, stop: threading.Event) -> No
         from tailrace.status.memory import ConsumerMemory
 
         # The two commands may be started in any order; only a bounded run must not wait for what is not there.
-        if not settings.until_caught_up and not _wait_for_log(settings, stop):
+        bounded = settings.until_caught_up or settings.until
+        if not bounded and not _wait_for_log(settings, stop):
             return
         counters = Counters()
         memory = ConsumerMemory(settings.channel, counters)

@@ -19,6 +19,7 @@ from schemas.server_url import ServerUrl
 from schemas.sql import key_table
 from schemas.wire import Joiner, header_size, schema_name
 from spark_consumer.config import ConsumerConfig
+from spark_consumer.inside import Insides
 from spark_consumer.log_reader import LogReader
 from spark_consumer.start import first_position
 from tailrace.reader.rows import Row, row_reader
@@ -45,6 +46,7 @@ class EpochReader:
             bootstrap_servers, prefix, ServerUrl("unused"), channel="reader", kafka_security=security
         )
         self._log = LogReader(config)
+        self._insides = Insides(config, self._log)
         self._epochs_topic, self._rows_topic = config.epochs_topic, config.rows_topic
         self._settings = {
             "bootstrap.servers": bootstrap_servers,
@@ -83,7 +85,7 @@ class EpochReader:
         Raises:
             ConfigError: TR560, no such kind of start.
             LogError: TR551 an epoch is missing, TR555 the start is not kept, TR557 Kafka cannot be read,
-                TR561 the start lies inside an epoch.
+                TR561 no place in the log has this GTID set.
         """
         offset, expected = self._begin(start)
         consumer = self._consumer()
@@ -116,8 +118,9 @@ class EpochReader:
         low, _ = self._log.bounds()
         if start == "earliest":
             return low, None
-        epoch, offset, _ = first_position(start, self._log)
-        return (low, None) if epoch < 0 else (offset + 1, epoch + 1)
+        # An epoch is read whole: the one that a place lies in is the first.
+        begin = first_position(start, self._log, self._insides)
+        return (low, None) if begin.epoch < 0 else (begin.offset + 1, begin.epoch + 1)
 
     def structures(self) -> list[StructureVersion]:
         """All structures that the tables have had since the log began, however much of it is kept."""

@@ -125,6 +125,14 @@ def _writer(
                 f"the downstream knows no channel {config.channel}",
                 hint="`tailrace status` lists the channels; the first `tailrace consume` makes one",
             )
+        if position.epoch_rows is not None or position.rewound_from is not None:
+            raise DownstreamError(
+                "TR615",
+                f"channel {config.channel} stands inside an epoch, or where it was rewound to: the relay log cannot"
+                " tell what is applied",
+                where=Where(epoch=position.epoch + 1),
+                hint="run `tailrace consume` to an epoch's end first, past the place that it was rewound from",
+            )
         _begin(position, root, flavor)
         log = LogReader(config)
         applier = Applier(

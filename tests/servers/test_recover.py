@@ -27,6 +27,7 @@ from schemas.server_url import ServerUrl
 from spark_consumer import position as positions
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.log_reader import LogReader
+from spark_consumer.place import Place
 from spark_consumer.session import closing, connect
 from tailrace import wiring
 from tailrace.config_file import load
@@ -237,7 +238,7 @@ def alone(server: Callable[..., Database], tmp_path: Path) -> River:
 def make_channel(it: River, gtids: str = "") -> None:
     with closing(connect(settings(it).target)) as session:
         positions.install(session)
-        positions.create(session, "main", epoch=-1, epochs_offset=-1, gtids=gtids)
+        positions.create(session, "main", Place(-1, -1, gtids))
 
 
 def test_a_channel_that_never_ran_begins_with_the_relay_log(alone: River) -> None:

@@ -19,6 +19,7 @@ from spark_consumer import position as positions
 from spark_consumer.apply import Applier
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.merge import Limits, Statement
+from spark_consumer.place import BEFORE_ALL
 from spark_consumer.plan import Mode, TablePlan, plan_slice, targets_of
 from spark_consumer.prepare import Prepared, sorted_out
 from spark_consumer.rows import render
@@ -40,7 +41,7 @@ def open_applier(url: str, channel: str, **rules: Any) -> Applier:
     session = connect(config.target)
     positions.install(session)
     if positions.read(session, channel) is None:
-        positions.create(session, channel, epoch=-1, epochs_offset=-1, gtids="")
+        positions.create(session, channel, BEFORE_ALL)
     return Applier(config, session, positions.take_over(session, channel), lambda epoch: set())
 
 

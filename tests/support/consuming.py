@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
 
 from spark_consumer.apply import Applier
-from spark_consumer.batches import BatchRunner
+from spark_consumer.batches import BatchRunner, Ended
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.fetch import Source
-from spark_consumer.goal import Goal
+from spark_consumer.goal import goal_of
 from spark_consumer.job import _open
 from spark_consumer.log_reader import LogReader
 from spark_consumer.plan import SlicePlan
@@ -60,14 +61,19 @@ def _apply(config: ConsumerConfig, applier: Applier, log: LogReader, epochs: int
     ]
     group = f"test-{config.prefix}-{applier.position.fencing_token}"
     reader = cast(RowReader, _LocalReader(Source(config.bootstrap_servers, config.rows_topic, group)))
-    runner = BatchRunner(config, applier, reader, Goal(), threading.Event(), Counters())
+    runner = BatchRunner(
+        config, applier, reader, goal_of(config, applier.position, log), threading.Event(), Counters()
+    )
     try:
         for batch, begin in enumerate(range(0, len(found), _BATCH)):
+            if runner.ended:
+                break
             logged = [
                 SimpleNamespace(kind=OUT_EPOCH, record=one.record.encode(), log_offset=one.offset)
                 for one in found[begin : begin + _BATCH]
             ]
             frame = SimpleNamespace(collect=lambda rows=[*logged, *structures]: rows)
-            runner(cast(Any, frame), batch)
+            with suppress(Ended):
+                runner(cast(Any, frame), batch)
     finally:
         runner.close()

@@ -152,18 +152,22 @@ class FakeTopic:
         transactions: int = 1,
         spoil: Callable[[EpochCommitted], EpochCommitted] = lambda record: record,
     ) -> EpochCommitted:
-        """Write one epoch; ``spoil`` changes its record on the way, for tests of what must be noticed."""
+        """Write one epoch, whose changes are shared out among its transactions.
+
+        ``spoil`` changes its record on the way, for tests of what must be noticed.
+        """
         number = self.next_epoch
         first = self.transactions + 1
         if changes or ddl:
             self.transactions += transactions
         gtid = f"{UUID}:{self.transactions}" if self.transactions else None
         self._producer.begin_transaction()
-        split = halves(changes)
-        values, offsets = self._write_rows(split, number, gtid or "")
+        split = [(half, n) for n, change in enumerate(changes) for half in halves([change])]
+        names = [f"{UUID}:{first + n * transactions // len(changes)}" for _, n in split]
+        values, offsets = self._write_rows([half for half, _ in split], number, names)
         now = int(time.time() * 1000)
         counts: dict[TableStructure, list[int]] = {}
-        for change in split:
+        for change, _ in split:
             # Both halves of a key-changing UPDATE count as updates.
             column = 1 if change.flags & KEY_CHANGE else "cud".index(change.op)
             counts.setdefault(change.structure, [0, 0, 0])[column] += 1
@@ -202,7 +206,7 @@ class FakeTopic:
         return record
 
     def _write_rows(
-        self, changes: Sequence[Change], epoch: int, gtid: str
+        self, changes: Sequence[Change], epoch: int, gtids: Sequence[str]
     ) -> tuple[list[bytes], dict[int, list[int]]]:
         offsets: dict[int, list[int]] = {}
 
@@ -217,7 +221,7 @@ class FakeTopic:
         values = []
         for seq, change in enumerate(changes):
             key = row_key(change.structure, change.after or change.before or {})
-            value = row_value(change, epoch, seq, gtid)
+            value = row_value(change, epoch, seq, gtids[seq])
             values.append(value)
             self._producer.produce(
                 f"{self.prefix}.rows",

@@ -11,12 +11,7 @@ from support.records import epoch_record
 
 from schemas.epoch import OffsetRange, SchemaChanged
 from schemas.errors import LogError
-from spark_consumer.goal import Goal
-from spark_consumer.position import Position
 from spark_consumer.slices import LoggedEpoch, cut, follow
-from spark_consumer.start import parse_stop_set
-
-UUID = "00000000-0000-0000-0000-00000000cafe"
 
 
 def logged(number: int, *, rows: int = 0, ddl: bool = False) -> LoggedEpoch:
@@ -58,28 +53,3 @@ def test_ranges_of_a_slice_span_its_epochs() -> None:
     second = LoggedEpoch(epoch_record(2, ranges=(OffsetRange(0, 10, 14),)), 5)
     [piece] = cut([first, second], 100)
     assert piece.ranges == (OffsetRange(0, 5, 14), OffsetRange(2, 0, 1))
-
-
-def position(executed: str) -> Position:
-    return Position(0, 0, executed, 1, -1, "", 0, 0, None)
-
-
-def transactions(*last: int) -> list[LoggedEpoch]:
-    return [
-        LoggedEpoch(epoch_record(n, executed=f"{UUID}:1-{end}", transactions=1), n)
-        for n, end in enumerate(last, 1)
-    ]
-
-
-def test_a_goal_takes_epochs_up_to_its_set_and_no_further() -> None:
-    goal = Goal(None, *parse_stop_set(f"{UUID}:1-7"))
-    taken = goal.up_to(position(f"{UUID}:1-2"), transactions(4, 7, 9))
-    assert [e.record.epoch for e in taken] == [1, 2]
-    assert goal.reached(position(f"{UUID}:1-7"))
-    assert not goal.reached(position(f"{UUID}:1-6"))
-
-
-def test_a_goal_inside_an_epoch_is_refused_before_it_is_applied() -> None:
-    goal = Goal(None, *parse_stop_set(f"{UUID}:1-5"))
-    with pytest.raises(LogError, match="TR559"):
-        goal.up_to(position(f"{UUID}:1-2"), transactions(4, 7))

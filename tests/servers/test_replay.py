@@ -1,0 +1,217 @@
+"""Ranges of a real upstream's log, replayed into schemas of their own: exactly, repeatably, and back again.
+
+The consumer runs without Spark here; what divides epochs is the same. One log serves all tests of a flavour.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.consuming import consume
+from support.source_log import SourceLog, source_log
+
+from compose.databases import Database
+from compose.kafka import Kafka
+from schemas.errors import LogError
+from schemas.gtid import parse_gtid_set
+from schemas.server_url import ServerUrl
+from spark_consumer.config import ConsumerConfig
+from spark_consumer.position import Position, read
+from spark_consumer.route import Route
+from spark_consumer.session import closing, connect
+
+pytestmark = pytest.mark.servers
+_EXECUTED = {"mysql": "SELECT @@GLOBAL.gtid_executed", "mariadb": "SELECT @@GLOBAL.gtid_binlog_pos"}
+_TABLES = ("accounts", "moves")
+State = dict[str, list[Any]]
+
+
+@dataclass
+class History:
+    """A log, and the upstream's rows and executed set behind each of its transactions.
+
+    Attributes:
+        places: executed set and rows; the first one is that behind the DDL.
+    """
+
+    log: SourceLog
+    flavor: str
+    target: Database
+    folder: Path
+    places: list[tuple[str, State]] = field(default_factory=list)
+
+    def note(self) -> None:
+        [(executed,)] = self.log.sql(_EXECUTED[self.flavor])
+        self.places.append((executed.replace("\n", ""), state(self.log.upstream, self.log.db)))
+
+    def config(self, channel: str, **settings: Any) -> ConsumerConfig:
+        """A channel into the schema of its own name."""
+        return replace(
+            ConsumerConfig(
+                self.log.config.bootstrap_servers,
+                self.log.config.prefix,
+                ServerUrl.parse(self.target.url("tailrace")),
+                channel=channel,
+                checkpoint_dir=self.folder,
+                routes=(Route(self.log.db, channel),),
+                until_caught_up=True,
+            ),
+            **settings,
+        )
+
+    def replay(self, channel: str, **settings: Any) -> State:
+        consume(self.config(channel, **settings))
+        return state(self.target, channel)
+
+    def position(self, channel: str) -> Position:
+        with closing(connect(self.config(channel).target)) as session:
+            found = read(session, channel)
+            assert found is not None
+            return found
+
+
+def state(server: Database, db: str) -> State:
+    return {table: server.execute(f"SELECT * FROM {db}.{table} ORDER BY 1, 2, 3") for table in _TABLES}
+
+
+@pytest.fixture(scope="module", params=["mysql", "mariadb"])
+def history(
+    request: pytest.FixtureRequest, kafka: Kafka, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[History]:
+    upstream = request.getfixturevalue(f"upstream_{request.param}")
+    target = request.getfixturevalue(f"downstream_{request.param}")
+    folder = tmp_path_factory.mktemp("replay")
+    with source_log(upstream, kafka.bootstrap, folder, epoch_max_rows=40, epoch_max_delay=60.0) as log:
+        made = History(log, request.param, target, folder)
+        write(made, random.Random(7))
+        log.publish()
+        inside = [epoch for epoch, _ in log.epochs() if epoch.transactions > 3 and epoch.rows]
+        assert len(inside) > 3  # there is something to cut
+        yield made
+
+
+def write(made: History, chance: random.Random) -> None:
+    """Transactions of inserts, updates, deletes, key changes, and unique values that move; some without rows."""
+    log = made.log
+    log.sql(
+        "CREATE TABLE accounts (id INT PRIMARY KEY, owner VARCHAR(40) UNIQUE, balance DECIMAL(12,2))",
+        "CREATE TABLE moves (id INT PRIMARY KEY AUTO_INCREMENT, account INT, amount DECIMAL(12,2))",
+    )
+    made.note()
+    log.sql("INSERT INTO accounts VALUES " + ",".join(f"({n}, 'owner {n}', {n}.25)" for n in range(12)))
+    made.note()
+    for number in range(60):
+        one, other = chance.sample(range(12), 2)
+        log.upstream.execute(f"FLUSH TABLES {log.db}.moves") if number % 9 == 4 else None
+        with log.upstream.connect(database=log.db, autocommit=False) as connection:
+            with connection.cursor() as cursor:
+                for statement in changes(number, one, other):
+                    cursor.execute(statement)
+            connection.commit()
+        made.note()
+
+
+def changes(number: int, one: int, other: int) -> list[str]:
+    swapped = [
+        f"SELECT owner INTO @one FROM accounts WHERE id = {one}",
+        f"SELECT owner INTO @other FROM accounts WHERE id = {other}",
+        f"UPDATE accounts SET owner = NULL WHERE id = {one}",
+        f"UPDATE accounts SET owner = @one WHERE id = {other}",
+        f"UPDATE accounts SET owner = @other, balance = balance + 1 WHERE id = {one}",
+    ]
+    moved = [
+        f"DELETE FROM accounts WHERE id = {one}",
+        f"UPDATE accounts SET owner = 'owner of {one}, {number}' WHERE id = {other}",
+        f"INSERT INTO accounts VALUES ({one}, 'new {number}', 0)",
+    ]
+    rekeyed = [
+        f"UPDATE accounts SET id = {100 + number} WHERE id = {one}",
+        f"UPDATE accounts SET id = {one}, owner = 'back {number}' WHERE id = {100 + number}",
+    ]
+    booked = [f"INSERT INTO moves (account, amount) VALUES ({one}, {number}.5), ({other}, -{number}.5)"]
+    return (swapped, moved, rekeyed, booked, [*booked, *moved])[number % 5]
+
+
+@pytest.fixture
+def schema(history: History) -> Iterator[Callable[..., str]]:
+    """Makes a downstream schema, with the tables as they were behind a transaction if one is named."""
+    made: list[str] = []
+
+    def make(suffix: str, at: int | None = None) -> str:
+        name = f"{history.log.db}_{suffix}"
+        made.append(name)
+        history.target.execute(f"CREATE DATABASE {name}")
+        if at is not None:
+            for table, rows in history.places[at][1].items():
+                [[_, create]] = history.log.sql(f"SHOW CREATE TABLE {table}")
+                with history.target.connect(database=name) as connection, connection.cursor() as cursor:
+                    cursor.execute(create)
+                    for row in rows:
+                        cursor.execute(f"INSERT INTO {table} VALUES ({', '.join(['%s'] * len(row))})", row)
+        return name
+
+    yield make
+    for name in made:
+        history.target.execute(f"DROP DATABASE IF EXISTS {name}")
+
+
+def same(flavor: str, one: str, other: str) -> bool:
+    first, second = (parse_gtid_set(text, flavor) for text in (one, other))  # type: ignore[arg-type]
+    return first.contains(second) and second.contains(first)
+
+
+def test_a_replay_ends_behind_any_transaction_each_time_the_same_and_the_next_run_goes_on(
+    history: History, schema: Callable[..., str]
+) -> None:
+    one, two = schema("one"), schema("two")
+    for at in (7, 8, 23, 47):
+        executed, rows = history.places[at]
+        assert history.replay(one, until=f"gtid:{executed}") == rows
+        assert same(history.flavor, history.position(one).executed_gtids, executed)
+    assert history.position(one).epoch_rows is not None
+    # Another one, at once: the same.
+    executed, rows = history.places[47]
+    assert history.replay(two, until=f"gtid:{executed}", max_batch_rows=30) == rows
+    assert history.replay(two, until=f"gtid:{executed}") == rows
+    with pytest.raises(LogError, match=r"TR571.*the channel stands further on: behind \d+ rows of epoch"):
+        history.replay(two, until=f"gtid:{history.places[3][0]}")
+    with pytest.raises(LogError, match=r"TR574.*began at earliest"):
+        history.replay(two, start="epoch:3")
+    last = history.places[-1]
+    assert history.replay(one) == history.replay(two) == last[1]
+    assert same(history.flavor, history.position(two).executed_gtids, last[0])
+    # Each transaction is in one batch, whatever its channel was divided into.
+    counted = history.target.execute(
+        "SELECT SUM(transactions), SUM(inserts + updates + deletes) FROM tailrace.applied_epochs"
+        f" WHERE channel IN ('{one}', '{two}') GROUP BY channel"
+    )
+    published = [epoch for epoch, _ in history.log.epochs()]
+    assert set(counted) == {(sum(e.transactions for e in published), sum(e.rows for e in published))}
+
+
+def test_a_replay_begins_behind_any_transaction(history: History, schema: Callable[..., str]) -> None:
+    begin, end = history.places[20], history.places[38]
+    name = schema("middle", at=20)
+    assert history.replay(name, start=f"gtid:{begin[0]}", until=f"gtid:{end[0]}") == end[1]
+    assert history.replay(name, start=f"gtid:{begin[0]}") == history.places[-1][1]
+
+
+def test_a_replay_ends_before_a_moment_and_another_begins_there(
+    history: History, schema: Callable[..., str]
+) -> None:
+    rows = [row for row in history.log.rows() if row.table == "accounts"]
+    moment = rows[len(rows) // 2].source["ts_ms"]
+    first = next(row.source["gtid"] for row in history.log.rows() if row.source["ts_ms"] >= moment)
+    flavor: Any = history.flavor
+    at = next(n for n, (e, _) in enumerate(history.places) if parse_gtid_set(e, flavor).contains(first)) - 1
+    text = "time:" + datetime.fromtimestamp(moment / 1000, UTC).isoformat()
+    one, two = schema("until"), schema("from", at=max(at, 0))
+    if at >= 0:
+        assert history.replay(one, until=text) == history.places[at][1]
+    assert history.replay(two, start=text) == history.places[-1][1]

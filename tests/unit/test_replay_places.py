@@ -1,0 +1,315 @@
+"""Ranges of the epoch log: from any transaction to any other, each of their rows once, none of any other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.records import epoch_record
+
+from schemas.epoch import SchemaChanged, TableTouched
+from schemas.errors import ConfigError, LogError
+from schemas.gtid import parse_gtid_set
+from spark_consumer.division import divide
+from spark_consumer.goal import Goal
+from spark_consumer.inside import Head, Transaction, part_of, transactions
+from spark_consumer.log_reader import LogReader
+from spark_consumer.place import BEFORE_ALL, Place, common
+from spark_consumer.position import Position
+from spark_consumer.slices import LoggedEpoch, Slice
+from spark_consumer.start import first_position, last_position
+
+UUID = "00000000-0000-0000-0000-00000000cafe"
+FLAVORS = ["mysql", "mariadb"]
+
+
+@dataclass
+class Log:
+    """An epoch log in memory: epochs of transactions, each with so many rows; its n-th one commits in second n."""
+
+    shape: list[list[int]]
+    flavor: str = "mysql"
+    first: int = 0
+
+    def gtid(self, number: int) -> str:
+        return f"{UUID}:{number}" if self.flavor == "mysql" else f"0-1-{number}"
+
+    def executed(self, count: int) -> str:
+        if not count:
+            return ""
+        return str(parse_gtid_set(f"{UUID}:1-{count}", "mysql")) if self.flavor == "mysql" else f"0-1-{count}"
+
+    @property
+    def bounds(self) -> list[int]:
+        """How many transactions lie before each epoch, and before the log's end."""
+        return [0, *accumulate(map(len, self.shape))]
+
+    def all(self) -> list[LoggedEpoch]:
+        made = [LoggedEpoch(epoch_record(0), 0)]
+        for n, sizes in enumerate(self.shape):
+            begin, end = self.bounds[n : n + 2]
+            record = epoch_record(
+                n + 1,
+                rows=sum(sizes),
+                executed=self.executed(end),
+                transactions=len(sizes),
+                tables=(TableTouched("d", "t", "f", sum(sizes), 0, 0),) if sum(sizes) else (),
+            )
+            record = replace(
+                record,
+                first_commit_ms=(begin + 1) * 1000,
+                last_commit_ms=end * 1000,
+                digest=sum(range(sum(sizes))),
+            )
+            made.append(LoggedEpoch(record, (n + 1) * 2))
+        return made
+
+    def inside(self, logged: LoggedEpoch) -> list[Transaction]:
+        sizes, begin = self.shape[logged.record.epoch - 1], self.bounds[logged.record.epoch - 1]
+        heads = []
+        for n, size in enumerate(sizes, begin + 1):
+            for _ in range(size):
+                heads.append(Head(len(heads), self.gtid(n), n * 1000, "f", "d", "t", 0, len(heads)))
+        return transactions(reversed(heads))
+
+    def rows(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Epoch and number of the rows of the transactions behind the ``first`` up to the ``last``."""
+        found = []
+        for n, sizes in enumerate(self.shape):
+            at = 0
+            for number, size in enumerate(sizes, self.bounds[n] + 1):
+                if first < number <= last:
+                    found += [(n + 1, at + i) for i in range(size)]
+                at += size
+        return found
+
+    # as a LogReader
+    def epochs(self, start: int | None = None) -> list[LoggedEpoch]:
+        return cast(Any, iter(self.all()[self.first :]))  # type: ignore[no-any-return]
+
+    def last_epoch(self) -> LoggedEpoch | None:
+        return self.all()[-1]
+
+    @property
+    def reader(self) -> LogReader:
+        return cast(LogReader, self)
+
+
+def at(place: Place) -> Position:
+    return Position(
+        place.epoch,
+        place.offset,
+        place.executed,
+        1,
+        -1,
+        "",
+        0,
+        0,
+        None,
+        epoch_gtids=place.epoch_gtids,
+        epoch_rows=place.rows,
+    )
+
+
+def apply(
+    log: Log, position: Position, end: Place | None, most: int = 5
+) -> tuple[Position, list[tuple[int, int]], list[Slice]]:
+    """Where a run ends, the rows that it applied, its slices; each slice begins where the one before ended."""
+    fresh = [one for one in log.all() if one.record.epoch > position.epoch]
+    pieces = divide(position, fresh, end, log.inside, most, 1 << 30)
+    rows: list[tuple[int, int]] = []
+    for piece in pieces:
+        assert not piece.is_applied(position)
+        assert piece.is_next(position)
+        level = position.level
+        assert level is None or position.order < level.order
+        for logged in piece.epochs:
+            window = piece.window or (0, logged.record.rows)
+            rows += [(logged.record.epoch, n) for n in range(*window)]
+            assert logged.record.rows == window[1] - window[0]
+            assert sum(t.inserts for t in logged.record.tables) == logged.record.rows
+            assert logged.record.digest == sum(range(*window))
+        position = piece.behind(position)
+        if level is not None and position.order >= level.order:
+            assert position.order == level.order
+            position = replace(position, rewound_from=None)
+        assert piece.is_applied(position)
+        assert not piece.rows or not piece.is_next(position)
+    return position, rows, pieces
+
+
+shapes = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=4), min_size=1, max_size=5)
+
+
+@pytest.mark.parametrize("flavor", FLAVORS)
+@given(shapes, st.data())
+def test_any_range_of_gtids_is_applied_exactly_and_the_next_run_goes_on(
+    flavor: str, shape: list[list[int]], data: st.DataObject
+) -> None:
+    log = Log(shape, flavor)
+    count = log.bounds[-1]
+    begin = data.draw(st.integers(0, count))
+    until = data.draw(st.integers(max(begin, 1), count))
+    first = first_position(f"gtid:{log.executed(begin)}", log.reader, log.inside) if begin else BEFORE_ALL
+    end = last_position(f"gtid:{log.executed(until)}", log.reader, log.inside)
+    position, rows, _ = apply(log, at(first), end)
+    assert rows == log.rows(begin, until)
+    assert position.executed_gtids == log.executed(until)
+    assert Goal(end).reached(position)
+    assert position.recovered is False
+    # Once more to the same place: nothing. Without an end: the rest.
+    assert apply(log, position, end)[1] == []
+    position, rest, _ = apply(log, position, None)
+    assert rest == log.rows(until, count)
+    assert (position.executed_gtids, position.epoch_rows, position.epoch_gtids) == (
+        log.executed(count),
+        None,
+        None,
+    )
+
+
+@given(shapes, st.data())
+def test_times_are_half_open_so_ranges_join(shape: list[list[int]], data: st.DataObject) -> None:
+    log = Log(shape)
+    count = log.bounds[-1]
+    moments = sorted(data.draw(st.lists(st.integers(1, count + 1), min_size=2, max_size=2)))
+    texts = [f"time:1970-01-01T00:00:{second:02}Z" for second in moments]
+    first, end = (
+        first_position(texts[0], log.reader, log.inside),
+        last_position(texts[1], log.reader, log.inside),
+    )
+    position, rows, _ = apply(log, at(first), end)
+    assert rows == log.rows(moments[0] - 1, moments[1] - 1)
+    assert apply(log, position, None)[1] == log.rows(moments[1] - 1, count)
+
+
+@given(shapes, st.data())
+def test_a_single_gtid_and_a_waiting_goal_end_behind_it(shape: list[list[int]], data: st.DataObject) -> None:
+    log = Log(shape)
+    number = data.draw(st.integers(1, log.bounds[-1]))
+    end = last_position(f"gtid:{log.gtid(number)}", log.reader, log.inside)
+    position, rows, _ = apply(log, at(BEFORE_ALL), end)
+    assert rows == log.rows(0, number)
+    assert parse_gtid_set(position.executed_gtids, "mysql").contains(log.gtid(number))
+    goal = Goal(gtids=parse_gtid_set(log.executed(number), "mysql"))
+    assert not goal.reached(at(BEFORE_ALL))
+    found = goal.found(at(BEFORE_ALL), log.all(), log.inside)
+    assert found.end is not None
+    position, waited, _ = apply(log, at(BEFORE_ALL), found.end)
+    assert waited == rows
+    assert found.reached(position)
+
+
+@given(shapes, st.data())
+def test_a_rewound_channel_is_level_exactly_where_it_was(shape: list[list[int]], data: st.DataObject) -> None:
+    log = Log(shape)
+    back, was, until = sorted(data.draw(st.lists(st.integers(1, log.bounds[-1]), min_size=3, max_size=3)))
+    level = last_position(f"gtid:{log.executed(was)}", log.reader, log.inside)
+    target = first_position(f"gtid:{log.executed(back)}", log.reader, log.inside)
+    end = last_position(f"gtid:{log.executed(until)}", log.reader, log.inside)
+    begin = replace(at(target), rewound_from=level.to_json() if target.order < level.order else None)
+    position, rows, pieces = apply(log, begin, end)
+    assert rows == log.rows(back, until)
+    assert position.rewound_from is None
+    if begin.level:
+        again = [piece for piece in pieces if piece.order <= level.order]
+        assert again[-1].order == level.order
+    # Cut off in between, it goes on in the same way.
+    half = last_position(f"gtid:{log.executed((back + was) // 2)}", log.reader, log.inside)
+    if begin.level and half.order < level.order:
+        position, first, _ = apply(log, begin, half)
+        assert position.level == level
+        position, second, _ = apply(log, position, end)
+        assert first + second == rows
+        assert position.rewound_from is None
+
+
+LOG = Log([[1, 2], [0, 3, 1], [2]])
+
+
+@pytest.mark.parametrize(
+    ("until", "error", "what"),
+    [
+        ("epoch:9", LogError, "TR572.*the last epoch is 3"),
+        (f"gtid:{UUID}:1-99", LogError, f"TR572.*it lacks {UUID}:7-99"),
+        ("gtid:11111111-0000-0000-0000-00000000cafe:1", LogError, "TR572.*it lacks 11111111"),
+        ("time:9999-01-01T00:00:00Z", LogError, "TR572.*still to come"),
+        ("time:1970-01-01T00:00:00", ConfigError, "TR560.*no time zone"),
+        ("gtid:x:y", ConfigError, "TR560"),
+        ("somewhere", ConfigError, "TR560"),
+    ],
+)
+def test_an_end_that_is_not_in_the_log_stops(until: str, error: type[Exception], what: str) -> None:
+    with pytest.raises(error, match=what):
+        last_position(until, LOG.reader, LOG.inside)
+
+
+@pytest.mark.parametrize(
+    ("start", "what"),
+    [
+        ("epoch:1", "TR555"),
+        (f"gtid:{UUID}:1", "TR555"),
+        ("time:1970-01-01T00:00:01Z", "TR555"),
+        ("earliest", "TR555"),
+        ("epoch:0", "TR555"),
+    ],
+)
+def test_a_begin_that_retention_deleted_stops(start: str, what: str) -> None:
+    kept = replace(LOG, first=2)
+    with pytest.raises(LogError, match=what):
+        first_position(start, kept.reader, kept.inside)
+
+
+def test_a_begin_with_a_hole_stops_since_what_lies_in_it_would_be_left_out() -> None:
+    with pytest.raises(LogError, match=f"TR561.*nearest one is gtid:{UUID}:1-2"):
+        first_position(f"gtid:{UUID}:1-2:5", LOG.reader, LOG.inside)
+    with pytest.raises(LogError, match="TR561"):
+        first_position(f"gtid:{UUID}:1-99", LOG.reader, LOG.inside)
+
+
+def test_an_end_with_a_hole_lies_behind_all_of_it() -> None:
+    end = last_position(f"gtid:{UUID}:4", LOG.reader, LOG.inside)
+    position, rows, _ = apply(LOG, at(BEFORE_ALL), end)
+    assert rows == LOG.rows(0, 4)
+    # The transaction without rows that nobody named counts only once it has to.
+    assert position.executed_gtids == f"{UUID}:1-2:4"
+    position, rows, _ = apply(LOG, position, last_position(f"gtid:{UUID}:3-4", LOG.reader, LOG.inside))
+    assert (rows, position.executed_gtids) == ([], f"{UUID}:1-4")
+    # One without rows has its place by its number.
+    position, rows, _ = apply(LOG, at(BEFORE_ALL), last_position(f"gtid:{UUID}:3", LOG.reader, LOG.inside))
+    assert (rows, position.executed_gtids) == (LOG.rows(0, 2), f"{UUID}:1-3")
+
+
+def test_transactions_without_gtids_are_not_told_apart() -> None:
+    log = replace(LOG)
+    anonymous = [Transaction(None, 4000, 3, 0, ()), Transaction(None, 5000, 1, 0, ())]
+    with pytest.raises(LogError, match=r"TR559.*epoch:2"):
+        last_position("time:1970-01-01T00:00:05Z", log.reader, lambda logged: anonymous)
+
+
+def test_epochs_bound_ranges_whole_and_a_ddl_is_never_looked_into() -> None:
+    end = last_position("epoch:2", LOG.reader, LOG.inside)
+    position, rows, pieces = apply(LOG, at(first_position("epoch:2", LOG.reader, LOG.inside)), end)
+    assert (rows, position.epoch) == (LOG.rows(2, 5), 2)
+    assert all(piece.window is None for piece in pieces)
+    changed = SchemaChanged("DROP TABLE t", "d", "DROP TABLE", (), "mysql", 0)
+    epochs = LOG.all()
+    epochs[2] = LoggedEpoch(replace(epochs[2].record, ddl=changed), epochs[2].offset)
+    log = cast(LogReader, type("L", (), {"epochs": staticmethod(lambda start=None: iter(epochs))})())
+    assert first_position("time:1970-01-01T00:00:05Z", log, LOG.inside).epoch == 1
+
+
+def test_a_position_of_another_log_is_noticed() -> None:
+    with pytest.raises(LogError, match="TR558"):
+        part_of(LOG.all()[2], LOG.inside(LOG.all()[2]), 1, 4)
+
+
+def test_what_two_sets_have_in_common() -> None:
+    one, other = parse_gtid_set("0-1-5,1-1-2", "mariadb"), parse_gtid_set("0-2-3,2-1-9", "mariadb")
+    assert str(common(one, other)) == "0-2-3"
+    one, other = parse_gtid_set(f"{UUID}:1-5:8", "mysql"), parse_gtid_set(f"{UUID}:4-9", "mysql")
+    assert str(common(one, other)) == f"{UUID}:4-5:8"
