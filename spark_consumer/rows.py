@@ -102,7 +102,7 @@ def task(
 def render(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> Iterator[Result]:
     """The results for one partition's rows in log order."""
     if plan.window:
-        keys, values = _within(plan, plan.window, keys, values)
+        keys, values = within(plan, plan.window, keys, values)
     digest = sum(map(crc32, values))
     yield (TALLY, 0, len(values), 0, digest, 0, 0, None, None, None, 0)
     if not all(table.header[0] for table in plan.tables):
@@ -132,7 +132,7 @@ def render(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> I
             yield from table.statements(plan)
 
 
-def _within(
+def within(
     plan: SlicePlan, window: tuple[int, int], keys: Sequence[bytes], values: Sequence[bytes]
 ) -> tuple[list[bytes], list[bytes]]:
     """The rows whose numbers in their epoch lie in the window. Rows of other structures lie outside."""

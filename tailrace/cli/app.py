@@ -7,6 +7,7 @@ import sys
 import typer
 
 from tailrace.cli import (
+    channel,
     check,
     compare,
     config,
@@ -42,6 +43,7 @@ app.command("reset")(reset.reset)
 app.command("check")(check.check)
 app.command("status")(status.status)
 app.command("compare")(compare.compare)
+app.add_typer(channel.app, name="channel")
 app.add_typer(config.app, name="config")
 app.add_typer(relay.app, name="relay")
 app.add_typer(schema.app, name="schema")

@@ -5,7 +5,13 @@ The consumer runs without Spark here; what divides epochs is the same. One log s
 
 from __future__ import annotations
 
+import os
+import pickle
 import random
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -18,11 +24,13 @@ from support.source_log import SourceLog, source_log
 
 from compose.databases import Database
 from compose.kafka import Kafka
-from schemas.errors import LogError
+from schemas.errors import DownstreamError, LogError
 from schemas.gtid import parse_gtid_set
 from schemas.server_url import ServerUrl
 from spark_consumer.config import ConsumerConfig
+from spark_consumer.event_filter import EventRule
 from spark_consumer.position import Position, read
+from spark_consumer.rewind import opened
 from spark_consumer.route import Route
 from spark_consumer.session import closing, connect
 
@@ -215,3 +223,94 @@ def test_a_replay_ends_before_a_moment_and_another_begins_there(
     if at >= 0:
         assert history.replay(one, until=text) == history.places[at][1]
     assert history.replay(two, start=text) == history.places[-1][1]
+
+
+def rewound(history: History, channel: str, to: str, **settings: Any) -> Position:
+    with opened(history.config(channel, **settings), to) as about:
+        about.go()
+    return history.position(channel)
+
+
+def test_a_rewound_channel_applies_its_history_again_and_is_level_where_it_was(
+    history: History, schema: Callable[..., str]
+) -> None:
+    name = schema("back")
+    executed, rows = history.places[51]
+    history.replay(name, until=f"gtid:{executed}")
+    # Unique values have moved between rows since; so some meet rows of the future on the way.
+    position = rewound(history, name, f"gtid:{history.places[6][0]}")
+    assert position.level is not None
+    assert same(history.flavor, position.executed_gtids, history.places[6][0])
+    assert same(history.flavor, position.level.executed, executed)
+    # Cut off on the way, and rewound once more: it still knows where it was.
+    history.replay(name, until=f"gtid:{history.places[30][0]}", max_batch_rows=20)
+    assert history.position(name).level == position.level
+    assert rewound(history, name, f"gtid:{history.places[25][0]}").level == position.level
+    with pytest.raises(LogError, match="TR575"):
+        rewound(history, name, f"gtid:{history.places[26][0]}")
+    assert history.replay(name, until=f"gtid:{executed}", max_batch_rows=20) == rows
+    position = history.position(name)
+    assert position.rewound_from is None
+    assert same(history.flavor, position.executed_gtids, executed)
+    # From there on nothing is forgiven.
+    history.target.execute(f"DELETE FROM {name}.accounts")
+    with pytest.raises(DownstreamError, match="TR603"):
+        history.replay(name)
+
+
+def test_what_cannot_be_repeated_is_refused_and_the_channel_goes_on(
+    history: History, schema: Callable[..., str]
+) -> None:
+    name = schema("refused")
+    history.replay(name, until=f"gtid:{history.places[20][0]}")
+    stood = history.position(name)
+    with pytest.raises(
+        DownstreamError, match=r"TR576.*CREATE TABLE accounts.*the furthest place is epoch:3;"
+    ):
+        rewound(history, name, "earliest")
+    back = f"gtid:{history.places[4][0]}"
+    keep = (EventRule(history.log.db, "Ignore", "accounts", ("delete",)),)
+    with pytest.raises(DownstreamError, match=r"TR577.*filters leave some of its changes out"):
+        rewound(history, name, back, filters=keep)
+    with pytest.raises(DownstreamError, match=r"TR577.*compact = false"):
+        rewound(history, name, back, compact=False)
+    with pytest.raises(DownstreamError, match="TR612"):
+        rewound(history, f"{name}_x", back)
+    assert history.position(name).place == stood.place
+    assert history.replay(name) == history.places[-1][1]
+
+
+@pytest.mark.parametrize("kill", ["apply.before_commit", "apply.after_commit"])
+def test_a_channel_that_dies_does_not_disturb_another_one(
+    history: History, schema: Callable[..., str], kill: str
+) -> None:
+    """Two channels of one topic into one server, each with its routes and filters; one is killed and comes back."""
+    when = kill[6:11]
+    whole, part = schema(f"whole_{when}"), schema(f"part_{when}")
+    only = EventRule(history.log.db, "Ignore", "moves", ("insert",))
+    mine = history.config(part, max_batch_rows=10, filters=(only,))
+    killed = threading.Thread(target=lambda: crashed(mine, kill))
+    killed.start()
+    rows = history.replay(whole, max_batch_rows=25)
+    killed.join()
+    last = history.places[-1][1]
+    assert rows == last
+    consume(mine)
+    assert state(history.target, part) == {**last, "moves": []}
+    assert same(history.flavor, history.position(part).executed_gtids, history.places[-1][0])
+
+
+def crashed(config: ConsumerConfig, kill: str) -> None:
+    """Consume in a process that dies by SIGKILL at its fourth batch."""
+    code = (
+        "import pickle, sys; sys.path[:0] = ['.', 'tests'];"
+        "from support.consuming import consume; consume(pickle.load(sys.stdin.buffer))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=pickle.dumps(config),
+        env=os.environ | {"TAILRACE_CRASH_AT": f"{kill}:4"},
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL

@@ -42,7 +42,7 @@ def test_every_command_has_its_fixed_name_and_a_help_text() -> None:
     ("command", "options"),
     [
         ("produce", ["--config", "--until-caught-up", "--stop-at-gtid"]),
-        ("consume", ["--config", "--until-caught-up", "--stop-at-gtid", "--channel", "--from"]),
+        ("consume", ["--config", "--until-caught-up", "--stop-at-gtid", "--channel", "--from", "--until"]),
         ("run", ["--config", "--until-caught-up", "--stop-at-gtid"]),
         ("check", ["--config", "--json"]),
         ("status", ["--config", "--json"]),

@@ -1,0 +1,160 @@
+"""The channels that targets know: where each stands, for `tailrace channel`, and how one is forgotten."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import Any
+
+import pymysql
+
+from schemas.errors import DownstreamError
+from schemas.server_url import ServerUrl
+from spark_consumer import position as positions
+from spark_consumer.checkpoint import in_use
+from spark_consumer.config import ConsumerConfig
+from spark_consumer.place import Place
+from spark_consumer.position import Position
+from spark_consumer.session import Session, closing, connect, error_number
+from tailrace import wiring
+from tailrace.config import Config
+
+Channel = dict[str, Any]
+_NOT_THERE = (1049, 1054, 1146)  # no schema, no column, no table
+_SQL = (
+    "SELECT Channel_name, epoch, epoch_rows, executed_gtid_set, consistent, rewound_from, began_at,"
+    " DATE_FORMAT(updated_at, '%Y-%m-%dT%H:%i:%s.%f+00:00') FROM tailrace.relay_log_info ORDER BY Channel_name"
+)
+_OLDER = _SQL.replace("epoch_rows", "NULL").replace("rewound_from", "NULL").replace("began_at", "NULL")
+
+
+def listed(config: Config) -> list[Channel]:
+    """The channels of all configured targets, and the configured ones that have not begun.
+
+    Raises DownstreamError where a target cannot be reached.
+    """
+    own = {
+        name: wiring.target_url(config.for_channel(name))
+        for name in config.channel
+        if config.channel[name].target
+    }
+    targets = list(own.values())
+    if config.target is not None or not targets:
+        targets.insert(0, wiring.target_url(config))
+    found: list[Channel] = []
+    for url in dict.fromkeys(map(str, targets)):
+        found += _of_target(next(target for target in targets if str(target) == url))
+    known = {(channel["channel"], channel["target"]) for channel in found}
+    for name in config.channel:
+        target = str(own[name] if name in own else targets[0])
+        if (name, target) not in known:
+            found.append({"channel": name, "target": target, "epoch": None})
+    return found
+
+
+def _of_target(target: ServerUrl) -> list[Channel]:
+    with closing(connect(target)) as session:
+        return [_channel(str(target), row) for row in _rows(session)]
+
+
+def _rows(session: Session) -> list[tuple[Any, ...]]:
+    for sql in (_SQL, _OLDER):
+        try:
+            return session.rows(sql)
+        except pymysql.MySQLError as error:
+            if error_number(error) not in _NOT_THERE:
+                raise
+    return []
+
+
+def _channel(target: str, row: tuple[Any, ...]) -> Channel:
+    name, epoch, rows, gtids, consistent, rewound, began, updated = row
+    level = Place.from_json(rewound) if rewound else None
+    return {
+        "channel": name,
+        "target": target,
+        "epoch": epoch,
+        "epoch_rows": rows,
+        "gtids": gtids,
+        "consistent": bool(consistent),
+        "rewound_from": {"epoch": level.epoch, "epoch_rows": level.rows, "gtids": level.executed}
+        if level
+        else None,
+        "began_at": began,
+        "updated": updated,
+    }
+
+
+def shown(config: ConsumerConfig) -> Channel:
+    """One channel, with its counters and last batches. Raises DownstreamError TR612 if the target has none."""
+    with closing(connect(config.target)) as session:
+        for row in _rows(session):
+            if row[0] == config.channel:
+                return _channel(str(config.target), row) | {
+                    "checkpoint": str(config.channel_dir),
+                    "counters": _counters(session, config.channel),
+                    "batches": _batches(session, config.channel),
+                }
+    raise _unknown(config)
+
+
+def _counters(session: Session, channel: str) -> Channel:
+    columns = ", ".join(positions.COUNTERS)
+    try:
+        rows = session.rows(f"SELECT {columns} FROM tailrace.channel_counters WHERE channel = %s", (channel,))
+    except pymysql.MySQLError as error:
+        if error_number(error) not in _NOT_THERE:
+            raise
+        rows = []
+    return dict(zip(positions.COUNTERS, rows[0] if rows else [0] * len(positions.COUNTERS), strict=True))
+
+
+def _batches(session: Session, channel: str) -> list[Channel]:
+    names = (
+        "first_epoch",
+        "last_epoch",
+        "first_gtid",
+        "last_gtid",
+        "transactions",
+        "inserts",
+        "updates",
+        "deletes",
+    )
+    rows = session.rows(
+        f"SELECT {', '.join(names)}, ddl, DATE_FORMAT(applied_at, '%Y-%m-%dT%H:%i:%s.%f+00:00')"
+        " FROM tailrace.applied_epochs WHERE channel = %s ORDER BY applied_at DESC LIMIT 10",
+        (channel,),
+    )
+    return [dict(zip((*names, "ddl", "applied"), row, strict=True)) for row in rows]
+
+
+def remove(config: ConsumerConfig) -> Position:
+    """Forget a channel: position, audit rows, counters, checkpoint. Tables, relay log and topics stay.
+
+    Raises DownstreamError: TR612 there is no such channel, TR614 its consumer runs here.
+    """
+    with in_use(config.channel_dir, alone=True), closing(connect(config.target)) as session:
+        positions.install(session)
+        position = positions.read(session, config.channel)
+        if position is None:
+            raise _unknown(config)
+        positions.forget(session, config.channel)
+        for entry in config.channel_dir.iterdir():
+            if entry.is_dir():
+                shutil.rmtree(entry)
+            elif entry.name != "lock":
+                entry.unlink()
+    return position
+
+
+def _unknown(config: ConsumerConfig) -> DownstreamError:
+    return DownstreamError(
+        "TR612",
+        f"the downstream {config.target} knows no channel {config.channel}",
+        hint="`tailrace channel list` shows those that there are",
+    )
+
+
+def as_json(value: object) -> str:
+    """For ``--json``."""
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
