@@ -33,10 +33,12 @@ _SHARED_OPTIONS = [
     "--binlog-format=ROW",
     "--binlog-row-image=FULL",
     "--binlog-row-metadata=FULL",
+    "--log-bin-trust-function-creators=ON",
 ]
 
 _DDL_AND_DML = (
-    "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, REFERENCES, TRIGGER, CREATE TEMPORARY TABLES"
+    "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, REFERENCES, TRIGGER, CREATE TEMPORARY TABLES,"
+    " CREATE VIEW, SHOW VIEW, CREATE ROUTINE, ALTER ROUTINE, EXECUTE, EVENT"
 )
 
 
@@ -124,7 +126,7 @@ class MariaDB(Database):
     flavor = "mariadb"
     _grants: ClassVar[dict[Role, str]] = {
         "upstream": "SELECT, REPLICATION SLAVE, BINLOG MONITOR",
-        "downstream": f"{_DDL_AND_DML}, BINLOG ADMIN, BINLOG REPLAY, BINLOG MONITOR",
+        "downstream": f"{_DDL_AND_DML}, SET USER, BINLOG ADMIN, BINLOG REPLAY, BINLOG MONITOR",
     }
 
     def _program(self) -> list[str]:
@@ -171,7 +173,8 @@ class MySQL(Database):
     flavor = "mysql"
     _grants: ClassVar[dict[Role, str]] = {
         "upstream": "SELECT, REPLICATION SLAVE, REPLICATION CLIENT",
-        "downstream": f"{_DDL_AND_DML}, REPLICATION CLIENT, REPLICATION_APPLIER, SESSION_VARIABLES_ADMIN",
+        "downstream": f"{_DDL_AND_DML}, SET_ANY_DEFINER, ALLOW_NONEXISTENT_DEFINER, SYSTEM_USER,"
+        " REPLICATION CLIENT, REPLICATION_APPLIER, SESSION_VARIABLES_ADMIN",
     }
 
     def _program(self) -> list[str]:

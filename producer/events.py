@@ -24,7 +24,7 @@ from producer.xa import FL_PREPARED_XA, PreparedTransactions, prepared_inside, x
 from relay_store.layout import RelayPosition, part_offset, upstream_file
 from schemas import binlog
 from schemas.avro_schema import fingerprint_of, row_schema
-from schemas.ddl import Category, Statement, classify
+from schemas.ddl import Category, Statement, classify, family
 from schemas.epoch import PreparedTransaction, StructureVersion
 from schemas.errors import DecodeError, TailraceError, Where
 from schemas.groups import GroupScanner
@@ -56,6 +56,7 @@ _SKIPPED = frozenset(
         _VIEW_CHANGE,
     }
 )
+_ACCOUNTS = "accounts and privileges belong to each server; [ddl] accounts says otherwise"
 # MariaDB's two-phase ALTER logs the statement twice; it takes effect with its COMMIT ALTER.
 _START_ALTER, _ROLLBACK_ALTER = 2, 8
 
@@ -98,6 +99,7 @@ class EventDecoder:
         versions: fingerprint (hex) per schema and table, as the log knows them so far; kept up to date.
         prepared: the XA transactions that are open where decoding begins; kept up to date.
         schema_name: what names a structure's schema on the wire.
+        accounts: whether statements on accounts, which may hold passwords, are published.
     """
 
     def __init__(
@@ -110,7 +112,9 @@ class EventDecoder:
         spill: Callable[[OpenEpoch], None],
         prepared: PreparedTransactions,
         schema_name: SchemaName = fingerprint_of,
+        accounts: bool = False,
     ) -> None:
+        self._accounts = accounts
         self._flavor, self._tables, self._limits = flavor, tables, limits
         self._spill, self._schema_name = spill, schema_name
         self.tracker = tracker
@@ -377,11 +381,15 @@ class EventDecoder:
             self._transaction_statement(statement)
         elif statement.category is Category.IGNORED:
             log.info("statement_not_replicated", kind=statement.kind, reason=statement.reason)
+        elif family(statement.kind) == "accounts" and not self._accounts:
+            log.info("statement_not_replicated", kind=statement.kind, reason=_ACCOUNTS)
         elif query.error_code:
             self._refuse_failed(query)
         elif query.alter_flags in (_START_ALTER, _ROLLBACK_ALTER):
             log.info("alter_phase_skipped", flags=query.alter_flags)
-        elif statement.category is Category.DDL and not statement.creates_with_select:
+        elif statement.category is Category.OBJECT or (
+            statement.category is Category.DDL and not statement.creates_with_select
+        ):
             return self._ddl(query, statement, binlog.header(event).timestamp)
         else:
             self._refuse_statement(query.statement, statement)
@@ -415,18 +423,14 @@ class EventDecoder:
         return True
 
     def _concerns_us(self, statement: Statement) -> bool:
+        if statement.category is Category.OBJECT:
+            return statement.program is None or self._tables.allows(*statement.program)
         if statement.database is not None:
             return self._tables.allows_database(statement.database)
         names = [(t.db, t.table) for t in statement.tables]
         names += [(t.renamed_to_db or t.db, t.renamed_to) for t in statement.tables if t.renamed_to]
-        allowed = [self._tables.allows(db, table) for db, table in names]
-        if any(allowed) and not all(allowed):
-            raise DecodeError(
-                "TR408",
-                f"{statement.kind} concerns both replicated and excluded tables",
-                hint="include or exclude all of them, or carry it out downstream by hand and start behind it",
-            )
-        return any(allowed)
+        # Of a statement on both replicated and excluded tables the channel takes its part, or stops.
+        return any(self._tables.allows(db, table) for db, table in names)
 
     def _refuse_failed(self, query: QueryEvent) -> None:
         raise DecodeError(

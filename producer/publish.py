@@ -98,6 +98,7 @@ class Publisher:
         tail: the mirror's durable tail; None when nobody writes the relay log.
         mark: what keeps purges away from files that are not published yet; None where nothing is purged.
         schema_name: what names a structure's schema on the wire.
+        accounts: whether statements on accounts are published.
     """
 
     def __init__(
@@ -110,9 +111,10 @@ class Publisher:
         limits: EpochLimits,
         mark: Mark | None = None,
         schema_name: SchemaName = fingerprint_of,
+        accounts: bool = False,
     ) -> None:
         self._log, self._root, self._tail, self._mark = epoch_log, root, tail, mark
-        self._schema_name = schema_name
+        self._schema_name, self._accounts = schema_name, accounts
         self._flavor, self._tables, self._limits = flavor, tables, limits
         self.progress = PublishProgress()
         #: set when a run ends: up to here everything is published or of no concern
@@ -234,6 +236,7 @@ class Publisher:
             self._spill,
             self._prepared,
             self._schema_name,
+            self._accounts,
         )
         decoder.epoch = OpenEpoch(number)
         if stop_at_gtid is not None:

@@ -7,7 +7,7 @@ Layout: MySQL ``libs/mysql/binlog/event/statement_events.{h,cpp}``; MariaDB ``sq
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,8 @@ AUTO_IS_NULL = 1 << 14
 NOT_AUTOCOMMIT = 1 << 19
 NO_FOREIGN_KEY_CHECKS = 1 << 26
 RELAXED_UNIQUE_CHECKS = 1 << 27
+# MariaDB alone, which has no status variable for it (MariaDB: sql/sql_priv.h).
+EXPLICIT_DEFAULTS_FOR_TIMESTAMP = 1 << 24
 
 _CHARSET = 4
 _DUMMY = 255  # MariaDB fills the block with it where it turns an event into another, shorter one
@@ -297,6 +299,9 @@ def epoch_ddl(query: QueryEvent, statement: Statement, flavor: Flavor, timestamp
     if statement.start_transaction:
         text = without_start_transaction(text, sql_mode=query.sql_mode or 0)
     client, connection, server = query.charset or (None, None, None)
+    explicit = query.explicit_defaults_for_timestamp
+    if flavor == "mariadb" and query.flags2 is not None:
+        explicit = bool(query.flags2 & EXPLICIT_DEFAULTS_FOR_TIMESTAMP)
     return SchemaChanged(
         statement=text,
         default_db=query.default_db,
@@ -309,7 +314,34 @@ def epoch_ddl(query: QueryEvent, statement: Statement, flavor: Flavor, timestamp
         collation_connection=connection,
         collation_server=server,
         time_zone=query.time_zone,
-        explicit_defaults_for_timestamp=query.explicit_defaults_for_timestamp,
+        explicit_defaults_for_timestamp=explicit,
         foreign_key_checks=query.foreign_key_checks,
         unique_checks=query.unique_checks,
+        settings=tuple(_settings(query)),
     )
+
+
+_PLAIN_SETTINGS = (
+    "lc_time_names",
+    "microseconds",
+    "default_collation_for_utf8mb4",
+    "sql_require_primary_key",
+    "default_table_encryption",
+)
+
+
+def _settings(query: QueryEvent) -> Iterator[tuple[str, str]]:
+    for name in _PLAIN_SETTINGS:
+        value = getattr(query, name)
+        if value is not None:
+            yield name, str(int(value))
+    if query.auto_increment is not None:
+        increment, offset = query.auto_increment
+        yield "auto_increment_increment", str(increment)
+        yield "auto_increment_offset", str(offset)
+    if query.invoker is not None:
+        yield "invoker_user", query.invoker[0]
+        yield "invoker_host", query.invoker[1]
+    if query.default_collations:
+        pairs = (f"{collation}={default}" for collation, default in query.default_collations)
+        yield "character_set_collations", ",".join(pairs)

@@ -43,6 +43,7 @@ class ProducerConfig:
         purge_interval: seconds; 0 means that only a full disk causes a purge.
         until_caught_up: stop once everything that was upstream at the start is published.
         stop_at_gtid: stop exactly behind this GTID set.
+        accounts: whether statements on accounts, which may hold passwords, are published.
         kafka_security: what Kafka asks for.
         schema_registry_url: its ids name the rows' schemas; it may hold a password.
     """
@@ -68,6 +69,7 @@ class ProducerConfig:
     purge_rules: PurgeRules = field(default_factory=PurgeRules)
     until_caught_up: bool = False
     stop_at_gtid: str | None = None
+    accounts: bool = False
     schema_registry_url: str | None = field(default=None, repr=False)
     kafka_security: KafkaSecurity = OPEN
 
@@ -158,6 +160,7 @@ def run_producer(
         limits,
         mark,
         schema_name,
+        config.accounts,
     )
     thread = _MirrorThread(mirror, mirror_stop)
     watch = threading.Thread(

@@ -8,6 +8,7 @@ Categories:
 - TRANSACTION: BEGIN, COMMIT, ROLLBACK, savepoints: the frame of row events.
 - XA: the frame of an XA transaction; its rows come at PREPARE, its outcome later.
 - DDL: carried over: tables, indexes, databases, views, MariaDB's sequences.
+- OBJECT: stored programs and accounts: published, and carried over as a channel's ``[ddl]`` says.
 - IGNORED: not carried over, by rule; ``reason`` says why, ``IGNORED_REASONS`` lists all.
 - DML: data changed by a statement text instead of row events; the publisher has to stop.
 - UNKNOWN: none of these; the publisher has to stop. ``reason`` says what was not understood.
@@ -25,11 +26,13 @@ from schemas.ddl_cursor import Cursor, Reference, TableName, Unparsable
 from schemas.ddl_lexer import Flavor, LexError, Token, TokenKind, dialect_of
 
 __all__ = [
+    "FAMILIES",
     "IGNORED_REASONS",
     "Category",
     "Statement",
     "TableName",
     "classify",
+    "family",
     "without_start_transaction",
 ]
 
@@ -40,6 +43,7 @@ class Category(Enum):
     TRANSACTION = "transaction"
     XA = "xa"
     DDL = "ddl"
+    OBJECT = "object"
     IGNORED = "ignored"
     DML = "dml"
     UNKNOWN = "unknown"
@@ -53,6 +57,7 @@ class Statement:
         kind: canonical words such as ``ALTER TABLE``, ``DROP DATABASE``, ``XA PREPARE``, ``GRANT``.
         tables: the tables and views concerned, in the statement's order; of DDL on them only.
         database: the database that CREATE, ALTER or DROP DATABASE names.
+        program: database and name of the routine, trigger, event or package.
         temporary: CREATE or DROP of a TEMPORARY table; its category is IGNORED.
         creates_with_select: CREATE TABLE with a query as text, so without row events: the session logs
             in statement format, and the publisher has to stop as with DML.
@@ -67,6 +72,7 @@ class Statement:
     category: Category
     tables: tuple[TableName, ...] = ()
     database: str | None = None
+    program: tuple[str, str] | None = None
     temporary: bool = False
     creates_with_select: bool = False
     start_transaction: bool = False
@@ -76,10 +82,6 @@ class Statement:
     references: tuple[Reference, ...] = ()
 
 
-_ACCOUNTS = "accounts and privileges belong to each server"
-_PROGRAMS = (
-    "the binlog holds the rows that stored programs changed; running them again would change them twice"
-)
 _UPKEEP = "maintenance changes no rows"
 _SERVER = "server objects belong to each server"
 _STORAGE = "where files lie belongs to each server"
@@ -88,19 +90,30 @@ _NOTHING = "nothing but comments, which no server runs"
 
 #: the object or first words of statements that are not carried over, and why
 IGNORED_REASONS: dict[str, str] = {
-    **dict.fromkeys(
-        ("GRANT", "REVOKE", "USER", "ROLE", "SET PASSWORD", "SET DEFAULT ROLE", "SET ROLE"), _ACCOUNTS
-    ),
-    **dict.fromkeys(("TRIGGER", "EVENT", "PROCEDURE", "FUNCTION"), _PROGRAMS),
-    **dict.fromkeys(("PACKAGE", "PACKAGE BODY", "LIBRARY"), _PROGRAMS),
     **dict.fromkeys(("ANALYZE TABLE", "OPTIMIZE TABLE", "REPAIR TABLE", "CHECK TABLE"), _UPKEEP),
     **dict.fromkeys(("CHECKSUM TABLE", "FLUSH", "CACHE INDEX", "LOAD INDEX"), _UPKEEP),
     **dict.fromkeys(("SERVER", "INSTANCE", "RESOURCE GROUP", "SPATIAL REFERENCE SYSTEM"), _SERVER),
-    **dict.fromkeys(("INSTALL", "UNINSTALL"), _SERVER),
+    **dict.fromkeys(("INSTALL", "UNINSTALL", "LOADABLE FUNCTION"), _SERVER),
     **dict.fromkeys(("TABLESPACE", "UNDO TABLESPACE", "LOGFILE GROUP"), _STORAGE),
     "TEMPORARY TABLE": _TEMPORARY,
     "": _NOTHING,
 }
+
+#: the family of each kind of object; its name is that of the setting in ``[ddl]``
+FAMILIES: dict[str, str] = {
+    **dict.fromkeys(("PROCEDURE", "FUNCTION", "PACKAGE", "PACKAGE BODY", "LIBRARY"), "routines"),
+    "TRIGGER": "triggers",
+    "EVENT": "events",
+    **dict.fromkeys(("GRANT", "REVOKE", "USER", "ROLE"), "accounts"),
+    **dict.fromkeys(("SET PASSWORD", "SET DEFAULT ROLE", "SET ROLE"), "accounts"),
+    **dict.fromkeys(("VIEW", "JSON DUALITY VIEW"), "views"),
+}
+
+
+def family(kind: str) -> str:
+    """The family of a statement's kind, ``""`` for tables, indexes, databases, sequences."""
+    return FAMILIES.get(kind) or FAMILIES.get(kind.partition(" ")[2], "")
+
 
 #: changed rows that no row event tells of
 _MOVES_FILES = "it brings in or takes away rows that the binlog does not hold"
@@ -388,9 +401,30 @@ def _other_object(cursor: Cursor, verb: str) -> Statement:
     more = _TWO_WORDS.get(what, ())
     if more and cursor.take(*more):
         what = " ".join((what, *more))
+    kind = f"{verb} {what}"
+    if what == "FUNCTION" and _is_loadable(cursor, verb):
+        return _ignored(kind, "LOADABLE FUNCTION")
+    if FAMILIES.get(what) == "accounts":
+        return _account(kind)
+    if what in FAMILIES:
+        _if(cursor, "NOT" if verb == "CREATE" else "")
+        name = cursor.table()
+        return Statement(kind, Category.OBJECT, program=(name.db, name.table))
     if what not in IGNORED_REASONS or not what:
         raise Unparsable(f"{verb} of an unknown object {what!r}")
-    return _ignored(f"{verb} {what}", what)
+    return _ignored(kind, what)
+
+
+def _is_loadable(cursor: Cursor, verb: str) -> bool:
+    """A function from a library file: of no database. DROP names one as it does a stored one of the session's."""
+    named = 3 if cursor.at("IF", "NOT") else 2 if cursor.at("IF") else 0
+    if verb == "CREATE":
+        return cursor.peek(named + 1).key == "RETURNS"
+    return verb == "DROP" and not cursor.has_default_db and cursor.peek(named + 1).key != "."
+
+
+def _account(kind: str) -> Statement:
+    return Statement(kind, Category.OBJECT)
 
 
 def _if(cursor: Cursor, negation: str = "") -> None:
@@ -544,7 +578,7 @@ def _drop_list(cursor: Cursor, kind: str, *objects: str) -> Statement:
 
 def _rename(cursor: Cursor) -> Statement:
     if cursor.take("USER"):
-        return _ignored("RENAME USER", "USER")
+        return _account("RENAME USER")
     if not cursor.take_any("TABLE", "TABLES"):
         raise Unparsable(f"RENAME of an unknown object {cursor.peek().text!r}")
     _if(cursor)
@@ -622,7 +656,7 @@ def _set(cursor: Cursor) -> Statement:
     for words in (("PASSWORD",), ("DEFAULT", "ROLE"), ("ROLE",), ("RESOURCE", "GROUP")):
         if cursor.take(*words):
             kind = " ".join(("SET", *words))
-            return _ignored(kind, kind if kind in IGNORED_REASONS else " ".join(words))
+            return _account(kind) if kind in FAMILIES else _ignored(kind, " ".join(words))
     raise Unparsable("SET of a variable is never logged as a statement")
 
 
@@ -653,7 +687,9 @@ _HANDLERS: dict[str, Callable[[Cursor], Statement]] = {
     "CACHE": _cache,
     "SET": _set,
     **{word: _dml(word) for word in _DML_WORDS},
-    **{word: _always_ignored(word) for word in ("GRANT", "REVOKE", "FLUSH", "INSTALL", "UNINSTALL")},
+    **{word: _always_ignored(word) for word in ("FLUSH", "INSTALL", "UNINSTALL")},
+    "GRANT": lambda cursor: _account("GRANT"),
+    "REVOKE": lambda cursor: _account("REVOKE"),
     **{word: _upkeep(word) for word in ("ANALYZE", "OPTIMIZE", "REPAIR", "CHECK", "CHECKSUM")},
 }
 

@@ -123,6 +123,11 @@ class Cursor:
             names.append(self.table())
         return tuple(names)
 
+    @property
+    def has_default_db(self) -> bool:
+        """Whether the session had a database."""
+        return bool(self._default_db)
+
     def default_db(self) -> str:
         """The session's database.
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import fastavro
 
+from schemas.ddl import family
+
 _SCHEMA = fastavro.parse_schema(json.loads((files("schemas") / "epoch.avsc").read_text()))
 _STRUCTURE_SCHEMA = fastavro.parse_schema(
     next(
@@ -20,8 +22,9 @@ _STRUCTURE_SCHEMA = fastavro.parse_schema(
     | {"namespace": "tailrace"}
 )
 
-# Fields were only ever added at the end: a record from before ends early, and this is `prepared`'s default.
-_DEFAULTS = b"\0"
+# Fields were only ever added at the end: a record from before ends early, and these are the defaults of
+# `prepared` and `ddl_settings`.
+_DEFAULTS = b"\0\0"
 
 #: digests are sums of CRC-32 values modulo this number
 DIGEST_MODULUS = 1 << 63
@@ -79,7 +82,12 @@ class TableChanged:
 
 @dataclass(frozen=True)
 class SchemaChanged:
-    """A DDL statement with the upstream session's settings that change its meaning."""
+    """A DDL statement with the upstream session's settings that change its meaning.
+
+    Attributes:
+        settings: more of them, by the names of the server's variables and as text; only those that the event
+            has. Collations are ids; ``microseconds`` belong to ``timestamp``.
+    """
 
     statement: str
     default_db: str
@@ -95,6 +103,12 @@ class SchemaChanged:
     explicit_defaults_for_timestamp: bool | None = None
     foreign_key_checks: bool = True
     unique_checks: bool = True
+    settings: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """The statement for logs and audit; those on accounts may hold passwords and are only named."""
+        return self.kind if family(self.kind) == "accounts" else self.statement
 
 
 @dataclass(frozen=True)
@@ -138,7 +152,8 @@ class EpochCommitted:
     def encode(self) -> bytes:
         """Avro binary, without a header: the epochs topic has one schema."""
         out = io.BytesIO()
-        fastavro.schemaless_writer(out, _SCHEMA, asdict(self))
+        settings = dict(self.ddl.settings) if self.ddl else {}
+        fastavro.schemaless_writer(out, _SCHEMA, asdict(self) | {"ddl_settings": settings})
         return out.getvalue()
 
     @classmethod
@@ -148,8 +163,9 @@ class EpochCommitted:
         record["ranges"] = tuple(OffsetRange(**r) for r in record["ranges"])
         record["tables"] = tuple(TableTouched(**t) for t in record["tables"])
         record["structures"] = tuple(StructureVersion(**s) for s in record["structures"])
+        settings = tuple(record.pop("ddl_settings").items())
         if record["ddl"] is not None:
-            ddl = record["ddl"]
+            ddl = record["ddl"] | {"settings": settings}
             ddl["tables"] = tuple(TableChanged(**t) for t in ddl["tables"])
             record["ddl"] = SchemaChanged(**ddl)
         record["prepared"] = tuple(PreparedTransaction(**p) for p in record["prepared"])

@@ -48,6 +48,12 @@ class TableFilter:
             return False
         return not self._include or any(p.matches_db(db) for p in self._include)
 
+    def allows_whole(self, db: str) -> bool:
+        """Whether all tables that a database may have are replicated."""
+        if never_replicated(db) or any(p.matches_db(db) for p in self._exclude):
+            return False
+        return not self._include or any(p.matches_all(db) for p in self._include)
+
     def _decide(self, db: str, table: str) -> bool:
         if never_replicated(db) or any(p.matches(db, table) for p in self._exclude):
             return False

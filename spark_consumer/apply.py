@@ -5,7 +5,8 @@ The protocol, in order:
 1. The next number of the ledger is set; BEGIN.
 2. The channel's row is read FOR UPDATE: a foreign fencing token, a gap, or a slice already applied end here.
 3. A DDL runs on a connection of its own while the row stays locked, so no second consumer gets between; the
-   ledger or the intent row tells whether an earlier attempt already ran it.
+   ledger or the intent row tells whether an earlier attempt already ran it. What became several statements has a
+   number for each, and the row is locked for each.
 4. The tables are held as they are, and must be those that the plan was made for. DELETEs of all tables, then
    INSERTs, then the tables that keep the upstream's order; each statement must change exactly the rows that
    the log says.
@@ -25,6 +26,7 @@ import pymysql
 import structlog
 
 from schemas.crashpoints import reached
+from schemas.epoch import SchemaChanged
 from schemas.errors import NOWHERE, DownstreamError, LogError
 from spark_consumer import ledger as ledgers
 from spark_consumer import position as positions
@@ -146,23 +148,25 @@ class Applier:
             return 0
         number = before.ledger_seq + 1
         ddl = self._ddl.carried(piece)
-        runs_ddl = ddl is not None
-        if ddl is not None and not self._ledger.proves:
-            before = self._ddl.declare(session, self._token, before, piece, ddl)
-        self._ledger.begin(session, number + runs_ddl)
+        for index, one in enumerate(ddl[:-1]):
+            self._run_alone(piece, one, before, number + index, index)
+        last = len(ddl) - 1
+        if ddl:
+            before = self._ddl.declare(session, self._token, before, piece, ddl[last], last)
+        self._ledger.begin_rows(session, number + len(ddl))
         try:
             session.execute("BEGIN")
             self._locked(piece)
-            if ddl is not None:
-                self._ddl.run(session, piece, ddl, before, number)
+            if ddl:
+                self._ddl.run(session, piece, ddl[last], before, number + last, last)
             made = prepared.late() if prepared.late else prepared
             for name, definition in made.definitions.items():
                 hold(session, name, definition)
             write(session, made.deletes, made.inserts, made.ordered, piece.where)
             count = made.statements
-            self._move(piece, before, number + runs_ddl, count)
-            if piece.rows:
-                positions.count(session, self._channel, made.counts)
+            self._move(piece, before, number + len(ddl), count)
+            if piece.rows or piece.ddl is not None:
+                positions.count(session, self._channel, _counts(piece, made, len(ddl)))
             reached("apply.before_commit")
             session.execute("COMMIT")
         except BaseException:
@@ -175,7 +179,19 @@ class Applier:
         reached("apply.after_commit")
         found = positions.read(session, self._channel)
         self.position = positions.check_token(found, self._token, self._channel)
-        return count + runs_ddl
+        return count + len(ddl)
+
+    def _run_alone(self, piece: Slice, ddl: SchemaChanged, before: Position, number: int, index: int) -> None:
+        """Run a statement that others of the same slice follow, with the channel's row locked."""
+        session = self._session
+        before = self._ddl.declare(session, self._token, before, piece, ddl, index)
+        session.execute("BEGIN")
+        try:
+            self._locked(piece)
+            self._ddl.run(session, piece, ddl, before, number, index)
+        finally:
+            with contextlib.suppress(pymysql.MySQLError, OSError):
+                session.execute("ROLLBACK")
 
     def _move_to(self, position: Position) -> None:
         session = self._session
@@ -225,6 +241,13 @@ def _refused(error: BaseException) -> DownstreamError:
     if is_denied(error):
         return denied(error, NOWHERE)
     return DownstreamError("TR604", f"the downstream refused: {message_of(error)}")
+
+
+def _counts(piece: Slice, made: Prepared, statements: int) -> dict[str, int]:
+    counts = made.counts if piece.rows else {}
+    if piece.ddl is None:
+        return counts
+    return counts | {"ddl_applied": int(statements > 0), "ddl_left_out": int(statements == 0)}
 
 
 def _gave_up(error: BaseException) -> DownstreamError:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from schemas.kafka_security import OPEN, KafkaSecurity
 from schemas.server_url import ServerUrl
+from spark_consumer.ddl_options import DdlOptions
 from spark_consumer.event_filter import EventRule
 from spark_consumer.expression import ExpressionRule
 from spark_consumer.route import Route
@@ -42,6 +43,7 @@ class ConsumerConfig:
         multiple_rows: whether changes of several rows become one statement.
         safe_mode: whether a row may be there, or gone, already; see ``spark_consumer.safe_mode``.
         safe_mode_duration: seconds after the start in which it is so anyway.
+        ddl: what becomes of DDL on views, stored programs and accounts, and of online schema changes.
         start: where a channel without a position begins, see ``spark_consumer.start``; one that has begun somewhere
             else is refused, unless this is None.
         until: return exactly at this place; ``spark_consumer.start`` knows the forms.
@@ -72,6 +74,7 @@ class ConsumerConfig:
     multiple_rows: bool = True
     safe_mode: bool = False
     safe_mode_duration: float = 0.0
+    ddl: DdlOptions = field(default_factory=DdlOptions)
     start: str | None = None
     until: str | None = None
     until_caught_up: bool = False

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pymysql
 import structlog
 
 from schemas.crashpoints import reached
-from schemas.ddl import without_start_transaction
+from schemas.ddl import family, without_start_transaction
 from schemas.epoch import SchemaChanged
 from schemas.errors import DownstreamError, Where
 from spark_consumer import ddl_intent, ddl_session
@@ -36,45 +37,50 @@ class DdlApplier:
         self._ledger = ledger
         self._own: Session | None = None
         rules = Rules.of(config)
-        self._rules = DdlRules(rules.tables, rules.events, rules.router)
+        self._rules = DdlRules(rules.tables, rules.events, rules.router, config.ddl)
 
-    def carried(self, piece: Slice) -> SchemaChanged | None:
-        """The slice's DDL as this channel carries it, None if it has none or does not carry it.
+    def carried(self, piece: Slice) -> tuple[SchemaChanged, ...]:
+        """The statements, in order, that this channel makes of the slice's DDL; none if it does not carry it.
 
-        Raises DownstreamError where it would have to carry half of it, or guess.
+        The same DDL under the same rules always gives the same statements: each has its own number in the
+        ledger, by its place among them. Raises DownstreamError where it would have to carry half of it, or guess.
         """
         if piece.ddl is None:
-            return None
-        return self._rules.carried(piece.ddl, lambda: self._known(piece.first.epoch))
+            return ()
+        carried = self._rules.carried(piece.ddl, lambda: self._known(piece.first.epoch))
+        return () if carried is None else (carried,)
 
     def declare(
-        self, session: Session, token: int, position: Position, piece: Slice, ddl: SchemaChanged
+        self, session: Session, token: int, position: Position, piece: Slice, ddl: SchemaChanged, index: int
     ) -> Position:
         """Without a proving ledger: write down what is about to happen, unless that was done before."""
-        if position.ddl_intent is not None:
+        if self._ledger.proves or ddl_intent.speaks_of(position.ddl_intent, piece.first, ddl, index):
             return position
         session.execute("BEGIN")
         found = positions.check_token(
             positions.read(session, self._config.channel, lock=True), token, self._config.channel
         )
-        intent = ddl_intent.declare(session, piece.first, ddl, database_of(ddl))
+        intent = ddl_intent.declare(session, piece.first, ddl, database_of(ddl), index)
         session.run(
             "UPDATE tailrace.relay_log_info SET ddl_intent = %s WHERE Channel_name = %s",
             (intent.to_json(), self._config.channel),
         )
         session.execute("COMMIT")
-        return found
+        return replace(found, ddl_intent=None)
 
-    def run(self, session: Session, piece: Slice, ddl: SchemaChanged, before: Position, number: int) -> None:
-        """Run the slice's DDL, as it is carried, under ``number`` unless an earlier attempt did.
+    def run(
+        self, session: Session, piece: Slice, ddl: SchemaChanged, before: Position, number: int, index: int
+    ) -> None:
+        """Run one of the slice's statements under ``number`` unless an earlier attempt did.
 
-        ``session`` holds the channel's row; ``before`` carries the intent of an earlier attempt, if any.
+        ``session`` holds the channel's row; ``before`` carries the intent of an earlier attempt, if any;
+        ``index`` is the statement's place among the slice's.
         """
         with closing(connect(self._config.target)) as own:
             self._own = own
             _await_predecessor(own, before)
-            if self._happened(session, piece, ddl, before, number):
-                _log.info("ddl_already_applied", epoch=piece.first.epoch, statement=ddl.statement[:200])
+            if self._happened(session, piece, ddl, before, number, index):
+                _log.info("ddl_already_applied", epoch=piece.first.epoch, statement=ddl.shown[:200])
                 return
             ddl_session.prepare(own, ddl)
             self._ledger.begin(own, number)
@@ -88,16 +94,18 @@ class DdlApplier:
             self._own.cut()
 
     def _happened(
-        self, session: Session, piece: Slice, ddl: SchemaChanged, before: Position, number: int
+        self, session: Session, piece: Slice, ddl: SchemaChanged, before: Position, number: int, index: int
     ) -> bool:
         if self._ledger.proves:
             return self._ledger.happened(session, number)
         if before.ddl_intent is None:
             return False
-        return ddl_intent.happened(session, before.ddl_intent, piece.first, ddl, database_of(ddl))
+        return ddl_intent.happened(session, before.ddl_intent, piece.first, ddl, database_of(ddl), index)
 
     def _execute(self, own: Session, ddl: SchemaChanged, where: Where) -> None:
-        statement = without_start_transaction(ddl.statement, sql_mode=ddl.sql_mode or 0)
+        statement = ddl.statement
+        if ddl.kind == "CREATE TABLE":
+            statement = without_start_transaction(statement, sql_mode=ddl.sql_mode or 0)
         try:
             own.execute(statement)
         except pymysql.MySQLError as error:
@@ -105,9 +113,9 @@ class DdlApplier:
                 raise
             raise DownstreamError(
                 "TR620",
-                f"the downstream refused a DDL: {message_of(error)}; {statement[:300]}",
+                f"the downstream refused a DDL: {message_of(error)}; {ddl.shown[:300]}",
                 where=where,
-                hint="make the statement possible there, then start again; everything before it is applied",
+                hint=_hint(ddl),
             ) from error
 
 
@@ -119,3 +127,9 @@ def _await_predecessor(own: Session, position: Position) -> None:
     lock = f"tailrace.{position.ledger_uuid}"
     while own.value("SELECT GET_LOCK(%s, 2)", (lock,)) != 1:
         _log.warning("ddl_of_predecessor_runs", hint="it began before this consumer, and is waited for")
+
+
+def _hint(ddl: SchemaChanged) -> str:
+    usual = "make the statement possible there, then start again; everything before it is applied"
+    setting = family(ddl.kind)
+    return f'{usual}; or set [ddl] {setting} = "ignore"' if setting else usual

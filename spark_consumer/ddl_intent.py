@@ -6,9 +6,12 @@ import hashlib
 import json
 import re
 from dataclasses import asdict, dataclass
+from typing import cast
 
 import pymysql
 
+from schemas.ddl import classify
+from schemas.ddl_lexer import Flavor
 from schemas.epoch import EpochCommitted, SchemaChanged
 from schemas.errors import DownstreamError, Where
 from spark_consumer.merge import qualified, quote
@@ -23,35 +26,52 @@ class Intent:
     """A DDL that is about to run: its place in the upstream, its text's hash, and each object's hash before.
 
     The place is not the epoch's number: after a crash it may be `tailrace recover` that goes on with the DDL.
+    ``index`` is the statement's place among those that the upstream's DDL became; those before it are done.
     """
 
     place: str
     statement: str
     before: dict[str, str]
+    index: int = 0
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
 
 
-def declare(session: Session, epoch: EpochCommitted, ddl: SchemaChanged, database: str) -> Intent:
+def declare(
+    session: Session, epoch: EpochCommitted, ddl: SchemaChanged, database: str, index: int = 0
+) -> Intent:
     """The intent to run the epoch's DDL on the downstream as it is now; ``database`` is the one it names."""
-    return Intent(_place(epoch), _hash(ddl.statement), fingerprints(session, ddl, database))
+    return Intent(_place(epoch), _hash(ddl.statement), fingerprints(session, ddl, database), index)
 
 
-def happened(session: Session, text: str, epoch: EpochCommitted, ddl: SchemaChanged, database: str) -> bool:
-    """Whether the DDL of an intent found after a crash was executed. Raises where nobody can know."""
+def speaks_of(text: str | None, epoch: EpochCommitted, ddl: SchemaChanged, index: int) -> bool:
+    """Whether an intent found after a crash is this statement's, or one's behind it."""
+    if text is None:
+        return False
     intent = Intent(**json.loads(text))
-    if intent.place != _place(epoch) or intent.statement != _hash(ddl.statement):
+    if intent.place != _place(epoch):
+        return False
+    return intent.index > index or (intent.index == index and intent.statement == _hash(ddl.statement))
+
+
+def happened(
+    session: Session, text: str, epoch: EpochCommitted, ddl: SchemaChanged, database: str, index: int = 0
+) -> bool:
+    """Whether the DDL of an intent found after a crash was executed. Raises where nobody can know."""
+    if not speaks_of(text, epoch, ddl, index):
         # It speaks of another DDL: then its own was moved past, or never begun.
         return False
+    intent = Intent(**json.loads(text))
+    if intent.index > index:
+        return True
     if fingerprints(session, ddl, database) != intent.before:
         return True
     if _repeatable(ddl):
         return False
     raise DownstreamError(
         "TR621",
-        f"a crash hit while this DDL ran, and the tables do not show whether it happened:"
-        f" {ddl.statement[:200]}",
+        f"a crash hit while this DDL ran, and the tables do not show whether it happened: {ddl.shown[:200]}",
         where=Where(epoch=epoch.epoch, gtid=epoch.last_gtid),
         hint="look at the tables; then either run it by hand or not, and clear or keep ddl_intent"
         " in tailrace.relay_log_info; a downstream with GTIDs never asks this",
@@ -77,21 +97,34 @@ def fingerprints(session: Session, ddl: SchemaChanged, database: str) -> dict[st
         if table.renamed_to:
             db = table.renamed_to_db or table.db
             found[f"{db}.{table.renamed_to}"] = _shown(session, b"TABLE " + qualified(db, table.renamed_to))
+    found |= _program(session, ddl)
     if "DATABASE" in ddl.kind or "SCHEMA" in ddl.kind:
         found[database] = _shown(session, b"DATABASE " + quote(database))
     return found
+
+
+def _program(session: Session, ddl: SchemaChanged) -> dict[str, str]:
+    """The stored program that the DDL names."""
+    what = ddl.kind.partition(" ")[2]
+    if what not in ("PROCEDURE", "FUNCTION", "EVENT", "PACKAGE", "PACKAGE BODY", "LIBRARY"):
+        return {}
+    flavor = cast(Flavor, ddl.source_flavor)
+    program = classify(ddl.statement, ddl.default_db, flavor, sql_mode=ddl.sql_mode or 0).program
+    if program is None:
+        return {}
+    return {".".join(program): _shown(session, f"{what} ".encode() + qualified(*program))}
 
 
 def _shown(session: Session, what: bytes) -> str:
     try:
         shown = session.rows((b"SHOW CREATE " + what).decode())
     except pymysql.MySQLError as error:
-        # 1146: no such table, 1049: no such database
-        if error.args[0] in (1146, 1049):
+        # no such table, database, routine, event, library
+        if error.args[0] in (1146, 1049, 1305, 1539, 6453):
             return _ABSENT
         raise
     # The counter is no part of the structure, and some servers recompute it at a restart.
-    return _hash(_COUNTER.sub("", str(shown[0][1])))
+    return _hash(_COUNTER.sub("", str(shown[0][1:])))
 
 
 def _hash(text: str) -> str:

@@ -3,29 +3,32 @@
 A downstream table into which several upstream tables are merged takes only one kind of DDL: CREATE TABLE, as
 CREATE TABLE IF NOT EXISTS. Any other one speaks for one upstream table and would change the rows or the
 structure of all of them, so it stops the channel until a filter rule says to ignore it.
+
+Of a list of tables to drop or rename, the channel takes those that it carries. A DDL that moves rows between a
+table that is carried and one that is not (RENAME, EXCHANGE PARTITION) stops it.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import cast
 
 import structlog
 
-from schemas.ddl import classify
+from schemas.ddl import Statement, classify
+from schemas.ddl_edit import Uneditable, narrowed, with_if_exists
 from schemas.ddl_lexer import Flavor
 from schemas.ddl_names import Unroutable, rename
 from schemas.epoch import SchemaChanged, TableChanged
 from schemas.errors import DownstreamError
 from schemas.tables import TableFilter
+from spark_consumer.ddl_objects import allowed, carried, is_object
+from spark_consumer.ddl_options import DdlOptions
 from spark_consumer.event_filter import EventFilter, rule_hint
 from spark_consumer.route import Router
 
-_CARRIED = re.compile(
-    r"(CREATE|ALTER|DROP|RENAME|TRUNCATE|CREATE OR REPLACE) (TABLE|INDEX|DATABASE|SCHEMA|VIEW|SEQUENCE)"
-)
+DEFAULT_OPTIONS = DdlOptions()
 _log = structlog.get_logger()
 Known = Callable[[], Iterable[tuple[str, str]]]
 
@@ -33,8 +36,14 @@ Known = Callable[[], Iterable[tuple[str, str]]]
 class DdlRules:
     """A channel's rules as far as they concern DDL."""
 
-    def __init__(self, tables: TableFilter, events: EventFilter, router: Router) -> None:
-        self._tables, self._events, self._router = tables, events, router
+    def __init__(
+        self,
+        tables: TableFilter,
+        events: EventFilter,
+        router: Router,
+        options: DdlOptions = DEFAULT_OPTIONS,
+    ) -> None:
+        self._tables, self._events, self._router, self._options = tables, events, router, options
 
     def carried(self, ddl: SchemaChanged, known: Known) -> SchemaChanged | None:
         """The DDL as the downstream shall run it, None if it is not carried over.
@@ -43,38 +52,62 @@ class DdlRules:
             known: the upstream's tables that have had rows; called only where routes are in use.
 
         Raises:
-            DownstreamError: TR622, only a part of it would be carried over; TR623, it would change a merged
-                table; TR624, its names cannot be changed for sure.
+            DownstreamError: TR622, what is carried of it cannot be cut out; TR623, it would change a merged
+                table; TR624, its names cannot be changed for sure; TR628, the channel is to stop at such DDL.
         """
-        if not self._concerns(ddl):
+        if not allowed(ddl, self._options):
             return None
-        return self._routed(ddl, known) if self._router.routes else ddl
+        if is_object(ddl.kind):
+            return carried(ddl, _classified(ddl), self._tables, self._events, self._router)
+        part = self._part(ddl)
+        if part is None or not self._router.routes:
+            return part
+        return self._routed(part, known)
 
-    def _concerns(self, ddl: SchemaChanged) -> bool:
+    def _part(self, ddl: SchemaChanged) -> SchemaChanged | None:
+        """What the filters leave of a DDL."""
         event = ddl.kind.lower().replace("schema", "database")
-        if not _CARRIED.fullmatch(ddl.kind):
-            _log.info("ddl_ignored", kind=ddl.kind, statement=ddl.statement[:200])
-            return False
         if _is_database(ddl):
-            db = database_of(ddl)
-            wanted = self._tables.allows_database(db) and not self._events.drops(
-                db, None, event, ddl.statement
-            )
-            return self._told(ddl, wanted)
+            return self._told(ddl, ddl if self._wants_database(ddl, event) else None)
         each = [self._wants(ddl, table, event) for table in ddl.tables]
-        if any(each) and not all(each):
+        if not any(each):
+            return self._told(ddl, None)
+        flavor, mode = cast(Flavor, ddl.source_flavor), ddl.sql_mode or 0
+        kept = [index for index, wanted in enumerate(each) if wanted]
+        text = ddl.statement
+        try:
+            if len(kept) < len(each):
+                text = narrowed(text, ddl.default_db, flavor, kept, sql_mode=mode)
+            if flavor == "mariadb" and ddl.kind == "DROP TABLE" and len(each) > 1:
+                # It drops those that are there, and logs the list as it was.
+                text = with_if_exists(text, flavor, sql_mode=mode)
+        except Uneditable as error:
             raise DownstreamError(
                 "TR622",
-                f"a DDL names tables of which only some are carried: {ddl.statement[:200]}",
-                hint="include or exclude all of them",
+                f"a DDL names tables of which only some are carried, and {error}: {ddl.statement[:200]}",
+                hint="include or exclude all of them, or do by hand on the downstream what it does to those that are"
+                " carried and ignore it with a filter rule that has its text as sql-pattern",
+            ) from error
+        return replace(ddl, statement=text, tables=tuple(ddl.tables[index] for index in kept))
+
+    def _wants_database(self, ddl: SchemaChanged, event: str) -> bool:
+        db = database_of(ddl)
+        wanted = self._tables.allows_database(db) and not self._events.drops(db, None, event, ddl.statement)
+        if wanted and ddl.kind.startswith("DROP") and not self._tables.allows_whole(db):
+            raise DownstreamError(
+                "TR622",
+                f"a database is dropped of which the channel carries only some tables: {ddl.statement[:200]}",
+                hint="drop by hand on the downstream what is to go, ignore the statement with "
+                + rule_hint([event], db, None)
+                + ", and start again",
             )
-        return self._told(ddl, bool(each) and all(each))
+        return wanted
 
     @staticmethod
-    def _told(ddl: SchemaChanged, wanted: bool) -> bool:
-        if not wanted:
+    def _told(ddl: SchemaChanged, part: SchemaChanged | None) -> SchemaChanged | None:
+        if part is None:
             _log.info("ddl_filtered", kind=ddl.kind, statement=ddl.statement[:200])
-        return wanted
+        return part
 
     def _wants(self, ddl: SchemaChanged, table: TableChanged, event: str) -> bool:
         wanted = self._tables.allows(table.db, table.table)
@@ -161,6 +194,9 @@ def _is_database(ddl: SchemaChanged) -> bool:
 
 def database_of(ddl: SchemaChanged) -> str:
     """The database that a CREATE, ALTER or DROP DATABASE names."""
+    return _classified(ddl).database or ddl.default_db
+
+
+def _classified(ddl: SchemaChanged) -> Statement:
     flavor = cast(Flavor, ddl.source_flavor)
-    found = classify(ddl.statement, ddl.default_db, flavor, sql_mode=ddl.sql_mode or 0)
-    return found.database or ddl.default_db
+    return classify(ddl.statement, ddl.default_db, flavor, sql_mode=ddl.sql_mode or 0)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import pymysql
 import structlog
 
 from schemas.epoch import SchemaChanged
-from spark_consumer.session import Flavor, Session, message_of
+from schemas.errors import DownstreamError
+from spark_consumer.session import Flavor, Session, is_lost, message_of
 
 # Bit numbers of sql_mode in the binlog, the same on both flavours unless noted below.
 _SHARED_BITS = {
@@ -63,43 +66,134 @@ def sql_mode_text(bits: int, source: str, target: Flavor) -> str:
 
 
 def prepare(session: Session, ddl: SchemaChanged) -> None:
-    """Give the session what the upstream's session had when it ran ``ddl``."""
+    """Give the session what the upstream's session had when it ran ``ddl``.
+
+    Raises:
+        DownstreamError: TR625, the server cannot have a setting that the statement depends on.
+    """
+    settings = dict(ddl.settings)
     if ddl.sql_mode is not None:
         mode = sql_mode_text(ddl.sql_mode, ddl.source_flavor, session.flavor)
         session.run("SET SESSION sql_mode = %s", (mode,))
-    _set_collations(session, ddl)
+    _set_collations(session, ddl, settings)
     if ddl.time_zone:
-        _try(session, "time_zone", ddl.time_zone)
-    session.run("SET SESSION timestamp = %s", (ddl.timestamp,))
+        # It is logged only with statements that depend on it.
+        _need(session, "time_zone", ddl.time_zone)
+    session.execute(f"SET SESSION timestamp = {ddl.timestamp}.{int(settings.get('microseconds', 0)):06d}")
     session.run("SET SESSION unique_checks = %s", (int(ddl.unique_checks),))
     session.run("SET SESSION foreign_key_checks = %s", (int(ddl.foreign_key_checks),))
-    if ddl.explicit_defaults_for_timestamp is not None:
-        wanted = int(ddl.explicit_defaults_for_timestamp)
-        if session.value("SELECT @@SESSION.explicit_defaults_for_timestamp") != wanted:
-            _try(session, "explicit_defaults_for_timestamp", wanted)
+    for name in ("lc_time_names", "auto_increment_increment", "auto_increment_offset"):
+        if name in settings:
+            _need(session, name, int(settings[name]))
+    for name, wanted in _switches(ddl, settings, session.flavor):
+        _switch(session, name, wanted)
     _choose_database(session, ddl.default_db)
+    _choose_client(session, ddl)
 
 
-def _set_collations(session: Session, ddl: SchemaChanged) -> None:
-    # The text reaches us decoded and goes out as UTF-8, so character_set_client stays utf8mb4; literals are
-    # converted to the connection's collation, and a new database inherits the server's.
-    ids = {"collation_connection": ddl.collation_connection, "collation_server": ddl.collation_server}
+def _switches(ddl: SchemaChanged, settings: dict[str, str], flavor: Flavor) -> Iterator[tuple[str, int]]:
+    """Variables that only some accounts may change, and only some servers have: touched where they differ."""
+    if ddl.explicit_defaults_for_timestamp is not None:
+        yield "explicit_defaults_for_timestamp", int(ddl.explicit_defaults_for_timestamp)
+    if flavor == "mariadb":
+        # Its START ALTER would take the ledger's number before anything has happened.
+        yield "binlog_alter_two_phase", 0
+    if flavor == "mysql":
+        # What the upstream generated is in the text that it logged.
+        yield "sql_generate_invisible_primary_key", 0
+        # The upstream would have refused what its own session required.
+        yield "sql_require_primary_key", 0
+
+
+def _switch(session: Session, name: str, wanted: int) -> None:
+    shown = session.rows("SHOW SESSION VARIABLES LIKE %s", (name,))
+    if shown and {"ON": 1, "OFF": 0, "1": 1, "0": 0}.get(str(shown[0][1]).upper()) != wanted:
+        _need(session, name, wanted)
+
+
+def _set_collations(session: Session, ddl: SchemaChanged, settings: dict[str, str]) -> None:
+    # Literals are converted to the connection's collation, and a new database inherits the server's. Both
+    # servers take collations by number, which MariaDB's information_schema does not show for all of them.
+    ids: dict[str, str | int | None] = {
+        "collation_connection": ddl.collation_connection,
+        "collation_server": ddl.collation_server,
+    }
+    if session.flavor == "mysql" and ddl.source_flavor == "mysql":
+        ids["default_collation_for_utf8mb4"] = settings.get("default_collation_for_utf8mb4")
     for variable, number in ids.items():
         if number is None:
             continue
-        name = session.value(
-            "SELECT COLLATION_NAME FROM information_schema.COLLATIONS WHERE ID = %s", (number,)
-        )
-        if name is None:
-            _log.warning("ddl_collation_unknown", variable=variable, collation_id=number)
+        if variable == "default_collation_for_utf8mb4":
+            _default_collation(session, int(number))
         else:
-            session.run(f"SET SESSION {variable} = %s", (name,))
+            _try(session, variable, int(number))
+    if session.flavor == "mariadb" and "character_set_collations" in settings:
+        _need(session, "character_set_collations", _pairs(session, settings["character_set_collations"]))
+
+
+def _default_collation(session: Session, number: int) -> None:
+    name = "default_collation_for_utf8mb4"
+    wanted = {45: "utf8mb4_general_ci", 255: "utf8mb4_0900_ai_ci"}.get(number)
+    shown = session.rows("SHOW SESSION VARIABLES LIKE %s", (name,))
+    if shown and wanted is not None and shown[0][1] != wanted:
+        _need(session, name, wanted)
+
+
+def _pairs(session: Session, text: str) -> str:
+    """``45=46`` as MariaDB wants it: ``utf8mb4=utf8mb4_bin``."""
+    pairs = []
+    for pair in text.split(","):
+        charset, collation = (_collation(session, int(number)) for number in pair.split("="))
+        pairs.append(f"{charset.partition('_')[0]}={collation}")
+    return ",".join(pairs)
+
+
+def _collation(session: Session, number: int) -> str:
+    found = session.value(
+        "SELECT FULL_COLLATION_NAME FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY"
+        " WHERE ID = %s",
+        (number,),
+    )
+    return str(found) if found is not None else str(number)
+
+
+def _choose_client(session: Session, ddl: SchemaChanged) -> None:
+    """The client's charset, which views and stored programs keep, where the text has the same bytes in it.
+
+    The text reaches us decoded and goes out as UTF-8.
+    """
+    found = session.value(
+        "SELECT CHARACTER_SET_NAME FROM information_schema.COLLATIONS WHERE ID = %s", (ddl.charset_client,)
+    )
+    utf8 = found in ("utf8mb3", "utf8") and all(ord(c) < 0x10000 for c in ddl.statement)
+    if found and (utf8 or (ddl.statement.isascii() and _ASCII_CLIENTS.fullmatch(str(found)))):
+        _try(session, "character_set_client", str(found))
+
+
+_ASCII_CLIENTS = re.compile(r"ascii|latin[1257]|cp(125[0167]|85[02]|866)|greek|hebrew|koi8[ru]")
+
+
+def _need(session: Session, variable: str, value: Any) -> None:
+    """A setting without which the statement would mean something else."""
+    try:
+        session.run(f"SET SESSION {variable} = %s", (value,))
+    except pymysql.MySQLError as error:
+        if is_lost(error):
+            raise
+        raise DownstreamError(
+            "TR625",
+            f"a DDL's session had {variable} = {value}, and the downstream refuses that: {message_of(error)}",
+            hint="load time zones with mysql_tzinfo_to_sql, grant SESSION_VARIABLES_ADMIN, or do by hand there what"
+            " the statement does and ignore it with a filter rule that has its text as sql-pattern",
+        ) from error
 
 
 def _try(session: Session, variable: str, value: Any) -> None:
     try:
         session.run(f"SET SESSION {variable} = %s", (value,))
     except pymysql.MySQLError as error:
+        if is_lost(error):
+            raise
         _log.warning("ddl_setting_refused", variable=variable, value=value, reason=message_of(error))
 
 

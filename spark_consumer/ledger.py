@@ -1,11 +1,13 @@
 """The downstream's own GTIDs as a ledger of what this channel did, above all of DDL, which commits by itself.
 
-Every batch and every DDL runs under the next number of the channel's own GTID source. The numbers are
-dense and the last one is part of the position, so after a crash the question "did the DDL happen?" is "is
+Every batch and every DDL runs under the next number of the channel's own GTID source. The numbers grow
+and the last one is part of the position, so after a crash the question "did the DDL happen?" is "is
 the number after the position's among the executed ones?". Three kinds of server answer differently:
 
 - MySQL with ``gtid_mode=ON``: ``gtid_next`` before, ``gtid_executed`` after.
-- MariaDB with its binlog on: ``gtid_domain_id`` and ``gtid_seq_no`` before, ``gtid_binlog_pos`` after.
+- MariaDB with its binlog on: ``gtid_domain_id`` and ``gtid_seq_no`` before, ``gtid_binlog_pos`` after. Only DDL
+  is put under a number there: a transaction that writes to a sequence, or to a table without transactions, is
+  logged as several groups and would take the numbers of what follows.
 - Others do not know (``NoLedger``); then an intent row and the table's structure decide (``ddl_intent.py``).
 """
 
@@ -31,7 +33,10 @@ class Ledger(Protocol):
     proves: bool
 
     def begin(self, session: Session, number: int) -> None:
-        """Put the next transaction or DDL of the session under this number."""
+        """Put the session's next DDL under this number."""
+
+    def begin_rows(self, session: Session, number: int) -> None:
+        """Put the session's next transaction under this number."""
 
     def end(self, session: Session) -> None:
         """Give the session back its own numbering, whatever became of the transaction."""
@@ -50,6 +55,8 @@ class MysqlLedger:
 
     def begin(self, session: Session, number: int) -> None:
         session.execute(f"SET SESSION gtid_next = '{self._source}:{number}'")
+
+    begin_rows = begin
 
     def end(self, session: Session) -> None:
         session.execute("SET SESSION gtid_next = 'AUTOMATIC'")
@@ -72,6 +79,9 @@ class MariadbLedger:
         session.execute(f"SET SESSION gtid_domain_id = {self._domain}")
         session.execute(f"SET SESSION gtid_seq_no = {number}")
 
+    def begin_rows(self, session: Session, number: int) -> None:
+        """Nothing to set; the position alone knows this number."""
+
     def end(self, session: Session) -> None:
         session.execute("SET SESSION gtid_seq_no = 0")
         session.execute("SET SESSION gtid_domain_id = DEFAULT")
@@ -92,6 +102,8 @@ class NoLedger:
 
     def begin(self, session: Session, number: int) -> None:
         """Nothing to set."""
+
+    begin_rows = begin
 
     def end(self, session: Session) -> None:
         """Nothing was set."""

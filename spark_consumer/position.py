@@ -83,11 +83,23 @@ CREATE TABLE tailrace.channel_counters (
   compacted BIGINT NOT NULL COMMENT 'another change of the same row stands for them',
   merged BIGINT NOT NULL COMMENT 'written by a statement with others',
   statements BIGINT NOT NULL,
+  ddl_applied BIGINT NOT NULL DEFAULT 0 COMMENT 'DDL that was carried over',
+  ddl_left_out BIGINT NOT NULL DEFAULT 0 COMMENT 'DDL that filters or [ddl] left out',
   PRIMARY KEY (channel)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: what each stage did, per channel'
 """,
 }
-COUNTERS = ("row_changes", "filtered", "routed", "expression_filtered", "compacted", "merged", "statements")
+COUNTERS = (
+    "row_changes",
+    "filtered",
+    "routed",
+    "expression_filtered",
+    "compacted",
+    "merged",
+    "statements",
+    "ddl_applied",
+    "ddl_left_out",
+)
 # Added since the first release that made these tables.
 _ADDED = {
     ("relay_log_info", "epoch_gtid_set"): "LONGTEXT AFTER executed_gtid_set",
@@ -95,6 +107,8 @@ _ADDED = {
     ("relay_log_info", "epoch_rows"): "BIGINT AFTER epoch",
     ("relay_log_info", "rewound_from"): "LONGTEXT AFTER ddl_intent",
     ("relay_log_info", "began_at"): "TEXT AFTER rewound_from",
+    ("channel_counters", "ddl_applied"): "BIGINT NOT NULL DEFAULT 0",
+    ("channel_counters", "ddl_left_out"): "BIGINT NOT NULL DEFAULT 0",
 }
 _COLUMNS = (
     "epoch, epochs_offset, executed_gtid_set, fencing_token, structures_version,"
@@ -370,7 +384,7 @@ def audit(
             sum(table.deletes for table in touched),
             statements,
             sum(epoch.digest for epoch in epochs) % DIGEST_MODULUS,
-            "; ".join(epoch.ddl.statement for epoch in epochs if epoch.ddl) or None,
+            "; ".join(epoch.ddl.shown for epoch in epochs if epoch.ddl) or None,
             # a decimal keeps the milliseconds
             f"{first.first_commit_ms / 1000:.3f}",
             f"{last.last_commit_ms / 1000:.3f}",
@@ -380,7 +394,7 @@ def audit(
 
 def count(session: Session, channel: str, numbers: Mapping[str, int]) -> None:
     """Add to the channel's counters, named as ``COUNTERS``, inside the open transaction."""
-    values = tuple(numbers[name] for name in COUNTERS)
+    values = tuple(numbers.get(name, 0) for name in COUNTERS)
     added = ", ".join(f"{name} = {name} + %s" for name in COUNTERS)
     if not session.run(
         f"UPDATE tailrace.channel_counters SET {added} WHERE channel = %s", (*values, channel)

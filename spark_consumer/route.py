@@ -96,6 +96,10 @@ class Router:
         )
         return sum(counts) > 1
 
+    def concerns(self, db: str) -> bool:
+        """Whether a rule may give this upstream schema, or something in it, another name."""
+        return any(_fits(r.schema_pattern, db) for r in self.routes)
+
     def scatters(self, db: str) -> bool:
         """Whether the rules may send tables of this upstream schema elsewhere than the schema itself."""
         target = self.database(db)

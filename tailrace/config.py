@@ -28,6 +28,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from schemas.errors import TailraceError
 from schemas.server_url import ServerUrl
 from schemas.tables import TableFilter
+from spark_consumer.ddl_options import SHADOW_RULES, TRASH_RULES, Carry, DdlOptions
 from spark_consumer.event_filter import EventRule
 from spark_consumer.expression import ExpressionRule
 from spark_consumer.route import Route, Router
@@ -452,6 +453,43 @@ class Expression(Section):
         )
 
 
+class Ddl(Section):
+    """DDL on other things than tables, and online schema changes; see docs/DDL.md."""
+
+    views: Carry = Field(default="apply", description="CREATE, ALTER and DROP VIEW: apply, ignore or stop")
+    routines: Carry = Field(
+        default="apply", description="procedures, functions, packages, libraries: apply, ignore or stop"
+    )
+    events: Carry = Field(
+        default="apply",
+        description="events: apply (as disabled on a replica, since the binlog holds what they write), ignore or stop",
+    )
+    triggers: Literal["ignore", "stop"] = Field(
+        default="ignore", description="triggers: ignore or stop; the binlog holds what they write"
+    )
+    accounts: Carry = Field(
+        default="ignore",
+        description="users, roles, grants, passwords: apply, ignore or stop; only with apply outside of [channel.…]"
+        " does the producer publish them, passwords and all",
+    )
+    online_ddl: bool = Field(
+        default=False,
+        description="what gh-ost and pt-online-schema-change do becomes one ALTER of the real table",
+    )
+    shadow_table_rules: tuple[str, ...] = Field(
+        default=SHADOW_RULES,
+        description="names of the tables that these tools fill; the group is the real one",
+    )
+    trash_table_rules: tuple[str, ...] = Field(
+        default=TRASH_RULES, description="names of the tables that they throw away; the group is the real one"
+    )
+
+    @model_validator(mode="after")
+    def _usable(self) -> Ddl:
+        _checked(lambda: DdlOptions(**dict(self)))
+        return self
+
+
 class Channel(Section):
     """What a channel has of its own; each field replaces the whole field of the same name outside."""
 
@@ -460,6 +498,7 @@ class Channel(Section):
     filters: tuple[Filter, ...] | None = None
     routes: tuple[RouteRule, ...] | None = None
     expression_filter: tuple[Expression, ...] | None = None
+    ddl: Ddl | None = None
     max_batch_rows: int | None = Field(default=None, ge=1)
     compact: bool | None = None
     multiple_rows: bool | None = None
@@ -498,6 +537,7 @@ class Config(BaseSettings):
     filters: tuple[Filter, ...] = ()
     routes: tuple[RouteRule, ...] = ()
     expression_filter: tuple[Expression, ...] = ()
+    ddl: Ddl = Ddl()
     channel: dict[str, Channel] = {}
 
     def for_channel(self, name: str) -> Config:

@@ -72,6 +72,7 @@ def producer_config(
         until_caught_up=until_caught_up,
         stop_at_gtid=stop_at_gtid,
         schema_registry_url=config.kafka.schema_registry_url,
+        accounts=config.ddl.accounts == "apply",
     )
 
 
@@ -104,6 +105,7 @@ def consumer_config(
 def recovery_config(config: Config, channel: str | None = None) -> ConsumerConfig:
     """What ``tailrace recover`` applies with: the consumer's settings, less those of a run and of Spark."""
     from spark_consumer.config import ConsumerConfig
+    from spark_consumer.ddl_options import DdlOptions
     from spark_consumer.event_filter import EventRule
 
     name = channel or config.consumer.channel
@@ -132,6 +134,7 @@ def recovery_config(config: Config, channel: str | None = None) -> ConsumerConfi
         multiple_rows=config.consumer.multiple_rows,
         safe_mode=config.consumer.safe_mode,
         safe_mode_duration=config.consumer.safe_mode_duration,
+        ddl=DdlOptions(**dict(config.ddl)),
     )
 
 

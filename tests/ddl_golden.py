@@ -80,6 +80,8 @@ def render(statement: Statement) -> str:
     lines = [" ".join(filter(None, first)), *(_table(t) for t in statement.tables)]
     if statement.database is not None:
         lines.append(f"database {quoted(statement.database)}")
+    if statement.program is not None:
+        lines.append("program " + ".".join(map(quoted, statement.program)))
     if statement.xid is not None:
         lines.append(f"xid: {statement.xid}")
     return "\n".join(lines)

@@ -15,6 +15,7 @@ from support.targets import column as target_column
 
 from schemas.avro_schema import KEY_CHANGE, row_schema
 from schemas.ddl import classify
+from schemas.ddl_lexer import Flavor
 from schemas.epoch import SchemaChanged, TableChanged, TableTouched
 from schemas.errors import TailraceError, Where
 from schemas.structure import TableStructure
@@ -61,10 +62,10 @@ class Case:
                 self._table(rest)
             elif word == "downstream":
                 self._downstream(rest)
-            elif word == "ddl":
+            elif word in ("ddl", "mariadb"):
                 lines += self._rows(changes, rules, config)
                 changes = []
-                lines.append(self._ddl(rest, rules))
+                lines.append(self._ddl(rest, rules, config, "mysql" if word == "ddl" else "mariadb"))
             else:
                 changes.append(self._change(word, rest))
         return "\n".join([*lines, *self._rows(changes, rules, config)])
@@ -100,13 +101,14 @@ class Case:
     def _image(structure: TableStructure, values: list[Any]) -> dict[str, Any]:
         return {column.name: value for column, value in zip(structure.columns, values, strict=True)}
 
-    def _ddl(self, statement: str, rules: Rules) -> str:
-        found = classify(statement, "app", "mysql")
+    def _ddl(self, statement: str, rules: Rules, config: ConsumerConfig, flavor: Flavor) -> str:
+        found = classify(statement, "app", flavor)
         tables = tuple(TableChanged(t.db, t.table, t.renamed_to_db, t.renamed_to) for t in found.tables)
-        ddl = SchemaChanged(statement, "app", found.kind, tables, "mysql", 0)
+        ddl = SchemaChanged(statement, "app", found.kind, tables, flavor, 0)
         known = {(s.db, s.table) for s in self.structures.values()}
+        ddl_rules = DdlRules(rules.tables, rules.events, rules.router, config.ddl)
         try:
-            carried = DdlRules(rules.tables, rules.events, rules.router).carried(ddl, lambda: known)
+            carried = ddl_rules.carried(ddl, lambda: known)
         except TailraceError as error:
             return f"stop {error.code}"
         return "not carried" if carried is None else carried.statement

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tailrace.preflight.finding import Finding, Level, NotChecked, Result, setting, verdict
 from tailrace.preflight.grants import rights_result, scoped_rights_result
 
 _MIN_PACKET = 16 << 20
 _DATA_RIGHTS = ["SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "DROP", "ALTER", "INDEX", "REFERENCES"]
+_PROGRAM_RIGHTS = ["CREATE VIEW", "CREATE ROUTINE", "ALTER ROUTINE", "EVENT"]
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,29 @@ def downstream_findings(facts: DownstreamFacts) -> list[Result]:
             _DATA_RIGHTS,
             "rows and tables are written, schema tailrace too",
         ),
+        *_programs(facts),
         *_ledger(facts),
         _read_only(variables),
         setting("downstream", variables, "default_storage_engine", ["INNODB"], "only it has transactions"),
         _packet(variables),
         *_agreement(facts),
     ]
+
+
+def _programs(facts: DownstreamFacts) -> list[Result]:
+    """Whether views, routines and events can be made as the upstream has them."""
+    definer = "SET USER" if facts.mariadb else "SET_ANY_DEFINER"
+    why = 'views, routines and events cannot be made; or set "ignore" for them in [ddl]'
+    wanted = [*_PROGRAM_RIGHTS, definer]
+    result = scoped_rights_result("downstream", "programs", facts.grants, wanted, why)
+    if isinstance(result, Finding) and result.level == "block":
+        result = replace(result, level="warn")
+    trusted = facts.variables.get("log_bin_trust_function_creators", "ON").upper() in ("ON", "1")
+    if trusted or facts.variables.get("log_bin", "").upper() != "ON":
+        return [result]
+    what = "log_bin_trust_function_creators is OFF: CREATE FUNCTION may be refused"
+    remedy = 'SET GLOBAL log_bin_trust_function_creators = ON, or [ddl] routines = "ignore"'
+    return [result, Finding("warn", "downstream", "functions", what, remedy)]
 
 
 def _ledger(facts: DownstreamFacts) -> list[Result]:

@@ -86,6 +86,7 @@ def recover(
             flavor,
             tables,
             EpochLimits(config.max_batch_rows, max_bytes, _NEVER, _NEVER),
+            accounts=config.ddl.accounts == "apply",
         )
         watch(publisher.progress, begin, end)
         if begin.order < end.order:

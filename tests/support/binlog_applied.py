@@ -1,0 +1,158 @@
+"""An upstream's binlog applied to a downstream as the product does, without relay log, Kafka and Spark."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from compose.databases import Database
+from producer.epoch import EpochLimits, OpenEpoch
+from producer.events import EventDecoder
+from producer.xa import PreparedTransactions
+from schemas import crashpoints
+from schemas.epoch import EpochCommitted
+from schemas.gtid import empty_gtid_set
+from schemas.server_url import ServerUrl
+from schemas.structure import TableStructure
+from schemas.tables import TableFilter
+from spark_consumer.apply import Applier
+from spark_consumer.config import ConsumerConfig
+from spark_consumer.planner import Planner
+from spark_consumer.prepare import Prepared, assembled
+from spark_consumer.rows import render
+from spark_consumer.slices import LoggedEpoch, Slice
+from support.apply_steps import open_applier
+from support.records import epoch_record
+
+_MAGIC = 4
+_UNLIMITED = EpochLimits(max_rows=1 << 40, max_bytes=1 << 50, max_delay=1e9, heartbeat=1e9)
+#: an epoch's record as it goes through the log, and its rows
+Epoch = tuple[EpochCommitted, list[Any]]
+
+
+def epochs_since(
+    server: Database, begin: tuple[str, int], tables: TableFilter | None = None, *, accounts: bool = False
+) -> list[Epoch]:
+    """What was logged since ``begin``, in the same file, as epochs; each record was in Avro once."""
+    file, at = begin
+    data = (server.data / file).read_bytes()
+    decoder = EventDecoder(
+        server.flavor,  # type: ignore[arg-type]
+        tables or TableFilter(),
+        _UNLIMITED,
+        empty_gtid_set(server.flavor).tracker(),  # type: ignore[arg-type]
+        {},
+        lambda epoch: None,
+        PreparedTransactions(server.data),
+        accounts=accounts,
+    )
+    size = int.from_bytes(data[_MAGIC + 9 : _MAGIC + 13], "little")
+    decoder.next_file("", file)
+    decoder.enter_file(data[_MAGIC : _MAGIC + size], "", file)
+    found: list[Epoch] = []
+    while at < len(data):
+        at = decoder.run(data, at, 0)
+        found.append((_record(decoder.epoch), decoder.epoch.records))
+        if decoder.group_start is not None:
+            at = decoder.group_start.pos
+            decoder.scanner.reset()
+        decoder.epoch = OpenEpoch(decoder.epoch.number + 1)
+    return found
+
+
+def _record(epoch: OpenEpoch) -> EpochCommitted:
+    made = epoch_record(
+        epoch.number,
+        rows=len(epoch.records),
+        ddl=epoch.ddl,
+        executed=f"0-1-{epoch.number + 1}",
+        transactions=epoch.transactions,
+        tables=epoch.tables_touched(),
+        structures=tuple(epoch.structures.values()),
+    )
+    made = replace(made, digest=sum(crc32(record[1]) for record in epoch.records))
+    return EpochCommitted.decode(made.encode())
+
+
+class Channel:
+    """One channel of a downstream.
+
+    Args:
+        options: fields of ``ConsumerConfig``.
+    """
+
+    def __init__(self, target: Database, name: str, user: str = "tailrace", **options: Any) -> None:
+        self._url, self._name, self._options = target.url(user), name, options
+
+    def apply(self, epochs: Sequence[Epoch]) -> Applier:
+        """Apply what the position says is not applied."""
+        url = ServerUrl.parse(self._url)
+        config = ConsumerConfig("", "p", url, channel=self._name, checkpoint_dir=Path(), **self._options)
+        applier = open_applier(self._url, self._name, **self._options)
+        planner = Planner(config, applier)
+        structures: dict[str, TableStructure] = {}
+        for number, (record, rows) in enumerate(epochs):
+            structures |= {v.fingerprint: TableStructure.from_json(v.structure) for v in record.structures}
+            if number > applier.position.epoch:
+                piece = Slice((LoggedEpoch(record, number),))
+                make = partial(self._prepared, planner, piece, rows, dict(structures))
+                late = record.ddl is not None and rows
+                applier.apply(Prepared(piece, late=make) if late else make())
+                if record.ddl is not None:
+                    planner.forget()
+        return applier
+
+    def apply_until_it_dies(self, epochs: Sequence[Epoch], crash_at: str) -> int:
+        """The same in a child that dies at a crash point; the signal it died of, 0 if it did not, or -1."""
+        child = os.fork()
+        if child == 0:
+            try:
+                crashpoints._target, _, count = crash_at.partition(":")
+                crashpoints._passes_left = int(count or 1)
+                self.apply(epochs)
+                os._exit(0)
+            except BaseException as error:
+                print(error, file=sys.stderr)
+            finally:
+                os._exit(1)
+        _, status = os.waitpid(child, 0)
+        return -os.waitstatus_to_exitcode(status)
+
+    @staticmethod
+    def _prepared(
+        planner: Planner, piece: Slice, rows: list[Any], structures: dict[str, TableStructure]
+    ) -> Prepared:
+        planner.forget()
+        plan = planner.plan(piece, structures)
+        return assembled(piece, plan, list(render(plan, [r[0] for r in rows], [r[1] for r in rows])))
+
+
+def definitions(server: Database, *databases: str) -> dict[str, Any]:
+    """SHOW CREATE of all that is in the databases, and the rows of their tables."""
+    found: dict[str, Any] = {}
+    with server.connect() as connection, connection.cursor() as cursor:
+
+        def rows(query: str) -> list[Any]:
+            cursor.execute(query)
+            return list(cursor.fetchall())
+
+        for db in databases:
+            found[db] = rows(f"SHOW CREATE DATABASE `{db}`")
+            for name, kind in rows(f"SHOW FULL TABLES FROM `{db}`"):
+                full = f"`{db}`.`{name}`"
+                found[full] = rows(f"SHOW CREATE TABLE {full}")
+                if kind in ("BASE TABLE", "SYSTEM VERSIONED"):
+                    found[f"rows of {full}"] = sorted(map(repr, rows(f"SELECT * FROM {full}")))
+            programs = (
+                f"SELECT ROUTINE_TYPE, ROUTINE_NAME FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA = '{db}'"
+                f" UNION ALL SELECT 'EVENT', EVENT_NAME FROM information_schema.EVENTS WHERE EVENT_SCHEMA = '{db}'"
+            )
+            for kind, name in rows(programs):
+                found[f"{kind} {db}.{name}"] = rows(f"SHOW CREATE {kind} `{db}`.`{name}`")
+    return found
