@@ -60,6 +60,8 @@ class BatchRunner:
         self._late: Prepared | None = None
         self._inside = Insides(config, LogReader(config))
         self.failure: BaseException | None = None
+        #: whether it failed in the stream or the tracker, before the batch was known: a new checkpoint may help
+        self.unread = False
         #: the last micro-batch that was applied whole, -1 before the first
         self.finished = -1
         self.busy = False
@@ -71,7 +73,7 @@ class BatchRunner:
 
     def renew(self) -> None:
         """Another query begins: what ended the last one is past."""
-        self.failure, self.finished = None, -1
+        self.failure, self.unread, self.finished = None, False, -1
 
     def close(self) -> None:
         """Wait for the reader thread."""
@@ -83,7 +85,7 @@ class BatchRunner:
             # Whoever asked for the end before `busy` was seen cancels this batch's jobs.
             if self.ended:
                 raise Ended
-            self._run(frame.collect())
+            self._run(self._read(frame))
             reached("batch.before_return")
             self.finished = batch_id
         except Ended:
@@ -93,6 +95,14 @@ class BatchRunner:
             raise
         finally:
             self.busy = False
+
+    def _read(self, frame: DataFrame) -> Sequence[Any]:
+        """The stream's epochs with the tracker's structures."""
+        self.unread = True
+        rows: Sequence[Any] = frame.collect()
+        self._check_unknown(rows, self._applier.position.epoch)
+        self.unread = False
+        return rows
 
     def _run(self, rows: Sequence[Any]) -> None:
         position = self._applier.position
@@ -108,7 +118,6 @@ class BatchRunner:
         if len(fresh) < len(found):
             _log.info("epochs_skipped", count=len(found) - len(fresh), position=position.epoch)
         self._goal = self._goal.found(position, fresh, self._inside)
-        self._check_unknown(rows, position.epoch)
         structures = {
             row.fingerprint: TableStructure.from_json(row.text) for row in rows if row.kind == OUT_STRUCTURE
         }

@@ -17,6 +17,7 @@ from schemas.errors import DownstreamError
 from spark_consumer.log_reader import LogReader
 from spark_consumer.position import Position
 from spark_consumer.slices import LoggedEpoch
+from spark_consumer.tracker import STATE_VERSION
 
 _log = structlog.get_logger()
 
@@ -42,11 +43,16 @@ def in_use(folder: Path, *, alone: bool = False) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose checkpoint it is: a channel of one downstream (its ledger's UUID) following one log."""
+    """Whose checkpoint it is: a channel of one downstream (its ledger's UUID) following one log.
+
+    Attributes:
+        state_version: the form of the tracker's state that it holds; see ``spark_consumer.tracker``.
+    """
 
     channel: str
     prefix: str
     ledger_uuid: str
+    state_version: int = STATE_VERSION
 
 
 class Checkpoint:
@@ -83,10 +89,15 @@ class Checkpoint:
 
     def _unusable(self, position: Position, log: LogReader) -> str:
         try:
-            if json.loads(self._owner_file.read_text()) != asdict(self._owner):
+            found, owner = dict(json.loads(self._owner_file.read_text())), asdict(self._owner)
+            if found != owner:
+                # Files from before there were versions have none.
+                state = found.pop("state_version", 1)
+                if state != owner.pop("state_version") and found == owner:
+                    return f"its state is of version {state}, and this release keeps version {STATE_VERSION}"
                 return "it belongs to another channel, downstream or log"
             end = self._committed_end()
-        except (OSError, ValueError, KeyError, IndexError) as error:
+        except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
             return f"it is damaged: {error}"
         low, _ = log.bounds()
         if end is None:

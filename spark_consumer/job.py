@@ -165,8 +165,10 @@ class _Run:
             offset = resume_offset(self._applier.position, self._log)
             kept = self._checkpoint.ready(self._applier.position, self._log)
             failure = self._query(offset)
-            if self._is_checkpoints(failure, kept):
-                self._checkpoint.set_aside(f"the query does not start from it: {_first_line(failure)}")
+            reason = self._runner.failure if self._runner.unread else failure
+            if reason is not None and kept and self._is_checkpoints(reason):
+                self._checkpoint.set_aside(f"the query does not go on from it: {_first_line(reason)}")
+                self._runner.renew()
                 failure = self._query(resume_offset(self._applier.position, self._log))
         except TailraceError as error:
             return error
@@ -179,11 +181,12 @@ class _Run:
         sparks = error.code == "TR556" and self._runner.failure is None and self._runner.finished >= 0
         return isinstance(error, LogError) and (error.retryable or sparks)
 
-    def _is_checkpoints(self, failure: BaseException | None, kept: bool) -> bool:
-        """Whether a query ended because of what its checkpoint holds."""
-        if failure is None or not kept or self._runner.finished >= 0 or self._runner.failure is not None:
+    def _is_checkpoints(self, failure: BaseException) -> bool:
+        """Whether a query ended because of what its checkpoint holds: the tracker's state, or what Spark notes."""
+        if self._runner.finished >= 0 or self._stop.is_set():
             return False
-        return not explain(failure, None, self._log).retryable
+        read = self._runner.failure is not None and not self._runner.unread
+        return not read and not explain(failure, None, self._log).retryable
 
     def _query(self, offset: int) -> BaseException | None:
         """Run one streaming query to its end; what it failed with, if not with an end of our own."""

@@ -18,6 +18,8 @@ from spark_consumer.epochs_stream import DDL, INPUT_DDL, PASS, STRUCTURE, TOUCH
 
 # What an output row is.
 OUT_EPOCH, OUT_STRUCTURE, OUT_UNKNOWN = range(3)
+#: of the form and the meaning of the state: another one makes it anew from the schemas topic
+STATE_VERSION = 2
 #: columns of the output
 OUTPUT_DDL = INPUT_DDL
 _CURRENT = "epoch bigint, fingerprint string, structure string, ddl_epoch bigint, ddl string"

@@ -139,6 +139,15 @@ def test_a_channel_survives_the_loss_of_each_part_of_its_checkpoint(
     assert consume().rows == 1
     assert list((tmp_path / name).glob("spark.aside-*"))
 
+    # one whose state is gone, too, and the tracker's state is made anew
+    for file in (tmp_path / name / "spark" / "state").rglob("*"):
+        if file.is_file() and "metadata" not in file.parts:
+            file.unlink()
+    topic.epoch(insert(t, row(1999)))
+    assert consume().rows == 1
+    assert downstream.execute(f"SELECT id FROM {name}.t WHERE id = 1999") == [(1999,)]
+    downstream.execute(f"DELETE FROM {name}.t WHERE id = 1999")
+
     # and so is another channel's
     (tmp_path / name / "owner.json").write_text('{"channel": "other"}')
     structure = keyed(name, "t", integer("w", nullable=True))
@@ -153,7 +162,7 @@ def test_a_channel_survives_the_loss_of_each_part_of_its_checkpoint(
         f" FROM tailrace.applied_epochs WHERE channel = '{name}'"
     )
     # a key that moves counts as two updates
-    assert audited == [(topic.transactions, 500 + 2 + 4, 2 + 1 + 1, 1 + 1, topic.next_epoch - 1)]
+    assert audited == [(topic.transactions, 500 + 2 + 5, 2 + 1 + 1, 1 + 1, topic.next_epoch - 1)]
 
 
 @pytest.mark.parametrize("flavor", ["mariadb"])
