@@ -110,7 +110,7 @@ class EpochLog:
         self._address = {"bootstrap.servers": bootstrap_servers, **security.librdkafka()}
         self.prefix = prefix
         self.rows_topic, self.epochs_topic = f"{prefix}.rows", f"{prefix}.epochs"
-        self.schemas_topic = f"{prefix}.schemas"
+        self.schemas_topic, self.tracked_topic = f"{prefix}.schemas", f"{prefix}.tracked"
         self._count = partition_count
         self._producer: Any = None
         self._starts: dict[int, int] = {}
@@ -156,10 +156,12 @@ class EpochLog:
         there = admin.list_topics(timeout=_TIMEOUT).topics
         # An event-sourced log is kept until its operator says otherwise.
         forever = {"retention.ms": "-1", "max.message.bytes": str(_MAX_MESSAGE)}
+        compacted = {"cleanup.policy": "compact", "max.message.bytes": str(_MAX_MESSAGE)}
         wanted = {
             self.rows_topic: (self._count, forever),
             self.epochs_topic: (1, forever),
-            self.schemas_topic: (1, {"cleanup.policy": "compact", "max.message.bytes": str(_MAX_MESSAGE)}),
+            self.schemas_topic: (1, compacted),
+            self.tracked_topic: (1, compacted),
         }
         missing = [
             NewTopic(name, num_partitions=count, config=config)
@@ -220,6 +222,17 @@ class EpochLog:
             found = [decode_structure_version(value) for value in reader.values(reader.bounds()[0])]
         return sorted(found, key=lambda version: version.epoch)
 
+    def tracked(self) -> dict[bytes, bytes]:
+        """The records of the tracked structures, as of the last epoch."""
+        found: dict[bytes, bytes] = {}
+        with _reading(self._address, self.tracked_topic) as reader:
+            for key, value in reader.records(reader.bounds()[0]):
+                if value is None:
+                    found.pop(key, None)
+                else:
+                    found[key] = value
+        return found
+
     # -- writing ---------------------------------------------------------------------------------
 
     def begin(self) -> None:
@@ -264,11 +277,16 @@ class EpochLog:
                 divided.append((record[0], part, [*headers, header]))
         return divided
 
-    def commit(self, epoch_with: Callable[[tuple[OffsetRange, ...]], EpochCommitted]) -> EpochCommitted:
+    def commit(
+        self,
+        epoch_with: Callable[[tuple[OffsetRange, ...]], EpochCommitted],
+        tracked: tuple[tuple[bytes, bytes | None], ...] = (),
+    ) -> EpochCommitted:
         """Complete the epoch.
 
         Args:
             epoch_with: makes the epoch's record once its offset ranges are known.
+            tracked: the records of tracked structures that the epoch changed; None for those that are gone.
         """
         self._call(lambda: self._producer.flush(), "writing rows")
         if self._error is not None:
@@ -277,6 +295,8 @@ class EpochLog:
         epoch = epoch_with(ranges)
         for version in epoch.structures:
             self._produce(self.schemas_topic, encode_structure_version(version), version.topic_key)
+        for key, record in tracked:
+            self._produce(self.tracked_topic, record, key)
         self._produce(self.epochs_topic, epoch.encode(), EPOCH_KEY)
         reached("publish.before_commit")
         self._call(lambda: self._producer.commit_transaction(_TIMEOUT * 4), "committing an epoch")
@@ -328,7 +348,7 @@ class EpochLog:
             except BufferError:
                 continue
 
-    def _produce(self, topic: str, value: bytes, key: bytes) -> None:
+    def _produce(self, topic: str, value: bytes | None, key: bytes) -> None:
         self._call(lambda: self._producer.produce(topic, value, key, 0), f"writing to {topic}")
 
     def _refused(self, error: KafkaException, record: Record) -> LogError:
@@ -394,14 +414,18 @@ class _reading:
                 return low, high
 
     def values(self, start: int) -> Iterator[bytes]:
-        """Values from an offset to the topic's end."""
+        """Values from an offset to the topic's end, where none is missing."""
+        return (value or b"" for _, value in self.records(start))
+
+    def records(self, start: int) -> Iterator[tuple[bytes, bytes | None]]:
+        """Keys and values from an offset to the topic's end."""
         self._consumer.assign([TopicPartition(*self._place, start)])
         while True:
             message = self._consumer.poll(_TIMEOUT)
             if message is None:
                 raise LogError("TR501", "Kafka does not answer", hint="check the brokers", retryable=True)
             if message.error() is None:
-                yield message.value()
+                yield message.key(), message.value()
             elif message.error().code() == KafkaError._PARTITION_EOF:
                 return
             else:

@@ -19,6 +19,7 @@ from producer.payload import unpack_payload
 from producer.query_event import QueryEvent, epoch_ddl, parse_query_event
 from producer.row_decoder import RowDecoder, SchemaName
 from producer.rows_head import FLAGS_AT, ROWS, RowsTable
+from producer.structures.store import Here, Structures
 from producer.table_map import table_names
 from producer.xa import FL_PREPARED_XA, PreparedTransactions, prepared_inside, xa_prepare, xa_statement
 from relay_store.layout import RelayPosition, part_offset, upstream_file
@@ -100,6 +101,7 @@ class EventDecoder:
         prepared: the XA transactions that are open where decoding begins; kept up to date.
         schema_name: what names a structure's schema on the wire.
         accounts: whether statements on accounts, which may hold passwords, are published.
+        structures: the tables' structures where decoding begins; kept up to date.
     """
 
     def __init__(
@@ -113,8 +115,10 @@ class EventDecoder:
         prepared: PreparedTransactions,
         schema_name: SchemaName = fingerprint_of,
         accounts: bool = False,
+        structures: Structures | None = None,
     ) -> None:
         self._accounts = accounts
+        self.structures = structures or Structures(flavor, tables, {}, None)
         self._flavor, self._tables, self._limits = flavor, tables, limits
         self._spill, self._schema_name = spill, schema_name
         self.tracker = tracker
@@ -414,6 +418,7 @@ class EventDecoder:
         change = epoch_ddl(query, statement, self._flavor, timestamp)
         known = tuple(replace(t, before=self.versions.get((t.db, t.table))) for t in change.tables)
         self.epoch.ddl = change = replace(change, tables=known)
+        self.structures.apply(change, statement, self._here())
         for table in change.tables:
             # Whatever the table is now, its next rows state its structure anew.
             self.versions.pop((table.db, table.table), None)
@@ -464,10 +469,18 @@ class EventDecoder:
         db, table, _ = table_names(body)
         if len(self._by_body) > 10_000:
             self._by_body.clear()
-        learned = self._by_body[body] = (
-            RowsTable(body, self._schema_name) if self._tables.allows(db, table) else None
-        )
+        if not self._tables.allows(db, table):
+            self._by_body[body] = None
+            return None
+        if self._skip_group:
+            # What it says may be older than what is tracked; nobody will read its rows here.
+            return None
+        structure = self.structures.structure(body, self._here())
+        learned = self._by_body[body] = RowsTable(structure, self._schema_name)
         return learned
+
+    def _here(self) -> Here:
+        return Here(replace(self._place, pos=self._event_pos), self.tracker)
 
     def _source(self) -> tuple[bytes, bytes]:
         """What `source` says of the open transaction, as Avro bytes: before and behind an event's position."""

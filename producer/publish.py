@@ -21,6 +21,8 @@ import structlog
 from producer.epoch import EpochLimits, OpenEpoch
 from producer.events import EventDecoder
 from producer.row_decoder import Record, SchemaName
+from producer.structures.store import Structures, Upstream
+from producer.structures.upstream import Interrupted
 from producer.xa import PreparedTransactions, needed_from
 from relay_store.epoch_ends import read_epoch_ends
 from relay_store.layout import RelayPosition, subdir_uuid
@@ -31,10 +33,15 @@ from relay_store.start import initial_position, resume_position
 from relay_store.tail import DurableTail
 from schemas.avro_schema import fingerprint_of
 from schemas.epoch import EpochCommitted, OffsetRange, PreparedTransaction, StructureVersion
+from schemas.errors import UpstreamError
 from schemas.gtid import Flavor, GtidSet, GtidTracker, parse_gtid_set
 from schemas.tables import TableFilter
 
 log = structlog.get_logger()
+
+
+#: the key of a tracked structure, and its record; None for one that is gone
+TrackedRecord = tuple[bytes, bytes | None]
 
 
 class Log(Protocol):
@@ -52,7 +59,13 @@ class Log(Protocol):
 
     def write(self, records: list[Record]) -> None: ...
 
-    def commit(self, epoch_with: Callable[[tuple[OffsetRange, ...]], EpochCommitted]) -> EpochCommitted: ...
+    def tracked(self) -> dict[bytes, bytes]: ...
+
+    def commit(
+        self,
+        epoch_with: Callable[[tuple[OffsetRange, ...]], EpochCommitted],
+        tracked: tuple[TrackedRecord, ...] = (),
+    ) -> EpochCommitted: ...
 
     def abort(self) -> None: ...
 
@@ -99,6 +112,7 @@ class Publisher:
         mark: what keeps purges away from files that are not published yet; None where nothing is purged.
         schema_name: what names a structure's schema on the wire.
         accounts: whether statements on accounts are published.
+        upstream: where structures are read that the log does not tell; None where there is no upstream.
     """
 
     def __init__(
@@ -112,7 +126,9 @@ class Publisher:
         mark: Mark | None = None,
         schema_name: SchemaName = fingerprint_of,
         accounts: bool = False,
+        upstream: Upstream | None = None,
     ) -> None:
+        self._upstream = upstream
         self._log, self._root, self._tail, self._mark = epoch_log, root, tail, mark
         self._schema_name, self._accounts = schema_name, accounts
         self._flavor, self._tables, self._limits = flavor, tables, limits
@@ -141,6 +157,7 @@ class Publisher:
         """
         self._log.open()
         last = self._log.last_epoch()
+        self._structures = Structures(self._flavor, self._tables, self._log.tracked(), self._upstream)
         collections, switch = gc.get_threshold(), sys.getswitchinterval()
         # Records hold no cycles: to look for some would cost a tenth of the publisher's time.
         gc.set_threshold(_GC_THRESHOLD, *collections[1:])
@@ -161,6 +178,18 @@ class Publisher:
             if self._in_transaction and not committed:
                 self._log.abort()
 
+    def _seed(self) -> None:
+        """Read the structures once, early: the fewer DDL comes between their place and the rows the better.
+
+        Not before it is known where to begin: DDL in front of that is never met.
+        """
+        try:
+            if not self._structures.seeded:
+                self._structures.seed()
+        except UpstreamError as error:
+            # With full metadata nobody needs them; without, the first table that lacks one says so.
+            log.warning("structures_not_read", reason=str(error))
+
     # -- where to begin --------------------------------------------------------------------------
 
     def _begin(
@@ -170,12 +199,14 @@ class Publisher:
             found = self._wait_for_relay(stop, self._first)
             if found is None:
                 return None
+            self._seed()
             self._write_first_epoch(found.position, str(found.executed))
             return found.position, found.executed.tracker(), 1
         executed = parse_gtid_set(last.executed_gtids, self._flavor)
         found = self._wait_for_relay(stop, lambda: self._resume(last, executed))
         if found is None:
             return None
+        self._seed()
         self._prepared = PreparedTransactions(self._root, last.prepared)
         self.progress.epoch, self.progress.position = last.epoch, found.position
         self.progress.executed_gtids, self.progress.commit_ms = last.executed_gtids, last.last_commit_ms
@@ -213,7 +244,7 @@ class Publisher:
         self._log.begin()
         self._in_transaction = True
         epoch = OpenEpoch(0)
-        self._commit(epoch, position, executed, (), 0, ())
+        self._commit(epoch, position, executed, (), 0, (), self._structures.take_changes())
         self._in_transaction = False
 
     # -- following the relay log -----------------------------------------------------------------
@@ -237,6 +268,7 @@ class Publisher:
             self._prepared,
             self._schema_name,
             self._accounts,
+            self._structures,
         )
         decoder.epoch = OpenEpoch(number)
         if stop_at_gtid is not None:
@@ -276,7 +308,13 @@ class Publisher:
                 if decoder.stopped:
                     break
                 self._end_epoch_at(decoder, RelayPosition(part.subdir, part.file, part.pos))
-                here = self._take(decoder, part)
+                try:
+                    here = self._take(decoder, part)
+                except Interrupted:
+                    # In the midst of a group: what it has brought so far is not sealed.
+                    self._finish()
+                    self.reached = self._sealed
+                    return
             self._hand_over(decoder)
             self._end_epoch_at(decoder, here)
         if not decoder.scanner.in_group and not decoder.epoch.empty:
@@ -374,8 +412,9 @@ class Publisher:
         self._spill(epoch)
         structures = tuple(epoch.structures.values())
         executed, digest, prepared = str(decoder.tracker), self._log.digest, decoder.prepared.snapshot()
+        tracked = self._structures.take_changes()
         self._under_way = self._committer.submit(
-            self._commit, epoch, position, executed, structures, digest, prepared
+            self._commit, epoch, position, executed, structures, digest, prepared, tracked
         )
 
     def _finish(self) -> None:
@@ -394,6 +433,7 @@ class Publisher:
         structures: tuple[StructureVersion, ...],
         digest: int,
         prepared: tuple[PreparedTransaction, ...],
+        tracked: tuple[TrackedRecord, ...],
     ) -> None:
         if self._tail is not None:
             self._tail.require(position)
@@ -420,7 +460,8 @@ class Publisher:
                 last_commit_ms=epoch.last_commit_ms,
                 published_ms=time.time_ns() // 1_000_000,
                 prepared=prepared,
-            )
+            ),
+            tracked,
         )
         self._count(committed, position)
 

@@ -6,10 +6,11 @@ A table's events nearly all begin with the same bytes, so each beginning is pars
 from __future__ import annotations
 
 from producer.row_decoder import Decode, RowDecoder, SchemaName, partial_update_decoder
-from producer.table_map import packed_length, table_structure
+from producer.table_map import packed_length
 from schemas import binlog
 from schemas.avro_schema import KEY_CHANGE, fingerprint_of
 from schemas.errors import DecodeError, Where
+from schemas.structure import TableStructure
 from schemas.varint import encode_bytes, encode_long
 
 WRITES = frozenset({binlog.WRITE_ROWS, binlog.WRITE_ROWS_V1})
@@ -100,6 +101,6 @@ class _Forms(dict[int, RowsForm]):
 class RowsTable:
     """What a TABLE_MAP leads to: the table's decoder and the forms of its events."""
 
-    def __init__(self, table_map: bytes, schema_name: SchemaName = fingerprint_of) -> None:
-        self.decoder = RowDecoder(table_structure(table_map), schema_name)
+    def __init__(self, structure: TableStructure, schema_name: SchemaName = fingerprint_of) -> None:
+        self.decoder = RowDecoder(structure, schema_name)
         self.forms = _Forms(self.decoder)

@@ -18,6 +18,7 @@ from producer.mirror_start import Start, discard_unpublished, refuse_errant
 from producer.publish import Publisher, PublishProgress
 from producer.purging import Purging
 from producer.registry import SchemaRegistry
+from producer.structures.upstream import UpstreamStructures
 from producer.upstream.connect import describe
 from relay_store.layout import RelayPosition, file_number, subdir_uuid
 from relay_store.purge import PurgeRules
@@ -161,6 +162,7 @@ def run_producer(
         mark,
         schema_name,
         config.accounts,
+        UpstreamStructures(config.source, info.flavor, tables, config.relay_dir, relay.tail, publish_stop),
     )
     thread = _MirrorThread(mirror, mirror_stop)
     watch = threading.Thread(

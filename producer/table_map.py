@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from schemas.collations import CHARSETS, MAX_CHARACTER_BYTES, PYTHON_CODECS
@@ -24,7 +24,17 @@ from schemas.types.enum_set import ENUM, SET
 from schemas.types.floating import DOUBLE, FLOAT
 from schemas.types.integer import INT24, LONG, LONGLONG, SHORT, TINY
 from schemas.types.json_type import JSON
-from schemas.types.temporal import DATE, DATETIME2, NEWDATE, TIME2, TIMESTAMP2, YEAR
+from schemas.types.temporal import (
+    DATE,
+    DATETIME,
+    DATETIME2,
+    NEWDATE,
+    TIME,
+    TIME2,
+    TIMESTAMP,
+    TIMESTAMP2,
+    YEAR,
+)
 
 _SIGNEDNESS, _DEFAULT_CHARSET, _COLUMN_CHARSET, _COLUMN_NAME = 1, 2, 3, 4
 _SET_MEMBERS, _ENUM_MEMBERS, _GEOMETRY_TYPE, _SIMPLE_KEY, _PREFIX_KEY = 5, 6, 7, 8, 9
@@ -32,7 +42,8 @@ _ENUM_DEFAULT_CHARSET, _ENUM_COLUMN_CHARSET = 10, 11
 
 # Both servers count YEAR in (and mark it unsigned), and leave BIT out: seen in their binlogs.
 _NUMERIC = {TINY, SHORT, INT24, LONG, LONGLONG, NEWDECIMAL, FLOAT, DOUBLE, YEAR}
-_CHARACTER = {STRING, VAR_STRING, VARCHAR, BLOB, VARCHAR_COMPRESSED, BLOB_COMPRESSED}
+#: types to which a collation belongs
+CHARACTER = {STRING, VAR_STRING, VARCHAR, BLOB, VARCHAR_COMPRESSED, BLOB_COMPRESSED}
 _INTEGER_NAMES = {TINY: "tinyint", SHORT: "smallint", INT24: "mediumint", LONG: "int", LONGLONG: "bigint"}
 _BLOB_SIZES = {1: "tiny", 2: "", 3: "medium", 4: "long"}
 _PLAIN_NAMES = {
@@ -45,20 +56,48 @@ _PLAIN_NAMES = {
     GEOMETRY: "geometry",
     VECTOR: "vector",
 }
-_FRACTIONAL_NAMES = {TIME2: "time", DATETIME2: "datetime", TIMESTAMP2: "timestamp"}
-# MariaDB's old temporal types carry no precision in the binlog: they get no metadata here and codec_of() refuses them.
+_FRACTIONAL_NAMES = {
+    TIME2: "time",
+    DATETIME2: "datetime",
+    TIMESTAMP2: "timestamp",
+    TIME: "time",
+    DATETIME: "datetime",
+    TIMESTAMP: "timestamp",
+}
+#: MariaDB gives these a fraction too, and its binlog does not say of how many digits
+OLD_TEMPORAL = frozenset({TIME, DATETIME, TIMESTAMP})
 _TWO_BYTE_META = {VARCHAR, BIT, NEWDECIMAL, STRING, VAR_STRING, ENUM, SET, VARCHAR_COMPRESSED}
 _ONE_BYTE_META = {FLOAT, DOUBLE, BLOB, GEOMETRY, JSON, VECTOR, TIME2, DATETIME2, TIMESTAMP2, BLOB_COMPRESSED}
 
 
 @dataclass(frozen=True)
 class TableMap:
-    """The head of a TABLE_MAP event: enough to know whether its rows are wanted."""
+    """What a TABLE_MAP event says, however much of it the upstream's settings let it say.
 
-    table_id: int
+    Attributes:
+        columns: type code, metadata and nullability of each.
+        optional: what it says besides, by kind.
+    """
+
     db: str
     table: str
-    body_at: int
+    columns: tuple[tuple[int, int, bool], ...]
+    optional: Mapping[int, bytes]
+
+    @property
+    def full(self) -> bool:
+        """Whether it names the columns, and so says the rest too."""
+        return _COLUMN_NAME in self.optional or not self.columns
+
+    @property
+    def old_temporal(self) -> bool:
+        """Whether it has columns of which no TABLE_MAP says how many digits their fractions have."""
+        return any(code in OLD_TEMPORAL for code, _, _ in self.columns)
+
+    @property
+    def where(self) -> Where:
+        """The table."""
+        return Where(table=f"{self.db}.{self.table}")
 
 
 def packed_length(data: bytes, pos: int) -> tuple[int, int]:
@@ -79,14 +118,11 @@ def table_names(body: bytes) -> tuple[str, str, int]:
     return db, body[pos + 1 : table_end].decode(), table_end + 1
 
 
-def table_structure(body: bytes) -> TableStructure:
-    """The structure that a TABLE_MAP event describes.
+def read_table_map(body: bytes) -> TableMap:
+    """A TABLE_MAP event.
 
     Args:
         body: the event behind header, table id and flags, without its checksum.
-
-    Raises:
-        DecodeError: TR402, the upstream writes no full metadata, so names and signedness are unknown.
     """
     db, table, pos = table_names(body)
     count, pos = packed_length(body, pos)
@@ -96,27 +132,61 @@ def table_structure(body: bytes) -> TableStructure:
     pos += meta_size
     null_size = (count + 7) // 8
     nulls = int.from_bytes(body[pos : pos + null_size], "little")
-    optional = dict(_optional(body, pos + null_size))
-    where = Where(table=f"{db}.{table}")
-    if _COLUMN_NAME not in optional:
-        raise DecodeError(
-            "TR402",
-            "the upstream's binlog does not name the columns (binlog_row_metadata is not FULL)",
-            where=where,
-            hint="SET GLOBAL binlog_row_metadata = FULL upstream, then start again behind this position",
-        )
-    names = list(_strings(optional[_COLUMN_NAME]))
-    columns = [
-        Column(name, "", code, meta, bool(nulls >> i & 1))
-        for i, (name, (code, meta)) in enumerate(zip(names, metas, strict=True))
-    ]
+    columns = tuple((*column, bool(nulls >> i & 1)) for i, column in enumerate(metas))
+    return TableMap(db, table, columns, dict(_optional(body, pos + null_size)))
+
+
+def full_structure(event: TableMap) -> TableStructure:
+    """The structure that a TABLE_MAP with full metadata describes.
+
+    Raises:
+        DecodeError: TR403, a character set that is not known.
+    """
+    optional, where = event.optional, event.where
+    names = list(_strings(optional.get(_COLUMN_NAME, b"")))
+    columns = [Column(name, "", *column) for name, column in zip(names, event.columns, strict=True)]
     _set_signs(columns, optional.get(_SIGNEDNESS, b""))
-    _set_charsets(columns, _CHARACTER, optional, _DEFAULT_CHARSET, _COLUMN_CHARSET, where)
+    _set_charsets(columns, CHARACTER, optional, _DEFAULT_CHARSET, _COLUMN_CHARSET, where)
     _set_charsets(columns, {ENUM, SET}, optional, _ENUM_DEFAULT_CHARSET, _ENUM_COLUMN_CHARSET, where)
     _set_members(columns, ENUM, optional.get(_ENUM_MEMBERS, b""), where)
     _set_members(columns, SET, optional.get(_SET_MEMBERS, b""), where)
     key = tuple(columns[i].name for i in _key(optional))
-    return TableStructure(db, table, tuple(replace(c, sql_type=sql_type(c)) for c in columns), key)
+    typed = tuple(replace(c, sql_type=sql_type(c)) for c in columns)
+    return TableStructure(event.db, event.table, typed, key)
+
+
+def table_structure(body: bytes) -> TableStructure:
+    """The structure that a TABLE_MAP event describes by itself.
+
+    Raises:
+        DecodeError: TR402, it does not describe all of it.
+    """
+    event = read_table_map(body)
+    if not event.full or event.old_temporal:
+        raise DecodeError(
+            "TR402",
+            "the TABLE_MAP does not name the columns, or not the fractions of old temporal ones",
+            where=event.where,
+            hint="only the producer, which tracks structures, can read its rows",
+        )
+    return full_structure(event)
+
+
+def stated_columns(event: TableMap) -> tuple[list[Column], bool, bool]:
+    """The columns of a TABLE_MAP without names, and whether it says their signs and their character sets.
+
+    Raises:
+        DecodeError: TR403, a collation that is not known.
+    """
+    optional = event.optional
+    columns = [Column("", "", *column) for column in event.columns]
+    signs = _SIGNEDNESS in optional
+    if signs:
+        _set_signs(columns, optional[_SIGNEDNESS])
+    charsets = _DEFAULT_CHARSET in optional or _COLUMN_CHARSET in optional
+    if charsets:
+        _set_charsets(columns, CHARACTER, optional, _DEFAULT_CHARSET, _COLUMN_CHARSET, event.where)
+    return columns, signs, charsets
 
 
 def _metadata(codes: bytes, meta: bytes) -> Iterator[tuple[int, int]]:
@@ -187,7 +257,12 @@ def _set_signs(columns: list[Column], bits: bytes) -> None:
 
 
 def _set_charsets(
-    columns: list[Column], codes: set[int], optional: dict[int, bytes], default: int, each: int, where: Where
+    columns: list[Column],
+    codes: set[int],
+    optional: Mapping[int, bytes],
+    default: int,
+    each: int,
+    where: Where,
 ) -> None:
     """Collations come as one default with exceptions, or one for each character column."""
     wanted = [i for i, c in enumerate(columns) if c.code in codes]
@@ -226,7 +301,7 @@ def _set_members(columns: list[Column], code: int, data: bytes, where: Where) ->
         columns[i] = replace(column, members=tuple(member.decode(codec) for member in raw))
 
 
-def _key(optional: dict[int, bytes]) -> list[int]:
+def _key(optional: Mapping[int, bytes]) -> list[int]:
     if _SIMPLE_KEY in optional:
         return _numbers(optional[_SIMPLE_KEY])
     return _numbers(optional.get(_PREFIX_KEY, b""))[::2]

@@ -43,6 +43,11 @@ class DurableTail:
                 self.sync_wanted = True
                 self._changed.wait()
 
+    @property
+    def closed(self) -> bool:
+        """Whether the writer is gone."""
+        return self._closed
+
     def close(self) -> None:
         """The writer is gone: nobody is to wait for it any more."""
         with self._changed:

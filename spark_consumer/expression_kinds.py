@@ -13,7 +13,17 @@ from schemas.types.decimals import NEWDECIMAL
 from schemas.types.enum_set import ENUM, SET
 from schemas.types.floating import DOUBLE, FLOAT
 from schemas.types.integer import INT24, LONG, LONGLONG, SHORT, TINY
-from schemas.types.temporal import DATE, DATETIME2, NEWDATE, TIME2, TIMESTAMP2, YEAR
+from schemas.types.temporal import (
+    DATE,
+    DATETIME,
+    DATETIME2,
+    NEWDATE,
+    TIME,
+    TIME2,
+    TIMESTAMP,
+    TIMESTAMP2,
+    YEAR,
+)
 from spark_consumer.expression_parse import Refused
 
 
@@ -74,9 +84,9 @@ def type_of(column: Column, collation: str) -> Type:
         return Type(Kind.DOUBLE)
     if code in (DATE, NEWDATE):
         return Type(Kind.MOMENT, padding=" 00:00:00.000000")
-    if code in (DATETIME2, TIMESTAMP2):
+    if code in (DATETIME2, TIMESTAMP2, DATETIME, TIMESTAMP):
         return Type(Kind.MOMENT, padding="0" * (6 - column.meta) if column.meta else ".000000")
-    if code == TIME2:
+    if code in (TIME2, TIME):
         return Type(Kind.TIME)
     if code == YEAR:
         return Type(Kind.YEAR)

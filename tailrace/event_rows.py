@@ -12,7 +12,7 @@ import fastavro
 
 from producer.row_decoder import Record
 from producer.rows_head import ROWS, RowsTable
-from producer.table_map import table_names
+from producer.table_map import table_names, table_structure
 from schemas.avro_schema import avro_name, envelope
 from schemas.binlog import HEADER_SIZE
 from schemas.structure import TableStructure
@@ -51,7 +51,7 @@ class RowViewer:
             return None
         table = self._parsed.get(body)
         if table is None:
-            table = self._parsed[body] = RowsTable(body)
+            table = self._parsed[body] = RowsTable(table_structure(body))
         form = table.forms[kind]
         head, begin = form.parse(event, 0)
         records: list[Record] = []

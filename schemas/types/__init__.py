@@ -25,13 +25,25 @@ from schemas.types.enum_set import ENUM, SET, EnumSet
 from schemas.types.floating import DOUBLE, FLOAT, Floating
 from schemas.types.integer import INT24, LONG, LONGLONG, SHORT, TINY, Integer
 from schemas.types.json_type import JSON, Json
-from schemas.types.temporal import DATE, DATETIME2, NEWDATE, TIME2, TIMESTAMP2, YEAR, Temporal
+from schemas.types.temporal import (
+    DATE,
+    DATETIME,
+    DATETIME2,
+    NEWDATE,
+    TIME,
+    TIME2,
+    TIMESTAMP,
+    TIMESTAMP2,
+    YEAR,
+    Temporal,
+)
 from schemas.types.text import Text
 
 _CODECS: dict[int, Codec] = {
     **dict.fromkeys((TINY, SHORT, INT24, LONG, LONGLONG), Integer()),
     **dict.fromkeys((FLOAT, DOUBLE), Floating()),
     **dict.fromkeys((DATE, NEWDATE, TIME2, DATETIME2, TIMESTAMP2, YEAR), Temporal()),
+    **dict.fromkeys((TIME, DATETIME, TIMESTAMP), Temporal()),
     **dict.fromkeys((ENUM, SET), EnumSet()),
     **dict.fromkeys((GEOMETRY, VECTOR), Binary()),
     NEWDECIMAL: Decimals(),
@@ -56,8 +68,7 @@ def codec_of(column: Column) -> Codec:
             "TR401",
             f"column {column.name} has binlog type {column.code} ({column.sql_type}), which cannot be decoded",
             where=Where(table=column.name),
-            hint="a temporal column of the old format is converted by ALTER TABLE … FORCE; "
-            "other columns can be left out by excluding their table",
+            hint="ALTER TABLE … FORCE upstream converts columns of old formats; otherwise exclude the table",
         )
     return codec
 

@@ -1,7 +1,8 @@
 """DATE, TIME, DATETIME, TIMESTAMP and YEAR. Avro string: MySQL's canonical text, TIMESTAMP in UTC.
 
 Text, since no Avro type holds zero and partial dates, TIME's range or year 0. Source of the packed forms:
-MySQL mysys/my_time.cc.
+MySQL mysys/my_time.cc; of those from before 5.6 MySQL sql/field.cc; of MariaDB's with fractions from that time
+(``mysql56_temporal_format=OFF``) MariaDB sql/field.cc and sql/compat56.cc.
 """
 
 from __future__ import annotations
@@ -14,6 +15,15 @@ from schemas.structure import Column
 from schemas.types.codec import Lines, plain_predicate
 
 DATE, YEAR, NEWDATE, TIMESTAMP2, DATETIME2, TIME2 = 10, 13, 14, 17, 18, 19
+#: from before 5.6; ``meta`` is what the table's definition says of fractions, for the binlog does not
+TIMESTAMP, TIME, DATETIME = 7, 11, 12
+
+# Bytes that MariaDB's old formats take with 0 to 6 digits of a fraction.
+_OLD_TIME_BYTES = (3, 4, 4, 5, 5, 5, 6)
+_OLD_DATETIME_BYTES = (8, 6, 6, 7, 7, 7, 8)
+_OLD_TIMESTAMP_BYTES = (4, 5, 5, 6, 6, 7, 7)
+# A TIME's zero lies this many seconds above the least one, 838:59:59 below it.
+_OLD_TIME_ZERO = 838 * 3600 + 59 * 60 + 59 + 1
 
 
 class _Texts(dict[int, bytes]):
@@ -91,6 +101,52 @@ def time_text(data: bytes, fsp: int) -> bytes:
     return text + b"." + digits[:fsp]
 
 
+def _clock(number: int, fsp: int) -> bytes:
+    """Seconds with ``fsp`` decimal digits behind them, as one number, to text."""
+    seconds, fraction = divmod(number, 10**fsp)
+    text = b"%02d:%02d:%02d" % (seconds // 3600, seconds // 60 % 60, seconds % 60)
+    digits: bytes = b".%0*d" % (fsp, fraction)
+    return text + digits if fsp else text
+
+
+def old_time_text(data: bytes, fsp: int) -> bytes:
+    """An old TIME to text: HHMMSS as a number, or with a fraction the time above the least one."""
+    if not fsp:
+        number = int.from_bytes(data, "little", signed=True)
+        hms = abs(number)
+        return b"%s%02d:%02d:%02d" % (b"-" * (number < 0), hms // 10000, hms // 100 % 100, hms % 100)
+    number = int.from_bytes(data, "big") - _OLD_TIME_ZERO * 10**fsp
+    sign = b"-" if number < 0 else b""
+    return sign + _clock(abs(number), fsp)
+
+
+def old_datetime_text(data: bytes, fsp: int) -> bytes:
+    """An old DATETIME to text: YYYYMMDDHHMMSS as a number, or with a fraction mixed in bases of their own."""
+    if not fsp:
+        number = int.from_bytes(data, "little")
+        day, second = divmod(number, 1_000_000)
+        clock = (second // 10000, second // 100 % 100, second % 100)
+        return b"%04d-%02d-%02d %02d:%02d:%02d" % (day // 10000, day // 100 % 100, day % 100, *clock)
+    packed, rest = divmod(int.from_bytes(data, "big"), 86400 * 10**fsp)
+    month, day = divmod(packed, 32)
+    return b"%04d-%02d-%02d %s" % (month // 13, month % 13, day, _clock(rest, fsp))
+
+
+def old_timestamp_text(data: bytes, fsp: int) -> bytes:
+    """An old TIMESTAMP to text, in UTC."""
+    if not fsp:
+        return timestamp_text(int.from_bytes(data, "little"))
+    digits: bytes = b".%0*d" % (fsp, int.from_bytes(data[4:], "big"))
+    return timestamp_text(int.from_bytes(data[:4], "big")) + digits
+
+
+_OLD = {
+    TIME: ("old_time_text", _OLD_TIME_BYTES),
+    DATETIME: ("old_datetime_text", _OLD_DATETIME_BYTES),
+    TIMESTAMP: ("old_timestamp_text", _OLD_TIMESTAMP_BYTES),
+}
+
+
 def counted(text: bytes) -> bytes:
     """A short Avro string."""
     return bytes((len(text) << 1,)) + text
@@ -114,6 +170,9 @@ class Temporal:
         "DATES": _Dates(),
         "timestamp_text": timestamp_text,
         "time_text": time_text,
+        "old_time_text": old_time_text,
+        "old_datetime_text": old_datetime_text,
+        "old_timestamp_text": old_timestamp_text,
         "counted": counted,
     }
 
@@ -128,6 +187,10 @@ class Temporal:
             return [f"{target} = {tags[0]} + b'\\x14' + DATES[b[p] | b[p+1] << 8 | b[p+2] << 16]; p += 3"]
         if column.code == YEAR:
             return [f"{target} = {tags[0]} + b'\\x08%04d' % (1900 + b[p] if b[p] else 0); p += 1"]
+        if column.code in _OLD:
+            text, sizes = _OLD[column.code]
+            size = sizes[fsp]
+            return [f"{target} = {tags[0]} + counted({text}(b[p:p+{size}], {fsp})); p += {size}"]
         if column.code == TIME2:
             size = 3 + (fsp + 1) // 2
             return [f"{target} = {tags[0]} + counted(time_text(b[p:p+{size}], {fsp})); p += {size}"]

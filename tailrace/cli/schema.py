@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -48,3 +50,30 @@ def show(
         sys.stdout.write(json.dumps(answer_dict(answer, history=history), ensure_ascii=False) + "\n")
     else:
         sys.stdout.write(answer_text(answer, history=history) + "\n")
+
+
+Structure = Annotated[
+    Path,
+    typer.Option("--file", metavar="FILE", help="The CREATE TABLE statement, as from SHOW CREATE TABLE."),
+]
+At = Annotated[
+    str | None,
+    typer.Option("--at", metavar="BINLOG:POS", help="In force from this place of the upstream's binlog on."),
+]
+
+
+@app.command("set")
+def set_(table: Table, file: Structure, config: ConfigFile = DEFAULT_CONFIG, at: At = None) -> None:
+    """Correct a tracked structure by hand, where the producer has stopped; it must not run meanwhile."""
+    from tailrace.config_file import load
+    from tailrace.schema_set import set_structure
+
+    db, _, name = table.partition(".")
+    if not db or not name:
+        raise typer.BadParameter("write DATABASE.TABLE", param_hint="DATABASE.TABLE")
+    place = re.fullmatch(r"(.+\.\d+):(\d+)", at) if at is not None else None
+    if at is not None and place is None:
+        raise typer.BadParameter("write it like mysql-bin.000007:1234", param_hint="--at")
+    epoch = set_structure(load(config), (db, name), file, (place[1], int(place[2])) if place else None)
+    where = at or f"{epoch.source_file}:{epoch.source_pos}"
+    sys.stderr.write(f"epoch {epoch.epoch}: the structure of {table} is stated from {where} on\n")

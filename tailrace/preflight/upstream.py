@@ -41,7 +41,14 @@ def upstream_findings(facts: UpstreamFacts) -> list[Result]:
         ),
         setting("upstream", variables, "binlog_format", ["ROW"], "only rows can be replicated exactly"),
         setting("upstream", variables, "binlog_row_image", ["FULL"], "old values are needed whole"),
-        setting("upstream", variables, "binlog_row_metadata", ["FULL"], "columns could only be guessed"),
+        setting(
+            "upstream",
+            variables,
+            "binlog_row_metadata",
+            ["FULL"],
+            "columns are known from tracked structures only, and DDL that cannot be followed stops the producer",
+            level="warn",
+        ),
         *_gtids(facts),
         _retention(variables),
         setting(
@@ -102,7 +109,7 @@ def _rights(facts: UpstreamFacts) -> list[Result]:
     why = "the binlog cannot be read without"
     needed = rights_result("upstream", "privileges", facts.grants, wanted, why)
     select = scoped_rights_result(
-        "upstream", "select", facts.grants, ["SELECT"], "`tailrace compare` reads the tables"
+        "upstream", "select", facts.grants, ["SELECT"], "structures and `tailrace compare` are read with it"
     )
     if isinstance(select, Finding) and select.level == "block":
         select = Finding("warn", "upstream", "select", select.what, select.remedy)

@@ -87,7 +87,15 @@ class AppliedLog:
         self.digest = (self.digest + sum([crc32(record[1]) for record in records])) % DIGEST_MODULUS
         self._records += records
 
-    def commit(self, epoch_with: Callable[[tuple[OffsetRange, ...]], EpochCommitted]) -> EpochCommitted:
+    def tracked(self) -> dict[bytes, bytes]:
+        """None: they are in Kafka."""
+        return {}
+
+    def commit(
+        self,
+        epoch_with: Callable[[tuple[OffsetRange, ...]], EpochCommitted],
+        tracked: tuple[tuple[bytes, bytes | None], ...] = (),
+    ) -> EpochCommitted:
         """Apply the epoch. Raises DownstreamError or LogError, and nothing of it is applied."""
         epoch = epoch_with(())
         self._structures |= {v.fingerprint: TableStructure.from_json(v.structure) for v in epoch.structures}

@@ -19,12 +19,14 @@ def main() -> int:
     from producer.run import ProducerConfig, run_producer
     from relay_store.purge import PurgeRules
     from schemas.errors import TailraceError
+    from schemas.kafka_security import KafkaSecurity
     from schemas.server_url import ServerUrl
 
     values = json.loads(sys.argv[1])
     values |= {"source": ServerUrl.parse(values["source"]), "relay_dir": Path(values["relay_dir"])}
     values |= {name: tuple(values[name]) for name in ("include", "exclude")}
     values["purge_rules"] = PurgeRules(**values["purge_rules"])
+    values["kafka_security"] = KafkaSecurity(**values["kafka_security"])
     try:
         run_producer(ProducerConfig(**values), stop)
     except TailraceError as error:

@@ -229,8 +229,10 @@ def test_excluded_tables_leave_no_trace(case: Case) -> None:
     [
         (("SET SESSION binlog_format = 'STATEMENT'", "UPDATE t SET n = 5"), "TR409"),
         (("SET SESSION binlog_row_image = 'MINIMAL'", "UPDATE t SET n = 6"), "TR413"),
-        (("SET GLOBAL binlog_row_metadata = 'MINIMAL'", "CREATE TABLE t2 (a INT)", "INSERT INTO t2 VALUES (1)"),
-         "TR402"),
+        (("CREATE TABLE t2 (a INT)", "SET GLOBAL binlog_row_metadata = 'MINIMAL'", "SET sql_log_bin = 0",
+          "ALTER TABLE t2 ADD b INT", "SET sql_log_bin = 1", "INSERT INTO t2 VALUES (1, 2)"), "TR419"),
+        (("SET GLOBAL binlog_row_metadata = 'MINIMAL'", "SET sql_log_bin = 0", "CREATE TABLE t2 (a INT)",
+          "SET sql_log_bin = 1", "INSERT INTO t2 VALUES (1)", "DROP TABLE t2"), "TR418"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_known_stops_the_producer(case: Case, statements: tuple[str, ...], code: str) -> None:

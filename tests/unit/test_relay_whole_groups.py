@@ -168,7 +168,15 @@ class KeptLog:
 
     def write(self, records: list[object]) -> None: ...
 
-    def commit(self, epoch_with: Callable[[tuple[OffsetRange, ...]], EpochCommitted]) -> EpochCommitted:
+    def tracked(self) -> dict[bytes, bytes]:
+        """None: they are in Kafka."""
+        return {}
+
+    def commit(
+        self,
+        epoch_with: Callable[[tuple[OffsetRange, ...]], EpochCommitted],
+        tracked: tuple[tuple[bytes, bytes | None], ...] = (),
+    ) -> EpochCommitted:
         self.epochs.append(epoch_with(()))
         return self.epochs[-1]
 

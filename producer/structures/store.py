@@ -1,0 +1,404 @@
+"""The structures that are in force where the log is being read: seeded from the upstream, moved on by DDL.
+
+Of each table it holds what is known *now*, and what was read from the upstream *later*: at a place of the log
+that is still ahead. That one is in force from its place on, and before it as far back as no DDL touches the
+table. Each change is written with the epoch in which it came about, so after any crash the structures are those
+of the last committed epoch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
+
+import structlog
+
+from producer.structures.forms import SET_HINT, completed, definition_of, matched, predicted
+from producer.table_map import TableMap, full_structure, read_table_map
+from relay_store.layout import RelayPosition, file_number, subdir_uuid
+from schemas.collations import CHARSETS
+from schemas.ddl import Statement
+from schemas.ddl_lexer import Flavor
+from schemas.ddl_structure import Catalog, Name, Tracked, Unresolved, ddl_changes
+from schemas.ddl_types import Session
+from schemas.epoch import SchemaChanged
+from schemas.errors import DecodeError, TailraceError
+from schemas.gtid import GtidTracker
+from schemas.structure import TableStructure
+from schemas.table_definition import TableDefinition
+from schemas.tables import TableFilter
+
+log = structlog.get_logger()
+
+
+class Place(NamedTuple):
+    """A place in the binlog of one server; only those of the same server can be compared."""
+
+    server: str
+    number: int
+    pos: int
+
+    def reached(self, other: Place) -> bool:
+        """Whether this place is at or behind the other one."""
+        return self.server == other.server and self[1:] >= other[1:]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was read from the upstream: tables and databases as they were somewhere between two places.
+
+    Attributes:
+        since: the last place before the reading.
+        place: the first place behind it.
+        whole: whether all replicated tables were asked for, and all could be read.
+    """
+
+    since: Place
+    place: Place
+    tables: dict[Name, Tracked]
+    databases: dict[str, str]
+    whole: bool
+
+
+class Here(NamedTuple):
+    """Where the log is being read: the event's place, and what was executed before its group."""
+
+    relay: RelayPosition
+    tracker: GtidTracker
+
+    @property
+    def place(self) -> Place:
+        """The same in the upstream's binlog."""
+        file, pos = self.relay.upstream
+        return Place(subdir_uuid(self.relay.subdir), file_number(file), pos)
+
+
+class Upstream(Protocol):
+    """Where structures come from that no DDL of the log tells."""
+
+    def read(self) -> Reading:
+        """All tables that are replicated. Raises UpstreamError."""
+        ...
+
+    def read_one(self, name: Name) -> Reading:
+        """One table, however long it takes to reach the upstream. Raises UpstreamError if it refuses."""
+        ...
+
+    def knows(self, place: Place) -> bool:
+        """Whether a place is one of the server that is the upstream now."""
+        ...
+
+    def touched(self, since: Here, until: Place) -> set[Name]:
+        """The tables that DDL touches from here to a place ahead.
+
+        ``(db, "")`` stands for all tables of a database, ``("", "")`` for all there are.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Later:
+    """A structure that is in force from a place ahead on, if no DDL on the table comes behind ``since``."""
+
+    since: Place
+    place: Place
+    table: Tracked
+
+
+@dataclass
+class _Entry:
+    now: Tracked | None = None
+    later: Later | None = None
+
+
+@dataclass
+class _State:
+    tables: dict[Name, _Entry] = field(default_factory=dict)
+    databases: dict[str, str] = field(default_factory=dict)
+    seeded: bool = False
+
+
+#: key of the record that says that all tables were read once
+SEEDED = b"[]"
+
+
+def topic_key(*name: str) -> bytes:
+    """The key of a table's or a database's record."""
+    return json.dumps(name, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+class Structures:
+    """The tracked structures of one log.
+
+    Args:
+        stored: the records of the last committed epoch, by ``topic_key``.
+        upstream: where to read structures; None where there is no upstream.
+    """
+
+    def __init__(
+        self,
+        flavor: Flavor,
+        tables: TableFilter,
+        stored: Mapping[bytes, bytes],
+        upstream: Upstream | None,
+    ) -> None:
+        self._flavor, self._tables, self._upstream = flavor, tables, upstream
+        self._state = _loaded(stored)
+        self._changed: dict[bytes, bytes | None] = {}
+
+    @property
+    def seeded(self) -> bool:
+        """Whether all tables were read from the upstream at some time."""
+        return self._state.seeded
+
+    def take_changes(self) -> tuple[tuple[bytes, bytes | None], ...]:
+        """The records that changed since this was last asked; None for what is gone."""
+        changed, self._changed = tuple(self._changed.items()), {}
+        return changed
+
+    # -- from the upstream -----------------------------------------------------------------------
+
+    def seed(self) -> None:
+        """Read all tables from the upstream, for use from there on, or before as long as no DDL comes between.
+
+        Raises:
+            UpstreamError: it cannot be read just now.
+        """
+        if self._upstream is None:
+            return
+        reading = self._upstream.read()
+        for name, table in reading.tables.items():
+            entry = self._state.tables.setdefault(name, _Entry())
+            entry.later = Later(reading.since, reading.place, table)
+            self._note(name)
+        for database, charset in reading.databases.items():
+            self._set_database(database, self._state.databases.get(database, charset))
+        self._state.seeded = self._state.seeded or reading.whole
+        self._changed[SEEDED] = b"true" if self._state.seeded else b"false"
+        log.info("structures_read", tables=len(reading.tables))
+
+    # -- row events ------------------------------------------------------------------------------
+
+    def structure(self, body: bytes, here: Here) -> TableStructure:
+        """The structure of a TABLE_MAP, which may not say all of it.
+
+        Raises:
+            DecodeError: TR418 not known, TR419 the tracked one does not fit.
+            UpstreamError: the structure had to be read from the upstream, and could not be.
+        """
+        event = read_table_map(body)
+        if event.full and not event.old_temporal:
+            return self._stated(event, here)
+        name = (event.db, event.table)
+        entry = self._entry(name, here)
+        table = entry.now
+        if not isinstance(table, TableDefinition):
+            table = self._resolve(event, name, entry, here)
+        found = matched(event, table, self._flavor)
+        if event.full:
+            self._agree(event, found)
+        self._refresh(name, entry, completed(table, list(found.columns)))
+        return found
+
+    def _agree(self, event: TableMap, found: TableStructure) -> None:
+        """What the TABLE_MAP does say of old temporal tables must be what is tracked."""
+        names = [column.name for column in full_structure(event).columns]
+        if names != [column.name for column in found.columns]:
+            raise DecodeError(
+                "TR419",
+                "the tracked structure is not the one that the rows were written with: other names of columns",
+                where=event.where,
+                hint=SET_HINT.format(table=event.where.table),
+            )
+
+    def _stated(self, event: TableMap, here: Here) -> TableStructure:
+        """Full metadata: the event is right in any case, and what is tracked follows it."""
+        stated = full_structure(event)
+        name = (event.db, event.table)
+        entry = self._entry(name, here)
+        if isinstance(entry.now, TableDefinition):
+            try:
+                if matched(event, entry.now, self._flavor) == stated:
+                    self._refresh(name, entry, completed(entry.now, list(stated.columns)))
+                    return stated
+            except DecodeError as error:
+                log.info("tracked_structure_replaced", table=stated.name, reason=error.what)
+        self._refresh(name, entry, definition_of(stated))
+        return stated
+
+    def _refresh(self, name: Name, entry: _Entry, table: TableDefinition) -> None:
+        if entry.now != table:
+            entry.now = table
+            self._note(name)
+
+    def _entry(self, name: Name, here: Here) -> _Entry:
+        """What is known of a table; what was read ahead is in force once its place is reached."""
+        entry = self._state.tables.setdefault(name, _Entry())
+        if entry.later is not None and here.place.reached(entry.later.place):
+            entry.now, entry.later = entry.later.table, None
+            self._note(name)
+        return entry
+
+    def _resolve(self, event: TableMap, name: Name, entry: _Entry, here: Here) -> TableDefinition:
+        """Find out a structure that no DDL of the log tells. Raises DecodeError TR418."""
+        if self._upstream is None:
+            raise _not_known(event, entry.now, "there is no upstream to ask")
+        later = entry.later
+        if later is None or isinstance(later.table, Unresolved) or not self._upstream.knows(later.place):
+            reading = self._upstream.read_one(name)
+            if name not in reading.tables:
+                raise _not_known(event, entry.now, "the upstream has no such table now")
+            later = Later(reading.since, reading.place, reading.tables[name])
+        if isinstance(later.table, Unresolved):
+            raise _not_known(event, entry.now, later.table.reason)
+        touched = self._upstream.touched(here, later.place)
+        if touched & _all_of(name):
+            raise _not_known(
+                event, entry.now, "DDL changed the table behind these rows, before it was read upstream"
+            )
+        entry.later = later
+        self._in_force(later.place, touched)
+        return later.table
+
+    def _in_force(self, place: Place, touched: set[Name]) -> None:
+        """All that was read at a place is in force here already, but for what DDL touches on the way there."""
+        for name, entry in list(self._state.tables.items()):
+            if entry.later is not None and entry.later.place == place and not touched & _all_of(name):
+                entry.now, entry.later = entry.later.table, None
+                self._note(name)
+
+    # -- DDL -------------------------------------------------------------------------------------
+
+    def apply(self, change: SchemaChanged, found: Statement, here: Here) -> None:
+        """Carry a DDL out on what is tracked."""
+        self._meet(change, found, here)
+        known = {name: _known_now(entry) for name, entry in self._state.tables.items()}
+        tables = {name: table for name, table in known.items() if table is not None}
+        catalog = Catalog(tables, self._state.databases, self._state.seeded)
+        changes = ddl_changes(change.statement, found, self._session(change), catalog)
+        for name, table in changes.tables.items():
+            if not self._tables.allows(*name):
+                continue
+            if isinstance(table, Unresolved):
+                table = replace(
+                    table, statement=change.statement[:1000], place=table.place or str(here.relay)
+                )
+            self._state.tables.setdefault(name, _Entry()).now = table
+            self._note(name)
+        for database, charset in changes.databases.items():
+            self._set_database(database, charset)
+
+    def _meet(self, change: SchemaChanged, found: Statement, here: Here) -> None:
+        """Put in force what is to be from here on; forget what was read while this DDL may have run."""
+        names = [(t.db, t.table) for t in change.tables]
+        names += [(t.renamed_to_db or t.db, t.renamed_to) for t in change.tables if t.renamed_to]
+        if found.kind == "DROP DATABASE":
+            names += [name for name in self._state.tables if name[0] == found.database]
+        for name in names:
+            entry = self._entry(name, here)
+            if entry.later is not None and here.place.reached(entry.later.since):
+                entry.later = None
+                self._note(name)
+
+    def after(self, name: Name) -> TableStructure | None:
+        """What a table's next TABLE_MAP will say, if that is known for sure."""
+        entry = self._state.tables.get(name)
+        if entry is None or not isinstance(entry.now, TableDefinition):
+            return None
+        return predicted(*name, entry.now, self._flavor)
+
+    def _session(self, change: SchemaChanged) -> Session:
+        return Session(
+            self._flavor,
+            change.default_db,
+            change.sql_mode or 0,
+            change.explicit_defaults_for_timestamp,
+            CHARSETS.get(change.collation_server) if change.collation_server is not None else None,
+        )
+
+    # -- records ---------------------------------------------------------------------------------
+
+    def _set_database(self, database: str, charset: str | None) -> None:
+        if charset is None:
+            self._state.databases.pop(database, None)
+        else:
+            self._state.databases[database] = charset
+        self._changed[topic_key(database)] = None if charset is None else json.dumps(charset).encode()
+
+    def _note(self, name: Name) -> None:
+        entry = self._state.tables[name]
+        empty = entry.now is None and entry.later is None
+        self._changed[topic_key(*name)] = None if empty else encode_entry(entry.now, entry.later)
+        if empty:
+            del self._state.tables[name]
+
+
+def _all_of(name: Name) -> set[Name]:
+    return {name, (name[0], ""), ("", "")}
+
+
+def _known_now(entry: _Entry) -> Tracked | None:
+    if entry.now is None and entry.later is not None:
+        return Unresolved("it was read upstream at a later place only")
+    return entry.now
+
+
+def _not_known(event: TableMap, now: Tracked | None, why: str) -> TailraceError:
+    cause = ""
+    if isinstance(now, Unresolved):
+        cause = f"; since {now.place or 'a DDL'}, {now.reason}: {now.statement[:200]}"
+    return DecodeError(
+        "TR418",
+        f"the rows' TABLE_MAP does not name the columns, and the structure is not known: {why}{cause}",
+        where=event.where,
+        hint=SET_HINT.format(table=event.where.table),
+    )
+
+
+def encode_entry(now: Tracked | None, later: Later | None = None) -> bytes:
+    """The record of a table."""
+    record: dict[str, Any] = {"now": _plain(now)}
+    if later is not None:
+        places = {"since": list(later.since), "place": list(later.place)}
+        record["later"] = {**places, "table": _plain(later.table)}
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def loaded_entry(record: bytes) -> tuple[Tracked | None, Later | None]:
+    """The inverse of ``encode_entry``."""
+    data = json.loads(record)
+    later = data.get("later")
+    return _parsed(data["now"]), _ahead(later) if later else None
+
+
+def _plain(table: Tracked | None) -> dict[str, Any] | None:
+    if isinstance(table, Unresolved):
+        return {"unresolved": asdict(table)}
+    return None if table is None else table.to_dict()
+
+
+def _ahead(data: dict[str, Any]) -> Later:
+    table = _parsed(data["table"])
+    assert table is not None
+    return Later(Place(*data["since"]), Place(*data["place"]), table)
+
+
+def _parsed(data: dict[str, Any] | None) -> Tracked | None:
+    if data is None:
+        return None
+    return Unresolved(**data["unresolved"]) if "unresolved" in data else TableDefinition.from_dict(data)
+
+
+def _loaded(stored: Mapping[bytes, bytes]) -> _State:
+    state = _State()
+    for key, value in stored.items():
+        name, data = json.loads(key), json.loads(value)
+        if not name:
+            state.seeded = data
+        elif len(name) == 1:
+            state.databases[name[0]] = data
+        else:
+            state.tables[name[0], name[1]] = _Entry(*loaded_entry(value))
+    return state

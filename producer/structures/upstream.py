@@ -1,0 +1,246 @@
+"""Structures read from the upstream, and what DDL the relay log holds between here and the place of the reading."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import structlog
+from pymysql.connections import Connection
+
+from producer.compressed import plain_event
+from producer.payload import unpack_payload
+from producer.query_event import parse_query_event
+from producer.structures.store import Here, Place, Reading
+from producer.upstream.connect import connect, describe, query, translate
+from relay_store.layout import file_number
+from relay_store.reader import RelayReader
+from relay_store.tail import DurableTail
+from schemas import binlog
+from schemas.ddl import Category, Statement, classify
+from schemas.ddl_cursor import Unparsable
+from schemas.ddl_lexer import Flavor, LexError
+from schemas.ddl_structure import Name, Tracked, Unresolved, created
+from schemas.ddl_types import Session
+from schemas.errors import RelayError, UpstreamError
+from schemas.groups import GroupScanner
+from schemas.gtid import parse_gtid_set
+from schemas.server_url import ServerUrl
+from schemas.tables import TableFilter, never_replicated
+
+log = structlog.get_logger()
+
+_NO_SUCH_TABLE = 1146
+_RETRY = 1.0  # seconds
+_GTIDS = frozenset({binlog.GTID, binlog.GTID_TAGGED, binlog.ANONYMOUS_GTID, binlog.MARIADB_GTID})
+_START_ALTER, _ROLLBACK_ALTER = 2, 8
+_FRAMES = (b"BEGIN", b"COMMIT")
+
+
+class Interrupted(Exception):
+    """A stop came while something was waited for."""
+
+
+class UpstreamStructures:
+    """The upstream and its relay log, as ``store.Upstream``.
+
+    Args:
+        stop: ends every wait, with ``Interrupted``.
+    """
+
+    def __init__(
+        self,
+        url: ServerUrl,
+        flavor: Flavor,
+        tables: TableFilter,
+        root: Path,
+        tail: DurableTail,
+        stop: threading.Event,
+    ) -> None:
+        self._url, self._flavor, self._tables = url, flavor, tables
+        self._root, self._tail, self._stop = root, tail, stop
+
+    def read(self) -> Reading:
+        """All tables that are replicated."""
+        return self._reading(_listed)
+
+    def read_one(self, name: Name) -> Reading:
+        """One table, however long it takes to reach the upstream."""
+        while True:
+            try:
+                return self._reading(lambda connection: [name])
+            except UpstreamError as error:
+                if not error.retryable:
+                    raise
+                log.warning("upstream_unreachable", table=".".join(name), reason=error.what)
+            if self._stop.wait(_RETRY):
+                raise Interrupted
+
+    def knows(self, place: Place) -> bool:
+        """Whether a place is one of the server that is the upstream now."""
+        return place.server == self._place().server
+
+    def touched(self, since: Here, until: Place) -> set[Name]:
+        """The tables that DDL in the relay log touches; waits until the mirror has come as far as ``until``."""
+        if since.place.reached(until):
+            return set()
+        scan = _Scan(self._flavor, str(since.tracker))
+        reader = RelayReader(self._root, since.relay, self._tail)
+        try:
+            scan.enter(reader.format_description())
+            while True:
+                block = reader.read_block(_RETRY / 2)
+                if block is not None:
+                    scan.walk(block.data)
+                    if Here(block.end, since.tracker).place.reached(until):
+                        return scan.names
+                elif self._stop.is_set():
+                    raise Interrupted
+                elif self._tail.closed:
+                    raise RelayError("TR309", "the mirror ended before it came to the place of a structure")
+        finally:
+            reader.close()
+
+    def _place(self) -> Place:
+        while True:
+            try:
+                info = describe(self._url)
+            except UpstreamError as error:
+                if not error.retryable:
+                    raise
+            else:
+                return Place(info.server_uuid, file_number(info.file), info.position)
+            if self._stop.wait(_RETRY):
+                raise Interrupted
+
+    def _reading(self, names: Callable[[Connection[Any]], Iterable[Name]]) -> Reading:
+        since = self._place()
+        connection = connect(self._url, charset="utf8mb4", read_timeout=60)
+        try:
+            _prepare(connection)
+            wanted = [name for name in names(connection) if self._tables.allows(*name)]
+            tables = {name: found for name in wanted if (found := _table(connection, name, self._flavor))}
+            rows = query(
+                connection, "SELECT SCHEMA_NAME, DEFAULT_CHARACTER_SET_NAME FROM information_schema.SCHEMATA"
+            )
+        except (pymysql.err.MySQLError, OSError) as error:
+            raise translate(error, self._url) from error
+        finally:
+            connection.close()
+        databases = {str(db): _charset(str(charset)) for db, charset in rows if not never_replicated(str(db))}
+        whole = not any(isinstance(table, Unresolved) for table in tables.values())
+        return Reading(since, self._place(), tables, databases, whole)
+
+
+def _charset(name: str) -> str:
+    return "utf8mb3" if name == "utf8" else name
+
+
+def _prepare(connection: Connection[Any]) -> None:
+    """SHOW CREATE TABLE is to say everything, in the quotes that are read here."""
+    query(connection, "SET SESSION sql_mode = '', sql_quote_show_create = 1")
+    try:
+        query(connection, "SET SESSION show_gipk_in_create_table_and_information_schema = ON")
+    except pymysql.err.MySQLError:
+        return  # a server without generated invisible primary keys
+
+
+def _listed(connection: Connection[Any]) -> list[Name]:
+    rows = query(
+        connection,
+        "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES"
+        " WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE')",
+    )
+    return [(str(db), str(table)) for db, table in rows]
+
+
+def _table(connection: Connection[Any], name: Name, flavor: Flavor) -> Tracked | None:
+    """A table as it is; None if it is none (any more)."""
+    quoted = ".".join("`" + part.replace("`", "``") + "`" for part in name)
+    try:
+        row = query(connection, f"SHOW CREATE TABLE {quoted}")[0]
+    except pymysql.err.MySQLError as error:
+        if error.args[0] == _NO_SUCH_TABLE:
+            return None
+        if isinstance(error, pymysql.err.OperationalError) and error.args[0] > 2000 and error.args[0] < 3000:
+            raise
+        return Unresolved(f"the upstream does not show it: {error.args[-1]}")
+    if not str(row[1]).startswith("CREATE TABLE"):
+        return None
+    try:
+        return created(str(row[1]), Session(flavor, name[0], 0, True))
+    except (Unparsable, LexError) as error:
+        return Unresolved(f"what SHOW CREATE TABLE says is not understood: {error}", str(row[1])[:1000])
+
+
+class _Scan:
+    """Walks events for nothing but DDL."""
+
+    def __init__(self, flavor: Flavor, executed: str) -> None:
+        self._flavor = flavor
+        self._tracker = parse_gtid_set(executed, flavor).tracker()
+        self._scanner = GroupScanner()
+        self._checksum = 0
+        self._done = False
+        self.names: set[Name] = set()
+
+    def enter(self, format_description: bytes) -> None:
+        """Whether events have checksums."""
+        has = binlog.checksum_algorithm(format_description) == binlog.CHECKSUM_CRC32
+        self._checksum = binlog.CHECKSUM_SIZE if has else 0
+
+    def walk(self, data: bytes) -> None:
+        """Take whole events in."""
+        i = 0
+        while i < len(data):
+            kind, size = data[i + 4], int.from_bytes(data[i + 9 : i + 13], "little")
+            if kind in _GTIDS:
+                self._group(kind, data[i : i + size])
+            elif kind == binlog.FORMAT_DESCRIPTION:
+                self.enter(data[i : i + size])
+            elif kind == binlog.QUERY and not self._done:
+                self._query(data[i : i + size], self._checksum)
+            elif kind == binlog.MARIADB_QUERY_COMPRESSED and not self._done:
+                self._query(plain_event(data[i : i + size], self._checksum), 0)
+            elif kind == binlog.TRANSACTION_PAYLOAD and not self._done:
+                self._payload(unpack_payload(data[i + binlog.HEADER_SIZE : i + size - self._checksum]))
+            i += size
+
+    def _group(self, kind: int, event: bytes) -> None:
+        """What another server logged of transactions that are here already counts for nothing."""
+        scanner, tracker = self._scanner, self._tracker
+        scanner.feed(kind, event, bool(self._checksum))
+        self._done = scanner.source is not None and tracker.contains(scanner.source, scanner.number)
+        if scanner.source is not None and not self._done:
+            tracker.add(scanner.source, scanner.number, scanner.server_id)
+
+    def _payload(self, data: bytes) -> None:
+        i = 0
+        while i < len(data):
+            size = int.from_bytes(data[i + 9 : i + 13], "little")
+            if data[i + 4] == binlog.QUERY:
+                self._query(data[i : i + size], 0)
+            i += size
+
+    def _query(self, event: bytes, checksum: int) -> None:
+        if binlog.query_text(event, bool(checksum)) in _FRAMES:
+            return
+        found = parse_query_event(event[binlog.HEADER_SIZE : len(event) - checksum])
+        if found.alter_flags in (_START_ALTER, _ROLLBACK_ALTER):
+            return
+        self._take(classify(found.statement, found.default_db, self._flavor, sql_mode=found.sql_mode or 0))
+
+    def _take(self, statement: Statement) -> None:
+        if statement.category is Category.UNKNOWN:
+            self.names.add(("", ""))
+        if statement.category is not Category.DDL:
+            return
+        if statement.kind == "DROP DATABASE" and statement.database:
+            self.names.add((statement.database, ""))
+        for table in statement.tables:
+            self.names.add((table.db, table.table))
+            if table.renamed_to:
+                self.names.add((table.renamed_to_db or table.db, table.renamed_to))

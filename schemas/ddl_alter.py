@@ -1,0 +1,409 @@
+"""ALTER TABLE over a tracked definition, in the servers' order of work: columns in place, moves, then keys.
+
+Source: mysql_prepare_alter_table and prepare_fields_and_keys in ``sql/sql_table.cc`` of both servers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from schemas.ddl_columns import NOT_COLUMNS, Part, column_part, key_part
+from schemas.ddl_cursor import Cursor, Unparsable
+from schemas.ddl_keys import covers, with_keys
+from schemas.ddl_lexer import TokenKind, dialect_of
+from schemas.ddl_types import Session, charset_named, charset_of_collation, converted, word_or_string
+from schemas.table_definition import (
+    ColumnDefinition,
+    KeyDefinition,
+    KeyPart,
+    TableDefinition,
+    index_of,
+    same,
+)
+
+# Parts that stand alone and change no columns; their lists of partitions have commas.
+_PARTITIONS = frozenset({"PARTITION", "COALESCE", "REORGANIZE", "EXCHANGE", "TRUNCATE", "REMOVE"})
+_PARTITION_UPKEEP = frozenset({"ANALYZE", "CHECK", "OPTIMIZE", "REBUILD", "REPAIR"})
+# Options of a table, and what else begins a part without changing columns or keys.
+_OPTIONS = frozenset(
+    {
+        *("FORCE", "DISABLE", "ENABLE", "ALGORITHM", "LOCK", "WITH"),
+        *("WITHOUT", "CONVERT", "DEFAULT", "CHARACTER", "CHAR", "CHARSET"),
+        *("COLLATE", "ENGINE", "TYPE", "AUTO_INCREMENT", "AUTOEXTEND_SIZE", "AVG_ROW_LENGTH"),
+        *("CHECKSUM", "COMMENT", "COMPRESSION", "CONNECTION", "DATA", "INDEX"),
+        *("DELAY_KEY_WRITE", "ENCRYPTION", "ENGINE_ATTRIBUTE", "INSERT_METHOD", "KEY_BLOCK_SIZE", "MAX_ROWS"),
+        *(
+            "MIN_ROWS",
+            "PACK_KEYS",
+            "PASSWORD",
+            "ROW_FORMAT",
+            "SECONDARY_ENGINE",
+            "SECONDARY_ENGINE_ATTRIBUTE",
+        ),
+        *(
+            "SECONDARY_LOAD",
+            "SECONDARY_UNLOAD",
+            "STATS_AUTO_RECALC",
+            "STATS_PERSISTENT",
+            "STATS_SAMPLE_PAGES",
+        ),
+        *("STORAGE", "TABLESPACE", "UNION", "UPGRADE"),
+    }
+)
+
+
+@dataclass
+class _Plan:
+    """What the parts of a statement ask for; columns by their old names.
+
+    Attributes:
+        changed: the new definitions.
+        placed: new columns, and changed ones by their old names, with what FIRST or AFTER says.
+    """
+
+    charset: str | None
+    convert: bool = False
+    dropped: list[str] = field(default_factory=list)
+    changed: dict[str, ColumnDefinition] = field(default_factory=dict)
+    placed: list[tuple[ColumnDefinition | str, tuple[str, ...] | None]] = field(default_factory=list)
+    keys: list[KeyDefinition] = field(default_factory=list)
+    dropped_keys: list[str] = field(default_factory=list)
+    renamed_keys: dict[str, str] = field(default_factory=dict)
+    foreign: bool = False
+
+
+def altered(
+    cursor: Cursor, table: TableDefinition, session: Session, database_charset: str | None
+) -> TableDefinition:
+    """The table behind an ALTER TABLE.
+
+    Args:
+        cursor: behind the table's name.
+
+    Raises:
+        Unparsable: what is not understood, or does not fit the table.
+    """
+    plan = _Plan(table.charset)
+    _defaults(cursor, plan, session, database_charset)
+    while cursor.peek().kind is not TokenKind.END and not cursor.at(";"):
+        if not _part(cursor, plan, table, session):
+            break
+        if not cursor.take(","):
+            continue
+    return _carried_out(plan, table, session)
+
+
+def _defaults(cursor: Cursor, plan: _Plan, session: Session, database: str | None) -> None:
+    """The new default character set, which the statement's own columns take over wherever it stands."""
+    ahead = Cursor(cursor.statement, dialect_of(session.flavor, session.sql_mode), "?")
+    if cursor.peek().kind is TokenKind.END:
+        return
+    while ahead.peek().start < cursor.peek().start:
+        ahead.next()
+    depth, first, explicit = 0, True, False
+    while (token := ahead.next()).kind is not TokenKind.END:
+        if depth == 0 and (first or token.key == "CONVERT"):
+            if token.key == "PARTITION":
+                return
+            if token.key == "CONVERT" and ahead.take("TO"):
+                plan.convert = True
+            if token.key in ("ADD", "MODIFY", "CHANGE", "ALTER", "DROP", "RENAME"):
+                _skip_part(ahead)
+                continue
+        depth += {"(": 1, ")": -1}.get(token.key, 0)
+        first = depth == 0 and token.key == ","
+        if depth:
+            continue
+        if token.key == "CHARSET" or (token.key in ("CHARACTER", "CHAR") and ahead.take("SET")):
+            ahead.take("=")
+            default = ahead.take("DEFAULT")
+            named = database if default else charset_named(word_or_string(ahead, session), session)
+            if explicit and named != plan.charset:
+                raise Unparsable("it names two character sets")
+            plan.charset, explicit = named, True
+        elif token.key == "COLLATE":
+            ahead.take("=")
+            plan.charset = charset_of_collation(word_or_string(ahead, session), plan.charset)
+
+
+def _skip_part(cursor: Cursor) -> None:
+    """Go behind the next comma outside of parentheses."""
+    depth = 0
+    while (token := cursor.next()).kind is not TokenKind.END:
+        depth += {"(": 1, ")": -1}.get(token.key, 0)
+        if depth == 0 and token.key == ",":
+            return
+
+
+def _part(cursor: Cursor, plan: _Plan, table: TableDefinition, session: Session) -> bool:
+    """One part. False: nothing that matters follows."""
+    if cursor.take("ADD"):
+        return _add(cursor, plan, table, session)
+    if cursor.take("DROP"):
+        return _drop(cursor, plan, table)
+    if cursor.take("MODIFY"):
+        cursor.take("COLUMN")
+        lenient = cursor.take("IF", "EXISTS")
+        _change(cursor, plan, table, session, None, lenient)
+    elif cursor.take("CHANGE"):
+        cursor.take("COLUMN")
+        lenient = cursor.take("IF", "EXISTS")
+        _change(cursor, plan, table, session, cursor.name(), lenient)
+    elif cursor.take("ALTER"):
+        _alter(cursor, plan, table)
+    elif cursor.take("RENAME"):
+        _rename(cursor, plan, table)
+    elif (
+        cursor.at("ORDER")
+        or cursor.peek().key in _PARTITIONS
+        or (cursor.peek().key in _PARTITION_UPKEEP and cursor.peek(1).key == "PARTITION")
+    ):
+        return False
+    else:
+        _option(cursor)
+        return True
+    _closed(cursor)
+    return True
+
+
+def _closed(cursor: Cursor) -> None:
+    """Make sure that a part ends here."""
+    token = cursor.peek()
+    if token.kind is TokenKind.END or token.key in (",", ";", "PARTITION"):
+        return
+    raise Unparsable(f"{token.text!r} at the end of a part")
+
+
+def _option(cursor: Cursor) -> None:
+    """Step over options of the table, which need no commas between them."""
+    if cursor.peek().key not in _OPTIONS and cursor.peek(1).key != "=":
+        raise Unparsable(f"a part that begins with {cursor.peek().text!r}")
+    words = []
+    depth = 0
+    while (token := cursor.peek()).kind is not TokenKind.END and token.key != ";":
+        if depth == 0 and (token.key == "," or token.key == "PARTITION"):
+            break
+        words.append(cursor.next().key)
+        depth += {"(": 1, ")": -1}.get(token.key, 0)
+    if "SYSTEM" in words or "PERIOD" in words:
+        raise Unparsable("system versioning")
+
+
+# columns --------------------------------------------------------------------------------------------
+
+
+def _add(cursor: Cursor, plan: _Plan, table: TableDefinition, session: Session) -> bool:
+    if cursor.at("PARTITION"):
+        return False
+    if cursor.at("SYSTEM", "VERSIONING") or cursor.at("PERIOD", "FOR"):
+        raise Unparsable("system versioning")
+    column = cursor.take("COLUMN")
+    if not column and cursor.peek().key in NOT_COLUMNS:
+        _take_keys(key_part(cursor), plan, table)
+        _closed(cursor)
+        return True
+    lenient = cursor.take("IF", "NOT", "EXISTS")
+    if cursor.take("("):
+        while True:
+            if cursor.peek().key in NOT_COLUMNS:
+                _take_keys(key_part(cursor), plan, table)
+            else:
+                _take_column(column_part(cursor, session, plan.charset), plan, table, lenient)
+            if not cursor.take(","):
+                break
+        cursor.expect(")")
+    else:
+        _take_column(column_part(cursor, session, plan.charset), plan, table, lenient)
+    _closed(cursor)
+    return True
+
+
+def _take_column(part: Part, plan: _Plan, table: TableDefinition, lenient: bool) -> None:
+    assert part.column is not None
+    known = table.column(part.column.name)
+    if lenient and known is not None and index_of(plan.dropped, part.column.name) < 0:
+        return
+    plan.placed.append((part.column, part.position))
+    plan.keys += part.keys
+    plan.foreign |= part.foreign
+
+
+def _take_keys(part: Part, plan: _Plan, table: TableDefinition) -> None:
+    plan.foreign |= part.foreign
+    for key in part.keys:
+        there = any(same(known.name, key.name) for known in table.keys)
+        if not (part.if_not_exists and there):
+            plan.keys.append(key)
+
+
+def _change(
+    cursor: Cursor, plan: _Plan, table: TableDefinition, session: Session, old: str | None, lenient: bool
+) -> None:
+    part = column_part(cursor, session, plan.charset)
+    assert part.column is not None
+    known = table.column(part.column.name if old is None else old)
+    if known is None:
+        if lenient:
+            return
+        raise Unparsable(f"the tracked structure has no column {old or part.column.name!r}")
+    plan.changed[known.name] = part.column
+    plan.keys += part.keys
+    plan.foreign |= part.foreign
+    if part.position is not None:
+        plan.placed.append((known.name, part.position))
+
+
+def _drop(cursor: Cursor, plan: _Plan, table: TableDefinition) -> bool:
+    if cursor.at("PARTITION"):
+        return False
+    if cursor.at("SYSTEM", "VERSIONING") or cursor.at("PERIOD", "FOR"):
+        raise Unparsable("system versioning")
+    if cursor.take("PRIMARY", "KEY"):
+        plan.dropped_keys.append("PRIMARY")
+    elif cursor.take_any("INDEX", "KEY"):
+        cursor.take("IF", "EXISTS")
+        _drop_key(cursor.name(), plan, table)
+    elif cursor.take("FOREIGN", "KEY"):
+        cursor.take("IF", "EXISTS")
+        cursor.name()
+    elif cursor.take("CHECK"):
+        cursor.name()
+    elif cursor.take("CONSTRAINT"):
+        cursor.take("IF", "EXISTS")
+        name = cursor.name()
+        if any(same(key.name, name) and key.kind != "other" for key in table.keys):
+            _drop_key(name, plan, table)
+    else:
+        cursor.take("COLUMN")
+        lenient = cursor.take("IF", "EXISTS")
+        name = cursor.name()
+        known = table.column(name)
+        if known is None and not lenient:
+            raise Unparsable(f"the tracked structure has no column {name!r}")
+        plan.dropped += [known.name] if known else []
+        cursor.take_any("RESTRICT", "CASCADE")
+    _closed(cursor)
+    return True
+
+
+def _drop_key(name: str, plan: _Plan, table: TableDefinition) -> None:
+    """A name of the server's making may belong to another key where foreign keys bring some of their own."""
+    found = next((key for key in table.keys if same(key.name, name)), None)
+    doubtful = table.foreign and any(not key.named for key in table.keys)
+    if doubtful and (found is None or not found.named):
+        raise Unparsable(f"which of the keys the server has named {name!r} is not known")
+    if found is None and not table.whole:
+        raise Unparsable("it drops a key, and not all keys of the table are known")
+    if found is not None:
+        plan.dropped_keys.append(found.name)
+
+
+def _alter(cursor: Cursor, plan: _Plan, table: TableDefinition) -> None:
+    """ALTER COLUMN, INDEX, CHECK, CONSTRAINT: nothing but the visibility of columns is of concern."""
+    if cursor.peek(1).kind is not TokenKind.SIGN and cursor.take_any("INDEX", "KEY", "CHECK", "CONSTRAINT"):
+        _to_comma(cursor)
+        return
+    cursor.take("COLUMN")
+    cursor.take("IF", "EXISTS")
+    name = cursor.name()
+    known = table.column(name)
+    visible = cursor.at("SET", "VISIBLE")
+    if known is not None and (visible or cursor.at("SET", "INVISIBLE")):
+        plan.changed[known.name] = replace(plan.changed.get(known.name, known), invisible=not visible)
+    _to_comma(cursor)
+
+
+def _to_comma(cursor: Cursor) -> None:
+    depth = 0
+    while (token := cursor.peek()).kind is not TokenKind.END:
+        if depth == 0 and token.key in (",", ";"):
+            return
+        cursor.next()
+        depth += {"(": 1, ")": -1}.get(token.key, 0)
+
+
+def _rename(cursor: Cursor, plan: _Plan, table: TableDefinition) -> None:
+    if cursor.take("COLUMN"):
+        lenient = cursor.take("IF", "EXISTS")
+        old = cursor.name()
+        cursor.expect("TO")
+        new = cursor.name()
+        known = table.column(old)
+        if known is not None:
+            plan.changed[known.name] = replace(plan.changed.get(known.name, known), name=new)
+        elif not lenient:
+            raise Unparsable(f"the tracked structure has no column {old!r}")
+    elif cursor.take_any("INDEX", "KEY"):
+        cursor.take("IF", "EXISTS")
+        old = cursor.name()
+        cursor.expect("TO")
+        plan.renamed_keys[old.lower()] = cursor.name()
+    else:
+        cursor.take_any("TO", "AS", "=")
+        cursor.table()
+
+
+# carrying it out ------------------------------------------------------------------------------------
+
+
+def _carried_out(plan: _Plan, table: TableDefinition, session: Session) -> TableDefinition:
+    columns = _columns(plan, table)
+    if plan.convert:
+        columns = [converted(column, plan.charset) for column in columns]
+    new = replace(
+        table,
+        columns=tuple(columns),
+        charset=plan.charset,
+        foreign=table.foreign or plan.foreign,
+        keys=(),
+    )
+    kept = [key for key in (_kept(key, plan, new) for key in table.keys) if key is not None]
+    if not table.whole and (plan.dropped_keys or plan.dropped or (plan.changed and not kept)):
+        raise Unparsable("it may make another key the first one, and not all keys of the table are known")
+    # The primary key first: its columns are NOT NULL, whatever a part says of them.
+    old = [key for key in kept if key.kind == "primary"] + [key for key in kept if key.kind != "primary"]
+    return with_keys(with_keys(new, old, session), plan.keys, session).sorted()
+
+
+def _columns(plan: _Plan, table: TableDefinition) -> list[ColumnDefinition]:
+    columns = [
+        plan.changed.get(column.name, column)
+        for column in table.columns
+        if index_of(plan.dropped, column.name) < 0
+    ]
+    for placed, position in plan.placed:
+        column = plan.changed[placed] if isinstance(placed, str) else placed
+        if isinstance(placed, str):
+            columns = [known for known in columns if known is not column]
+        if position is None:
+            columns.append(column)
+        elif not position:
+            columns.insert(0, column)
+        else:
+            after = index_of([known.name for known in columns], position[0])
+            if after < 0:
+                raise Unparsable(f"the tracked structure has no column {position[0]!r}")
+            columns.insert(after + 1, column)
+    return columns
+
+
+def _kept(key: KeyDefinition, plan: _Plan, new: TableDefinition) -> KeyDefinition | None:
+    """An old key over the new columns; None if it is dropped, or loses all its columns."""
+    if index_of(plan.dropped_keys, key.name) >= 0:
+        return None
+    parts = []
+    for part in key.parts:
+        if not part.name:
+            parts.append(part)
+            continue
+        if index_of(plan.dropped, part.name) >= 0:
+            continue
+        changed = plan.changed.get(part.name)
+        column = new.column(changed.name if changed else part.name)
+        if column is None:
+            raise Unparsable(f"the key {key.name!r} has a column that is not known")
+        whole = part.prefix is None or (changed is not None and covers(part.prefix, column))
+        parts.append(KeyPart(column.name, None if whole else part.prefix))
+    name = plan.renamed_keys.get(key.name.lower(), key.name)
+    named = key.named or key.name.lower() in plan.renamed_keys
+    return replace(key, name=name, named=named, parts=tuple(parts)) if parts else None

@@ -1,0 +1,59 @@
+"""A table's keys as the servers keep them: names for those without, columns of primary keys NOT NULL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from schemas.ddl_cursor import Unparsable
+from schemas.ddl_types import Session
+from schemas.table_definition import ColumnDefinition, KeyDefinition, KeyPart, TableDefinition, same
+
+
+def with_keys(table: TableDefinition, keys: Sequence[KeyDefinition], session: Session) -> TableDefinition:
+    """The table with more keys behind those that it has.
+
+    Raises:
+        Unparsable: a key of a column that is not there.
+    """
+    for key in keys:
+        key = replace(key, parts=tuple(_whole(table, part) for part in key.parts))
+        if key.kind == "primary":
+            key = replace(key, name="PRIMARY", named=True)
+            table = table.with_columns(
+                lambda c, key=key: (
+                    replace(c, nullable=False)  # type: ignore[misc]
+                    if any(same(c.name, part.name) for part in key.parts)
+                    else c
+                )
+            )
+        elif not key.name:
+            key = replace(key, name=_made_up(key, [known.name for known in table.keys], session))
+        table = replace(table, keys=(*table.keys, key))
+    return table
+
+
+def _whole(table: TableDefinition, part: KeyPart) -> KeyPart:
+    """A part without its prefix if that is all of the column."""
+    if not part.name:
+        return part
+    column = table.column(part.name)
+    if column is None:
+        raise Unparsable(f"a key of the column {part.name!r}, which the tracked structure does not have")
+    return KeyPart(column.name, None if part.prefix and covers(part.prefix, column) else part.prefix)
+
+
+def covers(prefix: int, column: ColumnDefinition) -> bool:
+    """Whether a prefix is as long as the column's values can be, so that it is none."""
+    if column.type not in ("char", "varchar", "binary", "varbinary"):
+        return False
+    return prefix >= (column.length or 0)
+
+
+def _made_up(key: KeyDefinition, names: list[str], session: Session) -> str:
+    """The name that the server gives: make_unique_key_name in sql/sql_table.cc."""
+    first = key.parts[0].name or "functional_index"
+    taken = {name.lower() for name in names}
+    if first.lower() not in taken and first.upper() != "PRIMARY":
+        return first
+    return next(name for n in range(2, 10_000) if (name := f"{first}_{n}").lower() not in taken)

@@ -1,0 +1,150 @@
+"""A table as its DDL defines it: what a TABLE_MAP without full metadata leaves out, tracked along the log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from schemas.collations import MAX_CHARACTER_BYTES
+
+_LONGEST_KEY = 3072  # bytes, InnoDB's
+
+#: types of text, to which a character set belongs
+CHARACTER = frozenset({"char", "varchar", "text", "enum", "set"})
+
+
+@dataclass(frozen=True)
+class ColumnDefinition:
+    """One column.
+
+    Attributes:
+        type: the type's one name: ``int`` for INTEGER, ``text`` and ``blob`` in all sizes, ``geometry`` for all
+            its kinds. CHAR, VARCHAR and TEXT in the character set ``binary`` are binary, varbinary and blob.
+        length: characters, bytes, digits, or digits of the fraction; of text and blob the bytes that count a
+            value's length, 0 if the definition does not say for sure; None where the type has none.
+        scale: of decimal.
+        charset: None if it could not be known; ``""`` where the type has none.
+        nullable: None if it could not be known.
+        generated: ``virtual``, ``stored`` or ``""``.
+    """
+
+    name: str
+    type: str
+    length: int | None = None
+    scale: int | None = None
+    unsigned: bool = False
+    charset: str | None = ""
+    members: tuple[str, ...] = ()
+    nullable: bool | None = True
+    generated: str = ""
+    invisible: bool = False
+    compressed: bool = False
+
+
+@dataclass(frozen=True)
+class KeyPart:
+    """A column of a key, with the length of its prefix; an expression has no name."""
+
+    name: str
+    prefix: int | None = None
+
+
+@dataclass(frozen=True)
+class KeyDefinition:
+    """One key. ``named`` is False where the server made the name up."""
+
+    name: str
+    kind: Literal["primary", "unique", "other"]
+    parts: tuple[KeyPart, ...]
+    named: bool = True
+
+
+@dataclass(frozen=True)
+class TableDefinition:
+    """A table's columns and keys in the server's order.
+
+    Attributes:
+        charset: the default for new columns; None if it could not be known.
+        foreign: whether it has or had foreign keys, which bring keys of their own.
+        whole: whether ``keys`` are all keys; not so where a TABLE_MAP is all that is known.
+    """
+
+    columns: tuple[ColumnDefinition, ...]
+    keys: tuple[KeyDefinition, ...] = ()
+    charset: str | None = None
+    foreign: bool = False
+    whole: bool = True
+
+    def column(self, name: str) -> ColumnDefinition | None:
+        """A column by its name, in any case."""
+        return next((c for c in self.columns if same(c.name, name)), None)
+
+    def row_key(self) -> tuple[str, ...]:
+        """The columns of the primary key, or of the unique key that the servers take for one."""
+        for key in self.keys:
+            if key.kind == "primary" or (key.kind == "unique" and self._identifies(key)):
+                names = [self.column(part.name) for part in key.parts]
+                return tuple(column.name for column in names if column is not None)
+        return ()
+
+    def _identifies(self, key: KeyDefinition) -> bool:
+        """NOT NULL and whole: TABLE_SHARE::primary_key in both servers."""
+        columns = [self.column(part.name) for part in key.parts]
+        plain = not self._hashed(key) and not any(part.prefix for part in key.parts)
+        return plain and all(c is not None and c.nullable is False for c in columns)
+
+    def _hashed(self, key: KeyDefinition) -> bool:
+        """Too long for an index: MariaDB makes it unique by a hash in a column of its own, which may be NULL."""
+        columns = [(self.column(part.name), part.prefix) for part in key.parts]
+        whole = [column for column, prefix in columns if column is not None and not prefix]
+        text = [c for c in whole if c.type in ("char", "varchar", "binary", "varbinary")]
+        size = sum((c.length or 0) * MAX_CHARACTER_BYTES.get(c.charset or "", 1) for c in text)
+        return any(c.type in ("text", "blob") for c in whole) or size > _LONGEST_KEY
+
+    def sorted(self) -> TableDefinition:
+        """With its keys in the order that both servers give them (``sort_keys`` in sql/sql_table.cc)."""
+
+        def rank(key: KeyDefinition) -> tuple[bool, bool, bool, bool]:
+            columns = [self.column(part.name) for part in key.parts]
+            return (
+                key.kind == "other",
+                key.kind != "primary",
+                self._hashed(key) or any(c is None or c.nullable is not False for c in columns),
+                any(part.prefix for part in key.parts),
+            )
+
+        return replace(self, keys=tuple(sorted(self.keys, key=rank)))
+
+    def with_columns(self, change: Callable[[ColumnDefinition], ColumnDefinition]) -> TableDefinition:
+        """With each column changed."""
+        return replace(self, columns=tuple(change(column) for column in self.columns))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+    def to_json(self) -> str:
+        """Canonical JSON."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> TableDefinition:
+        """The inverse of ``to_dict``."""
+        columns = (ColumnDefinition(**{**c, "members": tuple(c["members"])}) for c in data["columns"])
+        keys = (
+            KeyDefinition(**{**key, "parts": tuple(KeyPart(**part) for part in key["parts"])})
+            for key in data["keys"]
+        )
+        return cls(**{**data, "columns": tuple(columns), "keys": tuple(keys)})
+
+
+def same(one: str, other: str) -> bool:
+    """Whether two names of columns or keys are one; they are compared without case."""
+    return one == other or one.lower() == other.lower()
+
+
+def index_of(names: Iterable[str], name: str) -> int:
+    """The place of a name, -1 if it is not there."""
+    return next((i for i, known in enumerate(names) if same(known, name)), -1)

@@ -1,0 +1,368 @@
+"""Tracked structures against the servers' own word: what DDL texts make of tables, and what TABLE_MAPs say."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_values import TYPES
+
+from compose.databases import Database
+from producer.structures.forms import matched, predicted
+from producer.table_map import full_structure, read_table_map
+from schemas.ddl import classify
+from schemas.ddl_structure import Catalog, Unresolved, created, ddl_changes
+from schemas.ddl_types import Session
+from schemas.table_definition import TableDefinition
+from tests.support.binlog_rows import binlog_end
+from tests.support.producer_case import Case
+
+pytestmark = pytest.mark.servers
+
+_TABLE_MAP = 19
+_MODES = "SET SESSION sql_mode = '', foreign_key_checks = 0"
+
+# What the tracker owns not to know, where the servers do not agree with each other.
+_LEFT_OPEN = {"it names two character sets"}
+
+
+class Tracker:
+    """DDL carried out by a server, and by us on the side."""
+
+    def __init__(self, upstream: Database, cursor: Any, db: str) -> None:
+        self.flavor, self.cursor, self.db = upstream.flavor, cursor, db
+        self.session = Session(upstream.flavor, db, 0, True, "utf8mb4")  # type: ignore[arg-type]
+        self.catalog = Catalog({}, {}, complete=True)
+        self.log: list[str] = []
+
+    def run(self, statement: str) -> bool:
+        """Carry a statement out; False if the server refuses it."""
+        try:
+            self.cursor.execute(statement)
+        except Exception:
+            return False
+        self.log.append(statement)
+        found = classify(statement, self.db, self.flavor)
+        changes = ddl_changes(statement, found, self.session, self.catalog)
+        for name, table in changes.tables.items():
+            if table is None:
+                self.catalog.tables.pop(name, None)
+            else:
+                self.catalog.tables[name] = table
+        for database, charset in changes.databases.items():
+            if charset is not None:
+                self.catalog.databases[database] = charset
+        return True
+
+    def check(self) -> None:
+        """Every table is tracked as SHOW CREATE TABLE has it."""
+        self.cursor.execute("SHOW FULL TABLES WHERE Table_type = 'BASE TABLE'")
+        names = [row[0] for row in self.cursor.fetchall()]
+        assert sorted(names) == sorted(table for _, table in self.catalog.tables), self.log
+        for name in names:
+            self.cursor.execute(f"SHOW CREATE TABLE `{name}`")
+            text = self.cursor.fetchone()[1]
+            tracked = self.catalog.tables[self.db, name]
+            if isinstance(tracked, Unresolved) and tracked.reason in _LEFT_OPEN:
+                continue
+            assert not isinstance(tracked, Unresolved), (tracked, self.log)
+            assert _comparable(tracked) == _comparable(created(text, self.session)), (text, self.log)
+
+
+def _comparable(table: TableDefinition) -> tuple[Any, ...]:
+    """Without what the text alone does not tell: how long a TEXT(n) may be."""
+    columns = [replace(c, length=None) if c.type in ("text", "blob") else c for c in table.columns]
+    keys = [key for key in table.keys if key.kind != "other"]
+    return columns, [(key.name.lower(), key.kind, key.parts) for key in keys], table.charset, table.row_key()
+
+
+def table_maps(server: Database, begin: tuple[str, int]) -> Iterator[bytes]:
+    """The bodies of the TABLE_MAP events that were logged since ``begin``, in the same file."""
+    file, at = begin
+    data = (server.data / file).read_bytes()
+    while at < len(data):
+        size = int.from_bytes(data[at + 9 : at + 13], "little")
+        if data[at + 4] == _TABLE_MAP:
+            yield data[at + 27 : at + size - 4]
+        at += size
+
+
+@contextmanager
+def _tracker(upstream: Database, db: str) -> Iterator[Tracker]:
+    upstream.execute(f"DROP DATABASE IF EXISTS {db}")
+    try:
+        with upstream.connect() as connection, connection.cursor() as cursor:
+            tracker = Tracker(upstream, cursor, db)
+            cursor.execute(_MODES)
+            assert tracker.run(f"CREATE DATABASE {db}")
+            cursor.execute(f"USE {db}")
+            yield tracker
+    finally:
+        upstream.execute(f"DROP DATABASE IF EXISTS {db}")
+
+
+_MORE = {
+    "mysql": ["VECTOR(3)", "GEOMETRY SRID 4326", "JSON", "CHAR(4) BYTE", "LONG", "LONG VARBINARY", "SERIAL"],
+    "mariadb": ["VECTOR(3)", "UUID", "INET4", "INET6", "JSON", "VARCHAR(20) COMPRESSED", "TEXT COMPRESSED",
+                "BLOB COMPRESSED", "CHAR(4) BYTE"],
+}  # fmt: skip
+_SPELLINGS = [
+    "INT(11) ZEROFILL", "INTEGER", "DEC(5)", "FIXED(7,2) SIGNED", "NUMERIC", "DOUBLE PRECISION", "REAL", "FLOAT(24)",
+    "FLOAT(25)", "FLOAT(5,2)", "BIT", "BOOL", "YEAR(4)", "NATIONAL CHARACTER VARYING(9)", "NCHAR(3)", "NVARCHAR(4)",
+    "NATIONAL VARCHAR(5)", "CHARACTER VARYING(7)", "CHARACTER(3)", "CHAR", "BINARY", "TEXT(20)", "BLOB(300)",
+    "TEXT(70000)", "VARCHAR(30000)", "VARCHAR(9) ASCII", "CHAR(9) UNICODE", "VARCHAR(9) BINARY",
+    "VARCHAR(9) CHARACTER SET binary", "TEXT CHARSET binary", "LONGTEXT CHARACTER SET latin1 COLLATE latin1_bin",
+    "VARCHAR(5) COLLATE koi8r_bin", "ENUM('a','b ','c''d') CHARACTER SET ucs2", "SET('x','ä')", "GEOMETRYCOLLECTION",
+    "POINT", "INT DEFAULT -1", "DECIMAL(5,3) DEFAULT 1.5", "DOUBLE DEFAULT 1.5e-3", "BIT(4) DEFAULT b'101'",
+    "VARCHAR(9) DEFAULT 'NOT NULL' COMMENT 'UNIQUE, PRIMARY KEY'", "DATETIME(3) DEFAULT CURRENT_TIMESTAMP(3)",
+    "TIMESTAMP(6) NOT NULL DEFAULT NOW(6) ON UPDATE NOW(6)", "INT NOT NULL", "INT CHECK (1 > 0)", "INT INVISIBLE",
+    "INT GENERATED ALWAYS AS (1 + 1) VIRTUAL", "INT AS (2) STORED",
+]  # fmt: skip
+
+
+def test_every_type_shows_as_its_definition_says(upstream: Database) -> None:
+    """The TABLE_MAP's codes, signs, charsets, members and key are those predicted from the DDL's text."""
+    with _tracker(upstream, "shown") as tracker:
+        types = [text for text, _, _ in TYPES] + _SPELLINGS + _MORE[upstream.flavor]
+        tables = 0
+        for number, text in enumerate(types):
+            made = tracker.run(
+                f"CREATE TABLE t{number} (id INT PRIMARY KEY, `c` {text}) DEFAULT CHARSET latin1"
+            )
+            tables += made
+        assert tables > len(types) * 0.9
+        tracker.check()
+        begin = binlog_end(upstream)
+        for _, table in list(tracker.catalog.tables):
+            tracker.cursor.execute(f"INSERT IGNORE INTO {table} (id) VALUES (1)")
+        seen = 0
+        for body in table_maps(upstream, begin):
+            event = read_table_map(body)
+            definition = tracker.catalog.tables[event.db, event.table]
+            assert isinstance(definition, TableDefinition)
+            stated = full_structure(event)
+            without = replace(event, optional={})
+            assert matched(without, definition, tracker.flavor) == stated
+            assert predicted(event.db, event.table, definition, tracker.flavor) in (stated, None)
+            seen += 1
+        assert seen > tables * 0.95
+
+
+_NEW_TYPES = [
+    "INT", "BIGINT UNSIGNED", "VARCHAR(20)", "CHAR(4) CHARACTER SET latin1", "TEXT", "ENUM('x','y')", "DECIMAL(8,3)",
+    "DATETIME(3)", "VARBINARY(9)", "SET('p','q') COLLATE utf8mb4_bin", "TIMESTAMP(2) NULL", "MEDIUMTEXT",
+]  # fmt: skip
+_ATTRIBUTES = [
+    "",
+    "",
+    "NOT NULL",
+    "NULL",
+    "DEFAULT NULL COMMENT 'x, y'",
+    "NOT NULL UNIQUE",
+    "INVISIBLE",
+    "UNIQUE",
+]
+_CHARSETS = ["latin1", "utf8mb4", "utf8mb3 COLLATE utf8mb3_bin", "ucs2"]
+_TABLES = ["t", "u", "T 3"]
+_FIRST = (
+    "CREATE TABLE t (a INT NOT NULL, B VARCHAR(20) NOT NULL, c TEXT, UNIQUE (B), UNIQUE (a), KEY k3 (c(9)))"
+)
+
+
+class Maker:
+    """Makes statements up; most of them fit the tables that are there."""
+
+    def __init__(self, rng: random.Random, tracker: Tracker) -> None:
+        self.rng, self.tracker = rng, tracker
+        self.table = ""
+
+    def one(self, *choices: Any) -> Any:
+        return self.rng.choice(choices)
+
+    def known(self) -> TableDefinition | None:
+        found = self.tracker.catalog.tables.get((self.tracker.db, self.table))
+        return found if isinstance(found, TableDefinition) else None
+
+    def old(self) -> str:
+        """A column that is there, in any case of letters."""
+        known = self.known()
+        name = self.rng.choice(known.columns).name if known and self.rng.random() < 0.97 else "nobody"
+        return f"`{self.one(name, name, name.upper())}`"
+
+    def new(self) -> str:
+        return "`" + self.one(*"abcdefgh", "ä ö", "B", "A_2", "select") + "`"
+
+    def column(self, name: str) -> str:
+        return f"{name} {self.rng.choice(_NEW_TYPES)} {self.rng.choice(_ATTRIBUTES)}"
+
+    def place(self) -> str:
+        return self.one("", "", " FIRST", f" AFTER {self.old()}")
+
+    def part_of_key(self) -> str:
+        known, name = self.known(), self.old()
+        column = known.column(name[1:-1]) if known else None
+        long = column is not None and column.type in ("text", "blob")
+        return name + (
+            "(5)" if long else self.one("", "", "(2)") if column and column.type == "varchar" else ""
+        )
+
+    def key(self) -> str:
+        kind = self.one(
+            "PRIMARY KEY", "UNIQUE", "UNIQUE", "UNIQUE KEY k1", "CONSTRAINT k2 UNIQUE", "KEY", "INDEX k3"
+        )
+        return f"{kind} ({', '.join({self.part_of_key() for _ in range(self.one(1, 1, 2))})})"
+
+    def key_name(self) -> str:
+        known = self.known()
+        names = [key.name for key in known.keys] if known else []
+        return "`" + (self.rng.choice(names) if names else "k1") + "`"
+
+    def part(self) -> str:
+        charset = self.rng.choice(_CHARSETS)
+        return str(self.one(
+            f"ADD COLUMN {self.column(self.new())}{self.place()}",
+            f"ADD {self.column(self.new())}{self.place()}",
+            f"ADD ({self.column(self.new())}, {self.column(self.new())})",
+            f"ADD {self.key()}",
+            f"ADD {self.key()}",
+            f"DROP COLUMN {self.old()}",
+            f"DROP {self.old()}",
+            f"MODIFY {self.column(self.old())}{self.place()}",
+            f"CHANGE COLUMN {self.old()} {self.column(self.new())}{self.place()}",
+            f"RENAME COLUMN {self.old()} TO {self.new()}",
+            f"ALTER {self.old()} SET DEFAULT NULL",
+            "DROP PRIMARY KEY",
+            f"DROP INDEX {self.key_name()}",
+            f"DROP CONSTRAINT {self.key_name()}",
+            f"RENAME INDEX {self.key_name()} TO k4",
+            f"CONVERT TO CHARACTER SET {charset}",
+            f"DEFAULT CHARACTER SET {charset}",
+            "ENGINE=InnoDB COMMENT='DROP COLUMN a, ADD b INT' FORCE",
+        ))  # fmt: skip
+
+    def body(self) -> str:
+        names = self.rng.sample(["a", "`b`", "C", "d", "`ä ö`", "e"], self.one(2, 3, 4))
+        keys = [
+            "",
+            f", UNIQUE ({names[0]})",
+            f", PRIMARY KEY ({names[1]})",
+            f", UNIQUE k1 ({', '.join(names[:2])})",
+        ]
+        plain = [f"{name} {self.rng.choice(_NEW_TYPES)} {self.rng.choice(_ATTRIBUTES)}" for name in names]
+        return f"({', '.join(plain)}{self.rng.choice(keys)})"
+
+    def statement(self) -> str:
+        there = [table for _, table in self.tracker.catalog.tables] or _TABLES
+        self.table = self.rng.choice(there)
+        table, other = f"`{self.table}`", f"`{self.rng.choice(_TABLES)}`"
+        charset = self.rng.choice(_CHARSETS)
+        parts = ", ".join(self.part() for _ in range(self.one(1, 1, 1, 2, 3)))
+        return str(self.one(
+            *[f"ALTER TABLE {table} {parts}"] * 6,
+            f"CREATE TABLE {other} {self.body()}",
+            f"CREATE TABLE {other} {self.body()} DEFAULT CHARSET={charset}",
+            f"CREATE TABLE IF NOT EXISTS {other} LIKE {table}",
+            f"RENAME TABLE {table} TO v, {other} TO {table}, v TO {other}",
+            f"ALTER TABLE {table} RENAME TO {other}",
+            f"CREATE {self.one('', 'UNIQUE')} INDEX k5 ON {table} ({self.part_of_key()})",
+            f"DROP INDEX {self.key_name()} ON {table}",
+            f"DROP TABLE IF EXISTS {other}",
+            f"ALTER DATABASE CHARACTER SET {charset}",
+            f"TRUNCATE {table}",
+        ))  # fmt: skip
+
+
+@settings(max_examples=int(os.environ.get("STRUCTURE_EXAMPLES", "25")),
+          suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
+@given(st.randoms(use_true_random=False))
+def test_any_ddl_is_tracked_as_the_server_carries_it_out(upstream: Database, rng: random.Random) -> None:
+    """Whatever the server accepts: columns, places, keys, charsets and the row's key are the server's own."""
+    with _tracker(upstream, "followed") as tracker:
+        assert tracker.run(_FIRST)
+        maker = Maker(rng, tracker)
+        for _ in range(12):
+            tracker.run(maker.statement())
+        tracker.check()
+
+
+_BEGIN = "CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(200), n INT NOT NULL DEFAULT 0)"
+_WORK = [
+    "INSERT INTO t (v) VALUES ('a'), ('b')",
+    "UPDATE t SET n = 5 WHERE id = 1",
+    "ALTER TABLE t ADD COLUMN e ENUM('x','y''z') NOT NULL DEFAULT 'x' AFTER id, CHANGE n m BIGINT UNSIGNED",
+    "INSERT INTO t (v, e, m) VALUES ('c', 'y''z', 18446744073709551615)",
+    "CREATE TABLE u (k CHAR(3) CHARACTER SET latin1 NOT NULL, s SET('p','q'), d DECIMAL(9,3), UNIQUE KEY (k))",
+    "INSERT INTO u VALUES ('\u00e9', 'p,q', -1.5)",
+    "ALTER TABLE u MODIFY k VARCHAR(9) NOT NULL, ADD w TEXT FIRST",
+    "INSERT INTO u VALUES ('text', 'k', 'q', 0)",
+    "CREATE TABLE u2 LIKE u",
+    "INSERT INTO u2 SELECT * FROM u",
+    "RENAME TABLE t TO tmp, u2 TO t",
+    "INSERT INTO t (w, k) VALUES (NULL, 'swap')",
+    "UPDATE tmp SET id = id + 100",
+    "DROP TABLE t",
+    "ALTER TABLE tmp RENAME TO t, DROP COLUMN v, ADD ts TIMESTAMP(3) NULL DEFAULT NULL",
+    "INSERT INTO t (ts) VALUES ('2024-01-01 00:00:01.234')",
+    "CREATE TABLE c SELECT * FROM t",
+    "DELETE FROM c",
+    "ALTER TABLE c ADD UNIQUE (id), CONVERT TO CHARACTER SET utf8mb3",
+    "INSERT INTO c SELECT * FROM t",
+    "CREATE UNIQUE INDEX other ON u (d)",
+    "ALTER TABLE u DROP INDEX k, MODIFY d DECIMAL(9,3) NOT NULL",
+    "DELETE FROM u WHERE k = '\u00e9'",
+]
+
+
+def _shape(row: Any, db: str) -> tuple[Any, ...]:
+    """A row without the name of its database."""
+    structure = row.structure.to_dict() | {"db": ""}
+    record = row.avro()
+    key = row.key.replace(bytes([len(db) << 1]) + db.encode(), b"", 1)
+    return structure, row.op, record["before"], record["after"], key
+
+
+def _last_of(epochs: Any, table: tuple[str, str]) -> list[str]:
+    return [v.fingerprint for e in epochs for v in e.structures if (v.db, v.table) == table]
+
+
+def test_without_metadata_all_is_as_with_it(case: Case, tmp_path: Any) -> None:
+    """The same work in two databases, logged with full metadata and without any; killed and begun anew on the way."""
+    other = f"{case.db}_full"
+    setting = "NO_LOG" if case.upstream.flavor == "mariadb" else "MINIMAL"
+    case.config = replace(case.config, include=(f"{case.db}.*", f"{other}.*"), epoch_max_rows=1)
+    try:
+        case.upstream.execute(f"DROP DATABASE IF EXISTS {other}", f"CREATE DATABASE {other}")
+        case.upstream.execute(f"USE {other}", _BEGIN, *_WORK)
+        case.upstream.execute(f"SET GLOBAL binlog_row_metadata = '{setting}'")
+        case.sql(*_WORK)
+        for crash_at in ("publish.after_commit:25", "publish.before_commit:6"):
+            assert case.process(crash_at=crash_at).wait(120) == -signal.SIGKILL
+        case.config.relay_dir.rename(tmp_path / "gone")
+        assert case.process(crash_at="publish.after_commit:4", start="earliest").wait(120) == -signal.SIGKILL
+        case.catch_up()
+        case.upstream.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
+        before = case.published()
+        case.sql("INSERT INTO t (m) VALUES (1)")
+        case.catch_up()
+    finally:
+        case.upstream.execute("SET GLOBAL binlog_row_metadata = 'FULL'", f"DROP DATABASE {other}")
+    rows = case.published().all_rows
+    bare = [_shape(row, case.db) for row in rows if row.structure.db == case.db]
+    full = [_shape(row, other) for row in rows if row.structure.db == other]
+    assert len(full) > 20
+    assert bare[:-1] == full
+    table = (case.db, "t")
+    assert (
+        rows[-1].structure
+        == [r for r in before.all_rows if (r.structure.db, r.structure.table) == table][-1].structure
+    )
+    # Nothing was stated anew when the upstream went over to full metadata: the schema is the same.
+    assert _last_of(case.published().epochs, table) == _last_of(before.epochs, table)
