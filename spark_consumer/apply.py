@@ -31,7 +31,7 @@ from schemas.errors import NOWHERE, DownstreamError, LogError
 from spark_consumer import ledger as ledgers
 from spark_consumer import position as positions
 from spark_consumer.config import ConsumerConfig
-from spark_consumer.ddl_apply import DdlApplier, KnownTables
+from spark_consumer.ddl_apply import DdlApplier, KnownTables, Versions
 from spark_consumer.ledger import Ledger
 from spark_consumer.log_reader import LogReader
 from spark_consumer.patience import Patience
@@ -61,13 +61,17 @@ class Applier:
         session: Session,
         position: Position,
         known: KnownTables | None = None,
+        versions: Versions | None = None,
     ) -> None:
         self._config = config
         self._channel = config.channel
         self._session = session
         self._token = position.fencing_token
         self._ledger: Ledger = ledgers.choose(session, position)
-        self._ddl = DdlApplier(config, self._ledger, known or LogReader(config).tables)
+        log = LogReader(config)
+        self._ddl = DdlApplier(
+            config, self._ledger, known or log.tables, versions if known else log.structures
+        )
         self._given_up = threading.Event()
         self.position = position
 
@@ -147,7 +151,7 @@ class Applier:
         if before is None:
             return 0
         number = before.ledger_seq + 1
-        ddl = self._ddl.carried(piece)
+        ddl = self._ddl.carried(session, piece)
         for index, one in enumerate(ddl[:-1]):
             self._run_alone(piece, one, before, number + index, index)
         last = len(ddl) - 1

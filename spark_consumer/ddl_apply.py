@@ -2,44 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import cast
 
 import pymysql
 import structlog
 
 from schemas.crashpoints import reached
 from schemas.ddl import family, without_start_transaction
-from schemas.epoch import SchemaChanged
+from schemas.ddl_clauses import clauses_of
+from schemas.ddl_lexer import Flavor
+from schemas.epoch import SchemaChanged, StructureVersion
 from schemas.errors import DownstreamError, Where
+from schemas.structure import TableStructure
 from spark_consumer import ddl_intent, ddl_session
 from spark_consumer import position as positions
 from spark_consumer.config import ConsumerConfig
-from spark_consumer.ddl_rules import DdlRules, database_of
+from spark_consumer.ddl_rules import DdlRules, MergedDdl, database_of
 from spark_consumer.ledger import Ledger
+from spark_consumer.merged_ddl import needs
 from spark_consumer.position import Position
 from spark_consumer.rules import Rules
 from spark_consumer.server_errors import is_passing, message_of
 from spark_consumer.session import Session, closing, connect
 from spark_consumer.slices import Slice
+from spark_consumer.target import read_table
 
 #: the upstream's tables that have had rows up to an epoch
 KnownTables = Callable[[int], set[tuple[str, str]]]
+#: the structures that their rows have had up to an epoch
+Versions = Callable[[int], Sequence[StructureVersion]]
+# Bits of sql_mode: STRICT_TRANS_TABLES, STRICT_ALL_TABLES.
+_STRICT = 1 << 21 | 1 << 22
 _log = structlog.get_logger()
 
 
 class DdlApplier:
     """Runs the DDL of DDL epochs on connections of their own, under the ledger's numbers."""
 
-    def __init__(self, config: ConsumerConfig, ledger: Ledger, known: KnownTables) -> None:
+    def __init__(
+        self, config: ConsumerConfig, ledger: Ledger, known: KnownTables, versions: Versions | None
+    ) -> None:
         self._config = config
         self._known = known
+        self._versions = versions
         self._ledger = ledger
         self._own: Session | None = None
         rules = Rules.of(config)
+        self._router = rules.router
         self._rules = DdlRules(rules.tables, rules.events, rules.router, config.ddl)
 
-    def carried(self, piece: Slice) -> tuple[SchemaChanged, ...]:
+    def carried(self, session: Session, piece: Slice) -> tuple[SchemaChanged, ...]:
         """The statements, in order, that this channel makes of the slice's DDL; none if it does not carry it.
 
         The same DDL under the same rules always gives the same statements: each has its own number in the
@@ -47,8 +61,36 @@ class DdlApplier:
         """
         if piece.ddl is None:
             return ()
-        carried = self._rules.carried(piece.ddl, lambda: self._known(piece.first.epoch))
+        try:
+            carried = self._rules.carried(piece.ddl, lambda: self._known(piece.first.epoch))
+        except MergedDdl as merged:
+            if reason := self._needed(session, piece.ddl, piece.first.epoch):
+                raise DownstreamError(
+                    "TR623",
+                    f"{merged.what}; {reason}",
+                    where=piece.where,
+                    hint=_merged_hint(merged.hint, piece.ddl),
+                ) from None
+            _log.info("merged_ddl_passed_over", epoch=piece.first.epoch, statement=piece.ddl.shown[:200])
+            return ()
         return () if carried is None else (carried,)
+
+    def _needed(self, session: Session, ddl: SchemaChanged, epoch: int) -> str:
+        """What a merged table needs of a shard's DDL; "" if it has it all."""
+        clauses = None
+        if ddl.kind == "ALTER TABLE" and len(ddl.tables) == 1 and ddl.tables[0].renamed_to is None:
+            clauses = clauses_of(ddl.statement, cast(Flavor, ddl.source_flavor), sql_mode=ddl.sql_mode or 0)
+        if clauses is None or self._versions is None:
+            return "it is not looked into"
+        name = (ddl.tables[0].db, ddl.tables[0].table)
+        target = read_table(session, self._router.table(*name))
+        if target is None:
+            return "the merged table is not there"
+        versions = [v for v in self._versions(epoch) if (v.db, v.table) == name]
+        strict = bool((ddl.sql_mode or 0) & _STRICT)
+        return needs(
+            clauses, target, [TableStructure.from_json(v.structure) for v in versions], strict=strict
+        )
 
     def declare(
         self, session: Session, token: int, position: Position, piece: Slice, ddl: SchemaChanged, index: int
@@ -127,6 +169,12 @@ def _await_predecessor(own: Session, position: Position) -> None:
     lock = f"tailrace.{position.ledger_uuid}"
     while own.value("SELECT GET_LOCK(%s, 2)", (lock,)) != 1:
         _log.warning("ddl_of_predecessor_runs", hint="it began before this consumer, and is waited for")
+
+
+def _merged_hint(hint: str, ddl: SchemaChanged) -> str:
+    if ddl.kind != "ALTER TABLE":
+        return hint
+    return f"alter the merged table once by hand: what it has already is passed over at the next start; or {hint}"
 
 
 def _hint(ddl: SchemaChanged) -> str:

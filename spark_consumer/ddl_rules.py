@@ -2,7 +2,7 @@
 
 A downstream table into which several upstream tables are merged takes only one kind of DDL: CREATE TABLE, as
 CREATE TABLE IF NOT EXISTS. Any other one speaks for one upstream table and would change the rows or the
-structure of all of them, so it stops the channel until a filter rule says to ignore it.
+structure of all of them, so it is not run: `spark_consumer.merged_ddl` says whether it may be passed over.
 
 Of a list of tables to drop or rename, the channel takes those that it carries. A DDL that moves rows between a
 table that is carried and one that is not (RENAME, EXCHANGE PARTITION) stops it.
@@ -31,6 +31,10 @@ from spark_consumer.route import Router
 DEFAULT_OPTIONS = DdlOptions()
 _log = structlog.get_logger()
 Known = Callable[[], Iterable[tuple[str, str]]]
+
+
+class MergedDdl(DownstreamError):
+    """TR623: a DDL of one of several tables that are merged into one."""
 
 
 class DdlRules:
@@ -127,7 +131,7 @@ class DdlRules:
     def _routed(self, ddl: SchemaChanged, known: Known) -> SchemaChanged:
         shared = self._shared(ddl, known)
         if shared and ddl.kind not in ("CREATE TABLE", "CREATE DATABASE"):
-            raise DownstreamError(
+            raise MergedDdl(
                 "TR623",
                 f"a DDL on {shared}, and rows of others are there too: {ddl.statement[:200]}",
                 hint="do by hand on the downstream what all its upstream tables need, ignore the statement with "

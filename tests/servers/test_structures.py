@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pymysql
 import pytest
-from support.apply_steps import apply_rows, open_applier, prepared_rows
+from support.apply_steps import apply_rows, apply_steps, open_applier, prepared_rows
 from support.binlog_rows import binlog_end, rows_since
 from support.fake_topic import delete, insert, integer, text, update
 from test_values import LOOSE, _types
 
 from compose.databases import Database
+from schemas.epoch import StructureVersion
 from schemas.errors import DownstreamError
 from schemas.server_url import ServerUrl
 from schemas.structure import Column, TableStructure
 from spark_consumer.apply import Applier
 from spark_consumer.config import ConsumerConfig
+from spark_consumer.ddl_apply import Versions
 from spark_consumer.event_filter import EventRule
 from spark_consumer.fit import misfits
 from spark_consumer.plan import Mode
@@ -48,10 +51,10 @@ def db(request: pytest.FixtureRequest, target: Database) -> str:
 def channel(target: Database, db: str) -> Channel:
     """Opens the channel under rules."""
 
-    def opened(**rules: Any) -> tuple[Applier, ConsumerConfig]:
+    def opened(versions: Versions | None = None, **rules: Any) -> tuple[Applier, ConsumerConfig]:
         url = target.url("tailrace")
         config = ConsumerConfig("", "p", ServerUrl.parse(url), db, Path(), **rules)
-        return open_applier(url, db, **rules), config
+        return open_applier(url, db, versions, **rules), config
 
     return opened
 
@@ -307,6 +310,60 @@ def test_a_key_that_finds_rows_whose_other_columns_are_stale(
     first, second = {"id": 1, "a": 1}, {"id": 1, "a": 2}
     apply_rows(applier, config, insert(t, first), update(t, first, second), delete(t, second))
     assert target.execute(f"SELECT * FROM {db}.t") == []
+
+
+def test_a_merged_table_is_altered_once_and_each_shards_alter_passed_over(
+    target: Database, db: str, channel: Channel
+) -> None:
+    old = [table("up", integer("id"), integer("v"), name=f"t_{number}") for number in (1, 2)]
+    new = [replace(s, columns=(*s.columns, text("note"))) for s in old]
+    known = [StructureVersion(1, s.db, s.table, str(n), s.to_json(), "") for n, s in enumerate(old)]
+    applier, config = channel(versions=lambda epoch: known, routes=(Route("up", db, "t_*", "t"),))
+    create = [
+        altering(f"CREATE TABLE up.t_{n} (id INT PRIMARY KEY, v INT NOT NULL)", n, "CREATE") for n in (1, 2)
+    ]
+    apply_steps(applier, create)
+    apply_rows(applier, config, *(insert(s, {"id": n, "v": n}) for n, s in enumerate(old)))
+    change = "ADD note VARCHAR(60) NOT NULL DEFAULT 'it''s', MODIFY v BIGINT NOT NULL, ADD KEY (note)"
+    steps = [*[{}] * (applier.position.epoch + 1), altering(f"ALTER TABLE up.t_1 {change}", 1)]
+    with pytest.raises(DownstreamError, match=r"TR623.*there is no column note yet") as stopped:
+        apply_steps(applier, steps)
+    assert "alter the merged table once by hand" in stopped.value.hint
+    target.execute(f"ALTER TABLE {db}.t {change}")
+    before = target.execute(f"SHOW CREATE TABLE {db}.t")
+    apply_steps(applier, steps)
+    # the other one still has its old form, and its rows find their place
+    apply_rows(applier, config, insert(new[0], {"id": 5, "v": 5, "note": "x"}), update(old[1], *moved(1, 9)))
+    apply_rows(applier, config, insert(old[1], {"id": 6, "v": 6}))
+    steps = [*[{}] * (applier.position.epoch + 1), altering(f"ALTER TABLE up.t_2 {change}", 2)]
+    apply_steps(applier, steps)
+    apply_rows(applier, config, insert(new[1], {"id": 7, "v": 1 << 30, "note": "y"}))
+    assert target.execute(f"SELECT * FROM {db}.t ORDER BY id") == [
+        (0, 0, "it's"),
+        (1, 9, "it's"),
+        (5, 5, "x"),
+        (6, 6, "it's"),
+        (7, 1 << 30, "y"),
+    ]
+    assert target.execute(f"SHOW CREATE TABLE {db}.t") == before
+    known += [StructureVersion(5, s.db, s.table, f"n{n}", s.to_json(), "") for n, s in enumerate(new)]
+    # a column that goes and comes again has other values there
+    again = [
+        altering("ALTER TABLE up.t_1 DROP note", 1),
+        altering(f"ALTER TABLE up.t_1 {change}", 1),
+    ]
+    with pytest.raises(DownstreamError, match=r"TR623.*had a column note before"):
+        apply_steps(applier, [*[{}] * (applier.position.epoch + 1), *again])
+    assert target.execute(f"SHOW CREATE TABLE {db}.t") == before
+
+
+def altering(statement: str, shard: int, verb: str = "ALTER") -> dict[str, Any]:
+    strict = {"sql_mode": 1 << 21}
+    return {"ddl": statement, "kind": f"{verb} TABLE", "tables": [("up", f"t_{shard}")], "settings": strict}
+
+
+def moved(number: int, v: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    return {"id": number, "v": number}, {"id": number, "v": v}
 
 
 @pytest.mark.parametrize("flavor", ["mysql", "mariadb"])

@@ -18,6 +18,7 @@ from schemas.structure import TableStructure
 from spark_consumer import position as positions
 from spark_consumer.apply import Applier
 from spark_consumer.config import ConsumerConfig
+from spark_consumer.ddl_apply import Versions
 from spark_consumer.merge import Limits, Statement
 from spark_consumer.place import BEFORE_ALL
 from spark_consumer.plan import Mode, TablePlan, plan_slice, targets_of
@@ -35,14 +36,14 @@ _TABLE = TablePlan(
 )
 
 
-def open_applier(url: str, channel: str, **rules: Any) -> Applier:
+def open_applier(url: str, channel: str, versions: Versions | None = None, **rules: Any) -> Applier:
     """The channel's writer, with a position before everything if it has none; the log has shown no tables."""
     config = ConsumerConfig("", "p", ServerUrl.parse(url), channel=channel, checkpoint_dir=Path(), **rules)
     session = connect(config.target)
     positions.install(session)
     if positions.read(session, channel) is None:
         positions.create(session, channel, BEFORE_ALL)
-    return Applier(config, session, positions.take_over(session, channel), lambda epoch: set())
+    return Applier(config, session, positions.take_over(session, channel), lambda epoch: set(), versions)
 
 
 def prepared(epoch: int, step: dict[str, Any]) -> Prepared:
