@@ -416,9 +416,13 @@ class EventDecoder:
         if not self.epoch.empty:
             return False
         change = epoch_ddl(query, statement, self._flavor, timestamp)
-        known = tuple(replace(t, before=self.versions.get((t.db, t.table))) for t in change.tables)
-        self.epoch.ddl = change = replace(change, tables=known)
+        tables = [replace(t, before=self._fingerprint_of(t.db, t.table)) for t in change.tables]
         self.structures.apply(change, statement, self._here())
+        tables = [
+            replace(t, after=self._tracked_fingerprint(t.renamed_to_db or t.db, t.renamed_to or t.table))
+            for t in tables
+        ]
+        self.epoch.ddl = change = replace(change, tables=tuple(tables))
         for table in change.tables:
             # Whatever the table is now, its next rows state its structure anew.
             self.versions.pop((table.db, table.table), None)
@@ -426,6 +430,18 @@ class EventDecoder:
                 self.versions.pop((table.renamed_to_db or table.db, table.renamed_to), None)
         self._by_body.clear()
         return True
+
+    def _fingerprint_of(self, db: str, table: str) -> str | None:
+        """Of the structure that a table's last rows had, or that it has by its definition."""
+        return self.versions.get((db, table)) or self._tracked_fingerprint(db, table)
+
+    def _tracked_fingerprint(self, db: str, table: str) -> str | None:
+        """Of the structure that a table's next rows will have, where the definition says so for sure."""
+        structure = self.structures.after((db, table))
+        # A registry would have to be told of the structure before it had a name.
+        if structure is None or self._schema_name is not fingerprint_of:
+            return None
+        return fingerprint_of(structure).hex()
 
     def _concerns_us(self, statement: Statement) -> bool:
         if statement.category is Category.OBJECT:

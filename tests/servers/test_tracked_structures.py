@@ -21,7 +21,10 @@ from producer.table_map import full_structure, read_table_map
 from schemas.ddl import classify
 from schemas.ddl_structure import Catalog, Unresolved, created, ddl_changes
 from schemas.ddl_types import Session
+from schemas.errors import DecodeError
 from schemas.table_definition import TableDefinition
+from tailrace.config_file import load
+from tailrace.schema_set import set_structure
 from tests.support.binlog_rows import binlog_end
 from tests.support.producer_case import Case
 
@@ -333,6 +336,22 @@ def _last_of(epochs: Any, table: tuple[str, str]) -> list[str]:
     return [v.fingerprint for e in epochs for v in e.structures if (v.db, v.table) == table]
 
 
+def _foretold(epochs: Any) -> int:
+    """How many DDL statements said which structure the table's next rows had; none said a wrong one."""
+    right = 0
+    for number, epoch in enumerate(epochs):
+        for table in epoch.ddl.tables if epoch.ddl else ():
+            name = (table.renamed_to_db or table.db, table.renamed_to or table.table)
+            for later in epochs[number:]:
+                found = {(t.db, t.table): t.fingerprint for t in later.tables}
+                if name in found:
+                    assert table.after in (None, found[name])
+                    right += table.after is not None
+                if name in found or (later.ddl and later is not epoch):
+                    break
+    return right
+
+
 def test_without_metadata_all_is_as_with_it(case: Case, tmp_path: Any) -> None:
     """The same work in two databases, logged with full metadata and without any; killed and begun anew on the way."""
     other = f"{case.db}_full"
@@ -355,6 +374,7 @@ def test_without_metadata_all_is_as_with_it(case: Case, tmp_path: Any) -> None:
     finally:
         case.upstream.execute("SET GLOBAL binlog_row_metadata = 'FULL'", f"DROP DATABASE {other}")
     rows = case.published().all_rows
+    assert _foretold(before.epochs) > 10
     bare = [_shape(row, case.db) for row in rows if row.structure.db == case.db]
     full = [_shape(row, other) for row in rows if row.structure.db == other]
     assert len(full) > 20
@@ -366,3 +386,72 @@ def test_without_metadata_all_is_as_with_it(case: Case, tmp_path: Any) -> None:
     )
     # Nothing was stated anew when the upstream went over to full metadata: the schema is the same.
     assert _last_of(case.published().epochs, table) == _last_of(before.epochs, table)
+
+
+_OLD_VALUES = {
+    "TIME": ["'-838:59:59'", "'838:59:59'", "'00:00:00'", "'-00:00:00.9'", "'-00:00:01.000001'", "'12:34:56.789123'"],
+    "DATETIME": ["'0000-00-00'", "'9999-12-31 23:59:59'", "'2024-02-30 01:02:03.5'", "'2024-01-01 00:00:00.000001'",
+                 "'0001-00-00 00:00:00'", "'1000-01-01 12:34:56.789123'"],
+    "TIMESTAMP": ["'0000-00-00'", "'1970-01-01 00:00:01'", "'2038-01-19 03:14:07.999999'", "'2001-09-09 01:46:40.5'",
+                  "'2024-02-29 23:59:59.000001'", "'1999-12-31 23:59:59'"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("flavor", ["mariadb"])
+@pytest.mark.parametrize("metadata", ["FULL", "NO_LOG"])
+def test_temporal_columns_of_old_servers(case: Case, metadata: str) -> None:
+    """mysql56_temporal_format = OFF: fractions come from the structure; every value is the server's own text."""
+    names = {f"{kind}{n}".lower(): f"{kind}({n}) NULL" for kind in _OLD_VALUES for n in range(7)}
+    columns = ", ".join(f"{name} {text}" for name, text in names.items())
+    loose = "SET SESSION sql_mode = 'ALLOW_INVALID_DATES', time_zone = '+00:00'"
+    try:
+        case.upstream.execute(
+            f"SET GLOBAL binlog_row_metadata = '{metadata}'", "SET GLOBAL mysql56_temporal_format = OFF"
+        )
+        case.sql(f"CREATE TABLE old (id INT PRIMARY KEY, {columns})")
+        for i in range(6):
+            values = ", ".join(_OLD_VALUES[text.partition("(")[0]][i] for text in names.values())
+            case.sql(loose, f"INSERT INTO old VALUES ({i}, {values})")
+        case.catch_up()
+    finally:
+        case.upstream.execute(
+            "SET GLOBAL binlog_row_metadata = 'FULL'", "SET GLOBAL mysql56_temporal_format = ON"
+        )
+    rows = [row for row in case.published().all_rows if row.structure.table == "old"]
+    assert {column.code for column in rows[0].structure.columns} == {3, 7, 11, 12}
+    texts = ", ".join(f"CAST({name} AS CHAR)" for name in names)
+    for expected, row in zip(case.sql(loose, f"SELECT {texts} FROM old ORDER BY id"), rows, strict=True):
+        assert [row.avro()["after"][name] for name in names] == list(expected)
+
+
+def test_a_structure_stated_by_hand_is_as_good_as_ddl(case: Case, tmp_path: Any) -> None:
+    """What DDL outside of the binlog has spoilt is set right; a wrong statement stops as before."""
+    case.sql("CREATE TABLE h (a INT PRIMARY KEY)")
+    case.catch_up()
+    path = tmp_path / "tailrace.toml"
+    path.write_text(
+        f'[source]\nurl = "{case.upstream.url()}"\nserver-id = {case.config.server_id}\n'
+        f'[kafka]\nbootstrap-servers = "{case.config.bootstrap_servers}"\nprefix = "{case.config.prefix}"\n'
+        f'[relay]\ndir = "{case.config.relay_dir}"\n[tables]\ninclude = ["{case.db}.*"]\n'
+    )
+    sql = tmp_path / "h.sql"
+    try:
+        case.upstream.execute("SET GLOBAL binlog_row_metadata = 'MINIMAL'")
+        case.sql("SET sql_log_bin = 0", "ALTER TABLE h ADD b VARCHAR(5) CHARACTER SET latin1 FIRST",
+                 "SET sql_log_bin = 1", "INSERT INTO h VALUES ('x', 1)")  # fmt: skip
+        for text in ("", "CREATE TABLE h (a INT PRIMARY KEY, b VARCHAR(5) CHARACTER SET latin1)"):
+            if text:
+                sql.write_text(text)
+                set_structure(load(path), (case.db, "h"), sql, None)
+            with pytest.raises(DecodeError) as stopped:
+                case.catch_up()
+            assert stopped.value.code == "TR419"
+        sql.write_text("CREATE TABLE h (b VARCHAR(5) CHARACTER SET latin1, a INT PRIMARY KEY)")
+        epoch = set_structure(load(path), (case.db, "h"), sql, None)
+        assert epoch.structures[0].table == "h"
+        case.catch_up()
+    finally:
+        case.upstream.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
+    published = case.published()
+    assert [row.avro()["after"] for row in published.all_rows] == [{"b": "x", "a": 1}]
+    assert published.all_rows[0].structure.key == ("a",)

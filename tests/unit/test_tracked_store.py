@@ -1,0 +1,153 @@
+"""When a structure that was read from the upstream is in force: from its place on; before, if no DDL is between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from producer.structures.store import Here, Place, Reading, Structures, encode_entry, loaded_entry
+from relay_store.layout import RelayPosition
+from schemas.ddl import classify
+from schemas.ddl_structure import Name, Tracked, Unresolved, created
+from schemas.ddl_types import Session
+from schemas.epoch import SchemaChanged, TableChanged
+from schemas.errors import DecodeError
+from schemas.gtid import empty_gtid_set
+from schemas.tables import TableFilter
+
+_T = ("d", "t")
+_LONG = 3
+
+
+def _table(columns: str) -> Tracked:
+    return created(f"CREATE TABLE t ({columns})", Session("mysql", "d"), "utf8mb4")
+
+
+def _body(columns: int, table: bytes = b"t") -> bytes:
+    """A TABLE_MAP of so many INT columns, without any optional metadata."""
+    nulls = ((1 << columns) - 1).to_bytes((columns + 7) // 8, "little")
+    return (
+        b"\x01d\0"
+        + bytes([len(table)])
+        + table
+        + b"\0"
+        + bytes([columns])
+        + bytes([_LONG]) * columns
+        + b"\0"
+        + nulls
+    )
+
+
+def _here(pos: int) -> Here:
+    return Here(RelayPosition("uuid.000001", "bin.000001", pos), empty_gtid_set("mysql").tracker())
+
+
+def _place(pos: int) -> Place:
+    return Place("uuid", 1, pos)
+
+
+@dataclass
+class _Upstream:
+    tables: dict[Name, Tracked]
+    since: int
+    place: int
+    between: set[Name] = field(default_factory=set)
+
+    def read(self) -> Reading:
+        return Reading(_place(self.since), _place(self.place), dict(self.tables), {"d": "utf8mb4"}, True)
+
+    def read_one(self, name: Name) -> Reading:
+        return self.read()
+
+    def knows(self, place: Place) -> bool:
+        return place.server == "uuid"
+
+    def touched(self, since: Here, until: Place) -> set[Name]:
+        return set() if since.place.reached(until) else self.between
+
+
+def _ddl(structures: Structures, text: str, pos: int) -> None:
+    found = classify(text, "d", "mysql")
+    tables = tuple(TableChanged(*table) for table in found.tables)
+    change: Any = SchemaChanged(text, "d", found.kind, tables, "mysql", 0)
+    structures.apply(change, found, _here(pos))
+
+
+def _names(structures: Structures, columns: int, pos: int) -> list[str]:
+    return [column.name for column in structures.structure(_body(columns), _here(pos)).columns]
+
+
+def _seeded(upstream: _Upstream) -> Structures:
+    structures = Structures("mysql", TableFilter(), {}, upstream)
+    structures.seed()
+    return structures
+
+
+def test_it_holds_before_its_place_if_nothing_is_between() -> None:
+    assert _names(_seeded(_Upstream({_T: _table("a INT, b INT")}, 500, 600)), 2, 100) == ["a", "b"]
+
+
+@pytest.mark.parametrize("touched", [_T, ("d", ""), ("", "")])
+def test_it_does_not_hold_before_its_place_if_ddl_is_between(touched: Name) -> None:
+    structures = _seeded(_Upstream({_T: _table("a INT, b INT")}, 500, 600, {touched}))
+    with pytest.raises(DecodeError) as caught:
+        _names(structures, 2, 100)
+    assert caught.value.code == "TR418"
+    # Behind its place it does, DDL before the reading and all.
+    _ddl(structures, "ALTER TABLE t ADD b INT", 200)
+    assert _names(structures, 2, 600) == ["a", "b"]
+
+
+def test_what_ddl_makes_holds_up_to_there() -> None:
+    upstream = _Upstream({_T: _table("a INT, c INT")}, 500, 600, {_T})
+    structures = _seeded(upstream)
+    _ddl(structures, "CREATE TABLE t (a INT)", 100)
+    assert _names(structures, 1, 110) == ["a"]
+    _ddl(structures, "ALTER TABLE t ADD b INT", 120)
+    assert _names(structures, 2, 130) == ["a", "b"]
+    _ddl(structures, "ALTER TABLE t RENAME COLUMN b TO c", 140)
+    assert _names(structures, 2, 150) == ["a", "c"]
+
+
+def test_ddl_while_it_was_read_makes_it_worthless() -> None:
+    upstream = _Upstream({_T: _table("a INT")}, 500, 600, {_T})
+    structures = _seeded(upstream)
+    _ddl(structures, "ALTER TABLE t ADD b INT", 550)
+    upstream.tables[_T], upstream.since, upstream.place, upstream.between = (
+        _table("a INT, b INT"),
+        700,
+        700,
+        set(),
+    )
+    assert _names(structures, 2, 610) == ["a", "b"]
+
+
+def test_a_place_of_another_server_says_nothing() -> None:
+    upstream = _Upstream({_T: _table("x INT")}, 500, 600)
+    structures = Structures("mysql", TableFilter(), {}, upstream)
+    structures.seed()
+    changes = {k: v.replace(b'"uuid"', b'"other"') for k, v in structures.take_changes() if v}
+    upstream.tables[_T] = _table("y INT")
+    assert _names(Structures("mysql", TableFilter(), changes, upstream), 1, 100) == ["y"]
+
+
+def test_the_records_bring_all_of_it_back() -> None:
+    structures = _seeded(_Upstream({_T: _table("a INT"), ("d", "u"): Unresolved("why")}, 500, 600))
+    _names(structures, 1, 100)
+    _ddl(structures, "ALTER TABLE t ADD b INT", 650)
+    records = {key: value for key, value in structures.take_changes() if value is not None}
+    again = Structures("mysql", TableFilter(), records, None)
+    assert again.seeded
+    assert _names(again, 2, 700) == ["a", "b"]
+    assert all(encode_entry(*loaded_entry(v)) == v for k, v in records.items() if k.count(b",") == 1)
+    _ddl(again, "DROP TABLE t", 710)
+    assert dict(again.take_changes())[b'["d","t"]'] is None
+
+
+def test_another_number_of_columns_stops() -> None:
+    with pytest.raises(DecodeError) as caught:
+        _names(_seeded(_Upstream({_T: _table("a INT")}, 500, 600)), 2, 650)
+    assert caught.value.code == "TR419"
+    assert "schema set d.t" in caught.value.hint
