@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 
 from producer.row_decoder import Record, RowDecoder
 from schemas.avro_schema import OP_BEHIND
-from schemas.epoch import SchemaChanged, StructureVersion, TableTouched
+from schemas.epoch import SchemaChanged, Skipped, StructureVersion, TableTouched
 from schemas.varint import encode_long
 from schemas.wire import header_size
 
@@ -39,6 +40,7 @@ class OpenEpoch:
         seq: the number of records so far, handed over or not.
         avro_number: ``number`` as Avro bytes.
         counts: per structure: records of INSERT, UPDATE and DELETE events (a key change counts two).
+        skipped: events that a rule passed over, by schema, table and kind.
     """
 
     number: int
@@ -53,6 +55,7 @@ class OpenEpoch:
     last_commit_ms: int = 0
     counts: dict[RowDecoder, list[int]] = field(default_factory=dict)
     structures: dict[RowDecoder, StructureVersion] = field(default_factory=dict)
+    skipped: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     ddl: SchemaChanged | None = None
 
     def __post_init__(self) -> None:
@@ -107,3 +110,7 @@ class OpenEpoch:
             TableTouched(d.structure.db, d.structure.table, d.fingerprint.hex(), *counts)
             for d, counts in self.counts.items()
         )
+
+    def events_skipped(self) -> tuple[Skipped, ...]:
+        """What was passed over, for the epoch's record."""
+        return tuple(Skipped(*what, count) for what, count in sorted(self.skipped.items()))

@@ -41,6 +41,7 @@ from schemas.epoch import (
 from schemas.errors import LogError, Where
 from schemas.kafka_security import OPEN, KafkaSecurity
 from schemas.sql import key_table
+from schemas.structure import has_full_images
 from schemas.wire import LEAST_PART, divide
 
 log = structlog.get_logger()
@@ -214,7 +215,7 @@ class EpochLog:
 
     def versions(self) -> dict[tuple[str, str], str]:
         """The fingerprint of each table's newest structure."""
-        return {(version.db, version.table): version.fingerprint for version in self.structures()}
+        return {(v.db, v.table): v.fingerprint for v in self.structures() if has_full_images(v.structure)}
 
     def structures(self) -> list[StructureVersion]:
         """All structures that the log names, in the order of their epochs."""

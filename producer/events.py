@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,8 @@ from producer.epoch import EpochLimits, OpenEpoch
 from producer.payload import unpack_payload
 from producer.query_event import QueryEvent, epoch_ddl, parse_query_event
 from producer.row_decoder import RowDecoder, SchemaName
-from producer.rows_head import FLAGS_AT, ROWS, RowsTable
+from producer.rows_head import FLAGS_AT, LACKING, ROWS, Doubt, Head, RowsForm, RowsTable, update_lacks
+from producer.skipping import Skipping, SkipRule
 from producer.structures.store import Here, Structures
 from producer.table_map import table_names
 from producer.xa import FL_PREPARED_XA, PreparedTransactions, prepared_inside, xa_prepare, xa_statement
@@ -26,6 +27,7 @@ from relay_store.layout import RelayPosition, part_offset, upstream_file
 from schemas import binlog
 from schemas.avro_schema import fingerprint_of, row_schema
 from schemas.ddl import Category, Statement, classify, family
+from schemas.dml import read_dml, verb_on
 from schemas.epoch import PreparedTransaction, StructureVersion
 from schemas.errors import DecodeError, TailraceError, Where
 from schemas.groups import GroupScanner
@@ -46,11 +48,9 @@ _SKIPPED = frozenset(
         binlog.STOP,
         binlog.ROTATE,
         binlog.PREVIOUS_GTIDS,
-        binlog.ROWS_QUERY,
         binlog.INTVAR,
         binlog.RAND,
         binlog.USER_VAR,
-        binlog.MARIADB_ANNOTATE_ROWS,
         binlog.MARIADB_BINLOG_CHECKPOINT,
         binlog.MARIADB_GTID_LIST,
         _TRANSACTION_CONTEXT,
@@ -58,8 +58,12 @@ _SKIPPED = frozenset(
     }
 )
 _ACCOUNTS = "accounts and privileges belong to each server; [ddl] accounts says otherwise"
+# The text of the statement whose rows follow, and what stands before it.
+_TEXTS = {binlog.ROWS_QUERY: 1, binlog.MARIADB_ANNOTATE_ROWS: 0}
 # MariaDB's two-phase ALTER logs the statement twice; it takes effect with its COMMIT ALTER.
 _START_ALTER, _ROLLBACK_ALTER = 2, 8
+# Of a MariaDB TABLE_MAP's flags, in their second byte. Source: sql/log_event.h, TM_BIT_HAS_TRIGGERS_F.
+_HAS_TRIGGERS = 0x40
 
 _MIXED_ENGINES = (
     "which of its rows stayed depends on their tables' engines; copy the tables concerned anew and start behind "
@@ -102,6 +106,7 @@ class EventDecoder:
         schema_name: what names a structure's schema on the wire.
         accounts: whether statements on accounts, which may hold passwords, are published.
         structures: the tables' structures where decoding begins; kept up to date.
+        skip: what to pass over that cannot be replicated.
     """
 
     def __init__(
@@ -116,14 +121,17 @@ class EventDecoder:
         schema_name: SchemaName = fingerprint_of,
         accounts: bool = False,
         structures: Structures | None = None,
+        skip: Sequence[SkipRule] = (),
     ) -> None:
         self._accounts = accounts
+        self._skipping = Skipping(skip)
         self.structures = structures or Structures(flavor, tables, {}, None)
         self._flavor, self._tables, self._limits = flavor, tables, limits
         self._spill, self._schema_name = spill, schema_name
         self.tracker = tracker
         self.versions = versions
         self.prepared = prepared
+        self._partial: dict[tuple[str, str], set[str]] = {}
         self.scanner = GroupScanner()
         self.epoch = OpenEpoch(0)
         self._group_pos: int | None = None
@@ -134,6 +142,7 @@ class EventDecoder:
         self._event_pos = 0
         self._file_name, self._offset = b"", 0
         self._by_id: dict[bytes, RowsTable | None] = {}
+        self._with_triggers: set[bytes] = set()
         self._by_body: dict[bytes, RowsTable | None] = {}
         self._published = b""
         self._group_seq = 0
@@ -150,6 +159,7 @@ class EventDecoder:
             else 0
         )
         self._by_id.clear()
+        self._with_triggers.clear()
         self._place = RelayPosition(subdir, file, 0)
         self._file_name = encode_bytes(upstream_file(file).encode())
         self._offset = part_offset(file)
@@ -228,17 +238,23 @@ class EventDecoder:
                 p: int = i + form.offset
                 head = form.heads.get(data[i + FLAGS_AT : p])
                 if head is None:
-                    head, p = form.parse(data, i)
-                ordinary, moved = head
+                    if (parsed := self._parsed(form, data, i)) is None:
+                        i = behind
+                        continue
+                    head, p = parsed
+                ordinary, moved, decode, decoder, doubt = head
+                if doubt is not None and not self._sure(head, data, i, p, behind - checksum):
+                    i = behind
+                    continue
                 z = self._event_pos + self._offset << 1
                 # Two table look-ups; a file's first bytes and those behind 1 GB take the longer way.
                 varint = LOW[z & 0x3FFF] + VARINT[z >> 14] if 1 << 17 <= z < 1 << 31 else encode_long(z >> 1)
                 before = epoch.seq
-                epoch.seq = seq = form.decode(
+                epoch.seq = seq = decode(
                     data, p, behind - checksum, before, epoch.avro_number, ordinary, moved,
                     source + varint + times, epoch.records.append,
                 )  # fmt: skip
-                counts = counts_of(table.decoder) or self._first_touch(table.decoder)
+                counts = counts_of(decoder) or self._first_touch(decoder)
                 counts[form.column] += seq - before
                 if len(epoch.records) >= SPILL_RECORDS:
                     self._spill(epoch)
@@ -246,6 +262,8 @@ class EventDecoder:
                 body = data[i + 27 : behind - checksum]
                 table = by_body.get(body, _UNKNOWN)
                 by_id[data[i + 19 : i + 25]] = self._learn_table(body) if table is _UNKNOWN else table
+                if data[i + 26] & _HAS_TRIGGERS:
+                    self._with_triggers.add(data[i + 19 : i + 25])
             elif nested:
                 if not self._inside(kind, data[i:behind], 0):
                     return i
@@ -296,6 +314,8 @@ class EventDecoder:
                 return False
         elif kind == binlog.XA_PREPARE:
             self._xa_prepare(event)
+        elif kind in _TEXTS:
+            self._text = event[binlog.HEADER_SIZE + _TEXTS[kind] : len(event) - self._checksum]
         elif kind != binlog.XID and kind not in _SKIPPED:
             self._refuse(kind, event)
         if kind not in binlog.INSIDE_GROUP:
@@ -331,6 +351,8 @@ class EventDecoder:
     def _group_begin(self, kind: int, server_id: int, commit_ms: int) -> None:
         self._gtid = None
         self._skip_group = self._xa_open = self._xa = False
+        self._text = b""
+        self._skipped: list[tuple[str, str, str]] = []
         self._server_id, self._commit_ms = server_id, commit_ms
         self._group_seq = self.epoch.seq
         self._has_gtid = kind not in (0, binlog.ANONYMOUS_GTID)
@@ -349,6 +371,7 @@ class EventDecoder:
         if self._xa or not self._skip_group:
             begun = self._event_pos if self._group_pos is None else self._group_pos
             self.epoch.add_group(self._gtid, self._commit_ms, self._event_pos + size - begun)
+            self.epoch.skipped.update(self._skipped)
         if self.stop_at is not None and self.stop_at():
             self.stopped = True
         self._group_pos = None
@@ -396,7 +419,7 @@ class EventDecoder:
         ):
             return self._ddl(query, statement, binlog.header(event).timestamp)
         else:
-            self._refuse_statement(query.statement, statement)
+            self._refuse_statement(query, statement)
         return True
 
     def _transaction_statement(self, statement: Statement) -> None:
@@ -425,9 +448,9 @@ class EventDecoder:
         self.epoch.ddl = change = replace(change, tables=tuple(tables))
         for table in change.tables:
             # Whatever the table is now, its next rows state its structure anew.
-            self.versions.pop((table.db, table.table), None)
+            self._forget(table.db, table.table)
             if table.renamed_to is not None:
-                self.versions.pop((table.renamed_to_db or table.db, table.renamed_to), None)
+                self._forget(table.renamed_to_db or table.db, table.renamed_to)
         self._by_body.clear()
         return True
 
@@ -442,6 +465,10 @@ class EventDecoder:
         if structure is None or self._schema_name is not fingerprint_of:
             return None
         return fingerprint_of(structure).hex()
+
+    def _forget(self, db: str, table: str) -> None:
+        self.versions.pop((db, table), None)
+        self._partial.pop((db, table), None)
 
     def _concerns_us(self, statement: Statement) -> bool:
         if statement.category is Category.OBJECT:
@@ -461,16 +488,23 @@ class EventDecoder:
             hint="see what it did upstream, do the same downstream by hand, and start behind this position",
         )
 
-    def _refuse_statement(self, text: str, statement: Statement) -> None:
+    def _refuse_statement(self, query: QueryEvent, statement: Statement) -> None:
+        """It may be passed over if its text tells all tables that it changes, and the rules name them."""
         what = {
             Category.DML: "changes rows by statement text, not by row events",
             Category.DDL: "creates a table from a query without logging its rows",
         }.get(statement.category, f"is not understood: {statement.reason}")
-        raise DecodeError(
+        error = DecodeError(
             "TR409",
-            f"a statement {what}: {text[:200]}",
-            hint="set binlog_format = ROW for every upstream session, or exclude what it touches",
+            f"a statement {what}: {query.statement[:200]}",
+            hint="set binlog_format = ROW for every upstream session; to go on, let a [[skip]] rule pass over this"
+            " one, and carry it out downstream by hand",
         )
+        if statement.category is not Category.DML:
+            raise error
+        dml = read_dml(query.statement, query.default_db, self._flavor, sql_mode=query.sql_mode or 0)
+        tables = [(name.db, name.table) for name in dml.tables] if dml else []
+        self._skipped += self._skipping.passes_over("statement", tables, error, self._where())
 
     def _refuse(self, kind: int, event: bytes) -> None:
         if binlog.header(event).flags & binlog.FLAG_IGNORABLE:
@@ -498,6 +532,42 @@ class EventDecoder:
     def _here(self) -> Here:
         return Here(replace(self._place, pos=self._event_pos), self.tracker)
 
+    def _parsed(self, form: RowsForm, data: bytes, i: int) -> tuple[Head, int] | None:
+        """A beginning not met before; None if the event is passed over."""
+        try:
+            return form.parse(data, i)
+        except DecodeError as error:
+            self._pass_over(form.name, error)
+            return None
+
+    def _sure(self, head: Head, data: bytes, i: int, p: int, end: int) -> bool:
+        """Whether an event of doubtful kind is one to take in; False if it is passed over."""
+        structure = head.decoder.structure
+        try:
+            if head.doubt is Doubt.DOCUMENT:
+                head.decode(data, p, end, 0, b"", b"", b"", b"", lambda record: None)
+            elif self._flavor == "mariadb":
+                text = self._text.decode(errors="replace")
+                verb = verb_on(text, structure.db, structure.table, self._flavor)
+                triggers = data[i + 19 : i + 25] in self._with_triggers
+                with_key = head.doubt is Doubt.STATEMENT_WITH_KEY
+                if verb == "REPLACE" or (verb == "INSERT" and triggers) or (verb is None and with_key):
+                    raise update_lacks(verb)
+        except DecodeError as error:
+            self._pass_over((structure.db, structure.table), error)
+            return False
+        return True
+
+    def _pass_over(self, table: tuple[str, str], error: DecodeError) -> None:
+        """Count an event whose images lack something, if the rules say so; else raise its error."""
+        if error.code != "TR413":
+            raise error
+        if self._text:
+            error.what += f"; the statement: {self._text[:200].decode(errors='replace')}"
+        error.where = Where(table=".".join(table))
+        error.hint = LACKING
+        self._skipped += self._skipping.passes_over("image", [table], error, self._where())
+
     def _source(self) -> tuple[bytes, bytes]:
         """What `source` says of the open transaction, as Avro bytes: before and behind an event's position."""
         gtid = b"\0" if self._gtid is None else b"\2" + encode_bytes(self._gtid.encode())
@@ -511,8 +581,15 @@ class EventDecoder:
         structure = decoder.structure
         counts = self.epoch.counts[decoder] = [0, 0, 0]
         name, fingerprint = (structure.db, structure.table), decoder.fingerprint.hex()
-        if self.versions.get(name) != fingerprint:
+        if structure.is_full:
+            known = self.versions.get(name) == fingerprint
             self.versions[name] = fingerprint
+        else:
+            # One table has many of these at a time, so none of them is current: each is stated once a run.
+            told = self._partial.setdefault(name, set())
+            known = fingerprint in told
+            told.add(fingerprint)
+        if not known:
             self.epoch.structures[decoder] = StructureVersion(
                 self.epoch.number,
                 structure.db,
@@ -546,7 +623,9 @@ class EventDecoder:
             text = binlog.query_text(event, bool(checksum))
             framing = text in _BRACKETS or text.startswith((b"XA START ", b"XA END "))
             return framing or self._statement(event, checksum)
-        if kind not in _SKIPPED and kind not in (binlog.XID, binlog.XA_PREPARE):
+        if kind in _TEXTS:
+            self._text = event[binlog.HEADER_SIZE + _TEXTS[kind] : len(event) - checksum]
+        elif kind not in _SKIPPED and kind not in (binlog.XID, binlog.XA_PREPARE):
             self._refuse(kind, event)
         return True
 

@@ -10,9 +10,10 @@ import gc
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -21,6 +22,7 @@ import structlog
 from producer.epoch import EpochLimits, OpenEpoch
 from producer.events import EventDecoder
 from producer.row_decoder import Record, SchemaName
+from producer.skipping import SkipRule
 from producer.structures.store import Structures, Upstream
 from producer.structures.upstream import Interrupted
 from producer.xa import PreparedTransactions, needed_from
@@ -101,6 +103,7 @@ class PublishProgress:
     gtid: str | None = None
     executed_gtids: str = ""
     commit_ms: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
 
 
 class Publisher:
@@ -113,6 +116,7 @@ class Publisher:
         schema_name: what names a structure's schema on the wire.
         accounts: whether statements on accounts are published.
         upstream: where structures are read that the log does not tell; None where there is no upstream.
+        skip: what to pass over that cannot be replicated.
     """
 
     def __init__(
@@ -127,8 +131,9 @@ class Publisher:
         schema_name: SchemaName = fingerprint_of,
         accounts: bool = False,
         upstream: Upstream | None = None,
+        skip: Sequence[SkipRule] = (),
     ) -> None:
-        self._upstream = upstream
+        self._upstream, self._skip = upstream, skip
         self._log, self._root, self._tail, self._mark = epoch_log, root, tail, mark
         self._schema_name, self._accounts = schema_name, accounts
         self._flavor, self._tables, self._limits = flavor, tables, limits
@@ -269,6 +274,7 @@ class Publisher:
             self._schema_name,
             self._accounts,
             self._structures,
+            self._skip,
         )
         decoder.epoch = OpenEpoch(number)
         if stop_at_gtid is not None:
@@ -460,6 +466,7 @@ class Publisher:
                 last_commit_ms=epoch.last_commit_ms,
                 published_ms=time.time_ns() // 1_000_000,
                 prepared=prepared,
+                skipped=epoch.events_skipped(),
             ),
             tracked,
         )
@@ -473,4 +480,6 @@ class Publisher:
         progress.epoch, progress.position = epoch.epoch, position
         progress.executed_gtids = epoch.executed_gtids
         progress.gtid, progress.commit_ms = epoch.last_gtid, epoch.last_commit_ms
+        for passed in epoch.skipped:
+            progress.skipped[f"{passed.db}.{passed.table} {passed.kind}"] += passed.events
         self._needed = needed_from(epoch)

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from struct import Struct, calcsize
-from typing import Any
+from typing import Any, NamedTuple
 
 from schemas.avro_schema import fingerprint_of
 from schemas.codegen import compile_function, indent
+from schemas.errors import DecodeError
 from schemas.sql import key_prefix
-from schemas.structure import TableStructure
+from schemas.structure import Column, TableStructure
 from schemas.types import codec_of, constants_of, union_tags
 from schemas.types.binary import read_counted
 from schemas.types.codec import Head
@@ -51,16 +53,49 @@ class RowDecoder:
     def __init__(self, structure: TableStructure, schema_name: SchemaName = fingerprint_of) -> None:
         self.structure = structure
         self.fingerprint = schema_name(structure)
-        self.header = header = value_header(self.fingerprint)
-        self.write = _compile(structure, header, "write", _write(structure))
-        self.update = _compile(structure, header, "update", _update(structure))
-        self.delete = _compile(structure, header, "delete", _delete(structure))
+        self.header = value_header(self.fingerprint)
+
+    @cached_property
+    def write(self) -> Decode:
+        return self.decode("write", Images.full(self.structure))
+
+    @cached_property
+    def update(self) -> Decode:
+        return self.decode("update", Images.full(self.structure))
+
+    @cached_property
+    def delete(self) -> Decode:
+        return self.decode("delete", Images.full(self.structure))
+
+    def decode(self, kind: str, images: Images, diffs: bool = False) -> Decode:
+        """The decoder of one kind of events.
+
+        Args:
+            kind: ``write``, ``update`` or ``delete``.
+            images: the columns that these events have. What they lack of this decoder's after image is as before.
+            diffs: of PARTIAL_UPDATE_ROWS, where JSON documents come as diffs.
+        """
+        structure = self.structure
+        if kind == "write":
+            body = _write(structure, images)
+        elif kind == "delete":
+            body = _delete(structure, images)
+        else:
+            body = _update(structure, images, diffs)
+        return _compile(structure, self.header, kind, body)
 
 
-def partial_update_decoder(decoder: RowDecoder) -> Decode:
-    """The decoder of PARTIAL_UPDATE_ROWS: as ``RowDecoder.update``, where JSON documents come as diffs."""
-    structure = decoder.structure
-    return _compile(structure, decoder.header, "partial_update", _update(structure, partial=True))
+class Images(NamedTuple):
+    """The columns that the row images of an event have, as bits by their place in the table."""
+
+    before: int
+    after: int
+
+    @classmethod
+    def full(cls, structure: TableStructure) -> Images:
+        """Images with all columns."""
+        every = (1 << len(structure.columns)) - 1
+        return cls(every, every)
 
 
 def _compile(structure: TableStructure, header: bytes, kind: str, body: list[str]) -> Decode:
@@ -74,6 +109,7 @@ def _compile(structure: TableStructure, header: bytes, kind: str, body: list[str
         # `after` is null, then comes `before`
         "DELETE": header + b"\x02d\x00\x02",
         "json_patched": json_patched,
+        "lacks_document": lacks_document,
     }
     for i, column in enumerate(structure.columns):
         names |= codec_of(column).names
@@ -84,35 +120,47 @@ def _compile(structure: TableStructure, header: bytes, kind: str, body: list[str
     return compile_function(kind, _PARAMETERS, body, names, f"<{kind} rows of {structure.name}>")
 
 
-def _image(structure: TableStructure, prefix: str, partial: bool = False) -> list[str]:
-    """Lines that read one full row image at ``b[p]`` into ``<prefix>0, <prefix>1, …``.
+def _image(structure: TableStructure, present: int, prefix: str, partial: int | None = None) -> list[str]:
+    """Lines that read one row image at ``b[p]`` into ``<prefix>0, <prefix>1, …``.
 
     Args:
-        partial: of PARTIAL_UPDATE_ROWS: the before image keeps its documents in ``j0, j1, …``; in the after
-            image the bits of ``x`` say which documents are diffs of those.
+        present: the columns that it has, as bits; only they have a bit in the image's own map of NULLs.
+        partial: of PARTIAL_UPDATE_ROWS: the columns that the before image has. That keeps its documents in
+            ``j0, j1, …``; in the after image the bits of ``x`` say which documents are diffs of those.
     """
-    documents = 0
-    size = (len(structure.columns) + 7) // 8
+    documents = rank = 0
+    size = (present.bit_count() + 7) // 8
     form = {1: "B", 2: "H", 4: "I", 8: "Q"}.get(size)
     nullmap = "b[p]" if size == 1 else f"from_bytes(b[p:p+{size}], 'little')"
     line = f"n = {nullmap}; p += {size}"
     pieces: list[list[str]] = [[Head(line, form, "n", whole=True) if form else line]]
     for i, column in enumerate(structure.columns):
+        # Documents have a number each, whether the images have them or not.
+        document = documents
+        documents += column.code == JSON
+        if not present >> i & 1:
+            continue
         target = f"{prefix}{i}"
         tags = [repr(tag) for tag in union_tags(column)]
         decode = codec_of(column).decode(column, target, tags)
-        if partial and column.code == JSON:
+        if partial is not None and column.code == JSON:
             if prefix == "o":
-                pieces.append([f"j{documents} = None"])
-                decode.append(f"j{documents} = d")
+                pieces.append([f"j{document} = None"])
+                decode.append(f"j{document} = d")
             else:
-                diffs = [*read_counted(4), f"{target} = json_patched(j{documents}, d, {tags[0]}, {tags[1]})"]
-                decode = [f"if x & {1 << documents}:", *indent(diffs), "else:", *indent(decode)]
-            documents += 1
+                known = f"j{document}" if partial >> i & 1 else "lacks_document()"
+                diffs = [*read_counted(4), f"{target} = json_patched({known}, d, {tags[0]}, {tags[1]})"]
+                decode = [f"if x & {1 << document}:", *indent(diffs), "else:", *indent(decode)]
         if column.nullable:
-            decode = [f"if n & {1 << i}: {target} = b'\\0'", "else:", *indent(decode)]
+            decode = [f"if n & {1 << rank}: {target} = b'\\0'", "else:", *indent(decode)]
+        rank += 1
         pieces.append(decode)
     return list(_heads_together(pieces))
+
+
+def lacks_document() -> None:
+    """A JSON document that is not in the before image is changed by a diff. Raises DecodeError TR413."""
+    raise DecodeError("TR413", "a row image has a diff of a JSON document, and the document is not in it")
 
 
 def _heads_together(pieces: list[list[str]]) -> Iterator[str]:
@@ -140,7 +188,7 @@ def _heads_together(pieces: list[list[str]]) -> Iterator[str]:
         at += len(heads)
 
 
-def _after_partial(structure: TableStructure) -> list[str]:
+def _after_partial(structure: TableStructure, images: Images) -> list[str]:
     """``_image`` of what is behind, in front of which stands which of the documents come as diffs.
 
     Source: MySQL sql/rpl_record.cc, ``unpack_row``.
@@ -151,12 +199,13 @@ def _after_partial(structure: TableStructure) -> list[str]:
         "if b[p] > 1: raise ValueError('a row image with unknown options')",
         "x = 0; p += 1",
         f"if b[p-1]: x = from_bytes(b[p:p+{size}], 'little'); p += {size}",
-        *_image(structure, "a", partial=True),
+        *_image(structure, images.after, "a", partial=images.before),
     ]
 
 
-def _parts(structure: TableStructure, prefix: str) -> str:
-    return ", ".join(f"{prefix}{i}" for i in range(len(structure.columns)))
+def _parts(structure: TableStructure, columns: tuple[Column, ...], prefix: str) -> str:
+    place = {column.name: i for i, column in enumerate(structure.columns)}
+    return ", ".join(f"{prefix}{place[column.name]}" for column in columns)
 
 
 def _key(structure: TableStructure, prefix: str) -> str:
@@ -181,12 +230,12 @@ def _append(key: str, parts: list[str], table: str, headers: str = "") -> list[s
     ]
 
 
-def _create_parts(structure: TableStructure, prefix: str) -> list[str]:
-    return ["CREATE", _parts(structure, prefix), "b'\\0'"]
+def _create_parts(structure: TableStructure) -> list[str]:
+    return ["CREATE", _parts(structure, structure.after_image, "a"), "b'\\0'"]
 
 
-def _delete_parts(structure: TableStructure, prefix: str) -> list[str]:
-    return ["DELETE", _parts(structure, prefix)]
+def _delete_parts(structure: TableStructure) -> list[str]:
+    return ["DELETE", _parts(structure, structure.before_image, "o")]
 
 
 def _loop(body: list[str]) -> list[str]:
@@ -194,33 +243,43 @@ def _loop(body: list[str]) -> list[str]:
     return ["while p < end:", *indent(body), overrun, "return seq"]
 
 
-def _write(structure: TableStructure) -> list[str]:
-    record = _append(_key(structure, "a"), _create_parts(structure, "a"), "table")
-    return _loop([*_image(structure, "a"), *record])
+def _write(structure: TableStructure, images: Images) -> list[str]:
+    record = _append(_key(structure, "a"), _create_parts(structure), "table")
+    return _loop([*_image(structure, images.after, "a"), *record])
 
 
-def _delete(structure: TableStructure) -> list[str]:
-    record = _append(_key(structure, "o"), _delete_parts(structure, "o"), "table")
-    return _loop([*_image(structure, "o"), *record])
+def _delete(structure: TableStructure, images: Images) -> list[str]:
+    record = _append(_key(structure, "o"), _delete_parts(structure), "table")
+    return _loop([*_image(structure, images.before, "o"), *record])
 
 
-def _update(structure: TableStructure, partial: bool = False) -> list[str]:
+def _unchanged(structure: TableStructure, images: Images) -> list[str]:
+    """Lines for the columns that the after image is published with, and that the event has before only."""
+    after = {column.name for column in structure.after_image}
+    return [
+        f"a{i} = o{i}"
+        for i, column in enumerate(structure.columns)
+        if column.name in after and not images.after >> i & 1
+    ]
+
+
+def _update(structure: TableStructure, images: Images, diffs: bool) -> list[str]:
     """An UPDATE that changes the key becomes delete and create, so that each key's history stays whole."""
-    if partial:
-        images = [*_image(structure, "o", partial=True), *_after_partial(structure)]
-    else:
-        images = [*_image(structure, "o"), *_image(structure, "a")]
-    update = ["UPDATE", _parts(structure, "a"), "b'\\2'", _parts(structure, "o")]
+    before = _image(structure, images.before, "o", partial=images.before if diffs else None)
+    after = _after_partial(structure, images) if diffs else _image(structure, images.after, "a")
+    both = [*before, *after, *_unchanged(structure, images)]
+    create, delete = _create_parts(structure), _delete_parts(structure)
+    update = ["UPDATE", create[1], "b'\\2'", delete[1]]
     if not structure.key:
-        return _loop([*images, *_append("KEY", update, "table")])
+        return _loop([*both, *_append("KEY", update, "table")])
     return _loop(
         [
-            *images,
+            *both,
             f"if {_same_key(structure)}:",
             *indent(_append(_key(structure, "a"), update, "table")),
             "else:",
             f"    k = {_key(structure, 'a')}; ko = {_key(structure, 'o')}",
-            *indent(_append("ko", _delete_parts(structure, "o"), "moved", "[('__debezium.newkey', k)]")),
-            *indent(_append("k", _create_parts(structure, "a"), "moved", "[('__debezium.oldkey', ko)]")),
+            *indent(_append("ko", delete, "moved", "[('__debezium.newkey', k)]")),
+            *indent(_append("k", create, "moved", "[('__debezium.oldkey', ko)]")),
         ]
     )

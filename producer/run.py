@@ -18,6 +18,7 @@ from producer.mirror_start import Start, discard_unpublished, refuse_errant
 from producer.publish import Publisher, PublishProgress
 from producer.purging import Purging
 from producer.registry import SchemaRegistry
+from producer.skipping import SkipRule
 from producer.structures.upstream import UpstreamStructures
 from producer.upstream.connect import describe
 from relay_store.layout import RelayPosition, file_number, subdir_uuid
@@ -66,6 +67,7 @@ class ProducerConfig:
     relay_log_recovery: bool = False
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    skip: tuple[SkipRule, ...] = ()
     purge_interval: float = 0
     purge_rules: PurgeRules = field(default_factory=PurgeRules)
     until_caught_up: bool = False
@@ -163,6 +165,7 @@ def run_producer(
         schema_name,
         config.accounts,
         UpstreamStructures(config.source, info.flavor, tables, config.relay_dir, relay.tail, publish_stop),
+        config.skip,
     )
     thread = _MirrorThread(mirror, mirror_stop)
     watch = threading.Thread(

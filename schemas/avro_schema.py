@@ -11,7 +11,7 @@ from typing import Any
 
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
-from schemas.structure import TableStructure
+from schemas.structure import Column, TableStructure
 from schemas.types import avro_type
 from schemas.wire import HEADER_SIZE, value_header
 
@@ -49,7 +49,7 @@ def avro_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_]|^[0-9]|_(?=x[0-9a-f]{4})", lambda m: f"_x{ord(m[0]):04x}", name)
 
 
-def _row(structure: TableStructure) -> dict[str, Any]:
+def _row(name: str, columns: tuple[Column, ...]) -> dict[str, Any]:
     fields = [
         {
             "name": avro_name(column.name),
@@ -58,9 +58,17 @@ def _row(structure: TableStructure) -> dict[str, Any]:
             "mysql.type": column.sql_type,
             **({"mysql.charset": column.charset} if column.charset else {}),
         }
-        for column in structure.columns
+        for column in columns
     ]
-    return {"type": "record", "name": "Row", "fields": fields}
+    return {"type": "record", "name": name, "fields": fields}
+
+
+def _images(structure: TableStructure) -> tuple[Any, Any]:
+    """The types of `after` and `before`: one record, unless images that lack columns lack different ones."""
+    after, before = structure.after_image, structure.before_image
+    if not before or not after or before == after:
+        return _row("Row", after or before), "Row"
+    return _row("Row", after), _row("OldRow", before)
 
 
 def envelope(structure: TableStructure) -> dict[str, Any]:
@@ -70,14 +78,15 @@ def envelope(structure: TableStructure) -> dict[str, Any]:
     and signedness, so without it two structures that need different decoders could share a fingerprint.
     """
     digest = blake2b(structure.to_json().encode(), digest_size=8).hexdigest()
+    after, before = _images(structure)
     return {
         "type": "record",
         "name": "Envelope",
         "namespace": f"{avro_name(structure.db)}.{avro_name(structure.table)}.s{digest}",
         "fields": [
             {"name": "op", "type": "string", "doc": "c, u, d or r"},
-            {"name": "after", "type": ["null", _row(structure)]},
-            {"name": "before", "type": ["null", "Row"]},
+            {"name": "after", "type": ["null", after]},
+            {"name": "before", "type": ["null", before]},
             {"name": "source", "type": SOURCE},
             {"name": "ts_ms", "type": "long", "doc": "time of publishing"},
         ],

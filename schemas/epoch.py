@@ -11,6 +11,7 @@ from typing import Any
 import fastavro
 
 from schemas.ddl import family
+from schemas.structure import has_full_images
 
 _SCHEMA = fastavro.parse_schema(json.loads((files("schemas") / "epoch.avsc").read_text()))
 _STRUCTURE_SCHEMA = fastavro.parse_schema(
@@ -23,8 +24,8 @@ _STRUCTURE_SCHEMA = fastavro.parse_schema(
 )
 
 # Fields were only ever added at the end: a record from before ends early, and these are the defaults of
-# `prepared` and `ddl_settings`.
-_DEFAULTS = b"\0\0"
+# `prepared`, `ddl_settings` and `skipped`.
+_DEFAULTS = b"\0\0\0"
 
 #: digests are sums of CRC-32 values modulo this number
 DIGEST_MODULUS = 1 << 63
@@ -65,7 +66,9 @@ class StructureVersion:
     @property
     def topic_key(self) -> bytes:
         """Key in ``<prefix>.schemas``: one record a version, so compaction never loses one."""
-        return f"{self.db}.{self.table}@{self.epoch}".encode()
+        # Of images that lack columns one epoch may bring several versions.
+        which = "" if has_full_images(self.structure) else f"#{self.fingerprint}"
+        return f"{self.db}.{self.table}@{self.epoch}{which}".encode()
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,16 @@ class PreparedTransaction:
 
 
 @dataclass(frozen=True)
+class Skipped:
+    """Events of one table that could not be replicated, and that a rule of the producer's passed over."""
+
+    db: str
+    table: str
+    kind: str
+    events: int
+
+
+@dataclass(frozen=True)
 class EpochCommitted:
     """One epoch. Field meanings: ``epoch.avsc``. Positions are the end of the epoch."""
 
@@ -148,6 +161,7 @@ class EpochCommitted:
     last_commit_ms: int
     published_ms: int
     prepared: tuple[PreparedTransaction, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
 
     def encode(self) -> bytes:
         """Avro binary, without a header: the epochs topic has one schema."""
@@ -169,6 +183,7 @@ class EpochCommitted:
             ddl["tables"] = tuple(TableChanged(**t) for t in ddl["tables"])
             record["ddl"] = SchemaChanged(**ddl)
         record["prepared"] = tuple(PreparedTransaction(**p) for p in record["prepared"])
+        record["skipped"] = tuple(Skipped(**s) for s in record["skipped"])
         return cls(**record)
 
 

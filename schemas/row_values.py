@@ -17,13 +17,16 @@ _AFTER_AT = OP_AT + 1
 def value_lines(structure: TableStructure, wanted: Collection[str], *, before: bool) -> list[str]:
     """Lines that read columns of the after or before image of the row value ``v`` into ``c0``, ``c1``, …
 
-    The number is the column's place in the structure. The lines want ``value_names`` as globals.
+    The number is the column's place in the structure. The lines want ``value_names`` as globals. What is wanted
+    must be in the image.
     """
     lines = [f"p = {_AFTER_AT + 1}"]
+    place = {column.name: i for i, column in enumerate(structure.columns)}
     if before:
-        lines += [f"if v[{_AFTER_AT}]:", *indent(_image(structure.columns)), "p += 1"]
-    last = max((i for i, c in enumerate(structure.columns) if c.name in wanted), default=-1)
-    return [*lines, *_image(structure.columns[: last + 1])]
+        lines += [f"if v[{_AFTER_AT}]:", *indent(_image(structure.after_image, place)), "p += 1"]
+    image = structure.before_image if before else structure.after_image
+    last = max((i for i, c in enumerate(image) if c.name in wanted), default=-1)
+    return [*lines, *_image(image[: last + 1], place)]
 
 
 def value_names(structure: TableStructure) -> dict[str, Any]:
@@ -34,8 +37,8 @@ def value_names(structure: TableStructure) -> dict[str, Any]:
     return names
 
 
-def _image(columns: tuple[Column, ...]) -> list[str]:
-    return [line for i, column in enumerate(columns) for line in _column(column, f"c{i}")] or ["pass"]
+def _image(columns: tuple[Column, ...], place: dict[str, int]) -> list[str]:
+    return [line for column in columns for line in _column(column, f"c{place[column.name]}")] or ["pass"]
 
 
 def _column(column: Column, target: str) -> list[str]:

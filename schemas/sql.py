@@ -33,6 +33,9 @@ AFTER_AT = OP_AT + 1
 
 Render = Callable[[bytes], bytes]
 
+#: names of columns and the SQL text that is written into them, whatever the row
+Filled = tuple[tuple[str, bytes], ...]
+
 
 @dataclass(frozen=True)
 class Source:
@@ -56,13 +59,13 @@ class Renderers:
     header of ``HEADER_SIZE`` bytes.
 
     Attributes:
-        columns: the writable columns, for INSERT.
+        columns: the columns of an INSERT.
         key_columns: the key, for ``… IN (…)``: one column bare, several in parentheses.
         key: the key's values, for ``… IN (…)``.
-        after: the after image's writable values in parentheses.
-        assignments: the after image as ``a=1,b='x'``.
+        after: the values of an INSERT in parentheses.
+        assignments: what an UPDATE sets, as ``a=1,b='x'``.
         match_key: the key as ``a=1 AND b='x'``.
-        match_before: the before image as an exact, NULL-safe predicate over all columns.
+        match_before: the before image as an exact, NULL-safe predicate over all its columns.
         source: the row's `source` record (slow: not for every row).
     """
 
@@ -89,7 +92,7 @@ def literal_names(columns: tuple[Column, ...]) -> dict[str, Any]:
     return names
 
 
-def _literal_lines(column: Column, target: str) -> list[str]:
+def literal_lines(column: Column, target: str) -> list[str]:
     """Lines that read one Avro value at ``v[p]`` into a SQL literal."""
     lines = codec_of(column).literal(column, target, 1 if column.nullable else 0)
     if not union_tags(column)[0]:
@@ -102,28 +105,34 @@ def _literal_lines(column: Column, target: str) -> list[str]:
 
 def image_lines(columns: tuple[Column, ...], prefix: str) -> list[str]:
     """Lines that read the image at ``v[p]`` into SQL literals ``<prefix>0``, ``<prefix>1``, …"""
-    return [line for i, c in enumerate(columns) for line in _literal_lines(c, f"{prefix}{i}")]
+    return [line for i, c in enumerate(columns) for line in literal_lines(c, f"{prefix}{i}")]
 
 
 def _join(parts: list[str]) -> str:
-    return f"b''.join(({', '.join(parts)},))"
+    return f"b''.join({_tuple(parts)})"
+
+
+def _tuple(parts: list[str]) -> str:
+    return f"({''.join(f'{part}, ' for part in parts)})"
 
 
 def values_text(variables: list[str]) -> str:
     """The expression of ``(…,…)`` over variables that hold literals."""
-    return f"b'(' + b','.join(({', '.join(variables)},)) + b')'"
+    return f"b'(' + b','.join({_tuple(variables)}) + b')'"
 
 
-def _values(columns: tuple[Column, ...], writable: set[str], prefix: str) -> str:
-    return values_text([f"{prefix}{i}" for i, c in enumerate(columns) if c.name in writable])
+def _values(columns: tuple[Column, ...], writable: set[str], prefix: str, filled: Filled = ()) -> str:
+    chosen = [f"{prefix}{i}" for i, c in enumerate(columns) if c.name in writable]
+    return values_text([*chosen, *(repr(value) for _, value in filled)])
 
 
-def _assignments(columns: tuple[Column, ...], writable: set[str], prefix: str) -> str:
+def _assignments(columns: tuple[Column, ...], writable: set[str], prefix: str, filled: Filled) -> str:
     parts: list[str] = []
     for i, column in enumerate(columns):
         if column.name in writable:
             comma = b"," if parts else b""
             parts += [repr(comma + quote_name(column.name) + b"="), f"{prefix}{i}"]
+    parts += [repr(b"," + quote_name(name) + b"=" + value) for name, value in filled]
     return _join(parts)
 
 
@@ -152,8 +161,8 @@ def _full_match(columns: tuple[Column, ...], prefix: str) -> str:
 
 def _skip_after(structure: TableStructure) -> list[str]:
     """Lines that put ``p`` behind the after image, whose union branch is at a fixed place."""
-    read = image_lines(structure.columns, "x")
-    return [f"p = {AFTER_AT + 1}", f"if v[{AFTER_AT}]:", *indent(read)]
+    read = image_lines(structure.after_image, "x")
+    return [f"p = {AFTER_AT + 1}", f"if v[{AFTER_AT}]:", *indent(read or ["pass"])]
 
 
 @lru_cache(maxsize=1024)
@@ -169,16 +178,17 @@ def source_reader(structure: TableStructure) -> Callable[[bytes], Source]:
 
 
 @lru_cache(maxsize=1024)
-def compile_renderers(structure: TableStructure, writable: tuple[str, ...]) -> Renderers:
+def compile_renderers(structure: TableStructure, writable: tuple[str, ...], filled: Filled = ()) -> Renderers:
     """Generate a structure's renderers.
 
     Args:
         structure: the structure that the rows were written with.
-        writable: the columns to write: all of them but those that the target generates by itself.
+        writable: the columns to write: all that after images have but those that the target generates by itself.
+        filled: what is written into columns that after images lack.
     """
-    columns, keys = structure.columns, structure.key_columns
+    columns, keys = structure.after_image, structure.key_columns
     chosen = set(writable)
-    names = literal_names(columns)
+    names = literal_names(structure.columns)
 
     def make(name: str, argument: str, body: list[str], result: str) -> Render:
         return compile_function(
@@ -191,21 +201,17 @@ def compile_renderers(structure: TableStructure, writable: tuple[str, ...]) -> R
     key_image = ["v = k", f"p = {key_start}", *image_lines(keys, "s")]
     key_matched = key_match((c, f"s{i}") for i, c in enumerate(keys))
     key_value = "s0" if len(keys) == 1 else _values(keys, set(structure.key), "s")
-    before = [*_skip_after(structure), "p += 1", *image_lines(columns, "s")]
+    before = [*_skip_after(structure), "p += 1", *image_lines(structure.before_image, "s")]
+    inserted = [c.name for c in columns if c.name in chosen] + [name for name, _ in filled]
     key_names = b",".join(quote_name(c.name) for c in keys)
     return Renderers(
-        columns=b",".join(quote_name(c.name) for c in columns if c.name in chosen),
+        columns=b",".join(map(quote_name, inserted)),
         key_columns=key_names if len(keys) == 1 else b"(" + key_names + b")",
         key=make("key", "k", key_image, key_value if keys else "b''"),
-        after=make("after", "v", image, _values(columns, chosen, "s")),
-        assignments=make("assignments", "v", image, _assignments(columns, chosen, "s")),
-        match_key=make(
-            "match_key",
-            "k",
-            key_image,
-            key_matched if keys else "b''",
-        ),
-        match_before=make("match_before", "v", before, _full_match(columns, "s")),
+        after=make("after", "v", image, _values(columns, chosen, "s", filled)),
+        assignments=make("assignments", "v", image, _assignments(columns, chosen, "s", filled)),
+        match_key=make("match_key", "k", key_image, key_matched if keys else "b''"),
+        match_before=make("match_before", "v", before, _full_match(structure.before_image, "s")),
         source=source_reader(structure),
     )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from schemas.codegen import compile_function, indent
-from schemas.sql import AFTER_AT, Render, image_lines, key_match, literal_names, quote_name, values_text
+from schemas.sql import AFTER_AT, Render, key_match, literal_lines, literal_names, quote_name, values_text
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of
 
@@ -39,15 +39,19 @@ def compile_finder(structure: TableStructure, names: tuple[str, ...], exact: boo
     place = {column.name: number for number, column in enumerate(structure.columns)}
     chosen = tuple((structure.columns[place[name]], f"s{place[name]}") for name in names)
     scope = literal_names(structure.columns)
-    image = image_lines(structure.columns, "s")
-    new = [f"p = {AFTER_AT + 1}", *image]
+
+    def image(columns: tuple[Column, ...]) -> list[str]:
+        lines = (literal_lines(column, f"s{place[column.name]}") for column in columns)
+        return [line for one in lines for line in one] or ["pass"]
+
+    new = [f"p = {AFTER_AT + 1}", *image(structure.after_image)]
     old = [
         f"p = {AFTER_AT + 1}",
         f"if v[{AFTER_AT}]:",
-        *indent(image),
+        *indent(image(structure.after_image)),
         "b = v[p]; p += 1",
         "if b:",
-        *indent(image),
+        *indent(image(structure.before_image)),
     ]
 
     def make(name: str, body: list[str], result: str) -> Render:

@@ -47,12 +47,41 @@ class TableStructure:
     Attributes:
         key: the primary key's column names, or those of the first NOT NULL unique key; empty if the
             table has neither, which makes its rows unidentifiable (full-row match, in order).
+        before_columns: of rows whose images lack columns: the names of those that the before image has, in the
+            table's order; ``()`` where the rows are INSERTs; None: all.
+        after_columns: the same of the after image; ``()`` where the rows are DELETEs.
     """
 
     db: str
     table: str
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
+    before_columns: tuple[str, ...] | None = None
+    after_columns: tuple[str, ...] | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every row image has all columns."""
+        return self.before_columns is None and self.after_columns is None
+
+    @cached_property
+    def before_image(self) -> tuple[Column, ...]:
+        """The columns of a before image."""
+        return self._image(self.before_columns)
+
+    @cached_property
+    def after_image(self) -> tuple[Column, ...]:
+        """The columns of an after image."""
+        return self._image(self.after_columns)
+
+    @property
+    def known_columns(self) -> tuple[Column, ...]:
+        """The columns that every image has."""
+        images = [names for names in (self.before_columns, self.after_columns) if names]
+        return tuple(c for c in self.columns if all(c.name in names for names in images))
+
+    def _image(self, names: tuple[str, ...] | None) -> tuple[Column, ...]:
+        return self.columns if names is None else tuple(c for c in self.columns if c.name in names)
 
     @property
     def name(self) -> str:
@@ -67,11 +96,14 @@ class TableStructure:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
+        images = {"before_columns": self.before_columns, "after_columns": self.after_columns}
         return {
             "db": self.db,
             "table": self.table,
             "columns": [asdict(c) for c in self.columns],
             "key": list(self.key),
+            # Left out of full ones, which so have the text that they had before there were others.
+            **{side: list(names) for side, names in images.items() if names is not None},
         }
 
     def to_json(self) -> str:
@@ -82,9 +114,17 @@ class TableStructure:
     def from_dict(cls, data: Mapping[str, Any]) -> TableStructure:
         """The inverse of ``to_dict``."""
         columns = tuple(Column(**{**c, "members": tuple(c["members"])}) for c in data["columns"])
-        return cls(data["db"], data["table"], columns, tuple(data["key"]))
+        images = [data.get(side) for side in ("before_columns", "after_columns")]
+        before, after = (None if names is None else tuple(names) for names in images)
+        return cls(data["db"], data["table"], columns, tuple(data["key"]), before, after)
 
     @classmethod
     def from_json(cls, text: str) -> TableStructure:
         """The inverse of ``to_json``."""
         return cls.from_dict(json.loads(text))
+
+
+def has_full_images(structure: str) -> bool:
+    """``is_full`` of a structure's canonical JSON."""
+    # A name is text in there, so its quotes would be escaped.
+    return '_columns":[' not in structure

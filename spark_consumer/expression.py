@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import structlog
 
@@ -18,6 +18,7 @@ from schemas.errors import ConfigError
 from schemas.row_values import value_lines, value_names
 from schemas.structure import TableStructure
 from spark_consumer.expression_code import Coder, UnknownColumn
+from spark_consumer.expression_kinds import Unevaluable
 from spark_consumer.expression_parse import Refused, parse
 
 Test = Callable[[bytes], bool | None]
@@ -142,6 +143,9 @@ def _test(
     except UnknownColumn as unknown:
         _log.warning("expression_keeps_all", table=structure.name, expression=text, unknown=str(unknown))
         return _never
+    image = structure.before_image if _IMAGES[name] else structure.after_image
+    if absent := set(coder.columns) - {column.name for column in image}:
+        return partial(_unevaluable, min(absent))
     body = [*value_lines(structure, coder.columns, before=_IMAGES[name]), *coder.lines, f"return {result}"]
     names = value_names(structure) | coder.names
     try:
@@ -149,6 +153,10 @@ def _test(
     except SyntaxError:
         raise rule.refuses(name, Refused("it is nested too deeply")) from None
     return made
+
+
+def _unevaluable(column: str, value: bytes) -> bool:
+    raise Unevaluable(f"the row image lacks {column} (binlog_row_image is not FULL)")
 
 
 def _never(value: bytes) -> bool:

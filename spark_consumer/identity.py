@@ -60,7 +60,7 @@ def identity_of(structure: TableStructure, target: TargetTable, *, merged: bool,
     if any(key.plain and own.issuperset(key.columns) for key in target.keys):
         return BY_KEY
     if merged or not partial:
-        written = {column.name.lower(): column.name for column in structure.columns}
+        written = {column.name.lower(): column.name for column in structure.known_columns}
         for key in target.keys:
             usable = key.plain and not key.nullable and not target.generated.intersection(key.columns)
             if usable and all(name in written for name in key.columns):

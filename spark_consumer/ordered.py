@@ -8,6 +8,9 @@ log does not hold.
 Where changes of a table are left out by a filter, an UPDATE or DELETE may find no row. In safe mode a row may be
 there already, or gone already: INSERT and UPDATE change the row with that key, and insert it if there is none.
 No statement looks for a row by anything but its key, so none meets another row by a secondary unique key.
+
+Where row images lack columns, an UPDATE sets those that its after image has. In safe mode it still needs its row,
+since the whole row is not known; an INSERT gives the columns that it lacks their defaults.
 """
 
 from __future__ import annotations
@@ -149,11 +152,14 @@ def _statement(row: OrderedRow, second: OrderedRow | None) -> OrderedStatement:
 
 def _attempts(row: OrderedRow, second: OrderedRow | None) -> tuple[bytes, ...]:
     """The statement for a change; in safe mode more of them, for a row that is not as the log implies."""
+    inserts = row.table.knows_rows
     if second is not None:
-        plain = _update(row, second)
-        return (plain, _update(second, second), _insert(second)) if row.table.safe else (plain,)
+        attempts = [_update(row, second)]
+        attempts += [_update(second, second)] if row.table.safe else []
+        attempts += [_insert(second)] if row.table.safe and inserts else []
+        return tuple(attempts)
     if row.table.safe and row.op != _DELETE:
-        return (_update(row, row), _insert(row))
+        return (_update(row, row), _insert(row)) if inserts else (_update(row, row),)
     return (_sql(row),)
 
 
@@ -171,7 +177,12 @@ def _limit(row: OrderedRow) -> bytes:
 
 def _insert(row: OrderedRow) -> bytes:
     assert row.values is not None
-    columns = b",".join(map(quote, row.table.writable))
+    if not row.table.knows_rows:
+        where = Where(table=row.table.name, epoch=row.epoch)
+        raise LogError(
+            "TR553", f"row {row.seq} is half of a key change, and the other half is missing", where=where
+        )
+    columns = b",".join(map(quote, row.table.insert_columns))
     return b"INSERT INTO " + row.table.target + b" (" + columns + b") VALUES " + row.values
 
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from schemas.errors import DownstreamError, LogError, Where
+from schemas.sql import Filled
 from schemas.structure import TableStructure
 from schemas.wire import value_header, widened
 from spark_consumer.event_filter import DML
 from spark_consumer.expression import ExpressionRule, RowFilter, compile_filter
 from spark_consumer.fit import misfits
 from spark_consumer.identity import BY_KEY, Find, Identity, identity_of
-from spark_consumer.merge import Limits, qualified
+from spark_consumer.merge import Limits, qualified, quote
 from spark_consumer.rules import Rules
 from spark_consumer.slices import Slice
 from spark_consumer.target import TargetTable
@@ -49,6 +50,7 @@ class TablePlan:
         identity: how rows are found on the downstream.
         definition: of the downstream's table, as this plan was made for it.
         again: it is applied for a second time, after a rewind.
+        filled: what is written into columns that the row images lack.
     """
 
     header: bytes
@@ -64,6 +66,7 @@ class TablePlan:
     identity: Identity = BY_KEY
     definition: str = ""
     again: bool = False
+    filled: Filled = ()
 
     @property
     def name(self) -> str:
@@ -83,6 +86,16 @@ class TablePlan:
     def partial(self) -> bool:
         """Whether some changes of this table are left out, so that others may not find their row."""
         return bool(self.dropped or self.expressions)
+
+    @property
+    def knows_rows(self) -> bool:
+        """Whether what is written is the whole row, so that it can be inserted."""
+        return self.structure.after_columns is None or self.structure.before_columns == ()
+
+    @property
+    def insert_columns(self) -> tuple[str, ...]:
+        """The columns that an INSERT names."""
+        return (*self.writable, *(name for name, _ in self.filled))
 
     @property
     def filter(self) -> RowFilter | None:
@@ -187,6 +200,8 @@ def _plan_table(
         )
     _check_fit(structure, target, place)
     names = [column.name for column in structure.columns if column.name.lower() not in target.generated]
+    after = {column.name for column in structure.after_image}
+    absent = tuple(name for name in names if name not in after)
     # Values of columns that only the downstream has would not survive DELETE and INSERT.
     extra = target.writable - {name.lower() for name in names}
     # What is left out breaks the log's own logic of which rows exist, which compaction builds on.
@@ -194,21 +209,32 @@ def _plan_table(
     expressions = rules.expressions_of(structure.db, structure.table)
     partial = bool(dropped or expressions)
     identity = identity_of(structure, target, merged=merged, partial=partial)
+    if identity.find is Find.WHOLE and structure.before_columns:
+        raise DownstreamError(
+            "TR609",
+            "rows are found by all their columns there, and their images lack some",
+            where=place,
+            hint="give the downstream's table a unique key of columns that the images have, or SET GLOBAL"
+            " binlog_row_image = FULL upstream; nothing of this batch was applied",
+        )
     # A trigger shall see the statements that the upstream ran, and not DELETE and INSERT for an UPDATE.
     apart = bool(extra or target.triggers) or not identity.sure
     ordered = apart or target.in_family or partial or not rules.compact
+    # Nor would what an UPDATE's after image lacks. Of a DELETE nothing but the key is needed.
+    ordered = ordered or bool(after and absent)
     table = TablePlan(
         header,
         structure,
         Mode.ORDERED if ordered else Mode.COMPACT,
         name,
-        tuple(names),
+        tuple(name for name in names if name in after),
         target.in_family,
         dropped,
         expressions,
         target.collations if expressions else (),
         identity=identity,
         definition=target.definition,
+        filled=_filled(structure, absent, target, place) if after else (),
     )
     # What cannot be evaluated shall be told here, not on an executor.
     _ = table.filter
@@ -228,3 +254,20 @@ def _check_fit(structure: TableStructure, target: TargetTable, place: Where) -> 
         where=place,
         hint=f"alter {there} on the downstream: {first.remedy}; nothing of this batch was applied",
     )
+
+
+def _filled(structure: TableStructure, absent: tuple[str, ...], target: TargetTable, place: Where) -> Filled:
+    """What to write into columns that after images lack."""
+    there = {name: column for name in absent if (column := target.column(name))}
+    if structure.before_columns != ():
+        # The server would set these to its own time; they are as they were.
+        return tuple((name, quote(name)) for name, column in there.items() if column.touched)
+    if unknown := [name for name, column in there.items() if column.implied is None]:
+        raise DownstreamError(
+            "TR609",
+            f"an INSERT's row image lacks the column {unknown[0]}, whose default the downstream computes anew",
+            where=place,
+            hint="give the column the default that it has upstream, or SET GLOBAL binlog_row_image = FULL there;"
+            " nothing of this batch was applied",
+        )
+    return tuple((name, column.implied) for name, column in there.items() if column.implied is not None)

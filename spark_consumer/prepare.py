@@ -127,8 +127,8 @@ def _check_readable(piece: Slice, plan: SlicePlan, results: Sequence[Result]) ->
                 where=Where(
                     gtid=piece.where.gtid, epoch=piece.where.epoch, table=plan.tables[result[1]].name
                 ),
-                hint="change the expression, such as with COLLATE and a _bin collation; nothing of this batch was"
-                " applied",
+                hint="change the expression, such as with COLLATE and a _bin collation, or where the row image lacks a"
+                " column, binlog_row_image upstream; nothing of this batch was applied",
             )
 
 

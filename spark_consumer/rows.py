@@ -162,7 +162,7 @@ class _Table:
 
     @property
     def renderers(self) -> Renderers:
-        return compile_renderers(self.plan.structure, self.plan.writable)
+        return compile_renderers(self.plan.structure, self.plan.writable, self.plan.filled)
 
     @property
     def finder(self) -> Finder:

@@ -10,8 +10,9 @@ from functools import cached_property
 import pymysql
 
 from schemas.errors import DownstreamError, Where
+from spark_consumer.implied import default_of
 from spark_consumer.merge import qualified
-from spark_consumer.session import Session, error_number
+from spark_consumer.session import Flavor, Session, error_number
 from spark_consumer.sql_type import SqlType, parse_type
 
 Name = tuple[str, str]
@@ -30,6 +31,8 @@ class TargetColumn:
         generated: whether the server computes it and takes no value.
         collation: of a text column, "" of others.
         default: the default's text as ``information_schema`` has it; None without one.
+        implied: the SQL text of what an INSERT that does not name it writes into it; None if nobody can know.
+        touched: whether the server itself sets it in an UPDATE that does not name it.
     """
 
     name: str
@@ -39,6 +42,8 @@ class TargetColumn:
     generated: bool = False
     collation: str = ""
     default: str | None = None
+    implied: bytes | None = None
+    touched: bool = False
 
     @property
     def key(self) -> str:
@@ -212,10 +217,11 @@ def _columns(session: Session, name: Name) -> tuple[TargetColumn, ...]:
         " FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION",
         name,
     )
-    return tuple(_column(*row) for row in rows)
+    return tuple(_column(session.flavor, *row) for row in rows)
 
 
 def _column(
+    flavor: Flavor,
     name: str,
     kind: str,
     nullable: str,
@@ -227,13 +233,24 @@ def _column(
     parsed = parse_type(_text(kind), charset or "")
     extra = (extra or "").upper()
     may_be_null = nullable == "YES"
+    implied = default_of(flavor, extra, None if default is None else _text(default), may_be_null, parsed.base)
     # MariaDB writes the default NULL as a word. An ENUM without one takes its first member.
     default = (
         None if default is None or (may_be_null and _text(default).upper() == "NULL") else _text(default)
     )
     fills = may_be_null or default is not None or "AUTO_INCREMENT" in extra or parsed.base == "enum"
     generated = _is_generated(extra)
-    return TargetColumn(name, parsed, may_be_null, fills or generated, generated, collation or "", default)
+    return TargetColumn(
+        name,
+        parsed,
+        may_be_null,
+        fills or generated,
+        generated,
+        collation or "",
+        default,
+        implied,
+        "ON UPDATE" in extra,
+    )
 
 
 def _text(value: str | bytes) -> str:

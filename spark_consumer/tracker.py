@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
+from schemas.structure import has_full_images
 from spark_consumer.epochs_stream import DDL, INPUT_DDL, PASS, STRUCTURE, TOUCH
 
 # What an output row is.
@@ -66,6 +67,8 @@ class SchemaTracker(StatefulProcessor):  # type: ignore[misc]
 
     def _learn(self, epoch: int, fingerprint: str, structure: str) -> None:
         self._versions.updateValue((fingerprint,), (epoch, structure))
+        if not has_full_images(structure):
+            return
         known = self._current.get()
         if known is None or known[0] <= epoch:
             ddl = (known[3], known[4]) if known else (None, None)

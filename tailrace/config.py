@@ -490,6 +490,22 @@ class Ddl(Section):
         return self
 
 
+class Skip(Section):
+    """A rule for what cannot be replicated and is passed over, counted, instead of stopping the producer."""
+
+    schema_pattern: str = Field(
+        min_length=1, description="schemas, with * and ? as wildcards", examples=["shop"]
+    )
+    table_pattern: str = Field(
+        min_length=1, description="tables, with * and ? as wildcards", examples=["log_*"]
+    )
+    events: tuple[Literal["statement", "image"], ...] = Field(
+        min_length=1,
+        description="statement: DML logged as text; image: rows whose image lacks what is needed",
+        examples=[["statement", "image"]],
+    )
+
+
 class Channel(Section):
     """What a channel has of its own; each field replaces the whole field of the same name outside."""
 
@@ -538,6 +554,7 @@ class Config(BaseSettings):
     routes: tuple[RouteRule, ...] = ()
     expression_filter: tuple[Expression, ...] = ()
     ddl: Ddl = Ddl()
+    skip: tuple[Skip, ...] = ()
     channel: dict[str, Channel] = {}
 
     def for_channel(self, name: str) -> Config:

@@ -55,8 +55,8 @@ class RowViewer:
         form = table.forms[kind]
         head, begin = form.parse(event, 0)
         records: list[Record] = []
-        form.decode(event, begin, len(event), 0, b"\0", *head, b"", records.append)
-        return _merged([_images(record[1], table.decoder.structure) for record in records])
+        head.decode(event, begin, len(event), 0, b"\0", head.ordinary, head.moved, b"", records.append)
+        return _merged([_images(record[1], head.decoder.structure) for record in records])
 
 
 def _images(value: bytes, structure: TableStructure) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from tailrace.config_file import kafka_security, server_url
 
 if TYPE_CHECKING:
     from producer.run import ProducerConfig
+    from producer.skipping import SkipRule
     from spark_consumer.config import ConsumerConfig
 
 
@@ -38,6 +39,13 @@ def server_id(config: Config) -> int:
     name = f"{socket.gethostname()}/{config.kafka.prefix}".encode()
     # The upper half of the range: people number their servers from below.
     return (1 << 31) | zlib.crc32(name) >> 1
+
+
+def skip_rules(config: Config) -> tuple[SkipRule, ...]:
+    """What the producer passes over."""
+    from producer.skipping import SkipRule
+
+    return tuple(SkipRule(s.schema_pattern, s.table_pattern, s.events) for s in config.skip)
 
 
 def producer_config(
@@ -69,6 +77,7 @@ def producer_config(
         epoch_max_delay=config.epoch.max_delay,
         include=config.tables.include,
         exclude=config.tables.exclude,
+        skip=skip_rules(config),
         until_caught_up=until_caught_up,
         stop_at_gtid=stop_at_gtid,
         schema_registry_url=config.kafka.schema_registry_url,

@@ -37,7 +37,8 @@ def _run(config: Config, channel: str | None, stop: threading.Event) -> None:
     settings = wiring.recovery_config(config, channel)
     with watching(settings.channel, config.relay.dir) as watch:
         tables = TableFilter(config.tables.include, config.tables.exclude)
-        done = recover(settings, config.relay.dir, tables, config.epoch.max_bytes, stop, watch)
+        skip = wiring.skip_rules(config)
+        done = recover(settings, config.relay.dir, tables, config.epoch.max_bytes, stop, watch, skip)
     event = "recovered" if done.begin != done.end else "nothing_to_recover"
     structlog.get_logger().info(
         "recovery_stopped" if stop.is_set() else event,

@@ -87,6 +87,9 @@ def _relay(table: Any, part: dict[str, Any]) -> None:
         behind = publisher["Seconds_behind_source"]
         late = "" if behind is None else f"  behind: {behind:,} s"
         table.add_row("", f"published  {_mysql_at(publisher, 'Executed_Gtid_Set')}{late}")
+        if skipped := publisher["Skipped"]:
+            shown = ", ".join(f"{what} {count:,}" for what, count in skipped.items())
+            table.add_row("", f"[yellow]skipped since its start: {escape(shown)}[/]")
     if readable:
         stored = part["stored"]
         table.add_row("  stored", _mysql_at(stored, "Retrieved_Gtid_Set") if stored else "nothing yet")

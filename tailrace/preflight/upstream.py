@@ -40,7 +40,7 @@ def upstream_findings(facts: UpstreamFacts) -> list[Result]:
             "set log_bin in the server's option file and restart it",
         ),
         setting("upstream", variables, "binlog_format", ["ROW"], "only rows can be replicated exactly"),
-        setting("upstream", variables, "binlog_row_image", ["FULL"], "old values are needed whole"),
+        _row_image(facts),
         setting(
             "upstream",
             variables,
@@ -63,6 +63,18 @@ def upstream_findings(facts: UpstreamFacts) -> list[Result]:
         *_rights(facts),
         *_tables(facts),
     ]
+
+
+def _row_image(facts: UpstreamFacts) -> Result:
+    # What FULL_NODUP lacks is in its before images.
+    whole = ["FULL", "FULL_NODUP"]
+    why = "rows that lack columns are applied one by one, and"
+    why += (
+        " REPLACE stops the producer, as does what triggers change in INSERT ... ON DUPLICATE KEY UPDATE"
+        if facts.mariadb
+        else " an INSERT that leaves a column of the key to its default stops the producer"
+    )
+    return setting("upstream", facts.variables, "binlog_row_image", whole, why, level="warn")
 
 
 def _gtids(facts: UpstreamFacts) -> list[Result]:

@@ -11,6 +11,8 @@ from typing import Any
 import fastavro
 
 from schemas.epoch import StructureVersion
+from schemas.structure import TableStructure
+from schemas.types import avro_type
 from schemas.wire import header_size
 
 #: int, float, str, bytes, decimal.Decimal, None; dict for a JSON document whose text does not tell its types
@@ -24,9 +26,10 @@ class Row:
     Attributes:
         op: ``c``, ``u`` or ``d``; both halves of an UPDATE that changes the key are rows of their own.
         key: the key's columns; empty for a table without a key.
-        before: the row before the change, None behind an INSERT. Values are as docs/TYPES.md has them, text that is
+        before: the row before the change, None behind an INSERT; of a log whose row images lack columns, those that it
+            has. Values are as docs/TYPES.md has them, text that is
             not on the wire as a string as bytes in the column's charset.
-        after: the row after it, None behind a DELETE.
+        after: the row after it, None behind a DELETE; what it lacks did not change, or took its default.
         source: where it comes from: ``seq``, ``epoch``, ``gtid``, ``file``, ``pos``, ``ts_ms``, …
         ts_ms: when it was published, ms since 1970.
         partition, offset: of its record, the last one of a divided row.
@@ -54,18 +57,19 @@ class RowReader:
 
     Args:
         avro_schema: the envelope's schema, as ``StructureVersion`` has it.
-        key: names of the key's columns.
+        structure: the table's structure.
     """
 
-    def __init__(self, avro_schema: str, key: tuple[str, ...]) -> None:
+    def __init__(self, avro_schema: str, structure: TableStructure) -> None:
         schema = json.loads(avro_schema)
-        fields = next(f for f in schema["fields"] if f["name"] == "after")["type"][1]["fields"]
-        self._names = [field["mysql.name"] for field in fields]
-        types = {field["mysql.name"]: field["type"] for field in fields}
-        parts = [("db", "string"), ("table", "string"), *((name, types[name]) for name in key)]
+        self._names = {
+            "before": [column.name for column in structure.before_image],
+            "after": [column.name for column in structure.after_image],
+        }
+        types = ["string", "string", *map(avro_type, structure.key_columns)]
         # Avro writes a record as its fields, one behind the other: so a key is a record too.
-        columns = [{"name": f"f{i}", "type": kind} for i, (_, kind) in enumerate(parts)]
-        self._key_names = key
+        columns = [{"name": f"f{i}", "type": kind} for i, kind in enumerate(types)]
+        self._key_names = structure.key
         self._envelope = fastavro.parse_schema(schema)
         self._key = fastavro.parse_schema({"type": "record", "name": "Key", "fields": columns})
 
@@ -82,19 +86,20 @@ class RowReader:
             source["db"],
             source["table"],
             dict(zip(self._key_names, parts, strict=True)),
-            self._image(envelope["before"]),
-            self._image(envelope["after"]),
+            self._image(envelope, "before"),
+            self._image(envelope, "after"),
             source,
             envelope["ts_ms"],
             partition,
             offset,
         )
 
-    def _image(self, image: dict[str, Any] | None) -> Image | None:
-        return None if image is None else dict(zip(self._names, image.values(), strict=True))
+    def _image(self, envelope: dict[str, Any], side: str) -> Image | None:
+        image = envelope[side]
+        return None if image is None else dict(zip(self._names[side], image.values(), strict=True))
 
 
 @lru_cache(maxsize=4096)
 def row_reader(version: StructureVersion) -> RowReader:
     """The reader of a structure's rows."""
-    return RowReader(version.avro_schema, tuple(json.loads(version.structure)["key"]))
+    return RowReader(version.avro_schema, TableStructure.from_json(version.structure))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from producer.epoch import EpochLimits
 from producer.publish import Publisher, PublishProgress
+from producer.skipping import SkipRule
 from relay_store import layout
 from relay_store.epoch_ends import add_epoch_end
 from relay_store.layout import RelayPosition
@@ -56,11 +57,13 @@ def recover(
     max_bytes: int,
     stop: threading.Event,
     watch: Callable[[PublishProgress, RelayPosition, RelayPosition], None] = lambda *_: None,
+    skip: Sequence[SkipRule] = (),
 ) -> Recovery:
     """Bring a channel forward to the end of the relay log in ``root``, exactly once, without upstream and Kafka.
 
     Args:
         tables: the producer's; the channel's own are in ``config``.
+        skip: the producer's rules of what to pass over.
         max_bytes: bytes of binlog after which an epoch ends; its rows are in memory.
         stop: set it to end early, at the end of a transaction.
         watch: called once, with counters that move, the begin and the end, before the first row is read.
@@ -87,6 +90,7 @@ def recover(
             tables,
             EpochLimits(config.max_batch_rows, max_bytes, _NEVER, _NEVER),
             accounts=config.ddl.accounts == "apply",
+            skip=skip,
         )
         watch(publisher.progress, begin, end)
         if begin.order < end.order:

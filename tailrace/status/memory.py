@@ -50,6 +50,7 @@ class ProducerMemory:
             behind = round(max(0.0, time.time() - commit_s), 3)
         publisher = {"epoch": state.publish.epoch, **_position(published)}
         publisher |= {"Executed_Gtid_Set": state.publish.executed_gtids, "Seconds_behind_source": behind}
+        publisher["Skipped"] = dict(state.publish.skipped)
         return {
             **self._process,
             "state": _state(state.mirror),

@@ -1,0 +1,55 @@
+"""What cannot be replicated and is passed over because a rule of the operator's says so: counted, never in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import structlog
+
+from schemas.errors import DecodeError, Where
+from schemas.tables import compile_pattern
+
+log = structlog.get_logger()
+
+#: a statement that changes rows by its text; a rows event whose images lack what is needed
+Skippable = Literal["statement", "image"]
+
+
+@dataclass(frozen=True)
+class SkipRule:
+    """What is passed over of which tables; patterns with ``*`` and ``?``."""
+
+    schema_pattern: str
+    table_pattern: str
+    events: tuple[Skippable, ...]
+
+    def allows(self, db: str, table: str, kind: Skippable) -> bool:
+        """Whether such an event of a table is passed over."""
+        patterns = ((self.schema_pattern, db), (self.table_pattern, table))
+        return kind in self.events and all(compile_pattern(p).fullmatch(name) for p, name in patterns)
+
+
+class Skipping:
+    """The rules, and what was said about them in the log so far."""
+
+    def __init__(self, rules: Iterable[SkipRule] = ()) -> None:
+        self._rules = tuple(rules)
+        self._told: set[tuple[str, str, str]] = set()
+
+    def passes_over(
+        self, kind: Skippable, tables: Iterable[tuple[str, str]], error: DecodeError, where: Where
+    ) -> list[tuple[str, str, str]]:
+        """What to count if the rules pass over an event that concerns these tables; else raises ``error``."""
+        names = list(dict.fromkeys(tables))
+        if not names or not all(any(rule.allows(*name, kind) for rule in self._rules) for name in names):
+            raise error
+        counted: list[tuple[str, str, str]] = [(*name, kind) for name in names]
+        for db, table, _ in counted:
+            if (db, table, kind) not in self._told:
+                self._told.add((db, table, kind))
+                log.warning(
+                    "skipping", table=f"{db}.{table}", event=kind, where=str(where), reason=error.what
+                )
+        return counted
