@@ -49,7 +49,5 @@ class Skipping:
         for db, table, _ in counted:
             if (db, table, kind) not in self._told:
                 self._told.add((db, table, kind))
-                log.warning(
-                    "skipping", table=f"{db}.{table}", event=kind, where=str(where), reason=error.what
-                )
+                log.warning("skipping", table=f"{db}.{table}", kind=kind, where=str(where), reason=error.what)
         return counted

@@ -228,8 +228,8 @@ def test_excluded_tables_leave_no_trace(case: Case) -> None:
     ("statements", "code"),
     [
         (("SET SESSION binlog_format = 'STATEMENT'", "UPDATE t SET n = 5"), "TR409"),
-        (("SET SESSION binlog_row_image = 'MINIMAL'", "ALTER TABLE t MODIFY id INT DEFAULT 7", "INSERT INTO t (n) VALUES (1)"),
-         "TR413"),
+        (("SET SESSION binlog_row_image = 'MINIMAL'", "ALTER TABLE t MODIFY id INT DEFAULT 7",
+          "INSERT INTO t (n) VALUES (1)"), "TR413"),
         (("CREATE TABLE t2 (a INT)", "SET GLOBAL binlog_row_metadata = 'MINIMAL'", "SET sql_log_bin = 0",
           "ALTER TABLE t2 ADD b INT", "SET sql_log_bin = 1", "INSERT INTO t2 VALUES (1, 2)"), "TR419"),
         (("SET GLOBAL binlog_row_metadata = 'MINIMAL'", "SET sql_log_bin = 0", "CREATE TABLE t2 (a INT)",

@@ -43,10 +43,14 @@ def _events(data: bytes) -> list[bytes]:
     return events
 
 
-@pytest.mark.parametrize("flavor", ["mysql", "mariadb"])
-def test_what_the_servers_logged(flavor: Flavor, tmp_path: Path) -> None:
-    data, expected = _golden(flavor)
-    assert _decode(tmp_path, flavor, data) == expected
+@pytest.mark.parametrize("name", ["mysql", "mariadb", "mysql_images", "mariadb_images"])
+def test_what_the_servers_logged(name: str, tmp_path: Path) -> None:
+    data, expected = _golden(name)
+    assert _decode(tmp_path, _flavor(name), data) == expected
+
+
+def _flavor(name: str) -> Flavor:
+    return "mysql" if name.startswith("mysql") else "mariadb"
 
 
 def _mutated(events: list[bytes], rng: random.Random) -> bytes:
@@ -100,10 +104,10 @@ def _refusal(root: Path, flavor: Flavor, data: bytes) -> TailraceError | None:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("flavor", ["mysql", "mariadb"])
-def test_any_damage_gives_an_error_with_a_place_or_lines(flavor: Flavor, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["mysql", "mariadb", "mysql_images", "mariadb_images"])
+def test_any_damage_gives_an_error_with_a_place_or_lines(name: str, tmp_path: Path) -> None:
     """Never another exception, never a hang. (That a byte is wrong at all is for the mirror's checksum to tell.)"""
-    data, _ = _golden(flavor)
+    (data, _), flavor = _golden(name), _flavor(name)
     events = _events(data)
     refused = 0
     for seed in _SEEDS:

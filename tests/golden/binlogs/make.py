@@ -1,4 +1,5 @@
 """Makes the golden binlogs and their expected text: ``python -m tests.golden.binlogs.make``, from the checkout's top.
+Names of folders as arguments make only these.
 
 Every kind of event that the producer reads, and every family of types, in a few kilobytes of each server.
 """
@@ -6,6 +7,7 @@ Every kind of event that the producer reads, and every family of types, in a few
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -61,16 +63,53 @@ _MARIADB = [
     "ALTER TABLE t ADD COLUMN w VARCHAR(50) DEFAULT 'a default of some length'",
     "CREATE OR REPLACE TABLE made SELECT * FROM t",
 ]  # fmt: skip
+_IMAGES = [
+    "CREATE TABLE a (id INT AUTO_INCREMENT PRIMARY KEY, v INT NOT NULL DEFAULT 5, b VARCHAR(9), t TEXT, n INT NOT NULL,"
+    " ts TIMESTAMP NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP, g INT AS (v + 1) VIRTUAL,"
+    " s INT AS (v + 2) STORED)",
+    "CREATE TABLE two (x VARCHAR(9), y INT DEFAULT 7, v INT, bl BLOB, PRIMARY KEY (y, x))",
+    "CREATE TABLE uk (k INT NOT NULL UNIQUE, v INT, t TEXT)",
+    "CREATE TABLE no_key (v INT, t TEXT, s INT AS (v + 1) STORED)",
+    "SET timestamp = 1700000000",
+]  # fmt: skip
+_UNDER_EACH = [
+    "INSERT INTO a (b, n) VALUES ('b', 1), ('c', 2)", "INSERT INTO a () VALUES ()",
+    "UPDATE a SET b = NULL WHERE id = 2", "UPDATE a SET v = 9, t = 'text'", "UPDATE a SET id = id + 10 WHERE id = 1",
+    "INSERT INTO a (id, n) VALUES (2, 1) ON DUPLICATE KEY UPDATE b = 'dup'", "DELETE FROM a",
+    "ALTER TABLE a AUTO_INCREMENT = 1",
+    "INSERT INTO two (x, y) VALUES ('x', 1)", "UPDATE two SET y = 2", "UPDATE two SET bl = 'blob'", "DELETE FROM two",
+    "INSERT INTO uk VALUES (1, 1, 't')", "UPDATE uk SET v = 2", "UPDATE uk SET k = 2", "DELETE FROM uk",
+    "INSERT INTO no_key (v) VALUES (1), (1)", "UPDATE no_key SET t = 'u' LIMIT 1", "DELETE FROM no_key",
+]  # fmt: skip
 
 
-def _make(server: Database, statements: list[str]) -> None:
+def _under(*images: str) -> list[str]:
+    each = [[f"SET SESSION binlog_row_image = '{image}'", *_UNDER_EACH] for image in images]
+    return [*_IMAGES, *(statement for statements in each for statement in statements)]
+
+
+_DOCUMENTS = [
+    "CREATE TABLE docs (id INT PRIMARY KEY, c JSON, d JSON, v INT)", "SET SESSION binlog_row_image = 'NOBLOB'",
+    "INSERT INTO docs VALUES (1, '[0]', '{\"a\": \"some longer text\"}', 1)",
+    "SET SESSION binlog_row_value_options = PARTIAL_JSON", "UPDATE docs SET d = JSON_SET(d, '$.a', 'x')",
+    "SET SESSION binlog_row_image = 'MINIMAL'", "UPDATE docs SET v = 2", "UPDATE docs SET d = '{}'",
+]  # fmt: skip
+_GOLDENS: dict[str, tuple[type[Database], list[str]]] = {
+    "mysql": (MySQL, [*_SHARED, *_MYSQL]),
+    "mariadb": (MariaDB, [*_SHARED, *_MARIADB]),
+    "mysql_images": (MySQL, [*_under("MINIMAL", "NOBLOB"), *_DOCUMENTS]),
+    "mariadb_images": (MariaDB, _under("MINIMAL", "NOBLOB", "FULL_NODUP")),
+}
+
+
+def _make(server: Database, statements: list[str], name: str) -> None:
     rotate = "RESET MASTER" if server.flavor == "mariadb" else "RESET BINARY LOGS AND GTIDS"
     server.execute("CREATE DATABASE g", rotate)
     with server.connect(database="g") as connection, connection.cursor() as cursor:
         for statement in ["SET SESSION sql_mode = ''", *statements]:
             cursor.execute(statement)
     server.stop()
-    folder = HERE / server.flavor / SUBDIR
+    folder = HERE / name / SUBDIR
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(server.data / "mysql-bin.000001", folder)
     lines = decoded_lines(folder.parent, SUBDIR, "mysql-bin.000001", server.flavor)  # type: ignore[arg-type]
@@ -78,13 +117,14 @@ def _make(server: Database, statements: list[str]) -> None:
 
 
 def main() -> None:
-    """Make both."""
-    for server_type, own in ((MySQL, _MYSQL), (MariaDB, _MARIADB)):
+    """Make them."""
+    for name in sys.argv[1:] or _GOLDENS:
+        server_type, statements = _GOLDENS[name]
         with tempfile.TemporaryDirectory() as folder:
             server = server_type(folder)
             server.start()
             try:
-                _make(server, [*_SHARED, *own])
+                _make(server, statements, name)
             finally:
                 server.kill()
 
