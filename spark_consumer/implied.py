@@ -8,7 +8,9 @@ from spark_consumer.session import Flavor
 
 # What a server writes into a NOT NULL column without a default, where its sql_mode lets it.
 _IMPLICIT = {
-    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double"), b"0"),
+    **dict.fromkeys(
+        ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double"), b"0"
+    ),
     **dict.fromkeys(("bit", "year"), b"0"),
     **dict.fromkeys(("char", "varchar", "binary", "varbinary", "set"), b"''"),
     **dict.fromkeys(("tinytext", "text", "mediumtext", "longtext"), b"''"),
@@ -20,7 +22,9 @@ _IMPLICIT = {
     **dict.fromkeys(("datetime", "timestamp"), b"'0000-00-00 00:00:00'"),
 }
 # As MariaDB shows constants: NULL, text in quotes, numbers, bits; everything else is an expression.
-_CONSTANT = re.compile(r"NULL|\w*'(?:[^'\\]|''|\\.)*'|[-+]?[0-9.]+(?:e[-+]?[0-9]+)?", re.IGNORECASE | re.DOTALL)
+_CONSTANT = re.compile(
+    r"NULL|\w*'(?:[^'\\]|''|\\.)*'|[-+]?[0-9.]+(?:e[-+]?[0-9]+)?", re.IGNORECASE | re.DOTALL
+)
 
 
 def default_of(flavor: Flavor, extra: str, default: str | None, nullable: bool, kind: str) -> bytes | None:

@@ -158,4 +158,5 @@ def test_any_mixture_of_row_images_ends_equal(case: Case, target: Database, conf
     partial = {
         v.table for e in case.published().epochs for v in e.structures if not has_full_images(v.structure)
     }
-    assert partial == set(_TABLES)
+    # MariaDB logs all columns of tables without a key.
+    assert partial >= set(_TABLES) - {"nuk", "nk"}

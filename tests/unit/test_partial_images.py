@@ -11,6 +11,7 @@ import pytest
 from relay_events import event, format_description, gtid, query, xid
 from support.fake_topic import Change, delete, insert, integer, row_key, row_value, update
 from support.fake_topic import text as text_column
+from support.targets import column, unique
 
 from producer.epoch import EpochLimits
 from producer.events import EventDecoder
@@ -26,12 +27,13 @@ from schemas.structure import TableStructure, has_full_images
 from schemas.tables import TableFilter
 from spark_consumer.expression import ExpressionRule
 from spark_consumer.expression_kinds import Unevaluable
+from spark_consumer.implied import default_of
 from spark_consumer.merge import Limits
 from spark_consumer.ordered import OrderedRow, statements
 from spark_consumer.plan import Mode, SlicePlan, plan_slice
 from spark_consumer.rows import ORDERED, render
 from spark_consumer.rules import Rules
-from spark_consumer.target import TargetTable, default_of
+from spark_consumer.target import TargetTable
 
 FULL = TableStructure(
     "d",
@@ -44,10 +46,13 @@ UPDATED = replace(FULL, before_columns=("id",), after_columns=("id", "v"))
 DELETED = replace(FULL, before_columns=("id",), after_columns=())
 TARGET = TargetTable(
     ("d", "t"),
-    frozenset({"id", "v", "s", "n"}),
-    frozenset(),
-    defaults=(("v", b"DEFAULT"), ("s", b"DEFAULT"), ("n", b"0")),
-    touched=("n",),
+    (
+        column("id", null=False),
+        replace(column("v"), implied=b"DEFAULT"),
+        replace(column("s", "varchar(60) utf8mb4"), implied=b"DEFAULT"),
+        replace(column("n", null=False), implied=b"0", touched=True),
+    ),
+    (unique("id"),),
 )
 
 
@@ -129,7 +134,8 @@ def test_an_insert_writes_defaults_and_rows_of_one_form_become_one_statement() -
 
 
 def test_a_default_that_nobody_can_know_stops() -> None:
-    target = replace(TARGET, defaults=(("n", b"0"),))
+    columns = [replace(one, implied=one.implied if one.name == "n" else None) for one in TARGET.columns]
+    target = replace(TARGET, columns=tuple(columns))
     with pytest.raises(DownstreamError, match="column s,"):
         plan(INSERTED, target=target)
     assert plan(UPDATED, DELETED, target=target)
@@ -186,7 +192,8 @@ def test_an_expression_over_a_column_that_the_image_lacks_has_no_result() -> Non
 def test_what_an_insert_writes_into_a_column_that_it_does_not_name(
     flavor: Any, shown: tuple[str, str | None, str, str], text: bytes | None
 ) -> None:
-    assert default_of(flavor, *shown) == text
+    extra, default, nullable, kind = shown
+    assert default_of(flavor, extra, default, nullable == "YES", kind) == text
 
 
 @pytest.mark.parametrize(
