@@ -29,6 +29,7 @@ from schemas.crashpoints import reached
 from schemas.epoch import SchemaChanged
 from schemas.errors import NOWHERE, DownstreamError, LogError
 from spark_consumer import ledger as ledgers
+from spark_consumer import online_tables
 from spark_consumer import position as positions
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.ddl_apply import DdlApplier, KnownTables, Versions
@@ -74,6 +75,12 @@ class Applier:
         )
         self._given_up = threading.Event()
         self.position = position
+        self._hidden = online_tables.from_json(position.online_tables).names
+
+    @property
+    def hidden(self) -> frozenset[tuple[str, str]]:
+        """The upstream's tables that an online schema change made and this channel does not have, at its end."""
+        return self._hidden
 
     @property
     def session(self) -> Session:
@@ -151,7 +158,8 @@ class Applier:
         if before is None:
             return 0
         number = before.ledger_seq + 1
-        ddl = self._ddl.carried(session, piece)
+        ddl, tables = self._ddl.carried(session, piece, before)
+        self._hidden = tables.names
         for index, one in enumerate(ddl[:-1]):
             self._run_alone(piece, one, before, number + index, index)
         last = len(ddl) - 1
@@ -168,7 +176,7 @@ class Applier:
                 hold(session, name, definition)
             write(session, made.deletes, made.inserts, made.ordered, piece.where)
             count = made.statements
-            self._move(piece, before, number + len(ddl), count)
+            self._move(piece, replace(before, online_tables=tables.to_json()), number + len(ddl), count)
             if piece.rows or piece.ddl is not None:
                 positions.count(session, self._channel, _counts(piece, made, len(ddl)))
             reached("apply.before_commit")

@@ -16,16 +16,19 @@ from schemas.ddl_lexer import Flavor
 from schemas.epoch import SchemaChanged, StructureVersion
 from schemas.errors import DownstreamError, Where
 from schemas.structure import TableStructure
-from spark_consumer import ddl_intent, ddl_session
+from spark_consumer import ddl_intent, ddl_session, online_tables
 from spark_consumer import position as positions
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.ddl_rules import DdlRules, MergedDdl, database_of
 from spark_consumer.ledger import Ledger
+from spark_consumer.merge import qualified
 from spark_consumer.merged_ddl import needs
+from spark_consumer.online_ddl import take
+from spark_consumer.online_tables import OnlineTables
 from spark_consumer.position import Position
 from spark_consumer.rules import Rules
 from spark_consumer.server_errors import is_passing, message_of
-from spark_consumer.session import Session, closing, connect
+from spark_consumer.session import Session, closing, connect, error_number
 from spark_consumer.slices import Slice
 from spark_consumer.target import read_table
 
@@ -35,6 +38,8 @@ KnownTables = Callable[[int], set[tuple[str, str]]]
 Versions = Callable[[int], Sequence[StructureVersion]]
 # Bits of sql_mode: STRICT_TRANS_TABLES, STRICT_ALL_TABLES.
 _STRICT = 1 << 21 | 1 << 22
+#: no such table, no such database
+_NO_TABLE = (1146, 1049)
 _log = structlog.get_logger()
 
 
@@ -50,30 +55,50 @@ class DdlApplier:
         self._ledger = ledger
         self._own: Session | None = None
         rules = Rules.of(config)
-        self._router = rules.router
+        self._options, self._router = config.ddl, rules.router
         self._rules = DdlRules(rules.tables, rules.events, rules.router, config.ddl)
 
-    def carried(self, session: Session, piece: Slice) -> tuple[SchemaChanged, ...]:
-        """The statements, in order, that this channel makes of the slice's DDL; none if it does not carry it.
+    def carried(
+        self, session: Session, piece: Slice, position: Position
+    ) -> tuple[tuple[SchemaChanged, ...], OnlineTables]:
+        """The statements, in order, that this channel makes of the slice's DDL, none if it does not carry it; and
+        the tables of online schema changes behind the slice.
 
-        The same DDL under the same rules always gives the same statements: each has its own number in the
-        ledger, by its place among them. Raises DownstreamError where it would have to carry half of it, or guess.
+        The same DDL at the same position under the same rules always gives the same statements: each has its own
+        number in the ledger, by its place among them. Raises DownstreamError where it would have to carry half of
+        it, or guess.
         """
+        tables = online_tables.from_json(position.online_tables)
         if piece.ddl is None:
-            return ()
+            return (), tables.touched(piece)
+        taken = take(tables, piece.ddl, self._options, lambda *name: self._defined(session, *name))
+        each = [self._of_channel(session, piece, one) for one in taken.statements]
+        return tuple(one for one in each if one is not None), taken.tables.touched(piece)
+
+    def _of_channel(self, session: Session, piece: Slice, ddl: SchemaChanged) -> SchemaChanged | None:
+        """A statement under the channel's rules."""
         try:
-            carried = self._rules.carried(piece.ddl, lambda: self._known(piece.first.epoch))
+            return self._rules.carried(ddl, lambda: self._known(piece.first.epoch))
         except MergedDdl as merged:
-            if reason := self._needed(session, piece.ddl, piece.first.epoch):
+            if reason := self._needed(session, ddl, piece.first.epoch):
                 raise DownstreamError(
                     "TR623",
                     f"{merged.what}; {reason}",
                     where=piece.where,
-                    hint=_merged_hint(merged.hint, piece.ddl),
+                    hint=_merged_hint(merged.hint, ddl),
                 ) from None
-            _log.info("merged_ddl_passed_over", epoch=piece.first.epoch, statement=piece.ddl.shown[:200])
-            return ()
-        return () if carried is None else (carried,)
+            _log.info("merged_ddl_passed_over", epoch=piece.first.epoch, statement=ddl.shown[:200])
+            return None
+
+    def _defined(self, session: Session, db: str, table: str) -> str | None:
+        """The downstream's definition of an upstream's table."""
+        try:
+            shown = session.rows(f"SHOW CREATE TABLE {qualified(*self._router.table(db, table)).decode()}")
+        except pymysql.MySQLError as error:
+            if error_number(error) in _NO_TABLE:
+                return None
+            raise
+        return str(shown[0][1])
 
     def _needed(self, session: Session, ddl: SchemaChanged, epoch: int) -> str:
         """What a merged table needs of a shard's DDL; "" if it has it all."""

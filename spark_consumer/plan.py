@@ -132,7 +132,8 @@ def structures_of(piece: Slice, known: Mapping[str, TableStructure]) -> dict[str
 
 def targets_of(structures: Mapping[str, TableStructure], rules: Rules) -> dict[Name, Name]:
     """The downstream's name of each upstream table whose rows may be applied."""
-    wanted = [(s.db, s.table) for s in structures.values() if rules.tables.allows(s.db, s.table)]
+    named = ((s.db, s.table) for s in structures.values())
+    wanted = [name for name in named if name not in rules.hidden and rules.tables.allows(*name)]
     kept = [name for name in wanted if len(rules.events.dropped_dml(*name)) < len(DML)]
     return {name: rules.router.table(*name) for name in kept}
 

@@ -37,12 +37,13 @@ class Planner:
             DownstreamError: the downstream's tables do not fit.
         """
         needed = structures_of(piece, structures)
-        names = targets_of(needed, self._rules).values()
+        rules = replace(self._rules, hidden=self._applier.hidden)
+        names = targets_of(needed, rules).values()
         targets = self._applier.with_retries(lambda: self._catalog.load(self._applier.session, names))
         level = self._applier.position.level
         again = level is not None and piece.order <= level.order
         safe = again or self._safe_mode.active(time.monotonic())
-        plan = plan_slice(needed, targets, self._rules, self._limits, piece.where, safe=safe, again=again)
+        plan = plan_slice(needed, targets, rules, self._limits, piece.where, safe=safe, again=again)
         return replace(plan, window=piece.window)
 
     def forget(self) -> None:

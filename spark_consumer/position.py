@@ -45,6 +45,7 @@ CREATE TABLE tailrace.relay_log_info (
   ledger_seq BIGINT UNSIGNED NOT NULL COMMENT 'the number of the last GTID used',
   xa_prepared LONGTEXT COMMENT 'JSON: XA transactions prepared and undecided, and where the relay log has them',
   ddl_intent LONGTEXT COMMENT 'a DDL about to run, where no GTID can prove that it did',
+  online_tables LONGTEXT COMMENT 'JSON: tables of online schema changes that only the upstream has',
   rewound_from LONGTEXT COMMENT 'JSON: the place up to which everything is applied for a second time',
   began_at TEXT COMMENT 'the --from of its first run',
   updated_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6),
@@ -106,6 +107,7 @@ _ADDED = {
     ("relay_log_info", "xa_prepared"): "LONGTEXT AFTER ledger_seq",
     ("relay_log_info", "epoch_rows"): "BIGINT AFTER epoch",
     ("relay_log_info", "rewound_from"): "LONGTEXT AFTER ddl_intent",
+    ("relay_log_info", "online_tables"): "LONGTEXT AFTER ddl_intent",
     ("relay_log_info", "began_at"): "TEXT AFTER rewound_from",
     ("channel_counters", "ddl_applied"): "BIGINT NOT NULL DEFAULT 0",
     ("channel_counters", "ddl_left_out"): "BIGINT NOT NULL DEFAULT 0",
@@ -114,7 +116,7 @@ _COLUMNS = (
     "epoch, epochs_offset, executed_gtid_set, fencing_token, structures_version,"
     " ledger_uuid, ledger_domain, ledger_seq, ddl_intent,"
     " Relay_log_name, Relay_log_pos, Master_log_name, Master_log_pos, epoch_gtid_set, xa_prepared,"
-    " epoch_rows, rewound_from"
+    " epoch_rows, rewound_from, online_tables"
 )
 # MySQL counts the fields of its own position the same way.
 _NUMBER_OF_LINES = 9
@@ -152,6 +154,7 @@ class Position:
     xa_prepared: str | None = None
     epoch_rows: int | None = None
     rewound_from: str | None = None
+    online_tables: str | None = None
 
     @property
     def order(self) -> tuple[int, int]:
@@ -328,8 +331,8 @@ def move(session: Session, channel: str, to: Position) -> None:
     affected = session.run(
         "UPDATE tailrace.relay_log_info SET Relay_log_name = %s, Relay_log_pos = %s, Master_log_name = %s,"
         " Master_log_pos = %s, executed_gtid_set = %s, epoch_gtid_set = %s, epoch = %s, epochs_offset = %s,"
-        " structures_version = %s, ledger_seq = %s, xa_prepared = %s, ddl_intent = %s, epoch_rows = %s,"
-        " rewound_from = %s WHERE Channel_name = %s",
+        " structures_version = %s, ledger_seq = %s, xa_prepared = %s, ddl_intent = %s,"
+        " online_tables = %s, epoch_rows = %s, rewound_from = %s WHERE Channel_name = %s",
         (
             to.relay_log,
             to.relay_pos,
@@ -343,6 +346,7 @@ def move(session: Session, channel: str, to: Position) -> None:
             to.ledger_seq,
             to.xa_prepared,
             to.ddl_intent,
+            to.online_tables,
             to.epoch_rows,
             to.rewound_from,
             channel,

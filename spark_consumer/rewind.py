@@ -169,7 +169,7 @@ def _check_kept(epochs: Sequence[LoggedEpoch], log: LogReader) -> None:
 
 def _check_ddl(config: ConsumerConfig, epochs: Sequence[LoggedEpoch], log: LogReader) -> None:
     rules = Rules.of(config)
-    ddl_rules = DdlRules(rules.tables, rules.events, rules.router)
+    ddl_rules = DdlRules(rules.tables, rules.events, rules.router, config.ddl)
     for logged in epochs:
         ddl, epoch = logged.record.ddl, logged.record.epoch
         if ddl is not None and ddl_rules.carried(ddl, lambda up_to=epoch: log.tables(up_to)) is not None:  # type: ignore[misc]

@@ -17,6 +17,7 @@ class Rules:
 
     Attributes:
         compact: whether the changes of a row in one slice become one.
+        hidden: upstream tables that an online schema change made, which the downstream does not have.
     """
 
     tables: TableFilter = field(default_factory=TableFilter)
@@ -24,6 +25,7 @@ class Rules:
     router: Router = field(default_factory=Router)
     expressions: tuple[ExpressionRule, ...] = ()
     compact: bool = True
+    hidden: frozenset[tuple[str, str]] = frozenset()
 
     def expressions_of(self, db: str, table: str) -> tuple[ExpressionRule, ...]:
         """The expression filter's rules of an upstream table."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,8 @@ from support.binlog_applied import Channel, definitions, epochs_since
 from support.binlog_rows import binlog_end
 
 from compose.databases import Database
+from schemas.errors import DownstreamError
+from spark_consumer.ddl_options import DdlOptions
 
 pytestmark = pytest.mark.servers
 
@@ -175,3 +178,87 @@ def test_everything_arrives_as_it_is(db: str, upstream: Database, downstream: Da
 def at_rest(shown: Any) -> str:
     """A definition without the one thing that differs on purpose: whether an event runs."""
     return re.sub(r"(ENABLE|DISABLE ON (SLAVE|REPLICA)|DISABLE) ", "", str(shown))
+
+
+GHOST = [
+    "create /* gh-ost */ table `{db}`.`_t_ghc` (id bigint auto_increment, hint varchar(64) charset ascii not null,"
+    " value varchar(4096) charset ascii not null, primary key(id), unique key hint_uidx(hint)) auto_increment=256",
+    "create /* gh-ost */ table `{db}`.`_t_gho` like `{db}`.`t`",
+    "alter /* gh-ost */ table `{db}`.`_t_gho` add column v int not null default 7, drop column s",
+    "alter /* gh-ost */ table `{db}`.`_t_gho` add key (v)",
+    "insert /* gh-ost */ into `{db}`.`_t_ghc` (id, hint, value) values (1, 'heartbeat', 'x')",
+    "INSERT INTO {db}.t VALUES (3, 'c')",
+    "insert /* gh-ost */ ignore into `{db}`.`_t_gho` (id) select id from `{db}`.`t`",
+    "create /* gh-ost */ table `{db}`.`_t_del` (id int auto_increment primary key) comment='ghost-cut-over-sentry'",
+    "drop /* gh-ost */ table if exists `{db}`.`_t_del`",
+    "rename /* gh-ost */ table `{db}`.`t` to `{db}`.`_t_del`, `{db}`.`_t_gho` to `{db}`.`t`",
+    "INSERT INTO {db}.t VALUES (4, 8)",
+    "drop /* gh-ost */ table if exists `{db}`.`_t_ghc`",
+    "drop /* gh-ost */ table if exists `{db}`.`_t_del`",
+]
+PT_OSC = [
+    "CREATE TABLE {db}._t_new LIKE {db}.t",
+    "ALTER TABLE {db}._t_new ADD w VARCHAR(9) NOT NULL DEFAULT 'x', MODIFY v BIGINT",
+    "CREATE TRIGGER {db}.pt_osc_ins AFTER INSERT ON {db}.t FOR EACH ROW"
+    " REPLACE INTO {db}._t_new (id, v) VALUES (NEW.id, NEW.v)",
+    "INSERT INTO {db}.t VALUES (5, 9)",
+    "INSERT LOW_PRIORITY IGNORE INTO {db}._t_new (id, v) SELECT id, v FROM {db}.t LOCK IN SHARE MODE",
+    "RENAME TABLE {db}.t TO {db}._t_old, {db}.bystander TO {db}.moved, {db}._t_new TO {db}.t",
+    "DROP TABLE IF EXISTS {db}._t_old",
+    "DROP TRIGGER IF EXISTS {db}.pt_osc_ins",
+    "INSERT INTO {db}.t VALUES (6, 10, 'y')",
+    # one that is replicated as a table: the rows get the tool's time
+    "CREATE TABLE {db}._t_new LIKE {db}.t",
+    "ALTER TABLE {db}._t_new ADD at DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6)",
+    "INSERT INTO {db}._t_new (id, v, w) SELECT id, v, w FROM {db}.t",
+    "RENAME TABLE {db}.t TO {db}._t_old, {db}._t_new TO {db}.t",
+    "DROP TABLE {db}._t_old",
+    # and one that was given up
+    "CREATE TABLE {db}._t_gho LIKE {db}.t",
+    "INSERT INTO {db}._t_gho SELECT * FROM {db}.t",
+    "DROP TABLE {db}._t_gho",
+]
+BEFORE = [
+    "CREATE DATABASE {db}",
+    "CREATE TABLE {db}.t (id INT PRIMARY KEY, s VARCHAR(9))",
+    "CREATE TABLE {db}.bystander (id INT PRIMARY KEY)",
+    "INSERT INTO {db}.t VALUES (1, 'a'), (2, 'b')",
+    "INSERT INTO {db}.bystander VALUES (1)",
+]
+
+
+@pytest.mark.parametrize("online", [True, False])
+def test_an_online_schema_change_is_carried_over_through_crashes(
+    db: str, upstream: Database, downstream: Database, online: bool
+) -> None:
+    begin = binlog_end(upstream)
+    run(upstream, db, [*BEFORE, *GHOST, *PT_OSC])
+    epochs = epochs_since(upstream, begin)
+    channel = Channel(downstream, db, ddl=DdlOptions(online_ddl=online))
+    died = 0
+    # Now behind each DDL, now before the second of a run: between the statements of a swap, too.
+    while code := channel.apply_until_it_dies(epochs, "ddl.after" if died % 2 else "ddl.before:2"):
+        assert code == signal.SIGKILL
+        died += 1
+        assert died < 60
+    assert died >= 8
+    assert definitions(downstream, db) == definitions(upstream, db)
+    [[left_out, tables]] = downstream.execute(
+        "SELECT ddl_left_out, online_tables FROM tailrace.channel_counters JOIN tailrace.relay_log_info"
+        f" ON channel = Channel_name WHERE channel = '{db}'"
+    )
+    assert tables is None
+    assert left_out > 10 if online else left_out == 2  # the triggers
+
+
+def test_an_online_schema_change_that_began_before_the_channel_stops_at_its_end(
+    db: str, upstream: Database, downstream: Database
+) -> None:
+    run(upstream, db, [*BEFORE, *GHOST[:4]])
+    run(downstream, db, BEFORE)
+    begin = binlog_end(upstream)
+    run(upstream, db, GHOST[7:])
+    channel = Channel(downstream, db, ddl=DdlOptions(online_ddl=True))
+    with pytest.raises(DownstreamError, match="TR626"):
+        channel.apply(epochs_since(upstream, begin))
+    assert downstream.execute(f"SELECT COUNT(*) FROM {db}.t") == [(2,)]

@@ -1,0 +1,126 @@
+"""What the text of a CREATE or ALTER says of a table that a schema change tool fills with another table's rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from schemas.ddl_lexer import Flavor, Lexer, Token, TokenKind, dialect_of
+
+#: gh-ost's own tables; its statements carry its name in a comment
+_MARKS = re.compile(r"/\*\s*gh-ost\s*\*/|ghost-cut-over-sentry", re.IGNORECASE)
+# Values for rows that are there come from the session or from nowhere: the tool's rows have others than ours.
+_FILLED = frozenset(
+    re.findall(
+        r"\w+",
+        "CURRENT_TIMESTAMP NOW LOCALTIME LOCALTIMESTAMP SYSDATE CURDATE CURRENT_DATE CURTIME CURRENT_TIME "
+        "UTC_DATE UTC_TIME UTC_TIMESTAMP UUID UUID_SHORT UUID_V4 UUID_V7 SYS_GUID RAND "
+        "RANDOM_BYTES NEXTVAL NEXT USER CURRENT_USER SESSION_USER SYSTEM_USER CONNECTION_ID LAST_INSERT_ID ",
+    )
+)
+# A tool copies columns by their names, ALTER knows what has become of them; and partitions take rows with them.
+_RENAMED = frozenset(("CHANGE", "RENAME", "PARTITION", "PARTITIONING", "REORGANIZE", "IGNORE", "PERIOD"))
+_NO_COLUMNS = frozenset(
+    (
+        "INDEX",
+        "KEY",
+        "UNIQUE",
+        "PRIMARY",
+        "FULLTEXT",
+        "SPATIAL",
+        "VECTOR",
+        "CONSTRAINT",
+        "FOREIGN",
+        "CHECK",
+        "SYSTEM",
+        "PARTITION",
+    )
+)
+_COUNTER = re.compile(r"\s+AUTO_INCREMENT\s*=\s*\d+", re.IGNORECASE)
+
+
+def made_by_ghost(statement: str) -> bool:
+    """Whether gh-ost wrote it."""
+    return _MARKS.search(statement) is not None
+
+
+def liked(statement: str, default_db: str, flavor: Flavor, *, sql_mode: int = 0) -> tuple[str, str] | None:
+    """The table whose structure a CREATE TABLE … LIKE takes over; None for other statements."""
+    tokens = list(Lexer(statement, dialect_of(flavor, sql_mode)))
+    depth = 0
+    for index, token in enumerate(tokens):
+        depth += {"(": 1, ")": -1}.get(token.key, 0)
+        if token.key == "LIKE" and depth <= 1 and (depth == 0 or tokens[index - 1].key == "("):
+            return _name(tokens[index + 1 :], default_db)
+        if (depth and token.key == ",") or token.key in ("SELECT", "AS"):
+            return None
+    return None
+
+
+def _name(tokens: list[Token], default_db: str) -> tuple[str, str] | None:
+    kinds = (TokenKind.WORD, TokenKind.QUOTED)
+    if not tokens or tokens[0].kind not in kinds:
+        return None
+    if len(tokens) > 2 and tokens[1].key == ".":
+        return tokens[0].text, tokens[2].text
+    return default_db, tokens[0].text
+
+
+def body(statement: str) -> str:
+    """A full CREATE TABLE behind the table's name, to be compared with another: without counters, one space each."""
+    return " ".join(_COUNTER.sub("", statement[statement.find("(") :]).split())
+
+
+def reproducible(alters: list[str], flavor: Flavor, *, sql_mode: int = 0) -> bool:
+    """Whether these ALTERs of a shadow table, run on the real one, give its rows the values that the tool gives them.
+
+    The tool copies the columns that both tables have, by name. In doubt: no.
+    """
+    added: set[str] = set()
+    removed: set[str] = set()
+    for text in alters:
+        tokens = list(Lexer(text, dialect_of(flavor, sql_mode)))
+        words = [token.key for token in tokens]
+        if _FILLED & set(words) or _RENAMED & set(words) or "START" in words or _numbers(words):
+            return False
+        for first, name in _columns(tokens):
+            (added if first == "ADD" else removed).add(name.lower())
+    return not added & removed
+
+
+def _numbers(words: list[str]) -> bool:
+    """Whether a column gets numbers; AUTO_INCREMENT = n is the table's counter."""
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word == "SERIAL" or (word == "AUTO_INCREMENT" and following != "=" and not following.isdecimal()):
+            return True
+    return False
+
+
+def _columns(tokens: list[Token]) -> Iterator[tuple[str, str]]:
+    """ADD or DROP with each column that it names."""
+    depth, previous, verb = 0, "", ""
+    for index, token in enumerate(tokens):
+        if depth == 0 and token.key in ("ADD", "DROP") and previous != ".":
+            verb = token.key
+            found = _column(tokens[index + 1 :])
+            if found:
+                yield verb, found
+        elif depth == 1 and previous == "," and verb == "ADD" and token.kind is not TokenKind.SIGN:
+            # ADD (a INT, b INT); parts of keys, too, and naming too many does no harm.
+            yield verb, token.text
+        depth += {"(": 1, ")": -1}.get(token.key, 0)
+        previous = token.key
+
+
+def _column(tokens: list[Token]) -> str:
+    keys = [token.key for token in tokens[:6]]
+    at = 0
+    if keys[:1] == ["COLUMN"]:
+        at = 1
+    elif keys and keys[0] in _NO_COLUMNS:
+        return ""
+    if keys[at : at + 1] == ["IF"]:
+        at += 3 if "NOT" in keys[at : at + 2] else 2
+    if keys[at : at + 1] == ["("]:
+        at += 1
+    return tokens[at].text if at < len(tokens) else ""
