@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import structlog
@@ -15,18 +14,16 @@ from schemas.crashpoints import reached
 from schemas.epoch import EpochCommitted
 from schemas.errors import LogError, TailraceError, Where
 from schemas.structure import TableStructure
-from spark_consumer.apply import Applier
 from spark_consumer.config import ConsumerConfig, StopEvent
 from spark_consumer.division import divide
 from spark_consumer.failures import explain
 from spark_consumer.goal import Goal
 from spark_consumer.inside import Insides
 from spark_consumer.log_reader import LogReader
-from spark_consumer.plan import SlicePlan
-from spark_consumer.planner import Planner
-from spark_consumer.prepare import Prepared, RowReader
+from spark_consumer.prepare import Prepared
 from spark_consumer.progress import Counters
 from spark_consumer.recovered import pass_over
+from spark_consumer.sink import Prepare, Sink
 from spark_consumer.slices import LoggedEpoch, Slice, follow
 from spark_consumer.tracker import OUT_EPOCH, OUT_STRUCTURE, OUT_UNKNOWN
 
@@ -43,21 +40,17 @@ class BatchRunner:
     def __init__(
         self,
         config: ConsumerConfig,
-        applier: Applier,
-        reader: RowReader,
+        sink: Sink,
         goal: Goal,
         stop: StopEvent,
         counters: Counters,
     ) -> None:
         self._config = config
-        self._applier = applier
-        self._reader = reader
+        self._sink = sink
         self._goal = goal
         self._stop = stop
         self._counters = counters
-        self._planner = Planner(config, applier)
         self._ahead = ThreadPoolExecutor(1, thread_name_prefix="prepare")
-        self._late: Prepared | None = None
         self._inside = Insides(config, LogReader(config))
         self.failure: BaseException | None = None
         #: whether it failed in the stream or the tracker, before the batch was known: a new checkpoint may help
@@ -69,7 +62,7 @@ class BatchRunner:
     @property
     def ended(self) -> bool:
         """Whether nothing may be applied any more."""
-        return self._stop.is_set() or self.failure is not None or self._goal.reached(self._applier.position)
+        return self._stop.is_set() or self.failure is not None or self._goal.reached(self._sink.position)
 
     def renew(self) -> None:
         """Another query begins: what ended the last one is past."""
@@ -100,12 +93,12 @@ class BatchRunner:
         """The stream's epochs with the tracker's structures."""
         self.unread = True
         rows: Sequence[Any] = frame.collect()
-        self._check_unknown(rows, self._applier.position.epoch)
+        self._check_unknown(rows, self._sink.position.epoch)
         self.unread = False
         return rows
 
     def _run(self, rows: Sequence[Any]) -> None:
-        position = self._applier.position
+        position = self._sink.position
         found = [
             LoggedEpoch(EpochCommitted.decode(bytes(row.record)), row.log_offset)
             for row in rows
@@ -114,7 +107,7 @@ class BatchRunner:
         fresh = follow(position.epoch, found)
         if position.recovered:
             position, fresh = pass_over(position, fresh)
-            self._applier.move_to(position)
+            self._sink.move_to(position)
         if len(fresh) < len(found):
             _log.info("epochs_skipped", count=len(found) - len(fresh), position=position.epoch)
         self._goal = self._goal.found(position, fresh, self._inside)
@@ -125,7 +118,7 @@ class BatchRunner:
         pieces = divide(position, fresh, self._goal.end, self._inside, *limits)
         self._apply_all(pieces, structures)
         # The goal lies before this batch's end, so Spark shall not note it down as done.
-        if fresh and self._applier.position.epoch < fresh[-1].record.epoch:
+        if fresh and self._sink.position.epoch < fresh[-1].record.epoch:
             raise Ended
 
     @staticmethod
@@ -147,39 +140,20 @@ class BatchRunner:
                 raise Ended
             begin = time.monotonic()
             self._counters.begins(piece)
-            if piece.ddl is not None and piece.rows:
-                prepared = Prepared(piece, late=partial(self._after_ddl, piece, structures))
-            else:
-                prepared = coming.result() if coming else self._begin(piece, structures).result()
+            prepared = coming.result() if coming else self._begin(piece, structures).result()
             following = pieces[number + 1] if number + 1 < len(pieces) else None
             # What comes after a DDL is planned against the tables as the DDL leaves them.
             wait = following is None or piece.ddl is not None or following.ddl is not None
             coming = None if following is None or wait else self._begin(following, structures)
-            count, prepared = self._applier.apply_planned(prepared, partial(self._again, piece, structures))
-            stages = self._late.stages if prepared.late and self._late else prepared.stages
-            if piece.ddl is not None:
-                self._planner.forget()
-            self._counters.applied(piece, self._applier.position, count, stages, time.monotonic() - begin)
-
-    def _again(self, piece: Slice, structures: dict[str, TableStructure]) -> Prepared:
-        self._planner.forget()
-        if piece.ddl is not None and piece.rows:
-            return Prepared(piece, late=partial(self._after_ddl, piece, structures))
-        return self._begin(piece, structures).result()
-
-    def _after_ddl(self, piece: Slice, structures: dict[str, TableStructure]) -> Prepared:
-        self._planner.forget()
-        self._late = self._begin(piece, structures).result()
-        return self._late
+            count, stages = self._sink.apply(prepared)
+            self._counters.applied(piece, self._sink.position, count, stages, time.monotonic() - begin)
 
     def _begin(self, piece: Slice, structures: dict[str, TableStructure]) -> Future[Prepared]:
-        # The plan reads the downstream on the applier's connection, so it is made in the applier's thread.
-        plan = self._planner.plan(piece, structures)
-        return self._ahead.submit(self._prepare, piece, plan)
+        return self._ahead.submit(self._prepared, piece, self._sink.prepare(piece, structures))
 
-    def _prepare(self, piece: Slice, plan: SlicePlan) -> Prepared:
+    def _prepared(self, piece: Slice, prepare: Prepare) -> Prepared:
         try:
-            return self._reader.prepare(piece, plan)
+            return prepare()
         except TailraceError:
             raise
         except Exception as error:

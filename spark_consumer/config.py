@@ -27,6 +27,7 @@ class ConsumerConfig:
         kafka_security: what these ask for.
         prefix: topics are ``<prefix>.rows``, ``.epochs`` and ``.schemas``.
         target: the downstream server.
+        files: the folder of change files that is written instead.
         channel: name of the position in ``tailrace.relay_log_info``.
         checkpoint_dir: parent of the channels' Spark checkpoints, a cache.
         max_batch_rows: rows of one downstream transaction; one epoch at least.
@@ -82,6 +83,7 @@ class ConsumerConfig:
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     jars: tuple[Path, ...] = ()
     class_archive: Path | None = None
+    files: Path | None = None
     log_file: Path | None = None
     kafka_security: KafkaSecurity = OPEN
 

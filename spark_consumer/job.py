@@ -20,6 +20,7 @@ from spark_consumer.config import ConsumerConfig, StopEvent
 from spark_consumer.epochs_stream import open_stream
 from spark_consumer.failures import explain
 from spark_consumer.fetch import Source
+from spark_consumer.files.sink import FilesSink, open_files
 from spark_consumer.goal import goal_of
 from spark_consumer.inside import Insides
 from spark_consumer.log_reader import LogReader
@@ -28,7 +29,8 @@ from spark_consumer.position import Position
 from spark_consumer.prepare import RowReader
 from spark_consumer.progress import Counters
 from spark_consumer.session import Session, connect
-from spark_consumer.start import first_position, resume_offset
+from spark_consumer.sink import MysqlSink, Sink
+from spark_consumer.start import check_began, first_position, resume_offset
 from spark_consumer.tracker import SEED_DDL, track
 from spark_consumer.warm_up import warm_up
 
@@ -78,8 +80,10 @@ def _patiently(patience: Patience, work: Callable[[], _T]) -> _T:
             _log.warning("start_retry", attempt=patience.attempts, reason=str(error))
 
 
-def _open(config: ConsumerConfig, log: LogReader) -> Applier:
+def _open(config: ConsumerConfig, log: LogReader) -> Applier | FilesSink:
     """Connect, and become the channel's only writer."""
+    if config.files is not None:
+        return open_files(config, config.files, log)
     session = connect(config.target)
     try:
         positions.install(session)
@@ -95,15 +99,16 @@ def _ensure_position(config: ConsumerConfig, session: Session, log: LogReader) -
         begin = first_position(config.start or "earliest", log, Insides(config, log))
         positions.create(session, config.channel, begin, config.start or "earliest")
         _log.info("channel_created", channel=config.channel, start=config.start, begin=str(begin))
-    elif config.start is not None:
-        began = positions.began_at(session, config.channel)
-        if began not in (None, config.start):
-            raise LogError(
-                "TR574",
-                f"channel {config.channel} began at {began} and goes on from its position, not from {config.start}",
-                hint="leave --from out to go on; `tailrace channel rewind` moves it back,"
-                " another --channel or `tailrace channel remove` begins anew",
-            )
+    else:
+        check_began(config, positions.began_at(session, config.channel))
+
+
+def sink_of(config: ConsumerConfig, applier: Applier | FilesSink, reader: RowReader) -> Sink:
+    """What slices are handed to."""
+    if isinstance(applier, FilesSink):
+        applier.reader = reader
+        return applier
+    return MysqlSink(config, applier, reader)
 
 
 class _Run:
@@ -113,7 +118,7 @@ class _Run:
         self,
         config: ConsumerConfig,
         spark: SparkSession,
-        applier: Applier,
+        applier: Applier | FilesSink,
         log: LogReader,
         stop: StopEvent,
         counters: Counters,
@@ -132,7 +137,7 @@ class _Run:
         )
         self._reader = RowReader(spark, source)
         self._goal = goal_of(config, position, log)
-        self._runner = BatchRunner(config, applier, self._reader, self._goal, stop, counters)
+        self._runner = BatchRunner(config, sink_of(config, applier, self._reader), self._goal, stop, counters)
         owner = Owner(config.channel, config.prefix, position.ledger_uuid)
         self._checkpoint = Checkpoint(config.channel_dir, owner)
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from schemas.epoch import EpochCommitted
 from schemas.errors import ConfigError, LogError, Where
 from schemas.gtid import Flavor, GtidSet, parse_gtid_set
+from spark_consumer.config import ConsumerConfig
 from spark_consumer.inside import Transaction, before_time, behind_gtids
 from spark_consumer.log_reader import LogReader
 from spark_consumer.place import BEFORE_ALL, Place, end_of, flavor_of
@@ -73,6 +74,17 @@ def last_position(until: str, log: LogReader, inside: Inside) -> Place:
         f"--until {until} is not a place in the log",
         hint="now, epoch:N, gtid:SET or time:2026-01-31T12:00:00Z",
     )
+
+
+def check_began(config: ConsumerConfig, began: str | None) -> None:
+    """A channel with a position goes on from there: another ``--from`` than its first run's is a mistake."""
+    if config.start is not None and began not in (None, config.start):
+        raise LogError(
+            "TR574",
+            f"channel {config.channel} began at {began} and goes on from its position, not from {config.start}",
+            hint="leave --from out to go on; `tailrace channel rewind` moves it back,"
+            " another --channel or `tailrace channel remove` begins anew",
+        )
 
 
 def _before_epoch(number: int, log: LogReader) -> Place:

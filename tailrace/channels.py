@@ -9,7 +9,6 @@ from typing import Any
 import pymysql
 
 from schemas.errors import DownstreamError
-from schemas.server_url import ServerUrl
 from spark_consumer import position as positions
 from spark_consumer.checkpoint import in_use
 from spark_consumer.config import ConsumerConfig
@@ -18,6 +17,7 @@ from spark_consumer.position import Position
 from spark_consumer.session import Session, closing, connect, error_number
 from tailrace import wiring
 from tailrace.config import Config
+from tailrace.status.files import files_channels
 
 Channel = dict[str, Any]
 _NOT_THERE = (1049, 1054, 1146)  # no schema, no column, no table
@@ -33,26 +33,24 @@ def listed(config: Config) -> list[Channel]:
 
     Raises DownstreamError where a target cannot be reached.
     """
-    own = {
-        name: wiring.target_url(config.for_channel(name))
-        for name in config.channel
-        if config.channel[name].target
-    }
-    targets = list(own.values())
-    if config.target is not None or not targets:
-        targets.insert(0, wiring.target_url(config))
-    found: list[Channel] = []
-    for url in dict.fromkeys(map(str, targets)):
-        found += _of_target(next(target for target in targets if str(target) == url))
+    each = {name: config.for_channel(name) for name in config.channel}
+    places = {name: one for name, one in {"": config, **each}.items() if one.target is not None}
+    targets = {_target(one): one for one in (places or {"": config}).values()}
+    found = [channel for one in targets.values() for channel in _of_target(one)]
     known = {(channel["channel"], channel["target"]) for channel in found}
-    for name in config.channel:
-        target = str(own[name] if name in own else targets[0])
-        if (name, target) not in known:
-            found.append({"channel": name, "target": target, "epoch": None})
-    return found
+    begun = [{"channel": name, "target": _target(one), "epoch": None} for name, one in each.items()]
+    return [*found, *(new for new in begun if (new["channel"], new["target"]) not in known)]
 
 
-def _of_target(target: ServerUrl) -> list[Channel]:
+def _target(config: Config) -> str:
+    files = wiring.files_target(config)
+    return str(wiring.target_url(config)) if files is None else f"parquet:{files}"
+
+
+def _of_target(config: Config) -> list[Channel]:
+    if (files := wiring.files_target(config)) is not None:
+        return files_channels(files)
+    target = wiring.target_url(config)
     with closing(connect(target)) as session:
         return [_channel(str(target), row) for row in _rows(session)]
 

@@ -44,6 +44,8 @@ _SIZES = {
     "gb": 10**9,
 }
 MIN_PART_SIZE = 4096  # bytes
+#: what the url of a folder of change files begins with
+FILES = "parquet:"
 _DURATIONS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -77,6 +79,14 @@ def _server_url(text: str) -> str:
         ServerUrl.parse(text)
     except TailraceError as error:
         raise ValueError(f"{error.what}{'. ' + error.hint if error.hint else ''}") from None
+    return text
+
+
+def _target_url(text: str) -> str:
+    if not text.startswith(FILES):
+        return _server_url(text)
+    if not Path(text.removeprefix(FILES)).is_absolute():
+        raise ValueError(f"a folder of change files is named by its whole path: {FILES}/data/changes")
     return text
 
 
@@ -285,11 +295,11 @@ class Epoch(Section):
 
 
 class Target(Server):
-    """The downstream server, which becomes equal to the upstream."""
+    """The downstream server, which becomes equal to the upstream, or a folder that gets every change."""
 
-    url: Url = Field(
+    url: Annotated[str, AfterValidator(_target_url)] = Field(
         repr=False,
-        description="the downstream, mysql:// or mariadb://",
+        description="the downstream, mysql:// or mariadb://; or parquet:/folder for change files, docs/REPLAY.md",
         examples=["mysql://applier@127.0.0.1:3307"],
     )
 

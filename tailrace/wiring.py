@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import socket
 import zlib
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from schemas.errors import ConfigError
 from schemas.server_url import ServerUrl
-from tailrace.config import Config
+from tailrace.config import FILES, Config
 from tailrace.config_file import kafka_security, server_url
 
 if TYPE_CHECKING:
@@ -26,10 +28,22 @@ def source_url(config: Config) -> ServerUrl:
 
 
 def target_url(config: Config) -> ServerUrl:
-    """The downstream's address with its password. Raises ConfigError if there is none."""
+    """The downstream's address with its password. Raises ConfigError if there is none, or it is no server."""
     if config.target is None:
         raise _missing("target")
+    if files_target(config) is not None:
+        raise ConfigError(
+            "TR107",
+            f"this needs a server, and [target] is a folder of change files: {config.target.url}",
+            hint="name a channel whose target is a server, if there is one; a folder is begun anew by emptying it",
+        )
     return server_url(config.target)
+
+
+def files_target(config: Config) -> Path | None:
+    """The folder of change files that is the target; None if it is a server."""
+    url = config.target.url if config.target is not None else ""
+    return Path(url.removeprefix(FILES)) if url.startswith(FILES) else None
 
 
 def server_id(config: Config) -> int:
@@ -99,8 +113,10 @@ def consumer_config(
     from tailrace.spark_classes import class_archive
 
     channel = channel or config.consumer.channel
+    files = files_target(config.for_channel(channel))
     return replace(
-        recovery_config(config, channel),
+        _channel_config(config, channel, target_url if files is None else lambda _: ServerUrl("files")),
+        files=files,
         start=start,
         until=until,
         until_caught_up=until_caught_up,
@@ -113,17 +129,20 @@ def consumer_config(
 
 def recovery_config(config: Config, channel: str | None = None) -> ConsumerConfig:
     """What ``tailrace recover`` applies with: the consumer's settings, less those of a run and of Spark."""
+    return _channel_config(config, channel or config.consumer.channel, target_url)
+
+
+def _channel_config(config: Config, name: str, target: Callable[[Config], ServerUrl]) -> ConsumerConfig:
     from spark_consumer.config import ConsumerConfig
     from spark_consumer.ddl_options import DdlOptions
     from spark_consumer.event_filter import EventRule
 
-    name = channel or config.consumer.channel
     config = config.for_channel(name)
     return ConsumerConfig(
         bootstrap_servers=config.kafka.bootstrap_servers,
         kafka_security=kafka_security(config.kafka),
         prefix=config.kafka.prefix,
-        target=target_url(config),
+        target=target(config),
         channel=name,
         checkpoint_dir=config.consumer.checkpoint_dir,
         max_batch_rows=config.consumer.max_batch_rows,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -83,7 +84,9 @@ def _run(settings: ConsumerConfig, relay_dir: Path, stop: threading.Event) -> No
         counters = Counters()
         memory = ConsumerMemory(settings.channel, counters)
         live = serving(settings.checkpoint_dir, consumer_socket(settings.channel), memory.snapshot)
-        with watching(settings, counters), registered(settings, relay_dir, counters), live:
+        # `recover` cannot go on with a folder, so no relay file is kept for it.
+        needs = nullcontext() if settings.files else registered(settings, relay_dir, counters)
+        with watching(settings, counters), needs, live:
             run_consumer(settings, spark, stop, counters)
 
 

@@ -38,7 +38,8 @@ def _check_both_ends(config: Config) -> None:
     from tailrace import wiring
 
     wiring.source_url(config)
-    wiring.target_url(config)
+    if wiring.files_target(config) is None:
+        wiring.target_url(config)
 
 
 def _commands(config: Path, until_caught_up: bool, stop_at: str | None) -> list[tuple[str, list[str]]]:

@@ -17,7 +17,7 @@ from tailrace.config_file import kafka_security
 from tailrace.preflight.downstream import DownstreamFacts, downstream_findings
 from tailrace.preflight.finding import Finding, NotChecked, Part, Preflight, Result
 from tailrace.preflight.kafka import KafkaFacts, TopicFacts, kafka_findings
-from tailrace.preflight.local import consumer_findings, relay_findings
+from tailrace.preflight.local import consumer_findings, folder_findings, relay_findings
 from tailrace.preflight.upstream import UpstreamFacts, upstream_findings
 
 T = TypeVar("T")
@@ -39,7 +39,10 @@ def preflight(config: Config) -> Preflight:
     except TailraceError as error:
         results += _unreachable("kafka", error, "limits, topics")
     try:
-        results += downstream_findings(read_downstream(config, upstream))
+        if (files := wiring.files_target(config)) is not None:
+            results += folder_findings(files)
+        else:
+            results += downstream_findings(read_downstream(config, upstream))
     except TailraceError as error:
         results += _unreachable("downstream", error, "privileges, GTIDs, settings")
     return Preflight((*results, *consumer_findings(config.consumer.checkpoint_dir)))

@@ -30,6 +30,14 @@ def relay_findings(folder: Path) -> list[Result]:
     ]
 
 
+def folder_findings(folder: Path) -> list[Result]:
+    """Whether change files can be written."""
+    parent = next(p for p in (folder, *folder.parents) if p.exists())
+    writable = parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)
+    wrong, remedy = f"{folder} cannot be written", "set [target] url to a folder of this account's own"
+    return [verdict(writable, "downstream", "writable", f"{folder} can be written", wrong, remedy)]
+
+
 def consumer_findings(checkpoint: Path) -> list[Result]:
     """Whether Spark can start here."""
     home = os.environ.get("JAVA_HOME")

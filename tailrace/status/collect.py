@@ -17,6 +17,7 @@ from spark_consumer.position import COUNTERS
 from tailrace import servers, wiring
 from tailrace.config import Config
 from tailrace.live import PRODUCER, ask, consumer_socket
+from tailrace.status.files import files_channels
 from tailrace.status.position import last_epoch
 
 Part = dict[str, Any]
@@ -35,6 +36,10 @@ def collect(config: Config) -> Part:
     # What runs is told also where what it has stored cannot be read.
     report["relay"]["memory"] = memory_part(config.relay.dir, PRODUCER)
     channels = report["downstream"].setdefault("channels", [])
+    for name in config.channel:
+        own = wiring.files_target(config.for_channel(name))
+        if own is not None and own != wiring.files_target(config):
+            channels += _part(lambda own=own: {"channels": files_channels(own)}).get("channels", [])  # type: ignore[misc]
     _add_memory(channels, config.consumer.checkpoint_dir)
     for channel in channels:
         channel["lag"] = lag(channel, upstream, kafka, time.time())
@@ -156,6 +161,8 @@ _NO_SUCH_TABLE = (1049, 1146)
 
 def downstream_part(config: Config) -> Part:
     """The downstream's channels; none before the first consumer has run."""
+    if (files := wiring.files_target(config)) is not None:
+        return {"server": f"parquet:{files}", "version": "change files", "channels": files_channels(files)}
     url = wiring.target_url(config)
     # The audit's times are in UTC.
     connection = servers.connect(url, "downstream", init_command="SET time_zone = '+00:00'")

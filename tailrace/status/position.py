@@ -10,6 +10,7 @@ from schemas.kafka_security import OPEN, KafkaSecurity
 from tailrace import servers, wiring
 from tailrace.config import Config
 from tailrace.config_file import kafka_security
+from tailrace.status.files import files_channels
 
 _NO_SUCH_TABLE = (1049, 1146)
 
@@ -54,6 +55,9 @@ def last_logged_epoch(config: Config) -> int | None:
 
 def channel_epoch(config: Config, channel: str | None = None) -> int:
     """The last epoch that the channel has applied, -1 if none. Raises DownstreamError."""
+    if (files := wiring.files_target(config)) is not None:
+        found_there = files_channels(files)
+        return int(found_there[0]["epoch"]) if found_there else -1
     connection = servers.connect(wiring.target_url(config), "downstream")
     try:
         sql = "SELECT epoch FROM tailrace.relay_log_info WHERE Channel_name = %s"

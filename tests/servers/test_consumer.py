@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from support.fake_topic import FakeTopic, delete, insert, integer, text, update
 
@@ -219,6 +220,28 @@ def test_a_run_stops_exactly_behind_a_gtid_and_goes_on_from_there(
         f" WHERE channel = '{name}' AND executed_gtid_set <> ''"
     )
     assert [int(value) for value in audited[0]] == [8, 6]
+
+
+@pytest.mark.parametrize("flavor", ["mysql"])
+def test_a_channel_writes_change_files_instead(
+    topic: FakeTopic, consume: Callable[..., Counters], name: str, tmp_path: Path
+) -> None:
+    t = made(topic, name)
+    topic.epoch(*(insert(t, row(number, s="x" * 2000)) for number in range(3000)))
+    topic.epoch(update(t, row(1, s="x" * 2000), row(5001)), transactions=1)
+    changed = TableStructure(name, "t", (*t.columns, integer("w", nullable=True)), t.key)
+    topic.ddl(f"ALTER TABLE {name}.t ADD COLUMN w INT", "ALTER TABLE", TableChanged(name, "t"))
+    topic.epoch(insert(changed, {**row(7000), "w": 5}))
+    folder = tmp_path / "lake"
+    counters = consume(files=folder)
+    assert (counters.rows, counters.ddl) == (3003, 3)
+    files = sorted((folder / name / "t").iterdir())
+    assert [pq.read_table(file).num_rows for file in files] == [3002, 1]
+    rows = pq.read_table(files[0]).to_pylist()
+    assert [r["seq"] for r in rows] == [*range(3000), 0, 1]
+    assert [(r["op"], r["key_change"]) for r in rows[-2:]] == [("d", True), ("c", True)]
+    assert pq.read_table(files[1]).to_pylist()[0]["after"] == {**row(7000), "w": 5}
+    assert consume(files=folder).rows == 0
 
 
 @pytest.mark.parametrize("flavor", ["mariadb"])

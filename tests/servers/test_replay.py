@@ -5,6 +5,7 @@ The consumer runs without Spark here; what divides epochs is the same. One log s
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import random
@@ -18,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from support.consuming import consume
 from support.source_log import SourceLog, source_log
@@ -33,6 +35,7 @@ from spark_consumer.position import Position, read
 from spark_consumer.rewind import opened
 from spark_consumer.route import Route
 from spark_consumer.session import closing, connect
+from tailrace.status.files import files_channels
 
 pytestmark = pytest.mark.servers
 _EXECUTED = {"mysql": "SELECT @@GLOBAL.gtid_executed", "mariadb": "SELECT @@GLOBAL.gtid_binlog_pos"}
@@ -314,3 +317,35 @@ def crashed(config: ConsumerConfig, kill: str) -> None:
         check=False,
     )
     assert done.returncode == -signal.SIGKILL
+
+
+def files_of(root: Path) -> list[dict[str, Any]]:
+    """All changes in the upstream's order."""
+    paths = root.glob("[!_]*/*/*.parquet")
+    rows = [row for path in paths for row in pq.read_table(path).to_pylist()]
+    return sorted(rows, key=lambda row: (row["epoch"], row["seq"]))
+
+
+def test_change_files_hold_every_change_once_whatever_happens(history: History, tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    name = f"{history.log.db}_files"
+    for kill in ("apply.before_commit", "apply.after_commit"):
+        crashed(history.config(name, files=one, max_batch_rows=20), kill)
+    consume(history.config(name, files=one, max_batch_rows=20))
+    # The same history in other batches, cut inside an epoch.
+    for until in (f"gtid:{history.places[31][0]}", None):
+        consume(history.config(name, files=two, checkpoint_dir=tmp_path, until=until))
+    found = files_of(one)
+    assert found == files_of(two)
+    published = history.log.rows()
+    assert [(r["epoch"], r["seq"], r["op"], r["gtid"], r["before"], r["after"]) for r in found] == [
+        (r.source["epoch"], r.seq, r.op, r.source["gtid"], r.before, r.after) for r in published
+    ]
+    changed = [json.loads(p.read_text()) for p in sorted((two / "_tailrace/schema_changes").iterdir())]
+    assert [change["kind"] for change in changed] == ["CREATE TABLE"] * 2
+    batches = [json.loads(p.read_text()) for p in sorted((two / "_tailrace/batches").iterdir())]
+    epochs = [epoch for epoch, _ in history.log.epochs()]
+    assert sum(batch["transactions"] for batch in batches) == sum(e.transactions for e in epochs)
+    assert same(history.flavor, batches[-1]["executed_gtid_set"], history.places[-1][0])
+    [shown] = files_channels(two)
+    assert (shown["epoch"], shown["consistent"]) == (epochs[-1].epoch, True)

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pyarrow as pa
+
+from schemas.epoch import OffsetRange
 from spark_consumer.apply import Applier
+from spark_consumer.arrow import record_batch
 from spark_consumer.batches import BatchRunner, Ended
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.fetch import Source
+from spark_consumer.files.sink import FilesSink
 from spark_consumer.goal import goal_of
-from spark_consumer.job import _open
+from spark_consumer.job import _open, sink_of
 from spark_consumer.log_reader import LogReader
+from spark_consumer.pieces import Result, in_pieces
 from spark_consumer.plan import SlicePlan
 from spark_consumer.prepare import Prepared, RowReader, assembled
 from spark_consumer.progress import Counters
-from spark_consumer.rows import Result, render
+from spark_consumer.rows import RESULT, Work, render
 from spark_consumer.slices import Slice
 from spark_consumer.start import resume_offset
 from spark_consumer.tracker import OUT_EPOCH, OUT_STRUCTURE
@@ -31,6 +38,11 @@ class _LocalReader:
 
     def __init__(self, source: Source) -> None:
         self._source = source
+
+    def run(self, ranges: Sequence[OffsetRange], work: Work, shares: int = 1) -> Any:
+        assert shares == 1
+        results = [result for part in ranges for result in in_pieces(work(*self._source.read(part)))]
+        return pa.Table.from_batches([record_batch(results, RESULT)])
 
     def prepare(self, piece: Slice, plan: SlicePlan) -> Prepared:
         results: list[Result] = []
@@ -53,7 +65,7 @@ def consume(config: ConsumerConfig, epochs: int | None = None) -> None:
         applier.close()
 
 
-def _apply(config: ConsumerConfig, applier: Applier, log: LogReader, epochs: int | None) -> None:
+def _apply(config: ConsumerConfig, applier: Applier | FilesSink, log: LogReader, epochs: int | None) -> None:
     found = list(log.epochs(resume_offset(applier.position, log)))[:epochs]
     known = log.structures(found[-1].record.epoch) if found else []
     structures = [
@@ -62,7 +74,11 @@ def _apply(config: ConsumerConfig, applier: Applier, log: LogReader, epochs: int
     group = f"test-{config.prefix}-{applier.position.fencing_token}"
     reader = cast(RowReader, _LocalReader(Source(config.bootstrap_servers, config.rows_topic, group)))
     runner = BatchRunner(
-        config, applier, reader, goal_of(config, applier.position, log), threading.Event(), Counters()
+        config,
+        sink_of(config, applier, reader),
+        goal_of(config, applier.position, log),
+        threading.Event(),
+        Counters(),
     )
     try:
         for batch, begin in enumerate(range(0, len(found), _BATCH)):

@@ -1,0 +1,168 @@
+"""On the executors: rows as columns of change files."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from zlib import crc32
+
+import fastavro
+import pyarrow as pa
+
+from schemas.avro_schema import KEY_CHANGE, OP_AT, row_schema
+from schemas.structure import TableStructure
+from schemas.types import codec_of
+from schemas.types.json_type import Json
+from schemas.types.text import Text
+from schemas.wire import HEADER_SIZE, widened
+from spark_consumer.pieces import Result
+from spark_consumer.plan import Mode, SlicePlan
+from spark_consumer.rows import INSERTS, TALLY, UnknownHeader, event_of, within
+
+_ROWS = 2_000  # of one record batch
+_BYTES = 4 << 20
+_SIMPLE = {
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "bytes": pa.binary(),
+}
+Image = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a structure's rows look in a file.
+
+    Attributes:
+        schema: of the file.
+        avro: of the row values.
+        texts: columns whose values may be bytes that are no text in their charset.
+        documents: JSON columns.
+    """
+
+    schema: pa.Schema
+    avro: Any
+    names: tuple[str, ...]
+    texts: frozenset[str]
+    documents: frozenset[str]
+
+
+@lru_cache(maxsize=512)
+def form_of(structure: TableStructure) -> Form:
+    """The form of a structure's rows."""
+    image = pa.struct([pa.field(c.name, _arrow(codec_of(c).avro(c)[0])) for c in structure.columns])
+    extra = pa.map_(pa.string(), pa.binary())
+    schema = pa.schema(
+        [
+            pa.field("op", pa.string(), nullable=False),
+            pa.field("epoch", pa.int64(), nullable=False),
+            pa.field("seq", pa.int64(), nullable=False),
+            pa.field("gtid", pa.string()),
+            pa.field("committed_at", pa.timestamp("ms", "UTC"), nullable=False),
+            pa.field("key_change", pa.bool_(), nullable=False),
+            pa.field("source_schema", pa.string(), nullable=False),
+            pa.field("source_table", pa.string(), nullable=False),
+            pa.field("before", image),
+            pa.field("after", image),
+            pa.field("before_extra", extra),
+            pa.field("after_extra", extra),
+        ],
+        metadata={"tailrace.structure": structure.to_json()},
+    )
+    codecs = {column.name: codec_of(column) for column in structure.columns}
+    return Form(
+        schema,
+        fastavro.parse_schema(json.loads(row_schema(structure).text)),
+        tuple(codecs),
+        frozenset(name for name, codec in codecs.items() if isinstance(codec, Text)),
+        frozenset(name for name, codec in codecs.items() if isinstance(codec, Json)),
+    )
+
+
+def _arrow(avro: Any) -> pa.DataType:
+    if isinstance(avro, dict):
+        precision, scale = avro["precision"], avro["scale"]
+        return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
+    return _SIMPLE[avro]
+
+
+def changes(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> Iterator[Result]:
+    """The results for one partition's rows: a tally of them all, and those of each table as Arrow batches."""
+    if plan.window:
+        _, values = within(plan, plan.window, keys, values)
+    yield (TALLY, 0, len(values), 0, sum(map(crc32, values)), 0, 0, None, None, None, 0)
+    tables = {table.header: number for number, table in enumerate(plan.tables)}
+    taken: dict[int, list[Image]] = {}
+    sizes: dict[int, int] = {}
+    for narrow in values:
+        value = widened(narrow)
+        number = tables.get(value[:HEADER_SIZE])
+        if number is None:
+            raise UnknownHeader(value[:HEADER_SIZE])
+        table = plan.tables[number]
+        if table.mode is Mode.SKIP:
+            continue
+        row = decoded(form_of(table.structure), value)
+        if event_of(value[OP_AT], KEY_CHANGE if row["key_change"] else 0) in table.dropped:
+            continue
+        taken.setdefault(number, []).append(row)
+        sizes[number] = sizes.get(number, 0) + len(value)
+        if len(taken[number]) >= _ROWS or sizes[number] >= _BYTES:
+            yield _packed(plan, number, taken.pop(number))
+            del sizes[number]
+    for number, rows in taken.items():
+        yield _packed(plan, number, rows)
+
+
+def decoded(form: Form, value: bytes) -> Image:
+    """One row, by the columns of its file."""
+    envelope: Any = fastavro.schemaless_reader(io.BytesIO(value[HEADER_SIZE:]), form.avro, None)
+    source = envelope["source"]
+    before, before_extra = _image(form, envelope["before"])
+    after, after_extra = _image(form, envelope["after"])
+    return {
+        "op": envelope["op"],
+        "epoch": source["epoch"],
+        "seq": source["seq"],
+        "gtid": source["gtid"],
+        "committed_at": source["ts_ms"],
+        "key_change": bool(source["flags"] & KEY_CHANGE),
+        "source_schema": source["db"],
+        "source_table": source["table"],
+        "before": before,
+        "after": after,
+        "before_extra": before_extra,
+        "after_extra": after_extra,
+    }
+
+
+def _image(form: Form, image: Image | None) -> tuple[Image | None, list[tuple[str, bytes]] | None]:
+    """The columns by their real names, and what has no place in them."""
+    if image is None:
+        return None, None
+    named = dict(zip(form.names, image.values(), strict=True))
+    extra: list[tuple[str, bytes]] = []
+    for name in form.texts:
+        if isinstance(raw := named[name], bytes):
+            named[name] = None
+            extra.append((name, raw))
+    for name in form.documents:
+        if isinstance(typed := named[name], dict):
+            named[name] = typed.pop("text")
+            extra.append((name, json.dumps(typed, sort_keys=True).encode()))
+    return named, sorted(extra) or None
+
+
+def _packed(plan: SlicePlan, number: int, rows: list[Image]) -> Result:
+    schema = form_of(plan.tables[number].structure).schema
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, schema) as stream:
+        stream.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema))
+    return (INSERTS, number, len(rows), 0, 0, 0, 0, out.getvalue().to_pybytes(), None, None, 0)

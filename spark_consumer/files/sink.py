@@ -1,0 +1,261 @@
+"""The sink of a folder of change files: a slice is a batch of files, and the position file says what is there."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.epoch import SchemaChanged
+from schemas.errors import ConfigError, DownstreamError, LogError
+from schemas.structure import TableStructure
+from schemas.wire import value_header, widened
+from spark_consumer.config import ConsumerConfig
+from spark_consumer.ddl_rules import DdlRules
+from spark_consumer.event_filter import DML
+from spark_consumer.files.changes import changes, form_of
+from spark_consumer.files.folder import OURS, Folder, read, refused, safe_name
+from spark_consumer.inside import Insides
+from spark_consumer.log_reader import LogReader
+from spark_consumer.merge import Limits, Statement
+from spark_consumer.pieces import joined
+from spark_consumer.place import Place
+from spark_consumer.plan import Mode, SlicePlan, TablePlan, structures_of
+from spark_consumer.position import Position
+from spark_consumer.prepare import Prepared, RowReader, verify
+from spark_consumer.route import Router
+from spark_consumer.rows import INSERTS
+from spark_consumer.rules import Rules
+from spark_consumer.sink import Prepare
+from spark_consumer.slices import Slice
+from spark_consumer.stages import Stages
+from spark_consumer.start import check_began, first_position
+
+
+class FilesSink:
+    """Writes a channel's changes into a folder of its own, which it holds until it is closed.
+
+    Raises DownstreamError: TR680 to TR683, what is wrong with the folder.
+    """
+
+    def __init__(self, config: ConsumerConfig, root: Path, first: Place | None = None) -> None:
+        """``first`` is where a channel without a position begins; without it such a folder is an error."""
+        if config.expressions:
+            raise ConfigError(
+                "TR136",
+                "the expression filter works on rows on their way into a server, and the target is a folder",
+                hint="take the channel's expression-filter away; filters and routes work",
+            )
+        self._config = config
+        self._rules = Rules.of(config)
+        # What the log says shall be in the schema changes, so nothing is renamed and nothing too hard to rename.
+        self._ddl = DdlRules(self._rules.tables, self._rules.events, Router(()))
+        self._folder = Folder(root)
+        self._folder.open()
+        self.reader: RowReader | None = None
+        try:
+            self._content = _content(root, config, first)
+            self.position = position_of(self._content)
+            self._keep(
+                replace(self.position, fencing_token=self.position.fencing_token + 1), consistent=False
+            )
+        except BaseException:
+            self._folder.close()
+            raise
+
+    def prepare(self, piece: Slice, structures: Mapping[str, TableStructure]) -> Prepare:
+        plan = self._plan(structures_of(piece, structures))
+        return partial(self._read, piece, plan)
+
+    def _plan(self, structures: Mapping[str, TableStructure]) -> SlicePlan:
+        tables = []
+        for fingerprint, structure in sorted(structures.items()):
+            name = structure.db, structure.table
+            dropped = self._rules.events.dropped_dml(*name)
+            wanted = self._rules.tables.allows(*name) and len(dropped) < len(DML)
+            tables.append(
+                TablePlan(
+                    widened(value_header(bytes.fromhex(fingerprint))),
+                    structure,
+                    Mode.ORDERED if wanted else Mode.SKIP,
+                    self._rules.router.table(*name),
+                    dropped=dropped,
+                )
+            )
+        return SlicePlan(tuple(tables), Limits())
+
+    def _read(self, piece: Slice, plan: SlicePlan) -> Prepared:
+        assert self.reader is not None
+        plan = replace(plan, window=piece.window)
+        results = []
+        if piece.ranges:
+            table = self.reader.run(piece.ranges, partial(changes, plan))
+            results = list(joined(zip(*(column.to_pylist() for column in table.columns), strict=True)))
+        verify(piece, results)
+        parts = [(plan.tables[r[1]], Statement(r[7] or b"", r[2])) for r in results if r[0] == INSERTS]
+        return Prepared(piece, inserts=parts, stages=Stages.of_plan(piece, plan))
+
+    def apply(self, prepared: Prepared) -> tuple[int, Stages]:
+        piece, before = prepared.piece, self.position
+        if piece.is_applied(before):
+            return 0, prepared.stages
+        if not piece.is_next(before):
+            raise LogError(
+                "TR551",
+                f"the position is epoch {before.epoch}, and the batch begins with {piece.first.epoch}",
+                where=piece.where,
+                hint="start the consumer again: it goes on from the position",
+            )
+        number = before.ledger_seq + 1
+        files = self._stage(prepared, number)
+        self._keep(replace(piece.behind(before), ledger_seq=number), consistent=False, files=files)
+        return len(files), prepared.stages
+
+    def _stage(self, prepared: Prepared, number: int) -> dict[str, str]:
+        """Write the batch's files; the names that they shall have."""
+        by_table: dict[TablePlan, list[bytes]] = {}
+        for table, part in prepared.inserts:
+            by_table.setdefault(table, []).append(part.sql)
+        names: list[str] = []
+        listed: list[dict[str, Any]] = []
+        for table, parts in sorted(by_table.items(), key=lambda item: item[0].header):
+            content = _in_order(table, parts)
+            db, name = map(safe_name, table.target_name)
+            digest = table.header.hex()[4:] if table.header[0] else table.header.hex()
+            path = f"{db}/{name}/{number:012}-{digest}.parquet"
+            with self._folder.staging(len(names)) as staged:
+                pq.write_table(content, staged, compression="zstd", store_schema=False)
+            names.append(path)
+            listed.append({"file": path, "table": table.name, "rows": content.num_rows})
+        piece = prepared.piece
+        ddl = piece.ddl if piece.ddl is not None and self._carries(piece.ddl) else None
+        records = [logged.record for logged in piece.epochs]
+        if ddl is not None:
+            self._stage_json(names, f"{OURS}/schema_changes/{number:012}.json", _change(prepared, ddl))
+        if any(record.transactions or record.rows for record in records):
+            batch = {
+                "number": number,
+                "first_epoch": piece.first.epoch,
+                "last_epoch": piece.last.epoch,
+                "part": list(piece.window) if piece.window else None,
+                "first_gtid": next((record.first_gtid for record in records if record.first_gtid), None),
+                "last_gtid": next((r.last_gtid for r in reversed(records) if r.last_gtid), None),
+                "executed_gtid_set": piece.behind(self.position).executed_gtids,
+                "transactions": sum(record.transactions for record in records),
+                "rows": piece.rows,
+                "digest": piece.digest,
+                "files": listed,
+            }
+            self._stage_json(names, f"{OURS}/batches/{number:012}.json", batch)
+        return {str(staged): name for staged, name in enumerate(names)}
+
+    def _stage_json(self, names: list[str], name: str, content: Mapping[str, Any]) -> None:
+        with self._folder.staging(len(names)) as staged:
+            staged.write_text(json.dumps(content, ensure_ascii=False, indent=1))
+        names.append(name)
+
+    def _carries(self, ddl: SchemaChanged) -> bool:
+        try:
+            return self._ddl.carried(ddl, lambda: ()) is not None
+        except DownstreamError:
+            # Only a part of what it names is replicated: a note of it does no harm.
+            return True
+
+    def move_to(self, position: Position) -> None:
+        self._keep(position, consistent=False)
+
+    def finish(self) -> None:
+        self._keep(self.position, consistent=True)
+
+    def give_up(self) -> None:
+        """From another thread: nothing waits for a server here, so there is nothing to leave."""
+
+    def close(self) -> None:
+        self._folder.close()
+
+    def _keep(self, position: Position, *, consistent: bool, files: Mapping[str, str] | None = None) -> None:
+        content = {**self._content, "consistent": consistent, "position": asdict(position)}
+        self._folder.commit(content, files or {})
+        self._content, self.position = content, position
+
+
+def open_files(config: ConsumerConfig, root: Path, log: LogReader) -> FilesSink:
+    """The channel's sink; a folder without a position begins at the configuration's start."""
+    found, first = read(root), None
+    if found is None:
+        first = first_position(config.start or "earliest", log, Insides(config, log))
+    else:
+        check_began(config, found["began_at"])
+    return FilesSink(config, root, first)
+
+
+def _content(root: Path, config: ConsumerConfig, first: Place | None) -> dict[str, Any]:
+    found = read(root)
+    owner = {"channel": config.channel, "prefix": config.prefix}
+    if found is None:
+        assert first is not None
+        return {**owner, "began_at": config.start or "earliest", "position": asdict(_begin(first))}
+    if any(found[name] != value for name, value in owner.items()):
+        raise DownstreamError(
+            "TR683",
+            f"{root} belongs to channel {found['channel']} of {found['prefix']}",
+            hint="each channel needs a folder of its own",
+        )
+    return found
+
+
+def _begin(first: Place) -> Position:
+    return Position(
+        first.epoch,
+        first.offset,
+        first.executed,
+        0,
+        -1,
+        str(uuid.uuid4()),
+        0,
+        0,
+        None,
+        epoch_gtids=first.epoch_gtids,
+        epoch_rows=first.rows,
+    )
+
+
+def position_of(content: Mapping[str, Any]) -> Position:
+    """The position in a position file."""
+    return Position(**content["position"])
+
+
+def _in_order(table: TablePlan, parts: Sequence[bytes]) -> pa.Table:
+    """A table's rows of a batch, in the upstream's order."""
+    schema = form_of(table.structure).schema
+    batches = [batch for part in parts for batch in pa.ipc.open_stream(part)]
+    return pa.Table.from_batches(batches, schema).sort_by([("epoch", "ascending"), ("seq", "ascending")])
+
+
+def _change(prepared: Prepared, ddl: SchemaChanged) -> dict[str, Any]:
+    record = prepared.piece.first
+    return {
+        "epoch": record.epoch,
+        "gtid": record.last_gtid,
+        "committed_at_ms": record.last_commit_ms,
+        "kind": ddl.kind,
+        "default_schema": ddl.default_db,
+        "statement": ddl.statement,
+        "tables": [asdict(table) for table in ddl.tables],
+    }
+
+
+def check_folder(root: Path) -> None:
+    """Whether a channel could write here. Raises DownstreamError TR680."""
+    probe = root / OURS / "probe"
+    with refused(root):
+        probe.parent.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"")
+        probe.unlink()

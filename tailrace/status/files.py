@@ -1,0 +1,47 @@
+"""The channel of a folder of change files, in the form in which a server's channels are shown."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+
+def files_channels(root: Path) -> list[dict[str, Any]]:
+    """The channel that the folder belongs to, none before its first run. Raises DownstreamError."""
+    from spark_consumer.files.folder import OURS, read
+    from spark_consumer.files.sink import position_of
+
+    content = read(root)
+    if content is None:
+        return []
+    position = position_of(content)
+    written = (root / OURS / "position.json").stat().st_mtime
+    stored = {
+        "Relay_log_name": position.relay_log,
+        "Relay_log_pos": position.relay_pos,
+        "Master_log_name": position.source_log,
+        "Master_log_pos": position.source_pos,
+        "Channel_name": content["channel"],
+        "Executed_Gtid_Set": position.executed_gtids,
+    }
+    return [
+        {
+            "channel": content["channel"],
+            "target": f"parquet:{root}",
+            "epoch": position.epoch,
+            "epoch_rows": position.epoch_rows,
+            "epochs_offset": position.epochs_offset,
+            "gtids": position.executed_gtids,
+            "consistent": content["consistent"],
+            "rewound_from": None,
+            "began_at": content["began_at"],
+            "fencing_token": position.fencing_token,
+            "structures_version": position.structures_version,
+            "ddl_in_doubt": None,
+            "updated": datetime.fromtimestamp(written, UTC).isoformat(timespec="milliseconds"),
+            "last_commit": None,
+            "counters": None,
+            "stored": stored,
+        }
+    ]

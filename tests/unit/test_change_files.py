@@ -1,0 +1,212 @@
+"""A folder of change files: its commit protocol, and rows of every type as columns."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.fake_topic import delete, insert, integer, row_key, row_value, text, update
+from support.records import epoch_record
+
+from schemas.avro_schema import row_schema
+from schemas.epoch import DIGEST_MODULUS, SchemaChanged, TableChanged, TableTouched
+from schemas.errors import ConfigError, DownstreamError, LogError
+from schemas.server_url import ServerUrl
+from schemas.structure import Column, TableStructure
+from spark_consumer.config import ConsumerConfig
+from spark_consumer.event_filter import EventRule
+from spark_consumer.expression import ExpressionRule
+from spark_consumer.files.changes import changes, form_of
+from spark_consumer.files.folder import Folder, read, safe_name
+from spark_consumer.files.sink import FilesSink
+from spark_consumer.merge import Statement
+from spark_consumer.place import BEFORE_ALL
+from spark_consumer.prepare import Prepared
+from spark_consumer.route import Route
+from spark_consumer.rows import INSERTS
+from spark_consumer.slices import LoggedEpoch, Slice
+
+T = TableStructure("shop", "t", (integer("id"), text("s", nullable=True)), ("id",))
+ODD = TableStructure(
+    "shop",
+    "odd",
+    (
+        integer("id"),
+        Column("big", "bigint unsigned", 8, 0, True, unsigned=True),
+        Column("d", "decimal(65,30)", 246, 65 << 8 | 30, True),
+        Column("t", "datetime(6)", 18, 6, True),
+        Column("b", "binary(3)", 254, 3, True, charset="binary"),
+        Column("s", "varchar(9)", 15, 9, True, charset="latin1"),
+        Column("j", "json", 245, 4, True),
+        Column("f", "float", 4, 4, True),
+    ),
+    ("id",),
+)
+
+
+def config(**rules: Any) -> ConsumerConfig:
+    return ConsumerConfig("", "p", ServerUrl("unused"), channel="lake", **rules)
+
+
+def prepared(sink: FilesSink, number: int, *rows: Any, ddl: SchemaChanged | None = None) -> Prepared:
+    """An epoch as the executors hand it over."""
+    structures = {row_schema(c.structure).fingerprint.hex(): c.structure for c in rows}
+    values = [row_value(c, number, n, f"u:{number}") for n, c in enumerate(rows)]
+    record = epoch_record(
+        number,
+        rows=len(rows),
+        ddl=ddl,
+        transactions=1,
+        executed=f"0-1-{number}",
+        tables=tuple(TableTouched(s.db, s.table, f, len(rows), 0, 0) for f, s in structures.items()),
+    )
+    piece = Slice((LoggedEpoch(replace(record, digest=0 % DIGEST_MODULUS), number),))
+    plan = sink._plan(structures)
+    keys = [row_key(c.structure, c.after or c.before or {}) for c in rows]
+    parts = [
+        (plan.tables[r[1]], Statement(r[7] or b"", r[2]))
+        for r in changes(plan, keys, values)
+        if r[0] == INSERTS
+    ]
+    return Prepared(piece, inserts=parts)
+
+
+def opened(root: Path, **rules: Any) -> FilesSink:
+    return FilesSink(config(**rules), root, BEFORE_ALL)
+
+
+def rows_of(root: Path) -> list[dict[str, Any]]:
+    found = [
+        row for path in sorted(root.glob("[!_]*/*/*.parquet")) for row in pq.read_table(path).to_pylist()
+    ]
+    return sorted(found, key=lambda row: (row["epoch"], row["seq"]))
+
+
+def test_batches_become_files_and_what_is_applied_is_not_applied_again(tmp_path: Path) -> None:
+    sink = opened(tmp_path, routes=(Route("shop", "lake"),))
+    first = {"id": 1, "s": "é"}
+    sink.apply(prepared(sink, 0, insert(T, first), update(T, first, {"id": 1, "s": None})))
+    once = prepared(sink, 1, delete(T, {"id": 1, "s": None}))
+    assert sink.apply(once)[0] == 2
+    assert sink.apply(once)[0] == 0
+    with pytest.raises(LogError, match="TR551"):
+        sink.apply(prepared(sink, 3, insert(T, first)))
+    sink.finish()
+    sink.close()
+    assert [(r["op"], r["before"], r["after"]) for r in rows_of(tmp_path)] == [
+        ("c", None, first),
+        ("u", first, {"id": 1, "s": None}),
+        ("d", {"id": 1, "s": None}, None),
+    ]
+    assert {path.parent.relative_to(tmp_path).as_posix() for path in tmp_path.glob("*/*/*.parquet")} == {
+        "lake/t"
+    }
+    content = read(tmp_path)
+    assert content is not None
+    assert (content["consistent"], content["position"]["epoch"]) == (True, 1)
+    batches = [json.loads(path.read_text()) for path in sorted((tmp_path / "_tailrace/batches").iterdir())]
+    assert [(b["first_epoch"], b["rows"], b["executed_gtid_set"]) for b in batches] == [
+        (0, 2, "0-1-0"),
+        (1, 1, "0-1-1"),
+    ]
+    again = opened(tmp_path, routes=(Route("shop", "lake"),))
+    assert again.position.epoch == 1
+
+
+def test_every_type_is_kept_and_text_that_is_none_too(tmp_path: Path) -> None:
+    sink = opened(tmp_path)
+    row = {
+        "id": 1,
+        "big": Decimal(2**64 - 1),
+        "d": Decimal("12345678901234567890123456789012345.000000000000000000000000000001"),
+        "t": "0000-00-00 00:00:00.000001",
+        "b": b"a\0\0",
+        "s": b"\x81",
+        "j": {"text": '{"a": 1.0}', "$.a": "DECIMAL"},
+        "f": 0.5,
+    }
+    sink.apply(prepared(sink, 0, insert(ODD, row), insert(ODD, {**dict.fromkeys(row), "id": 2})))
+    one, two = rows_of(tmp_path)
+    assert one["after"] == {**row, "s": None, "j": '{"a": 1.0}'}
+    assert one["after_extra"] == [("j", b'{"$.a": "DECIMAL"}'), ("s", b"\x81")]
+    assert two["after"] == {**dict.fromkeys(row), "id": 2}
+    assert two["after_extra"] is None
+    schema = form_of(ODD).schema.field("after").type
+    assert [schema.field(name).type for name in ("big", "d")] == [pa.decimal128(20, 0), pa.decimal256(65, 30)]
+
+
+def test_ddl_is_noted_and_filters_hold(tmp_path: Path) -> None:
+    rule = EventRule("shop", "Ignore", "t", ("delete",))
+    sink = opened(tmp_path, filters=(rule,), exclude=("shop.odd",))
+    row = {"id": 1, "s": None}
+    sink.apply(
+        prepared(
+            sink,
+            0,
+            insert(T, row),
+            delete(T, row),
+            insert(ODD, {c.name: None for c in ODD.columns} | {"id": 1}),
+        )
+    )
+    for number, table in enumerate(("t", "odd"), 1):
+        ddl = SchemaChanged(
+            f"TRUNCATE TABLE {table}", "shop", "TRUNCATE TABLE", (TableChanged("shop", table),), "mysql", 0
+        )
+        sink.apply(prepared(sink, number, ddl=ddl))
+    assert [(r["op"], r["source_table"]) for r in rows_of(tmp_path)] == [("c", "t")]
+    [noted] = [json.loads(p.read_text()) for p in (tmp_path / "_tailrace/schema_changes").iterdir()]
+    assert (noted["statement"], noted["epoch"]) == ("TRUNCATE TABLE t", 1)
+    with pytest.raises(ConfigError, match="TR136"):
+        opened(tmp_path / "x", expressions=(ExpressionRule("shop", "t", "id = 1"),))
+
+
+def test_a_folder_is_one_channels_and_one_process_s(tmp_path: Path) -> None:
+    sink = opened(tmp_path)
+    with pytest.raises(DownstreamError, match="TR681"):
+        opened(tmp_path)
+    sink.close()
+    with pytest.raises(DownstreamError, match=r"TR683: .* belongs to channel lake of p"):
+        FilesSink(replace(config(), channel="other"), tmp_path, None)
+    (tmp_path / "_tailrace/position.json").write_text("{")
+    with pytest.raises(DownstreamError, match="TR682"):
+        opened(tmp_path)
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(DownstreamError, match="TR680"):
+        opened(file)
+
+
+def test_what_was_interrupted_is_completed_or_undone(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.open()
+    with folder.staging(0) as path:
+        path.write_bytes(b"committed")
+    with folder.staging(1) as path:
+        path.write_bytes(b"not committed")
+    # As after a kill behind the commit: nothing has been moved yet.
+    (tmp_path / "_tailrace/position.json").write_text(json.dumps({"files": {"0": "db/t/1.parquet"}}))
+    folder.close()
+    folder.open()
+    assert (tmp_path / "db/t/1.parquet").read_bytes() == b"committed"
+    assert list((tmp_path / "_tailrace/staged").iterdir()) == []
+    folder.close()
+    (tmp_path / "db/t/1.parquet").unlink()
+    with pytest.raises(DownstreamError, match=r"TR682: a committed file is gone: .*1\.parquet"):
+        folder.open()
+
+
+def test_names_that_are_no_names_of_folders() -> None:
+    assert [safe_name(n) for n in ("a b", "..", "_tailrace", "x/y", "50%", "größe")] == [
+        "a b",
+        "%2E.",
+        "%5Ftailrace",
+        "x%2Fy",
+        "50%25",
+        "größe",
+    ]
