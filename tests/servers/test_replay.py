@@ -23,10 +23,11 @@ import pyarrow.parquet as pq
 import pytest
 from support.consuming import consume
 from support.source_log import SourceLog, source_log
+from typer.testing import CliRunner
 
 from compose.databases import Database
 from compose.kafka import Kafka
-from schemas.errors import DownstreamError, LogError
+from schemas.errors import ConfigError, DownstreamError, LogError
 from schemas.gtid import parse_gtid_set
 from schemas.server_url import ServerUrl
 from spark_consumer.config import ConsumerConfig
@@ -35,6 +36,7 @@ from spark_consumer.position import Position, read
 from spark_consumer.rewind import opened
 from spark_consumer.route import Route
 from spark_consumer.session import closing, connect
+from tailrace.cli.app import app
 from tailrace.status.files import files_channels
 
 pytestmark = pytest.mark.servers
@@ -349,3 +351,58 @@ def test_change_files_hold_every_change_once_whatever_happens(history: History, 
     assert same(history.flavor, batches[-1]["executed_gtid_set"], history.places[-1][0])
     [shown] = files_channels(two)
     assert (shown["epoch"], shown["consistent"]) == (epochs[-1].epoch, True)
+
+
+def test_channels_are_listed_shown_rewound_and_removed(
+    history: History, schema: Callable[..., str], tmp_path: Path
+) -> None:
+    name = schema("listed")
+    config = history.config(name, checkpoint_dir=tmp_path / "checkpoint")
+    executed, rows = history.places[40]
+    consume(replace(config, until=f"gtid:{executed}"))
+    (tmp_path / "tailrace.toml").write_text(
+        f"""
+        [kafka]
+        bootstrap-servers = "{config.bootstrap_servers}"
+        prefix = "{config.prefix}"
+        [target]
+        url = "{history.target.url("tailrace")}"
+        [relay]
+        dir = "{tmp_path / "relay"}"
+        [consumer]
+        checkpoint-dir = "{config.checkpoint_dir}"
+        [channel.{name}]
+        [[channel.{name}.routes]]
+        schema-pattern = "{history.log.db}"
+        target-schema = "{name}"
+        [channel.lake.target]
+        url = "parquet:{tmp_path / "lake"}"
+        [channel.new]
+        """
+    )
+
+    def run(*words: str) -> str:
+        done = CliRunner().invoke(app, ["channel", *words, "--config", str(tmp_path / "tailrace.toml")])
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return done.stdout
+
+    found = {c["channel"]: c for c in json.loads(run("list", "--json"))["channels"]}
+    assert same(history.flavor, found[name]["gtids"], executed)
+    assert (found["new"]["epoch"], found["lake"]["epoch"]) == (None, None)
+    shown = json.loads(run("show", "--channel", name, "--json"))
+    assert shown["counters"]["row_changes"] == sum(
+        sum(batch[kind] for kind in ("inserts", "updates", "deletes")) for batch in shown["batches"]
+    )
+    with pytest.raises(ConfigError, match="TR111"):
+        run("rewind", "--channel", name, "--to", f"gtid:{history.places[30][0]}")
+    run("rewind", "--channel", name, "--to", f"gtid:{history.places[30][0]}", "--yes")
+    assert "rewound from" in run("list")
+    consume(replace(config, until=f"gtid:{executed}"))
+    assert state(history.target, name) == rows
+    with pytest.raises(ConfigError, match="TR107"):
+        run("rewind", "--channel", "lake", "--to", "earliest", "--yes")
+    run("remove", "--channel", name, "--yes")
+    with pytest.raises(DownstreamError, match="TR612"):
+        run("show", "--channel", name)
+    assert [path.name for path in config.channel_dir.iterdir()] == ["lock"]

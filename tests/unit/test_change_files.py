@@ -31,6 +31,9 @@ from spark_consumer.prepare import Prepared
 from spark_consumer.route import Route
 from spark_consumer.rows import INSERTS
 from spark_consumer.slices import LoggedEpoch, Slice
+from tailrace.config import Config, Target
+from tailrace.preflight.local import folder_findings
+from tailrace.wiring import files_target, target_url
 
 T = TableStructure("shop", "t", (integer("id"), text("s", nullable=True)), ("id",))
 ODD = TableStructure(
@@ -210,3 +213,18 @@ def test_names_that_are_no_names_of_folders() -> None:
         "50%25",
         "größe",
     ]
+
+
+def test_check_says_whether_the_folder_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    levels = [one.level for name in ("new/deep", "file") for one in folder_findings(tmp_path / name)]  # type: ignore[union-attr]
+    assert levels == ["ok", "block"]
+
+
+def test_the_target_is_a_server_or_a_whole_path() -> None:
+    lake = Config(target=Target(url="parquet:/data/lake"))
+    assert files_target(lake) == Path("/data/lake")
+    with pytest.raises(ConfigError, match="TR107"):
+        target_url(lake)
+    with pytest.raises(ValueError, match="whole path"):
+        Target(url="parquet:lake")
