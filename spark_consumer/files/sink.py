@@ -56,7 +56,7 @@ class FilesSink:
         self._config = config
         self._rules = Rules.of(config)
         # What the log says shall be in the schema changes, so nothing is renamed and nothing too hard to rename.
-        self._ddl = DdlRules(self._rules.tables, self._rules.events, Router(()))
+        self._ddl = DdlRules(self._rules.tables, self._rules.events, Router(()), config.ddl)
         self._folder = Folder(root)
         self._folder.open()
         self.reader: RowReader | None = None
