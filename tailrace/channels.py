@@ -119,7 +119,7 @@ def _batches(session: Session, channel: str) -> list[Channel]:
         "deletes",
     )
     rows = session.rows(
-        f"SELECT {', '.join(names)}, ddl, DATE_FORMAT(applied_at, '%Y-%m-%dT%H:%i:%s.%f+00:00')"
+        f"SELECT {', '.join(names)}, ddl, DATE_FORMAT(applied_at, '%%Y-%%m-%%dT%%H:%%i:%%s.%%f+00:00')"
         " FROM tailrace.applied_epochs WHERE channel = %s ORDER BY applied_at DESC LIMIT 10",
         (channel,),
     )
