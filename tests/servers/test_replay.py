@@ -21,6 +21,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+import structlog
 from support.consuming import consume
 from support.source_log import SourceLog, source_log
 from typer.testing import CliRunner
@@ -383,6 +384,7 @@ def test_channels_are_listed_shown_rewound_and_removed(
 
     def run(*words: str) -> str:
         done = CliRunner().invoke(app, ["channel", *words, "--config", str(tmp_path / "tailrace.toml")])
+        structlog.reset_defaults()  # the command's log went to a stream that is closed now
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
         return done.stdout
