@@ -206,7 +206,8 @@ def _check_tables(
     targets = TargetCatalog().load(session, names.values())
     plan = plan_slice(structures, targets, rules, Limits(), Where(), safe=True, again=True)
     for table in plan.tables:
-        if table.mode is Mode.ORDERED:
+        whole = table.structure.is_full or table.mode is Mode.SKIP
+        if table.mode is Mode.ORDERED or not whole:
             raise DownstreamError(
                 "TR577",
                 f"its changes cannot be repeated: {_reason(table, targets[table.target_name], rules)}",
@@ -216,6 +217,8 @@ def _check_tables(
 
 
 def _reason(table: TablePlan, target: TargetTable | None, rules: Rules) -> str:
+    if not table.structure.is_full:
+        return "its row images lack columns"
     if table.identity.find is Find.WHOLE or not table.identity.sure:
         return "no key tells for sure which row is there already"
     if target is not None and target.triggers:

@@ -14,7 +14,7 @@ import fastavro
 import pyarrow as pa
 
 from schemas.avro_schema import KEY_CHANGE, OP_AT, row_schema
-from schemas.structure import TableStructure
+from schemas.structure import Column, TableStructure
 from schemas.types import codec_of
 from schemas.types.json_type import Json
 from schemas.types.text import Text
@@ -43,13 +43,16 @@ class Form:
     Attributes:
         schema: of the file.
         avro: of the row values.
+        before: the columns of a before image.
+        after: the columns of an after image.
         texts: columns whose values may be bytes that are no text in their charset.
         documents: JSON columns.
     """
 
     schema: pa.Schema
     avro: Any
-    names: tuple[str, ...]
+    before: tuple[str, ...]
+    after: tuple[str, ...]
     texts: frozenset[str]
     documents: frozenset[str]
 
@@ -57,7 +60,9 @@ class Form:
 @lru_cache(maxsize=512)
 def form_of(structure: TableStructure) -> Form:
     """The form of a structure's rows."""
-    image = pa.struct([pa.field(c.name, _arrow(codec_of(c).avro(c)[0])) for c in structure.columns])
+    # As in the rows' own schema: where one image has no columns at all, it never is there.
+    before = structure.before_image or structure.after_image
+    after = structure.after_image or structure.before_image
     extra = pa.map_(pa.string(), pa.binary())
     schema = pa.schema(
         [
@@ -69,8 +74,8 @@ def form_of(structure: TableStructure) -> Form:
             pa.field("key_change", pa.bool_(), nullable=False),
             pa.field("source_schema", pa.string(), nullable=False),
             pa.field("source_table", pa.string(), nullable=False),
-            pa.field("before", image),
-            pa.field("after", image),
+            pa.field("before", _struct(before)),
+            pa.field("after", _struct(after)),
             pa.field("before_extra", extra),
             pa.field("after_extra", extra),
         ],
@@ -80,10 +85,15 @@ def form_of(structure: TableStructure) -> Form:
     return Form(
         schema,
         fastavro.parse_schema(json.loads(row_schema(structure).text)),
-        tuple(codecs),
+        tuple(column.name for column in before),
+        tuple(column.name for column in after),
         frozenset(name for name, codec in codecs.items() if isinstance(codec, Text)),
         frozenset(name for name, codec in codecs.items() if isinstance(codec, Json)),
     )
+
+
+def _struct(columns: Sequence[Column]) -> pa.DataType:
+    return pa.struct([pa.field(c.name, _arrow(codec_of(c).avro(c)[0])) for c in columns])
 
 
 def _arrow(avro: Any) -> pa.DataType:
@@ -125,8 +135,8 @@ def decoded(form: Form, value: bytes) -> Image:
     """One row, by the columns of its file."""
     envelope: Any = fastavro.schemaless_reader(io.BytesIO(value[HEADER_SIZE:]), form.avro, None)
     source = envelope["source"]
-    before, before_extra = _image(form, envelope["before"])
-    after, after_extra = _image(form, envelope["after"])
+    before, before_extra = _image(form, form.before, envelope["before"])
+    after, after_extra = _image(form, form.after, envelope["after"])
     return {
         "op": envelope["op"],
         "epoch": source["epoch"],
@@ -143,17 +153,19 @@ def decoded(form: Form, value: bytes) -> Image:
     }
 
 
-def _image(form: Form, image: Image | None) -> tuple[Image | None, list[tuple[str, bytes]] | None]:
+def _image(
+    form: Form, names: tuple[str, ...], image: Image | None
+) -> tuple[Image | None, list[tuple[str, bytes]] | None]:
     """The columns by their real names, and what has no place in them."""
     if image is None:
         return None, None
-    named = dict(zip(form.names, image.values(), strict=True))
+    named = dict(zip(names, image.values(), strict=True))
     extra: list[tuple[str, bytes]] = []
-    for name in form.texts:
+    for name in form.texts & named.keys():
         if isinstance(raw := named[name], bytes):
             named[name] = None
             extra.append((name, raw))
-    for name in form.documents:
+    for name in form.documents & named.keys():
         if isinstance(typed := named[name], dict):
             named[name] = typed.pop("text")
             extra.append((name, json.dumps(typed, sort_keys=True).encode()))

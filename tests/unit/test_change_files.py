@@ -144,6 +144,24 @@ def test_every_type_is_kept_and_text_that_is_none_too(tmp_path: Path) -> None:
     assert [schema.field(name).type for name in ("big", "d")] == [pa.decimal128(20, 0), pa.decimal256(65, 30)]
 
 
+def test_images_that_lack_columns_have_the_columns_that_they_have(tmp_path: Path) -> None:
+    sink = opened(tmp_path)
+    short = replace(ODD, before_columns=("id",), after_columns=("id", "s", "f"))
+    new = replace(ODD, before_columns=(), after_columns=("id", "s"))
+    sink.apply(
+        prepared(
+            sink,
+            0,
+            update(short, {"id": 1}, {"id": 1, "s": b"\x81", "f": None}),
+            insert(new, {"id": 2, "s": "x"}),
+        )
+    )
+    one, two = rows_of(tmp_path)
+    assert (one["before"], one["after"]) == ({"id": 1}, {"id": 1, "s": None, "f": None})
+    assert one["after_extra"] == [("s", b"\x81")]
+    assert (two["before"], two["after"]) == (None, {"id": 2, "s": "x"})
+
+
 def test_ddl_is_noted_and_filters_hold(tmp_path: Path) -> None:
     rule = EventRule("shop", "Ignore", "t", ("delete",))
     sink = opened(tmp_path, filters=(rule,), exclude=("shop.odd",))
