@@ -194,6 +194,8 @@ class Publisher:
         except UpstreamError as error:
             # With full metadata nobody needs them; without, the first table that lacks one says so.
             log.warning("structures_not_read", reason=str(error))
+        except Interrupted:
+            log.info("structures_not_read", reason="a stop")
 
     # -- where to begin --------------------------------------------------------------------------
 

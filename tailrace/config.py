@@ -236,7 +236,7 @@ class Kafka(Section):
     prefix: str = Field(
         default="tailrace",
         pattern=r"^[A-Za-z0-9._-]{1,200}$",
-        description="topics are <prefix>.rows, .epochs and .schemas",
+        description="topics are <prefix>.rows, .epochs, .schemas and .tracked",
     )
     partitions: int = Field(
         default=4, ge=1, le=10_000, description="partitions of <prefix>.rows; fixed once the topic exists"

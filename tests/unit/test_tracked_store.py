@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from producer.rows_head import RowsTable
 from producer.structures.store import Here, Place, Reading, Structures, encode_entry, loaded_entry
 from relay_store.layout import RelayPosition
 from schemas.ddl import classify
@@ -151,3 +152,13 @@ def test_another_number_of_columns_stops() -> None:
         _names(_seeded(_Upstream({_T: _table("a INT")}, 500, 600)), 2, 650)
     assert caught.value.code == "TR419"
     assert "schema set d.t" in caught.value.hint
+
+
+def test_a_type_that_is_not_decoded_stops_by_its_name_with_full_metadata_too() -> None:
+    """DECIMAL from before MySQL 5.0 is type 0."""
+    names = b"\x04\x02\x01a"
+    body = b"\x01d\0\x01t\0\x01" + b"\0" + b"\0" + b"\x01" + names
+    structure = Structures("mysql", TableFilter(), {}, None).structure(body, _here(100))
+    with pytest.raises(DecodeError) as caught:
+        RowsTable(structure)
+    assert caught.value.code == "TR401"
