@@ -292,6 +292,9 @@ class Structures:
 
     def _meet(self, change: SchemaChanged, found: Statement, here: Here) -> None:
         """Put in force what is to be from here on; forget what was read while this DDL may have run."""
+        for name in list(self._state.tables):
+            # Also those that the statement only takes over, as CREATE TABLE … LIKE does.
+            self._entry(name, here)
         names = [(t.db, t.table) for t in change.tables]
         names += [(t.renamed_to_db or t.db, t.renamed_to) for t in change.tables if t.renamed_to]
         if found.kind == "DROP DATABASE":

@@ -162,3 +162,12 @@ def test_a_type_that_is_not_decoded_stops_by_its_name_with_full_metadata_too() -
     with pytest.raises(DecodeError) as caught:
         RowsTable(structure)
     assert caught.value.code == "TR401"
+
+
+def test_a_copy_takes_over_what_was_read_of_a_table_without_events() -> None:
+    upstream = _Upstream({_T: _table("a INT, b INT")}, 500, 600)
+    structures = _seeded(upstream)
+    _ddl(structures, "CREATE TABLE u LIKE t", 700)
+    upstream.tables.clear()
+    columns = structures.structure(_body(2, b"u"), _here(710)).columns
+    assert [column.name for column in columns] == ["a", "b"]
