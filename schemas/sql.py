@@ -216,6 +216,21 @@ def compile_renderers(structure: TableStructure, writable: tuple[str, ...], fill
     )
 
 
+def compile_literals(
+    structure: TableStructure, wanted: tuple[str, ...], *, before: bool
+) -> Callable[[bytes], tuple[bytes, ...]]:
+    """Generate the function from a row value to the SQL literals of some columns of its before or after image."""
+    places = {column.name: place for place, column in enumerate(structure.columns)}
+    last = max((places[name] for name in wanted), default=-1)
+    image = image_lines(structure.columns[: last + 1], "s")
+    begin = [*_skip_after(structure), "p += 1"] if before else [f"p = {AFTER_AT + 1}"]
+    result = ", ".join(f"s{places[name]}" for name in wanted)
+    body = [*begin, *image, f"return ({result},)" if wanted else "return ()"]
+    return compile_function(
+        "literals", "v", body, literal_names(structure.columns), f"<literals of {structure.name}>"
+    )
+
+
 def key_prefix(structure: TableStructure) -> bytes:
     """What every Kafka key of a table starts with: Avro strings of schema and table."""
     return encode_bytes(structure.db.encode()) + encode_bytes(structure.table.encode())

@@ -2,16 +2,18 @@
 
 The protocol, in order:
 
-1. The next number of the ledger is set; BEGIN.
-2. The channel's row is read FOR UPDATE: a foreign fencing token, a gap, or a slice already applied end here.
-3. A DDL runs on a connection of its own while the row stays locked, so no second consumer gets between; the
+1. Has the slice parts, workers apply them (``spark_consumer.workers.apply_part``), each in a transaction of its own.
+2. The next number of the ledger is set; BEGIN.
+3. The channel's row is read FOR UPDATE: a foreign fencing token, a gap, or a slice already applied end here, and so
+   does one that workers have applied in part, unless this is what finishes it.
+4. A DDL runs on a connection of its own while the row stays locked, so no second consumer gets between; the
    ledger or the intent row tells whether an earlier attempt already ran it. What became several statements has a
    number for each, and the row is locked for each.
-4. The tables are held as they are, and must be those that the plan was made for. DELETEs of all tables, then
+5. The tables are held as they are, and must be those that the plan was made for. DELETEs of all tables, then
    INSERTs, then the tables that keep the upstream's order; each statement must change exactly the rows that
-   the log says.
-5. The position moves, the audit row is written, COMMIT.
-6. If the connection is lost, COMMIT included, a new one reads the position: it alone says what happened.
+   the log says. Of a slice in parts nothing is left for this transaction.
+6. The position moves, the audit row is written, the workers' rows are level, COMMIT.
+7. If the connection is lost, COMMIT included, a new one reads the position: it alone says what happened.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ import structlog
 
 from schemas.crashpoints import reached
 from schemas.epoch import SchemaChanged
-from schemas.errors import NOWHERE, DownstreamError, LogError
+from schemas.errors import DownstreamError, LogError
 from spark_consumer import ledger as ledgers
 from spark_consumer import online_tables
 from spark_consumer import position as positions
@@ -38,11 +40,15 @@ from spark_consumer.log_reader import LogReader
 from spark_consumer.patience import Patience
 from spark_consumer.position import Position
 from spark_consumer.prepare import Prepared
-from spark_consumer.server_errors import is_denied, is_lost, is_passing, message_of
+from spark_consumer.server_errors import is_passing, message_of
 from spark_consumer.session import Session, connect
 from spark_consumer.slices import Slice
 from spark_consumer.target import TableMoved, hold
-from spark_consumer.write import denied, write
+from spark_consumer.workers import info
+from spark_consumer.workers.crew import Crew, check_level, run_all
+from spark_consumer.workers.info import Ahead
+from spark_consumer.workers.part import Order
+from spark_consumer.write import gave_up, refused, write
 
 _PLANS = 5
 _T = TypeVar("_T")
@@ -54,6 +60,7 @@ class Applier:
 
     Args:
         known: where the names of the upstream's tables come from; by default the epoch log.
+        crew: applies the parts of slices that have some.
     """
 
     def __init__(
@@ -63,6 +70,7 @@ class Applier:
         position: Position,
         known: KnownTables | None = None,
         versions: Versions | None = None,
+        crew: Crew | None = None,
     ) -> None:
         self._config = config
         self._channel = config.channel
@@ -75,6 +83,8 @@ class Applier:
         )
         self._given_up = threading.Event()
         self.position = position
+        #: set before the first slice with parts
+        self.crew = crew
         self._hidden = online_tables.from_json(position.online_tables).names
 
     @property
@@ -118,6 +128,10 @@ class Applier:
         """Move the position where that changes no row: what lies in between is applied, or nothing."""
         self.with_retries(lambda: self._move_to(position))
 
+    def ahead(self) -> list[Ahead]:
+        """The workers that are ahead of the position; those that were at work before write nothing any more."""
+        return self.with_retries(self._ahead)
+
     def finish(self) -> None:
         """The run has ended by itself: what is applied now stays as it is until another one starts."""
         self.with_retries(lambda: positions.set_consistent(self._session, self._channel, self._token))
@@ -130,7 +144,7 @@ class Applier:
                 return work()
             except (pymysql.MySQLError, OSError) as error:
                 if not is_passing(error):
-                    raise _refused(error) from error
+                    raise refused(error) from error
                 self._renew(patience, error)
             except DownstreamError as error:
                 # A DDL's own connection was not let in.
@@ -150,14 +164,15 @@ class Applier:
                 if not error.retryable:
                     raise
                 reason = error.__cause__ or error
-        raise _gave_up(reason) from reason
+        raise gave_up(reason) from reason
 
     def _attempt(self, prepared: Prepared) -> int:
         session, piece = self._session, prepared.piece
         before = self._locked_position(piece)
         if before is None:
             return 0
-        number = before.ledger_seq + 1
+        number = before.ledger_seq + prepared.reserved + 1
+        self._run_parts(prepared, before)
         ddl, tables = self._ddl.carried(session, piece, before)
         self._hidden = tables.names
         for index, one in enumerate(ddl[:-1]):
@@ -168,7 +183,7 @@ class Applier:
         self._ledger.begin_rows(session, number + len(ddl))
         try:
             session.execute("BEGIN")
-            self._locked(piece)
+            self._locked(piece, prepared.slice_id, len(prepared.parts) or None)
             if ddl:
                 self._ddl.run(session, piece, ddl[last], before, number + last, last)
             made = prepared.late() if prepared.late else prepared
@@ -177,6 +192,8 @@ class Applier:
             write(session, made.deletes, made.inserts, made.ordered, piece.where)
             count = made.statements
             self._move(piece, replace(before, online_tables=tables.to_json()), number + len(ddl), count)
+            if prepared.reserved:
+                info.level(session, self._channel)
             if piece.rows or piece.ddl is not None:
                 positions.count(session, self._channel, _counts(piece, made, len(ddl)))
             reached("apply.before_commit")
@@ -205,6 +222,41 @@ class Applier:
             with contextlib.suppress(pymysql.MySQLError, OSError):
                 session.execute("ROLLBACK")
 
+    def _ahead(self) -> list[Ahead]:
+        self._token = positions.renew_token(self._session, self._channel, self._token)
+        return info.ahead(self._session, self._channel)
+
+    def _run_parts(self, prepared: Prepared, before: Position) -> None:
+        """Have the workers apply their parts, or use up the numbers of those that never will."""
+        piece = prepared.piece
+        if not prepared.parts:
+            self._ledger.skip(
+                self._session, range(before.ledger_seq + 1, before.ledger_seq + prepared.reserved + 1)
+            )
+            return
+        assert self.crew is not None
+        assert prepared.slice_id is not None
+        order = Order(
+            self._config.target,
+            self._channel,
+            self._token,
+            self._ledger,
+            before,
+            piece.behind(before),
+            piece.where,
+            prepared.slice_id,
+            piece.first.epoch,
+            piece.last.epoch,
+            len(prepared.parts),
+            self._config.compact,
+            self._config.retry_time,
+        )
+        run_all(self._session, self.crew, order, prepared.parts, lambda: self._renewed(order))
+
+    def _renewed(self, order: Order) -> Order:
+        self._token = positions.renew_token(self._session, self._channel, self._token)
+        return replace(order, token=self._token)
+
     def _move_to(self, position: Position) -> None:
         session = self._session
         session.execute("BEGIN")
@@ -223,8 +275,13 @@ class Applier:
             return None
         return self.position
 
-    def _locked(self, piece: Slice) -> None:
-        """Step 2: hold the channel's row, and be sure that it stands just before this slice."""
+    def _locked(self, piece: Slice, slice_id: str | None = None, parts: int | None = None) -> None:
+        """Step 3: hold the channel's row, and be sure that it stands just before this slice.
+
+        Args:
+            slice_id: what the workers that are ahead know the slice by.
+            parts: how many of them there must be.
+        """
         found = positions.read(self._session, self._channel, lock=True)
         position = positions.check_token(found, self._token, self._channel)
         if not piece.is_next(position):
@@ -234,6 +291,7 @@ class Applier:
                 where=piece.where,
                 hint="start the consumer again: it goes on from the position",
             )
+        check_level(self._session, self._channel, slice_id, parts)
 
     def _move(self, piece: Slice, before: Position, number: int, statements: int) -> None:
         after = replace(piece.behind(before), ledger_seq=number, ddl_intent=None)
@@ -249,32 +307,8 @@ class Applier:
             positions.audit(self._session, self._channel, records, statements, other)
 
 
-def _refused(error: BaseException) -> DownstreamError:
-    if is_denied(error):
-        return denied(error, NOWHERE)
-    return DownstreamError("TR604", f"the downstream refused: {message_of(error)}")
-
-
 def _counts(piece: Slice, made: Prepared, statements: int) -> dict[str, int]:
     counts = made.counts if piece.rows else {}
     if piece.ddl is None:
         return counts
     return counts | {"ddl_applied": int(statements > 0), "ddl_left_out": int(statements == 0)}
-
-
-def _gave_up(error: BaseException) -> DownstreamError:
-    if not is_lost(error):
-        return DownstreamError(
-            "TR640",
-            f"the downstream could not write for too long (consumer.retry-time): {message_of(error)}",
-            hint="see to what the message names (a lock, read_only, a full disk, max_connections), then start again;"
-            " nothing of this batch was applied",
-            retryable=True,
-        )
-    return DownstreamError(
-        "TR607",
-        "the connection to the downstream was lost, and did not come back within consumer.retry-time:"
-        f" {message_of(error)}",
-        hint="check the server; nothing is lost, start the consumer again",
-        retryable=True,
-    )

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from schemas.kafka_security import OPEN, KafkaSecurity
 from schemas.server_url import ServerUrl
@@ -42,6 +43,9 @@ class ConsumerConfig:
         expressions: which rows are left out by their values.
         compact: whether the changes of a row in one downstream transaction become one.
         multiple_rows: whether changes of several rows become one statement.
+        statement_rows: the most rows that one statement writes or removes.
+        workers: connections that write a slice side by side; 1 for one transaction.
+        causality: what their rows are kept together by: ``rows`` that conflict, or whole ``tables``.
         safe_mode: whether a row may be there, or gone, already; see ``spark_consumer.safe_mode``.
         safe_mode_duration: seconds after the start in which it is so anyway.
         ddl: what becomes of DDL on views, stored programs and accounts, and of online schema changes.
@@ -73,6 +77,9 @@ class ConsumerConfig:
     expressions: tuple[ExpressionRule, ...] = ()
     compact: bool = True
     multiple_rows: bool = True
+    statement_rows: int = 2_000
+    workers: int = 1
+    causality: Literal["rows", "tables"] = "rows"
     safe_mode: bool = False
     safe_mode_duration: float = 0.0
     ddl: DdlOptions = field(default_factory=DdlOptions)

@@ -76,11 +76,14 @@ class Source:
     security: KafkaSecurity = OPEN
     patience: float = 60.0
 
-    def read(self, part: OffsetRange, share: Share = WHOLE) -> tuple[list[bytes], list[bytes]]:
+    def read(
+        self, part: OffsetRange, share: Share = WHOLE, offsets: list[int] | None = None
+    ) -> tuple[list[bytes], list[bytes]]:
         """Keys and values of the committed rows in a range whose last offset is a committed record's.
 
         Args:
             share: which keys' rows to keep.
+            offsets: where to put the rows' offsets; of a divided row that of its last part.
 
         Raises:
             Unreadable: they are gone, or Kafka is, or a divided row lacks a part.
@@ -95,7 +98,7 @@ class Source:
             deadline = time.monotonic() + self.patience
             while at <= last:
                 messages = consumer.consume(min(_BATCH, part.end - at), _WAIT)
-                before, at = at, self._take(messages, part, share, keys, values, joiner, at)
+                before, at = at, self._take(messages, part, share, keys, values, offsets, joiner, at)
                 if at > before:
                     deadline = time.monotonic() + self.patience
                 elif time.monotonic() > deadline:
@@ -114,6 +117,7 @@ class Source:
         share: Share,
         keys: list[bytes],
         values: list[bytes],
+        offsets: list[int] | None,
         joiner: Joiner,
         at: int,
     ) -> int:
@@ -135,6 +139,8 @@ class Source:
                             continue
                     keys.append(key)
                     values.append(value)
+                    if offsets is not None:
+                        offsets.append(offset)
         return at
 
     def _joined(self, joiner: Joiner, message: Any) -> bytes | None:

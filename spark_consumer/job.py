@@ -26,13 +26,16 @@ from spark_consumer.inside import Insides
 from spark_consumer.log_reader import LogReader
 from spark_consumer.patience import Patience
 from spark_consumer.position import Position
-from spark_consumer.prepare import RowReader
 from spark_consumer.progress import Counters
 from spark_consumer.session import Session, connect
 from spark_consumer.sink import MysqlSink, Sink
 from spark_consumer.start import check_began, first_position, resume_offset
 from spark_consumer.tracker import SEED_DDL, track
 from spark_consumer.warm_up import warm_up
+from spark_consumer.workers import info
+from spark_consumer.workers.crew import executors
+from spark_consumer.workers.reader import PartsReader
+from spark_consumer.workers.resume import finish_slice
 
 # Of one micro-batch; a stop waits for a slice, not for the micro-batch, so this only bounds memory.
 _MAX_EPOCHS = 500
@@ -88,7 +91,9 @@ def _open(config: ConsumerConfig, log: LogReader) -> Applier | FilesSink:
     try:
         positions.install(session)
         _ensure_position(config, session, log)
-        return Applier(config, session, positions.take_over(session, config.channel))
+        position = positions.take_over(session, config.channel)
+        info.hire(session, config.channel, config.workers)
+        return Applier(config, session, position)
     except BaseException:
         session.close()
         raise
@@ -135,7 +140,8 @@ class _Run:
         source = Source(
             config.bootstrap_servers, config.rows_topic, group, config.kafka_security, config.retry_time
         )
-        self._reader = RowReader(spark, source)
+        self._reader = PartsReader(spark, source, config.target, config.workers, log)
+        applier.crew = executors(spark)
         self._goal = goal_of(config, position, log)
         self._runner = BatchRunner(config, sink_of(config, applier, self._reader), self._goal, stop, counters)
         owner = Owner(config.channel, config.prefix, position.ledger_uuid)
@@ -144,7 +150,7 @@ class _Run:
     def run(self) -> bool:
         """Run queries until the end; false if a batch was left in hand, of which nothing or all is applied."""
         resume_offset(self._applier.position, self._log)
-        if self._goal.reached(self._applier.position):
+        if self._goal.reached(self._applier.position) and not self._applier.ahead():
             return True
         warming = warm_up(self._spark, self._config, self._log)
         patience = Patience(self._config.retry_time, self._stop)
@@ -167,6 +173,7 @@ class _Run:
     def _failure(self) -> TailraceError | None:
         """Run one query; again from a new checkpoint if the old one is the reason that it fails."""
         try:
+            finish_slice(self._config, self._applier, self._reader, self._log)
             offset = resume_offset(self._applier.position, self._log)
             kept = self._checkpoint.ready(self._applier.position, self._log)
             failure = self._query(offset)

@@ -38,6 +38,9 @@ class Ledger(Protocol):
     def begin_rows(self, session: Session, number: int) -> None:
         """Put the session's next transaction under this number."""
 
+    def skip(self, session: Session, numbers: range) -> None:
+        """Use up the numbers that nothing was committed under."""
+
     def end(self, session: Session) -> None:
         """Give the session back its own numbering, whatever became of the transaction."""
 
@@ -57,6 +60,14 @@ class MysqlLedger:
         session.execute(f"SET SESSION gtid_next = '{self._source}:{number}'")
 
     begin_rows = begin
+
+    def skip(self, session: Session, numbers: range) -> None:
+        for number in numbers:
+            self.begin(session, number)
+            # An empty transaction leaves its GTID; one that was used is left out by the server.
+            session.execute("BEGIN")
+            session.execute("COMMIT")
+        self.end(session)
 
     def end(self, session: Session) -> None:
         session.execute("SET SESSION gtid_next = 'AUTOMATIC'")
@@ -82,6 +93,9 @@ class MariadbLedger:
     def begin_rows(self, session: Session, number: int) -> None:
         """Nothing to set; the position alone knows this number."""
 
+    def skip(self, session: Session, numbers: range) -> None:
+        """Nothing to use up; only DDL has numbers there."""
+
     def end(self, session: Session) -> None:
         session.execute("SET SESSION gtid_seq_no = 0")
         session.execute("SET SESSION gtid_domain_id = DEFAULT")
@@ -104,6 +118,9 @@ class NoLedger:
         """Nothing to set."""
 
     begin_rows = begin
+
+    def skip(self, session: Session, numbers: range) -> None:
+        """Nothing to use up."""
 
     def end(self, session: Session) -> None:
         """Nothing was set."""

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from schemas.errors import DownstreamError, LogError, Where
 from schemas.sql import Filled
@@ -19,6 +20,9 @@ from spark_consumer.merge import Limits, qualified, quote
 from spark_consumer.rules import Rules
 from spark_consumer.slices import Slice
 from spark_consumer.target import TargetTable
+
+if TYPE_CHECKING:
+    from spark_consumer.workers.causality import Causality
 
 Name = tuple[str, str]
 
@@ -111,11 +115,13 @@ class SlicePlan:
 
     Attributes:
         window: which of the one epoch's rows are meant, by their numbers; None: all that are read.
+        causality: how its rows conflict, where several workers write them.
     """
 
     tables: tuple[TablePlan, ...]
     limits: Limits
     window: tuple[int, int] | None = None
+    causality: Causality | None = None
 
 
 def structures_of(piece: Slice, known: Mapping[str, TableStructure]) -> dict[str, TableStructure]:

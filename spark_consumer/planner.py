@@ -15,6 +15,8 @@ from spark_consumer.rules import Rules
 from spark_consumer.safe_mode import SafeMode
 from spark_consumer.slices import Slice
 from spark_consumer.target import TargetCatalog
+from spark_consumer.workers.causality import causality_of
+from spark_consumer.workers.keys import ForeignKeyCatalog
 
 
 class Planner:
@@ -25,9 +27,12 @@ class Planner:
         self._rules = Rules.of(config)
         self._safe_mode = SafeMode(config.safe_mode, config.safe_mode_duration)
         self._catalog = TargetCatalog()
+        self._foreign = ForeignKeyCatalog()
+        self._in_parts = config.workers > 1
+        self._by_tables = config.causality == "tables"
         # Room for the statement's own words and the packet's header.
         most = min(1 << 20, applier.session.max_allowed_packet - 65536)
-        self._limits = Limits(max_bytes=most) if config.multiple_rows else Limits(max_bytes=most, max_rows=1)
+        self._limits = Limits(most, config.statement_rows if config.multiple_rows else 1)
 
     def plan(self, piece: Slice, structures: Mapping[str, TableStructure]) -> SlicePlan:
         """The plan of a slice whose rows were written with these structures, by fingerprint.
@@ -44,8 +49,14 @@ class Planner:
         again = level is not None and piece.order <= level.order
         safe = again or self._safe_mode.active(time.monotonic())
         plan = plan_slice(needed, targets, rules, self._limits, piece.where, safe=safe, again=again)
-        return replace(plan, window=piece.window)
+        plan = replace(plan, window=piece.window)
+        # What is applied again, or an epoch's part, is one transaction's.
+        if not self._in_parts or again or piece.window is not None:
+            return plan
+        foreign = self._applier.with_retries(lambda: self._foreign.load(self._applier.session, names))
+        return replace(plan, causality=causality_of(plan, targets, foreign, by_tables=self._by_tables))
 
     def forget(self) -> None:
         """A DDL has run: look at the tables anew."""
         self._catalog.forget()
+        self._foreign.forget()

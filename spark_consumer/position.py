@@ -19,8 +19,10 @@ from schemas.epoch import DIGEST_MODULUS, EpochCommitted, PreparedTransaction
 from schemas.errors import DownstreamError, Where
 from spark_consumer.place import Place, order_of
 from spark_consumer.session import Session, error_number
+from spark_consumer.workers import info
 
 _TABLES = {
+    "worker_info": info.TABLE,
     "relay_log_info": """
 CREATE TABLE tailrace.relay_log_info (
   Number_of_lines INT UNSIGNED NOT NULL,
@@ -83,6 +85,9 @@ CREATE TABLE tailrace.channel_counters (
   expression_filtered BIGINT NOT NULL COMMENT 'left out by their values',
   compacted BIGINT NOT NULL COMMENT 'another change of the same row stands for them',
   merged BIGINT NOT NULL COMMENT 'written by a statement with others',
+  causality_groups BIGINT NOT NULL DEFAULT 0 COMMENT 'groups of conflicting rows that workers wrote',
+  conflicts BIGINT NOT NULL DEFAULT 0 COMMENT 'rows in a group that another row began',
+  parts BIGINT NOT NULL DEFAULT 0 COMMENT 'transactions of workers',
   statements BIGINT NOT NULL,
   ddl_applied BIGINT NOT NULL DEFAULT 0 COMMENT 'DDL that was carried over',
   ddl_left_out BIGINT NOT NULL DEFAULT 0 COMMENT 'DDL that filters or [ddl] left out',
@@ -96,6 +101,9 @@ COUNTERS = (
     "routed",
     "expression_filtered",
     "compacted",
+    "causality_groups",
+    "conflicts",
+    "parts",
     "merged",
     "statements",
     "ddl_applied",
@@ -111,6 +119,9 @@ _ADDED = {
     ("relay_log_info", "began_at"): "TEXT AFTER rewound_from",
     ("channel_counters", "ddl_applied"): "BIGINT NOT NULL DEFAULT 0",
     ("channel_counters", "ddl_left_out"): "BIGINT NOT NULL DEFAULT 0",
+    ("channel_counters", "causality_groups"): "BIGINT NOT NULL DEFAULT 0 AFTER merged",
+    ("channel_counters", "conflicts"): "BIGINT NOT NULL DEFAULT 0 AFTER causality_groups",
+    ("channel_counters", "parts"): "BIGINT NOT NULL DEFAULT 0 AFTER conflicts",
 }
 _COLUMNS = (
     "epoch, epochs_offset, executed_gtid_set, fencing_token, structures_version,"
@@ -231,9 +242,14 @@ def began_at(session: Session, channel: str) -> str | None:
     return None if found is None else str(found)
 
 
-def read(session: Session, channel: str, *, lock: bool = False) -> Position | None:
-    """The channel's position; ``lock`` waits for whoever is writing it and keeps others from doing so."""
-    suffix = " FOR UPDATE" if lock else ""
+def read(session: Session, channel: str, *, lock: bool = False, share: bool = False) -> Position | None:
+    """The channel's position.
+
+    Args:
+        lock: wait for whoever is writing it, and keep others from doing so.
+        share: the same, with others who only share it.
+    """
+    suffix = " FOR UPDATE" if lock else " LOCK IN SHARE MODE" if share else ""
     rows = session.rows(
         f"SELECT {_COLUMNS} FROM tailrace.relay_log_info WHERE Channel_name = %s{suffix}", (channel,)
     )
@@ -281,6 +297,21 @@ def take_over(session: Session, channel: str) -> Position:
     return position
 
 
+def renew_token(session: Session, channel: str, token: int) -> int:
+    """Another token for the same consumer: whatever still works under the old one writes nothing any more.
+
+    Raises DownstreamError if the channel is another consumer's by now.
+    """
+    session.execute("BEGIN")
+    check_token(read(session, channel, lock=True), token, channel)
+    session.run(
+        "UPDATE tailrace.relay_log_info SET fencing_token = fencing_token + 1 WHERE Channel_name = %s",
+        (channel,),
+    )
+    session.execute("COMMIT")
+    return token + 1
+
+
 def forget_relay_log(session: Session, channel: str) -> None:
     """Forget where the channel stands in the relay log; what is applied stays known. Fences its consumer."""
     session.run(
@@ -296,6 +327,10 @@ def forget(session: Session, channel: str) -> None:
     session.run("DELETE FROM tailrace.relay_log_info WHERE Channel_name = %s", (channel,))
     session.run("DELETE FROM tailrace.applied_epochs WHERE channel = %s", (channel,))
     session.run("DELETE FROM tailrace.channel_counters WHERE channel = %s", (channel,))
+    if session.value(
+        "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'tailrace' AND TABLE_NAME = 'worker_info'"
+    ):
+        session.run("DELETE FROM tailrace.worker_info WHERE Channel_name = %s", (channel,))
     session.execute("COMMIT")
 
 
@@ -321,8 +356,9 @@ def check_token(found: Position | None, token: int, channel: str) -> Position:
 def set_consistent(session: Session, channel: str, token: int) -> None:
     """The writer with this token has ended by itself. Nothing happens if it is not the last one any more."""
     session.run(
-        "UPDATE tailrace.relay_log_info SET consistent = 1 WHERE Channel_name = %s AND fencing_token = %s",
-        (channel, token),
+        "UPDATE tailrace.relay_log_info SET consistent = 1 WHERE Channel_name = %s AND fencing_token = %s"
+        " AND NOT EXISTS (SELECT 1 FROM tailrace.worker_info WHERE Channel_name = %s AND ahead = 1)",
+        (channel, token, channel),
     )
 
 

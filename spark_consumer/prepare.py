@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -27,12 +27,14 @@ from spark_consumer.rows import (
     TALLY,
     UNEVALUABLE,
     UNKNOWN,
+    Results,
     Work,
     render,
     task,
 )
 from spark_consumer.slices import Slice
 from spark_consumer.stages import NO_STAGES, Stages
+from spark_consumer.workers.part import Part, definitions_of
 
 # What a task holds at a time. Only a transaction larger than a slice usually is comes to more: its ranges are
 # then read several times, rather than held whole by workers and by the JVM between them and the driver.
@@ -45,6 +47,9 @@ class Prepared:
 
     Attributes:
         stages: what became of the rows on the way.
+        parts: what workers write, each in a transaction of its own; then the rest is empty.
+        slice_id: with parts, what the workers know the slice by.
+        reserved: how many numbers of the ledger parts of the slice have, applied or not.
         late: makes the statements once the slice's DDL has run: CREATE TABLE … SELECT brings rows for a
             table that does not exist before.
     """
@@ -54,21 +59,20 @@ class Prepared:
     inserts: list[tuple[TablePlan, Statement]] = field(default_factory=list)
     ordered: list[OrderedStatement] = field(default_factory=list)
     stages: Stages = NO_STAGES
+    parts: tuple[Part, ...] = ()
+    slice_id: str | None = None
+    reserved: int = 0
     late: Callable[[], Prepared] | None = None
 
     @property
     def statements(self) -> int:
-        return len(self.deletes) + len(self.inserts) + len(self.ordered)
+        own = len(self.deletes) + len(self.inserts) + len(self.ordered)
+        return own + sum(part.statements for part in self.parts)
 
     @property
     def definitions(self) -> dict[tuple[str, str], str]:
-        """The downstream's tables that it writes, and what they looked like to its plan."""
-        tables = (
-            *(t for t, _ in self.deletes),
-            *(t for t, _ in self.inserts),
-            *(o.table for o in self.ordered),
-        )
-        return {table.target_name: table.definition for table in tables if table.definition}
+        """The downstream's tables that it writes itself, and what they looked like to its plan."""
+        return definitions_of(self.deletes, self.inserts, self.ordered)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -80,7 +84,7 @@ class RowReader:
     """Reads offset ranges of a topic on the executors, one task each, or several where there are many rows."""
 
     def __init__(self, spark: SparkSession, source: Source) -> None:
-        self._spark, self._source = spark, source
+        self._spark, self.source = spark, source
 
     def run(self, ranges: Sequence[OffsetRange], work: Work, shares: int = 1) -> Any:
         """The results of ``work`` over the keys and values of each range, as one Arrow table.
@@ -88,26 +92,47 @@ class RowReader:
         Args:
             shares: how many tasks divide the keys of a range among themselves; each reads it whole.
         """
+        return self.run_over(ranges, partial(_read, self.source, work), shares)
+
+    def run_over(self, ranges: Sequence[OffsetRange], results: Results, shares: int = 1) -> Any:
+        """The same, where the reading is a part of the work."""
         parts = tuple((part, Share(number, shares)) for part in ranges for number in range(shares))
         frame = self._spark.range(0, len(parts), 1, len(parts))
-        return frame.mapInArrow(task(self._source, parts, work), RESULT_DDL).toArrow()
+        return frame.mapInArrow(task(parts, results), RESULT_DDL).toArrow()
 
     def prepare(self, piece: Slice, plan: SlicePlan) -> Prepared:
         """Read, render and verify one slice."""
         if not piece.ranges:
             results: list[Result] = []
         else:
-            shares = -(-piece.rows // (len(piece.ranges) * _TASK_ROWS))
-            table = self.run(piece.ranges, partial(render, plan), max(shares, 1))
-            results = list(joined(zip(*(column.to_pylist() for column in table.columns), strict=True)))
+            results = results_of(self.run(piece.ranges, partial(render, plan), shares_of(piece)))
         return assembled(piece, plan, results)
+
+
+def _read(source: Source, work: Work, part: OffsetRange, share: Share) -> Iterable[Result]:
+    return work(*source.read(part, share))
+
+
+def shares_of(piece: Slice) -> int:
+    """How many tasks divide each range of a slice among themselves."""
+    return max(1, -(-piece.rows // (len(piece.ranges) * _TASK_ROWS)))
+
+
+def results_of(table: Any) -> list[Result]:
+    """Results out of Spark's Arrow table."""
+    return list(joined(zip(*(column.to_pylist() for column in table.columns), strict=True)))
 
 
 def assembled(piece: Slice, plan: SlicePlan, results: Sequence[Result]) -> Prepared:
     """The slice from the results of ``render`` over all its rows. Raises LogError if these are not its rows."""
+    check(piece, plan, results)
+    return sorted_out(piece, plan, results)
+
+
+def check(piece: Slice, plan: SlicePlan, results: Sequence[Result]) -> None:
+    """Raises TailraceError if the results are not those of all rows of a slice."""
     _check_readable(piece, plan, results)
     verify(piece, results)
-    return sorted_out(piece, plan, results)
 
 
 def _check_readable(piece: Slice, plan: SlicePlan, results: Sequence[Result]) -> None:
@@ -160,22 +185,35 @@ def sorted_out(piece: Slice, plan: SlicePlan, results: Sequence[Result]) -> Prep
     def merged(kind: int) -> list[tuple[TablePlan, Statement]]:
         return [(plan.tables[r[1]], Statement(r[7] or b"", r[2])) for r in results if r[0] == kind]
 
-    in_order = list(_ordered_rows(plan, results))
+    in_order = list(ordered_rows(plan, results))
     ordered = list(statements(in_order, plan.limits))
-    deletes, inserts = merged(DELETES), merged(INSERTS)
-    written = sum(s.rows for _, s in (*deletes, *inserts)) + sum(one.rows for one in ordered)
-    stages = Stages.of_plan(piece, plan) + Stages(
+    made = Prepared(piece, merged(DELETES), merged(INSERTS), ordered)
+    return replace(made, stages=stages_of(piece, plan, results, in_order, [made]))
+
+
+def stages_of(
+    piece: Slice,
+    plan: SlicePlan,
+    results: Sequence[Result],
+    in_order: Sequence[OrderedRow],
+    made: Sequence[Prepared | Part],
+) -> Stages:
+    """What became of a slice's rows."""
+    merged = [s for one in made for _, s in (*one.deletes, *one.inserts)]
+    ordered = [s for one in made for s in one.ordered]
+    written = sum(s.rows for s in merged) + sum(s.rows for s in ordered)
+    return Stages.of_plan(piece, plan) + Stages(
         # Halves of a key change come from two executors, and only here it is known whether both are left out.
         expression_filtered=sum(r[2] for r in results if r[0] == LEFT_OUT)
         + len(in_order)
         - sum(one.changes for one in ordered),
         compacted=sum(r[2] for r in results if r[0] == COMPACTED),
-        merged=written - len(deletes) - len(inserts) - len(ordered),
+        merged=written - len(merged) - len(ordered),
     )
-    return Prepared(piece, deletes, inserts, ordered, stages)
 
 
-def _ordered_rows(plan: SlicePlan, results: Sequence[Any]) -> Iterator[OrderedRow]:
+def ordered_rows(plan: SlicePlan, results: Sequence[Any]) -> Iterator[OrderedRow]:
+    """The rows among results that are applied in order."""
     for kind, table, _, epoch, seq, flags, op, match, assignments, values, rules in results:
         if kind == ORDERED:
             yield OrderedRow(plan.tables[table], epoch, seq, flags, op, match, assignments, values, rules)

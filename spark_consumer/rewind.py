@@ -34,6 +34,7 @@ from spark_consumer.session import Session, closing, connect
 from spark_consumer.slices import LoggedEpoch
 from spark_consumer.start import first_position
 from spark_consumer.target import TargetCatalog, TargetTable
+from spark_consumer.workers import info
 
 _HINT = "a replay into an empty schema, as another channel, shows any place: docs/REPLAY.md"
 
@@ -81,7 +82,7 @@ def opened(config: ConsumerConfig, to: str) -> Iterator[Rewind]:
 
     Raises:
         DownstreamError: TR612 there is no such channel; TR614 its consumer runs here; TR616 it cannot be rewound now;
-            TR576, TR577 something in between cannot be repeated.
+            TR660 workers have applied a slice in part; TR576, TR577 something in between cannot be repeated.
         LogError: TR575 the place is not behind the channel; TR555 the log does not hold it any more.
     """
     with ExitStack() as stack:
@@ -96,6 +97,8 @@ def opened(config: ConsumerConfig, to: str) -> Iterator[Rewind]:
             )
         # A consumer elsewhere finds out at its next slice.
         before = positions.take_over(session, config.channel)
+        if info.slices_ahead(session, config.channel):
+            raise info.unfinished(config.channel)
         yield _checked(config, session, before, to)
 
 

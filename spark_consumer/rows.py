@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from operator import itemgetter
@@ -16,9 +16,9 @@ from schemas.sql import Renderers, compile_renderers, source_reader
 from schemas.sql_find import Finder, compile_finder
 from schemas.wire import HEADER_SIZE, widened
 from spark_consumer.arrow import record_batch
-from spark_consumer.compact import compact
+from spark_consumer.compact import Net, compact
 from spark_consumer.expression_kinds import Unevaluable
-from spark_consumer.fetch import Share, Silent, Source
+from spark_consumer.fetch import Share, Silent
 from spark_consumer.identity import Find
 from spark_consumer.merge import Statement, merged_deletes, merged_inserts
 from spark_consumer.pieces import Result, in_pieces, size_of
@@ -59,6 +59,8 @@ _BATCH_BYTES = 8 << 20
 
 #: what is done with a range's keys and values
 Work = Callable[[Sequence[bytes], Sequence[bytes]], Iterable[Result]]
+#: the same with the reading of it
+Results = Callable[[OffsetRange, Share], Iterable[Result]]
 
 
 class UnknownHeader(Exception):
@@ -73,21 +75,21 @@ class UnevaluableRow(Exception):
         self.table, self.text = table, text
 
 
-class _Tables(dict[bytes, "_Table"]):
-    def __missing__(self, header: bytes) -> _Table:
+class _Tables(dict[bytes, "TableRows"]):
+    def __missing__(self, header: bytes) -> TableRows:
         raise UnknownHeader(header)
 
 
 def task(
-    source: Source, parts: tuple[tuple[OffsetRange, Share], ...], work: Work
+    parts: tuple[tuple[OffsetRange, Share], ...], results: Results
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that Spark runs over numbers of parts: read each, and do ``work`` over keys and values."""
+    """The function that Spark runs over numbers of parts: the results of each."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 try:
-                    yield from _packed(work(*source.read(*parts[number])))
+                    yield from _packed(results(*parts[number]))
                 except UnknownHeader as unknown:
                     yield record_batch([_text_result(UNKNOWN, 0, unknown.args[0])], RESULT)
                 except UnevaluableRow as row:
@@ -103,11 +105,9 @@ def render(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> I
     """The results for one partition's rows in log order."""
     if plan.window:
         keys, values = within(plan, plan.window, keys, values)
-    digest = sum(map(crc32, values))
-    yield (TALLY, 0, len(values), 0, digest, 0, 0, None, None, None, 0)
-    if not all(table.header[0] for table in plan.tables):
-        values = list(map(widened, values))
-    tables = _Tables({table.header: _Table(index, table) for index, table in enumerate(plan.tables)})
+    yield tally(values)
+    values = all_widened(plan, values)
+    tables = tables_of(plan)
     apart = {header for header, table in tables.items() if table.plan.mode is not Mode.COMPACT}
     if apart:
         headers = list(map(_HEADER, values))
@@ -119,10 +119,7 @@ def render(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> I
         others = [not one for one in chosen]
         keys, values = list(compress(keys, others)), list(compress(values, others))
     net = compact(keys, values, frozenset(header for header, table in tables.items() if table.plan.safe))
-    if net.saved:
-        yield _count(COMPACTED, net.saved)
-    if left_out := sum(table.left_out for table in tables.values()):
-        yield _count(LEFT_OUT, left_out)
+    yield from counted(net, tables)
     for key, value in net.gone:
         tables[value[:HEADER_SIZE]].gone.append((key, value))
     for item in net.written:
@@ -147,8 +144,31 @@ def within(
     return kept
 
 
+def tally(values: Sequence[bytes]) -> Result:
+    """The number and the digest of what was read."""
+    return (TALLY, 0, len(values), 0, sum(map(crc32, values)), 0, 0, None, None, None, 0)
+
+
+def all_widened(plan: SlicePlan, values: Sequence[bytes]) -> Sequence[bytes]:
+    """The values with headers of one size."""
+    return values if all(table.header[0] for table in plan.tables) else list(map(widened, values))
+
+
+def tables_of(plan: SlicePlan) -> dict[bytes, TableRows]:
+    """The plan's tables by the headers of their rows; UnknownHeader for one that is not there."""
+    return _Tables({table.header: TableRows(index, table) for index, table in enumerate(plan.tables)})
+
+
+def counted(net: Net, tables: Mapping[bytes, TableRows]) -> Iterator[Result]:
+    """The rows that are not written, by why they are not."""
+    if net.saved:
+        yield _count(COMPACTED, net.saved)
+    if left_out := sum(table.left_out for table in tables.values()):
+        yield _count(LEFT_OUT, left_out)
+
+
 @dataclass
-class _Table:
+class TableRows:
     """One table's share of a partition."""
 
     index: int
@@ -182,6 +202,17 @@ class _Table:
             # Who else has a unique value now comes later in the stretch, so its row is written anew as well.
             inserts = (Statement(b"REPLACE" + one.sql[len(b"INSERT") :], one.rows) for one in inserts)
         yield from (self._result(INSERTS, statement) for statement in inserts)
+
+    @property
+    def find_columns(self) -> bytes:
+        """The columns that rows to remove are found by."""
+        by_key = self.plan.identity.find is Find.KEY
+        return self.renderers.key_columns if by_key else self.finder.columns
+
+    def found_by(self, key: bytes, value: bytes) -> bytes:
+        """Their values in a row to remove."""
+        by_key = self.plan.identity.find is Find.KEY
+        return self.renderers.key(key) if by_key else self.finder.old(value)
 
     def _gone(self) -> tuple[bytes, Iterable[bytes]]:
         """The columns that rows are found by, and their values in the rows to remove."""

@@ -18,6 +18,9 @@ class Stages:
         routed: applied under another name than the upstream's.
         expression_filtered: left out by an expression over their values.
         compacted: not written, since another change of the same row stands for them.
+        causality_groups: groups of rows that conflict with none outside.
+        conflicts: rows that another one's group took in.
+        parts: shares of workers.
         merged: rows that were written by a statement together with others: statements saved.
     """
 
@@ -25,6 +28,9 @@ class Stages:
     routed: int = 0
     expression_filtered: int = 0
     compacted: int = 0
+    causality_groups: int = 0
+    conflicts: int = 0
+    parts: int = 0
     merged: int = 0
 
     def __add__(self, other: Stages) -> Stages:

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pymysql
 
-from schemas.errors import DownstreamError, Where
+from schemas.errors import NOWHERE, DownstreamError, Where
 from spark_consumer.merge import Statement
 from spark_consumer.ordered import OrderedStatement
 from spark_consumer.plan import TablePlan
-from spark_consumer.server_errors import is_denied, is_passing, message_of
+from spark_consumer.server_errors import is_denied, is_lost, is_passing, message_of
 from spark_consumer.session import Session
 
 
@@ -118,4 +118,30 @@ def _too_large(size: int, limit: int, where: Where) -> DownstreamError:
         where=where,
         hint=f"{remedy if needed <= 1 << 30 else 'no server takes that much: exclude the table'};"
         " nothing of this batch was applied",
+    )
+
+
+def refused(error: BaseException) -> DownstreamError:
+    """The error for what the downstream does not do, outside of a statement."""
+    if is_denied(error):
+        return denied(error, NOWHERE)
+    return DownstreamError("TR604", f"the downstream refused: {message_of(error)}")
+
+
+def gave_up(error: BaseException) -> DownstreamError:
+    """The error for what did not pass within ``retry_time``."""
+    if not is_lost(error):
+        return DownstreamError(
+            "TR640",
+            f"the downstream could not write for too long (consumer.retry-time): {message_of(error)}",
+            hint="see to what the message names (a lock, read_only, a full disk, max_connections), then start again;"
+            " nothing of this batch was applied",
+            retryable=True,
+        )
+    return DownstreamError(
+        "TR607",
+        "the connection to the downstream was lost, and did not come back within consumer.retry-time:"
+        f" {message_of(error)}",
+        hint="check the server; nothing is lost, start the consumer again",
+        retryable=True,
     )

@@ -336,6 +336,18 @@ class Consumer(Section):
         default=True, description="the changes of a row in one downstream transaction become one"
     )
     multiple_rows: bool = Field(default=True, description="changes of several rows become one statement")
+    statement_rows: int = Field(default=2_000, ge=1, description="rows of one statement at most")
+    consistency: Literal["batch", "worker"] = Field(
+        default="batch",
+        description="batch: one transaction writes a batch; worker: several connections do, conflicting rows together",
+    )
+    worker_count: int = Field(
+        default=4, ge=1, le=256, description="connections that write, where consistency is worker"
+    )
+    causality: Literal["rows", "tables"] = Field(
+        default="rows",
+        description="what one worker must write together: rows that share a unique value, or tables whole",
+    )
     safe_mode: bool = Field(
         default=False, description="rows may be there, or gone, already; see docs/PIPELINE.md"
     )
@@ -528,6 +540,10 @@ class Channel(Section):
     max_batch_rows: int | None = Field(default=None, ge=1)
     compact: bool | None = None
     multiple_rows: bool | None = None
+    statement_rows: int | None = Field(default=None, ge=1)
+    consistency: Literal["batch", "worker"] | None = None
+    worker_count: int | None = Field(default=None, ge=1, le=256)
+    causality: Literal["rows", "tables"] | None = None
     safe_mode: bool | None = None
     safe_mode_duration: Annotated[float, BeforeValidator(parse_duration), Field(ge=0)] | None = None
 

@@ -1,0 +1,229 @@
+"""Several workers on real servers: the same rows as upstream, once, whatever is killed and whatever is set anew."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from support.fake_topic import delete, insert, integer, text
+from support.model import TABLES, Model
+from support.parts import MemoryLog, apply_log, in_child
+
+from compose.databases import Database
+from schemas.errors import DownstreamError
+from schemas.server_url import ServerUrl
+from schemas.structure import TableStructure
+from spark_consumer.config import ConsumerConfig
+from spark_consumer.workers.apply_part import run_parts
+
+pytestmark = pytest.mark.servers
+Start = Callable[..., ConsumerConfig]
+
+
+@pytest.fixture(params=["mysql", "mariadb"])
+def target(request: pytest.FixtureRequest) -> Database:
+    found: Database = request.getfixturevalue(f"downstream_{request.param}")
+    return found
+
+
+@pytest.fixture
+def db(request: pytest.FixtureRequest, target: Database) -> str:
+    """A database and channel of the test's own, with the model's tables."""
+    name = "w_" + "".join(c if c.isalnum() else "_" for c in request.node.name)[-40:]
+    target.execute(
+        f"CREATE DATABASE {name} CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci",
+        f"USE {name}",
+        *(f"CREATE TABLE {table} {columns}" for table, columns in TABLES.items()),
+    )
+    return name
+
+
+@pytest.fixture
+def config(target: Database, db: str) -> ConsumerConfig:
+    url = ServerUrl.parse(target.url("tailrace"))
+    return ConsumerConfig("", "p", url, channel=db, workers=4, max_batch_rows=60)
+
+
+def rows_of(server: Database, db: str, table: str, columns: list[str]) -> list[tuple[Any, ...]]:
+    found = server.execute(f"SELECT {', '.join(columns)} FROM {db}.{table}")
+    return sorted(found, key=repr)
+
+
+def assert_equal(server: Database, model: Model) -> None:
+    for table, rows in model.tables.items():
+        columns = [column.name for column in model.structure(table).columns]
+        wanted = sorted((tuple(row[name] for name in columns) for row in rows), key=repr)
+        assert rows_of(server, model.db, table, columns) == wanted, table
+
+
+def assert_audited(server: Database, channel: str, epochs: int) -> None:
+    """Each epoch in one audit row, all workers level, and each number of the ledger used once."""
+    batches = server.execute(
+        f"SELECT first_epoch, last_epoch FROM tailrace.applied_epochs WHERE channel = '{channel}' ORDER BY 1"
+    )
+    covered = [epoch for begin, end in batches for epoch in range(begin, end + 1)]
+    assert covered == list(range(epochs))
+    [(uuid, domain, number, consistent)] = server.execute(
+        "SELECT ledger_uuid, ledger_domain, ledger_seq, consistent FROM tailrace.relay_log_info"
+        f" WHERE Channel_name = '{channel}'"
+    )
+    assert consistent == 1
+    ahead = f"SELECT COUNT(*) FROM tailrace.worker_info WHERE Channel_name = '{channel}' AND ahead = 1"
+    assert server.execute(ahead) == [(0,)]
+    if server.flavor == "mysql":
+        [(executed,)] = server.execute("SELECT @@GLOBAL.gtid_executed")
+        ours = next(part for part in executed.replace("\n", "").split(",") if part.startswith(uuid))
+        assert ours == f"{uuid}:1-{number}"
+    else:
+        [(executed,)] = server.execute("SELECT @@GLOBAL.gtid_binlog_pos")
+        [last] = [gtid for gtid in executed.split(",") if gtid.startswith(f"{domain}-")]
+        assert int(last.split("-")[2]) == number
+
+
+CRASHES = (
+    "worker.before_commit:2",
+    "worker.after_commit",
+    "worker.after_commit:2",
+    "apply.before_commit",
+    "apply.after_commit",
+)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_rows_are_applied_once_whatever_is_killed(
+    target: Database, db: str, config: ConsumerConfig, seed: int
+) -> None:
+    random = Random(seed)
+    model, log = Model(db, random), MemoryLog()
+    died = 0
+    for round_ in range(5):
+        for _ in range(random.randrange(2, 5)):
+            log.add(*model.run(random.randrange(10, 40)))
+        # The settings are other ones each time, also while a slice is applied in part.
+        for crash in (CRASHES[round_], random.choice(CRASHES), ""):
+            now = replace(
+                config,
+                workers=random.choice((2, 4, 7)) if crash else random.choice((1, 3)),
+                compact=random.random() < 0.7,
+                max_batch_rows=random.choice((30, 1000)),
+                statement_rows=random.choice((1, 3, 2000)),
+                causality=random.choice(("rows", "rows", "tables")),
+            )
+            code = in_child(lambda now=now: apply_log(now, log), crash)
+            assert code == 0 or (crash and code == signal.SIGKILL), (crash, now)
+            died += code == signal.SIGKILL
+        assert_equal(target, model)
+        assert_audited(target, db, len(log.logged))
+    assert died >= 4
+
+
+def test_a_refused_statement_stops_and_the_rest_is_applied_once_it_is_possible(
+    target: Database, db: str, config: ConsumerConfig
+) -> None:
+    model, log = Model(db, Random(1)), MemoryLog()
+    structure = model.structure("uniques")
+    log.add(*(insert(structure, {"id": n, "n": n, "s": None}) for n in range(40)))
+    target.execute(f"INSERT INTO {db}.uniques VALUES (99, 17, NULL)")
+    with pytest.raises(
+        DownstreamError, match=r"TR604.*Duplicate entry.*of the 4 parts of this batch others are applied"
+    ):
+        apply_log(config, log)
+    [(before,)] = target.execute(f"SELECT COUNT(*) FROM {db}.uniques")
+    assert before == 31
+    with pytest.raises(DownstreamError, match="TR604"):
+        apply_log(replace(config, workers=1), log)
+    target.execute(f"DELETE FROM {db}.uniques WHERE id = 99")
+    apply_log(replace(config, workers=1), log)
+    assert target.execute(f"SELECT COUNT(*), COUNT(DISTINCT n) FROM {db}.uniques") == [(40, 40)]
+    assert_audited(target, db, 1)
+
+
+def test_a_worker_of_a_fenced_consumer_writes_nothing(
+    target: Database, db: str, config: ConsumerConfig
+) -> None:
+    log = MemoryLog()
+    structure = Model(db, Random(1)).structure("uniques")
+    log.add(*(insert(structure, {"id": n, "n": n, "s": None}) for n in range(40)))
+
+    def fenced(order: Any, parts: Any) -> Any:
+        done = list(run_parts(order, parts[:2]))
+        target.execute(
+            f"UPDATE tailrace.relay_log_info SET fencing_token = fencing_token + 1 WHERE Channel_name = '{db}'"
+        )
+        return done + list(run_parts(order, parts[2:]))
+
+    with pytest.raises(DownstreamError, match="TR610"):
+        apply_log(config, log, fenced)
+    assert target.execute(f"SELECT COUNT(*) FROM {db}.uniques") == [(20,)]
+    apply_log(config, log)
+    assert target.execute(f"SELECT COUNT(*) FROM {db}.uniques") == [(40,)]
+    assert_audited(target, db, 1)
+
+
+def test_a_lost_worker_is_replaced_while_it_may_still_be_at_work(
+    target: Database, db: str, config: ConsumerConfig
+) -> None:
+    log = MemoryLog()
+    structure = Model(db, Random(1)).structure("uniques")
+    log.add(*(insert(structure, {"id": n, "n": n, "s": None}) for n in range(40)))
+    late: list[Any] = []
+
+    def losing(order: Any, parts: Any) -> Any:
+        if not late:
+            late.append((order, parts[1:]))
+            list(run_parts(order, parts[:1]))
+            raise RuntimeError("Python worker exited unexpectedly")
+        # Whoever was lost goes on, and has an old token.
+        codes = {outcome.failure.code for outcome in run_parts(*late[0]) if outcome.failure}
+        assert codes == {"TR610"}
+        return list(run_parts(order, parts))
+
+    [made] = apply_log(config, log, losing)
+    assert (made.stages.parts, made.stages.causality_groups, made.stages.conflicts) == (4, 40, 0)
+    assert target.execute(f"SELECT COUNT(*) FROM {db}.uniques") == [(40,)]
+    workers = target.execute(
+        f"SELECT Id, parts, rows_written FROM tailrace.worker_info WHERE Channel_name = '{db}' ORDER BY Id"
+    )
+    assert workers == [(number, 1, 10) for number in range(1, 5)]
+    assert_audited(target, db, 1)
+
+
+def test_the_servers_weights_keep_together_what_it_takes_for_equal(
+    target: Database, db: str, config: ConsumerConfig
+) -> None:
+    collations = {"mysql": "utf8mb4_0900_ai_ci", "mariadb": "utf8mb4_uca1400_ai_ci"}
+    target.execute(
+        f"CREATE TABLE {db}.words (id INT PRIMARY KEY, s VARCHAR(20) COLLATE {collations[target.flavor]},"
+        " t VARCHAR(20) COLLATE utf8mb4_lithuanian_ci, UNIQUE KEY (s), UNIQUE KEY (t))"
+    )
+    words = TableStructure(
+        db, "words", (integer("id"), text("s", nullable=True), text("t", nullable=True)), ("id",)
+    )
+    log = MemoryLog()
+    rows = [{"id": n, "s": f"café{n}", "t": None} for n in range(20)]
+    rows += [{"id": n, "s": None, "t": f"{n}i"} for n in range(20, 40)]
+    log.add(*(insert(words, row) for row in rows))
+    # In one batch each word goes to another row, in another spelling of the same.
+    moved = [
+        {
+            **row,
+            "id": row["id"] + 100,
+            "s": row["s"] and f"CAFE{row['id']}",
+            "t": row["t"] and f"{row['id']}Y",
+        }
+        for row in rows
+    ]
+    log.add(
+        *(delete(words, row) for row in rows),
+        *(insert(words, row) for row in moved),
+    )
+    made = apply_log(replace(config, max_batch_rows=40), log)
+    assert [one.stages.causality_groups for one in made] == [40, 40]
+    assert made[1].stages.conflicts == 40
+    assert made[1].stages.parts == 4
+    found = target.execute(f"SELECT id, s, t FROM {db}.words ORDER BY id")
+    assert found == [(row["id"], row["s"], row["t"]) for row in moved]

@@ -1,0 +1,169 @@
+"""The consumer in parts without Kafka and Spark: a log in memory, its rows in partitions, workers as threads."""
+
+from __future__ import annotations
+
+import os
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from schemas import crashpoints
+from schemas.avro_schema import KEY_CHANGE, row_schema
+from schemas.epoch import DIGEST_MODULUS, OffsetRange, StructureVersion, TableTouched
+from schemas.structure import TableStructure
+from spark_consumer import position as positions
+from spark_consumer.apply import Applier
+from spark_consumer.config import ConsumerConfig
+from spark_consumer.log_reader import LogReader
+from spark_consumer.pieces import Result
+from spark_consumer.plan import SlicePlan
+from spark_consumer.planner import Planner
+from spark_consumer.prepare import Prepared, assembled
+from spark_consumer.rows import render
+from spark_consumer.session import connect
+from spark_consumer.slices import LoggedEpoch, Slice, cut
+from spark_consumer.workers import apply_part, info
+from spark_consumer.workers.apply_part import run_parts
+from spark_consumer.workers.bitmap import Bits
+from spark_consumer.workers.claims import claimed, rest
+from spark_consumer.workers.reader import weigh_at
+from spark_consumer.workers.resume import finish_slice
+from spark_consumer.workers.share import shared_out
+from tests.support.fake_topic import Change, halves, row_key, row_value
+from tests.support.records import epoch_record
+
+_PARTITIONS = 3
+Rows = tuple[list[bytes], list[bytes], list[int]]
+
+
+@dataclass
+class MemoryLog:
+    """Epochs and their rows, as ``LogReader`` and the rows topic have them."""
+
+    logged: list[LoggedEpoch] = field(default_factory=list)
+    rows: dict[int, list[tuple[int, bytes, bytes]]] = field(default_factory=dict)
+    known: dict[str, TableStructure] = field(default_factory=dict)
+
+    def add(self, *changes: Change) -> None:
+        """One epoch more."""
+        epoch, split = len(self.logged), halves(changes)
+        bounds: dict[int, tuple[int, int]] = {}
+        counts: dict[TableStructure, list[int]] = {}
+        digest = 0
+        for seq, change in enumerate(split):
+            structure = change.structure
+            self.known[row_schema(structure).fingerprint.hex()] = structure
+            counts.setdefault(structure, [0, 0, 0])[
+                1 if change.flags & KEY_CHANGE else "cud".index(change.op)
+            ] += 1
+            key = row_key(structure, change.after or change.before or {})
+            value = row_value(change, epoch, seq, "g")
+            digest += zlib.crc32(value)
+            partition = zlib.crc32(key) % _PARTITIONS
+            kept = self.rows.setdefault(partition, [])
+            offset = kept[-1][0] + 1 if kept else 0
+            kept.append((offset, key, value))
+            bounds[partition] = (bounds.get(partition, (offset, 0))[0], offset + 1)
+        record = epoch_record(
+            epoch,
+            rows=len(split),
+            transactions=1,
+            executed=f"0-1-{epoch + 1}",
+            ranges=tuple(OffsetRange(p, *bounds[p]) for p in sorted(bounds)),
+            tables=tuple(
+                TableTouched(s.db, s.table, row_schema(s).fingerprint.hex(), *n) for s, n in counts.items()
+            ),
+        )
+        # A marker's offset ends each epoch.
+        for partition, (_, end) in bounds.items():
+            self.rows[partition].append((end, b"", b""))
+        self.logged.append(LoggedEpoch(replace(record, digest=digest % DIGEST_MODULUS), epoch))
+
+    def epochs(self, start: int = 0) -> Iterator[LoggedEpoch]:
+        return iter(self.logged[start:])
+
+    def structures(self, epoch: int) -> list[StructureVersion]:
+        return [
+            StructureVersion(0, s.db, s.table, fingerprint, s.to_json(), "")
+            for fingerprint, s in self.known.items()
+        ]
+
+    def read(self, part: OffsetRange) -> Rows:
+        found = [
+            row for row in self.rows[part.partition] if part.start <= row[0] < part.end and row[2] != b""
+        ]
+        return [key for _, key, _ in found], [value for *_, value in found], [offset for offset, *_ in found]
+
+
+@dataclass
+class MemoryReader:
+    """As ``PartsReader``, one partition after the other."""
+
+    log: MemoryLog
+    config: ConsumerConfig
+
+    def prepare(self, piece: Slice, plan: SlicePlan) -> Prepared:
+        results: list[Result] = []
+        if plan.causality is None or plan.causality.alone:
+            for part in piece.ranges:
+                results += render(plan, *self.log.read(part)[:2])
+            return assembled(piece, plan, results)
+        for part in piece.ranges:
+            results += claimed(plan, part.partition, *self.log.read(part))
+        return shared_out(
+            piece,
+            plan,
+            results,
+            self.config.workers,
+            lambda part, some: weigh_at(self.config.target, part, some),
+        )
+
+    def rest(self, piece: Slice, plan: SlicePlan, applied: Sequence[Bits]) -> Prepared:
+        results: list[Result] = []
+        for part in piece.ranges:
+            results += rest(plan, part.partition, *self.log.read(part), applied)
+        return assembled(piece, plan, results)
+
+
+def apply_log(config: ConsumerConfig, log: MemoryLog, crew: Any = None) -> list[Prepared]:
+    """Apply what is not applied, as one run of the consumer does. Raises TailraceError."""
+    session = connect(config.target)
+    positions.install(session)
+    if positions.read(session, config.channel) is None:
+        positions.create(session, config.channel, epoch=-1, epochs_offset=-1, gtids="")
+    info.hire(session, config.channel, config.workers)
+    position = positions.take_over(session, config.channel)
+    workers = crew or (lambda order, parts: list(run_parts(order, parts)))
+    applier = Applier(config, session, position, lambda epoch: set(), crew=workers)
+    reader = MemoryReader(log, config)
+    finish_slice(config, applier, reader, cast(LogReader, log))
+    made = []
+    planner = Planner(config, applier)
+    for piece in cut(list(log.epochs(applier.position.epoch + 1)), config.max_batch_rows):
+        prepared = reader.prepare(piece, planner.plan(piece, log.known))
+        applier.apply(prepared)
+        made.append(prepared)
+    applier.finish()
+    applier.close()
+    return made
+
+
+def in_child(work: Callable[[], object], crash_at: str) -> int:
+    """Do something in a child that dies at a crash point; the signal it died of, 0 if it did not, -1 for an error."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        try:
+            apply_part._sessions.clear()
+            crashpoints._target, _, count = crash_at.partition(":")
+            crashpoints._passes_left = int(count or 1)
+            work()
+            os._exit(0)
+        except BaseException as error:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    return -os.waitstatus_to_exitcode(status)

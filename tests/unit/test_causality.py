@@ -1,0 +1,237 @@
+"""What conflicts stays together, and nothing else has to."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.fake_topic import insert, integer, row_value, text, update
+from support.targets import column, generated
+
+from schemas.avro_schema import row_schema
+from schemas.structure import Column, TableStructure
+from schemas.wire import widened
+from spark_consumer.identity import BY_ROW, Find, Identity
+from spark_consumer.merge import Limits
+from spark_consumer.plan import Mode, SlicePlan, TablePlan
+from spark_consumer.sql_type import type_of
+from spark_consumer.target import KeyPart, TargetColumn, TargetTable, Trigger, UniqueKey
+from spark_consumer.workers.bitmap import lacking, packed, unpacked
+from spark_consumer.workers.causality import Causality, Sort, causality_of
+from spark_consumer.workers.claim import ASKS, claim, claims_of, pack, unpack
+from spark_consumer.workers.groups import shared
+from spark_consumer.workers.keys import ForeignKey
+from spark_consumer.workers.weights import resolved
+
+CI = "utf8mb4_general_ci"
+COLUMNS = (integer("id"), integer("n", nullable=True), text("s", nullable=True))
+T = TableStructure("d", "t", COLUMNS, ("id",))
+C = TableStructure("d", "c", COLUMNS, ("id",))
+
+
+def key(*columns: str | tuple[str, int]) -> UniqueKey:
+    return UniqueKey(str(columns), tuple(KeyPart(c) if isinstance(c, str) else KeyPart(*c) for c in columns))
+
+
+def planned(structure: TableStructure, mode: Mode = Mode.COMPACT, **more: Any) -> TablePlan:
+    header = widened(row_schema(structure).header)
+    return TablePlan(header, structure, mode, (structure.db, structure.table), ("id", "n", "s"), **more)
+
+
+def target_of(
+    structure: TableStructure, *unique: UniqueKey, columns: dict[str, TargetColumn] | None = None, **more: Any
+) -> TargetTable:
+    found = {
+        c.name: TargetColumn(c.name, type_of(c), collation=CI if c.charset == "utf8mb4" else "")
+        for c in structure.columns
+    } | (columns or {})
+    return TargetTable((structure.db, structure.table), tuple(found.values()), (key("id"), *unique), **more)
+
+
+def causality(
+    *tables: tuple[TablePlan, TargetTable],
+    foreign: dict[str, tuple[ForeignKey, ...]] | None = None,
+    by_tables: bool = False,
+) -> Causality:
+    plan = SlicePlan(tuple(table for table, _ in tables), Limits())
+    keys = {target.name: (foreign or {}).get(target.name[1], ()) for _, target in tables}
+    return causality_of(plan, {target.name: target for _, target in tables}, keys, by_tables=by_tables)
+
+
+def claims(made: Causality, table: int, structure: TableStructure, row: dict[str, Any]) -> list[bytes]:
+    value = widened(row_value(insert(structure, row), 0, 0, "g"))
+    return claims_of(structure, made.tables[table], before=False)(value)
+
+
+def weigh(part: Any, literals: Any) -> list[bytes]:
+    """As a server to which é is e."""
+    return [
+        literal.strip(b"'").decode().replace("é", "e").replace("É", "e").lower().encode()
+        for literal in literals
+    ]
+
+
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "id": st.integers(0, 5),
+            "n": st.none() | st.integers(0, 3),
+            "s": st.none() | st.sampled_from(["a", "A ", "e", "é", "É", "it's", "b"]),
+        }
+    ),
+    max_size=12,
+)
+FOLD = {"A ": "a", "é": "e", "É": "e"}
+
+
+@given(ROWS, st.integers(2, 5))
+def test_rows_that_share_a_unique_value_are_one_workers(rows: list[dict[str, Any]], workers: int) -> None:
+    made = causality((planned(T), target_of(T, key("n"), key(("s", 1), "n"))))
+    found = [claims(made, 0, T, row) for row in rows]
+    other = resolved(found, made.spaces, weigh)
+    shares = shared([[other.get(one, one) for one in its] for its in found], [1] * len(rows), workers)
+    worker = {row: number for number, part in enumerate(shares.parts) for row in part}
+    assert sorted(worker) == list(range(len(rows)))
+    assert shares.groups + shares.conflicts == len(rows)
+
+    def conflict(one: dict[str, Any], two: dict[str, Any]) -> bool:
+        first = [row["s"] and FOLD.get(row["s"][:1], row["s"][:1]) for row in (one, two)]
+        by_n = one["n"] is not None and one["n"] == two["n"]
+        return one["id"] == two["id"] or by_n or (first[0] is not None and first[0] == first[1] and by_n)
+
+    for one, two in combinations(range(len(rows)), 2):
+        if conflict(rows[one], rows[two]):
+            assert worker[one] == worker[two]
+
+
+def test_rows_that_share_nothing_are_groups_of_their_own() -> None:
+    made = causality((planned(T), target_of(T, key("n"), key("s"))))
+    rows = [{"id": n, "n": n if n % 2 else None, "s": None if n % 2 else f"s{n}"} for n in range(20)]
+    shares = shared([claims(made, 0, T, row) for row in rows], [1] * 20, 4)
+    assert (shares.groups, shares.conflicts) == (20, 0)
+    assert [len(part) for part in shares.parts] == [5] * 4
+
+
+def test_an_update_claims_what_it_leaves_and_what_it_takes() -> None:
+    made = causality((planned(T), target_of(T, key("n"))))
+    change = update(T, {"id": 1, "n": 1, "s": None}, {"id": 1, "n": 2, "s": None})
+    value = widened(row_value(change, 0, 0, "g"))
+    before, after = (claims_of(T, made.tables[0], before=side)(value) for side in (True, False))
+    assert before[0] == after[0]
+    assert before[1:] == claims(made, 0, T, {"id": 9, "n": 1, "s": "x"})[1:]
+    assert after[1:] == claims(made, 0, T, {"id": 8, "n": 2, "s": "y"})[1:]
+
+
+def test_children_go_with_their_parent_and_not_with_each_other() -> None:
+    foreign = ForeignKey(("n",), ("d", "t"), ("id",))
+    made = causality((planned(T), target_of(T)), (planned(C), target_of(C)), foreign={"c": (foreign,)})
+    parents = [claims(made, 0, T, {"id": n, "n": None, "s": None}) for n in (1, 2)]
+    children = [
+        claims(made, 1, C, {"id": n, "n": of, "s": None}) for n, of in enumerate((1, 1, 2, 7, 7, None))
+    ]
+    shares = shared([*parents, *children], [1] * 8, 8)
+    assert sorted(shares.parts, key=lambda part: (-len(part), part)) == [(0, 2, 3), (1, 4), (5,), (6,), (7,)]
+
+
+@pytest.mark.parametrize(
+    ("plan", "target"),
+    [
+        (planned(T, Mode.ORDERED, cascades=True), target_of(T)),
+        (planned(T, Mode.ORDERED, dropped=frozenset({"delete"})), target_of(T)),
+        (planned(T, Mode.ORDERED, identity=Identity(Find.EXACT)), target_of(T)),
+        (planned(TableStructure("d", "t", COLUMNS), Mode.ORDERED, identity=BY_ROW), target_of(T)),
+        (planned(T), target_of(T, UniqueKey("f", (KeyPart(None),)))),
+        (planned(T), target_of(T, definition="... UNIQUE (id, p WITHOUT OVERLAPS)")),
+        (planned(T), target_of(T, key("g"), columns={"g": column("g")})),
+        (planned(T), target_of(T, key("n"), columns={"n": generated("n")})),
+        (planned(T), target_of(T, key("n"), columns={"n": column("n", "decimal(5,0)")})),
+        (planned(T), target_of(T, key("s"), columns={"s": column("s", "varbinary(60)")})),
+    ],
+    ids=[
+        "cascades",
+        "filtered",
+        "not unique",
+        "no key",
+        "expression",
+        "period",
+        "extra",
+        "generated",
+        "other type",
+        "no text",
+    ],
+)
+def test_tables_whose_rows_cannot_be_told_apart_are_one_group(plan: TablePlan, target: TargetTable) -> None:
+    assert causality((plan, target)).tables[0].whole is not None
+
+
+def test_what_hangs_together_with_such_a_table_is_one_group_with_it() -> None:
+    to_t = {"c": (ForeignKey(("n",), ("d", "t"), ("id",)),)}
+    opaque = target_of(T, UniqueKey("f", (KeyPart(None),)))
+    made = causality((planned(T), opaque), (planned(C), target_of(C)), foreign=to_t)
+    assert made.tables[0].whole == made.tables[1].whole is not None
+    family = [(planned(one, Mode.ORDERED, cascades=True), target_of(one)) for one in (T, C)]
+    made = causality(*family)
+    assert made.tables[0].whole == made.tables[1].whole is not None
+    apart = causality((planned(T), target_of(T)), (planned(C), target_of(C)), by_tables=True)
+    assert {table.whole for table in apart.tables} == {0, 1}
+    one = causality((planned(T), target_of(T)), (planned(C), target_of(C)), foreign=to_t, by_tables=True)
+    assert {table.whole for table in one.tables} == {0}
+
+
+def test_triggers_and_safe_mode_leave_everything_to_one_transaction() -> None:
+    trigger = Trigger("x", "AFTER", "INSERT")
+    assert causality((planned(T), target_of(T, triggers=(trigger,)))).alone
+    assert causality((planned(T, safe=True), target_of(T))).alone
+    assert not causality((planned(T), target_of(T))).alone
+
+
+def test_signs_prefixes_and_widths_make_no_difference_that_the_server_does_not_make() -> None:
+    columns = (
+        integer("id"),
+        Column("f", "double", 5, 8, True),
+        Column("b", "varbinary(60)", 15, 60, True, charset="binary"),
+    )
+    structure = TableStructure("d", "t", columns, ("id",))
+    blob = {"b": column("b", "blob")}
+    made = causality((planned(structure), target_of(structure, key("f"), key(("b", 2)), columns=blob)))
+    assert [part.sort for one in made.tables[0].keys for part in one.parts] == [
+        Sort.EXACT,
+        Sort.UNSIGNED,
+        Sort.BYTES,
+    ]
+    one = claims(made, 0, structure, {"id": 1, "f": 0.0, "b": b"ab1"})
+    two = claims(made, 0, structure, {"id": 2, "f": -0.0, "b": b"ab2"})
+    assert one[1:] == two[1:]
+    assert claims(made, 0, structure, {"id": 2, "f": None, "b": b"a"})[1:] != one[2:]
+
+
+def test_only_text_that_is_not_plain_is_asked_for() -> None:
+    made = causality((planned(T), target_of(T, key("s"))))
+    plain = claims(made, 0, T, {"id": 1, "n": None, "s": "it's A "})
+    assert not any(one[2] & ASKS for one in plain)
+    assert plain[1] == claims(made, 0, T, {"id": 2, "n": None, "s": "IT'S a"})[1]
+    assert claims(made, 0, T, {"id": 1, "n": None, "s": "é"})[1][2] & ASKS
+    assert resolved([plain], made.spaces, weigh) == {}
+
+
+@given(st.lists(st.binary(max_size=300)))
+def test_packed_claims_come_back(found: list[bytes]) -> None:
+    assert unpack(pack(found)) == found
+
+
+@given(st.dictionaries(st.integers(0, 3), st.sets(st.integers(10**12, 10**12 + 200), min_size=1)))
+def test_a_bitmap_tells_exactly_its_rows(rows: dict[int, set[int]]) -> None:
+    bits = unpacked(packed(rows))
+    every = list(range(10**12 - 5, 10**12 + 210))
+    for partition in range(4):
+        missing = lacking(partition, every, [bits])
+        assert {o for o, one in zip(every, missing, strict=True) if not one} == rows.get(partition, set())
+
+
+def test_the_largest_groups_are_given_out_first() -> None:
+    claimed = [[claim(0, 0, b"%d" % (row // 10))] for row in range(30)] + [[claim(1, 0, b"x")]]
+    shares = shared(claimed, [1] * 31, 3)
+    assert sorted(map(len, shares.parts)) == [10, 10, 11]
