@@ -252,6 +252,7 @@ class Applier:
             self._config.retry_time,
         )
         run_all(self._session, self.crew, order, prepared.parts, lambda: self._renewed(order))
+        reached("worker.after_parts")
 
     def _renewed(self, order: Order) -> Order:
         self._token = positions.renew_token(self._session, self._channel, self._token)

@@ -131,6 +131,12 @@ def _channel(table: Any, channel: dict[str, Any]) -> None:
     if counters := channel["counters"]:
         shown = (f"{name.replace('_', ' ')} {number:,}" for name, number in counters.items() if number)
         table.add_row("", f"since it began: {', '.join(shown)}")
+    for worker in channel["workers"]:
+        done = (
+            f"{worker['parts']:,} parts, {worker['rows_written']:,} rows, {worker['statements']:,} statements"
+        )
+        ahead = "  [yellow]ahead of the position[/]" if worker["ahead"] else ""
+        table.add_row("", f"worker {worker['Id']}: {done}{ahead}")
     if channel["consistent"]:
         table.add_row("", "ended in order; the tables equal the upstream at this position")
     else:

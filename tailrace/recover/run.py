@@ -28,6 +28,7 @@ from spark_consumer.config import ConsumerConfig
 from spark_consumer.log_reader import LogReader
 from spark_consumer.position import Position
 from spark_consumer.session import connect
+from spark_consumer.workers import info
 from tailrace.recover.applied_log import AppliedLog, as_epoch
 
 _NEVER = math.inf  # seconds: an epoch ends when it is full, not when it is old
@@ -140,6 +141,8 @@ def _writer(
             )
         _begin(position, root, flavor)
         log = LogReader(config)
+        if info.slices_ahead(session, config.channel):
+            raise info.unfinished(config.channel)
         applier = Applier(
             config,
             session,

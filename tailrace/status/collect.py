@@ -14,6 +14,7 @@ from schemas.errors import TailraceError
 from schemas.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet, parse_gtid_set
 from schemas.gtid_base import Flavor
 from spark_consumer.position import COUNTERS
+from spark_consumer.workers import info
 from tailrace import servers, wiring
 from tailrace.config import Config
 from tailrace.live import PRODUCER, ask, consumer_socket
@@ -157,6 +158,8 @@ SELECT {", ".join(_STORED + _OURS)}, ddl_intent, UNIX_TIMESTAMP(updated_at) AS u
 FROM tailrace.relay_log_info i ORDER BY Channel_name
 """
 _NO_SUCH_TABLE = (1049, 1146)
+# No such column: a downstream of before it.
+_NOT_THERE = (*_NO_SUCH_TABLE, 1054)
 
 
 def downstream_part(config: Config) -> Part:
@@ -169,9 +172,10 @@ def downstream_part(config: Config) -> Part:
     try:
         version = servers.rows(connection, "SELECT VERSION()")[0][0]
         found = [_channel(row) for row in servers.rows(connection, _CHANNELS)]
-        counters = _counters(connection)
+        counters, workers = _counters(connection), _workers(connection)
         for channel in found:
             channel["counters"] = counters.get(channel["channel"])
+            channel["workers"] = workers.get(channel["channel"], [])
     except pymysql.MySQLError as error:
         if not error.args or error.args[0] not in _NO_SUCH_TABLE:
             raise servers.unreachable(url, "downstream", error) from error
@@ -182,16 +186,29 @@ def downstream_part(config: Config) -> Part:
 
 
 def _counters(connection: Any) -> dict[str, Part]:
-    """What each stage did, by channel; none on a downstream of before there were counters."""
+    """What each stage did, by channel."""
+    sql = f"SELECT channel, {', '.join(COUNTERS)} FROM tailrace.channel_counters"
+    return {row[0]: dict(zip(COUNTERS, row[1:], strict=True)) for row in _rows_if_there(connection, sql)}
+
+
+def _workers(connection: Any) -> dict[str, list[Part]]:
+    """What each worker did, by channel."""
+    names = ", ".join(info.COLUMNS)
+    sql = f"SELECT Channel_name, {names} FROM tailrace.worker_info ORDER BY Channel_name, Id"
+    found: dict[str, list[Part]] = {}
+    for channel, *values in _rows_if_there(connection, sql):
+        found.setdefault(channel, []).append(dict(zip(info.COLUMNS, values, strict=True)))
+    return found
+
+
+def _rows_if_there(connection: Any, sql: str) -> list[tuple[Any, ...]]:
+    """The rows of a query; none on a downstream of before there was such a table or column."""
     try:
-        rows = servers.rows(
-            connection, f"SELECT channel, {', '.join(COUNTERS)} FROM tailrace.channel_counters"
-        )
+        return list(servers.rows(connection, sql))
     except pymysql.MySQLError as error:
-        if error.args and error.args[0] in _NO_SUCH_TABLE:
-            return {}
+        if error.args and error.args[0] in _NOT_THERE:
+            return []
         raise
-    return {row[0]: dict(zip(COUNTERS, row[1:], strict=True)) for row in rows}
 
 
 def _channel(row: tuple[Any, ...]) -> Part:

@@ -67,8 +67,8 @@ def assert_audited(server: Database, channel: str, epochs: int) -> None:
     )
     covered = [epoch for begin, end in batches for epoch in range(begin, end + 1)]
     assert covered == list(range(epochs))
-    [(uuid, domain, number, consistent)] = server.execute(
-        "SELECT ledger_uuid, ledger_domain, ledger_seq, consistent FROM tailrace.relay_log_info"
+    [(uuid, number, consistent)] = server.execute(
+        "SELECT ledger_uuid, ledger_seq, consistent FROM tailrace.relay_log_info"
         f" WHERE Channel_name = '{channel}'"
     )
     assert consistent == 1
@@ -78,10 +78,6 @@ def assert_audited(server: Database, channel: str, epochs: int) -> None:
         [(executed,)] = server.execute("SELECT @@GLOBAL.gtid_executed")
         ours = next(part for part in executed.replace("\n", "").split(",") if part.startswith(uuid))
         assert ours == f"{uuid}:1-{number}"
-    else:
-        [(executed,)] = server.execute("SELECT @@GLOBAL.gtid_binlog_pos")
-        [last] = [gtid for gtid in executed.split(",") if gtid.startswith(f"{domain}-")]
-        assert int(last.split("-")[2]) == number
 
 
 CRASHES = (
@@ -197,8 +193,8 @@ def test_the_servers_weights_keep_together_what_it_takes_for_equal(
 ) -> None:
     collations = {"mysql": "utf8mb4_0900_ai_ci", "mariadb": "utf8mb4_uca1400_ai_ci"}
     target.execute(
-        f"CREATE TABLE {db}.words (id INT PRIMARY KEY, s VARCHAR(20) COLLATE {collations[target.flavor]},"
-        " t VARCHAR(20) COLLATE utf8mb4_lithuanian_ci, UNIQUE KEY (s), UNIQUE KEY (t))"
+        f"CREATE TABLE {db}.words (id INT PRIMARY KEY, s VARCHAR(60) COLLATE {collations[target.flavor]},"
+        " t VARCHAR(60) COLLATE utf8mb4_lithuanian_ci, UNIQUE KEY (s), UNIQUE KEY (t))"
     )
     words = TableStructure(
         db, "words", (integer("id"), text("s", nullable=True), text("t", nullable=True)), ("id",)

@@ -15,16 +15,16 @@ _TEXTS = ("a", "A", "á", "b", "B ", "B", "s", "ß", "ss", "it's", None)
 _FOLDS = {"A": "a", "á": "a", "B ": "b", "B": "b", "ß": "s"}
 
 TABLES = {
-    "plain": "(id INT PRIMARY KEY, n INT, s VARCHAR(20))",
-    "uniques": "(id INT PRIMARY KEY, n INT, s VARCHAR(20), UNIQUE KEY (n), UNIQUE KEY (s))",
-    "prefixed": "(id INT PRIMARY KEY, n INT, s VARCHAR(20), UNIQUE KEY (s(1), n))",
-    "computed": "(id INT PRIMARY KEY, n INT, s VARCHAR(20), g INT AS (n % 5) STORED, UNIQUE KEY (g))",
-    "named": "(s VARCHAR(20) PRIMARY KEY, n INT)",
-    "bag": "(n INT, s VARCHAR(20))",
-    "parent": "(id INT PRIMARY KEY, n INT, s VARCHAR(20))",
-    "child": "(id INT PRIMARY KEY, n INT, s VARCHAR(20), FOREIGN KEY (n) REFERENCES parent (id))",
-    "head": "(id INT PRIMARY KEY, n INT, s VARCHAR(20))",
-    "tail": "(id INT PRIMARY KEY, n INT, s VARCHAR(20), FOREIGN KEY (n) REFERENCES head (id) ON DELETE CASCADE)",
+    "plain": "(id INT PRIMARY KEY, n INT, s VARCHAR(60))",
+    "uniques": "(id INT PRIMARY KEY, n INT, s VARCHAR(60), UNIQUE KEY (n), UNIQUE KEY (s))",
+    "prefixed": "(id INT PRIMARY KEY, n INT, s VARCHAR(60), UNIQUE KEY (s(1), n))",
+    "computed": "(id INT PRIMARY KEY, n INT, s VARCHAR(60), g INT AS (n % 5) STORED, UNIQUE KEY (g))",
+    "named": "(s VARCHAR(60) PRIMARY KEY, n INT)",
+    "bag": "(n INT, s VARCHAR(60))",
+    "parent": "(id INT PRIMARY KEY, n INT, s VARCHAR(60))",
+    "child": "(id INT PRIMARY KEY, n INT, s VARCHAR(60), FOREIGN KEY (n) REFERENCES parent (id))",
+    "head": "(id INT PRIMARY KEY, n INT, s VARCHAR(60))",
+    "tail": "(id INT PRIMARY KEY, n INT, s VARCHAR(60), FOREIGN KEY (n) REFERENCES head (id) ON DELETE CASCADE)",
 }
 
 
