@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -359,3 +361,55 @@ def test_two_channels_of_one_topic_with_rules_of_their_own(
         f"SELECT epoch FROM tailrace.relay_log_info WHERE Channel_name LIKE '{name}%'"
     )
     assert positions == [(topic.next_epoch - 1,)] * 2
+
+
+@pytest.mark.parametrize("flavor", ["mysql"])
+def test_a_python_worker_killed_in_its_transaction_is_replaced_and_nothing_happens_twice(
+    topic: FakeTopic, consume: Callable[..., Counters], downstream: Database, name: str
+) -> None:
+    t = made(topic, name)
+    topic.epoch(*(insert(t, row(number, number, f"s{number}")) for number in range(300)))
+    consume(workers=3)
+    # Every third row takes the unique value of a row that goes.
+    topic.epoch(
+        *(delete(t, row(n + 1, n + 1, f"s{n + 1}")) for n in range(0, 300, 3)),
+        *(update(t, row(n, n, f"s{n}"), row(n, n + 1, f"s{n + 1}")) for n in range(0, 300, 3)),
+    )
+    waiting = (
+        "SELECT a.ATTR_VALUE FROM performance_schema.session_connect_attrs a"
+        " JOIN performance_schema.processlist p ON p.ID = a.PROCESSLIST_ID"
+        f" WHERE a.ATTR_NAME = '_pid' AND p.INFO LIKE 'DELETE FROM `{name}`%'"
+    )
+    failures: list[BaseException] = []
+    counters: list[Counters] = []
+
+    def run() -> None:
+        try:
+            counters.append(consume(workers=3))
+        except BaseException as error:
+            failures.append(error)
+
+    consumer = threading.Thread(target=run)
+    with downstream.connect() as holder, holder.cursor() as cursor:
+        # One worker's part has to wait for a row; the others' are committed meanwhile.
+        cursor.execute("BEGIN")
+        cursor.execute(f"SELECT id FROM {name}.t WHERE id = 150 FOR UPDATE")
+        consumer.start()
+        deadline = time.monotonic() + 120
+        while not (found := downstream.execute(waiting)):
+            assert time.monotonic() < deadline
+            assert not failures, failures
+            time.sleep(0.05)
+        [(pid,)] = found
+        assert int(pid) != os.getpid()
+        os.kill(int(pid), signal.SIGKILL)
+        cursor.execute("ROLLBACK")
+    consumer.join(120)
+    assert not consumer.is_alive()
+    assert not failures, failures
+    wanted = [(n, n + 1, f"s{n + 1}") if n % 3 == 0 else (n, n, f"s{n}") for n in range(300) if n % 3 != 1]
+    assert downstream.execute(f"SELECT id, v, s FROM {name}.t ORDER BY id") == wanted
+    parts = downstream.execute(
+        f"SELECT Id, parts, ahead FROM tailrace.worker_info WHERE Channel_name = '{name}' ORDER BY Id"
+    )
+    assert parts == [(number, 2, 0) for number in (1, 2, 3)]

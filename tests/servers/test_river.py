@@ -17,28 +17,35 @@ from relay_store.readers import read_readers
 from tests.support.river import River
 from tests.support.workload import SCHEMA, run_ddl, run_dml
 
-MakeRiver = Callable[[str, str], River]
+MakeRiver = Callable[..., River]
 
 
 @pytest.fixture
 def river(tmp_path: Path, server: Callable[..., Database], kafka: Kafka) -> MakeRiver:
     """Two fresh servers with the workload's tables upstream."""
 
-    def make(upstream: str, downstream: str) -> River:
+    def make(upstream: str, downstream: str, consistency: str = "batch") -> River:
         up = server(upstream, role="upstream", server_id=1)
         down = server(downstream, role="downstream", server_id=2)
         up.execute(*SCHEMA)
-        return River(tmp_path, up, down, kafka)
+        return River(tmp_path, up, down, kafka, consistency)
 
     return make
 
 
 @pytest.mark.parametrize(
-    ("upstream", "downstream"),
-    [("mysql", "mysql"), ("mariadb", "mariadb"), ("mysql", "mariadb"), ("mariadb", "mysql")],
+    ("upstream", "downstream", "consistency"),
+    [
+        ("mysql", "mysql", "worker"),
+        ("mariadb", "mariadb", "batch"),
+        ("mysql", "mariadb", "worker"),
+        ("mariadb", "mysql", "batch"),
+    ],
 )
-def test_random_dml_and_ddl_end_equal(river: MakeRiver, upstream: str, downstream: str) -> None:
-    it = river(upstream, downstream)
+def test_random_dml_and_ddl_end_equal(
+    river: MakeRiver, upstream: str, downstream: str, consistency: str
+) -> None:
+    it = river(upstream, downstream, consistency)
     for seed in range(3):
         run_dml(it.upstream, seed, 250)
         run_ddl(it.upstream, seed)
@@ -54,7 +61,7 @@ def test_random_dml_and_ddl_end_equal(river: MakeRiver, upstream: str, downstrea
 
 @pytest.mark.parametrize("flavor", ["mysql", "mariadb"])
 def test_killed_at_any_moment_it_goes_on(river: MakeRiver, flavor: str) -> None:
-    it = river(flavor, flavor)
+    it = river(flavor, flavor, "worker" if flavor == "mariadb" else "batch")
     random = Random(flavor)
     producer, consumer = it.start("produce"), it.start("consume")
     try:
@@ -99,14 +106,18 @@ CONSUMER_POINTS = [
 ]
 
 
+WORKER_POINTS = ["worker.after_parts", *CONSUMER_POINTS]
+
+
 @pytest.mark.parametrize("flavor", ["mysql", "mariadb"])
 def test_each_crash_point_ends_equal(river: MakeRiver, flavor: str) -> None:
-    it = river(flavor, flavor)
+    workers = flavor == "mysql"
+    it = river(flavor, flavor, "worker" if workers else "batch")
     for seed, point in enumerate(PRODUCER_POINTS):
         run_dml(it.upstream, seed, 60)
         it.crash("produce", point)
     assert it.run("produce", "--until-caught-up") == 0, it.talk()
-    for point in CONSUMER_POINTS:
+    for point in WORKER_POINTS if workers else CONSUMER_POINTS:
         it.crash("consume", point)
     it.catch_up()
     it.assert_equal()

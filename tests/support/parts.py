@@ -18,6 +18,7 @@ from spark_consumer.apply import Applier
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.log_reader import LogReader
 from spark_consumer.pieces import Result
+from spark_consumer.place import BEFORE_ALL
 from spark_consumer.plan import SlicePlan
 from spark_consumer.planner import Planner
 from spark_consumer.prepare import Prepared, assembled
@@ -132,7 +133,7 @@ def apply_log(config: ConsumerConfig, log: MemoryLog, crew: Any = None) -> list[
     session = connect(config.target)
     positions.install(session)
     if positions.read(session, config.channel) is None:
-        positions.create(session, config.channel, epoch=-1, epochs_offset=-1, gtids="")
+        positions.create(session, config.channel, BEFORE_ALL, "earliest")
     info.hire(session, config.channel, config.workers)
     position = positions.take_over(session, config.channel)
     workers = crew or (lambda order, parts: list(run_parts(order, parts)))

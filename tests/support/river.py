@@ -21,7 +21,14 @@ TAILRACE = Path(sys.executable).with_name("tailrace")
 class River:
     """One upstream, one downstream, and the configuration between them."""
 
-    def __init__(self, folder: Path, upstream: Database, downstream: Database, kafka: Kafka) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        upstream: Database,
+        downstream: Database,
+        kafka: Kafka,
+        consistency: str = "batch",
+    ) -> None:
         self.folder, self.upstream, self.downstream = folder, upstream, downstream
         self.config = folder / "tailrace.toml"
         self.config.write_text(
@@ -41,6 +48,8 @@ class River:
             [consumer]
             checkpoint-dir = "checkpoint"
             max-batch-rows = 100
+            consistency = "{consistency}"
+            worker-count = 3
             """
         )
         self._started = 0
