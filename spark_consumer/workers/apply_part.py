@@ -77,10 +77,22 @@ def _with_retries(order: Order, part: Part) -> None:
         except DownstreamError as error:
             _forget(order, part)
             if error.code != "TR601" or not error.retryable:
+                if _has_happened(order, part):
+                    return
                 raise
             reason = error.__cause__ or error
         if not patience.again():
             raise gave_up(reason) from reason
+
+
+def _has_happened(order: Order, part: Part) -> bool:
+    """Whether an attempt of before has applied the part, so that what this one met is its own repetition.
+
+    MySQL leaves out most of a transaction whose number it knows by then, without a word.
+    """
+    with contextlib.suppress(pymysql.MySQLError, OSError):
+        return _is_applied(_session(order, part), order, part)
+    return False
 
 
 def _session(order: Order, part: Part) -> Session:
@@ -100,13 +112,14 @@ def _key(order: Order, part: Part) -> tuple[str, str, int]:
 
 
 def _apply(session: Session, order: Order, part: Part) -> None:
+    if _is_applied(session, order, part):
+        return
     number = order.before.ledger_seq + part.number
     order.ledger.begin_rows(session, number)
     try:
         session.execute("BEGIN")
         _check(session, order)
-        if _is_applied(session, order, part):
-            # MySQL knows the number by now, and would leave out everything but this question.
+        if _is_applied(session, order, part, lock=True):
             session.execute("ROLLBACK")
             return
         for name, definition in part.definitions.items():
@@ -125,10 +138,11 @@ def _apply(session: Session, order: Order, part: Part) -> None:
     reached("worker.after_commit")
 
 
-def _is_applied(session: Session, order: Order, part: Part) -> bool:
+def _is_applied(session: Session, order: Order, part: Part, *, lock: bool = False) -> bool:
     """Step 3. Raises DownstreamError if the worker is ahead with another slice."""
     rows = session.rows(
-        "SELECT slice, ahead FROM tailrace.worker_info WHERE Channel_name = %s AND Id = %s FOR UPDATE",
+        "SELECT slice, ahead FROM tailrace.worker_info WHERE Channel_name = %s AND Id = %s"
+        + (" FOR UPDATE" if lock else ""),
         (order.channel, part.number),
     )
     if not rows:

@@ -188,6 +188,22 @@ def test_a_lost_worker_is_replaced_while_it_may_still_be_at_work(
     assert_audited(target, db, 1)
 
 
+def test_a_part_that_is_repeated_behind_its_commit_is_left_out(
+    target: Database, db: str, config: ConsumerConfig
+) -> None:
+    log = MemoryLog()
+    structure = Model(db, Random(1)).structure("uniques")
+    log.add(*(insert(structure, {"id": n, "n": n, "s": None}) for n in range(40)))
+
+    def twice(order: Any, parts: Any) -> Any:
+        list(run_parts(order, parts[:3]))
+        return list(run_parts(order, parts))
+
+    apply_log(config, log, twice)
+    assert target.execute(f"SELECT COUNT(*) FROM {db}.uniques") == [(40,)]
+    assert_audited(target, db, 1)
+
+
 def test_the_servers_weights_keep_together_what_it_takes_for_equal(
     target: Database, db: str, config: ConsumerConfig
 ) -> None:
