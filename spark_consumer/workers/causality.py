@@ -6,8 +6,8 @@ Two rows conflict if one transaction that writes both may not be two that write 
   equals nothing. A unique value that moves from row to row is one;
 - one of them is the parent of the other by a foreign key;
 - they are of a table whose rows cannot be told apart so: without a key, applied in order because of cascades or
-  filters, or with a unique key over an expression, a generated column, a period, or a column of another type than
-  the upstream's. Of such a table all rows are one group (``whole``).
+  filters, with row images that lack columns, or with a unique key over an expression, a generated column, a period,
+  or a column of another type than the upstream's. Of such a table all rows are one group (``whole``).
 
 Where a trigger may change rows of any table, and in safe mode, where the log does not say what is there, nothing can
 be said; then one transaction writes the slice (``alone``).
@@ -283,7 +283,10 @@ def _has_period(target: TargetTable) -> bool:
 
 def _is_apart(table: TablePlan) -> bool:
     """Whether single rows of a table can be judged by what the log says of them."""
-    return bool(table.structure.key) and table.identity.sure and not (table.cascades or table.partial)
+    structure = table.structure
+    whole = structure.before_columns is None and structure.after_columns is None
+    sure = bool(structure.key) and table.identity.sure
+    return sure and whole and not (table.cascades or table.partial)
 
 
 def _part(column: Column | None, target: TargetColumn | None, length: int | None) -> Part | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -143,6 +144,7 @@ def test_children_go_with_their_parent_and_not_with_each_other() -> None:
         (planned(T, Mode.ORDERED, dropped=frozenset({"delete"})), target_of(T)),
         (planned(T, Mode.ORDERED, identity=Identity(Find.EXACT)), target_of(T)),
         (planned(TableStructure("d", "t", COLUMNS), Mode.ORDERED, identity=BY_ROW), target_of(T)),
+        (planned(replace(T, before_columns=("id",))), target_of(T)),
         (planned(T), target_of(T, UniqueKey("f", (KeyPart(None),)))),
         (planned(T), target_of(T, definition="... UNIQUE (id, p WITHOUT OVERLAPS)")),
         (planned(T), target_of(T, key("g"), columns={"g": column("g")})),
@@ -155,6 +157,7 @@ def test_children_go_with_their_parent_and_not_with_each_other() -> None:
         "filtered",
         "not unique",
         "no key",
+        "images",
         "expression",
         "period",
         "extra",
