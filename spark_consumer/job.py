@@ -108,7 +108,7 @@ def _ensure_position(config: ConsumerConfig, session: Session, log: LogReader) -
         check_began(config, positions.began_at(session, config.channel))
 
 
-def sink_of(config: ConsumerConfig, applier: Applier | FilesSink, reader: RowReader) -> Sink:
+def sink_of(config: ConsumerConfig, applier: Applier | FilesSink, reader: PartsReader) -> Sink:
     """What slices are handed to."""
     if isinstance(applier, FilesSink):
         applier.reader = reader
@@ -141,7 +141,10 @@ class _Run:
             config.bootstrap_servers, config.rows_topic, group, config.kafka_security, config.retry_time
         )
         self._reader = PartsReader(spark, source, config.target, config.workers, log)
-        applier.crew = executors(spark)
+        # Files are written by the driver alone.
+        self._server = applier if isinstance(applier, Applier) else None
+        if self._server is not None:
+            self._server.crew = executors(spark)
         self._goal = goal_of(config, position, log)
         self._runner = BatchRunner(config, sink_of(config, applier, self._reader), self._goal, stop, counters)
         owner = Owner(config.channel, config.prefix, position.ledger_uuid)
@@ -150,7 +153,8 @@ class _Run:
     def run(self) -> bool:
         """Run queries until the end; false if a batch was left in hand, of which nothing or all is applied."""
         resume_offset(self._applier.position, self._log)
-        if self._goal.reached(self._applier.position) and not self._applier.ahead():
+        ahead = self._server is not None and self._server.ahead()
+        if self._goal.reached(self._applier.position) and not ahead:
             return True
         warming = warm_up(self._spark, self._config, self._log)
         patience = Patience(self._config.retry_time, self._stop)
@@ -173,7 +177,8 @@ class _Run:
     def _failure(self) -> TailraceError | None:
         """Run one query; again from a new checkpoint if the old one is the reason that it fails."""
         try:
-            finish_slice(self._config, self._applier, self._reader, self._log)
+            if self._server is not None:
+                finish_slice(self._config, self._server, self._reader, self._log)
             offset = resume_offset(self._applier.position, self._log)
             kept = self._checkpoint.ready(self._applier.position, self._log)
             failure = self._query(offset)
