@@ -36,6 +36,8 @@ class Where:
     position: int | None = None
     table: str | None = None
     epoch: int | None = None
+    event: str | None = None
+    relay: str | None = None
 
     def __str__(self) -> str:
         parts = []
@@ -47,6 +49,10 @@ class Where:
             parts.append(f"table {self.table}")
         if self.epoch is not None:
             parts.append(f"epoch {self.epoch}")
+        if self.event:
+            parts.append(f"event {self.event}")
+        if self.relay:
+            parts.append(f"epoch ends in the relay log at {self.relay}")
         return ", ".join(parts)
 
 
@@ -119,7 +125,24 @@ class LogError(TailraceError):
 
 
 class DownstreamError(TailraceError):
-    """The target server refused a statement or did something the log does not imply."""
+    """The target server refused a statement or did something the log does not imply.
+
+    Args:
+        statement: the statement, long values cut.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        what: str,
+        *,
+        where: Where = NOWHERE,
+        hint: str = "",
+        retryable: bool = False,
+        statement: str | None = None,
+    ) -> None:
+        super().__init__(code, what, where=where, hint=hint, retryable=retryable)
+        self.statement = statement
 
 
 class StackError(TailraceError):

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -30,16 +30,19 @@ import structlog
 from schemas.crashpoints import reached
 from schemas.epoch import SchemaChanged
 from schemas.errors import DownstreamError, LogError
+from spark_consumer import error_log, online_tables, replacement
 from spark_consumer import ledger as ledgers
-from spark_consumer import online_tables
 from spark_consumer import position as positions
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.ddl_apply import DdlApplier, KnownTables, Versions
+from spark_consumer.error_log import Directive
 from spark_consumer.ledger import Ledger
 from spark_consumer.log_reader import LogReader
+from spark_consumer.online_tables import OnlineTables
 from spark_consumer.patience import Patience
 from spark_consumer.position import Position
 from spark_consumer.prepare import Prepared
+from spark_consumer.refusal import DDL, DDL_CODES, ROW_CODES, Refused, cut_values, ddl_event
 from spark_consumer.server_errors import is_passing, message_of
 from spark_consumer.session import Session, connect
 from spark_consumer.slices import Slice
@@ -48,7 +51,7 @@ from spark_consumer.workers import info
 from spark_consumer.workers.crew import Crew, check_level, run_all
 from spark_consumer.workers.info import Ahead
 from spark_consumer.workers.part import Order
-from spark_consumer.write import gave_up, refused, write
+from spark_consumer.write import gave_up, refused, run_free, write
 
 _PLANS = 5
 _T = TypeVar("_T")
@@ -82,6 +85,9 @@ class Applier:
             config, self._ledger, known or log.tables, versions if known else log.structures
         )
         self._given_up = threading.Event()
+        self._failed = error_log.read(session, config.channel) is not None
+        #: what an operator has decided about events that were refused
+        self.directives = error_log.pending(session, config.channel)
         self.position = position
         #: set before the first slice with parts
         self.crew = crew
@@ -173,7 +179,7 @@ class Applier:
             return 0
         number = before.ledger_seq + prepared.reserved + 1
         self._run_parts(prepared, before)
-        ddl, tables = self._ddl.carried(session, piece, before)
+        used, ddl, instead, tables = self._carried(session, piece, before)
         self._hidden = tables.names
         for index, one in enumerate(ddl[:-1]):
             self._run_alone(piece, one, before, number + index, index)
@@ -186,6 +192,8 @@ class Applier:
             self._locked(piece, prepared.slice_id, len(prepared.parts) or None)
             if ddl:
                 self._ddl.run(session, piece, ddl[last], before, number + last, last)
+            for sql in instead:
+                run_free(session, sql, piece.where)
             made = prepared.late() if prepared.late else prepared
             for name, definition in made.definitions.items():
                 hold(session, name, definition)
@@ -194,6 +202,9 @@ class Applier:
             self._move(piece, replace(before, online_tables=tables.to_json()), number + len(ddl), count)
             if prepared.reserved:
                 info.level(session, self._channel)
+            error_log.use(session, (*used, *made.directives))
+            if self._failed:
+                error_log.clear(session, self._channel)
             if piece.rows or piece.ddl is not None:
                 positions.count(session, self._channel, _counts(piece, made, len(ddl)))
             reached("apply.before_commit")
@@ -206,6 +217,7 @@ class Applier:
             with contextlib.suppress(pymysql.MySQLError, OSError):
                 self._ledger.end(session)
         reached("apply.after_commit")
+        self._failed = False
         found = positions.read(session, self._channel)
         self.position = positions.check_token(found, self._token, self._channel)
         return count + len(ddl)
@@ -257,6 +269,60 @@ class Applier:
     def _renewed(self, order: Order) -> Order:
         self._token = positions.renew_token(self._session, self._channel, self._token)
         return replace(order, token=self._token)
+
+    def _carried(
+        self, session: Session, piece: Slice, before: Position
+    ) -> tuple[tuple[Directive, ...], Sequence[SchemaChanged], Sequence[str], OnlineTables]:
+        """What an operator has decided about the slice's DDL; the DDL to run; the statements to run behind it."""
+        directive = None if piece.ddl is None else self.directives.get((piece.first.epoch, DDL))
+        if directive is None or piece.ddl is None:
+            ddl, tables = self._ddl.carried(session, piece, before)
+            return (), ddl, (), tables
+        try:
+            _, tables = self._ddl.carried(session, piece, before)
+        except DownstreamError:
+            # It is why the operator had to decide.
+            tables = online_tables.from_json(before.online_tables)
+        directive.check(ddl_event(piece))
+        _log.warning("event_directed", which=ddl_event(piece).name, statements=directive.statements)
+        ddls, instead = replacement.parted(directive.statements, piece.ddl)
+        if len(ddls) > 1 and not self._ledger.proves:
+            raise DownstreamError(
+                "TR643",
+                "a downstream without GTIDs can tell of one DDL whether it happened, and here are more",
+                where=piece.where,
+                hint="run them by hand, then `tailrace error skip`",
+            )
+        return (directive,), ddls, instead, tables
+
+    def trial(self, prepared: Prepared) -> Refused | None:
+        """Run a slice that is prepared row by row, and roll it back: the first row that is refused, if any is."""
+
+        def work() -> Refused | None:
+            session = self._session
+            session.execute("BEGIN")
+            try:
+                write(session, (), (), prepared.ordered, prepared.piece.where)
+            except DownstreamError as error:
+                return self.named(error, prepared)
+            finally:
+                session.execute("ROLLBACK")
+            return None
+
+        return self.with_retries(work)
+
+    @staticmethod
+    def named(error: DownstreamError, prepared: Prepared) -> Refused | None:
+        """The error with the event that it is about; None if that is not known."""
+        if isinstance(error, Refused):
+            return error
+        if prepared.piece.ddl is not None and error.code in DDL_CODES:
+            return Refused(error, ddl_event(prepared.piece), None, cut_values(prepared.piece.ddl.statement))
+        epoch, _, seq = (error.where.event or "").partition(":")
+        event = prepared.events.get((int(epoch), int(seq))) if seq else None
+        if event is None or error.code not in ROW_CODES:
+            return None
+        return Refused(error, event, error.where.table, error.statement or "")
 
     def _move_to(self, position: Position) -> None:
         session = self._session

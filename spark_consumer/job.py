@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from typing import Any, TypeVar
 
+import pymysql
 import structlog
 from pyspark.sql import DataFrame, SparkSession
 
-from schemas.errors import LogError, TailraceError
+from schemas.errors import DownstreamError, LogError, TailraceError
+from spark_consumer import error_log
 from spark_consumer import position as positions
 from spark_consumer.apply import Applier
 from spark_consumer.batches import BatchRunner
@@ -27,7 +29,8 @@ from spark_consumer.log_reader import LogReader
 from spark_consumer.patience import Patience
 from spark_consumer.position import Position
 from spark_consumer.progress import Counters
-from spark_consumer.session import Session, connect
+from spark_consumer.session import Session, connect, unreachable
+from spark_consumer.session import closing as session_closing
 from spark_consumer.sink import MysqlSink, Sink
 from spark_consumer.start import check_began, first_position, resume_offset
 from spark_consumer.tracker import SEED_DDL, track
@@ -67,9 +70,29 @@ def run_consumer(
     log = LogReader(config)
     # A bounded run has somebody waiting for its end.
     patience = Patience(0 if config.until_caught_up or config.until else config.retry_time, stop)
-    with in_use(config.channel_dir), closing(_patiently(patience, lambda: _open(config, log))) as applier:
+    with (
+        in_use(config.channel_dir),
+        closing(_patiently(patience, lambda: _open(config, log))) as applier,
+        told_downstream(config, applier),
+    ):
         if _Run(config, spark(), applier, log, stop, counters).run():
             applier.finish()
+
+
+@contextmanager
+def told_downstream(config: ConsumerConfig, applier: Applier | FilesSink) -> Iterator[None]:
+    """What ends the block is written down on the downstream, for whoever asks later; it may be what is gone."""
+    try:
+        yield
+    except TailraceError as error:
+        if isinstance(applier, FilesSink):
+            raise
+        try:
+            with session_closing(connect(config.target)) as session:
+                error_log.record(session, config.channel, applier.position.fencing_token, error)
+        except (DownstreamError, pymysql.MySQLError, OSError) as why:
+            _log.warning("error_not_written_down", reason=str(why))
+        raise
 
 
 def _patiently(patience: Patience, work: Callable[[], _T]) -> _T:
@@ -94,8 +117,10 @@ def _open(config: ConsumerConfig, log: LogReader) -> Applier | FilesSink:
         position = positions.take_over(session, config.channel)
         info.hire(session, config.channel, config.workers)
         return Applier(config, session, position)
-    except BaseException:
+    except BaseException as error:
         session.close()
+        if isinstance(error, pymysql.MySQLError | OSError):
+            raise unreachable(config.target, error) from error
         raise
 
 

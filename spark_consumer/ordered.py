@@ -61,6 +61,8 @@ class OrderedStatement:
         otherwise: what to try in turn while no row was found.
         may_miss: whether it is right that no row is found at all.
         changes: how many of the log's row changes it stands for.
+        seq: the number of the first of them within its epoch.
+        free: an operator's own statement, which changes as many rows as it does.
     """
 
     sql: bytes
@@ -71,6 +73,8 @@ class OrderedStatement:
     may_miss: bool = False
     rows: int = 1
     changes: int = 1
+    seq: int = -1
+    free: bool = False
 
 
 def statements(rows: Iterable[OrderedRow], limits: Limits) -> Iterator[OrderedStatement]:
@@ -146,7 +150,7 @@ def _statement(row: OrderedRow, second: OrderedRow | None) -> OrderedStatement:
         may_miss = row.table.partial and (second is not None or row.op in (_UPDATE, _DELETE))
     changes = 1 if second is None else 2
     return OrderedStatement(
-        attempts[0], row.table, row.epoch, checks, attempts[1:], may_miss, changes=changes
+        attempts[0], row.table, row.epoch, checks, attempts[1:], may_miss, changes=changes, seq=row.seq
     )
 
 

@@ -116,12 +116,22 @@ class SlicePlan:
     Attributes:
         window: which of the one epoch's rows are meant, by their numbers; None: all that are read.
         causality: how its rows conflict, where several workers write them.
+        traced: whether each row tells which event it is.
     """
 
     tables: tuple[TablePlan, ...]
     limits: Limits
     window: tuple[int, int] | None = None
     causality: Causality | None = None
+    traced: bool = False
+
+    def row_by_row(self) -> SlicePlan:
+        """The same slice with each row's change as a statement of its own, in the upstream's order, and traced."""
+        tables = tuple(
+            replace(table, mode=Mode.ORDERED) if table.mode is Mode.COMPACT else table
+            for table in self.tables
+        )
+        return replace(self, tables=tables, limits=replace(self.limits, max_rows=1), traced=True)
 
 
 def structures_of(piece: Slice, known: Mapping[str, TableStructure]) -> dict[str, TableStructure]:

@@ -34,8 +34,13 @@ class Planner:
         most = min(1 << 20, applier.session.max_allowed_packet - 65536)
         self._limits = Limits(most, config.statement_rows if config.multiple_rows else 1)
 
-    def plan(self, piece: Slice, structures: Mapping[str, TableStructure]) -> SlicePlan:
+    def plan(
+        self, piece: Slice, structures: Mapping[str, TableStructure], *, row_by_row: bool = False
+    ) -> SlicePlan:
         """The plan of a slice whose rows were written with these structures, by fingerprint.
+
+        Args:
+            row_by_row: each change as a statement of its own, traced.
 
         Raises:
             LogError: a structure is missing.
@@ -50,6 +55,8 @@ class Planner:
         safe = again or self._safe_mode.active(time.monotonic())
         plan = plan_slice(needed, targets, rules, self._limits, piece.where, safe=safe, again=again)
         plan = replace(plan, window=piece.window)
+        if row_by_row:
+            return plan.row_by_row()
         # What is applied again, or an epoch's part, is one transaction's.
         if not self._in_parts or again or piece.window is not None:
             return plan

@@ -17,6 +17,7 @@ from pymysql.constants import ER
 
 from schemas.epoch import DIGEST_MODULUS, EpochCommitted, PreparedTransaction
 from schemas.errors import DownstreamError, Where
+from spark_consumer import error_log
 from spark_consumer.place import Place, order_of
 from spark_consumer.session import Session, error_number
 from spark_consumer.workers import info
@@ -95,6 +96,7 @@ CREATE TABLE tailrace.channel_counters (
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: what each stage did, per channel'
 """,
 }
+_TABLES |= error_log.TABLES
 COUNTERS = (
     "row_changes",
     "filtered",
@@ -331,6 +333,8 @@ def forget(session: Session, channel: str) -> None:
         "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'tailrace' AND TABLE_NAME = 'worker_info'"
     ):
         session.run("DELETE FROM tailrace.worker_info WHERE Channel_name = %s", (channel,))
+    error_log.clear(session, channel)
+    session.run("DELETE FROM tailrace.error_directives WHERE channel = %s", (channel,))
     session.execute("COMMIT")
 
 

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import structlog
 from pyspark.sql import SparkSession
 
 from schemas.epoch import DIGEST_MODULUS, OffsetRange
 from schemas.errors import DownstreamError, LogError, Where
+from spark_consumer.error_log import Directive
 from spark_consumer.fetch import Share, Source
 from spark_consumer.merge import Statement
 from spark_consumer.ordered import OrderedRow, OrderedStatement, statements
 from spark_consumer.pieces import Result, joined
 from spark_consumer.plan import SlicePlan, TablePlan
+from spark_consumer.refusal import Event, row_event
 from spark_consumer.rows import (
     COMPACTED,
     DELETES,
+    EVENT,
     INSERTS,
     LEFT_OUT,
     ORDERED,
@@ -39,6 +43,7 @@ from spark_consumer.workers.part import Part, definitions_of
 # What a task holds at a time. Only a transaction larger than a slice usually is comes to more: its ranges are
 # then read several times, rather than held whole by workers and by the JVM between them and the driver.
 _TASK_ROWS = 100_000
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,9 @@ class Prepared:
         reserved: how many numbers of the ledger parts of the slice have, applied or not.
         late: makes the statements once the slice's DDL has run: CREATE TABLE … SELECT brings rows for a
             table that does not exist before.
+        events: of a slice that is applied row by row, which row changes it has, by epoch and number.
+        directives: what an operator has decided about some of them.
+        apart: nothing is prepared: its epochs are to be applied one by one.
     """
 
     piece: Slice
@@ -63,6 +71,9 @@ class Prepared:
     slice_id: str | None = None
     reserved: int = 0
     late: Callable[[], Prepared] | None = None
+    events: Mapping[tuple[int, int], Event] = field(default_factory=dict)
+    directives: tuple[Directive, ...] = ()
+    apart: bool = False
 
     @property
     def statements(self) -> int:
@@ -187,7 +198,8 @@ def sorted_out(piece: Slice, plan: SlicePlan, results: Sequence[Result]) -> Prep
 
     in_order = list(ordered_rows(plan, results))
     ordered = list(statements(in_order, plan.limits))
-    made = Prepared(piece, merged(DELETES), merged(INSERTS), ordered)
+    events = {(r[3], r[4]): row_event(piece, r) for r in results if r[0] == EVENT}
+    made = Prepared(piece, merged(DELETES), merged(INSERTS), ordered, events=events)
     return replace(made, stages=stages_of(piece, plan, results, in_order, [made]))
 
 
@@ -210,6 +222,33 @@ def stages_of(
         compacted=sum(r[2] for r in results if r[0] == COMPACTED),
         merged=written - len(merged) - len(ordered),
     )
+
+
+def directed(prepared: Prepared, directives: Mapping[tuple[int, int], Directive]) -> Prepared:
+    """A slice, prepared row by row, as an operator wants it. Raises Refused for a directive for something else."""
+    if not directives:
+        return prepared
+    first, behind = prepared.piece.window or (0, 1 << 62)
+    epoch = prepared.piece.first.epoch
+    of_piece = [one for one in directives.values() if one.epoch == epoch and first <= one.seq < behind]
+    for one in of_piece:
+        if (event := prepared.events.get((one.epoch, one.seq))) is None:
+            raise LogError(
+                "TR642",
+                f"a directive of `tailrace error` names event {one.epoch}:{one.seq}, and there is no such event",
+                where=prepared.piece.where,
+                hint="another log has taken the place of the one it was made for",
+            )
+        one.check(event)
+    statements: list[OrderedStatement] = []
+    for made in prepared.ordered:
+        chosen = directives.get((made.epoch, made.seq))
+        if chosen is None:
+            statements.append(made)
+            continue
+        _log.warning("event_directed", which=f"{made.epoch}:{made.seq}", statements=chosen.statements)
+        statements += [replace(made, sql=sql.encode(), otherwise=(), free=True) for sql in chosen.statements]
+    return replace(prepared, ordered=statements, directives=tuple(of_piece))
 
 
 def ordered_rows(plan: SlicePlan, results: Sequence[Any]) -> Iterator[OrderedRow]:

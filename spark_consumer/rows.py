@@ -25,7 +25,7 @@ from spark_consumer.pieces import Result, in_pieces, size_of
 from spark_consumer.plan import Mode, SlicePlan, TablePlan
 
 # What a result row is.
-TALLY, DELETES, INSERTS, ORDERED, UNKNOWN, COMPACTED, LEFT_OUT, UNEVALUABLE, SILENT = range(9)
+TALLY, DELETES, INSERTS, ORDERED, UNKNOWN, COMPACTED, LEFT_OUT, UNEVALUABLE, SILENT, EVENT = range(10)
 
 RESULT = pa.schema(
     [
@@ -113,7 +113,10 @@ def render(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> I
         headers = list(map(_HEADER, values))
         chosen = [header in apart for header in headers]
         for key, value in zip(compress(keys, chosen), compress(values, chosen), strict=True):
-            result = tables[value[:HEADER_SIZE]].in_order(key, value)
+            table = tables[value[:HEADER_SIZE]]
+            if plan.traced:
+                yield table.event(key, value)
+            result = table.in_order(key, value)
             if result is not None:
                 yield result
         others = [not one for one in chosen]
@@ -227,6 +230,16 @@ class TableRows:
 
     def _result(self, kind: int, statement: Statement) -> Result:
         return (kind, self.index, statement.rows, *_NOTHING, statement.sql, None, None, 0)
+
+    def event(self, key: bytes, value: bytes) -> Result:
+        """Which event a row is, for people and for directives."""
+        source, op = self.renderers.source(value), value[OP_AT]
+        match = None if self.plan.mode is Mode.SKIP else self._match(op, key, value)
+        if match is None and op != _DELETE:
+            match = self.renderers.after(value)
+        gtid, file = (source.gtid or "").encode(), source.file.encode()
+        place = (source.epoch, source.seq, source.pos)
+        return (EVENT, self.index, crc32(value), *place, op, gtid, file, match, 0)
 
     def in_order(self, key: bytes, value: bytes) -> Result | None:
         """One row of a table whose rows are applied one by one; None if it is left out."""

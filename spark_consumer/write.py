@@ -12,6 +12,7 @@ from schemas.errors import NOWHERE, DownstreamError, Where
 from spark_consumer.merge import Statement
 from spark_consumer.ordered import OrderedStatement
 from spark_consumer.plan import TablePlan
+from spark_consumer.refusal import cut_values
 from spark_consumer.server_errors import is_denied, is_lost, is_passing, message_of
 from spark_consumer.session import Session
 
@@ -58,6 +59,11 @@ def denied(error: BaseException, where: Where) -> DownstreamError:
 
 def _run_ordered(session: Session, one: OrderedStatement, where: Where) -> None:
     place = where if where.epoch is None else replace(where, epoch=one.epoch)
+    if one.rows == 1 and where.epoch is not None:
+        place = replace(place, event=f"{one.epoch}:{one.seq}")
+    if one.free:
+        _run(session, one.table, place, Statement(one.sql, 0), free=True)
+        return
     *attempts, last = one.sql, *one.otherwise
     for sql in attempts:
         if _run(session, one.table, place, Statement(sql, one.rows), may_miss=True):
@@ -73,6 +79,7 @@ def _run(
     *,
     may_miss: bool = False,
     may_exceed: bool = False,
+    free: bool = False,
 ) -> int:
     """Run one statement; the number of rows it changed, which may be less, or more, than the log's."""
     place = replace(where, table=table.name)
@@ -91,8 +98,10 @@ def _run(
             f"the downstream refused a statement: {message_of(error)}; {_shown(statement.sql)}",
             where=place,
             hint="nothing of this batch was applied; remove what the message names, then start again",
+            statement=_shown(statement.sql, 2000),
         ) from error
-    if (affected < statement.rows and not may_miss) or (affected > statement.rows and not may_exceed):
+    exceeds = affected > statement.rows and not may_exceed
+    if not free and ((affected < statement.rows and not may_miss) or exceeds):
         raise DownstreamError(
             "TR603",
             f"a statement changed {affected} rows where the log implies {statement.rows}:"
@@ -100,13 +109,28 @@ def _run(
             where=place,
             hint="the downstream's rows differ from the upstream's; nothing of this batch was applied;"
             " `tailrace compare` names the rows",
+            statement=_shown(statement.sql, 2000),
         )
     return affected
 
 
-def _shown(sql: bytes) -> str:
-    text = sql.decode(errors="replace")
-    return text if len(text) <= 200 else text[:200] + "…"
+def run_free(session: Session, sql: str, where: Where) -> None:
+    """Run an operator's own statement in the open transaction."""
+    try:
+        session.execute(sql)
+    except pymysql.MySQLError as error:
+        if is_passing(error):
+            raise
+        raise DownstreamError(
+            "TR604",
+            f"the downstream refused what was to run instead of a DDL: {message_of(error)}; {cut_values(sql, 400)}",
+            where=where,
+            hint="`tailrace error replace` again, with what it takes",
+        ) from error
+
+
+def _shown(sql: bytes, most: int = 400) -> str:
+    return cut_values(sql[: 1 << 20].decode(errors="replace"), most)
 
 
 def _too_large(size: int, limit: int, where: Where) -> DownstreamError:

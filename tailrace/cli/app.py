@@ -12,6 +12,7 @@ from tailrace.cli import (
     compare,
     config,
     consume,
+    error,
     produce,
     recover,
     relay,
@@ -45,6 +46,7 @@ app.command("status")(status.status)
 app.command("compare")(compare.compare)
 app.add_typer(channel.app, name="channel")
 app.add_typer(config.app, name="config")
+app.add_typer(error.app, name="error")
 app.add_typer(relay.app, name="relay")
 app.add_typer(schema.app, name="schema")
 app.add_typer(stack.app, name="stack")

@@ -141,6 +141,9 @@ def _channel(table: Any, channel: dict[str, Any]) -> None:
         table.add_row("", "ended in order; the tables equal the upstream at this position")
     else:
         table.add_row("", "runs, or was cut off")
+    if error := channel.get("error"):
+        table.add_row("", f"[red]stopped at {error['at']}: {error['code']}[/]: {escape(error['what'])}")
+        table.add_row("", f"[dim]{escape(error['where'])}  {escape(error['hint'])}[/]")
     if channel["ddl_in_doubt"]:
         table.add_row("", f"[yellow]a DDL is in hand: {escape(channel['ddl_in_doubt'])}[/]")
 

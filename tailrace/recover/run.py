@@ -154,6 +154,14 @@ def _writer(
         session.close()
         raise
     with closing(applier):
+        if applier.directives:
+            raise DownstreamError(
+                "TR645",
+                "an operator has decided about events by their place in the epoch log, which is not read here:"
+                f" {', '.join(f'epoch {epoch}' for epoch, _ in applier.directives)}",
+                hint="let `tailrace consume` apply these epochs first, or delete the rows without used_at from"
+                " tailrace.error_directives",
+            )
         yield applier
 
 

@@ -172,10 +172,11 @@ def downstream_part(config: Config) -> Part:
     try:
         version = servers.rows(connection, "SELECT VERSION()")[0][0]
         found = [_channel(row) for row in servers.rows(connection, _CHANNELS)]
-        counters, workers = _counters(connection), _workers(connection)
+        counters, workers, errors = _counters(connection), _workers(connection), _errors(connection)
         for channel in found:
             channel["counters"] = counters.get(channel["channel"])
             channel["workers"] = workers.get(channel["channel"], [])
+            channel["error"] = errors.get(channel["channel"])
     except pymysql.MySQLError as error:
         if not error.args or error.args[0] not in _NO_SUCH_TABLE:
             raise servers.unreachable(url, "downstream", error) from error
@@ -209,6 +210,21 @@ def _rows_if_there(connection: Any, sql: str) -> list[tuple[Any, ...]]:
         if error.args and error.args[0] in _NOT_THERE:
             return []
         raise
+
+
+def _errors(connection: Any) -> dict[str, Part]:
+    """What channels have ended with, by name; none on a downstream of before this was kept."""
+    names = ("code", "what", "where", "hint", "at")
+    try:
+        rows = servers.rows(
+            connection,
+            "SELECT channel, code, what, place, hint, UNIX_TIMESTAMP(at) FROM tailrace.channel_errors",
+        )
+    except pymysql.MySQLError as error:
+        if error.args and error.args[0] in _NO_SUCH_TABLE:
+            return {}
+        raise
+    return {row[0]: dict(zip(names, (*row[1:5], _moment(float(row[5]) * 1000)), strict=True)) for row in rows}
 
 
 def _channel(row: tuple[Any, ...]) -> Part:

@@ -18,7 +18,7 @@ from spark_consumer.config import ConsumerConfig
 from spark_consumer.fetch import Source
 from spark_consumer.files.sink import FilesSink
 from spark_consumer.goal import goal_of
-from spark_consumer.job import _open, sink_of
+from spark_consumer.job import _open, sink_of, told_downstream
 from spark_consumer.log_reader import LogReader
 from spark_consumer.pieces import Result, in_pieces
 from spark_consumer.plan import SlicePlan
@@ -59,8 +59,9 @@ def consume(config: ConsumerConfig, epochs: int | None = None) -> None:
     log = LogReader(config)
     applier = _open(config, log)
     try:
-        _apply(config, applier, log, epochs)
-        applier.finish()
+        with told_downstream(config, applier):
+            _apply(config, applier, log, epochs)
+            applier.finish()
     finally:
         applier.close()
 

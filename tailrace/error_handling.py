@@ -1,0 +1,145 @@
+"""The event that a channel stopped at, and an operator's decision about it."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import DownstreamError, Where
+from spark_consumer import error_log, replacement
+from spark_consumer import ledger as ledgers
+from spark_consumer import position as positions
+from spark_consumer.error_log import ChannelError
+from spark_consumer.ledger import Ledger
+from spark_consumer.position import Position
+from spark_consumer.refusal import DDL, Event
+from spark_consumer.session import Session, closing, connect
+from tailrace import logs, wiring
+from tailrace.config_file import load
+
+_DIRECTIVES = """
+SELECT epoch, seq, gtid, action, statements, refused, reason, made_by, CAST(made_at AS CHAR), CAST(used_at AS CHAR)
+FROM tailrace.error_directives WHERE channel = %s ORDER BY id
+"""
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """A channel, and what it ended with."""
+
+    channel: str
+    session: Session
+    position: Position
+    error: ChannelError | None
+
+    @property
+    def event_name(self) -> str:
+        return self.error.event.name if self.error and self.error.event else ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The contract of ``--json``."""
+        error = None
+        if self.error is not None:
+            error = asdict(self.error)
+            if self.error.event is not None:
+                error["event"]["name"] = self.error.event.name
+        return {"channel": self.channel, "error": error, "directives": self._directives()}
+
+    def _directives(self) -> list[dict[str, Any]]:
+        found = []
+        for epoch, seq, gtid, action, statements, refused, reason, by, made, used in self.session.rows(
+            _DIRECTIVES, (self.channel,)
+        ):
+            found.append(
+                {
+                    "event": f"{epoch}:{'ddl' if seq == DDL else seq}",
+                    "gtid": gtid,
+                    "action": action,
+                    "statements": json.loads(statements),
+                    "refused": refused,
+                    "reason": reason,
+                    "made_by": by,
+                    "made_at": made,
+                    "used_at": used,
+                }
+            )
+        return found
+
+    def decide(self, name: str | None, statements: tuple[str, ...]) -> None:
+        """Skip the event, or replace it by statements. Raises DownstreamError TR643, TR644."""
+        ledger = ledgers.choose(self.session, self.position)
+        self.session.execute("BEGIN")
+        # Nobody applies anything until it is written.
+        position = positions.read(self.session, self.channel, lock=True)
+        error = error_log.read(self.session, self.channel)
+        event = error.event if error else None
+        if error is None or event is None:
+            raise self._nothing(error)
+        if name is not None and name != event.name:
+            raise DownstreamError(
+                "TR644",
+                f"channel {self.channel} stopped at event {event.name}, and not at {name}",
+                where=self._where(event),
+                hint="`tailrace error show` says what it is",
+            )
+        if position is None or position.epoch >= event.epoch:
+            raise DownstreamError(
+                "TR644",
+                f"event {event.name} is past: the channel has gone on to epoch {position.epoch if position else '?'}",
+                where=self._where(event),
+                hint="nothing is to be decided about it any more",
+            )
+        replacement.check(statements, for_ddl=event.seq == DDL, flavor=self.session.flavor)
+        if event.seq == DDL:
+            statements = (*self._ran(position, ledger, event), *statements)
+        by = f"{getpass.getuser()}@{socket.gethostname()} as {self.session.value('SELECT CURRENT_USER()')}"
+        error_log.add(self.session, self.channel, error, statements, by)
+        self.session.execute("COMMIT")
+
+    def _ran(self, position: Position, ledger: Ledger, event: Event) -> tuple[str, ...]:
+        """The DDL of an earlier decision about the event that has run already: it stays in front of the others."""
+        old = error_log.pending(self.session, self.channel).get((event.epoch, event.seq))
+        given = old.statements if old is not None else ()
+        count = 0
+        while ledger.happened(self.session, position.ledger_seq + 1 + count):
+            count += 1
+        if count > len(given):
+            raise DownstreamError(
+                "TR644",
+                f"event {event.name} has run by now, and only its position is not written yet",
+                where=self._where(event),
+                hint="start the consumer",
+            )
+        return given[:count]
+
+    def _nothing(self, error: ChannelError | None) -> DownstreamError:
+        what = "has no error" if error is None else f"ended with {error.code}, which is no event's"
+        hint = "start the consumer" if error is None else error.hint
+        return DownstreamError("TR644", f"channel {self.channel} {what}", hint=hint)
+
+    @staticmethod
+    def _where(event: Event) -> Where:
+        return Where(gtid=event.gtid, epoch=event.epoch, event=event.name)
+
+
+@contextmanager
+def looked_at(config: Path, channel: str | None) -> Iterator[Stopped]:
+    """Look at a channel of the configuration. Raises ConfigError, DownstreamError."""
+    logs.configure("error")
+    settings = wiring.recovery_config(load(config), channel)
+    with closing(connect(settings.target)) as session:
+        positions.install(session)
+        position = positions.read(session, settings.channel)
+        if position is None:
+            raise DownstreamError(
+                "TR612",
+                f"the downstream knows no channel {settings.channel}",
+                hint="`tailrace status` lists the channels",
+            )
+        yield Stopped(settings.channel, session, position, error_log.read(session, settings.channel))

@@ -1,0 +1,222 @@
+"""A refused event is named, on the downstream too, and an operator's decision acts on it and on nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from support.consuming import consume
+from support.fake_topic import FakeTopic, insert, integer, text, update
+from typer.testing import CliRunner
+
+from compose.databases import Database
+from compose.kafka import Kafka
+from schemas.epoch import TableChanged
+from schemas.errors import DownstreamError
+from schemas.server_url import ServerUrl
+from schemas.structure import TableStructure
+from spark_consumer.config import ConsumerConfig
+from spark_consumer.refusal import Refused
+from tailrace.cli.app import app
+
+
+class Channel:
+    """A topic, a channel that follows it, and `tailrace error` for it."""
+
+    def __init__(self, kafka: Kafka, downstream: Database, name: str, folder: Path) -> None:
+        self.name, self.downstream = name, downstream
+        self.topic = FakeTopic(kafka.bootstrap, name)
+        url = downstream.url("tailrace")
+        self.config = ConsumerConfig(
+            kafka.bootstrap, name, ServerUrl.parse(url), channel=name, checkpoint_dir=folder, retry_time=30
+        )
+        self._file = folder / "tailrace.toml"
+        self._file.write_text(
+            f'[kafka]\nbootstrap-servers = "{kafka.bootstrap}"\nprefix = "{name}"\n'
+            f'[target]\nurl = "{url}"\n[consumer]\nchannel = "{name}"\n'
+        )
+        columns = (integer("id"), integer("v", nullable=True), text("s", nullable=True))
+        self.t = TableStructure(name, "t", columns, ("id",))
+        self.topic.ddl(f"CREATE DATABASE {name}", "CREATE DATABASE")
+        create = f"CREATE TABLE {name}.t (id INT PRIMARY KEY, v INT, s VARCHAR(60), UNIQUE KEY (s))"
+        self.ddl(create, "CREATE TABLE")
+
+    def ddl(self, statement: str, kind: str) -> None:
+        self.topic.ddl(statement, kind, TableChanged(self.name, "t"))
+
+    def consume(self) -> None:
+        consume(self.config)
+
+    def refused(self, code: str) -> Refused:
+        with pytest.raises(DownstreamError) as caught:
+            self.consume()
+        assert caught.value.code == code, str(caught.value)
+        assert isinstance(caught.value, Refused)
+        return caught.value
+
+    def error(self, *arguments: str) -> Any:
+        """Run `tailrace error`; what it raised, or its JSON."""
+        done = CliRunner().invoke(app, ["error", *arguments, "--config", str(self._file)])
+        # It has made the log go into a stream of its own.
+        structlog.reset_defaults()
+        if done.exception and not isinstance(done.exception, SystemExit):
+            return str(done.exception)
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout) if "--json" in arguments else done.output
+
+    def rows(self, columns: str = "id, v, s") -> list[tuple[Any, ...]]:
+        return self.downstream.execute(f"SELECT {columns} FROM {self.name}.t ORDER BY id")
+
+    def epoch(self) -> int:
+        sql = f"SELECT epoch FROM tailrace.relay_log_info WHERE Channel_name = '{self.name}'"
+        return int(self.downstream.execute(sql)[0][0])
+
+
+@pytest.fixture
+def channel(kafka: Kafka, downstream: Database, request: pytest.FixtureRequest, tmp_path: Path) -> Channel:
+    name = "e_" + "".join(c if c.isalnum() else "_" for c in request.node.name)[-40:]
+    return Channel(kafka, downstream, name, tmp_path)
+
+
+def row(number: int, v: int | None = 0, s: str | None = None) -> dict[str, Any]:
+    return {"id": number, "v": v, "s": s}
+
+
+def test_a_row_in_a_merged_statement_is_named_and_skipped_alone(channel: Channel) -> None:
+    it = channel
+    it.consume()
+    it.downstream.execute(f"INSERT INTO {it.name}.t VALUES (900, 0, 'taken')")
+    it.topic.epoch(*(insert(it.t, row(i)) for i in range(50)))
+    culprit = [insert(it.t, row(i, 7, "taken" if i == 63 else None)) for i in range(50, 80)]
+    long = insert(it.t, row(80, 0, "x" * 60))
+    it.topic.epoch(*culprit, long)
+    it.topic.epoch(insert(it.t, row(100)))
+    error = it.refused("TR604")
+    assert error.event.name == f"{it.topic.next_epoch - 2}:13"
+    assert error.event.key == "`id`=63"
+    assert error.where.table == f"{it.name}.t"
+    assert error.where.gtid == f"{'0' * 8}-0000-0000-0000-00000000cafe:{it.topic.transactions - 1}"
+    assert "VALUES (63,7,'taken')" in str(error)
+    # What comes before is applied, and nothing of its epoch is.
+    assert [i for (i,) in it.rows("id")] == [*range(50), 900]
+
+    shown = it.error("show", "--json")
+    assert shown["error"]["event"]["name"] == error.event.name
+    assert (shown["error"]["code"], shown["directives"]) == ("TR604", [])
+    assert error.event.name in it.error("show")
+    assert "TR644" in it.error("skip", "--event", f"{it.topic.next_epoch - 2}:14")
+    it.error("skip", "--event", error.event.name)
+    it.consume()
+    assert [i for (i,) in it.rows("id")] == [*(i for i in range(81) if i != 63), 100, 900]
+    shown = it.error("show", "--json")
+    assert shown["error"] is None
+    [directive] = shown["directives"]
+    assert (directive["event"], directive["action"]) == (error.event.name, "skip")
+    assert directive["used_at"]
+    assert "VALUES (63,7,'taken')" in directive["refused"]
+    assert "TR644" in it.error("skip")
+
+
+def test_leaving_an_insert_out_shows_what_hangs_on_it(channel: Channel) -> None:
+    it = channel
+    it.consume()
+    it.downstream.execute(f"INSERT INTO {it.name}.t VALUES (1, 5, NULL)")
+    it.topic.epoch(
+        insert(it.t, row(1, 1)),
+        insert(it.t, row(2, 2)),
+        update(it.t, row(1, 1), row(1, 3)),
+        insert(it.t, row(5)),
+    )
+    # a key that moves is two records and one event
+    it.topic.epoch(update(it.t, row(2, 2), row(2, 3)), update(it.t, row(50), row(51)))
+    first = it.refused("TR604")
+    assert first.event.seq == 0
+    it.error("skip")
+    it.downstream.execute(f"DELETE FROM {it.name}.t WHERE id = 1")
+    second = it.refused("TR603")
+    assert (second.event.seq, second.event.epoch) == (2, first.event.epoch)
+    instead = f"INSERT INTO {it.name}.t (id, v) VALUES (4, 44), (6, 66)"
+    it.error("replace", "--sql", instead, "--sql", f"UPDATE {it.name}.t SET v = v + 1 WHERE id > 3")
+    third = it.refused("TR603")
+    assert (third.event.seq, third.event.epoch, third.event.key) == (1, first.event.epoch + 1, "`id`=50")
+    assert it.rows("id, v") == [(2, 2), (4, 45), (5, 0), (6, 67)]
+    it.error("skip")
+    it.consume()
+    assert it.rows("id, v") == [(2, 3), (4, 45), (5, 0), (6, 67)]
+
+
+@pytest.mark.parametrize("lost", ["apply.before_commit", "apply.after_commit"])
+def test_a_replacement_runs_once(channel: Channel, monkeypatch: pytest.MonkeyPatch, lost: str) -> None:
+    it = channel
+    it.consume()
+    it.downstream.execute(f"INSERT INTO {it.name}.t VALUES (1, 5, NULL)")
+    it.topic.epoch(insert(it.t, row(1, 1)))
+    it.refused("TR604")
+    for statement in (f"TRUNCATE TABLE {it.name}.t", "COMMIT", "CALL x.y()", f"SELECT * FROM {it.name}.t"):
+        assert "TR643" in it.error("replace", "--sql", statement)
+    it.error("replace", "--sql", f"UPDATE {it.name}.t SET v = v + 1")
+    passed: list[str] = []
+
+    def reached(point: str) -> None:
+        passed.append(point)
+        if passed == [*passed[:-1], lost] and passed.count(lost) == 1:
+            raise ConnectionResetError("lost")
+
+    monkeypatch.setattr("spark_consumer.apply.reached", reached)
+    it.consume()
+    assert passed.count(lost) >= 1
+    assert it.rows() == [(1, 6, None)]
+    assert it.epoch() == it.topic.next_epoch - 1
+
+
+def test_a_refused_ddl_is_skipped_or_replaced_once(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+    it = channel
+    it.topic.epoch(insert(it.t, row(1, 1)))
+    it.ddl(f"ALTER TABLE {it.name}.t DROP COLUMN nowhere", "ALTER TABLE")
+    it.ddl(f"ALTER TABLE {it.name}.t ADD COLUMN s INT", "ALTER TABLE")
+    it.topic.epoch(insert(it.t, row(2, 2)))
+    first = it.refused("TR620")
+    assert first.event.name == f"{it.topic.next_epoch - 3}:ddl"
+    it.error("skip")
+    second = it.refused("TR620")
+    assert second.event.name == f"{it.topic.next_epoch - 2}:ddl"
+    more = f"ALTER TABLE {it.name}.t ADD COLUMN w INT DEFAULT 7", f"ALTER TABLE {it.name}.t ADD KEY (w)"
+    dml = f"UPDATE {it.name}.t SET v = v + 10"
+    assert "TR643" in it.error("replace", "--sql", dml, "--sql", more[0])
+    it.error("replace", "--sql", more[0], "--sql", more[1], "--sql", dml)
+    lost: list[str] = []
+
+    def reached(point: str) -> None:
+        # behind the first DDL, then behind the second, then around the COMMIT
+        if point in ("ddl.after", "apply.before_commit", "apply.after_commit") and len(lost) < 4:
+            lost.append(point)
+            raise ConnectionResetError("lost")
+
+    monkeypatch.setattr("spark_consumer.apply.reached", reached)
+    monkeypatch.setattr("spark_consumer.ddl_apply.reached", reached)
+    it.consume()
+    assert lost[:3] == ["ddl.after", "ddl.after", "apply.before_commit"]
+    assert it.rows("id, v, w") == [(1, 11, 7), (2, 2, 7)]
+    keys = it.downstream.execute(f"SHOW KEYS FROM {it.name}.t WHERE Column_name = 'w'")
+    assert len(keys) == 1
+    used = [(one["action"], bool(one["used_at"])) for one in it.error("show", "--json")["directives"]]
+    assert used == [("skip", True), ("replace", True)]
+
+
+@pytest.mark.parametrize("flavor", ["mysql"])
+def test_a_directive_for_another_log_is_refused(channel: Channel) -> None:
+    it = channel
+    it.consume()
+    it.downstream.execute(f"INSERT INTO {it.name}.t VALUES (1, 5, NULL)")
+    it.topic.epoch(insert(it.t, row(1, 1)))
+    it.refused("TR604")
+    it.error("skip")
+    it.downstream.execute(f"UPDATE tailrace.error_directives SET digest = 1 WHERE channel = '{it.name}'")
+    assert it.refused("TR642").event.seq == 0
+    assert it.rows() == [(1, 5, None)]
+    it.error("skip")
+    it.consume()
+    assert it.epoch() == it.topic.next_epoch - 1
