@@ -18,6 +18,7 @@ import structlog
 
 from schemas.ddl import Statement, classify
 from schemas.ddl_edit import Uneditable, narrowed, with_if_exists
+from schemas.ddl_fill import unsure_fill
 from schemas.ddl_lexer import Flavor
 from schemas.ddl_names import Unroutable, rename
 from schemas.epoch import SchemaChanged, TableChanged
@@ -57,7 +58,8 @@ class DdlRules:
 
         Raises:
             DownstreamError: TR622, what is carried of it cannot be cut out; TR623, it would change a merged
-                table; TR624, its names cannot be changed for sure; TR628, the channel is to stop at such DDL.
+                table; TR624, its names cannot be changed for sure; TR628, the channel is to stop at such DDL;
+                TR629, it would give rows other values than upstream.
         """
         if not allowed(ddl, self._options):
             return None
@@ -79,6 +81,13 @@ class DdlRules:
         flavor, mode = cast(Flavor, ddl.source_flavor), ddl.sql_mode or 0
         kept = [index for index, wanted in enumerate(each) if wanted]
         text = ddl.statement
+        if ddl.kind == "ALTER TABLE" and (reason := unsure_fill(text, flavor, sql_mode=mode)):
+            raise DownstreamError(
+                "TR629",
+                f"an ALTER TABLE would give rows other values here than upstream: {reason}: {text[:200]}",
+                hint="stop what writes to the table upstream, alter and fill the downstream's table as the upstream's"
+                " is now, then `tailrace error skip`",
+            )
         try:
             if len(kept) < len(each):
                 text = narrowed(text, ddl.default_db, flavor, kept, sql_mode=mode)
