@@ -8,11 +8,6 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from support.fake_topic import Change, delete, halves, insert, integer, row_key, row_value, text, update
-from support.records import epoch_record
-from support.targets import as_it_is, unique
-from support.targets import column as target_column
-
 from schemas.avro_schema import KEY_CHANGE, row_schema
 from schemas.ddl import classify
 from schemas.ddl_lexer import Flavor
@@ -30,6 +25,10 @@ from spark_consumer.slices import LoggedEpoch, Slice
 from spark_consumer.target import TargetTable
 from tailrace import wiring
 from tailrace.config_file import load
+from tests.support.fake_topic import Change, delete, halves, insert, integer, row_key, row_value, text, update
+from tests.support.records import epoch_record
+from tests.support.targets import as_it_is, unique
+from tests.support.targets import column as target_column
 
 GOLDEN = Path(__file__).parent / "golden" / "pipeline"
 _TYPES = {"int": integer, "text": text}

@@ -14,7 +14,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from support.fake_topic import FakeTopic, delete, insert, integer, text, update
 
 from compose.artifacts import spark_kafka_jars
 from compose.databases import Database
@@ -30,6 +29,7 @@ from spark_consumer.job import run_consumer
 from spark_consumer.progress import Counters
 from spark_consumer.route import Route
 from spark_consumer.spark import start_spark
+from tests.support.fake_topic import FakeTopic, delete, insert, integer, text, update
 
 UUID = "00000000-0000-0000-0000-00000000cafe"
 

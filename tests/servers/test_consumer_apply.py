@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from conftest import FLAVORS
-from support.apply_steps import apply_steps, open_applier, prepared
 
 from compose.databases import Database
 from schemas import crashpoints
 from schemas.errors import DownstreamError, LogError
+from tests.support.apply_steps import apply_steps, open_applier, prepared
 
 Steps = list[dict[str, Any]]
 

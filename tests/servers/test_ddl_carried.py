@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.binlog_applied import Channel, definitions, epochs_since
-from support.binlog_rows import binlog_end
 
 from compose.databases import Database
 from schemas.errors import DownstreamError
 from spark_consumer.ddl_options import DdlOptions
+from tests.support.binlog_applied import Channel, definitions, epochs_since
+from tests.support.binlog_rows import binlog_end
 
 pytestmark = pytest.mark.servers
 

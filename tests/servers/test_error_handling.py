@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 import structlog
-from support.consuming import consume
-from support.fake_topic import FakeTopic, insert, integer, text, update
 from typer.testing import CliRunner
 
 from compose.databases import Database
@@ -21,6 +19,8 @@ from schemas.structure import TableStructure
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.refusal import Refused
 from tailrace.cli.app import app
+from tests.support.consuming import consume
+from tests.support.fake_topic import FakeTopic, insert, integer, text, update
 
 
 class Channel:

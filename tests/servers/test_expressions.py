@@ -10,7 +10,6 @@ import pymysql
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.fake_topic import insert, row_value
 
 from compose.databases import Database
 from schemas.codegen import compile_function
@@ -20,6 +19,7 @@ from schemas.structure import Column, TableStructure
 from spark_consumer.expression_code import Coder
 from spark_consumer.expression_kinds import Unevaluable, collation
 from spark_consumer.expression_parse import Refused, parse
+from tests.support.fake_topic import insert, row_value
 
 pytestmark = pytest.mark.servers
 

@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.apply_steps import apply_steps, open_applier, prepared
-from support.fake_topic import FakeTopic, insert, integer, update
-from support.fault_proxy import Cut, fault_proxy
 
 from compose.artifacts import spark_kafka_jars
 from compose.databases import Database
@@ -27,6 +24,9 @@ from spark_consumer.config import ConsumerConfig
 from spark_consumer.job import run_consumer
 from spark_consumer.progress import Counters
 from spark_consumer.spark import start_spark
+from tests.support.apply_steps import apply_steps, open_applier, prepared
+from tests.support.fake_topic import FakeTopic, insert, integer, update
+from tests.support.fault_proxy import Cut, fault_proxy
 
 
 def until(condition: Callable[[], Any]) -> None:

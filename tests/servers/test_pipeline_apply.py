@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.apply_steps import apply_rows, apply_steps, open_applier
-from support.fake_topic import delete, insert, integer, text, update
 
 from compose.databases import Database
 from schemas.errors import ConfigError, DownstreamError
@@ -21,6 +19,8 @@ from spark_consumer.event_filter import EventRule
 from spark_consumer.expression import ExpressionRule
 from spark_consumer.route import Route
 from spark_consumer.rows import UnevaluableRow
+from tests.support.apply_steps import apply_rows, apply_steps, open_applier
+from tests.support.fake_topic import delete, insert, integer, text, update
 
 pytestmark = pytest.mark.servers
 Channel = Callable[..., tuple[Applier, ConsumerConfig]]

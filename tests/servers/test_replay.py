@@ -22,8 +22,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import structlog
-from support.consuming import consume
-from support.source_log import SourceLog, source_log
 from typer.testing import CliRunner
 
 from compose.databases import Database
@@ -39,6 +37,8 @@ from spark_consumer.route import Route
 from spark_consumer.session import closing, connect
 from tailrace.cli.app import app
 from tailrace.status.files import files_channels
+from tests.support.consuming import consume
+from tests.support.source_log import SourceLog, source_log
 
 pytestmark = pytest.mark.servers
 _EXECUTED = {"mysql": "SELECT @@GLOBAL.gtid_executed", "mariadb": "SELECT @@GLOBAL.gtid_binlog_pos"}

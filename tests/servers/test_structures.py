@@ -9,9 +9,6 @@ from typing import Any
 
 import pymysql
 import pytest
-from support.apply_steps import apply_rows, apply_steps, open_applier, prepared_rows
-from support.binlog_rows import binlog_end, rows_since
-from support.fake_topic import delete, insert, integer, text, update
 from test_values import LOOSE, _types
 
 from compose.databases import Database
@@ -28,6 +25,9 @@ from spark_consumer.plan import Mode
 from spark_consumer.route import Route
 from spark_consumer.session import connect
 from spark_consumer.target import TableMoved, read_table
+from tests.support.apply_steps import apply_rows, apply_steps, open_applier, prepared_rows
+from tests.support.binlog_rows import binlog_end, rows_since
+from tests.support.fake_topic import delete, insert, integer, text, update
 
 pytestmark = pytest.mark.servers
 Channel = Callable[..., tuple[Applier, ConsumerConfig]]

@@ -9,9 +9,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from support.fake_topic import delete, insert, integer, text
-from support.model import TABLES, Model
-from support.parts import MemoryLog, apply_log, in_child
 
 from compose.databases import Database
 from schemas.errors import DownstreamError
@@ -19,6 +16,9 @@ from schemas.server_url import ServerUrl
 from schemas.structure import TableStructure
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.workers.apply_part import run_parts
+from tests.support.fake_topic import delete, insert, integer, text
+from tests.support.model import TABLES, Model
+from tests.support.parts import MemoryLog, apply_log, in_child
 
 pytestmark = pytest.mark.servers
 Start = Callable[..., ConsumerConfig]

@@ -28,8 +28,8 @@ from spark_consumer.rules import Rules
 from spark_consumer.session import connect
 from spark_consumer.slices import LoggedEpoch, Slice
 from spark_consumer.target import TargetCatalog
-from support.fake_topic import Change, halves, integer, row_key, row_value
-from support.records import epoch_record
+from tests.support.fake_topic import Change, halves, integer, row_key, row_value
+from tests.support.records import epoch_record
 
 _TABLE = TablePlan(
     b"", TableStructure("d", "t", (integer("id"),), ("id",)), Mode.COMPACT, ("d", "t"), ("id",)

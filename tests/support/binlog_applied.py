@@ -27,8 +27,8 @@ from spark_consumer.planner import Planner
 from spark_consumer.prepare import Prepared, assembled
 from spark_consumer.rows import render
 from spark_consumer.slices import LoggedEpoch, Slice
-from support.apply_steps import open_applier
-from support.records import epoch_record
+from tests.support.apply_steps import open_applier
+from tests.support.records import epoch_record
 
 _MAGIC = 4
 _UNLIMITED = EpochLimits(max_rows=1 << 40, max_bytes=1 << 50, max_delay=1e9, heartbeat=1e9)

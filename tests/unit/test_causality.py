@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.fake_topic import insert, integer, row_value, text, update
-from support.targets import column, generated
 
 from schemas.avro_schema import row_schema
 from schemas.structure import Column, TableStructure
@@ -26,6 +24,8 @@ from spark_consumer.workers.claim import ASKS, claim, claims_of, pack, unpack
 from spark_consumer.workers.groups import shared
 from spark_consumer.workers.keys import ForeignKey
 from spark_consumer.workers.weights import resolved
+from tests.support.fake_topic import insert, integer, row_value, text, update
+from tests.support.targets import column, generated
 
 CI = "utf8mb4_general_ci"
 COLUMNS = (integer("id"), integer("n", nullable=True), text("s", nullable=True))

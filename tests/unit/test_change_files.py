@@ -11,8 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.fake_topic import delete, insert, integer, row_key, row_value, text, update
-from support.records import epoch_record
 
 from schemas.avro_schema import row_schema
 from schemas.epoch import DIGEST_MODULUS, SchemaChanged, TableChanged, TableTouched
@@ -34,6 +32,8 @@ from spark_consumer.slices import LoggedEpoch, Slice
 from tailrace.config import Config, Target
 from tailrace.preflight.local import folder_findings
 from tailrace.wiring import files_target, target_url
+from tests.support.fake_topic import delete, insert, integer, row_key, row_value, text, update
+from tests.support.records import epoch_record
 
 T = TableStructure("shop", "t", (integer("id"), text("s", nullable=True)), ("id",))
 ODD = TableStructure(

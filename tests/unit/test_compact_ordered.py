@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from support.fake_topic import Change, delete, insert, integer, row_key, row_value, update
-from support.fake_topic import text as text_column
-from support.targets import column, unique
-from support.targets import generated as computed
 
 from schemas.avro_schema import KEY_CHANGE, row_schema
 from schemas.errors import DownstreamError, LogError, Where
@@ -18,6 +14,10 @@ from spark_consumer.plan import Mode, SlicePlan, TablePlan, plan_slice
 from spark_consumer.rows import DELETES, INSERTS, ORDERED, TALLY, UnknownHeader, render
 from spark_consumer.rules import Rules
 from spark_consumer.target import TargetTable, families
+from tests.support.fake_topic import Change, delete, insert, integer, row_key, row_value, update
+from tests.support.fake_topic import text as text_column
+from tests.support.targets import column, unique
+from tests.support.targets import generated as computed
 
 PARENT = TableStructure("d", "p", (integer("id"), integer("v", nullable=True)), ("id",))
 NO_KEY = TableStructure("d", "n", (integer("a"), text_column("s", nullable=True)), ())

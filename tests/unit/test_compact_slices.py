@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.records import epoch_record
 
 from schemas.epoch import OffsetRange, SchemaChanged
 from schemas.errors import LogError
 from spark_consumer.slices import LoggedEpoch, cut, follow
+from tests.support.records import epoch_record
 
 
 def logged(number: int, *, rows: int = 0, ddl: bool = False) -> LoggedEpoch:

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
-from support.fake_topic import integer
-from support.records import epoch_record
 
 from schemas.avro_schema import row_schema
 from schemas.epoch import SchemaChanged, StructureVersion, TableChanged, TableTouched
 from schemas.structure import TableStructure
 from spark_consumer.epochs_stream import DDL, EPOCH, PASS, STRUCTURE, TOUCH, explode
 from spark_consumer.tracker import OUT_EPOCH, OUT_STRUCTURE, OUT_UNKNOWN, SchemaTracker
+from tests.support.fake_topic import integer
+from tests.support.records import epoch_record
 
 
 def given(epoch: int, kind: int, fingerprint: str | None = None, text: str | None = None) -> Row:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.fake_topic import integer, text
-from support.targets import as_it_is, column, generated, unique
 
 from schemas.structure import Column, TableStructure
 from spark_consumer.fit import may_set, misfits
 from spark_consumer.identity import BY_KEY, BY_ROW, Find, Identity, identity_of
 from spark_consumer.sql_type import charset_lacks, lacks, parse_type
 from spark_consumer.target import KeyPart, TargetTable, Trigger, UniqueKey
+from tests.support.fake_topic import integer, text
+from tests.support.targets import as_it_is, column, generated, unique
 
 # Each line: what the upstream has, what holds it, and behind the bar what does not.
 MATRIX = """

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.fake_topic import integer, text
-from support.records import epoch_record
 
 from schemas.avro_schema import row_schema
 from schemas.epoch import EpochCommitted, SchemaChanged, StructureVersion, TableChanged, TableTouched
@@ -14,6 +12,8 @@ from schemas.errors import LogError
 from schemas.structure import TableStructure
 from tailrace.reader.history import Answer, Place, look_up
 from tailrace.reader.structure_text import answer_dict, answer_text
+from tests.support.fake_topic import integer, text
+from tests.support.records import epoch_record
 
 A = TableStructure("shop", "t", (integer("id"),), ("id",))
 B = TableStructure("shop", "t", (integer("id"), text("na`me", nullable=True)), ("id",))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.fake_topic import integer, text
-from support.targets import column, unique
 
 from schemas.ddl_clauses import clauses_of
 from schemas.structure import TableStructure
 from spark_consumer.merged_ddl import needs
 from spark_consumer.target import TargetColumn, TargetTable
+from tests.support.fake_topic import integer, text
+from tests.support.targets import column, unique
 
 SHARD = TableStructure("up", "t_1", (integer("id"), integer("v"), text("s", nullable=True)), ("id",))
 WITH_OLD = replace(SHARD, columns=(*SHARD.columns, integer("old", nullable=True)))

@@ -9,9 +9,6 @@ from typing import Any
 
 import pytest
 from relay_events import event, format_description, gtid, query, xid
-from support.fake_topic import Change, delete, insert, integer, row_key, row_value, update
-from support.fake_topic import text as text_column
-from support.targets import column, unique
 
 from producer.epoch import EpochLimits
 from producer.events import EventDecoder
@@ -34,6 +31,9 @@ from spark_consumer.plan import Mode, SlicePlan, plan_slice
 from spark_consumer.rows import ORDERED, render
 from spark_consumer.rules import Rules
 from spark_consumer.target import TargetTable
+from tests.support.fake_topic import Change, delete, insert, integer, row_key, row_value, update
+from tests.support.fake_topic import text as text_column
+from tests.support.targets import column, unique
 
 FULL = TableStructure(
     "d",

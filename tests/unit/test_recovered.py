@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.records import epoch_record
 
 from schemas.epoch import EpochCommitted
 from schemas.errors import LogError
 from spark_consumer.position import Position
 from spark_consumer.recovered import pass_over
 from spark_consumer.slices import LoggedEpoch, RelaySlice
+from tests.support.records import epoch_record
 
 UUID = "00000000-0000-0000-0000-00000000cafe"
 DIR = f"{UUID}.000001"

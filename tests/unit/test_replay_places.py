@@ -9,7 +9,6 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.records import epoch_record
 
 from schemas.epoch import SchemaChanged, TableTouched
 from schemas.errors import ConfigError, LogError
@@ -22,6 +21,7 @@ from spark_consumer.place import BEFORE_ALL, Place, common
 from spark_consumer.position import Position
 from spark_consumer.slices import LoggedEpoch, Slice
 from spark_consumer.start import first_position, last_position
+from tests.support.records import epoch_record
 
 UUID = "00000000-0000-0000-0000-00000000cafe"
 FLAVORS = ["mysql", "mariadb"]
