@@ -134,16 +134,16 @@ def test_what_does_not_pass_in_time_or_at_all_stops_with_a_reason(downstream: Da
         downstream.execute(f"SET GLOBAL {variable} = OFF", "SET GLOBAL read_only = OFF")
     apply_steps(impatient, [step(f"INSERT INTO {name}.t VALUES (1, 1)")])
 
-    user = "CREATE USER poor@'%' IDENTIFIED BY 'poor'"
+    user = "CREATE USER refused@'%' IDENTIFIED BY 'refused'"
     grants = "SELECT, CREATE ON *.*", "SELECT, INSERT, UPDATE, DELETE ON tailrace.*"
-    downstream.execute(user, *(f"GRANT {grant} TO poor@'%'" for grant in grants))
+    downstream.execute(user, *(f"GRANT {grant} TO refused@'%'" for grant in grants))
     try:
-        poor = open_applier(f"mysql://poor:poor@127.0.0.1:{downstream.port}/", name)
+        poor = open_applier(f"mysql://refused:refused@127.0.0.1:{downstream.port}/", name)
         with pytest.raises(DownstreamError, match=r"TR641.*denied.*table d\.t"):
             apply_steps(poor, [{}, step(f"INSERT INTO {name}.t VALUES (2, 2)")])
         poor.close()
     finally:
-        downstream.execute("DROP USER poor@'%'")
+        downstream.execute("DROP USER refused@'%'")
     assert epoch_of(downstream, name) == 0
 
     with fault_proxy(downstream.port) as proxy:

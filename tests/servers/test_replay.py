@@ -309,8 +309,8 @@ def test_a_channel_that_dies_does_not_disturb_another_one(
 def crashed(config: ConsumerConfig, kill: str) -> None:
     """Consume in a process that dies by SIGKILL at its fourth batch."""
     code = (
-        "import pickle, sys; sys.path[:0] = ['.', 'tests'];"
-        "from support.consuming import consume; consume(pickle.load(sys.stdin.buffer))"
+        "import pickle, sys; sys.path.insert(0, '.');"
+        "from tests.support.consuming import consume; consume(pickle.load(sys.stdin.buffer))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
