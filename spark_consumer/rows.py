@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import compress
 from operator import itemgetter
 from zlib import crc32
@@ -183,11 +184,12 @@ class TableRows:
         self.left_out = 0
         self.filter = self.plan.filter
 
-    @property
+    # Rows ask for these, and to find them among all tables' costs more than to render a row.
+    @cached_property
     def renderers(self) -> Renderers:
         return compile_renderers(self.plan.structure, self.plan.writable, self.plan.filled)
 
-    @property
+    @cached_property
     def finder(self) -> Finder:
         identity = self.plan.identity
         exact = identity.find is Find.EXACT
@@ -198,7 +200,7 @@ class TableRows:
     def statements(self, plan: SlicePlan) -> Iterator[Result]:
         """The table's DELETEs, then its INSERTs."""
         render, target, limits = self.renderers, self.plan.target, plan.limits
-        deletes = merged_deletes(target, *self._gone(), limits)
+        deletes = merged_deletes(target, self.find_columns, self._gone(), limits)
         inserts = merged_inserts(target, render.columns, map(render.after, self.written), limits)
         yield from (self._result(DELETES, statement) for statement in deletes)
         if self.plan.again:
@@ -206,27 +208,28 @@ class TableRows:
             inserts = (Statement(b"REPLACE" + one.sql[len(b"INSERT") :], one.rows) for one in inserts)
         yield from (self._result(INSERTS, statement) for statement in inserts)
 
+    @cached_property
+    def _by_key(self) -> bool:
+        return self.plan.identity.find is Find.KEY
+
     @property
     def find_columns(self) -> bytes:
         """The columns that rows to remove are found by."""
-        by_key = self.plan.identity.find is Find.KEY
-        return self.renderers.key_columns if by_key else self.finder.columns
+        return self.renderers.key_columns if self._by_key else self.finder.columns
 
     def found_by(self, key: bytes, value: bytes) -> bytes:
         """Their values in a row to remove."""
-        by_key = self.plan.identity.find is Find.KEY
-        return self.renderers.key(key) if by_key else self.finder.old(value)
+        return self.renderers.key(key) if self._by_key else self.finder.old(value)
 
-    def _gone(self) -> tuple[bytes, Iterable[bytes]]:
-        """The columns that rows are found by, and their values in the rows to remove."""
-        if self.plan.identity.find is Find.KEY:
-            return self.renderers.key_columns, (self.renderers.key(key) for key, _ in self.gone)
-        find = self.finder
-        found = dict.fromkeys(find.old(value) for _, value in self.gone)
+    def _gone(self) -> Iterable[bytes]:
+        """The values that the rows to remove are found by."""
+        if self._by_key:
+            return map(self.renderers.key, [key for key, _ in self.gone])
+        found = dict.fromkeys(self.finder.old(value) for _, value in self.gone)
         if self.plan.safe:
             # A repetition meets rows as a later change has left them already.
-            found |= dict.fromkeys(map(find.new, self.written))
-        return find.columns, found
+            found |= dict.fromkeys(map(self.finder.new, self.written))
+        return found
 
     def _result(self, kind: int, statement: Statement) -> Result:
         return (kind, self.index, statement.rows, *_NOTHING, statement.sql, None, None, 0)
