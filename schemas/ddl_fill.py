@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from itertools import pairwise
 
+from schemas.ddl_columns import NOT_COLUMNS
 from schemas.ddl_lexer import Flavor, Lexer, Token, TokenKind, dialect_of
 
-# The session's time, which a DDL brings along, is not among them.
-_VOLATILE = frozenset(
-    re.findall(
-        r"\w+",
-        "UUID UUID_SHORT UUID_V4 UUID_V7 SYS_GUID RAND RANDOM_BYTES SYSDATE NEXTVAL LASTVAL SETVAL CONNECTION_ID "
-        "LAST_INSERT_ID USER SESSION_USER SYSTEM_USER DATABASE SCHEMA FOUND_ROWS ROW_COUNT VERSION "
-        "IS_FREE_LOCK IS_USED_LOCK GET_LOCK LOAD_FILE",
-    )
+#: words with which something else than a column begins behind ADD or DROP
+NO_COLUMNS = NOT_COLUMNS | {"SYSTEM", "PARTITION"}
+#: functions whose values come from nowhere, or from a session
+RANDOM = frozenset(
+    {
+        *(
+            "UUID",
+            "UUID_SHORT",
+            "UUID_V4",
+            "UUID_V7",
+            "SYS_GUID",
+            "RAND",
+            "RANDOM_BYTES",
+            "SYSDATE",
+            "NEXTVAL",
+        ),
+        *("USER", "CURRENT_USER", "SESSION_USER", "SYSTEM_USER", "CONNECTION_ID", "LAST_INSERT_ID"),
+    }
 )
-_NO_COLUMNS = frozenset(
-    re.findall(
-        r"\w+",
-        "INDEX KEY UNIQUE PRIMARY FULLTEXT SPATIAL VECTOR CONSTRAINT FOREIGN CHECK SYSTEM PERIOD PARTITION",
-    )
-)
+# The session's time is not among them: a DDL brings it along.
+_VOLATILE = RANDOM | {
+    *("LASTVAL", "SETVAL", "DATABASE", "SCHEMA", "FOUND_ROWS", "ROW_COUNT", "VERSION"),
+    *("IS_FREE_LOCK", "IS_USED_LOCK", "GET_LOCK", "LOAD_FILE"),
+}
 
 
 def unsure_fill(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
@@ -38,13 +47,17 @@ def unsure_fill(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
                 return f"each row gets a value of {min(found)}()"
             if ("NEXT", "VALUE") in pairwise(token.key for token in spec):
                 return "each row gets a value of a sequence"
-        if had_none and _numbers(spec):
+        if had_none and numbers([token.key for token in spec]):
             return "its rows are numbered in an order that only the upstream knows, for nothing was their key before"
     return ""
 
 
-def _numbers(spec: list[Token]) -> bool:
-    return any(token.kind is TokenKind.WORD and token.key in ("AUTO_INCREMENT", "SERIAL") for token in spec)
+def numbers(words: list[str]) -> bool:
+    """Whether a column gets numbers; AUTO_INCREMENT = n is the table's counter."""
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word == "SERIAL" or (word == "AUTO_INCREMENT" and following != "=" and not following.isdecimal()):
+            return True
+    return False
 
 
 def _added(tokens: list[Token]) -> Iterator[list[Token]]:
@@ -63,4 +76,4 @@ def _added(tokens: list[Token]) -> Iterator[list[Token]]:
 
 def _of_no_column(spec: list[Token]) -> bool:
     """Whether an ADD is of a key, a constraint or a partition."""
-    return len(spec) > 1 and spec[1].kind is TokenKind.WORD and spec[1].key in _NO_COLUMNS
+    return len(spec) > 1 and spec[1].kind is TokenKind.WORD and spec[1].key in NO_COLUMNS

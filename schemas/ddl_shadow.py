@@ -5,37 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from schemas.ddl_fill import NO_COLUMNS, RANDOM, numbers
 from schemas.ddl_lexer import Flavor, Lexer, Token, TokenKind, dialect_of
 
 #: gh-ost's own tables; its statements carry its name in a comment
 _MARKS = re.compile(r"/\*\s*gh-ost\s*\*/|ghost-cut-over-sentry", re.IGNORECASE)
 # Values for rows that are there come from the session or from nowhere: the tool's rows have others than ours.
-_FILLED = frozenset(
-    re.findall(
-        r"\w+",
-        "CURRENT_TIMESTAMP NOW LOCALTIME LOCALTIMESTAMP SYSDATE CURDATE CURRENT_DATE CURTIME CURRENT_TIME "
-        "UTC_DATE UTC_TIME UTC_TIMESTAMP UUID UUID_SHORT UUID_V4 UUID_V7 SYS_GUID RAND "
-        "RANDOM_BYTES NEXTVAL NEXT USER CURRENT_USER SESSION_USER SYSTEM_USER CONNECTION_ID LAST_INSERT_ID ",
-    )
-)
+_FILLED = RANDOM | {
+    *("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP", "CURDATE", "CURRENT_DATE", "CURTIME"),
+    *("CURRENT_TIME", "UTC_DATE", "UTC_TIME", "UTC_TIMESTAMP", "NEXT"),
+}
 # A tool copies columns by their names, ALTER knows what has become of them; and partitions take rows with them.
 _RENAMED = frozenset(("CHANGE", "RENAME", "PARTITION", "PARTITIONING", "REORGANIZE", "IGNORE", "PERIOD"))
-_NO_COLUMNS = frozenset(
-    (
-        "INDEX",
-        "KEY",
-        "UNIQUE",
-        "PRIMARY",
-        "FULLTEXT",
-        "SPATIAL",
-        "VECTOR",
-        "CONSTRAINT",
-        "FOREIGN",
-        "CHECK",
-        "SYSTEM",
-        "PARTITION",
-    )
-)
 _COUNTER = re.compile(r"\s+AUTO_INCREMENT\s*=\s*\d+", re.IGNORECASE)
 
 
@@ -81,19 +62,11 @@ def reproducible(alters: list[str], flavor: Flavor, *, sql_mode: int = 0) -> boo
     for text in alters:
         tokens = list(Lexer(text, dialect_of(flavor, sql_mode)))
         words = [token.key for token in tokens]
-        if _FILLED & set(words) or _RENAMED & set(words) or "START" in words or _numbers(words):
+        if _FILLED & set(words) or _RENAMED & set(words) or "START" in words or numbers(words):
             return False
         for first, name in _columns(tokens):
             (added if first == "ADD" else removed).add(name.lower())
     return not added & removed
-
-
-def _numbers(words: list[str]) -> bool:
-    """Whether a column gets numbers; AUTO_INCREMENT = n is the table's counter."""
-    for word, following in zip(words, [*words[1:], ""], strict=True):
-        if word == "SERIAL" or (word == "AUTO_INCREMENT" and following != "=" and not following.isdecimal()):
-            return True
-    return False
 
 
 def _columns(tokens: list[Token]) -> Iterator[tuple[str, str]]:
@@ -117,7 +90,7 @@ def _column(tokens: list[Token]) -> str:
     at = 0
     if keys[:1] == ["COLUMN"]:
         at = 1
-    elif keys and keys[0] in _NO_COLUMNS:
+    elif keys and keys[0] in NO_COLUMNS:
         return ""
     if keys[at : at + 1] == ["IF"]:
         at += 3 if "NOT" in keys[at : at + 2] else 2

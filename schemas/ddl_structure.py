@@ -17,7 +17,7 @@ from schemas.ddl_cursor import Cursor, TableName, Unparsable
 from schemas.ddl_keys import with_keys
 from schemas.ddl_lexer import LexError, TokenKind, dialect_of
 from schemas.ddl_names import quoted
-from schemas.ddl_types import Session, charset_named, charset_of_collation, word_or_string
+from schemas.ddl_types import Session, charset_named, charset_of_collation, skip_group, word_or_string
 from schemas.table_definition import ColumnDefinition, KeyDefinition, TableDefinition, same
 
 Name = tuple[str, str]
@@ -301,7 +301,7 @@ def _created(cursor: Cursor, session: Session, charset: str | None) -> TableDefi
     ahead = Cursor(cursor.statement, dialect_of(session.flavor, session.sql_mode), session.default_db or "?")
     while ahead.peek().start < cursor.peek().start:
         ahead.next()
-    _skip_open(ahead)
+    skip_group(ahead, opened=True)
     charset = _charset_option(ahead, session, charset, charset)
     table = TableDefinition((), (), charset)
     columns: list[ColumnDefinition] = []
@@ -327,7 +327,7 @@ def _charset_option(cursor: Cursor, session: Session, charset: str | None, defau
     """The character set that a table's or a database's options name, ``charset`` if they name none."""
     while (token := cursor.next()).kind is not TokenKind.END:
         if token.key == "(":
-            _skip_open(cursor)
+            skip_group(cursor, opened=True)
         elif token.key in ("PARTITION", "SELECT"):
             return charset
         elif token.key in ("SYSTEM", "PERIOD"):
@@ -346,16 +346,6 @@ def _charset_option(cursor: Cursor, session: Session, charset: str | None, defau
                 else charset_of_collation(word_or_string(cursor, session), charset)
             )
     return charset
-
-
-def _skip_open(cursor: Cursor) -> None:
-    """Step behind a parenthesis that is open already."""
-    depth = 1
-    while depth:
-        token = cursor.next()
-        if token.kind is TokenKind.END:
-            raise Unparsable("parentheses do not match")
-        depth += {"(": 1, ")": -1}.get(token.key, 0)
 
 
 def definitions(tables: Mapping[Name, Tracked]) -> dict[Name, TableDefinition]:

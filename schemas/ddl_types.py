@@ -109,9 +109,9 @@ def word_or_string(cursor: Cursor, session: Session) -> str:
     return cursor.name()
 
 
-def skip_group(cursor: Cursor) -> None:
-    """Step over a parenthesis and all that is in it."""
-    depth = 0
+def skip_group(cursor: Cursor, *, opened: bool = False) -> None:
+    """Step over a parenthesis, or out of one that is open already, and all that is in it."""
+    depth = int(opened)
     while True:
         token = cursor.next()
         if token.kind is TokenKind.END:
