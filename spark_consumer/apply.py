@@ -29,7 +29,7 @@ import structlog
 
 from schemas.crashpoints import reached
 from schemas.epoch import SchemaChanged
-from schemas.errors import DownstreamError, LogError
+from schemas.errors import DownstreamError
 from spark_consumer import error_log, online_tables, replacement
 from spark_consumer import ledger as ledgers
 from spark_consumer import position as positions
@@ -351,13 +351,7 @@ class Applier:
         """
         found = positions.read(self._session, self._channel, lock=True)
         position = positions.check_token(found, self._token, self._channel)
-        if not piece.is_next(position):
-            raise LogError(
-                "TR551",
-                f"the position is epoch {position.epoch}, and the batch begins with {piece.first.epoch}",
-                where=piece.where,
-                hint="start the consumer again: it goes on from the position",
-            )
+        piece.check_next(position)
         check_level(self._session, self._channel, slice_id, parts)
 
     def _move(self, piece: Slice, before: Position, number: int, statements: int) -> None:

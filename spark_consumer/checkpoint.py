@@ -41,6 +41,15 @@ def in_use(folder: Path, *, alone: bool = False) -> Iterator[None]:
         yield
 
 
+def clear(folder: Path) -> None:
+    """Delete all that is in a channel's folder, which the caller holds ``alone``."""
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        elif entry.name != "lock":
+            entry.unlink()
+
+
 @dataclass(frozen=True)
 class Owner:
     """Whose checkpoint it is: a channel of one downstream (its ledger's UUID) following one log.

@@ -324,18 +324,32 @@ def forget_relay_log(session: Session, channel: str) -> None:
 
 
 def forget(session: Session, channel: str) -> None:
-    """Forget the channel, its audit rows and counters, as if it had never been."""
+    """Forget the channel, its audit rows and counters, as if it had never been. Call after ``install``."""
     session.execute("BEGIN")
     session.run("DELETE FROM tailrace.relay_log_info WHERE Channel_name = %s", (channel,))
     session.run("DELETE FROM tailrace.applied_epochs WHERE channel = %s", (channel,))
     session.run("DELETE FROM tailrace.channel_counters WHERE channel = %s", (channel,))
-    if session.value(
-        "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'tailrace' AND TABLE_NAME = 'worker_info'"
-    ):
-        session.run("DELETE FROM tailrace.worker_info WHERE Channel_name = %s", (channel,))
+    session.run("DELETE FROM tailrace.worker_info WHERE Channel_name = %s", (channel,))
     error_log.clear(session, channel)
     session.run("DELETE FROM tailrace.error_directives WHERE channel = %s", (channel,))
     session.execute("COMMIT")
+
+
+def known(session: Session, channel: str) -> Position:
+    """The position of a channel that there must be. Raises DownstreamError."""
+    found = read(session, channel)
+    if found is None:
+        raise unknown(channel)
+    return found
+
+
+def unknown(channel: str) -> DownstreamError:
+    """There is no such channel."""
+    return DownstreamError(
+        "TR612",
+        f"the downstream knows no channel {channel}",
+        hint="`tailrace channel list` shows those that there are; the first `tailrace consume` makes one",
+    )
 
 
 def check_token(found: Position | None, token: int, channel: str) -> Position:

@@ -89,12 +89,7 @@ def opened(config: ConsumerConfig, to: str) -> Iterator[Rewind]:
         stack.enter_context(in_use(config.channel_dir, alone=True))
         session = stack.enter_context(closing(connect(config.target)))
         positions.install(session)
-        if positions.read(session, config.channel) is None:
-            raise DownstreamError(
-                "TR612",
-                f"the downstream knows no channel {config.channel}",
-                hint="`tailrace channel list` shows those that there are",
-            )
+        positions.known(session, config.channel)
         # A consumer elsewhere finds out at its next slice.
         before = positions.take_over(session, config.channel)
         if info.slices_ahead(session, config.channel):

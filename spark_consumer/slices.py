@@ -88,6 +88,11 @@ class Slice:
         """Whether the position is where the slice begins."""
         return position.epoch + 1 == self.first.epoch and position.epoch_gtids is None
 
+    def check_next(self, position: Position) -> None:
+        """Raises LogError if the slice does not begin where the position is."""
+        if not self.is_next(position):
+            raise not_next(position, self.first.epoch, self.where)
+
     def behind(self, before: Position) -> Position:
         """The position at the slice's end."""
         end = before.at_end_of(self.last)
@@ -172,6 +177,16 @@ class RelaySlice(Slice):
     def audited(self, number: int) -> list[EpochCommitted]:
         # Negative, and smaller each time: no epoch of the log has such a number.
         return [replace(self.last, epoch=-number)]
+
+
+def not_next(position: Position, epoch: int, where: Where) -> LogError:
+    """The position is elsewhere than at the epoch that a batch begins with."""
+    return LogError(
+        "TR551",
+        f"the position is epoch {position.epoch}, and the batch begins with {epoch}",
+        where=where,
+        hint="start the consumer again: it goes on from the position",
+    )
 
 
 def past(position: Position, epochs: Sequence[LoggedEpoch]) -> Position:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 from typing import Any
 
 import pymysql
 
-from schemas.errors import DownstreamError
 from spark_consumer import position as positions
-from spark_consumer.checkpoint import in_use
+from spark_consumer.checkpoint import clear, in_use
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.place import Place
 from spark_consumer.position import Position
@@ -93,7 +91,7 @@ def shown(config: ConsumerConfig) -> Channel:
                     "counters": _counters(session, config.channel),
                     "batches": _batches(session, config.channel),
                 }
-    raise _unknown(config)
+    raise positions.unknown(config.channel)
 
 
 def _counters(session: Session, channel: str) -> Channel:
@@ -133,24 +131,10 @@ def remove(config: ConsumerConfig) -> Position:
     """
     with in_use(config.channel_dir, alone=True), closing(connect(config.target)) as session:
         positions.install(session)
-        position = positions.read(session, config.channel)
-        if position is None:
-            raise _unknown(config)
+        position = positions.known(session, config.channel)
         positions.forget(session, config.channel)
-        for entry in config.channel_dir.iterdir():
-            if entry.is_dir():
-                shutil.rmtree(entry)
-            elif entry.name != "lock":
-                entry.unlink()
+        clear(config.channel_dir)
     return position
-
-
-def _unknown(config: ConsumerConfig) -> DownstreamError:
-    return DownstreamError(
-        "TR612",
-        f"the downstream {config.target} knows no channel {config.channel}",
-        hint="`tailrace channel list` shows those that there are",
-    )
 
 
 def as_json(value: object) -> str:

@@ -135,11 +135,5 @@ def looked_at(config: Path, channel: str | None) -> Iterator[Stopped]:
     settings = wiring.recovery_config(load(config), channel)
     with closing(connect(settings.target)) as session:
         positions.install(session)
-        position = positions.read(session, settings.channel)
-        if position is None:
-            raise DownstreamError(
-                "TR612",
-                f"the downstream knows no channel {settings.channel}",
-                hint="`tailrace status` lists the channels",
-            )
+        position = positions.known(session, settings.channel)
         yield Stopped(settings.channel, session, position, error_log.read(session, settings.channel))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from relay_store.forget import forget_relay_log
 from relay_store.writer import lock_directory
 from schemas.errors import DownstreamError
 from spark_consumer import position as positions
-from spark_consumer.checkpoint import in_use
+from spark_consumer.checkpoint import clear, in_use
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.position import Position
 from spark_consumer.session import Session, closing, connect
@@ -58,11 +57,7 @@ class Reset:
         if self.root.is_dir():
             forget_relay_log(self.root)
         if self.everything:
-            for entry in self.config.channel_dir.iterdir():
-                if entry.is_dir():
-                    shutil.rmtree(entry)
-                elif entry.name != "lock":
-                    entry.unlink()
+            clear(self.config.channel_dir)
 
 
 @contextmanager

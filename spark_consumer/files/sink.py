@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.epoch import SchemaChanged
-from schemas.errors import ConfigError, DownstreamError, LogError
+from schemas.errors import ConfigError, DownstreamError
 from schemas.structure import TableStructure
 from schemas.wire import value_header, widened
 from spark_consumer.config import ConsumerConfig
@@ -106,13 +106,7 @@ class FilesSink:
         piece, before = prepared.piece, self.position
         if piece.is_applied(before):
             return 0, prepared.stages
-        if not piece.is_next(before):
-            raise LogError(
-                "TR551",
-                f"the position is epoch {before.epoch}, and the batch begins with {piece.first.epoch}",
-                where=piece.where,
-                hint="start the consumer again: it goes on from the position",
-            )
+        piece.check_next(before)
         number = before.ledger_seq + 1
         files = self._stage(prepared, number)
         self._keep(replace(piece.behind(before), ledger_seq=number), consistent=False, files=files)

@@ -32,11 +32,12 @@ from functools import partial
 import pymysql
 
 from schemas.crashpoints import reached
-from schemas.errors import DownstreamError, LogError, TailraceError
+from schemas.errors import DownstreamError, TailraceError
 from spark_consumer import position as positions
 from spark_consumer.patience import Patience
 from spark_consumer.server_errors import is_passing
 from spark_consumer.session import Session, connect
+from spark_consumer.slices import not_next
 from spark_consumer.target import hold
 from spark_consumer.workers.info import unfinished
 from spark_consumer.workers.part import Failure, Order, Outcome, Part
@@ -158,12 +159,7 @@ def _check(session: Session, order: Order) -> None:
     found = positions.read(session, order.channel, share=True)
     position = positions.check_token(found, order.token, order.channel)
     if (position.epoch, position.ledger_seq) != (order.before.epoch, order.before.ledger_seq):
-        raise LogError(
-            "TR551",
-            f"the position is epoch {position.epoch}, and the batch begins with {order.first_epoch}",
-            where=order.where,
-            hint="start the consumer again: it goes on from the position",
-        )
+        raise not_next(position, order.first_epoch, order.where)
 
 
 def _record(session: Session, order: Order, part: Part, number: int) -> None:

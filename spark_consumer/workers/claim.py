@@ -99,11 +99,7 @@ def unquoted(literal: bytes) -> bytes:
 
 def columns_of(found: bytes) -> list[bytes]:
     """The columns' identities in a claim of a space with text."""
-    columns, at = [], 3
-    while at < len(found):
-        column, at = read_bytes(found, at)
-        columns.append(column)
-    return columns
+    return unpack(found[3:])
 
 
 def space_of(found: bytes) -> int:

@@ -124,13 +124,7 @@ def _writer(
     session = connect(config.target)
     try:
         positions.install(session)
-        position = positions.read(session, config.channel)
-        if position is None:
-            raise DownstreamError(
-                "TR612",
-                f"the downstream knows no channel {config.channel}",
-                hint="`tailrace status` lists the channels; the first `tailrace consume` makes one",
-            )
+        position = positions.known(session, config.channel)
         if position.epoch_rows is not None or position.rewound_from is not None:
             raise DownstreamError(
                 "TR615",
