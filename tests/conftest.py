@@ -134,3 +134,18 @@ def mysql_server(server: Callable[..., Database]) -> Callable[..., Database]:
 def mariadb_server(server: Callable[..., Database]) -> Callable[..., Database]:
     """``server`` for MariaDB."""
     return lambda **options: server("mariadb", **options)
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One Spark for the module: it takes seconds to start."""
+    from compose.artifacts import spark_kafka_jars
+    from schemas.server_url import ServerUrl
+    from spark_consumer.config import ConsumerConfig
+    from spark_consumer.spark import start_spark
+
+    folder = tmp_path_factory.mktemp("spark")
+    config = ConsumerConfig("", "", ServerUrl("h"), checkpoint_dir=folder, jars=tuple(spark_kafka_jars()))
+    session = start_spark(config)
+    yield session
+    session.stop()

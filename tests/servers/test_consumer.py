@@ -7,7 +7,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from compose.artifacts import spark_kafka_jars
 from compose.databases import Database
 from compose.kafka import Kafka
 from schemas.epoch import TableChanged
@@ -28,26 +27,16 @@ from spark_consumer.expression import ExpressionRule
 from spark_consumer.job import run_consumer
 from spark_consumer.progress import Counters
 from spark_consumer.route import Route
-from spark_consumer.spark import start_spark
 from tests.support.fake_topic import FakeTopic, delete, insert, integer, text, update
+from tests.support.names import own_name
 
 UUID = "00000000-0000-0000-0000-00000000cafe"
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """One Spark for the module: it takes seconds to start."""
-    folder = tmp_path_factory.mktemp("spark")
-    config = ConsumerConfig("", "", ServerUrl("h"), checkpoint_dir=folder, jars=tuple(spark_kafka_jars()))
-    session = start_spark(config)
-    yield session
-    session.stop()
 
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
     """Prefix, channel and database of the test's own."""
-    return "c_" + "".join(c if c.isalnum() else "_" for c in request.node.name)[-40:]
+    return own_name("c_", request)
 
 
 @pytest.fixture

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,9 +10,10 @@ import pytest
 from conftest import FLAVORS
 
 from compose.databases import Database
-from schemas import crashpoints
 from schemas.errors import DownstreamError, LogError
 from tests.support.apply_steps import apply_steps, open_applier, prepared
+from tests.support.child import in_child
+from tests.support.names import own_name
 
 Steps = list[dict[str, Any]]
 
@@ -70,26 +69,12 @@ def target(request: pytest.FixtureRequest) -> Database:
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
     """A database and channel of the test's own."""
-    safe = "".join(c if c.isalnum() else "_" for c in request.node.name)
-    return f"c_{safe[-50:]}"
+    return own_name("c_", request, 50)
 
 
 def run_process(target: Database, channel: str, steps: Steps, crash_at: str) -> int:
     """Apply the steps in a child that dies at a crash point; the signal it died of, or 0."""
-    child = os.fork()
-    if child == 0:
-        try:
-            # As if the environment had said so at the start.
-            crashpoints._target, _, count = crash_at.partition(":")
-            crashpoints._passes_left = int(count or 1)
-            apply_steps(open_applier(target.url("tailrace"), channel), steps)
-            os._exit(0)
-        except BaseException as error:
-            print(error, file=sys.stderr)
-        finally:
-            os._exit(1)
-    _, status = os.waitpid(child, 0)
-    return -os.waitstatus_to_exitcode(status)
+    return in_child(lambda: apply_steps(open_applier(target.url("tailrace"), channel), steps), crash_at)
 
 
 def position(target: Database, channel: str) -> tuple[Any, ...]:

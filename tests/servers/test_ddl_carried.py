@@ -14,6 +14,7 @@ from schemas.errors import DownstreamError
 from spark_consumer.ddl_options import DdlOptions
 from tests.support.binlog_applied import Channel, definitions, epochs_since
 from tests.support.binlog_rows import binlog_end
+from tests.support.names import own_name
 
 pytestmark = pytest.mark.servers
 
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.servers
 @pytest.fixture
 def db(request: pytest.FixtureRequest, upstream: Database, downstream: Database) -> Iterator[str]:
     """A database of the test's own; what begins with its name goes with it."""
-    name = "d_" + "".join(c if c.isalnum() else "_" for c in request.node.name)[-40:].lower()
+    name = own_name("d_", request).lower()
     yield name
     for server in (upstream, downstream):
         there = server.execute(f"SHOW DATABASES LIKE '{name}%'")

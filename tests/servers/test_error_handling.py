@@ -21,6 +21,7 @@ from spark_consumer.refusal import Refused
 from tailrace.cli.app import app
 from tests.support.consuming import consume
 from tests.support.fake_topic import FakeTopic, insert, integer, text, update
+from tests.support.names import own_name
 
 
 class Channel:
@@ -77,7 +78,7 @@ class Channel:
 
 @pytest.fixture
 def channel(kafka: Kafka, downstream: Database, request: pytest.FixtureRequest, tmp_path: Path) -> Channel:
-    name = "e_" + "".join(c if c.isalnum() else "_" for c in request.node.name)[-40:]
+    name = own_name("e_", request)
     return Channel(kafka, downstream, name, tmp_path)
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from compose.artifacts import spark_kafka_jars
 from compose.databases import Database
 from compose.kafka import Kafka
 from schemas.epoch import TableChanged
@@ -23,10 +22,10 @@ from schemas.structure import TableStructure
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.job import run_consumer
 from spark_consumer.progress import Counters
-from spark_consumer.spark import start_spark
 from tests.support.apply_steps import apply_steps, open_applier, prepared
 from tests.support.fake_topic import FakeTopic, insert, integer, update
 from tests.support.fault_proxy import Cut, fault_proxy
+from tests.support.names import own_name
 
 
 def until(condition: Callable[[], Any]) -> None:
@@ -39,7 +38,7 @@ def until(condition: Callable[[], Any]) -> None:
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
     """A database and channel of the test's own."""
-    return "o_" + "".join(c if c.isalnum() else "_" for c in request.node.name)[-50:]
+    return own_name("o_", request, 50)
 
 
 def step(sql: str, rows: int = 1) -> dict[str, Any]:
@@ -226,16 +225,6 @@ class Endless:
         self.stop.set()
         self._thread.join(120)
         assert not self._thread.is_alive()
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """One Spark for the module: it takes seconds to start."""
-    folder = tmp_path_factory.mktemp("spark")
-    config = ConsumerConfig("", "", ServerUrl("h"), checkpoint_dir=folder, jars=tuple(spark_kafka_jars()))
-    session = start_spark(config)
-    yield session
-    session.stop()
 
 
 @pytest.fixture

@@ -21,31 +21,26 @@ from spark_consumer.route import Route
 from spark_consumer.rows import UnevaluableRow
 from tests.support.apply_steps import apply_rows, apply_steps, open_applier
 from tests.support.fake_topic import delete, insert, integer, text, update
+from tests.support.names import own_name
 
 pytestmark = pytest.mark.servers
 Channel = Callable[..., tuple[Applier, ConsumerConfig]]
 
 
-@pytest.fixture(params=["mysql", "mariadb"])
-def target(request: pytest.FixtureRequest) -> Database:
-    found: Database = request.getfixturevalue(f"downstream_{request.param}")
-    return found
-
-
 @pytest.fixture
-def db(request: pytest.FixtureRequest, target: Database) -> str:
+def db(request: pytest.FixtureRequest, downstream: Database) -> str:
     """A database of the test's own."""
-    name = "p_" + "".join(c if c.isalnum() else "_" for c in request.node.name)[-40:]
-    target.execute(f"CREATE DATABASE {name}")
+    name = own_name("p_", request)
+    downstream.execute(f"CREATE DATABASE {name}")
     return name
 
 
 @pytest.fixture
-def channel(target: Database, db: str) -> Channel:
+def channel(downstream: Database, db: str) -> Channel:
     """Opens the channel under rules."""
 
     def opened(**rules: Any) -> tuple[Applier, ConsumerConfig]:
-        url = target.url("tailrace")
+        url = downstream.url("tailrace")
         return open_applier(url, db, **rules), ConsumerConfig(
             "", "p", ServerUrl.parse(url), db, Path(), **rules
         )
@@ -57,7 +52,9 @@ def ddl(statement: str, kind: str, *tables: tuple[Any, ...], db: str = "") -> di
     return {"ddl": statement, "kind": kind, "tables": tables, "db": db}
 
 
-def test_routed_ddl_and_rows_arrive_under_the_new_names(target: Database, db: str, channel: Channel) -> None:
+def test_routed_ddl_and_rows_arrive_under_the_new_names(
+    downstream: Database, db: str, channel: Channel
+) -> None:
     applier, config = channel(
         routes=(Route("up", db), Route("up", db, "orders", "all_orders")), include=("up.*", "up")
     )
@@ -81,14 +78,18 @@ def test_routed_ddl_and_rows_arrive_under_the_new_names(target: Database, db: st
         applier, config, insert(customers, {"id": 1}), insert(orders, {"id": 5, "c": 1, "v": 2})
     )
     assert made.stages.routed == 2
-    assert target.execute(f"SELECT * FROM {db}.all_orders") == [(5, 1, 2)]
-    assert sorted(target.execute(f"SHOW TABLES FROM {db}")) == [("all_orders",), ("customers",), ("other",)]
-    [[_, shown]] = target.execute(f"SHOW CREATE TABLE {db}.all_orders")
+    assert downstream.execute(f"SELECT * FROM {db}.all_orders") == [(5, 1, 2)]
+    assert sorted(downstream.execute(f"SHOW TABLES FROM {db}")) == [
+        ("all_orders",),
+        ("customers",),
+        ("other",),
+    ]
+    [[_, shown]] = downstream.execute(f"SHOW CREATE TABLE {db}.all_orders")
     assert "REFERENCES `customers`" in shown
 
 
 def test_shards_are_merged_and_what_speaks_for_one_of_them_stops(
-    target: Database, db: str, channel: Channel
+    downstream: Database, db: str, channel: Channel
 ) -> None:
     applier, config = channel(routes=(Route("shard_?", db, "t", "t"),))
     steps = [
@@ -103,7 +104,7 @@ def test_shards_are_merged_and_what_speaks_for_one_of_them_stops(
     apply_rows(applier, config, insert(one, {"id": 1, "v": 1}), insert(two, {"id": 2, "v": 2}))
     # the row moves from one shard to the other
     apply_rows(applier, config, delete(one, {"id": 1, "v": 1}), insert(two, {"id": 1, "v": 9}))
-    assert target.execute(f"SELECT * FROM {db}.t ORDER BY id") == [(1, 9), (2, 2)]
+    assert downstream.execute(f"SELECT * FROM {db}.t ORDER BY id") == [(1, 9), (2, 2)]
     with pytest.raises(DownstreamError, match="TR604"):
         apply_rows(applier, config, insert(one, {"id": 2, "v": 0}))
     position = applier.position.epoch
@@ -115,31 +116,31 @@ def test_shards_are_merged_and_what_speaks_for_one_of_them_stops(
     )
     apply_steps(ignoring, steps)
     assert ignoring.position.epoch == position + 1
-    assert target.execute(f"SELECT COUNT(*) FROM {db}.t") == [(2,)]
+    assert downstream.execute(f"SELECT COUNT(*) FROM {db}.t") == [(2,)]
 
 
 def test_where_deletes_are_dropped_updates_may_miss_and_inserts_may_not_meet(
-    target: Database, db: str, channel: Channel
+    downstream: Database, db: str, channel: Channel
 ) -> None:
-    target.execute(f"CREATE TABLE {db}.t (id INT PRIMARY KEY, v INT)")
+    downstream.execute(f"CREATE TABLE {db}.t (id INT PRIMARY KEY, v INT)")
     t = TableStructure(db, "t", (integer("id"), integer("v", nullable=True)), ("id",))
     rule = EventRule(db, "Ignore", "t", ("delete",))
     applier, config = channel(filters=(rule,))
     one, two = {"id": 1, "v": 1}, {"id": 2, "v": 2}
     apply_rows(applier, config, insert(t, one), delete(t, one), update(t, two, {"id": 2, "v": 3}))
-    assert target.execute(f"SELECT * FROM {db}.t") == [(1, 1)]
+    assert downstream.execute(f"SELECT * FROM {db}.t") == [(1, 1)]
     with pytest.raises(DownstreamError, match="TR604"):
         apply_rows(applier, config, insert(t, {"id": 1, "v": 7}))
     applier, config = channel(filters=(rule,), safe_mode=True)
     apply_rows(applier, config, insert(t, {"id": 1, "v": 7}))
-    assert target.execute(f"SELECT * FROM {db}.t") == [(1, 7)]
+    assert downstream.execute(f"SELECT * FROM {db}.t") == [(1, 7)]
 
 
 @pytest.mark.parametrize("compact", [True, False])
 def test_safe_mode_takes_what_is_there_already_and_touches_nobody_else(
-    target: Database, db: str, channel: Channel, compact: bool
+    downstream: Database, db: str, channel: Channel, compact: bool
 ) -> None:
-    target.execute(f"CREATE TABLE {db}.t (id INT PRIMARY KEY, u VARCHAR(60) UNIQUE)")
+    downstream.execute(f"CREATE TABLE {db}.t (id INT PRIMARY KEY, u VARCHAR(60) UNIQUE)")
     t = TableStructure(db, "t", (integer("id"), text("u", nullable=True)), ("id",))
     changes = (
         insert(t, {"id": 1, "u": "a"}),
@@ -158,15 +159,15 @@ def test_safe_mode_takes_what_is_there_already_and_touches_nobody_else(
         # In order, the repetition passes through states that the unique key does not allow.
         apply_rows(safe, config, *changes)
     apply_rows(safe, config, insert(t, {"id": 1, "u": "c"}), delete(t, {"id": 9, "u": "x"}))
-    assert target.execute(f"SELECT * FROM {db}.t ORDER BY id") == [(1, "c"), (3, "a")]
+    assert downstream.execute(f"SELECT * FROM {db}.t ORDER BY id") == [(1, "c"), (3, "a")]
     # REPLACE would remove row 3 here.
     with pytest.raises(DownstreamError, match="TR604"):
         apply_rows(safe, config, insert(t, {"id": 8, "u": "a"}))
-    assert target.execute(f"SELECT * FROM {db}.t ORDER BY id") == [(1, "c"), (3, "a")]
+    assert downstream.execute(f"SELECT * FROM {db}.t ORDER BY id") == [(1, "c"), (3, "a")]
 
 
-def test_safe_mode_leaves_the_children_of_a_parent(target: Database, db: str, channel: Channel) -> None:
-    target.execute(
+def test_safe_mode_leaves_the_children_of_a_parent(downstream: Database, db: str, channel: Channel) -> None:
+    downstream.execute(
         f"CREATE TABLE {db}.p (id INT PRIMARY KEY, v INT)",
         f"CREATE TABLE {db}.c (id INT PRIMARY KEY, p INT,"
         f" FOREIGN KEY (p) REFERENCES {db}.p (id) ON DELETE CASCADE)",
@@ -176,25 +177,25 @@ def test_safe_mode_leaves_the_children_of_a_parent(target: Database, db: str, ch
     p = TableStructure(db, "p", (integer("id"), integer("v", nullable=True)), ("id",))
     applier, config = channel(safe_mode=True)
     apply_rows(applier, config, update(p, {"id": 1, "v": 1}, {"id": 1, "v": 2}), insert(p, {"id": 1, "v": 3}))
-    assert target.execute(f"SELECT v FROM {db}.p") == [(3,)]
-    assert target.execute(f"SELECT id FROM {db}.c") == [(7,)]
+    assert downstream.execute(f"SELECT v FROM {db}.p") == [(3,)]
+    assert downstream.execute(f"SELECT id FROM {db}.c") == [(7,)]
 
 
 def test_two_channels_with_different_routes_do_not_disturb_each_other(
-    target: Database, db: str, channel: Channel
+    downstream: Database, db: str, channel: Channel
 ) -> None:
-    target.execute(*(f"CREATE TABLE {db}.{name} (id INT PRIMARY KEY)" for name in ("a", "b")))
+    downstream.execute(*(f"CREATE TABLE {db}.{name} (id INT PRIMARY KEY)" for name in ("a", "b")))
     t = TableStructure("up", "t", (integer("id"),), ("id",))
     first, first_config = channel(routes=(Route("up", db, "t", "a"),))
     second_config = replace(first_config, routes=(Route("up", db, "t", "b"),), channel=f"{db}2")
-    second = open_applier(target.url("tailrace"), second_config.channel, routes=second_config.routes)
+    second = open_applier(downstream.url("tailrace"), second_config.channel, routes=second_config.routes)
     apply_rows(first, first_config, insert(t, {"id": 1}))
     apply_rows(second, second_config, insert(t, {"id": 1}), insert(t, {"id": 2}))
     apply_rows(first, first_config, delete(t, {"id": 1}))
-    assert target.execute(f"SELECT id FROM {db}.a") == []
-    assert target.execute(f"SELECT id FROM {db}.b ORDER BY id") == [(1,), (2,)]
+    assert downstream.execute(f"SELECT id FROM {db}.a") == []
+    assert downstream.execute(f"SELECT id FROM {db}.b ORDER BY id") == [(1,), (2,)]
     assert (first.position.epoch, second.position.epoch) == (1, 0)
-    counted = target.execute(
+    counted = downstream.execute(
         "SELECT row_changes, routed, merged, statements FROM tailrace.channel_counters"
         f" WHERE channel IN ('{db}', '{db}2') ORDER BY channel"
     )
@@ -202,9 +203,9 @@ def test_two_channels_with_different_routes_do_not_disturb_each_other(
 
 
 def test_expressions_leave_rows_out_by_the_downstreams_collation(
-    target: Database, db: str, channel: Channel
+    downstream: Database, db: str, channel: Channel
 ) -> None:
-    target.execute(f"CREATE TABLE {db}.t (id INT PRIMARY KEY, s VARCHAR(60) COLLATE utf8mb4_general_ci)")
+    downstream.execute(f"CREATE TABLE {db}.t (id INT PRIMARY KEY, s VARCHAR(60) COLLATE utf8mb4_general_ci)")
     t = TableStructure(db, "t", (integer("id"), text("s", nullable=True)), ("id",))
     rule = ExpressionRule(
         db, "t", "s = 'tmp'", update_old_value_expr="s = 'tmp'", update_new_value_expr="s <> 'x'"
@@ -222,7 +223,7 @@ def test_expressions_leave_rows_out_by_the_downstreams_collation(
         delete(t, {"id": 9, "s": None}),
     )
     assert made.stages.expression_filtered == 3
-    assert target.execute(f"SELECT * FROM {db}.t") == [(2, "a")]
+    assert downstream.execute(f"SELECT * FROM {db}.t") == [(2, "a")]
     with pytest.raises(UnevaluableRow, match="only the server knows"):
         apply_rows(applier, config, insert(t, {"id": 7, "s": "é"}))
     with pytest.raises(ConfigError, match=r"TR134.*SOUNDEX"):

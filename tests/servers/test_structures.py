@@ -28,31 +28,26 @@ from spark_consumer.target import TableMoved, read_table
 from tests.support.apply_steps import apply_rows, apply_steps, open_applier, prepared_rows
 from tests.support.binlog_rows import binlog_end, rows_since
 from tests.support.fake_topic import delete, insert, integer, text, update
+from tests.support.names import own_name
 
 pytestmark = pytest.mark.servers
 Channel = Callable[..., tuple[Applier, ConsumerConfig]]
 
 
-@pytest.fixture(params=["mysql", "mariadb"])
-def target(request: pytest.FixtureRequest) -> Database:
-    found: Database = request.getfixturevalue(f"downstream_{request.param}")
-    return found
-
-
 @pytest.fixture
-def db(request: pytest.FixtureRequest, target: Database) -> str:
+def db(request: pytest.FixtureRequest, downstream: Database) -> str:
     """A database of the test's own."""
-    name = "s_" + "".join(c if c.isalnum() else "_" for c in request.node.name)[-40:]
-    target.execute(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
+    name = own_name("s_", request)
+    downstream.execute(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
     return name
 
 
 @pytest.fixture
-def channel(target: Database, db: str) -> Channel:
+def channel(downstream: Database, db: str) -> Channel:
     """Opens the channel under rules."""
 
     def opened(versions: Versions | None = None, **rules: Any) -> tuple[Applier, ConsumerConfig]:
-        url = target.url("tailrace")
+        url = downstream.url("tailrace")
         config = ConsumerConfig("", "p", ServerUrl.parse(url), db, Path(), **rules)
         return open_applier(url, db, versions, **rules), config
 
@@ -64,9 +59,9 @@ def table(db: str, *columns: Column, key: tuple[str, ...] = ("id",), name: str =
 
 
 def test_columns_go_by_name_into_wider_ones_in_another_order_beside_further_ones(
-    target: Database, db: str, channel: Channel
+    downstream: Database, db: str, channel: Channel
 ) -> None:
-    target.execute(
+    downstream.execute(
         f"CREATE TABLE {db}.t (extra INT NOT NULL DEFAULT 7, Name VARCHAR(99), twice INT AS (v * 2) VIRTUAL,"
         " v DECIMAL(20,4), seen TIMESTAMP DEFAULT CURRENT_TIMESTAMP, id BIGINT, PRIMARY KEY (id), KEY (v), KEY (name))"
     )
@@ -74,18 +69,18 @@ def test_columns_go_by_name_into_wider_ones_in_another_order_beside_further_ones
     applier, config = channel()
     first = {"id": 1, "v": 10, "name": "one"}
     apply_rows(applier, config, insert(t, first), insert(t, {"id": 2, "v": 20, "name": None}))
-    target.execute(f"UPDATE {db}.t SET extra = 70 WHERE id = 1")
+    downstream.execute(f"UPDATE {db}.t SET extra = 70 WHERE id = 1")
     made = apply_rows(applier, config, update(t, first, {"id": 3, "v": 11, "name": "uno"}))
     assert [one.sql.split()[0] for one in made.ordered] == [b"UPDATE"]
-    assert target.execute(f"SELECT id, v, name, extra, twice FROM {db}.t ORDER BY id") == [
+    assert downstream.execute(f"SELECT id, v, name, extra, twice FROM {db}.t ORDER BY id") == [
         (2, 20, None, 7, 40),
         (3, 11, "uno", 70, 22),
     ]
 
 
-def test_rows_are_found_by_the_downstreams_own_key(target: Database, db: str, channel: Channel) -> None:
+def test_rows_are_found_by_the_downstreams_own_key(downstream: Database, db: str, channel: Channel) -> None:
     """It is on other columns, whose values change and change places; the upstream's key has no index there."""
-    target.execute(f"CREATE TABLE {db}.t (id INT, a INT, b VARCHAR(60), PRIMARY KEY (a, b))")
+    downstream.execute(f"CREATE TABLE {db}.t (id INT, a INT, b VARCHAR(60), PRIMARY KEY (a, b))")
     t = table(db, integer("id"), integer("a"), text("b"))
     applier, config = channel()
 
@@ -98,18 +93,18 @@ def test_rows_are_found_by_the_downstreams_own_key(target: Database, db: str, ch
     swapped = [update(t, one, row(1, 2, "y")), update(t, two, row(2, 1, "x"))]
     made = apply_rows(applier, config, *swapped, delete(t, three))
     assert made.deletes[0][1].sql.startswith(f"DELETE FROM `{db}`.`t` WHERE (`a`,`b`) IN ((".encode())
-    assert target.execute(f"SELECT * FROM {db}.t ORDER BY id") == [(1, 2, "y"), (2, 1, "x")]
+    assert downstream.execute(f"SELECT * FROM {db}.t ORDER BY id") == [(1, 2, "y"), (2, 1, "x")]
     # in order, as in a family with cascades: by the same key
     applier, config = channel(compact=False)
     apply_rows(applier, config, update(t, row(1, 2, "y"), row(9, 5, "q")), delete(t, row(2, 1, "x")))
-    assert target.execute(f"SELECT * FROM {db}.t") == [(9, 5, "q")]
+    assert downstream.execute(f"SELECT * FROM {db}.t") == [(9, 5, "q")]
 
 
 @pytest.mark.parametrize("compact", [True, False])
 def test_safe_mode_repeats_changes_of_the_downstreams_key(
-    target: Database, db: str, channel: Channel, compact: bool
+    downstream: Database, db: str, channel: Channel, compact: bool
 ) -> None:
-    target.execute(f"CREATE TABLE {db}.t (id INT, a INT, PRIMARY KEY (a))")
+    downstream.execute(f"CREATE TABLE {db}.t (id INT, a INT, PRIMARY KEY (a))")
     t = table(db, integer("id"), integer("a"))
     applier, config = channel(safe_mode=True, compact=compact)
     for _ in range(2):
@@ -117,18 +112,18 @@ def test_safe_mode_repeats_changes_of_the_downstreams_key(
         apply_rows(applier, config, insert(t, first))
         for _ in range(2):
             apply_rows(applier, config, update(t, first, second))
-        assert target.execute(f"SELECT * FROM {db}.t") == [(1, 2)]
+        assert downstream.execute(f"SELECT * FROM {db}.t") == [(1, 2)]
         apply_rows(applier, config, update(t, second, first))
         apply_rows(applier, config, update(t, first, {"id": 4, "a": 1}))
         apply_rows(applier, config, delete(t, {"id": 4, "a": 1}))
-        assert target.execute(f"SELECT * FROM {db}.t") == []
+        assert downstream.execute(f"SELECT * FROM {db}.t") == []
 
 
 def test_without_a_key_there_the_upstreams_key_is_compared_byte_by_byte(
-    target: Database, db: str, channel: Channel
+    downstream: Database, db: str, channel: Channel
 ) -> None:
     """`a` and `A` are two rows upstream, and one value to the downstream's collation."""
-    target.execute(f"CREATE TABLE {db}.t (name VARCHAR(60), v INT, KEY (name))")
+    downstream.execute(f"CREATE TABLE {db}.t (name VARCHAR(60), v INT, KEY (name))")
     t = table(db, text("name"), integer("v"), key=("name",))
     applier, config = channel()
     rows = [{"name": name, "v": number} for number, name in enumerate(("a", "A", "a ", "é", "e"))]
@@ -136,20 +131,20 @@ def test_without_a_key_there_the_upstreams_key_is_compared_byte_by_byte(
     apply_rows(
         applier, config, update(t, rows[1], {"name": "A", "v": 11}), delete(t, rows[4]), delete(t, rows[0])
     )
-    assert target.execute(f"SELECT HEX(name), v FROM {db}.t ORDER BY v") == [
+    assert downstream.execute(f"SELECT HEX(name), v FROM {db}.t ORDER BY v") == [
         ("6120", 2),
         ("C3A9", 3),
         ("41", 11),
     ]
-    target.execute(f"INSERT INTO {db}.t VALUES ('A', 12)")
+    downstream.execute(f"INSERT INTO {db}.t VALUES ('A', 12)")
     with pytest.raises(DownstreamError, match="TR603: a statement changed 2 rows where the log implies 1"):
         apply_rows(applier, config, delete(t, {"name": "A", "v": 11}))
 
 
 def test_a_downstream_collation_that_takes_two_rows_for_one_stops(
-    target: Database, db: str, channel: Channel
+    downstream: Database, db: str, channel: Channel
 ) -> None:
-    target.execute(f"CREATE TABLE {db}.t (name VARCHAR(60) PRIMARY KEY, v INT)")
+    downstream.execute(f"CREATE TABLE {db}.t (name VARCHAR(60) PRIMARY KEY, v INT)")
     t = table(db, text("name"), integer("v"), key=("name",))
     applier, config = channel()
     apply_rows(applier, config, insert(t, {"name": "a", "v": 1}))
@@ -157,26 +152,30 @@ def test_a_downstream_collation_that_takes_two_rows_for_one_stops(
         apply_rows(applier, config, insert(t, {"name": "A", "v": 2}))
     # a row that changes only its spelling is one row all the time
     apply_rows(applier, config, update(t, {"name": "a", "v": 1}, {"name": "A", "v": 2}))
-    assert target.execute(f"SELECT name, v FROM {db}.t") == [("A", 2)]
+    assert downstream.execute(f"SELECT name, v FROM {db}.t") == [("A", 2)]
 
 
 def test_rows_without_a_key_upstream_meet_a_downstream_that_numbers_them(
-    target: Database, db: str, channel: Channel
+    downstream: Database, db: str, channel: Channel
 ) -> None:
-    target.execute(f"CREATE TABLE {db}.t (no INT AUTO_INCREMENT PRIMARY KEY, v INT, s VARCHAR(60))")
+    downstream.execute(f"CREATE TABLE {db}.t (no INT AUTO_INCREMENT PRIMARY KEY, v INT, s VARCHAR(60))")
     t = table(db, integer("v", nullable=True), text("s", nullable=True), key=())
     applier, config = channel()
     twin, other = {"v": 1, "s": None}, {"v": None, "s": "x"}
     apply_rows(applier, config, insert(t, twin), insert(t, twin), insert(t, other), insert(t, twin))
     apply_rows(applier, config, delete(t, twin), update(t, twin, {"v": 2, "s": "y"}))
-    assert sorted(target.execute(f"SELECT v, s FROM {db}.t"), key=repr) == [(1, None), (2, "y"), (None, "x")]
+    assert sorted(downstream.execute(f"SELECT v, s FROM {db}.t"), key=repr) == [
+        (1, None),
+        (2, "y"),
+        (None, "x"),
+    ]
 
 
 @pytest.mark.parametrize("key", ["no INT AUTO_INCREMENT PRIMARY KEY", "PRIMARY KEY (id, shard)"])
 def test_equal_keys_of_merged_tables_are_told_apart(
-    target: Database, db: str, channel: Channel, key: str
+    downstream: Database, db: str, channel: Channel, key: str
 ) -> None:
-    target.execute(f"CREATE TABLE {db}.t (id INT, shard INT, v INT, {key})")
+    downstream.execute(f"CREATE TABLE {db}.t (id INT, shard INT, v INT, {key})")
     shards = [
         table("up", integer("id"), integer("shard"), integer("v"), name=f"t_{number}") for number in range(2)
     ]
@@ -188,20 +187,20 @@ def test_equal_keys_of_merged_tables_are_told_apart(
     apply_rows(applier, config, *(insert(s, row(n, i)) for n, s in enumerate(shards) for i in (1, 2)))
     # only one shard in the batch: the other one's rows are there all the same
     apply_rows(applier, config, update(shards[1], row(1, 1), row(1, 1, 5)), delete(shards[1], row(1, 2)))
-    assert target.execute(f"SELECT id, shard, v FROM {db}.t ORDER BY shard, id") == [
+    assert downstream.execute(f"SELECT id, shard, v FROM {db}.t ORDER BY shard, id") == [
         (1, 0, 0),
         (2, 0, 0),
         (1, 1, 5),
     ]
     # an upstream key that changes
     apply_rows(applier, config, update(shards[0], row(0, 2), row(0, 7, 7)))
-    assert target.execute(f"SELECT id, v FROM {db}.t WHERE shard = 0 ORDER BY id") == [(1, 0), (7, 7)]
+    assert downstream.execute(f"SELECT id, v FROM {db}.t WHERE shard = 0 ORDER BY id") == [(1, 0), (7, 7)]
 
 
-def test_unique_keys_that_only_the_downstream_has(target: Database, db: str, channel: Channel) -> None:
+def test_unique_keys_that_only_the_downstream_has(downstream: Database, db: str, channel: Channel) -> None:
     """A prefix, a computed column and, on MySQL, an expression: values change places within a batch."""
-    expression = ", UNIQUE ((v + 1))" if target.flavor == "mysql" else ""
-    target.execute(
+    expression = ", UNIQUE ((v + 1))" if downstream.flavor == "mysql" else ""
+    downstream.execute(
         f"CREATE TABLE {db}.t (id INT PRIMARY KEY, name VARCHAR(60), v INT, low VARCHAR(60) AS (LOWER(name)) STORED,"
         f" UNIQUE (name(2)), UNIQUE (low){expression})"
     )
@@ -211,13 +210,13 @@ def test_unique_keys_that_only_the_downstream_has(target: Database, db: str, cha
     apply_rows(applier, config, insert(t, one), insert(t, two))
     moved = [update(t, one, {**one, "name": "bby", "v": 2}), update(t, two, {**two, "name": "AAY", "v": 1})]
     apply_rows(applier, config, *moved)
-    assert target.execute(f"SELECT id, name, v FROM {db}.t ORDER BY id") == [(1, "bby", 2), (2, "AAY", 1)]
+    assert downstream.execute(f"SELECT id, name, v FROM {db}.t ORDER BY id") == [(1, "bby", 2), (2, "AAY", 1)]
     with pytest.raises(DownstreamError, match=r"TR604: .*1062"):
         apply_rows(applier, config, insert(t, {"id": 3, "name": "bbz", "v": 9}))
 
 
-def test_invisible_columns_and_triggers_that_look_on(target: Database, db: str, channel: Channel) -> None:
-    target.execute(
+def test_invisible_columns_and_triggers_that_look_on(downstream: Database, db: str, channel: Channel) -> None:
+    downstream.execute(
         f"CREATE TABLE {db}.seen (what VARCHAR(20), id INT, v INT)",
         f"CREATE TABLE {db}.t (id INT PRIMARY KEY, v INT INVISIBLE, by_trigger INT)",
         f"CREATE TRIGGER {db}.fills BEFORE INSERT ON {db}.t FOR EACH ROW SET NEW.by_trigger = NEW.v * 10",
@@ -230,9 +229,9 @@ def test_invisible_columns_and_triggers_that_look_on(target: Database, db: str, 
     applier, config = channel()
     apply_rows(applier, config, insert(t, {"id": 1, "v": 1}))
     apply_rows(applier, config, update(t, {"id": 1, "v": 1}, {"id": 1, "v": 2}))
-    assert target.execute(f"SELECT id, v, by_trigger FROM {db}.t") == [(1, 2, 10)]
-    assert target.execute(f"SELECT * FROM {db}.seen") == [("update", 1, 2)]
-    target.execute(
+    assert downstream.execute(f"SELECT id, v, by_trigger FROM {db}.t") == [(1, 2, 10)]
+    assert downstream.execute(f"SELECT * FROM {db}.seen") == [("update", 1, 2)]
+    downstream.execute(
         f"DROP TRIGGER {db}.fills",
         f"CREATE TRIGGER {db}.spoils BEFORE UPDATE ON {db}.t FOR EACH ROW SET NEW.v = NEW.v + 1",
     )
@@ -240,7 +239,7 @@ def test_invisible_columns_and_triggers_that_look_on(target: Database, db: str, 
         DownstreamError, match="TR653: the downstream's trigger spoils may change the column v"
     ):
         apply_rows(applier, config, update(t, {"id": 1, "v": 2}, {"id": 1, "v": 3}))
-    assert target.execute(f"SELECT v FROM {db}.t") == [(2,)]
+    assert downstream.execute(f"SELECT v FROM {db}.t") == [(2,)]
 
 
 ENUM = Column("v", "enum('a','b')", 247, 1, True, charset="utf8mb4", members=("a", "b"))
@@ -263,57 +262,65 @@ MISFITS = [
 ]
 
 
-def test_what_does_not_fit_stops_before_the_first_row(target: Database, db: str, channel: Channel) -> None:
-    target.execute(f"CREATE TABLE {db}.first (id INT PRIMARY KEY, v INT)")
+def test_what_does_not_fit_stops_before_the_first_row(
+    downstream: Database, db: str, channel: Channel
+) -> None:
+    downstream.execute(f"CREATE TABLE {db}.first (id INT PRIMARY KEY, v INT)")
     first = table(db, integer("id"), integer("v"), name="first")
     applier, config = channel()
     for column, there, code, what in MISFITS:
-        target.execute(f"DROP TABLE IF EXISTS {db}.t", f"CREATE TABLE {db}.t (id INT PRIMARY KEY, {there})")
+        downstream.execute(
+            f"DROP TABLE IF EXISTS {db}.t", f"CREATE TABLE {db}.t (id INT PRIMARY KEY, {there})"
+        )
         t = table(db, integer("id"), column)
         with pytest.raises(DownstreamError) as stopped:
             apply_rows(applier, config, insert(first, {"id": 1, "v": 1}), insert(t, {"id": 1, "v": None}))
         assert (stopped.value.code, stopped.value.where.table) == (code, f"{db}.t")
         assert what in stopped.value.what
         assert f"alter {db}.t on the downstream" in stopped.value.hint
-    assert target.execute(f"SELECT * FROM {db}.first") == []
+    assert downstream.execute(f"SELECT * FROM {db}.first") == []
 
 
-def test_a_table_altered_on_the_way_is_looked_at_again(target: Database, db: str, channel: Channel) -> None:
-    target.execute(f"CREATE TABLE {db}.t (id INT PRIMARY KEY, v INT)")
+def test_a_table_altered_on_the_way_is_looked_at_again(
+    downstream: Database, db: str, channel: Channel
+) -> None:
+    downstream.execute(f"CREATE TABLE {db}.t (id INT PRIMARY KEY, v INT)")
     t = table(db, integer("id"), integer("v"))
     applier, config = channel()
     change = insert(t, {"id": 1, "v": 70000})
     made = prepared_rows(applier, config, change)
-    target.execute(f"ALTER TABLE {db}.t ADD extra INT DEFAULT 5 FIRST, DROP PRIMARY KEY, ADD PRIMARY KEY (v)")
+    downstream.execute(
+        f"ALTER TABLE {db}.t ADD extra INT DEFAULT 5 FIRST, DROP PRIMARY KEY, ADD PRIMARY KEY (v)"
+    )
     with pytest.raises(TableMoved):
         applier.apply(made)
     _, used = applier.apply_planned(made, lambda: prepared_rows(applier, config, change))
     assert [one.table.mode for one in used.ordered] == [Mode.ORDERED]
-    assert target.execute(f"SELECT * FROM {db}.t") == [(5, 1, 70000)]
+    assert downstream.execute(f"SELECT * FROM {db}.t") == [(5, 1, 70000)]
     change = update(t, {"id": 1, "v": 70000}, {"id": 1, "v": 2})
     made = prepared_rows(applier, config, change)
-    target.execute(f"DELETE FROM {db}.t", f"ALTER TABLE {db}.t MODIFY v SMALLINT")
+    downstream.execute(f"DELETE FROM {db}.t", f"ALTER TABLE {db}.t MODIFY v SMALLINT")
     with pytest.raises(DownstreamError, match="TR650"):
         applier.apply_planned(made, lambda: prepared_rows(applier, config, change))
-    target.execute(f"DROP TABLE {db}.t")
+    downstream.execute(f"DROP TABLE {db}.t")
     with pytest.raises(DownstreamError, match="TR605"):
         applier.apply_planned(made, lambda: prepared_rows(applier, config, change))
 
 
 def test_a_key_that_finds_rows_whose_other_columns_are_stale(
-    target: Database, db: str, channel: Channel
+    downstream: Database, db: str, channel: Channel
 ) -> None:
     """Updates are left out, so the downstream's own key has older values than the log."""
-    target.execute(f"CREATE TABLE {db}.t (id INT, a INT, PRIMARY KEY (a))")
+    downstream.execute(f"CREATE TABLE {db}.t (id INT, a INT, PRIMARY KEY (a))")
     t = table(db, integer("id"), integer("a"))
     applier, config = channel(filters=(EventRule(db, "Ignore", "t", ("update",)),))
     first, second = {"id": 1, "a": 1}, {"id": 1, "a": 2}
     apply_rows(applier, config, insert(t, first), update(t, first, second), delete(t, second))
-    assert target.execute(f"SELECT * FROM {db}.t") == []
+    assert downstream.execute(f"SELECT * FROM {db}.t") == []
 
 
 def test_a_merged_table_is_altered_once_and_each_shards_alter_passed_over(
-    target: Database, db: str, channel: Channel
+    downstream: Database, db: str, channel: Channel
 ) -> None:
     old = [table("up", integer("id"), integer("v"), name=f"t_{number}") for number in (1, 2)]
     new = [replace(s, columns=(*s.columns, text("note"))) for s in old]
@@ -329,8 +336,8 @@ def test_a_merged_table_is_altered_once_and_each_shards_alter_passed_over(
     with pytest.raises(DownstreamError, match=r"TR623.*there is no column note yet") as stopped:
         apply_steps(applier, steps)
     assert "alter the merged table once by hand" in stopped.value.hint
-    target.execute(f"ALTER TABLE {db}.t {change}")
-    before = target.execute(f"SHOW CREATE TABLE {db}.t")
+    downstream.execute(f"ALTER TABLE {db}.t {change}")
+    before = downstream.execute(f"SHOW CREATE TABLE {db}.t")
     apply_steps(applier, steps)
     # the other one still has its old form, and its rows find their place
     apply_rows(applier, config, insert(new[0], {"id": 5, "v": 5, "note": "x"}), update(old[1], *moved(1, 9)))
@@ -338,14 +345,14 @@ def test_a_merged_table_is_altered_once_and_each_shards_alter_passed_over(
     steps = [*[{}] * (applier.position.epoch + 1), altering(f"ALTER TABLE up.t_2 {change}", 2)]
     apply_steps(applier, steps)
     apply_rows(applier, config, insert(new[1], {"id": 7, "v": 1 << 30, "note": "y"}))
-    assert target.execute(f"SELECT * FROM {db}.t ORDER BY id") == [
+    assert downstream.execute(f"SELECT * FROM {db}.t ORDER BY id") == [
         (0, 0, "it's"),
         (1, 9, "it's"),
         (5, 5, "x"),
         (6, 6, "it's"),
         (7, 1 << 30, "y"),
     ]
-    assert target.execute(f"SHOW CREATE TABLE {db}.t") == before
+    assert downstream.execute(f"SHOW CREATE TABLE {db}.t") == before
     known += [StructureVersion(5, s.db, s.table, f"n{n}", s.to_json(), "") for n, s in enumerate(new)]
     # a column that goes and comes again has other values there
     again = [
@@ -354,7 +361,7 @@ def test_a_merged_table_is_altered_once_and_each_shards_alter_passed_over(
     ]
     with pytest.raises(DownstreamError, match=r"TR623.*had a column note before"):
         apply_steps(applier, [*[{}] * (applier.position.epoch + 1), *again])
-    assert target.execute(f"SHOW CREATE TABLE {db}.t") == before
+    assert downstream.execute(f"SHOW CREATE TABLE {db}.t") == before
 
 
 def altering(statement: str, shard: int, verb: str = "ALTER") -> dict[str, Any]:
@@ -368,11 +375,11 @@ def moved(number: int, v: int) -> tuple[dict[str, Any], dict[str, Any]]:
 
 @pytest.mark.parametrize("flavor", ["mysql", "mariadb"])
 def test_every_type_fits_itself(
-    flavor: str, request: pytest.FixtureRequest, db: str, target: Database
+    flavor: str, request: pytest.FixtureRequest, db: str, downstream: Database
 ) -> None:
     """As the binlog describes it, and as the same statement makes it on the downstream."""
     source: Database = request.getfixturevalue(f"upstream_{flavor}")
-    session = connect(ServerUrl.parse(target.url("tailrace")))
+    session = connect(ServerUrl.parse(downstream.url("tailrace")))
     source.execute(f"DROP DATABASE IF EXISTS {db}", f"CREATE DATABASE {db} CHARACTER SET utf8mb4")
     kinds = [kind for kind, _, _ in _types(flavor)] + [r"ENUM('a\b','''')", r"SET('x\\y','z')"]
     there = set()
@@ -386,7 +393,7 @@ def test_every_type_fits_itself(
                 there.add(f"t{number}")
             except pymysql.MySQLError:
                 # There are types of one flavour only.
-                if flavor == target.flavor:
+                if flavor == downstream.flavor:
                     raise
         begin = binlog_end(source)
         for number in range(len(kinds)):

@@ -18,23 +18,18 @@ from spark_consumer.config import ConsumerConfig
 from spark_consumer.workers.apply_part import run_parts
 from tests.support.fake_topic import delete, insert, integer, text
 from tests.support.model import TABLES, Model
-from tests.support.parts import MemoryLog, apply_log, in_child
+from tests.support.names import own_name
+from tests.support.parts import MemoryLog, apply_in_child, apply_log
 
 pytestmark = pytest.mark.servers
 Start = Callable[..., ConsumerConfig]
 
 
-@pytest.fixture(params=["mysql", "mariadb"])
-def target(request: pytest.FixtureRequest) -> Database:
-    found: Database = request.getfixturevalue(f"downstream_{request.param}")
-    return found
-
-
 @pytest.fixture
-def db(request: pytest.FixtureRequest, target: Database) -> str:
+def db(request: pytest.FixtureRequest, downstream: Database) -> str:
     """A database and channel of the test's own, with the model's tables."""
-    name = "w_" + "".join(c if c.isalnum() else "_" for c in request.node.name)[-40:]
-    target.execute(
+    name = own_name("w_", request)
+    downstream.execute(
         f"CREATE DATABASE {name} CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci",
         f"USE {name}",
         *(f"CREATE TABLE {table} {columns}" for table, columns in TABLES.items()),
@@ -43,8 +38,8 @@ def db(request: pytest.FixtureRequest, target: Database) -> str:
 
 
 @pytest.fixture
-def config(target: Database, db: str) -> ConsumerConfig:
-    url = ServerUrl.parse(target.url("tailrace"))
+def config(downstream: Database, db: str) -> ConsumerConfig:
+    url = ServerUrl.parse(downstream.url("tailrace"))
     return ConsumerConfig("", "p", url, channel=db, workers=4, max_batch_rows=60)
 
 
@@ -91,7 +86,7 @@ CRASHES = (
 
 @pytest.mark.parametrize("seed", range(2))
 def test_random_rows_are_applied_once_whatever_is_killed(
-    target: Database, db: str, config: ConsumerConfig, seed: int
+    downstream: Database, db: str, config: ConsumerConfig, seed: int
 ) -> None:
     random = Random(seed)
     model, log = Model(db, random), MemoryLog()
@@ -109,37 +104,37 @@ def test_random_rows_are_applied_once_whatever_is_killed(
                 statement_rows=random.choice((1, 3, 2000)),
                 causality=random.choice(("rows", "rows", "tables")),
             )
-            code = in_child(lambda now=now: apply_log(now, log), crash)
+            code = apply_in_child(now, log, crash)
             assert code == 0 or (crash and code == signal.SIGKILL), (crash, now)
             died += code == signal.SIGKILL
-        assert_equal(target, model)
-        assert_audited(target, db, len(log.logged))
+        assert_equal(downstream, model)
+        assert_audited(downstream, db, len(log.logged))
     assert died >= 4
 
 
 def test_a_refused_statement_stops_and_the_rest_is_applied_once_it_is_possible(
-    target: Database, db: str, config: ConsumerConfig
+    downstream: Database, db: str, config: ConsumerConfig
 ) -> None:
     model, log = Model(db, Random(1)), MemoryLog()
     structure = model.structure("uniques")
     log.add(*(insert(structure, {"id": n, "n": n, "s": None}) for n in range(40)))
-    target.execute(f"INSERT INTO {db}.uniques VALUES (99, 17, NULL)")
+    downstream.execute(f"INSERT INTO {db}.uniques VALUES (99, 17, NULL)")
     with pytest.raises(
         DownstreamError, match=r"TR604.*Duplicate entry.*of the 4 parts of this batch others are applied"
     ):
         apply_log(config, log)
-    [(before,)] = target.execute(f"SELECT COUNT(*) FROM {db}.uniques")
+    [(before,)] = downstream.execute(f"SELECT COUNT(*) FROM {db}.uniques")
     assert before == 31
     with pytest.raises(DownstreamError, match="TR604"):
         apply_log(replace(config, workers=1), log)
-    target.execute(f"DELETE FROM {db}.uniques WHERE id = 99")
+    downstream.execute(f"DELETE FROM {db}.uniques WHERE id = 99")
     apply_log(replace(config, workers=1), log)
-    assert target.execute(f"SELECT COUNT(*), COUNT(DISTINCT n) FROM {db}.uniques") == [(40, 40)]
-    assert_audited(target, db, 1)
+    assert downstream.execute(f"SELECT COUNT(*), COUNT(DISTINCT n) FROM {db}.uniques") == [(40, 40)]
+    assert_audited(downstream, db, 1)
 
 
 def test_a_worker_of_a_fenced_consumer_writes_nothing(
-    target: Database, db: str, config: ConsumerConfig
+    downstream: Database, db: str, config: ConsumerConfig
 ) -> None:
     log = MemoryLog()
     structure = Model(db, Random(1)).structure("uniques")
@@ -147,21 +142,21 @@ def test_a_worker_of_a_fenced_consumer_writes_nothing(
 
     def fenced(order: Any, parts: Any) -> Any:
         done = list(run_parts(order, parts[:2]))
-        target.execute(
+        downstream.execute(
             f"UPDATE tailrace.relay_log_info SET fencing_token = fencing_token + 1 WHERE Channel_name = '{db}'"
         )
         return done + list(run_parts(order, parts[2:]))
 
     with pytest.raises(DownstreamError, match="TR610"):
         apply_log(config, log, fenced)
-    assert target.execute(f"SELECT COUNT(*) FROM {db}.uniques") == [(20,)]
+    assert downstream.execute(f"SELECT COUNT(*) FROM {db}.uniques") == [(20,)]
     apply_log(config, log)
-    assert target.execute(f"SELECT COUNT(*) FROM {db}.uniques") == [(40,)]
-    assert_audited(target, db, 1)
+    assert downstream.execute(f"SELECT COUNT(*) FROM {db}.uniques") == [(40,)]
+    assert_audited(downstream, db, 1)
 
 
 def test_a_lost_worker_is_replaced_while_it_may_still_be_at_work(
-    target: Database, db: str, config: ConsumerConfig
+    downstream: Database, db: str, config: ConsumerConfig
 ) -> None:
     log = MemoryLog()
     structure = Model(db, Random(1)).structure("uniques")
@@ -180,16 +175,16 @@ def test_a_lost_worker_is_replaced_while_it_may_still_be_at_work(
 
     [made] = apply_log(config, log, losing)
     assert (made.stages.parts, made.stages.causality_groups, made.stages.conflicts) == (4, 40, 0)
-    assert target.execute(f"SELECT COUNT(*) FROM {db}.uniques") == [(40,)]
-    workers = target.execute(
+    assert downstream.execute(f"SELECT COUNT(*) FROM {db}.uniques") == [(40,)]
+    workers = downstream.execute(
         f"SELECT Id, parts, rows_written FROM tailrace.worker_info WHERE Channel_name = '{db}' ORDER BY Id"
     )
     assert workers == [(number, 1, 10) for number in range(1, 5)]
-    assert_audited(target, db, 1)
+    assert_audited(downstream, db, 1)
 
 
 def test_a_part_that_is_repeated_behind_its_commit_is_left_out(
-    target: Database, db: str, config: ConsumerConfig
+    downstream: Database, db: str, config: ConsumerConfig
 ) -> None:
     log = MemoryLog()
     structure = Model(db, Random(1)).structure("uniques")
@@ -200,16 +195,16 @@ def test_a_part_that_is_repeated_behind_its_commit_is_left_out(
         return list(run_parts(order, parts))
 
     apply_log(config, log, twice)
-    assert target.execute(f"SELECT COUNT(*) FROM {db}.uniques") == [(40,)]
-    assert_audited(target, db, 1)
+    assert downstream.execute(f"SELECT COUNT(*) FROM {db}.uniques") == [(40,)]
+    assert_audited(downstream, db, 1)
 
 
 def test_the_servers_weights_keep_together_what_it_takes_for_equal(
-    target: Database, db: str, config: ConsumerConfig
+    downstream: Database, db: str, config: ConsumerConfig
 ) -> None:
     collations = {"mysql": "utf8mb4_0900_ai_ci", "mariadb": "utf8mb4_uca1400_ai_ci"}
-    target.execute(
-        f"CREATE TABLE {db}.words (id INT PRIMARY KEY, s VARCHAR(60) COLLATE {collations[target.flavor]},"
+    downstream.execute(
+        f"CREATE TABLE {db}.words (id INT PRIMARY KEY, s VARCHAR(60) COLLATE {collations[downstream.flavor]},"
         " t VARCHAR(60) COLLATE utf8mb4_lithuanian_ci, UNIQUE KEY (s), UNIQUE KEY (t))"
     )
     words = TableStructure(
@@ -237,5 +232,5 @@ def test_the_servers_weights_keep_together_what_it_takes_for_equal(
     assert [one.stages.causality_groups for one in made] == [40, 40]
     assert made[1].stages.conflicts == 40
     assert made[1].stages.parts == 4
-    found = target.execute(f"SELECT id, s, t FROM {db}.words ORDER BY id")
+    found = downstream.execute(f"SELECT id, s, t FROM {db}.words ORDER BY id")
     assert found == [(row["id"], row["s"], row["t"]) for row in moved]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,7 +13,6 @@ from compose.databases import Database
 from producer.epoch import EpochLimits, OpenEpoch
 from producer.events import EventDecoder
 from producer.xa import PreparedTransactions
-from schemas import crashpoints
 from schemas.epoch import EpochCommitted
 from schemas.gtid import empty_gtid_set
 from schemas.server_url import ServerUrl
@@ -28,6 +25,7 @@ from spark_consumer.prepare import Prepared, assembled
 from spark_consumer.rows import render
 from spark_consumer.slices import LoggedEpoch, Slice
 from tests.support.apply_steps import open_applier
+from tests.support.child import in_child
 from tests.support.records import epoch_record
 
 _MAGIC = 4
@@ -110,19 +108,7 @@ class Channel:
 
     def apply_until_it_dies(self, epochs: Sequence[Epoch], crash_at: str) -> int:
         """The same in a child that dies at a crash point; the signal it died of, 0 if it did not, or -1."""
-        child = os.fork()
-        if child == 0:
-            try:
-                crashpoints._target, _, count = crash_at.partition(":")
-                crashpoints._passes_left = int(count or 1)
-                self.apply(epochs)
-                os._exit(0)
-            except BaseException as error:
-                print(error, file=sys.stderr)
-            finally:
-                os._exit(1)
-        _, status = os.waitpid(child, 0)
-        return -os.waitstatus_to_exitcode(status)
+        return in_child(lambda: self.apply(epochs), crash_at)
 
     @staticmethod
     def _prepared(

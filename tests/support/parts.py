@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from schemas import crashpoints
 from schemas.avro_schema import KEY_CHANGE, row_schema
 from schemas.epoch import DIGEST_MODULUS, OffsetRange, StructureVersion, TableTouched
 from schemas.structure import TableStructure
@@ -32,6 +29,7 @@ from spark_consumer.workers.claims import claimed, rest
 from spark_consumer.workers.reader import weigh_at
 from spark_consumer.workers.resume import finish_slice
 from spark_consumer.workers.share import shared_out
+from tests.support.child import in_child
 from tests.support.fake_topic import Change, halves, row_key, row_value
 from tests.support.records import epoch_record
 
@@ -151,20 +149,12 @@ def apply_log(config: ConsumerConfig, log: MemoryLog, crew: Any = None) -> list[
     return made
 
 
-def in_child(work: Callable[[], object], crash_at: str) -> int:
-    """Do something in a child that dies at a crash point; the signal it died of, 0 if it did not, -1 for an error."""
-    sys.stdout.flush()
-    child = os.fork()
-    if child == 0:
-        try:
-            apply_part._sessions.clear()
-            crashpoints._target, _, count = crash_at.partition(":")
-            crashpoints._passes_left = int(count or 1)
-            work()
-            os._exit(0)
-        except BaseException as error:
-            print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        finally:
-            os._exit(1)
-    _, status = os.waitpid(child, 0)
-    return -os.waitstatus_to_exitcode(status)
+def apply_in_child(config: ConsumerConfig, log: MemoryLog, crash_at: str) -> int:
+    """``apply_log`` in a child that may die; see ``in_child``."""
+
+    def work() -> None:
+        # The parent's connections are not the child's to use.
+        apply_part._sessions.clear()
+        apply_log(config, log)
+
+    return in_child(work, crash_at)

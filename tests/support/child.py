@@ -1,0 +1,28 @@
+"""Work in a process that may die."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+from schemas import crashpoints
+
+
+def in_child(work: Callable[[], object], crash_at: str) -> int:
+    """Do something in a child that dies at a crash point; the signal it died of, 0 if it did not, -1 for an error."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        try:
+            # As if the environment had said so at the start.
+            crashpoints._target, _, count = crash_at.partition(":")
+            crashpoints._passes_left = int(count or 1)
+            work()
+            os._exit(0)
+        except BaseException as error:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    return -os.waitstatus_to_exitcode(status)
