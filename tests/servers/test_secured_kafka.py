@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from producer.upstream.connect import describe
+from schemas.server_url import ServerUrl
 from tests.support.secured_kafka import PASSWORD, USER, SecuredKafka
 
 pytestmark = pytest.mark.servers
@@ -34,6 +36,8 @@ def folder(
     upstream_mariadb: Any,
     downstream_mysql: Any,
 ) -> Path:
+    upstream_mariadb.execute("FLUSH BINARY LOGS")  # other tests wrote statements that stop a producer
+    begin = describe(ServerUrl.parse(upstream_mariadb.url("tailrace"))).file
     upstream_mariadb.execute(
         f"CREATE DATABASE {DB}",
         f"CREATE TABLE {DB}.t (id INT PRIMARY KEY, v VARCHAR(20))",
@@ -42,6 +46,7 @@ def folder(
     made = tmp_path_factory.mktemp("secured")
     (made / "tailrace.toml").write_text(
         f'[source]\nurl = "{upstream_mariadb.url("tailrace")}"\nserver-id = 7481\n'
+        f'[relay]\nrelay-binlog-name = "{begin}"\n'
         f'[kafka]\nbootstrap-servers = "{secured.secured}"\nprefix = "secured"\n'
         f'security-protocol = "sasl_ssl"\nsasl-mechanism = "PLAIN"\nsasl-username = "{USER}"\n'
         f'ssl-ca = "{secured.ca}"\n'
