@@ -63,6 +63,7 @@ class OrderedStatement:
         changes: how many of the log's row changes it stands for.
         seq: the number of the first of them within its epoch.
         free: an operator's own statement, which changes as many rows as it does.
+        removes: the predicate of the row that it removes together with what hangs on it.
     """
 
     sql: bytes
@@ -75,6 +76,7 @@ class OrderedStatement:
     changes: int = 1
     seq: int = -1
     free: bool = False
+    removes: bytes | None = None
 
 
 def statements(rows: Iterable[OrderedRow], limits: Limits) -> Iterator[OrderedStatement]:
@@ -149,8 +151,17 @@ def _statement(row: OrderedRow, second: OrderedRow | None) -> OrderedStatement:
     else:
         may_miss = row.table.partial and (second is not None or row.op in (_UPDATE, _DELETE))
     changes = 1 if second is None else 2
+    removes = row.match if checks and second is None and row.op == _DELETE else None
     return OrderedStatement(
-        attempts[0], row.table, row.epoch, checks, attempts[1:], may_miss, changes=changes, seq=row.seq
+        attempts[0],
+        row.table,
+        row.epoch,
+        checks,
+        attempts[1:],
+        may_miss,
+        changes=changes,
+        seq=row.seq,
+        removes=removes,
     )
 
 

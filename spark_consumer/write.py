@@ -9,6 +9,8 @@ from dataclasses import replace
 import pymysql
 
 from schemas.errors import NOWHERE, DownstreamError, Where
+from spark_consumer import cascades
+from spark_consumer.cascades import Cascades
 from spark_consumer.merge import Statement
 from spark_consumer.ordered import OrderedStatement
 from spark_consumer.plan import TablePlan
@@ -34,11 +36,15 @@ def write(
     for table, statement in inserts:
         _run(session, table, where, statement, may_exceed=table.again)
     checks = False
+    hanging: Cascades | None = None
     try:
         for one in ordered:
             if one.checks != checks:
                 session.execute(f"SET SESSION foreign_key_checks = {int(one.checks)}")
                 checks = one.checks
+            if one.removes is not None:
+                hanging = hanging or cascades.load(session)
+                _run_cascade(session, hanging, one, where)
             _run_ordered(session, one, where)
     finally:
         # Also for what the session is used for once a statement was refused.
@@ -57,6 +63,19 @@ def denied(error: BaseException, where: Where) -> DownstreamError:
     )
 
 
+def _run_cascade(session: Session, hanging: Cascades, one: OrderedStatement, where: Where) -> None:
+    """Remove what hangs on a row, where its own DELETE would leave something behind."""
+    assert one.removes is not None
+    if not hanging.deep(one.table.target_name):
+        return
+    try:
+        hanging.run(session, one.table.target_name, one.removes.decode())
+    except pymysql.MySQLError as error:
+        if is_passing(error):
+            raise
+        raise _refusal(error, replace(where, epoch=one.epoch, table=one.table.name), one.sql) from error
+
+
 def _run_ordered(session: Session, one: OrderedStatement, where: Where) -> None:
     place = where if where.epoch is None else replace(where, epoch=one.epoch)
     if one.rows == 1 and where.epoch is not None:
@@ -69,6 +88,18 @@ def _run_ordered(session: Session, one: OrderedStatement, where: Where) -> None:
         if _run(session, one.table, place, Statement(sql, one.rows), may_miss=True):
             return
     _run(session, one.table, place, Statement(last, one.rows), may_miss=one.may_miss)
+
+
+def _refusal(error: pymysql.MySQLError, place: Where, sql: bytes) -> DownstreamError:
+    if is_denied(error):
+        return denied(error, place)
+    return DownstreamError(
+        "TR604",
+        f"the downstream refused a statement: {message_of(error)}; {_shown(sql)}",
+        where=place,
+        hint="nothing of this batch was applied; remove what the message names, then start again",
+        statement=_shown(sql, 2000),
+    )
 
 
 def _run(
@@ -91,15 +122,7 @@ def _run(
     except pymysql.MySQLError as error:
         if is_passing(error):
             raise
-        if is_denied(error):
-            raise denied(error, place) from error
-        raise DownstreamError(
-            "TR604",
-            f"the downstream refused a statement: {message_of(error)}; {_shown(statement.sql)}",
-            where=place,
-            hint="nothing of this batch was applied; remove what the message names, then start again",
-            statement=_shown(statement.sql, 2000),
-        ) from error
+        raise _refusal(error, place, statement.sql) from error
     exceeds = affected > statement.rows and not may_exceed
     if not free and ((affected < statement.rows and not may_miss) or exceeds):
         raise DownstreamError(

@@ -132,6 +132,7 @@ def flatten_spark(value: object, prefix: str = "spark") -> dict[str, str]:
 Size = Annotated[int, BeforeValidator(parse_size), Field(ge=1024)]
 PartSize = Annotated[int, BeforeValidator(parse_size), AfterValidator(_part_size)]
 Duration = Annotated[float, BeforeValidator(parse_duration), Field(ge=0.001, le=3600)]
+Span = Annotated[float, BeforeValidator(parse_duration), Field(ge=0)]
 Url = Annotated[str, AfterValidator(_server_url)]
 Pattern = Annotated[str, AfterValidator(_pattern)]
 
@@ -322,13 +323,13 @@ class Consumer(Section):
     max_batch_bytes: Size = Field(
         default=128 << 20, description="bytes of binlog in one downstream transaction, at least one epoch"
     )
-    max_batch_delay: Annotated[float, BeforeValidator(parse_duration), Field(ge=0)] = Field(
+    max_batch_delay: Span = Field(
         default=0, description="how long a batch that is not full waits for more epochs; 0: not at all"
     )
-    retry_time: Annotated[float, BeforeValidator(parse_duration), Field(ge=0)] = Field(
+    retry_time: Span = Field(
         default=600, description="how long a downstream or a Kafka that is lost is waited for: 90s, 10m, 24h"
     )
-    pause_time: Annotated[float, BeforeValidator(parse_duration), Field(ge=0)] = Field(
+    pause_time: Span = Field(
         default=10,
         description="how long SIGTERM lets the batch in hand go on; the next start applies it else",
     )
@@ -351,7 +352,7 @@ class Consumer(Section):
     safe_mode: bool = Field(
         default=False, description="rows may be there, or gone, already; see docs/PIPELINE.md"
     )
-    safe_mode_duration: Annotated[float, BeforeValidator(parse_duration), Field(ge=0)] = Field(
+    safe_mode_duration: Span = Field(
         default=0, description="safe mode for this time after each start: 90s, 5m"
     )
     spark: Annotated[dict[str, str], BeforeValidator(flatten_spark)] = Field(
@@ -538,6 +539,10 @@ class Channel(Section):
     expression_filter: tuple[Expression, ...] | None = None
     ddl: Ddl | None = None
     max_batch_rows: int | None = Field(default=None, ge=1)
+    max_batch_bytes: Size | None = None
+    max_batch_delay: Span | None = None
+    retry_time: Span | None = None
+    pause_time: Span | None = None
     compact: bool | None = None
     multiple_rows: bool | None = None
     statement_rows: int | None = Field(default=None, ge=1)
@@ -545,7 +550,7 @@ class Channel(Section):
     worker_count: int | None = Field(default=None, ge=1, le=256)
     causality: Literal["rows", "tables"] | None = None
     safe_mode: bool | None = None
-    safe_mode_duration: Annotated[float, BeforeValidator(parse_duration), Field(ge=0)] | None = None
+    safe_mode_duration: Span | None = None
 
 
 def _checked(make: Callable[[], object]) -> None:

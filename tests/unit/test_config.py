@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from schemas.errors import ConfigError, ExitCode
-from tailrace.config import Config, parse_duration, parse_size
+from tailrace.config import Channel, Config, Consumer, parse_duration, parse_size
 from tailrace.config_file import SECTIONS, field_names, load, server_url
 from tailrace.config_text import effective_toml, example
+
+PIPELINE = (Path(__file__).parents[2] / "docs/PIPELINE.md").read_text()
 
 
 @pytest.fixture(autouse=True)
@@ -189,6 +192,22 @@ def test_a_channel_replaces_what_it_names_and_nothing_else(tmp_path: Path) -> No
     assert (own.consumer.safe_mode, own.consumer.safe_mode_duration) == (True, 120.0)
     assert not config.consumer.safe_mode
     assert own.tables.include == ("shop_1.*",)
+
+
+def test_a_channel_has_every_setting_of_the_pipeline_for_itself(tmp_path: Path) -> None:
+    of_the_process = {"channel", "checkpoint_dir", "spark"}
+    own = set(Consumer.model_fields) - of_the_process
+    assert own <= set(Channel.model_fields)
+    [told] = re.findall(r"all but `channel`, .*: (`max-batch-rows`.*)\. Each replaces", PIPELINE)
+    assert {name.replace("-", "_") for name in re.findall("`(.*?)`", told)} == own
+    text = '[channel.slow]\nmax-batch-bytes = "1MiB"\nmax-batch-delay = "3s"\nretry-time = "24h"\npause-time = "1s"\n'
+    slow = _load(tmp_path, text).for_channel("slow").consumer
+    assert (slow.max_batch_bytes, slow.max_batch_delay, slow.retry_time, slow.pause_time) == (
+        1 << 20,
+        3,
+        86_400,
+        1,
+    )
 
 
 def test_rules_and_channels_are_shown_as_a_configuration_without_passwords(tmp_path: Path) -> None:

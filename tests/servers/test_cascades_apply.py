@@ -1,0 +1,138 @@
+"""Cascades that the log does not hold: the downstream's rows end as an upstream's InnoDB leaves them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compose.databases import Database
+from schemas.server_url import ServerUrl
+from schemas.structure import TableStructure
+from spark_consumer.apply import Applier
+from spark_consumer.config import ConsumerConfig
+from tests.support.apply_steps import apply_rows, open_applier
+from tests.support.fake_topic import delete, insert, integer
+from tests.support.names import own_name
+
+pytestmark = pytest.mark.servers
+#: types of keys that are referred to, and three values of each
+KEYS = {
+    "INT": ("1", "2", "3"),
+    "BIGINT UNSIGNED": ("18446744073709551615", "0", "7"),
+    "DECIMAL(12,4)": ("1.5", "-2.25", "0"),
+    "VARCHAR(20) COLLATE utf8mb4_general_ci": ("'it''s'", "'b\\'", "'é '"),
+    "VARCHAR(9) CHARACTER SET latin1": ("'ä'", "'b'", "'c'"),
+    "VARBINARY(6)": ("x'0027ff'", "x'61'", "x''"),
+    "DATETIME(6)": ("'2020-01-01 00:00:00.000001'", "'2000-01-01'", "'1999-12-31 23:59:59.5'"),
+    "ENUM('x', 'it''s', 'z')": ("'it''s'", "'x'", "'z'"),
+    "BIT(12)": ("300", "1", "0"),
+    "DOUBLE": ("0.1", "1e300", "-2.5"),
+}
+
+
+@pytest.fixture
+def db(request: pytest.FixtureRequest, downstream: Database) -> str:
+    """A database of the test's own."""
+    name = own_name("x_", request)
+    downstream.execute(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
+    return name
+
+
+@pytest.fixture
+def channel(downstream: Database, db: str) -> tuple[Applier, ConsumerConfig]:
+    url = downstream.url("tailrace")
+    return open_applier(url, db), ConsumerConfig("", "p", ServerUrl.parse(url), db, Path())
+
+
+def table(db: str, name: str, *more: str) -> TableStructure:
+    columns = (integer("id"), *(integer(one, nullable=True) for one in more))
+    return TableStructure(db, name, columns, ("id",))
+
+
+def test_a_cascade_of_any_depth_leaves_nothing_behind(
+    downstream: Database, db: str, channel: tuple[Applier, ConsumerConfig]
+) -> None:
+    """Of each type a -> b -> c -> d from one root, and with more than one row on each level."""
+    statements = [
+        f"USE {db}",
+        "SET sql_mode = 'NO_BACKSLASH_ESCAPES'",
+        "CREATE TABLE root (id INT PRIMARY KEY)",
+        "INSERT INTO root VALUES (1), (2)",
+    ]
+    for n, (kind, (one, two, three)) in enumerate(KEYS.items()):
+        levels = (
+            ("a", "INT", "root (id)"),
+            ("b", kind, f"a{n} (k)"),
+            ("c", kind, f"b{n} (k)"),
+            ("d", kind, f"c{n} (k)"),
+        )
+        statements += [
+            f"CREATE TABLE {level}{n} (k {kind} PRIMARY KEY, p {of},"
+            f" FOREIGN KEY (p) REFERENCES {parent} ON DELETE {'SET NULL' if level == 'd' else 'CASCADE'})"
+            for level, of, parent in levels
+        ]
+        statements += [f"INSERT INTO a{n} VALUES ({one}, 1), ({two}, 1), ({three}, 2)"]
+        statements += [
+            f"INSERT INTO {level}{n} VALUES ({one}, {one}), ({two}, {two}), ({three}, {three})"
+            for level in "bcd"
+        ]
+    downstream.execute(*statements)
+    apply_rows(*channel, delete(table(db, "root"), {"id": 1}))
+    for n in range(len(KEYS)):
+        for level in "abc":
+            assert downstream.execute(f"SELECT COUNT(*) FROM {db}.{level}{n}") == [(1,)], (level, n)
+        assert downstream.execute(f"SELECT COUNT(*), COUNT(p) FROM {db}.d{n}") == [(3, 1)], n
+
+
+def test_a_table_that_refers_to_itself_loses_the_whole_branch(
+    downstream: Database, db: str, channel: tuple[Applier, ConsumerConfig]
+) -> None:
+    downstream.execute(
+        f"USE {db}",
+        "CREATE TABLE tree (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES tree (id) ON DELETE CASCADE)",
+        "CREATE TABLE leaf (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES tree (id) ON DELETE SET NULL)",
+    )
+    applier, config = channel
+    tree, leaf = table(db, "tree", "p"), table(db, "leaf", "p")
+    # 1 is the root; 20 and 21 are each other's parents; 30 is its own.
+    parents = {1: None, 2: 1, 3: 1, 4: 2, 5: 2, 6: 4, 7: 3, 10: None, 20: None, 21: 20, 30: None}
+    apply_rows(applier, config, *(insert(tree, {"id": i, "p": p}) for i, p in parents.items()))
+    apply_rows(applier, config, *(insert(leaf, {"id": i, "p": i}) for i in parents))
+    downstream.execute(
+        f"UPDATE {db}.tree SET p = 21 WHERE id = 20", f"UPDATE {db}.tree SET p = 30 WHERE id = 30"
+    )
+    gone = ({"id": 2, "p": 1}, {"id": 20, "p": 21}, {"id": 30, "p": 30})
+    apply_rows(applier, config, *(delete(tree, row) for row in gone))
+    left = [1, 3, 7, 10]
+    assert [row[0] for row in downstream.execute(f"SELECT id FROM {db}.tree ORDER BY id")] == left
+    assert [row[0] for row in downstream.execute(f"SELECT p FROM {db}.leaf WHERE p > 0 ORDER BY p")] == left
+    assert downstream.execute(f"SELECT COUNT(*) FROM {db}.leaf") == [(len(parents),)]
+
+
+def test_two_ways_to_one_row_remove_it_and_what_hangs_on_it(
+    downstream: Database, db: str, channel: tuple[Applier, ConsumerConfig]
+) -> None:
+    downstream.execute(
+        f"USE {db}",
+        "CREATE TABLE top (id INT PRIMARY KEY)",
+        "CREATE TABLE l (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES top (id) ON DELETE CASCADE)",
+        "CREATE TABLE r (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES top (id) ON DELETE CASCADE)",
+        "CREATE TABLE lr (id INT PRIMARY KEY, l INT, r INT, FOREIGN KEY (l) REFERENCES l (id) ON DELETE CASCADE,"
+        " FOREIGN KEY (r) REFERENCES r (id) ON DELETE SET NULL)",
+        "CREATE TABLE x (id INT PRIMARY KEY, lr INT, l INT, FOREIGN KEY (lr) REFERENCES lr (id) ON DELETE CASCADE,"
+        " FOREIGN KEY (l) REFERENCES l (id) ON DELETE SET NULL)",
+        "INSERT INTO top VALUES (1), (2)",
+        "INSERT INTO l VALUES (1, 1), (2, 1), (3, 2)",
+        "INSERT INTO r VALUES (1, 1), (2, 1), (3, 2)",
+        "INSERT INTO lr VALUES (1, 1, 1), (2, 2, 2), (3, 3, 1), (4, 3, 2), (5, 2, 3), (6, 3, 3)",
+        "INSERT INTO x VALUES (1, 1, 1), (2, 2, 3), (3, 3, 2), (4, 6, 3), (5, NULL, 2)",
+    )
+    apply_rows(*channel, delete(table(db, "top"), {"id": 1}))
+    lr = downstream.execute(f"SELECT * FROM {db}.lr ORDER BY id")
+    assert lr == [(3, 3, None), (4, 3, None), (6, 3, 3)]
+    assert downstream.execute(f"SELECT * FROM {db}.x ORDER BY id") == [
+        (3, 3, None),
+        (4, 6, 3),
+        (5, None, None),
+    ]
