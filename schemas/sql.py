@@ -145,12 +145,16 @@ def key_match(columns: Iterable[tuple[Column, str]]) -> str:
     return _join(parts)
 
 
-def _full_match(columns: tuple[Column, ...], prefix: str) -> str:
+def _full_match(columns: tuple[Column, ...], prefix: str, documents: tuple[str, ...]) -> str:
     parts: list[str] = []
     for i, column in enumerate(columns):
         joint = b" AND " if i else b""
         quoted = quote_name(column.name)
         before, behind = codec_of(column).predicate(column, quoted)
+        if column.name in documents:
+            # The server has written the text in its own way, and does the same with this one.
+            before = b"CAST(CAST(" + quoted + b" AS CHAR) AS BINARY) <=> CAST(CAST(CAST("
+            behind = b" AS JSON) AS CHAR) AS BINARY)"
         exact = f"{joint + before!r} + {prefix}{i} + {behind!r}"
         if column.nullable:
             is_null = repr(joint + quoted + b" IS NULL")
@@ -178,13 +182,19 @@ def source_reader(structure: TableStructure) -> Callable[[bytes], Source]:
 
 
 @lru_cache(maxsize=1024)
-def compile_renderers(structure: TableStructure, writable: tuple[str, ...], filled: Filled = ()) -> Renderers:
+def compile_renderers(
+    structure: TableStructure,
+    writable: tuple[str, ...],
+    filled: Filled = (),
+    documents: tuple[str, ...] = (),
+) -> Renderers:
     """Generate a structure's renderers.
 
     Args:
         structure: the structure that the rows were written with.
         writable: the columns to write: all that after images have but those that the target generates by itself.
         filled: what is written into columns that after images lack.
+        documents: text columns that are JSON there.
     """
     columns, keys = structure.after_image, structure.key_columns
     chosen = set(writable)
@@ -211,7 +221,7 @@ def compile_renderers(structure: TableStructure, writable: tuple[str, ...], fill
         after=make("after", "v", image, _values(columns, chosen, "s", filled)),
         assignments=make("assignments", "v", image, _assignments(columns, chosen, "s", filled)),
         match_key=make("match_key", "k", key_image, key_matched if keys else "b''"),
-        match_before=make("match_before", "v", before, _full_match(structure.before_image, "s")),
+        match_before=make("match_before", "v", before, _full_match(structure.before_image, "s", documents)),
         source=source_reader(structure),
     )
 

@@ -55,6 +55,7 @@ class TablePlan:
         definition: of the downstream's table, as this plan was made for it.
         again: it is applied for a second time, after a rewind.
         filled: what is written into columns that the row images lack.
+        documents: text columns, such as MariaDB's JSON, that are JSON on the downstream.
     """
 
     header: bytes
@@ -71,6 +72,7 @@ class TablePlan:
     definition: str = ""
     again: bool = False
     filled: Filled = ()
+    documents: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -252,10 +254,16 @@ def _plan_table(
         identity=identity,
         definition=target.definition,
         filled=_filled(structure, absent, target, place) if after else (),
+        documents=_documents(structure, target),
     )
     # What cannot be evaluated shall be told here, not on an executor.
     _ = table.filter
     return table
+
+
+def _documents(structure: TableStructure, target: TargetTable) -> tuple[str, ...]:
+    texts = (column.name for column in structure.columns if column.charset)
+    return tuple(name for name in texts if (there := target.column(name)) and there.type.base == "json")
 
 
 def _check_fit(structure: TableStructure, target: TargetTable, place: Where) -> None:

@@ -187,7 +187,8 @@ class TableRows:
     # Rows ask for these, and to find them among all tables' costs more than to render a row.
     @cached_property
     def renderers(self) -> Renderers:
-        return compile_renderers(self.plan.structure, self.plan.writable, self.plan.filled)
+        plan = self.plan
+        return compile_renderers(plan.structure, plan.writable, plan.filled, plan.documents)
 
     @cached_property
     def finder(self) -> Finder:

@@ -11,11 +11,12 @@ import pymysql
 from schemas.errors import NOWHERE, DownstreamError, Where
 from spark_consumer import cascades
 from spark_consumer.cascades import Cascades
+from spark_consumer.enum_zero import TRUNCATED, write_zeros
 from spark_consumer.merge import Statement
 from spark_consumer.ordered import OrderedStatement
 from spark_consumer.plan import TablePlan
 from spark_consumer.refusal import cut_values
-from spark_consumer.server_errors import is_denied, is_lost, is_passing, message_of
+from spark_consumer.server_errors import error_number, is_denied, is_lost, is_passing, message_of
 from spark_consumer.session import Session
 
 
@@ -90,6 +91,17 @@ def _run_ordered(session: Session, one: OrderedStatement, where: Where) -> None:
     _run(session, one.table, place, Statement(last, one.rows), may_miss=one.may_miss)
 
 
+def _execute(session: Session, table: TablePlan, sql: bytes) -> int:
+    try:
+        return session.execute(sql)
+    except pymysql.MySQLError as error:
+        if error_number(error) != TRUNCATED:
+            raise
+        if (affected := write_zeros(session, sql, table.structure)) is None:
+            raise
+        return affected
+
+
 def _refusal(error: pymysql.MySQLError, place: Where, sql: bytes) -> DownstreamError:
     if is_denied(error):
         return denied(error, place)
@@ -118,7 +130,7 @@ def _run(
     if len(statement.sql) >= session.max_allowed_packet:
         raise _too_large(len(statement.sql), session.max_allowed_packet, place)
     try:
-        affected = session.execute(statement.sql)
+        affected = _execute(session, table, statement.sql)
     except pymysql.MySQLError as error:
         if is_passing(error):
             raise
