@@ -78,7 +78,9 @@ class DdlApplier:
     def _of_channel(self, session: Session, piece: Slice, ddl: SchemaChanged) -> SchemaChanged | None:
         """A statement under the channel's rules."""
         try:
-            return self._rules.carried(ddl, lambda: self._known(piece.first.epoch))
+            return self._rules.carried(
+                ddl, lambda: self._known(piece.first.epoch), lambda *name: self._has_rows(session, *name)
+            )
         except MergedDdl as merged:
             if reason := self._needed(session, ddl, piece.first.epoch):
                 raise DownstreamError(
@@ -99,6 +101,15 @@ class DdlApplier:
                 return None
             raise
         return str(shown[0][1])
+
+    def _has_rows(self, session: Session, db: str, table: str) -> bool:
+        try:
+            there = qualified(*self._router.table(db, table)).decode()
+            return bool(session.rows(f"SELECT 1 FROM {there} LIMIT 1"))
+        except pymysql.MySQLError as error:
+            if error_number(error) in _NO_TABLE:
+                return False
+            raise
 
     def _needed(self, session: Session, ddl: SchemaChanged, epoch: int) -> str:
         """What a merged table needs of a shard's DDL; "" if it has it all."""

@@ -32,6 +32,8 @@ from spark_consumer.route import Router
 DEFAULT_OPTIONS = DdlOptions()
 _log = structlog.get_logger()
 Known = Callable[[], Iterable[tuple[str, str]]]
+#: whether the downstream has rows of an upstream's table
+HasRows = Callable[[str, str], bool]
 
 
 class MergedDdl(DownstreamError):
@@ -50,11 +52,14 @@ class DdlRules:
     ) -> None:
         self._tables, self._events, self._router, self._options = tables, events, router, options
 
-    def carried(self, ddl: SchemaChanged, known: Known) -> SchemaChanged | None:
+    def carried(
+        self, ddl: SchemaChanged, known: Known, has_rows: HasRows = lambda db, table: True
+    ) -> SchemaChanged | None:
         """The DDL as the downstream shall run it, None if it is not carried over.
 
         Args:
             known: the upstream's tables that have had rows; called only where routes are in use.
+            has_rows: called only for an ALTER TABLE that gives rows values of its own.
 
         Raises:
             DownstreamError: TR622, what is carried of it cannot be cut out; TR623, it would change a merged
@@ -65,12 +70,12 @@ class DdlRules:
             return None
         if is_object(ddl.kind):
             return carried(ddl, _classified(ddl), self._tables, self._events, self._router)
-        part = self._part(ddl)
+        part = self._part(ddl, has_rows)
         if part is None or not self._router.routes:
             return part
         return self._routed(part, known)
 
-    def _part(self, ddl: SchemaChanged) -> SchemaChanged | None:
+    def _part(self, ddl: SchemaChanged, has_rows: HasRows) -> SchemaChanged | None:
         """What the filters leave of a DDL."""
         event = ddl.kind.lower().replace("schema", "database")
         if _is_database(ddl):
@@ -81,7 +86,8 @@ class DdlRules:
         flavor, mode = cast(Flavor, ddl.source_flavor), ddl.sql_mode or 0
         kept = [index for index, wanted in enumerate(each) if wanted]
         text = ddl.statement
-        if ddl.kind == "ALTER TABLE" and (reason := unsure_fill(text, flavor, sql_mode=mode)):
+        reason = unsure_fill(text, flavor, sql_mode=mode) if ddl.kind == "ALTER TABLE" else ""
+        if reason and any(has_rows(table.db, table.table) for table in ddl.tables):
             raise DownstreamError(
                 "TR629",
                 f"an ALTER TABLE would give rows other values here than upstream: {reason}: {text[:200]}",

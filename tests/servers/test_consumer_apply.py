@@ -218,3 +218,21 @@ def test_undecidable_ddl_stops(plain_mysql: Database, name: str) -> None:
     assert run_process(plain_mysql, name, steps, "ddl.after:4") == signal.SIGKILL
     with pytest.raises(DownstreamError, match="TR621"):
         apply_steps(open_applier(plain_mysql.url("tailrace"), name), steps)
+
+
+def test_rows_are_numbered_where_there_are_none(target: Database, name: str) -> None:
+    """Numbers for rows without a key are the upstream's alone; an empty table, though, is altered."""
+    numbered = ddl(f"ALTER TABLE {name}.t ADD n SERIAL PRIMARY KEY FIRST", "ALTER TABLE", (name, "t"))
+    steps = [
+        ddl(f"CREATE DATABASE {name}", "CREATE DATABASE"),
+        ddl(f"CREATE TABLE {name}.t (v INT)", "CREATE TABLE", (name, "t")),
+        numbered,
+        rows((f"INSERT INTO {name}.t VALUES (7,1)", 1)),
+        ddl(f"ALTER TABLE {name}.t DROP COLUMN n", "ALTER TABLE", (name, "t")),
+        numbered,
+    ]
+    assert run_process(target, name, steps, "ddl.after:3") == signal.SIGKILL
+    with pytest.raises(DownstreamError, match=r"TR629.*numbered"):
+        apply_steps(open_applier(target.url("tailrace"), name), steps)
+    assert position(target, name)[0] == 4
+    assert target.execute(f"SELECT * FROM {name}.t") == [(1,)]
