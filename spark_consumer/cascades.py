@@ -1,12 +1,12 @@
 """ON DELETE CASCADE run here, where the server does not do all of it.
 
 MySQL since 9.6 runs foreign keys above InnoDB (``innodb_native_foreign_keys = OFF``, its default). There a DELETE
-whose cascade is three tables deep, or deeper, leaves rows behind: behind the first row that has grandchildren it
-forgets the others on the levels above, without an error (seen on 9.7.4). A table that refers to itself gets no
-further than one level (error 6575). What such a server logged as an upstream is applied as it was logged; this is for
-an upstream whose InnoDB did it right and did not log it.
+leaves rows behind, without an error, where its cascade is three tables deep, or two and a table has two foreign keys
+to one parent: behind the first row that has grandchildren it forgets others on the levels above (seen on 9.7.4). A
+table that refers to itself gets no further than one level (error 6575). What such a server logged as an upstream is
+applied as it was logged; this is for an upstream whose InnoDB did it right and did not log it.
 
-So before a row is removed that such a cascade begins at, what it would remove is looked for level by level, by the
+So before a row is removed that others hang on, what it would remove is looked for level by level, by the
 values that foreign keys refer to, and removed or set to NULL. The row's own DELETE then finds no children.
 """
 
@@ -21,7 +21,6 @@ from spark_consumer.session import Session
 Name = tuple[str, str]
 #: SQL texts of the values of one reference
 Values = tuple[str, ...]
-_DEEP = 3
 _VALUES = 500
 _EDGES = (
     "SELECT k.CONSTRAINT_SCHEMA, k.CONSTRAINT_NAME, k.TABLE_SCHEMA, k.TABLE_NAME, r.DELETE_RULE, k.COLUMN_NAME,"
@@ -56,45 +55,45 @@ class Cascades:
 
     edges: dict[Name, tuple[Edge, ...]]
 
-    def deep(self, table: Name) -> bool:
-        """Whether the server may leave something behind of a cascade that begins at this table."""
-        return self._depth(_lower(table), ()) >= _DEEP
-
-    def _depth(self, table: Name, above: tuple[Name, ...]) -> int:
-        if table in above or len(above) >= _DEEP:
-            return _DEEP
-        below = (
-            1 + (self._depth(_lower(edge.child), (*above, table)) if edge.removes else 0)
-            for edge in self.edges.get(table, ())
-        )
-        return max(below, default=0)
+    def act(self, table: Name) -> bool:
+        """Whether a DELETE of this table's rows changes others."""
+        return _lower(table) in self.edges
 
     def run(self, session: Session, table: Name, match: str) -> None:
         """Remove, or set to NULL, what hangs on the rows of a table that a predicate finds."""
+        found = self._found(session, table, match)
+
+        def change(statement: str, edge: Edge) -> None:
+            # The row itself is left to its own DELETE, which must find it.
+            others = f" AND NOT ({match})" if _lower(edge.child) == _lower(table) else ""
+            for within in _within(edge, tuple(found[edge])):
+                session.execute(f"{statement} WHERE {within}{others}")
+
+        session.execute("SET SESSION foreign_key_checks = 0")
+        for edge in found:
+            if edge.removes:
+                change(f"DELETE FROM {_named(edge.child)}", edge)
+        # What refers to the columns that become NULL follows them.
+        session.execute("SET SESSION foreign_key_checks = 1")
+        for edge in found:
+            if not edge.removes:
+                nulls = ", ".join(f"{_quoted(column)} = NULL" for column in edge.columns)
+                change(f"UPDATE {_named(edge.child)} SET {nulls}", edge)
+
+    def _found(self, session: Session, table: Name, match: str) -> dict[Edge, dict[Values, None]]:
+        """Of each foreign key the values whose parents go."""
         found: dict[Edge, dict[Values, None]] = {}
         pending = [(table, match)]
         while pending:
             name, predicate = pending.pop()
             for edge in self.edges.get(_lower(name), ()):
                 known = found.setdefault(edge, {})
-                new = [
-                    values for values in _referenced(session, name, edge, predicate) if values not in known
-                ]
+                values = _referenced(session, name, edge, predicate)
+                new = [one for one in values if one not in known]
                 known |= dict.fromkeys(new)
                 if edge.removes:
                     pending += [(edge.child, within) for within in _within(edge, new)]
-        session.execute("SET SESSION foreign_key_checks = 0")
-        for edge, values in found.items():
-            # The row itself is left to its own DELETE, which must find it.
-            others = f" AND NOT ({match})" if _lower(edge.child) == _lower(table) else ""
-            for within in _within(edge, tuple(values)) if edge.removes else ():
-                session.execute(f"DELETE FROM {_named(edge.child)} WHERE {within}{others}")
-        # What refers to the columns that become NULL follows them.
-        session.execute("SET SESSION foreign_key_checks = 1")
-        for edge, values in found.items():
-            for within in _within(edge, tuple(values)) if not edge.removes else ():
-                nulls = ", ".join(f"{_quoted(column)} = NULL" for column in edge.columns)
-                session.execute(f"UPDATE {_named(edge.child)} SET {nulls} WHERE {within}")
+        return found
 
 
 def load(session: Session) -> Cascades:

@@ -67,7 +67,7 @@ def denied(error: BaseException, where: Where) -> DownstreamError:
 def _run_cascade(session: Session, hanging: Cascades, one: OrderedStatement, where: Where) -> None:
     """Remove what hangs on a row, where its own DELETE would leave something behind."""
     assert one.removes is not None
-    if not hanging.deep(one.table.target_name):
+    if not hanging.act(one.table.target_name):
         return
     try:
         hanging.run(session, one.table.target_name, one.removes.decode())

@@ -136,3 +136,28 @@ def test_two_ways_to_one_row_remove_it_and_what_hangs_on_it(
         (4, 6, 3),
         (5, None, None),
     ]
+
+
+def test_two_foreign_keys_to_one_parent_hide_no_grandchildren(
+    downstream: Database, db: str, channel: tuple[Applier, ConsumerConfig]
+) -> None:
+    downstream.execute(
+        f"USE {db}",
+        "CREATE TABLE r (id INT PRIMARY KEY)",
+        "CREATE TABLE a (id INT PRIMARY KEY, p INT, q INT, FOREIGN KEY (p) REFERENCES r (id) ON DELETE CASCADE,"
+        " FOREIGN KEY (q) REFERENCES r (id) ON DELETE CASCADE)",
+        *(
+            f"CREATE TABLE {name} (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES a (id) ON DELETE {rule})"
+            for name, rule in (("b", "CASCADE"), ("c", "SET NULL"))
+        ),
+        "INSERT INTO r VALUES (1), (2)",
+        "INSERT INTO a VALUES (1, 1, 2), (2, 1, 2), (3, 2, 1), (4, 2, 1), (5, 2, 2)",
+        *(
+            f"INSERT INTO {name} VALUES (1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 4), (7, 1)"
+            for name in "bc"
+        ),
+    )
+    apply_rows(*channel, delete(table(db, "r"), {"id": 1}))
+    assert downstream.execute(f"SELECT id FROM {db}.a") == [(5,)]
+    assert downstream.execute(f"SELECT id FROM {db}.b") == [(5,)]
+    assert downstream.execute(f"SELECT COUNT(*), SUM(p) FROM {db}.c") == [(7, 5)]
