@@ -167,6 +167,14 @@ def sync_dir(path: Path) -> None:
         os.close(fd)
 
 
+def leave_room(fd: int, size: int) -> None:
+    """Refuse, as a full disk does, unless ``size`` bytes are free. Raises OSError."""
+    disk = os.fstatvfs(fd)
+    # File systems that do not count their blocks say 0.
+    if disk.f_blocks and disk.f_bavail * disk.f_frsize < size:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def write_whole(fd: int, data: bytes) -> None:
     """Write all of `data`: a disk that fills up takes a part of it without an error. Raises OSError."""
     view = memoryview(data)

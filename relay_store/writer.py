@@ -32,6 +32,9 @@ from schemas.crashpoints import reached
 from schemas.errors import RelayError, Where
 from schemas.gtid import GtidSet
 
+#: bytes of the disk that binlog does not take: without relay.meta, readers' marks and the index nothing could be
+#: purged, and a full disk would stay full
+RESERVE = 256 << 10
 META_INTERVAL = 0.2  # seconds between two writes of relay.meta while data flows
 
 _PUT_BACK = "put it back, or move the relay directory away to fetch everything anew"
@@ -176,6 +179,7 @@ class RelayWriter:
         """
         data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         with disk_errors("writing the relay log", self._where()):
+            layout.leave_room(self._fd, len(data) + RESERVE)
             view = memoryview(data)
             while view:
                 written = os.write(self._fd, view)
