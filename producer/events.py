@@ -31,7 +31,7 @@ from schemas.dml import read_dml, verb_on
 from schemas.epoch import PreparedTransaction, StructureVersion
 from schemas.errors import DecodeError, TailraceError, Where
 from schemas.groups import GroupScanner
-from schemas.gtid import Flavor, GtidTracker
+from schemas.gtid import Flavor, GtidTracker, gtid_text
 from schemas.tables import TableFilter
 from schemas.varint import LOW, VARINT, encode_bytes, encode_long
 
@@ -39,6 +39,8 @@ log = structlog.get_logger()
 
 _KIND_SIZE = struct.Struct("<4xB4xI").unpack_from
 _TIMESTAMP_SERVER = struct.Struct("<IxI").unpack_from
+# Of MySQL's usual GTID event: server id, source, number, and in the upper 56 bits the time of its commit.
+_GTID_EVENT, _GTID_EVENT_SIZE = struct.Struct("<5xI11x16sq16xQ").unpack_from, 70
 _GTIDS = frozenset({binlog.GTID, binlog.GTID_TAGGED, binlog.ANONYMOUS_GTID, binlog.MARIADB_GTID})
 
 # Carry nothing that a downstream needs. INTVAR, RAND and USER_VAR belong to statement-format DML, which stops.
@@ -218,6 +220,7 @@ class EventDecoder:
         checksum = 0 if nested else self._checksum
         by_id, by_body, scanner = self._by_id, self._by_body, self.scanner
         kind_size, rows, table_map = _KIND_SIZE, ROWS, binlog.TABLE_MAP
+        gtid_event, query, xid = binlog.GTID, binlog.QUERY, binlog.XID
         source: bytes | None = None
         while i < end:
             kind, size = kind_size(data, i)
@@ -233,7 +236,8 @@ class EventDecoder:
                     raise DecodeError("TR411", "a rows event without its TABLE_MAP")
                 if source is None:
                     source, times = self._source()
-                    epoch, counts_of = self.epoch, self.epoch.counts.get
+                    epoch, records, counts_of = self.epoch, self.epoch.records, self.epoch.counts.get
+                    append, number = records.append, epoch.avro_number
                 form = table.forms[kind]
                 p: int = i + form.offset
                 head = form.heads.get(data[i + FLAGS_AT : p])
@@ -251,12 +255,20 @@ class EventDecoder:
                 varint = LOW[z & 0x3FFF] + VARINT[z >> 14] if 1 << 17 <= z < 1 << 31 else encode_long(z >> 1)
                 before = epoch.seq
                 epoch.seq = seq = decode(
-                    data, p, behind - checksum, before, epoch.avro_number, ordinary, moved,
-                    source + varint + times, epoch.records.append,
-                )  # fmt: skip
+                    data,
+                    p,
+                    behind - checksum,
+                    before,
+                    number,
+                    ordinary,
+                    moved,
+                    source + varint + times,
+                    append,
+                )
+
                 counts = counts_of(decoder) or self._first_touch(decoder)
                 counts[form.column] += seq - before
-                if len(epoch.records) >= SPILL_RECORDS:
+                if len(records) >= SPILL_RECORDS:
                     self._spill(epoch)
             elif kind == table_map:
                 body = data[i + 27 : behind - checksum]
@@ -268,8 +280,12 @@ class EventDecoder:
                 if not self._inside(kind, data[i:behind], 0):
                     return i
             else:
-                if kind == binlog.XID and scanner.state:
-                    scanner.feed(kind, data, False)
+                if kind == gtid_event and size >= _GTID_EVENT_SIZE:
+                    self._begin_mysql(data, i)
+                elif kind == query and self._begins(data, i, behind):
+                    pass
+                elif kind == xid and scanner.state:
+                    scanner.close()
                     self._end(size)
                 elif not self._control(kind, data, i, behind):
                     return i
@@ -281,8 +297,6 @@ class EventDecoder:
 
     def _control(self, kind: int, data: bytes, i: int, behind: int) -> bool:
         """An event outside the row path. False: it is a DDL that needs an epoch of its own."""
-        if kind == binlog.QUERY and self._begins(data, i, behind):
-            return True
         event = data[i:behind]
         has_checksum = bool(self._checksum)
         if kind in _GTIDS:
@@ -334,6 +348,16 @@ class EventDecoder:
 
     # -- transaction groups ----------------------------------------------------------------------
 
+    def _begin_mysql(self, data: bytes, i: int) -> None:
+        """MySQL's usual GTID event at ``data[i]`` opens a group: what ``_begin`` does, with a fourth of its calls."""
+        server_id, source, number, committed = _GTID_EVENT(data, i)
+        micros = committed >> 8 if committed < 1 << 63 else _original_micros(data, i)
+        self._group_begin(binlog.GTID, server_id, micros // 1000)
+        self._group_pos = self._event_pos
+        self.scanner.open(source, number)
+        self._gtid = gtid_text(source, number)
+        self._skip_group = self.tracker.contains(source, number)
+
     def _begin(self, kind: int, event: bytes) -> None:
         """A GTID event opens a group."""
         timestamp, server_id = _TIMESTAMP_SERVER(event)
@@ -371,7 +395,8 @@ class EventDecoder:
         if self._xa or not self._skip_group:
             begun = self._event_pos if self._group_pos is None else self._group_pos
             self.epoch.add_group(self._gtid, self._commit_ms, self._event_pos + size - begun)
-            self.epoch.skipped.update(self._skipped)
+            if self._skipped:
+                self.epoch.skipped.update(self._skipped)
         if self.stop_at is not None and self.stop_at():
             self.stopped = True
         self._group_pos = None
@@ -570,7 +595,8 @@ class EventDecoder:
 
     def _source(self) -> tuple[bytes, bytes]:
         """What `source` says of the open transaction, as Avro bytes: before and behind an event's position."""
-        gtid = b"\0" if self._gtid is None else b"\2" + encode_bytes(self._gtid.encode())
+        text = b"" if self._gtid is None else self._gtid.encode()
+        gtid = b"\2" + VARINT[len(text) << 1] + text if text else b"\0"
         return (
             encode_long(self._server_id) + gtid + self._file_name,
             encode_long(self._commit_ms) + self._published,
@@ -706,6 +732,9 @@ def _commit_ms(kind: int, event: bytes, timestamp: int) -> int:
     if kind not in (binlog.GTID, binlog.ANONYMOUS_GTID) or len(event) < 70:
         return timestamp * 1000
     micros = int.from_bytes(event[61:68], "little")
-    if micros >> 55:
-        micros = int.from_bytes(event[68:75], "little")
-    return (micros & ((1 << 55) - 1)) // 1000
+    return (_original_micros(event, 0) if micros >> 55 else micros) // 1000
+
+
+def _original_micros(data: bytes, i: int) -> int:
+    """The time of the first commit, µs, where the GTID event at ``data[i]`` was logged again by another server."""
+    return int.from_bytes(data[i + 68 : i + 75], "little") & ((1 << 55) - 1)

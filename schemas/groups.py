@@ -47,6 +47,14 @@ class GroupScanner:
         self.state = _OUTSIDE
         self.source = None
 
+    def open(self, source: bytes, number: int) -> None:
+        """MySQL's GTID event of this transaction begins a group."""
+        self.state, self.source, self.number = _OPENED, source, number
+
+    def close(self) -> None:
+        """An XID ends the group."""
+        self.state = _OUTSIDE
+
     def feed(self, kind: int, event: Buffer, has_checksum: bool) -> bool:
         """Take the next event in; True when everything up to its end is whole groups.
 
