@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, LogError
 
+_T = TypeVar("_T")
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
@@ -36,7 +41,7 @@ class KafkaSecurity:
     key_password: str = field(default="", repr=False)
 
     def librdkafka(self) -> dict[str, str]:
-        """librdkafka's properties; none for a Kafka that asks for nothing."""
+        """librdkafka's properties; none for a Kafka that asks for nothing. Raises ConfigError."""
         if self.protocol == "plaintext":
             return {}
         said = {"security.protocol": self.protocol}
@@ -52,7 +57,11 @@ class KafkaSecurity:
                 "ssl.certificate.location": self.certificate,
                 "ssl.key.location": self.key,
             }
-            said |= {name: str(path) for name, path in files.items() if path is not None}
+            for name, path in files.items():
+                if path is not None:
+                    # librdkafka would say in OpenSSL's words that there is no such file.
+                    _text(path)
+                    said[name] = str(path)
             if self.key_password:
                 said["ssl.key.password"] = self.key_password
         return said
@@ -83,6 +92,77 @@ class KafkaSecurity:
 
 
 OPEN = KafkaSecurity()
+
+# What librdkafka adds to a broker's answer: which attempt it was, and in what state of the connection.
+_ATTEMPT = re.compile(r"\s*\(after \d+ms in state \w+.*?\)|^\S+/(?:bootstrap|\d+): ")
+LOGIN_HINT = "check sasl-username, sasl-password, sasl-mechanism and security-protocol in [kafka]"
+CERTIFICATE_HINT = (
+    "check [kafka] ssl-ca, the authorities that sign the brokers' certificates, and that bootstrap-servers names"
+    " the brokers as their certificates do"
+)
+FIRST_ATTEMPT = 0.75  # seconds; librdkafka itself waits for 0.3 before it tells of a refused login
+PROTOCOL_HINT = "check [kafka] security-protocol: it must be the one that this listener of the broker speaks"
+
+
+class Refusal:
+    """Why brokers do not let a client in, which librdkafka tries for ever: the calls themselves only time out.
+
+    Give it to librdkafka as ``error_cb``; it is told while a client is polled.
+    """
+
+    def __init__(self, servers: str) -> None:
+        self._servers = servers
+        self._said: tuple[str, str] | None = None
+
+    def __call__(self, error: Any) -> None:
+        """Take in an error of librdkafka's."""
+        text = " ".join(_ATTEMPT.sub("", error.str()).split())
+        if error.name() == "_AUTHENTICATION":
+            self._said = text, LOGIN_HINT
+        elif error.name() == "_SSL":
+            self._said = text, CERTIFICATE_HINT
+        elif "PLAINTEXT broker listener" in text:
+            self._said = text, PROTOCOL_HINT
+
+    def forget(self) -> None:
+        """A broker has let the client in."""
+        self._said = None
+
+    @property
+    def error(self) -> LogError | None:
+        """What to stop with; None if no broker has refused."""
+        return refused(self._servers, *self._said) if self._said else None
+
+    def ends(self, ask: Callable[[float], _T], seconds: float, serve: Callable[[], Any]) -> _T:
+        """Ask brokers for something, in attempts that grow, so that a refusal ends it and not the time.
+
+        Args:
+            ask: is given the seconds after which it shall raise.
+            serve: polls the client, so that it is told what librdkafka has met.
+
+        Raises:
+            LogError: TR508. What ``ask`` raises of its own, or once the time is over.
+        """
+        attempt, left = FIRST_ATTEMPT, seconds
+        while True:
+            begun, attempt = time.monotonic(), min(attempt, left)
+            try:
+                return ask(attempt)
+            except Exception as error:
+                serve()
+                if refusal := self.error:
+                    raise refusal from error
+                took = time.monotonic() - begun
+                left -= took
+                # Whatever comes before the time is over is an answer.
+                if left <= 0 or took < attempt * 0.9:
+                    raise
+            attempt *= 2
+
+
+def refused(servers: str, why: str, hint: str) -> LogError:
+    """The error of brokers that answer and let nobody in: trying again cannot help."""
+    return LogError("TR508", f"Kafka at {servers} does not let us in: {why[:300]}", hint=hint)
 
 
 def _quoted(text: str) -> str:

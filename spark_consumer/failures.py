@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from schemas.errors import LogError, TailraceError, Where
+from schemas.kafka_security import CERTIFICATE_HINT, LOGIN_HINT
 from spark_consumer.log_reader import LogReader
 from spark_consumer.slices import Slice
 
@@ -16,6 +17,7 @@ _PASSING = re.compile(
     r"|Python worker exited unexpectedly|Python worker failed to connect"
     r"|java\.net\.(?:Socket|Connect)\w*Exception|Broken pipe|Connection reset"
 )
+_REFUSED = re.compile(r"org\.apache\.kafka\.common\.errors\.(Sasl|Ssl)\w*Exception: ([^\n]+)")
 
 
 def explain(error: BaseException, piece: Slice | None, log: LogReader) -> TailraceError:
@@ -24,6 +26,9 @@ def explain(error: BaseException, piece: Slice | None, log: LogReader) -> Tailra
         return error
     if piece is not None and (lost := _lost_rows(piece, log)):
         return lost
+    if (refusal := _REFUSED.search(str(error))) is not None:
+        hint = LOGIN_HINT if refusal[1] == "Sasl" else CERTIFICATE_HINT
+        return LogError("TR508", f"Kafka does not let Spark in: {refusal[2][:300]}", hint=hint)
     causes = _CAUSE.findall(str(error))
     cause = f"{causes[-1][0].rsplit('.', 1)[-1]}: {causes[-1][1]}" if causes else str(error).split("\n", 1)[0]
     return LogError(

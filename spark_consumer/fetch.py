@@ -14,7 +14,7 @@ from zlib import crc32
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from schemas.epoch import OffsetRange
-from schemas.kafka_security import OPEN, KafkaSecurity
+from schemas.kafka_security import OPEN, KafkaSecurity, Refusal
 from schemas.wire import LEAST_PART, Joiner
 
 _BATCH = 10_000
@@ -37,7 +37,7 @@ _PASSING = frozenset(
     }
 )
 #: of this process, which runs one task at a time
-_consumers: dict[Source, Any] = {}
+_consumers: dict[Source, tuple[Any, Refusal]] = {}
 
 
 class Unreadable(Exception):
@@ -87,8 +87,10 @@ class Source:
 
         Raises:
             Unreadable: they are gone, or Kafka is, or a divided row lacks a part.
+            LogError: TR508, Kafka lets nobody in.
         """
-        consumer = _consumers.get(self) or self._connect()
+        consumer, refusal = _consumers.get(self) or self._connect()
+        refusal.forget()
         consumer.assign([TopicPartition(self.topic, part.partition, part.start)])
         keys: list[bytes] = []
         values: list[bytes] = []
@@ -101,6 +103,8 @@ class Source:
                 before, at = at, self._take(messages, part, share, keys, values, offsets, joiner, at)
                 if at > before:
                     deadline = time.monotonic() + self.patience
+                elif refused := refusal.error:
+                    raise refused
                 elif time.monotonic() > deadline:
                     raise Silent(f"{self._place(part)}: nothing came for {self.patience:.0f} s")
         finally:
@@ -153,10 +157,12 @@ class Source:
     def _place(self, part: OffsetRange) -> str:
         return f"{self.topic}, partition {part.partition}, offsets {part.start} to {part.end}"
 
-    def _connect(self) -> Any:
+    def _connect(self) -> tuple[Any, Refusal]:
+        refusal = Refusal(self.bootstrap_servers)
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap_servers,
+                "error_cb": refusal,
                 **self.security.librdkafka(),
                 "group.id": self.group,
                 "isolation.level": "read_committed",
@@ -172,5 +178,5 @@ class Source:
             }
         )
         _consumers.clear()
-        _consumers[self] = consumer
-        return consumer
+        _consumers[self] = consumer, refusal
+        return consumer, refusal

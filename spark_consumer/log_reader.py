@@ -12,6 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from schemas.epoch import EpochCommitted, StructureVersion, decode_structure_version
 from schemas.errors import LogError
+from schemas.kafka_security import PROTOCOL_HINT, Refusal
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.slices import LoggedEpoch
 
@@ -24,8 +25,10 @@ class LogReader:
 
     def __init__(self, config: ConsumerConfig) -> None:
         self._config = config
+        self._refusal = Refusal(config.bootstrap_servers)
         self._settings = {
             "bootstrap.servers": config.bootstrap_servers,
+            "error_cb": self._refusal,
             **config.kafka_security.librdkafka(),
             "group.id": f"tailrace-{config.prefix}-{config.channel}-lookup",
             "enable.auto.commit": False,
@@ -86,6 +89,8 @@ class LogReader:
             while True:
                 message = consumer.poll(1.0)
                 if message is None:
+                    if refusal := self._refusal.error:
+                        raise refusal
                     if time.monotonic() > deadline:
                         raise LogError("TR557", f"topic {topic} does not answer", retryable=True)
                     continue
@@ -99,8 +104,13 @@ class LogReader:
                 yield message.offset(), message.value()
 
     def _bounds(self, consumer: Any, topic: str, partition: int = 0) -> tuple[int, int]:
+        place = TopicPartition(topic, partition)
         try:
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_PATIENCE)
+            low, high = self._refusal.ends(
+                lambda seconds: consumer.get_watermark_offsets(place, timeout=seconds),
+                _PATIENCE,
+                lambda: consumer.poll(0),
+            )
         except KafkaException as error:
             raise _unreadable(topic, error.args[0]) from error
         return int(low), int(high)
@@ -108,6 +118,7 @@ class LogReader:
     @contextmanager
     def _consumer(self) -> Iterator[Any]:
         consumer = Consumer(self._settings)
+        self._refusal.forget()
         try:
             yield consumer
         finally:
@@ -119,6 +130,8 @@ def _unreadable(topic: str, error: Any) -> LogError:
     return LogError(
         "TR557",
         f"topic {topic} cannot be read: {error.str()}",
-        hint="start the producer first: it creates the topics" if missing else "check that Kafka runs",
+        hint="start the producer first: it creates the topics"
+        if missing
+        else f"check that Kafka runs; {PROTOCOL_HINT}",
         retryable=True,
     )

@@ -26,6 +26,7 @@ from spark_consumer.rows import (
     INSERTS,
     LEFT_OUT,
     ORDERED,
+    REFUSED,
     RESULT_DDL,
     SILENT,
     TALLY,
@@ -156,6 +157,9 @@ def _check_readable(piece: Slice, plan: SlicePlan, results: Sequence[Result]) ->
                 hint="check that Kafka runs; nothing of this batch was applied",
                 retryable=True,
             )
+        if result[0] == REFUSED:
+            what, _, hint = (result[7] or b"").decode().partition("\n")
+            raise LogError("TR508", what, where=piece.where, hint=hint)
         if result[0] == UNEVALUABLE:
             raise DownstreamError(
                 "TR634",

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from schemas.avro_schema import KEY_CHANGE, OP_AT
 from schemas.epoch import OffsetRange
+from schemas.errors import LogError
 from schemas.sql import Renderers, compile_renderers, source_reader
 from schemas.sql_find import Finder, compile_finder
 from schemas.wire import HEADER_SIZE, widened
@@ -26,7 +27,9 @@ from spark_consumer.pieces import Result, in_pieces, size_of
 from spark_consumer.plan import Mode, SlicePlan, TablePlan
 
 # What a result row is.
-TALLY, DELETES, INSERTS, ORDERED, UNKNOWN, COMPACTED, LEFT_OUT, UNEVALUABLE, SILENT, EVENT = range(10)
+TALLY, DELETES, INSERTS, ORDERED, UNKNOWN, COMPACTED, LEFT_OUT, UNEVALUABLE, SILENT, EVENT, REFUSED = range(
+    11
+)
 
 RESULT = pa.schema(
     [
@@ -98,6 +101,9 @@ def task(
                 except Silent as silent:
                     # A failed task would be tried again at once, and its patience is at an end.
                     yield record_batch([_text_result(SILENT, 0, str(silent).encode())], RESULT)
+                except LogError as refused:
+                    text = f"{refused.what}\n{refused.hint}"
+                    yield record_batch([_text_result(REFUSED, 0, text.encode())], RESULT)
 
     return run
 

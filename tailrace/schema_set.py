@@ -24,6 +24,7 @@ from schemas.epoch import EpochCommitted, StructureVersion
 from schemas.errors import ConfigError, Where
 from schemas.table_definition import TableDefinition
 from tailrace.config import Config
+from tailrace.kafka_door import knock
 from tailrace.wiring import producer_config
 
 
@@ -39,6 +40,7 @@ def set_structure(config: Config, name: Name, file: Path, at: tuple[str, int] | 
     """
     settings = producer_config(config)
     flavor = describe(settings.source).flavor
+    knock(settings.bootstrap_servers, settings.kafka_security)
     table = _table(file, name, flavor)
     with closing(RelayWriter(settings.relay_dir)):
         log = EpochLog(

@@ -67,7 +67,9 @@ def consume(
 
 def _run(settings: ConsumerConfig, relay_dir: Path, stop: threading.Event) -> None:
     from spark_consumer.spark import running_spark
+    from tailrace.kafka_door import knock
 
+    knock(settings.bootstrap_servers, settings.kafka_security)
     with running_spark(settings) as spark:
         # What follows takes a while to import, and the JVM to start.
         from spark_consumer.job import run_consumer

@@ -34,12 +34,14 @@ def produce(
 
 def _run(settings: ProducerConfig, stop: Event) -> None:
     from producer.run import run_producer
+    from tailrace.kafka_door import knock
     from tailrace.live import PRODUCER, serving
     from tailrace.produce_progress import Backlog
     from tailrace.progress import shown
     from tailrace.recovery_hint import recovery_hinted
     from tailrace.status.memory import ProducerMemory
 
+    knock(settings.bootstrap_servers, settings.kafka_security)
     memory = ProducerMemory(settings)
     live = serving(settings.relay_dir, PRODUCER, memory.snapshot)
     with recovery_hinted(settings.relay_dir), shown("produce") as show, live:

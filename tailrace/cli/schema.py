@@ -34,6 +34,7 @@ def show(
 ) -> None:
     """Print a table's structure as it was at a place in the log; by default at its end."""
     from tailrace.config_file import kafka_security, load
+    from tailrace.kafka_door import knock
     from tailrace.reader import EpochReader
     from tailrace.reader.history import Place, look_up
     from tailrace.reader.structure_text import answer_dict, answer_text
@@ -44,7 +45,9 @@ def show(
     if at_epoch is not None and at_gtid is not None:
         raise typer.BadParameter("name one of --at-epoch and --at-gtid")
     kafka = load(config).kafka
-    with EpochReader(kafka.bootstrap_servers, kafka.prefix, kafka_security(kafka)) as log:
+    security = kafka_security(kafka)
+    knock(kafka.bootstrap_servers, security)
+    with EpochReader(kafka.bootstrap_servers, kafka.prefix, security) as log:
         answer = look_up((db, name), Place(at_epoch, at_gtid), log.epochs(), log.structures())
     if as_json:
         sys.stdout.write(json.dumps(answer_dict(answer, history=history), ensure_ascii=False) + "\n")

@@ -47,6 +47,7 @@ def cat(
     """
     from tailrace import logs
     from tailrace.config_file import kafka_security, load
+    from tailrace.kafka_door import knock
     from tailrace.lifecycle import run_until_signalled
     from tailrace.reader import EpochReader
     from tailrace.start_point import check_start
@@ -56,7 +57,9 @@ def cat(
     start, wanted = check_start(start), _filter(table or [])
 
     def run(stop: threading.Event) -> None:
-        with EpochReader(kafka.bootstrap_servers, kafka.prefix, kafka_security(kafka)) as log:
+        security = kafka_security(kafka)
+        knock(kafka.bootstrap_servers, security)
+        with EpochReader(kafka.bootstrap_servers, kafka.prefix, security) as log:
             _print(log, start, wanted, bool(table), follow, form == "json", stop)
 
     run_until_signalled(run)

@@ -11,7 +11,7 @@ from pymysql.connections import Connection
 
 from schemas.errors import TailraceError
 from schemas.tables import NEVER_REPLICATED
-from tailrace import servers, wiring
+from tailrace import kafka_door, servers, wiring
 from tailrace.config import Config
 from tailrace.config_file import kafka_security
 from tailrace.preflight.downstream import DownstreamFacts, downstream_findings
@@ -128,22 +128,8 @@ def _count(connection: Connection[Any], sql: str) -> int:
 
 
 def read_kafka(config: Config) -> KafkaFacts:
-    """The brokers' facts. Raises LogError when none answers."""
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
-
-    from schemas.errors import LogError
-
-    security = kafka_security(config.kafka).librdkafka()
-    settings = {"bootstrap.servers": config.kafka.bootstrap_servers, "log_level": 0, **security}
-    admin = AdminClient({**settings, "socket.connection.setup.timeout.ms": 5000})
-    try:
-        metadata = admin.list_topics(timeout=_PATIENCE_S)
-    except KafkaException as error:
-        what = f"Kafka at {config.kafka.bootstrap_servers} cannot be reached: {error.args[0].str()}"
-        raise LogError(
-            "TR500", what, hint="check [kafka] bootstrap-servers and that a broker runs"
-        ) from error
+    """The brokers' facts. Raises what ``kafka_door.brokers`` raises."""
+    admin, metadata = kafka_door.brokers(config.kafka.bootstrap_servers, kafka_security(config.kafka))
     prefix = config.kafka.prefix
     names = [f"{prefix}.{kind}" for kind in ("rows", "epochs", "schemas")]
     topics = {}

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from schemas.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, StructureVersion
 from schemas.errors import LogError, Where
-from schemas.kafka_security import OPEN, KafkaSecurity
+from schemas.kafka_security import OPEN, PROTOCOL_HINT, KafkaSecurity, Refusal
 from schemas.server_url import ServerUrl
 from schemas.sql import key_table
 from schemas.wire import Joiner, header_size, schema_name
@@ -48,8 +48,10 @@ class EpochReader:
         self._log = LogReader(config)
         self._insides = Insides(config, self._log)
         self._epochs_topic, self._rows_topic = config.epochs_topic, config.rows_topic
+        self._refusal = Refusal(bootstrap_servers)
         self._settings = {
             "bootstrap.servers": bootstrap_servers,
+            "error_cb": self._refusal,
             **security.librdkafka(),
             "group.id": f"tailrace-{prefix}-reader",
             "isolation.level": "read_committed",
@@ -85,7 +87,7 @@ class EpochReader:
         Raises:
             ConfigError: TR560, no such kind of start.
             LogError: TR551 an epoch is missing, TR555 the start is not kept, TR557 Kafka cannot be read,
-                TR561 no place in the log has this GTID set.
+                TR561 no place in the log has this GTID set, TR508 Kafka lets nobody in.
         """
         offset, expected = self._begin(start)
         consumer = self._consumer()
@@ -94,6 +96,8 @@ class EpochReader:
             while not (stop and stop.is_set()):
                 message = consumer.poll(_WAIT)
                 if message is None:
+                    if refusal := self._refusal.error:
+                        raise refusal
                     continue
                 if (error := message.error()) is not None:
                     if error.code() == KafkaError._PARTITION_EOF and not follow:
@@ -143,7 +147,7 @@ class EpochReader:
         if not ranges:
             return
         self._rows = self._rows or self._consumer()
-        merge = _Merge(self._rows, self._rows_topic, epoch, ranges)
+        merge = _Merge(self._rows, self._rows_topic, epoch, ranges, self._refusal)
         try:
             yield from merge.rows(lambda key, value, *place: self._row(epoch, wanted, key, value, *place))
         finally:
@@ -167,6 +171,7 @@ class EpochReader:
         return row_reader(self._versions[name]).read(key, value, partition, offset)
 
     def _consumer(self) -> Any:
+        self._refusal.forget()
         return Consumer(self._settings)
 
 
@@ -184,8 +189,15 @@ class _Partition:
 class _Merge:
     """Merges the partitions of one epoch by ``seq``. A partition that runs ahead is paused."""
 
-    def __init__(self, consumer: Any, topic: str, epoch: EpochCommitted, ranges: list[OffsetRange]) -> None:
-        self._consumer, self._topic, self._epoch = consumer, topic, epoch
+    def __init__(
+        self,
+        consumer: Any,
+        topic: str,
+        epoch: EpochCommitted,
+        ranges: list[OffsetRange],
+        refusal: Refusal,
+    ) -> None:
+        self._consumer, self._topic, self._epoch, self._refusal = consumer, topic, epoch, refusal
         self._partitions = {part.partition: _Partition(part) for part in ranges}
         self._heads: list[tuple[int, int]] = []
         # Partitions whose next row is not known: nothing may go out before it is.
@@ -201,6 +213,8 @@ class _Merge:
                 continue
             if self._take(self._consumer.consume(_MESSAGES, _WAIT), read):
                 deadline = time.monotonic() + _PATIENCE
+            elif refused := self._refusal.error:
+                raise refused
             elif time.monotonic() > deadline:
                 raise LogError(
                     "TR557",
@@ -283,4 +297,6 @@ class _Merge:
 
 def _unreadable(topic: str, error: KafkaError) -> LogError:
     what = KafkaException(error).args[0].str()
-    return LogError("TR557", f"topic {topic} cannot be read: {what}", hint="check that Kafka runs")
+    return LogError(
+        "TR557", f"topic {topic} cannot be read: {what}", hint=f"check that Kafka runs; {PROTOCOL_HINT}"
+    )

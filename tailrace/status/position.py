@@ -5,9 +5,8 @@ from __future__ import annotations
 import pymysql
 
 from schemas.epoch import EpochCommitted
-from schemas.errors import LogError
 from schemas.kafka_security import OPEN, KafkaSecurity
-from tailrace import servers, wiring
+from tailrace import kafka_door, servers, wiring
 from tailrace.config import Config
 from tailrace.config_file import kafka_security
 from tailrace.status.files import files_channels
@@ -33,18 +32,9 @@ def last_epoch(config: Config) -> EpochCommitted | None:
 
 
 def log_exists(servers: str, prefix: str, security: KafkaSecurity = OPEN) -> bool:
-    """Whether the producer has created its topics. Raises LogError when Kafka does not answer."""
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
-
-    try:
-        address = {"bootstrap.servers": servers, "log_level": 0, **security.librdkafka()}
-        topics = AdminClient(address).list_topics(timeout=8.0).topics
-    except KafkaException as error:
-        what = f"Kafka at {servers} cannot be reached: {error.args[0].str()}"
-        hint = "check [kafka] bootstrap-servers and that a broker runs"
-        raise LogError("TR500", what, hint=hint, retryable=True) from error
-    return f"{prefix}.epochs" in topics
+    """Whether the producer has created its topics. Raises what ``kafka_door.brokers`` raises."""
+    _, found = kafka_door.brokers(servers, security)
+    return f"{prefix}.epochs" in found.topics
 
 
 def last_logged_epoch(config: Config) -> int | None:

@@ -9,10 +9,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from producer.epoch_log import EpochLog
 from producer.upstream.connect import describe
+from schemas.epoch import OffsetRange
+from schemas.errors import LogError
+from schemas.kafka_security import KafkaSecurity
 from schemas.server_url import ServerUrl
+from spark_consumer.config import ConsumerConfig
+from spark_consumer.fetch import WHOLE, Source
+from spark_consumer.log_reader import LogReader
+from spark_consumer.rows import REFUSED, task
+from tailrace.kafka_door import knock
+from tailrace.reader import EpochReader
 from tests.support.secured_kafka import PASSWORD, USER, SecuredKafka
 
 pytestmark = pytest.mark.servers
@@ -88,3 +99,72 @@ def test_every_command_logs_in(folder: Path, downstream_mysql: Any) -> None:
     written = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
     assert PASSWORD not in printed + said
     assert not any(PASSWORD.encode() in content for content in written)
+
+
+def wrong(folder: Path, secured: SecuredKafka, name: str) -> tuple[KafkaSecurity, Path]:
+    """A login that cannot work, and a folder whose configuration has it."""
+    text = (folder / "tailrace.toml").read_text()
+    login = KafkaSecurity("sasl_ssl", "PLAIN", USER, "no " + PASSWORD, secured.ca)
+    if name == "authority":
+        login = KafkaSecurity("sasl_ssl", "PLAIN", USER, PASSWORD)
+        text = text.replace(f'ssl-ca = "{secured.ca}"\n', "")
+    if name == "protocol":
+        login = KafkaSecurity()
+        begin, end = text.index("security-protocol"), text.index("[target]")
+        text = text[:begin] + text[end:]
+    made = folder / name
+    made.mkdir(exist_ok=True)
+    (made / "tailrace.toml").write_text(text)
+    return login, made
+
+
+CASES = {
+    "password": (r"Authentication failed", "sasl-password"),
+    "authority": (r"certificate could not be verified", "ssl-ca"),
+    "protocol": (r"speaks TLS, and security-protocol is plaintext", "security-protocol"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "commands"),
+    [
+        ("password", ["consume --until-caught-up", "schema show a.b", "status --json"]),
+        ("authority", ["produce --until-caught-up", "topic cat"]),
+        ("protocol", ["produce", "check --json"]),
+    ],
+)
+def test_who_is_refused_hears_it_at_once(
+    folder: Path, secured: SecuredKafka, name: str, commands: list[str]
+) -> None:
+    why, hint = CASES[name]
+    login, place = wrong(folder, secured, name)
+    with pytest.raises(
+        LogError, match=rf"TR508: Kafka at \S+ does not let us in: .*{why}.*Hint: .*{hint}"
+    ) as met:
+        knock(secured.secured, login)
+    assert not met.value.retryable
+    password = login.password or "unused"
+    for command in commands:
+        code, said = tailrace(place, *command.split(), password=password if name != "protocol" else "")
+        assert code == (3 if command.startswith("check") else 1), said
+        assert hint in said
+        assert command.startswith("check") or "TR508" in said
+        assert password not in said
+        assert PASSWORD not in said
+
+
+def test_a_password_that_has_become_wrong_stops_whoever_runs(secured: SecuredKafka) -> None:
+    login = KafkaSecurity("sasl_ssl", "PLAIN", USER, "changed", secured.ca)
+    config = ConsumerConfig(secured.secured, "secured", ServerUrl("nowhere"), kafka_security=login)
+    # As on the executors, in the driver, and in the producer.
+    begun = Source(secured.secured, "secured.rows", "g", login, patience=60.0)
+    work = task(((OffsetRange(0, 0, 1), WHOLE),), lambda part, _: [begun.read(part)])
+    [result] = work(iter([pa.record_batch({"n": pa.array([0])})]))
+    assert result.column("kind").to_pylist() == [REFUSED]
+    for ask in (
+        LogReader(config).bounds,
+        lambda: list(EpochReader(secured.secured, "secured", login).epochs()),
+        EpochLog(secured.secured, "secured", 1, login).open,
+    ):
+        with pytest.raises(LogError, match=r"TR508.*Invalid username or password"):
+            ask()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
-from schemas.errors import ConfigError
-from schemas.kafka_security import OPEN, KafkaSecurity
+from schemas.errors import ConfigError, LogError
+from schemas.kafka_security import FIRST_ATTEMPT, OPEN, KafkaSecurity, Refusal
 from tailrace.config_file import kafka_security, load
 from tailrace.config_text import effective_toml
 
@@ -64,6 +65,55 @@ def test_a_missing_file_is_named() -> None:
 def test_no_text_holds_a_password() -> None:
     assert 'a"b' not in repr(LOGIN)
     assert "hidden" not in repr(KafkaSecurity("ssl", key_password="hidden"))
+
+
+class _Error:
+    """As librdkafka's."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name, self.str = lambda: name, lambda: text
+
+
+class _Broker:
+    """Answers the third question; tells of ``met`` when it is polled."""
+
+    def __init__(self, refusal: Refusal, met: _Error | None = None) -> None:
+        self.asked: list[float] = []
+        self._refusal, self._met = refusal, met
+
+    def ask(self, seconds: float) -> str:
+        self.asked.append(seconds)
+        if len(self.asked) == 3:
+            return "there"
+        time.sleep(seconds)
+        raise OSError("timed out")
+
+    def poll(self) -> None:
+        if self._met is not None:
+            self._refusal(self._met)
+
+
+def test_a_silent_broker_is_asked_again_and_a_refusal_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(time, "sleep", lambda seconds: clock.append(clock[-1] + seconds))
+    monkeypatch.setattr(time, "monotonic", lambda: clock[-1])
+    refusal = Refusal("b:1")
+    silent = _Broker(refusal, _Error("_ALL_BROKERS_DOWN", "1/1 brokers are down"))
+    assert refusal.ends(silent.ask, 10.0, silent.poll) == "there"
+    assert silent.asked == [FIRST_ATTEMPT, 2 * FIRST_ATTEMPT, 4 * FIRST_ATTEMPT]
+    silent = _Broker(refusal)
+    with pytest.raises(OSError, match="timed out"):
+        refusal.ends(silent.ask, 1.0, silent.poll)
+    assert silent.asked == [FIRST_ATTEMPT, 1.0 - FIRST_ATTEMPT]
+    said = "sasl_ssl://b:1/bootstrap: SASL authentication error: Invalid username (after 302ms in state AUTH_REQ)"
+    strict = _Broker(refusal, _Error("_AUTHENTICATION", said))
+    with pytest.raises(
+        LogError, match=r"TR508: Kafka at b:1 .*: SASL .* error: Invalid username Hint: check sasl"
+    ):
+        refusal.ends(strict.ask, 10.0, strict.poll)
+    assert strict.asked == [FIRST_ATTEMPT]
+    refusal.forget()
+    assert refusal.error is None
 
 
 def _load(folder: Path, text: str) -> KafkaSecurity:
