@@ -11,9 +11,10 @@ An epoch's commit, in this order:
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 from zlib import crc32
 
 import structlog
@@ -39,7 +40,7 @@ from schemas.epoch import (
     encode_structure_version,
 )
 from schemas.errors import LogError, Where
-from schemas.kafka_security import OPEN, KafkaSecurity
+from schemas.kafka_security import OPEN, KafkaSecurity, Refusal
 from schemas.sql import key_table
 from schemas.structure import has_full_images
 from schemas.wire import LEAST_PART, divide
@@ -57,7 +58,11 @@ _PART = 8 << 20
 # What Kafka's framing, the key and the headers may take of a record's size.
 _FRAMING = 16 << 10
 _BATCH = 1 << 20
-_TIMEOUT = 30.0
+_TIMEOUT = 10.0  # seconds of one attempt
+_SLICE = 0.5  # seconds in which nobody looks whether to go on waiting
+# As long as a broker keeps an open transaction: what is waited for longer could not be committed any more.
+_TRANSACTION_MS = 600_000
+_T = TypeVar("_T")
 _NO_LEADER_YET = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_PARTITION,
@@ -68,6 +73,15 @@ _FENCED = {
     KafkaError._FENCED,
     KafkaError.PRODUCER_FENCED,
     KafkaError.INVALID_PRODUCER_EPOCH,
+}
+# There is no broker, or it does not answer: both pass.
+_AWAY = {
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._RESOLVE,
+    KafkaError._TIMED_OUT,
+    KafkaError._WAIT_COORD,
+    KafkaError._MSG_TIMED_OUT,
 }
 _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
 
@@ -91,8 +105,12 @@ def log_error(error: KafkaException, doing: str) -> LogError:
         "TR501",
         f"{doing}: {cause.str()}",
         hint="check kafka.bootstrap-servers and the brokers' logs; starting again goes on where it stopped",
-        retryable=bool(cause.retriable()),
+        retryable=cause.retriable() or cause.code() in _AWAY,
     )
+
+
+class Left(Exception):
+    """Kafka was away when the producer was stopped, and the epoch in hand was left: the next start writes it."""
 
 
 class EpochLog:
@@ -103,12 +121,27 @@ class EpochLog:
         prefix: the topics' common prefix, which is also the producer's identity.
         partitions: of the rows topic, when it has to be created.
         security: what Kafka asks for.
+        patience: seconds for which a Kafka that is away is waited for.
+
+    Attributes:
+        left: set it to end such a wait with ``Left``.
     """
 
     def __init__(
-        self, bootstrap_servers: str, prefix: str, partition_count: int, security: KafkaSecurity = OPEN
+        self,
+        bootstrap_servers: str,
+        prefix: str,
+        partition_count: int,
+        security: KafkaSecurity = OPEN,
+        patience: float = 120.0,
     ) -> None:
-        self._address = {"bootstrap.servers": bootstrap_servers, **security.librdkafka()}
+        self._patience, self.left = patience, threading.Event()
+        self._refusal = Refusal(bootstrap_servers)
+        self._address = {
+            "bootstrap.servers": bootstrap_servers,
+            "error_cb": self._refusal,
+            **security.librdkafka(),
+        }
         self.prefix = prefix
         self.rows_topic, self.epochs_topic = f"{prefix}.rows", f"{prefix}.epochs"
         self.schemas_topic, self.tracked_topic = f"{prefix}.schemas", f"{prefix}.tracked"
@@ -124,18 +157,20 @@ class EpochLog:
         """Create missing topics and fence the producer before us; nothing if it is open already.
 
         Raises:
-            LogError: TR501 unreachable or refused, TR502 the rows topic takes small records only.
+            LogError: TR501 unreachable, TR508 refused, TR502 the rows topic takes small records only.
         """
-        if self._producer is not None:
-            return
+        if self._producer is None:
+            self._patiently(self._open)
+
+    def _open(self) -> None:
         try:
             limit = self._create_topics()
             self._part = min(_PART, limit - _FRAMING)
-            self._producer = Producer(
+            producer = Producer(
                 {
                     **self._address,
                     "transactional.id": f"tailrace.{self.prefix}",
-                    "transaction.timeout.ms": 600_000,
+                    "transaction.timeout.ms": _TRANSACTION_MS,
                     "acks": "all",
                     "compression.type": "lz4",
                     "linger.ms": 5,
@@ -147,14 +182,31 @@ class EpochLog:
                 },
                 logger=_LIBRDKAFKA,
             )
-            self._producer.init_transactions(_TIMEOUT)
+            self._refusal.ends(producer.init_transactions, _TIMEOUT, lambda: producer.poll(0))
+            self._producer = producer
         except KafkaException as error:
             raise log_error(error, "opening the epoch log") from error
+
+    def _patiently(self, work: Callable[[], _T]) -> _T:
+        """Do what can be repeated, until Kafka is there."""
+        deadline = time.monotonic() + self._patience
+        while True:
+            try:
+                return work()
+            except LogError as error:
+                if not error.retryable or time.monotonic() > deadline:
+                    raise
+                log.warning("kafka_retry", reason=str(error))
+                if self.left.wait(1.0):
+                    raise Left from error
 
     def _create_topics(self) -> int:
         """Create what is missing; returns the largest record that the rows topic takes, bytes."""
         admin = AdminClient(self._address, logger=_LIBRDKAFKA)
-        there = admin.list_topics(timeout=_TIMEOUT).topics
+        known = self._refusal.ends(
+            lambda seconds: admin.list_topics(timeout=seconds), _TIMEOUT, lambda: admin.poll(0)
+        )
+        there = known.topics
         # An event-sourced log is kept until its operator says otherwise.
         forever = {"retention.ms": "-1", "max.message.bytes": str(_MAX_MESSAGE)}
         compacted = {"cleanup.policy": "compact", "max.message.bytes": str(_MAX_MESSAGE)}
@@ -169,9 +221,9 @@ class EpochLog:
             for name, (count, config) in wanted.items()
             if name not in there
         ]
-        for created in admin.create_topics(missing).values() if missing else ():
+        for created in admin.create_topics(missing, request_timeout=_TIMEOUT).values() if missing else ():
             try:
-                created.result(_TIMEOUT)
+                created.result()
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
@@ -183,7 +235,7 @@ class EpochLog:
     def _record_limit(self, admin: Any) -> int:
         resource = ConfigResource(ResourceType.TOPIC, self.rows_topic)
         try:
-            settings = admin.describe_configs([resource])[resource].result(_TIMEOUT)
+            settings = admin.describe_configs([resource], request_timeout=_TIMEOUT)[resource].result()
         except KafkaException as error:
             # Whoever may not look at the topic's settings finds out when the broker refuses a record.
             log.warning("topic_settings_unknown", topic=self.rows_topic, reason=error.args[0].str())
@@ -201,8 +253,11 @@ class EpochLog:
 
     def last_epoch(self) -> EpochCommitted | None:
         """The last committed epoch; None if there is none yet. Call after ``open``."""
+        return self._patiently(self._last_epoch)
+
+    def _last_epoch(self) -> EpochCommitted | None:
         back = 64
-        with _reading(self._address, self.epochs_topic) as reader:
+        with self._reading(self.epochs_topic) as reader:
             low, high = reader.bounds()
             while True:
                 values = list(reader.values(max(low, high - back)))
@@ -219,14 +274,20 @@ class EpochLog:
 
     def structures(self) -> list[StructureVersion]:
         """All structures that the log names, in the order of their epochs."""
-        with _reading(self._address, self.schemas_topic) as reader:
+        return self._patiently(self._structures)
+
+    def _structures(self) -> list[StructureVersion]:
+        with self._reading(self.schemas_topic) as reader:
             found = [decode_structure_version(value) for value in reader.values(reader.bounds()[0])]
         return sorted(found, key=lambda version: version.epoch)
 
     def tracked(self) -> dict[bytes, bytes]:
         """The records of the tracked structures, as of the last epoch."""
+        return self._patiently(self._tracked)
+
+    def _tracked(self) -> dict[bytes, bytes]:
         found: dict[bytes, bytes] = {}
-        with _reading(self._address, self.tracked_topic) as reader:
+        with self._reading(self.tracked_topic) as reader:
             for key, value in reader.records(reader.bounds()[0]):
                 if value is None:
                     found.pop(key, None)
@@ -234,11 +295,16 @@ class EpochLog:
                     found[key] = value
         return found
 
+    def _reading(self, topic: str) -> _Reading:
+        self._refusal.forget()
+        return _Reading(self._address, topic, self._refusal)
+
     # -- writing ---------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Open the Kafka transaction of the next epoch."""
         self._starts, self._ends, self._error, self.digest = {}, {}, None, 0
+        self._refusal.forget()
         self._call(self._producer.begin_transaction, "beginning an epoch")
 
     def write(self, records: list[Record]) -> None:
@@ -289,7 +355,7 @@ class EpochLog:
             epoch_with: makes the epoch's record once its offset ranges are known.
             tracked: the records of tracked structures that the epoch changed; None for those that are gone.
         """
-        self._call(lambda: self._producer.flush(), "writing rows")
+        self._flush()
         if self._error is not None:
             raise log_error(KafkaException(self._error), "writing rows")
         ranges = tuple(OffsetRange(p, self._starts[p], self._ends[p]) for p in sorted(self._starts))
@@ -300,15 +366,55 @@ class EpochLog:
             self._produce(self.tracked_topic, record, key)
         self._produce(self.epochs_topic, epoch.encode(), EPOCH_KEY)
         reached("publish.before_commit")
-        self._call(lambda: self._producer.commit_transaction(_TIMEOUT * 4), "committing an epoch")
+        self._commit()
         reached("publish.after_commit")
         return epoch
+
+    def _flush(self) -> None:
+        """Wait until all records are acknowledged."""
+        deadline, before = time.monotonic() + self._patience, 0
+        while waiting := self._call(lambda: self._producer.flush(_SLICE), "writing rows"):
+            if waiting < before:
+                # As long as some arrive Kafka is there, however long the others take.
+                deadline = time.monotonic() + self._patience
+            else:
+                self._go_on(deadline, "writing rows")
+            before = waiting
+
+    def _commit(self) -> None:
+        deadline = time.monotonic() + self._patience
+        while not self._call(self._committed, "committing an epoch"):
+            self._go_on(deadline, "committing an epoch")
+
+    def _committed(self) -> bool:
+        try:
+            self._producer.commit_transaction(_SLICE)
+        except KafkaException as error:
+            # The same call goes on where this one was.
+            if error.args[0].code() == KafkaError._TIMED_OUT and error.args[0].retriable():
+                return False
+            raise
+        return True
+
+    def _go_on(self, deadline: float, doing: str) -> None:
+        """Raise what ends a wait, if something does."""
+        if refusal := self._refusal.error:
+            raise refusal
+        if self.left.is_set():
+            raise Left
+        if time.monotonic() > deadline:
+            raise LogError(
+                "TR501",
+                f"{doing}: Kafka has not answered for {self._patience:.0f} s",
+                hint="check kafka.bootstrap-servers and the brokers' logs; starting again goes on where it stopped",
+                retryable=True,
+            )
 
     def abort(self) -> None:
         """Give the open transaction up, if there is one that can still be given up."""
         try:
             self._producer.purge()
-            self._producer.abort_transaction(_TIMEOUT)
+            self._producer.abort_transaction(_SLICE if self.left.is_set() else _TIMEOUT)
         except KafkaException as error:
             # The broker aborts it when the next producer opens the log.
             log.warning("abort_failed", reason=error.args[0].str())
@@ -342,8 +448,10 @@ class EpochLog:
 
     def _write_slowly(self, record: Record, partition: int, callback: Any) -> None:
         """librdkafka's queue is full: wait until it has sent some."""
+        deadline = time.monotonic() + self._patience
         while True:
             self._call(lambda: self._producer.poll(0.05), "writing rows")
+            self._go_on(deadline, "writing rows")
             try:
                 return self._write_marked(record, partition, callback)
             except BufferError:
@@ -357,9 +465,9 @@ class EpochLog:
         found.where = Where(table=".".join(key_table(record[0])))
         return found
 
-    def _call(self, action: Callable[[], Any], doing: str) -> None:
+    def _call(self, action: Callable[[], _T], doing: str) -> _T:
         try:
-            action()
+            return action()
         except KafkaException as error:
             raise log_error(error, doing) from error
         except SystemError as error:
@@ -376,11 +484,12 @@ class EpochLog:
         return KafkaException(KafkaError(KafkaError._FAIL, "librdkafka failed without a reason"))
 
 
-class _reading:
+class _Reading:
     """Reads a one-partition topic to its end, committed records only."""
 
-    def __init__(self, address: dict[str, str], topic: str) -> None:
+    def __init__(self, address: dict[str, Any], topic: str, refusal: Refusal) -> None:
         self._place = (topic, 0)
+        self._refusal = refusal
         self._consumer: Any = Consumer(
             {
                 **address,
@@ -395,7 +504,7 @@ class _reading:
             logger=_LIBRDKAFKA,
         )
 
-    def __enter__(self) -> _reading:
+    def __enter__(self) -> _Reading:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -403,10 +512,16 @@ class _reading:
 
     def bounds(self) -> tuple[int, int]:
         """First and end offset; of a topic just created once it has its leader."""
-        deadline = time.monotonic() + _TIMEOUT
+        deadline = time.monotonic() + 3 * _TIMEOUT
         while True:
             try:
-                low, high = self._consumer.get_watermark_offsets(TopicPartition(*self._place), _TIMEOUT)
+                low, high = self._refusal.ends(
+                    lambda seconds: self._consumer.get_watermark_offsets(
+                        TopicPartition(*self._place), seconds
+                    ),
+                    _TIMEOUT,
+                    lambda: self._consumer.poll(0),
+                )
             except KafkaException as error:
                 if error.args[0].code() not in _NO_LEADER_YET or time.monotonic() > deadline:
                     raise log_error(error, "reading the epoch log") from error
@@ -421,10 +536,16 @@ class _reading:
     def records(self, start: int) -> Iterator[tuple[bytes, bytes | None]]:
         """Keys and values from an offset to the topic's end."""
         self._consumer.assign([TopicPartition(*self._place, start)])
+        deadline = time.monotonic() + _TIMEOUT
         while True:
-            message = self._consumer.poll(_TIMEOUT)
+            message = self._consumer.poll(1.0)
             if message is None:
-                raise LogError("TR501", "Kafka does not answer", hint="check the brokers", retryable=True)
+                if refusal := self._refusal.error:
+                    raise refusal
+                if time.monotonic() > deadline:
+                    raise LogError("TR501", "Kafka does not answer", hint="check the brokers", retryable=True)
+                continue
+            deadline = time.monotonic() + _TIMEOUT
             if message.error() is None:
                 yield message.key(), message.value()
             elif message.error().code() == KafkaError._PARTITION_EOF:

@@ -12,7 +12,7 @@ from typing import Literal
 import structlog
 
 from producer.epoch import EpochLimits
-from producer.epoch_log import EpochLog
+from producer.epoch_log import EpochLog, Left
 from producer.mirror import Mirror, MirrorProgress
 from producer.mirror_start import Start, discard_unpublished, refuse_errant
 from producer.publish import Publisher, PublishProgress
@@ -34,6 +34,9 @@ from schemas.tables import TableFilter
 log = structlog.get_logger()
 
 _REPORT = 1.0  # seconds between progress reports
+# Seconds for which Kafka is waited for: without end nobody would hear of it, and a bounded run has somebody waiting.
+_PATIENCE, _BOUNDED_PATIENCE = 600.0, 120.0
+_LEAVE = 10.0  # seconds behind a stop after which a Kafka that is away is waited for no longer
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,36 @@ def run_producer(
         UpstreamError, RelayError, DecodeError, LogError: what stopped it; nothing is lost, and the next
         start goes on behind the last committed epoch.
     """
+    epoch_log = EpochLog(
+        config.bootstrap_servers,
+        config.prefix,
+        config.partitions,
+        config.kafka_security,
+        _BOUNDED_PATIENCE if config.until_caught_up else _PATIENCE,
+    )
+    ended = threading.Event()
+
+    def leave() -> None:
+        while not ended.is_set() and not stop.wait(0.2):
+            pass
+        if not ended.wait(_LEAVE):
+            epoch_log.left.set()
+
+    threading.Thread(target=leave, daemon=True).start()
+    try:
+        _run(config, stop, progress, epoch_log)
+    except Left:
+        log.warning("epoch_left", reason="Kafka does not answer", hint="the next start publishes it")
+    finally:
+        ended.set()
+
+
+def _run(
+    config: ProducerConfig,
+    stop: threading.Event,
+    progress: Callable[[ProducerProgress], None] | None,
+    epoch_log: EpochLog,
+) -> None:
     info = describe(config.source)
 
     def caught_up(here: RelayPosition) -> bool:
@@ -126,7 +159,6 @@ def run_producer(
 
     # The mirror goes on while the publisher completes its epoch, so each has its own event.
     mirror_stop, publish_stop = threading.Event(), threading.Event()
-    epoch_log = EpochLog(config.bootstrap_servers, config.prefix, config.partitions, config.kafka_security)
 
     def look_at_log() -> None:
         # Only once the relay directory is ours: opening the log fences whoever writes it.
