@@ -13,7 +13,7 @@ from pathlib import Path
 
 import structlog
 
-from schemas.errors import DownstreamError
+from schemas.errors import DownstreamError, LogError
 from spark_consumer.log_reader import LogReader
 from spark_consumer.position import Position
 from spark_consumer.slices import LoggedEpoch
@@ -28,9 +28,12 @@ def in_use(folder: Path, *, alone: bool = False) -> Iterator[None]:
 
     Raises:
         DownstreamError: TR614, a consumer on this machine holds it, and nobody else may.
+        LogError: TR564, it cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as file:
+    with _written(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / "lock").open("w")
+    with file:
         try:
             fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
         except OSError as error:
@@ -39,6 +42,18 @@ def in_use(folder: Path, *, alone: bool = False) -> Iterator[None]:
                 "TR614", f"{what}: {folder} is in use", hint="stop it, or wait for its end, and try again"
             ) from error
         yield
+
+
+@contextmanager
+def _written(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise LogError(
+            "TR564",
+            f"the checkpoint folder {folder} cannot be written: {error.strerror}",
+            hint="[consumer] checkpoint-dir needs a disk with room and the rights to write; all in it is a cache",
+        ) from error
 
 
 def clear(folder: Path) -> None:
@@ -80,20 +95,26 @@ class Checkpoint:
         return self._folder / "owner.json"
 
     def ready(self, position: Position, log: LogReader) -> bool:
-        """Make the folder usable; True if it holds progress to go on from, False if it is new."""
+        """Make the folder usable; True if it holds progress to go on from, False if it is new.
+
+        Raises:
+            LogError: TR564, it cannot be written.
+        """
         if self.path.exists() and (reason := self._unusable(position, log)):
             self.set_aside(reason)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        kept = self.path.exists()
-        self._owner_file.write_text(json.dumps(asdict(self._owner)))
+        with _written(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            kept = self.path.exists()
+            self._owner_file.write_text(json.dumps(asdict(self._owner)))
         return kept
 
     def set_aside(self, reason: str) -> None:
         """Rename the checkpoint, so that a new one is made from the downstream's position."""
         for older in self._folder.glob("spark.aside-*"):
-            shutil.rmtree(older, ignore_errors=True)
+            shutil.rmtree(older, ignore_errors=True) if older.is_dir() else older.unlink(missing_ok=True)
         aside = self._folder / f"spark.aside-{int(time.time())}"
-        self.path.rename(aside)
+        with _written(self._folder):
+            self.path.rename(aside)
         _log.warning("checkpoint_set_aside", reason=reason, kept_as=str(aside))
 
     def _unusable(self, position: Position, log: LogReader) -> str:
@@ -106,7 +127,7 @@ class Checkpoint:
                     return f"its state is of version {state}, and this release keeps version {STATE_VERSION}"
                 return "it belongs to another channel, downstream or log"
             end = self._committed_end()
-        except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             return f"it is damaged: {error}"
         low, _ = log.bounds()
         if end is None:
@@ -123,7 +144,9 @@ class Checkpoint:
         if not done:
             return None
         lines = (self.path / "offsets" / str(max(done))).read_text().splitlines()
-        [ends] = json.loads(lines[-1]).values()
+        [(topic, ends)] = json.loads(lines[-1]).items()
+        if topic != f"{self._owner.prefix}.epochs":
+            raise ValueError(f"it follows topic {topic}")
         return int(ends["0"])
 
     @staticmethod

@@ -32,6 +32,7 @@ from spark_consumer.progress import Counters
 from spark_consumer.session import Session, connect, unreachable
 from spark_consumer.session import closing as session_closing
 from spark_consumer.sink import MysqlSink, Sink
+from spark_consumer.spark import jvm_end
 from spark_consumer.start import check_began, first_position, resume_offset
 from spark_consumer.tracker import SEED_DDL, track
 from spark_consumer.warm_up import warm_up
@@ -44,6 +45,7 @@ from spark_consumer.workers.resume import finish_slice
 _MAX_EPOCHS = 500
 _POLL = 0.05
 _COMMIT_PATIENCE = 5.0
+_JVM_END = 5.0
 _T = TypeVar("_T")
 _log = structlog.get_logger()
 
@@ -214,8 +216,26 @@ class _Run:
                 failure = self._query(resume_offset(self._applier.position, self._log))
         except TailraceError as error:
             return error
+        except Exception as error:
+            # Whatever asks the JVM notices its end, in a way of its own, and a moment before the system knows.
+            if jvm_end(_JVM_END) is None:
+                raise
+            failure = error
+        if (ended := jvm_end()) is not None:
+            return self._without_jvm(ended)
         failure = self._runner.failure or failure
         return None if failure is None else explain(failure, None, self._log)
+
+    def _without_jvm(self, ended: str) -> TailraceError:
+        deadline = time.monotonic() + self._config.pause_time
+        while self._runner.busy and time.monotonic() < deadline:
+            time.sleep(_POLL)
+        return LogError(
+            "TR563",
+            f"Spark's JVM has ended, {ended}",
+            hint="start the consumer again: it goes on behind its position. spark.log beside the checkpoint may say"
+            " more; if the kernel took the memory back, see spark.driver.memory",
+        )
 
     def _may_pass(self, error: TailraceError) -> bool:
         """Whether another query may go on where one has failed. For the downstream the applier has waited itself."""
@@ -228,18 +248,23 @@ class _Run:
         if self._runner.finished >= 0 or self._stop.is_set():
             return False
         read = self._runner.failure is not None and not self._runner.unread
-        return not read and not explain(failure, None, self._log).retryable
+        error = explain(failure, None, self._log)
+        return not read and error.code != "TR508" and not error.retryable
 
     def _query(self, offset: int) -> BaseException | None:
         """Run one streaming query to its end; what it failed with, if not with an end of our own."""
         stream = open_stream(self._spark, self._config, offset, _MAX_EPOCHS)
-        query = (
+        writer = (
             track(stream, self._seed())
             .writeStream.foreachBatch(self._runner)
             .option("checkpointLocation", str(self._checkpoint.path))
             .queryName(f"tailrace-{self._config.channel}-{self._applier.position.fencing_token}")
-            .start()
         )
+        try:
+            query = writer.start()
+        except Exception as error:
+            # Some of the checkpoint is read before there is a query that could fail.
+            return error
         while query.isActive and not self._runner.ended:
             self._stop.wait(_POLL)
         self._finish_batch(query)

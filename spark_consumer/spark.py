@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -79,10 +81,28 @@ def log_file(config: ConsumerConfig) -> Path:
     return (config.log_file or config.channel_dir / "spark.log").absolute()
 
 
+def _not_py4j(record: logging.LogRecord) -> bool:
+    # Of a JVM that is gone it writes to the root logger.
+    return "py4j" not in record.pathname
+
+
+def jvm_end(patience: float = 0.0) -> str | None:
+    """How Spark's JVM ended; None if it still runs after ``patience`` seconds."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return None
+    try:
+        code = int(process.wait(patience))
+    except subprocess.TimeoutExpired:
+        return None
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+
+
 def start_spark(config: ConsumerConfig) -> SparkSession:
     """Start Spark with our settings, overridden by the configuration's."""
     # It would show a stack trace for every error that the caller gets as an exception anyway.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_not_py4j)
     # The workers must be this very environment.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     log = log_file(config)

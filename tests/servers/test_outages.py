@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +17,8 @@ import pytest
 
 from compose.databases import Database
 from compose.kafka import Kafka
+from producer import run as producer_run
+from producer.run import ProducerConfig, ProducerProgress, run_producer
 from schemas.epoch import TableChanged
 from schemas.errors import DownstreamError
 from schemas.server_url import ServerUrl
@@ -26,6 +30,7 @@ from tests.support.apply_steps import apply_steps, open_applier, prepared
 from tests.support.fake_topic import FakeTopic, insert, integer, update
 from tests.support.fault_proxy import Cut, fault_proxy
 from tests.support.names import own_name
+from tests.support.producer_case import producer_case
 
 
 def until(condition: Callable[[], Any]) -> None:
@@ -238,6 +243,63 @@ def broker(tmp_path: Path) -> Iterator[Kafka]:
         made.kill()
 
 
+@pytest.mark.parametrize("flavor", ["mariadb"])
+def test_the_producer_outlives_kafka_and_a_stop_does_not_wait_for_it(
+    broker: Kafka, upstream: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer_run, "_LEAVE", 0.5)
+    stop, states, failures = threading.Event(), list[ProducerProgress](), list[BaseException]()
+
+    def produce(config: ProducerConfig) -> threading.Thread:
+        def work() -> None:
+            try:
+                run_producer(config, stop, states.append)
+            except BaseException as error:
+                failures.append(error)
+
+        states.clear()
+        thread = threading.Thread(target=work)
+        thread.start()
+        return thread
+
+    def published(rows: int) -> None:
+        until(lambda: failures or (states and states[-1].publish.rows >= rows))
+        assert failures == []
+
+    with producer_case(upstream, broker.bootstrap, tmp_path) as case:
+        # Kafka comes after the producer, goes and comes back, and hangs for a while.
+        broker.kill()
+        thread = produce(case.config)
+        case.sql("INSERT INTO t (v) VALUES ('a'), ('b')")
+        time.sleep(1)
+        broker.start()
+        published(2)
+        broker.kill()
+        case.sql(*["INSERT INTO t (v) VALUES ('while it is gone')"] * 20)
+        time.sleep(1)
+        broker.start()
+        published(22)
+        assert broker.pid is not None
+        os.killpg(broker.pid, signal.SIGSTOP)
+        case.sql(*["UPDATE t SET n = n + 1 WHERE id = 1"] * 20)
+        time.sleep(2)
+        os.killpg(broker.pid, signal.SIGCONT)
+        published(42)
+        # A stop leaves the epoch.
+        broker.kill()
+        case.sql(*["INSERT INTO t (v) VALUES ('left')"] * 20)
+        time.sleep(0.5)
+        stop.set()
+        thread.join(120)
+        assert (thread.is_alive(), failures) == (False, [])
+        broker.start()
+        case.catch_up()
+        found = case.published()
+        assert len(found.all_rows) == 62
+        content = sorted(tuple(image.values()) for image in found.tables()["t"].values())
+        assert content == case.content("t")
+
+
 def python_workers() -> list[int]:
     """Spark's Python workers of this process: children of the daemon that its JVM started."""
     parents = {}
@@ -314,3 +376,47 @@ def test_the_consumer_outlives_what_it_needs(
         f" FROM tailrace.applied_epochs WHERE channel = '{name}'"
     )
     assert audited == [(105, 1, 0, topic.next_epoch - 1)]
+
+
+def children_of(pid: int) -> list[int]:
+    task = Path(f"/proc/{pid}/task")
+    return [int(child) for each in task.iterdir() for child in (each / "children").read_text().split()]
+
+
+@pytest.mark.parametrize("flavor", ["mysql"])
+def test_a_jvm_that_is_killed_ends_the_consumer_with_a_reason(
+    kafka: Kafka, downstream: Database, name: str, tmp_path: Path
+) -> None:
+    topic = FakeTopic(kafka.bootstrap, name)
+    t = TableStructure(name, "t", (integer("id"),), ("id",))
+    table(downstream, name)
+    topic.epoch(insert(t, {"id": 1}))
+    (tmp_path / "tailrace.toml").write_text(
+        f'[kafka]\nbootstrap-servers = "{kafka.bootstrap}"\nprefix = "{name}"\n'
+        f'[target]\nurl = "{downstream.url("tailrace")}"\n[consumer]\nchannel = "{name}"\n'
+    )
+    command = [sys.executable, "-m", "tailrace", "consume"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        try:
+            until(lambda: process.poll() is not None or downstream.execute(f"SELECT * FROM {name}.t"))
+            # a batch is in hand, whose transaction is the driver's
+            with downstream.connect(autocommit=False) as other, other.cursor() as cursor:
+                cursor.execute(f"INSERT INTO {name}.t VALUES (2, 0)")
+                topic.epoch(insert(t, {"id": 2}))
+                waits = (
+                    f"SELECT 1 FROM information_schema.PROCESSLIST WHERE INFO LIKE 'INSERT INTO `{name}`%'"
+                )
+                until(lambda: process.poll() is not None or downstream.execute(waits))
+                [java] = children_of(process.pid)
+                os.kill(java, signal.SIGKILL)
+                time.sleep(0.5)
+                other.rollback()
+            said = process.communicate(timeout=120)[0].decode()
+        finally:
+            process.kill()
+    assert process.returncode == 1, said
+    assert '"TR563"' in said
+    assert "killed by SIGKILL" in said
+    assert "Traceback" not in said
+    # All of it or nothing: the row of epoch 2 is there if the position says so.
+    assert downstream.execute(f"SELECT MAX(id) FROM {name}.t") == [(epoch_of(downstream, name),)]

@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
-from spark_consumer.checkpoint import Checkpoint, Owner
+from schemas.errors import LogError
+from spark_consumer.checkpoint import Checkpoint, Owner, in_use
 from spark_consumer.log_reader import LogReader
 from spark_consumer.position import Position
 
@@ -27,8 +28,8 @@ class KeptLog:
         return []
 
 
-def folder(path: Path, owner: dict[str, Any], end: int = 9) -> Path:
-    for name, text in (("commits/0", "v1"), ("offsets/0", f'v1\n{{}}\n{{"t":{{"0":{end}}}}}')):
+def folder(path: Path, owner: dict[str, Any], end: int = 9, topic: str = "shop.epochs") -> Path:
+    for name, text in (("commits/0", "v1"), ("offsets/0", f'v1\n{{}}\n{{"{topic}":{{"0":{end}}}}}')):
         file = path / "spark" / name
         file.parent.mkdir(parents=True)
         file.write_text(text)
@@ -75,3 +76,29 @@ def test_one_that_is_damaged_or_behind_the_log_is_set_aside(tmp_path: Path) -> N
     kept, reason = used(tmp_path / "b")
     assert not kept
     assert reason.startswith("it is damaged")
+
+
+def test_one_of_another_log_and_offsets_that_are_none_are_set_aside(tmp_path: Path) -> None:
+    assert used(folder(tmp_path / "a", MINE, topic="t.epochs")) == (
+        False,
+        "it is damaged: it follows topic t.epochs",
+    )
+    for number, text in enumerate(("0", "[]", "v1\n{}\n[9]", '"x"', "\xff", "", '{"shop.epochs": 9}')):
+        made = folder(tmp_path / str(number), MINE)
+        (made / "spark" / "offsets" / "0").write_text(text, encoding="latin-1")
+        kept, reason = used(made)
+        assert (kept, reason.partition(":")[0]) == (False, "it is damaged")
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(
+            LogError, match=r"TR564: the checkpoint folder \S+/file/main cannot be written: Not a dir"
+        ),
+        in_use(tmp_path / "file" / "main"),
+    ):
+        pass
+    (tmp_path / "owner.json").mkdir()
+    with pytest.raises(LogError, match=r"TR564.*Is a directory"):
+        used(tmp_path)
