@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,19 +11,18 @@ from typing import Any, cast
 from schemas.avro_schema import KEY_CHANGE, row_schema
 from schemas.epoch import DIGEST_MODULUS, OffsetRange, StructureVersion, TableTouched
 from schemas.structure import TableStructure
-from spark_consumer import position as positions
 from spark_consumer.apply import Applier
 from spark_consumer.config import ConsumerConfig
+from spark_consumer.job import _open, _patiently
 from spark_consumer.log_reader import LogReader
+from spark_consumer.patience import Patience
 from spark_consumer.pieces import Result
-from spark_consumer.place import BEFORE_ALL
 from spark_consumer.plan import SlicePlan
 from spark_consumer.planner import Planner
 from spark_consumer.prepare import Prepared, assembled
 from spark_consumer.rows import render
-from spark_consumer.session import connect
 from spark_consumer.slices import LoggedEpoch, Slice, cut
-from spark_consumer.workers import apply_part, info
+from spark_consumer.workers import apply_part
 from spark_consumer.workers.apply_part import run_parts
 from spark_consumer.workers.bitmap import Bits
 from spark_consumer.workers.claims import claimed, rest
@@ -128,14 +128,9 @@ class MemoryReader:
 
 def apply_log(config: ConsumerConfig, log: MemoryLog, crew: Any = None) -> list[Prepared]:
     """Apply what is not applied, as one run of the consumer does. Raises TailraceError."""
-    session = connect(config.target)
-    positions.install(session)
-    if positions.read(session, config.channel) is None:
-        positions.create(session, config.channel, BEFORE_ALL, "earliest")
-    info.hire(session, config.channel, config.workers)
-    position = positions.take_over(session, config.channel)
-    workers = crew or (lambda order, parts: list(run_parts(order, parts)))
-    applier = Applier(config, session, position, lambda epoch: set(), crew=workers)
+    patience = Patience(config.retry_time, threading.Event())
+    applier = cast(Applier, _patiently(patience, lambda: _open(config, cast(LogReader, log))))
+    applier.crew = crew or (lambda order, parts: list(run_parts(order, parts)))
     reader = MemoryReader(log, config)
     finish_slice(config, applier, reader, cast(LogReader, log))
     made = []
