@@ -32,7 +32,7 @@ from spark_consumer.progress import Counters
 from spark_consumer.session import Session, connect, unreachable
 from spark_consumer.session import closing as session_closing
 from spark_consumer.sink import MysqlSink, Sink
-from spark_consumer.spark import jvm_end
+from spark_consumer.spark import JVM_PATIENCE, jvm_end, lost
 from spark_consumer.start import check_began, first_position, resume_offset
 from spark_consumer.tracker import SEED_DDL, track
 from spark_consumer.warm_up import warm_up
@@ -45,7 +45,6 @@ from spark_consumer.workers.resume import finish_slice
 _MAX_EPOCHS = 500
 _POLL = 0.05
 _COMMIT_PATIENCE = 5.0
-_JVM_END = 5.0
 _T = TypeVar("_T")
 _log = structlog.get_logger()
 
@@ -218,7 +217,7 @@ class _Run:
             return error
         except Exception as error:
             # Whatever asks the JVM notices its end, in a way of its own, and a moment before the system knows.
-            if jvm_end(_JVM_END) is None:
+            if jvm_end(JVM_PATIENCE) is None:
                 raise
             failure = error
         if (ended := jvm_end()) is not None:
@@ -230,12 +229,7 @@ class _Run:
         deadline = time.monotonic() + self._config.pause_time
         while self._runner.busy and time.monotonic() < deadline:
             time.sleep(_POLL)
-        return LogError(
-            "TR563",
-            f"Spark's JVM has ended, {ended}",
-            hint="start the consumer again: it goes on behind its position. spark.log beside the checkpoint may say"
-            " more; if the kernel took the memory back, see spark.driver.memory",
-        )
+        return lost(ended)
 
     def _may_pass(self, error: TailraceError) -> bool:
         """Whether another query may go on where one has failed. For the downstream the applier has waited itself."""

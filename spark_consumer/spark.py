@@ -11,16 +11,20 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from schemas.errors import LogError
 from spark_consumer.config import ConsumerConfig
 
 # A second and a third of CPU are saved by not compiling for the long run: the JVM only moves bytes here, and a
 # consumer that was killed should be back soon. The heap is small, so the simplest collector is the quickest.
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+#: seconds that its end takes to be known, behind the first call that it does not answer
+JVM_PATIENCE = 5.0
 _LOGGING = Path(__file__).with_name("log4j2.xml")
 _DEFAULTS = {
     "spark.app.name": "tailrace",
@@ -69,8 +73,17 @@ def running_spark(config: ConsumerConfig) -> Iterator[Callable[[], SparkSession]
     """Spark for the block, started while the block goes on; call what it yields to wait for the session."""
     with ThreadPoolExecutor(1, thread_name_prefix="spark") as starter:
         session = starter.submit(start_spark, config)
+
+        def wait() -> SparkSession:
+            try:
+                return session.result()
+            except Exception as error:
+                if (ended := jvm_end(JVM_PATIENCE)) is None:
+                    raise
+                raise lost(ended) from error
+
         try:
-            yield session.result
+            yield wait
         finally:
             with suppress(Exception):
                 session.result().stop()
@@ -79,6 +92,16 @@ def running_spark(config: ConsumerConfig) -> Iterator[Callable[[], SparkSession]
 def log_file(config: ConsumerConfig) -> Path:
     """Where the JVM logs."""
     return (config.log_file or config.channel_dir / "spark.log").absolute()
+
+
+def lost(ended: str) -> LogError:
+    """The error for a JVM that is gone; ``ended`` is how."""
+    return LogError(
+        "TR563",
+        f"Spark's JVM has ended, {ended}",
+        hint="start the consumer again: it goes on behind its position. spark.log beside the checkpoint may say"
+        " more; if the kernel took the memory back, see spark.driver.memory",
+    )
 
 
 def _not_py4j(record: logging.LogRecord) -> bool:
@@ -123,4 +146,8 @@ def start_spark(config: ConsumerConfig) -> SparkSession:
         with log.open("ab") as sink:
             SparkContext._gateway = launch_gateway(conf, {"stdout": sink, "stderr": sink})
             SparkContext._jvm = SparkContext._gateway.jvm
-    return SparkSession.builder.config(conf=conf).getOrCreate()
+    session = SparkSession.builder.config(conf=conf).getOrCreate()
+    # It would print a stack trace when the JVM goes, which whoever uses the session gets told.
+    accumulators: Any = session.sparkContext._accumulatorServer
+    accumulators.handle_error = lambda request, address: None
+    return session
