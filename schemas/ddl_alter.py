@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from schemas.ddl_columns import NOT_COLUMNS, Part, column_part, key_part
+from schemas.ddl_columns import Part, at_column, column_part, key_part
 from schemas.ddl_cursor import Cursor, Unparsable
 from schemas.ddl_keys import covers, with_keys
 from schemas.ddl_lexer import TokenKind, dialect_of
@@ -70,6 +70,7 @@ class _Plan:
     dropped_keys: list[str] = field(default_factory=list)
     renamed_keys: dict[str, str] = field(default_factory=dict)
     foreign: bool = False
+    not_null: list[str] = field(default_factory=list)
 
 
 def altered(
@@ -123,7 +124,10 @@ def _defaults(cursor: Cursor, plan: _Plan, session: Session, database: str | Non
             plan.charset, explicit = named, True
         elif token.key == "COLLATE":
             ahead.take("=")
-            plan.charset = charset_of_collation(word_or_string(ahead, session), plan.charset)
+            if not ahead.take("DEFAULT"):
+                plan.charset = charset_of_collation(word_or_string(ahead, session), plan.charset)
+            elif not explicit:
+                raise Unparsable("COLLATE DEFAULT without a character set")
 
 
 def _skip_part(cursor: Cursor) -> None:
@@ -185,7 +189,7 @@ def _option(cursor: Cursor) -> None:
             break
         words.append(cursor.next().key)
         depth += {"(": 1, ")": -1}.get(token.key, 0)
-    if "SYSTEM" in words or "PERIOD" in words:
+    if "SYSTEM" in words:
         raise Unparsable("system versioning")
 
 
@@ -195,20 +199,20 @@ def _option(cursor: Cursor) -> None:
 def _add(cursor: Cursor, plan: _Plan, table: TableDefinition, session: Session) -> bool:
     if cursor.at("PARTITION"):
         return False
-    if cursor.at("SYSTEM", "VERSIONING") or cursor.at("PERIOD", "FOR"):
+    if cursor.at("SYSTEM", "VERSIONING"):
         raise Unparsable("system versioning")
     column = cursor.take("COLUMN")
-    if not column and cursor.peek().key in NOT_COLUMNS:
+    if not column and not at_column(cursor):
         _take_keys(key_part(cursor), plan, table)
         _closed(cursor)
         return True
     lenient = cursor.take("IF", "NOT", "EXISTS")
     if cursor.take("("):
         while True:
-            if cursor.peek().key in NOT_COLUMNS:
-                _take_keys(key_part(cursor), plan, table)
-            else:
+            if at_column(cursor):
                 _take_column(column_part(cursor, session, plan.charset), plan, table, lenient)
+            else:
+                _take_keys(key_part(cursor), plan, table)
             if not cursor.take(","):
                 break
         cursor.expect(")")
@@ -220,8 +224,9 @@ def _add(cursor: Cursor, plan: _Plan, table: TableDefinition, session: Session) 
 
 def _take_column(part: Part, plan: _Plan, table: TableDefinition, lenient: bool) -> None:
     assert part.column is not None
-    known = table.column(part.column.name)
-    if lenient and known is not None and index_of(plan.dropped, part.column.name) < 0:
+    new = [column.name for column, _ in plan.placed if not isinstance(column, str)]
+    # The servers look at the table as it was, whatever the statement drops.
+    if lenient and (table.column(part.column.name) is not None or index_of(new, part.column.name) >= 0):
         return
     plan.placed.append((part.column, part.position))
     plan.keys += part.keys
@@ -230,6 +235,7 @@ def _take_column(part: Part, plan: _Plan, table: TableDefinition, lenient: bool)
 
 def _take_keys(part: Part, plan: _Plan, table: TableDefinition) -> None:
     plan.foreign |= part.foreign
+    plan.not_null += part.period
     for key in part.keys:
         there = any(same(known.name, key.name) for known in table.keys)
         if not (part.if_not_exists and there):
@@ -256,9 +262,13 @@ def _change(
 def _drop(cursor: Cursor, plan: _Plan, table: TableDefinition) -> bool:
     if cursor.at("PARTITION"):
         return False
-    if cursor.at("SYSTEM", "VERSIONING") or cursor.at("PERIOD", "FOR"):
+    if cursor.at("SYSTEM", "VERSIONING"):
         raise Unparsable("system versioning")
-    if cursor.take("PRIMARY", "KEY"):
+    if cursor.take("PERIOD", "FOR"):
+        cursor.take("IF", "EXISTS")
+        if cursor.name().upper() == "SYSTEM_TIME":
+            raise Unparsable("system versioning")
+    elif cursor.take("PRIMARY", "KEY"):
         plan.dropped_keys.append("PRIMARY")
     elif cursor.take_any("INDEX", "KEY"):
         cursor.take("IF", "EXISTS")
@@ -357,6 +367,7 @@ def _carried_out(plan: _Plan, table: TableDefinition, session: Session) -> Table
         foreign=table.foreign or plan.foreign,
         keys=(),
     )
+    new = new.not_null(plan.not_null)
     kept = [key for key in (_kept(key, plan, new) for key in table.keys) if key is not None]
     if not table.whole and (plan.dropped_keys or plan.dropped or (plan.changed and not kept)):
         raise Unparsable("it may make another key the first one, and not all keys of the table are known")

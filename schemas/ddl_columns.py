@@ -12,6 +12,7 @@ from schemas.ddl_types import (
     charset_of_collation,
     column_type,
     in_charset,
+    is_type,
     skip_group,
     word_or_string,
 )
@@ -19,11 +20,11 @@ from schemas.table_definition import CHARACTER, ColumnDefinition, KeyDefinition,
 
 KeyKind = Literal["primary", "unique", "other"]
 
-#: unquoted words with which something else than a column begins
+#: reserved words with which something else than a column begins.
 NOT_COLUMNS = frozenset(
     {
-        *("PRIMARY", "UNIQUE", "KEY", "INDEX", "FULLTEXT", "SPATIAL", "VECTOR", "CONSTRAINT", "FOREIGN"),
-        *("CHECK", "PERIOD", "LIKE"),
+        *("PRIMARY", "UNIQUE", "KEY", "INDEX", "FULLTEXT", "SPATIAL", "CONSTRAINT", "FOREIGN"),
+        *("CHECK", "LIKE"),
     }
 )
 _SKIPPED = frozenset({"AUTO_INCREMENT", "VISIBLE", "ENFORCED", "ALWAYS", "VALUE"})
@@ -50,6 +51,7 @@ class Part:
         position: ``FIRST``, or the name behind AFTER; None without either.
         keys: without names of the server's making yet.
         foreign: whether it has a foreign key.
+        period: the columns of MariaDB's application-time period.
     """
 
     column: ColumnDefinition | None = None
@@ -57,6 +59,18 @@ class Part:
     keys: list[KeyDefinition] = field(default_factory=list)
     foreign: bool = False
     if_not_exists: bool = False
+    period: tuple[str, ...] = ()
+
+
+def at_column(cursor: Cursor) -> bool:
+    """Whether a column begins here, and not a key, a constraint or a period."""
+    first, second = cursor.peek(), cursor.peek(1)
+    if first.key == "PERIOD":
+        return second.key != "FOR"
+    if first.key == "VECTOR":
+        named = cursor.peek(2).key == "(" and not is_type(second.key)
+        return not (second.key in ("INDEX", "KEY", "(") or second.kind is TokenKind.QUOTED or named)
+    return first.key not in NOT_COLUMNS
 
 
 def column_part(cursor: Cursor, session: Session, charset: str | None) -> Part:
@@ -80,7 +94,9 @@ def column_part(cursor: Cursor, session: Session, charset: str | None) -> Part:
             column = found
     if nullable is None:
         # A TIMESTAMP without NULL is NOT NULL, unless the session says otherwise.
-        implicit = column.type == "timestamp" and not session.explicit_timestamps and not column.generated
+        # MariaDB leaves out those that it computes.
+        written = not column.generated or session.flavor == "mysql"
+        implicit = column.type == "timestamp" and not session.explicit_timestamps and written
         nullable = None if implicit else True
         if implicit and session.explicit_timestamps is False:
             nullable = False
@@ -137,6 +153,8 @@ def _attribute(
 def _more(cursor: Cursor, session: Session, column: ColumnDefinition, part: Part) -> ColumnDefinition | None:
     """The attributes that are met less often."""
     if cursor.take("COLLATE"):
+        if cursor.take("DEFAULT"):
+            return None
         charset = charset_of_collation(word_or_string(cursor, session), column.charset)
         return in_charset(replace(column, charset=charset)) if column.type in CHARACTER else column
     if cursor.take("GENERATED") or cursor.at("AS"):
@@ -255,11 +273,18 @@ def key_part(cursor: Cursor) -> Part:
         cursor.expect("REFERENCES")
         references(cursor)
         part.foreign = True
-    elif cursor.take("PERIOD"):
-        raise Unparsable("a period")
+    elif cursor.take("PERIOD", "FOR"):
+        part.period = _period(cursor)
     else:
         part.keys.append(_key(cursor, symbol, part))
     return part
+
+
+def _period(cursor: Cursor) -> tuple[str, ...]:
+    _if_not_exists(cursor)
+    if cursor.name().upper() == "SYSTEM_TIME":
+        raise Unparsable("system versioning")
+    return tuple(part.name for part in key_columns(cursor))
 
 
 def _if_not_exists(cursor: Cursor) -> bool:
@@ -281,13 +306,18 @@ def _key(cursor: Cursor, symbol: str | None, part: Part) -> KeyDefinition:
     name = symbol
     if not cursor.at("(") and not (cursor.peek().key in ("USING", "TYPE") and cursor.peek(2).key == "("):
         name = cursor.name()
-    if cursor.take_any("USING", "TYPE"):
-        cursor.name()
+    hashed = using_hash(cursor)
     parts = key_columns(cursor)
-    key_options(cursor)
+    hashed |= key_options(cursor)
     if kind == "primary":
         name = "PRIMARY"
-    return KeyDefinition(name or "", kind, parts, named=name is not None)
+    hashed = hashed and kind == "unique" and cursor.flavor == "mariadb"
+    return KeyDefinition(name or "", kind, parts, named=name is not None, hash=hashed)
+
+
+def using_hash(cursor: Cursor) -> bool:
+    """Step over ``USING …`` in front of a key's columns, and say whether it is HASH."""
+    return bool(cursor.take_any("USING", "TYPE")) and cursor.name().upper() == "HASH"
 
 
 def key_columns(cursor: Cursor) -> tuple[KeyPart, ...]:
@@ -303,6 +333,8 @@ def key_columns(cursor: Cursor) -> tuple[KeyPart, ...]:
             if cursor.take("("):
                 prefix = int(cursor.next().text)
                 cursor.expect(")")
+            if cursor.take("WITHOUT", "OVERLAPS"):
+                raise Unparsable("a key of a period")
             parts.append(KeyPart(name, prefix))
         cursor.take_any("ASC", "DESC")
         if cursor.take(","):
@@ -313,14 +345,15 @@ def key_columns(cursor: Cursor) -> tuple[KeyPart, ...]:
 
 _KEY_OPTIONS = frozenset(
     {
-        *("KEY_BLOCK_SIZE", "COMMENT", "USING", "TYPE", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"),
+        *("KEY_BLOCK_SIZE", "COMMENT", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"),
         *("WITH", "PARSER", "CLUSTERING", "DISTANCE", "M"),
     }
 )
 
 
-def key_options(cursor: Cursor) -> None:
-    """Step over what stands behind a key's columns."""
+def key_options(cursor: Cursor) -> bool:
+    """Step over what stands behind a key's columns, and say whether USING HASH is among it."""
+    hashed = False
     while True:
         if cursor.take_any("VISIBLE", "INVISIBLE", "IGNORED"):
             continue
@@ -329,8 +362,10 @@ def key_options(cursor: Cursor) -> None:
             continue
         if cursor.take("WITH", "PARSER"):
             cursor.name()
+        elif cursor.at("USING") or cursor.at("TYPE"):
+            hashed = using_hash(cursor)
         elif cursor.take_any(*_KEY_OPTIONS):
             cursor.take("=")
             cursor.next()
         else:
-            return
+            return hashed

@@ -8,8 +8,8 @@ from itertools import pairwise
 from schemas.ddl_columns import NOT_COLUMNS
 from schemas.ddl_lexer import Flavor, Lexer, Token, TokenKind, dialect_of
 
-#: words with which something else than a column begins behind ADD or DROP
-NO_COLUMNS = NOT_COLUMNS | {"SYSTEM", "PARTITION"}
+#: words with which no column begins behind ADD or DROP; PERIOD, SYSTEM and VECTOR may be names
+NO_COLUMNS = NOT_COLUMNS | {"PARTITION"}
 #: functions whose values come from nowhere, or from a session
 RANDOM = frozenset(
     {

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from schemas.ddl_cursor import Unparsable
 from schemas.ddl_types import Session
-from schemas.table_definition import ColumnDefinition, KeyDefinition, KeyPart, TableDefinition, same
+from schemas.table_definition import ColumnDefinition, KeyDefinition, KeyPart, TableDefinition
 
 
 def with_keys(table: TableDefinition, keys: Sequence[KeyDefinition], session: Session) -> TableDefinition:
@@ -20,13 +20,7 @@ def with_keys(table: TableDefinition, keys: Sequence[KeyDefinition], session: Se
         key = replace(key, parts=tuple(_whole(table, part) for part in key.parts))
         if key.kind == "primary":
             key = replace(key, name="PRIMARY", named=True)
-            table = table.with_columns(
-                lambda c, key=key: (
-                    replace(c, nullable=False)  # type: ignore[misc]
-                    if any(same(c.name, part.name) for part in key.parts)
-                    else c
-                )
-            )
+            table = table.not_null(part.name for part in key.parts)
         elif not key.name:
             key = replace(key, name=_made_up(key, [known.name for known in table.keys], session))
         table = replace(table, keys=(*table.keys, key))

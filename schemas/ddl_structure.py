@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from schemas.ddl import Statement
 from schemas.ddl_alter import altered
-from schemas.ddl_columns import NOT_COLUMNS, Part, column_part, key_columns, key_part
+from schemas.ddl_columns import Part, at_column, column_part, key_columns, key_options, key_part
 from schemas.ddl_cursor import Cursor, TableName, Unparsable
 from schemas.ddl_keys import with_keys
 from schemas.ddl_lexer import LexError, TokenKind, dialect_of
@@ -240,7 +240,9 @@ class _Work:
             table = self._without_index(table, index)
         elif "EXISTS" in words and any(same(key.name, index) for key in table.keys):
             return
-        key = KeyDefinition(index, "unique" if "UNIQUE" in words else "other", key_columns(cursor))
+        parts, hashed = key_columns(cursor), ("USING", "HASH") in itertools.pairwise(words)
+        hashed = (key_options(cursor) or hashed) and "UNIQUE" in words and cursor.flavor == "mariadb"
+        key = KeyDefinition(index, "unique" if "UNIQUE" in words else "other", parts, hash=hashed)
         self.set(name, with_keys(table, [key], self._session).sorted())
 
     def _index_name(self) -> str:
@@ -306,45 +308,44 @@ def _created(cursor: Cursor, session: Session, charset: str | None) -> TableDefi
     table = TableDefinition((), (), charset)
     columns: list[ColumnDefinition] = []
     keys: list[KeyDefinition] = []
+    period: tuple[str, ...] = ()
     while True:
         part = _create_part(cursor, session, charset)
         columns += [part.column] if part.column else []
         keys += part.keys
+        period += part.period
         table = replace(table, foreign=table.foreign or part.foreign)
         if cursor.take(")"):
             break
         cursor.expect(",")
-    return with_keys(replace(table, columns=tuple(columns)), keys, session).sorted()
+    table = replace(table, columns=tuple(columns)).not_null(period)
+    return with_keys(table, keys, session).sorted()
 
 
 def _create_part(cursor: Cursor, session: Session, charset: str | None) -> Part:
-    if cursor.peek().key in NOT_COLUMNS:
-        return key_part(cursor)
-    return column_part(cursor, session, charset)
+    return column_part(cursor, session, charset) if at_column(cursor) else key_part(cursor)
 
 
 def _charset_option(cursor: Cursor, session: Session, charset: str | None, default: str | None) -> str | None:
     """The character set that a table's or a database's options name, ``charset`` if they name none."""
+    explicit = False
     while (token := cursor.next()).kind is not TokenKind.END:
         if token.key == "(":
             skip_group(cursor, opened=True)
         elif token.key in ("PARTITION", "SELECT"):
             return charset
-        elif token.key in ("SYSTEM", "PERIOD"):
+        elif token.key == "SYSTEM":
             raise Unparsable("system versioning")
         elif token.key == "CHARSET" or (token.key in ("CHARACTER", "CHAR") and cursor.take("SET")):
             cursor.take("=")
-            if cursor.take("DEFAULT"):
-                charset = default
-            else:
-                charset = charset_named(word_or_string(cursor, session), session)
+            explicit = not cursor.take("DEFAULT")
+            charset = charset_named(word_or_string(cursor, session), session) if explicit else default
         elif token.key == "COLLATE":
             cursor.take("=")
-            charset = (
-                default
-                if cursor.take("DEFAULT")
-                else charset_of_collation(word_or_string(cursor, session), charset)
-            )
+            if not cursor.take("DEFAULT"):
+                charset = charset_of_collation(word_or_string(cursor, session), charset)
+            elif not explicit:
+                charset = default
     return charset
 
 

@@ -37,9 +37,17 @@ _SIZED = {"TINY": 1, "": 2, "MEDIUM": 3, "LONG": 4}
 _BLOBS = {
     f"{prefix}{base}": (base.lower(), size) for prefix, size in _SIZED.items() for base in ("TEXT", "BLOB")
 }
+_OTHERS = frozenset(
+    {
+        *("ENUM", "SET", "BINARY", "VARBINARY", "BIT", "VECTOR", "SERIAL", "LONG", "BOOL", "BOOLEAN", "YEAR"),
+        *("CHAR", "CHARACTER", "VARCHAR", "VARCHARACTER", "NATIONAL", "NCHAR", "NVARCHAR"),
+    }
+)
 _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 # A VARCHAR that is longer becomes a TEXT, unless the session is strict.
 _MAX_VARCHAR = 65_535
+# Of a VECTOR that does not say.
+_VECTOR_LENGTH = 2048
 
 CHARSET_NAMES = frozenset(CHARSETS.values())
 
@@ -121,6 +129,11 @@ def skip_group(cursor: Cursor, *, opened: bool = False) -> None:
             return
 
 
+def is_type(word: str) -> bool:
+    """Whether a word, in capitals, begins a type."""
+    return any(word in known for known in (_NUMBERS, _PLAIN, _FRACTIONAL, _BLOBS, _OTHERS))
+
+
 def column_type(cursor: Cursor, name: str, session: Session, charset: str | None) -> ColumnDefinition:
     """Read a column's type, with all that belongs to it.
 
@@ -169,7 +182,7 @@ def _type(cursor: Cursor, word: str, name: str, session: Session) -> ColumnDefin
         )
     simple = {
         "BIT": lambda: ColumnDefinition(name, "bit", _argument(cursor) or 1),
-        "VECTOR": lambda: ColumnDefinition(name, "vector", _argument(cursor)),
+        "VECTOR": lambda: ColumnDefinition(name, "vector", _argument(cursor) or _VECTOR_LENGTH),
         "SERIAL": lambda: ColumnDefinition(name, "bigint", unsigned=True, nullable=False),
         "LONG": lambda: _long(cursor, name),
     }
@@ -282,7 +295,7 @@ def _character(
             column = replace(column, compressed=True)
         elif not cursor.take("BINARY"):
             break
-    if cursor.take("COLLATE"):
+    if cursor.take("COLLATE") and not cursor.take("DEFAULT"):
         found = charset_of_collation(word_or_string(cursor, session), charset)
         charset = found if bare or found is None else charset
     return in_charset(replace(column, charset=charset))

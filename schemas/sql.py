@@ -148,7 +148,9 @@ def key_match(columns: Iterable[tuple[Column, str]]) -> str:
 def _full_match(columns: tuple[Column, ...], prefix: str, documents: tuple[str, ...]) -> str:
     parts: list[str] = []
     for i, column in enumerate(columns):
-        joint = b" AND " if i else b""
+        if column.is_row_hash:
+            continue
+        joint = b" AND " if parts else b""
         quoted = quote_name(column.name)
         before, behind = codec_of(column).predicate(column, quoted)
         if column.name in documents:

@@ -8,6 +8,9 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+#: what the names of columns begin with that MariaDB adds for unique keys too long for an index
+ROW_HASH = "DB_ROW_HASH_"
+
 
 @dataclass(frozen=True)
 class Column:
@@ -38,6 +41,11 @@ class Column:
     def base(self) -> str:
         """The type's first word: ``decimal`` of ``decimal(10,2)``."""
         return self.sql_type.split("(", 1)[0].split(" ", 1)[0]
+
+    @property
+    def is_row_hash(self) -> bool:
+        """Whether the server has added it for a key of its own, and nobody sees it in the table."""
+        return self.name.startswith(ROW_HASH) and self.sql_type == "bigint unsigned"
 
 
 @dataclass(frozen=True)

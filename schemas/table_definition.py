@@ -53,12 +53,18 @@ class KeyPart:
 
 @dataclass(frozen=True)
 class KeyDefinition:
-    """One key. ``named`` is False where the server made the name up."""
+    """One key.
+
+    Attributes:
+        named: False where the server made the name up.
+        hash: whether it says USING HASH.
+    """
 
     name: str
     kind: Literal["primary", "unique", "other"]
     parts: tuple[KeyPart, ...]
     named: bool = True
+    hash: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,9 @@ class TableDefinition:
         return plain and all(c is not None and c.nullable is False for c in columns)
 
     def _hashed(self, key: KeyDefinition) -> bool:
-        """Too long for an index: MariaDB makes it unique by a hash in a column of its own, which may be NULL."""
+        """Too long for an index, or meant so: MariaDB makes it unique by a hash in a column of its own."""
+        if key.hash:
+            return True
         columns = [(self.column(part.name), part.prefix) for part in key.parts]
         whole = [column for column, prefix in columns if column is not None and not prefix]
         text = [c for c in whole if c.type in ("char", "varchar", "binary", "varbinary")]
@@ -106,12 +114,13 @@ class TableDefinition:
     def sorted(self) -> TableDefinition:
         """With its keys in the order that both servers give them (``sort_keys`` in sql/sql_table.cc)."""
 
-        def rank(key: KeyDefinition) -> tuple[bool, bool, bool, bool]:
+        def rank(key: KeyDefinition) -> tuple[bool, ...]:
             columns = [self.column(part.name) for part in key.parts]
             return (
                 key.kind == "other",
                 key.kind != "primary",
                 self._hashed(key) or any(c is None or c.nullable is not False for c in columns),
+                self._hashed(key),
                 any(part.prefix for part in key.parts),
             )
 
@@ -120,6 +129,15 @@ class TableDefinition:
     def with_columns(self, change: Callable[[ColumnDefinition], ColumnDefinition]) -> TableDefinition:
         """With each column changed."""
         return replace(self, columns=tuple(change(column) for column in self.columns))
+
+    def not_null(self, names: Iterable[str]) -> TableDefinition:
+        """With these columns NOT NULL."""
+        wanted = tuple(names)
+        return self.with_columns(lambda c: replace(c, nullable=False) if index_of(wanted, c.name) >= 0 else c)
+
+    def hashes(self) -> int:
+        """How many columns MariaDB adds behind the others, for unique keys that are too long for an index."""
+        return sum(key.kind == "unique" and self._hashed(key) for key in self.keys)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

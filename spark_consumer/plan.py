@@ -218,7 +218,12 @@ def _plan_table(
             "TR605", "the downstream has no such table", where=place, hint="create it as the upstream has it"
         )
     _check_fit(structure, target, place)
-    names = [column.name for column in structure.columns if column.name.lower() not in target.generated]
+    hidden = {c.name for c in structure.columns if c.is_row_hash and target.column(c.name) is None}
+    names = [
+        column.name
+        for column in structure.columns
+        if column.name.lower() not in target.generated and column.name not in hidden
+    ]
     after = {column.name for column in structure.after_image}
     absent = tuple(name for name in names if name not in after)
     # Values of columns that only the downstream has would not survive DELETE and INSERT.

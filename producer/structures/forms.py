@@ -9,7 +9,7 @@ from producer.table_map import OLD_TEMPORAL, TableMap, sql_type, stated_columns
 from schemas.collations import MAX_CHARACTER_BYTES
 from schemas.ddl_lexer import Flavor
 from schemas.errors import DecodeError
-from schemas.structure import Column, TableStructure
+from schemas.structure import ROW_HASH, Column, TableStructure
 from schemas.table_definition import CHARACTER, ColumnDefinition, KeyDefinition, KeyPart, TableDefinition
 from schemas.types.binary import (
     BIT,
@@ -109,6 +109,7 @@ def matched(event: TableMap, table: TableDefinition, flavor: Flavor) -> TableStr
         DecodeError: TR419, they cannot be of the same table; TR418, the definition lacks something.
     """
     stated, signs, charsets = stated_columns(event)
+    stated, hashes = _without_hashes(stated, table, flavor)
     if len(stated) != len(table.columns):
         _differ(event, f"it has {len(table.columns)} columns, the TABLE_MAP {len(stated)}")
     columns = []
@@ -125,7 +126,30 @@ def matched(event: TableMap, table: TableDefinition, flavor: Flavor) -> TableStr
             members=known.members,
         )
         columns.append(replace(new, sql_type=sql_type(new)))
-    return TableStructure(event.db, event.table, tuple(columns), completed(table, columns).row_key())
+    key = completed(table, columns).row_key()
+    return TableStructure(event.db, event.table, (*columns, *hashes), key)
+
+
+def _without_hashes(
+    stated: list[Column], table: TableDefinition, flavor: Flavor
+) -> tuple[list[Column], list[Column]]:
+    """The columns that the definition has, and those that MariaDB adds behind them."""
+    extra = len(stated) - len(table.columns)
+    expected = table.hashes() if flavor == "mariadb" else 0
+    added = stated[len(table.columns) :]
+    # Of a table that only TABLE_MAPs have told of, nobody knows which unique keys it has.
+    fits = extra == expected or (flavor == "mariadb" and not table.whole)
+    if extra < 1 or not fits or any(column.code != LONGLONG for column in added):
+        return stated, []
+    return stated[: len(table.columns)], [
+        _hash(number, column.nullable) for number, column in enumerate(added, 1)
+    ]
+
+
+def _hash(number: int, nullable: bool) -> Column:
+    """The column of a unique key by hash. Source: MariaDB sql/sql_table.cc, make_unique_invisible_field_name."""
+    column = Column(f"{ROW_HASH}{number}", "", LONGLONG, 0, nullable, unsigned=True)
+    return replace(column, sql_type=sql_type(column))
 
 
 def completed(table: TableDefinition, columns: list[Column]) -> TableDefinition:
@@ -136,7 +160,7 @@ def completed(table: TableDefinition, columns: list[Column]) -> TableDefinition:
             nullable=c.nullable if d.nullable is None else d.nullable,
             charset=c.charset if d.charset is None else d.charset,
         )
-        for d, c in zip(table.columns, columns, strict=True)
+        for d, c in zip(table.columns, columns[: len(table.columns)], strict=True)
     )
     return replace(table, columns=known).sorted()
 
@@ -195,6 +219,8 @@ def predicted(db: str, table: str, known: TableDefinition, flavor: Flavor) -> Ta
             column.name, "", code, meta, bool(column.nullable), column.unsigned, charset or "", column.members
         )
         columns.append(replace(new, sql_type=sql_type(new)))
+    if flavor == "mariadb" and known.hashes():
+        return None
     return TableStructure(db, table, tuple(columns), known.row_key())
 
 
@@ -205,7 +231,7 @@ _TYPES |= {NEWDECIMAL: "decimal", BIT: "bit", ENUM: "enum", SET: "set", VECTOR: 
 
 def definition_of(structure: TableStructure) -> TableDefinition:
     """What full metadata says of a table's definition: all but its default charset and further keys."""
-    columns = tuple(_definition(column) for column in structure.columns)
+    columns = tuple(_definition(column) for column in structure.columns if not column.is_row_hash)
     parts = tuple(KeyPart(name) for name in structure.key)
     keys = (KeyDefinition("PRIMARY", "primary", parts),) if parts else ()
     return TableDefinition(columns, keys, whole=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -28,6 +29,10 @@ from spark_consumer.rows import RESULT, Work, render
 from spark_consumer.slices import Slice
 from spark_consumer.start import resume_offset
 from spark_consumer.tracker import OUT_EPOCH, OUT_STRUCTURE
+from spark_consumer.workers.apply_part import run_parts
+from spark_consumer.workers.claims import claimed
+from spark_consumer.workers.reader import weigh_at
+from spark_consumer.workers.share import shared_out
 
 #: epochs of a micro-batch
 _BATCH = 7
@@ -36,8 +41,8 @@ _BATCH = 7
 class _LocalReader:
     """Reads ranges one after the other, where executors share them."""
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
+    def __init__(self, source: Source, config: ConsumerConfig) -> None:
+        self._source, self._config = source, config
 
     def run(self, ranges: Sequence[OffsetRange], work: Work, shares: int = 1) -> Any:
         assert shares == 1
@@ -46,9 +51,21 @@ class _LocalReader:
 
     def prepare(self, piece: Slice, plan: SlicePlan) -> Prepared:
         results: list[Result] = []
+        if plan.causality is not None and not plan.causality.alone and piece.ddl is None and piece.ranges:
+            return self._shared(piece, plan)
         for part in piece.ranges:
             results += render(plan, *self._source.read(part))
         return assembled(piece, plan, results)
+
+    def _shared(self, piece: Slice, plan: SlicePlan) -> Prepared:
+        """The slice in parts for several workers."""
+        results: list[Result] = []
+        for part in piece.ranges:
+            offsets: list[int] = []
+            keys, values = self._source.read(part, offsets=offsets)
+            results += claimed(plan, part.partition, keys, values, offsets)
+        weigh = partial(weigh_at, self._config.target)
+        return shared_out(piece, plan, results, self._config.workers, weigh)
 
 
 def consume(config: ConsumerConfig, epochs: int | None = None) -> None:
@@ -58,6 +75,8 @@ def consume(config: ConsumerConfig, epochs: int | None = None) -> None:
     """
     log = LogReader(config)
     applier = _open(config, log)
+    if isinstance(applier, Applier):
+        applier.crew = lambda order, parts: list(run_parts(order, parts))
     try:
         with told_downstream(config, applier):
             _apply(config, applier, log, epochs)
@@ -73,7 +92,7 @@ def _apply(config: ConsumerConfig, applier: Applier | FilesSink, log: LogReader,
         SimpleNamespace(kind=OUT_STRUCTURE, fingerprint=v.fingerprint, text=v.structure) for v in known
     ]
     group = f"test-{config.prefix}-{applier.position.fencing_token}"
-    reader = cast(RowReader, _LocalReader(Source(config.bootstrap_servers, config.rows_topic, group)))
+    reader = cast(RowReader, _LocalReader(Source(config.bootstrap_servers, config.rows_topic, group), config))
     runner = BatchRunner(
         config,
         sink_of(config, applier, reader),
