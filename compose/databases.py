@@ -196,6 +196,8 @@ class MySQL(Database):
 
     def _template(self) -> Path:
         root = artifacts.mysql_root()
+        # The data belongs to the one value of this that it was made with.
+        lasting = [arg for arg in self.args if arg.startswith("--lower-case-table-names=")]
 
         def build(data: Path) -> None:
             artifacts.progress("preparing an empty MySQL")
@@ -207,6 +209,7 @@ class MySQL(Database):
                         *self._program(),
                         f"--datadir={data}",
                         "--initialize-insecure",
+                        *lasting,
                         f"--init-file={accounts}",
                     ],
                     data,
@@ -215,7 +218,7 @@ class MySQL(Database):
                 accounts.unlink()
             (data / "auto.cnf").unlink()  # or all copies would share one server_uuid
 
-        return artifacts.bundle(f"{root.name}-data", build)
+        return artifacts.bundle(f"{root.name}-data{''.join(lasting)}", build)
 
 
 def _root_over_tcp() -> list[str]:

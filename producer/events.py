@@ -16,7 +16,7 @@ import structlog
 from producer.compressed import COMPRESSED_ROWS, plain_event
 from producer.epoch import EpochLimits, OpenEpoch
 from producer.payload import unpack_payload
-from producer.query_event import QueryEvent, epoch_ddl, parse_query_event
+from producer.query_event import QueryEvent, epoch_ddl, in_lower_case, parse_query_event
 from producer.row_decoder import RowDecoder, SchemaName
 from producer.rows_head import FLAGS_AT, LACKING, ROWS, Doubt, Head, RowsForm, RowsTable, update_lacks
 from producer.skipping import Skipping, SkipRule
@@ -32,6 +32,7 @@ from schemas.epoch import PreparedTransaction, StructureVersion
 from schemas.errors import DecodeError, TailraceError, Where
 from schemas.groups import GroupScanner
 from schemas.gtid import Flavor, GtidTracker, gtid_text
+from schemas.letter_case import lowered
 from schemas.tables import TableFilter
 from schemas.varint import LOW, VARINT, encode_bytes, encode_long
 
@@ -428,6 +429,8 @@ class EventDecoder:
     def _statement(self, event: bytes, checksum: int) -> bool:
         """A QUERY event that frames nothing. False: a DDL that must wait until the open epoch is sealed."""
         query = parse_query_event(event[binlog.HEADER_SIZE : len(event) - checksum])
+        if self._tables.folds:
+            query = in_lower_case(query, self._flavor)
         statement = classify(query.statement, query.default_db, self._flavor, sql_mode=query.sql_mode or 0)
         if statement.category is Category.TRANSACTION:
             self._transaction_statement(statement)
@@ -529,6 +532,8 @@ class EventDecoder:
             raise error
         dml = read_dml(query.statement, query.default_db, self._flavor, sql_mode=query.sql_mode or 0)
         tables = [(name.db, name.table) for name in dml.tables] if dml else []
+        if self._tables.folds:
+            tables = [(lowered(db), lowered(table)) for db, table in tables]
         self._skipped += self._skipping.passes_over("statement", tables, error, self._where())
 
     def _refuse(self, kind: int, event: bytes) -> None:

@@ -468,6 +468,7 @@ class Publisher:
                 last_commit_ms=epoch.last_commit_ms,
                 published_ms=time.time_ns() // 1_000_000,
                 prepared=prepared,
+                names_in_lower_case=self._tables.folds,
                 skipped=epoch.events_skipped(),
             ),
             tracked,

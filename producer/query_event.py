@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from producer.client_charset import UTF8, decode_text
 from schemas.ddl import Statement, without_start_transaction
 from schemas.ddl_lexer import Flavor
+from schemas.ddl_names import Unroutable
+from schemas.ddl_names import in_lower_case as lower_case_ddl
 from schemas.epoch import SchemaChanged, TableChanged
 from schemas.errors import NOWHERE, DecodeError, Where
 
@@ -98,6 +100,23 @@ class QueryEvent:
     def auto_is_null(self) -> bool:
         """The session's sql_auto_is_null."""
         return bool((self.flags2 or 0) & AUTO_IS_NULL)
+
+
+def in_lower_case(query: QueryEvent, flavor: Flavor) -> QueryEvent:
+    """An event of a server that has all names in lower case, with those of its DDL so as well.
+
+    Raises:
+        DecodeError: TR409, a name cannot be changed in the text.
+    """
+    try:
+        changed = lower_case_ddl(query.statement, query.default_db, flavor, sql_mode=query.sql_mode or 0)
+    except Unroutable as error:
+        raise DecodeError(
+            "TR409",
+            f"the names of a statement cannot be written in lower case: {error}: {query.statement[:200]}",
+            hint="carry it out downstream by hand, and begin a new log behind this position",
+        ) from error
+    return replace(query, statement=changed.statement, default_db=changed.default_db)
 
 
 class _Malformed(ValueError):

@@ -21,7 +21,7 @@ from producer.registry import SchemaRegistry
 from producer.skipping import SkipRule
 from producer.structures.upstream import UpstreamStructures
 from producer.upstream.connect import describe
-from relay_store.layout import RelayPosition, file_number, subdir_uuid
+from relay_store.layout import RelayPosition, file_number, subdir_uuid, write_folds
 from relay_store.purge import PurgeRules
 from relay_store.readers import PUBLISHER, Mark
 from relay_store.writer import RelayWriter
@@ -171,6 +171,7 @@ def _run(
             discard_unpublished(config.relay_dir, info, last)
 
     relay = RelayWriter(config.relay_dir, before_check=look_at_log)
+    write_folds(config.relay_dir, info.folds)
     purging = Purging(config.relay_dir, config.purge_rules, config.purge_interval)
     mirror = Mirror(
         config.source,
@@ -182,7 +183,7 @@ def _run(
         make_room=purging.purge,
     )
     limits = EpochLimits(config.epoch_max_rows, config.epoch_max_bytes, config.epoch_max_delay)
-    tables = TableFilter(config.include, config.exclude)
+    tables = TableFilter(config.include, config.exclude, folds=info.folds)
     registry = config.schema_registry_url
     schema_name = SchemaRegistry(registry, epoch_log.structures).name if registry else fingerprint_of
     mark = Mark(config.relay_dir, PUBLISHER)
@@ -197,7 +198,7 @@ def _run(
         schema_name,
         config.accounts,
         UpstreamStructures(config.source, info.flavor, tables, config.relay_dir, relay.tail, publish_stop),
-        config.skip,
+        tuple(rule.in_lower_case() if info.folds else rule for rule in config.skip),
     )
     thread = _MirrorThread(mirror, mirror_stop)
     watch = threading.Thread(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import structlog
 
 from schemas.errors import DecodeError, Where
+from schemas.letter_case import lowered
 from schemas.tables import compile_pattern
 
 log = structlog.get_logger()
@@ -24,6 +25,12 @@ class SkipRule:
     schema_pattern: str
     table_pattern: str
     events: tuple[Skippable, ...]
+
+    def in_lower_case(self) -> SkipRule:
+        """The rule for a server that has all names in lower case."""
+        return replace(
+            self, schema_pattern=lowered(self.schema_pattern), table_pattern=lowered(self.table_pattern)
+        )
 
     def allows(self, db: str, table: str, kind: Skippable) -> bool:
         """Whether such an event of a table is passed over."""

@@ -3,6 +3,7 @@
 relay.lock                        held by the one producer that writes here
 purge.lock                        held while the set of files shrinks or gets a new sub-directory
 start.toml                        where the first file's reader is to begin
+lower-case-names                  is there if the upstream has all names in lower case
 readers/<name>.toml               what a registered reader still needs
 server-uuid.index                 one sub-directory per line, oldest first
 <server-uuid>.000001/relay.meta   TOML: binlog-name, binlog-pos, binlog-gtid
@@ -32,6 +33,7 @@ INDEX_NAME = "server-uuid.index"
 META_NAME = "relay.meta"
 START_NAME = "start.toml"
 LOCK_NAME = "relay.lock"
+FOLDS_NAME = "lower-case-names"
 
 #: the code of a disk, or a quota, without room: it heals by itself once there is some
 DISK_FULL = "TR320"
@@ -250,6 +252,20 @@ def read_meta(subdir: Path) -> RelayMeta | None:
 
 def write_meta(subdir: Path, meta: RelayMeta) -> None:
     _write_toml(subdir / META_NAME, meta)
+
+
+def write_folds(root: Path, folds: bool) -> None:
+    """Keep whether the upstream has all names in lower case. Raises RelayError."""
+    with disk_errors(f"writing {FOLDS_NAME}"):
+        if folds:
+            (root / FOLDS_NAME).touch()
+        else:
+            (root / FOLDS_NAME).unlink(missing_ok=True)
+
+
+def read_folds(root: Path) -> bool:
+    """Whether the upstream has all names in lower case, as when a producer was here last."""
+    return (root / FOLDS_NAME).exists()
 
 
 def read_start(root: Path) -> StartPosition | None:

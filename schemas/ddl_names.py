@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from schemas.ddl import Category, Statement, classify
 from schemas.ddl_cursor import Reference
 from schemas.ddl_lexer import Dialect, Flavor, Lexer, Token, TokenKind, dialect_of
+from schemas.letter_case import lowered
 
 #: the new database and table of an upstream's one; the table is None where a database is asked for
 NewName = Callable[[str, str | None], tuple[str, str | None]]
@@ -74,6 +75,31 @@ def rename(
     if found.database and not found.references:
         # ALTER DATABASE without a name means the session's own.
         default_db = new_name(found.database, None)[0]
+    return Renamed(text.replaced(filter(None, changes)), default_db)
+
+
+def in_lower_case(statement: str, default_db: str, flavor: Flavor, *, sql_mode: int = 0) -> Renamed:
+    """A DDL with the names of its databases and tables in lower case, as a server has them that tells no cases apart.
+
+    The query of a view stays as it is, and so do the bodies of programs.
+
+    Raises:
+        Unroutable: a comment stands inside of a name.
+    """
+    default_db = lowered(default_db)
+    found = classify(statement, default_db, flavor, sql_mode=sql_mode)
+    if found.category not in (Category.DDL, Category.OBJECT):
+        return Renamed(statement, default_db)
+    table = lowered if found.category is Category.DDL else str
+    text = _Text(
+        statement,
+        dialect_of(flavor, sql_mode),
+        default_db,
+        lambda db, name: (lowered(db), None if name is None else table(name)),
+    )
+    changes = [text.change(reference) for reference in found.references]
+    if found.kind in _BODIES:
+        changes += text.body(found)
     return Renamed(text.replaced(filter(None, changes)), default_db)
 
 

@@ -24,8 +24,8 @@ _STRUCTURE_SCHEMA = fastavro.parse_schema(
 )
 
 # Fields were only ever added at the end: a record from before ends early, and these are the defaults of
-# `prepared`, `ddl_settings` and `skipped`.
-_DEFAULTS = b"\0\0\0"
+# `prepared`, `ddl_settings`, `skipped` and `names_in_lower_case`.
+_DEFAULTS = b"\0\0\0\0"
 
 #: digests are sums of CRC-32 values modulo this number
 DIGEST_MODULUS = 1 << 63
@@ -162,6 +162,7 @@ class EpochCommitted:
     published_ms: int
     prepared: tuple[PreparedTransaction, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    names_in_lower_case: bool = False
 
     def encode(self) -> bytes:
         """Avro binary, without a header: the epochs topic has one schema."""

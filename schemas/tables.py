@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from schemas.errors import ConfigError
+from schemas.letter_case import lowered
 
 #: each server's own, and ours
 NEVER_REPLICATED = frozenset({"mysql", "sys", "information_schema", "performance_schema", "tailrace"})
@@ -20,16 +21,24 @@ _SUSPECT = re.compile(r"[`'\",;\s]")
 class TableFilter:
     """Include and exclude patterns ``db.table``, with ``*`` and ``?``; a bare ``db`` means all its tables.
 
-    Exclude wins; an empty include means everything. Names are compared exactly, as MySQL does with
-    ``lower_case_table_names=0``. The schemas in ``NEVER_REPLICATED`` are out whatever the patterns say.
+    Exclude wins; an empty include means everything. The schemas in ``NEVER_REPLICATED`` are out whatever the
+    patterns say.
+
+    Args:
+        folds: whether the server has all names in lower case (``lower_case_table_names`` other than 0), so that
+            patterns are meant so too; else names are compared exactly.
 
     Raises:
         ConfigError: TR130, a pattern that cannot be one.
     """
 
-    def __init__(self, include: Iterable[str] = (), exclude: Iterable[str] = ()) -> None:
-        self.include = tuple(include)
-        self.exclude = tuple(exclude)
+    def __init__(
+        self, include: Iterable[str] = (), exclude: Iterable[str] = (), *, folds: bool = False
+    ) -> None:
+        self.folds = folds
+        self.include, self.exclude = (
+            tuple(map(lowered, one)) if folds else tuple(one) for one in (include, exclude)
+        )
         self._include = [_Pattern(p, "tables.include") for p in self.include]
         self._exclude = [_Pattern(p, "tables.exclude") for p in self.exclude]
         # Row events ask for the same few tables millions of times.

@@ -58,6 +58,8 @@ class ConsumerConfig:
         jars: Spark's Kafka connector and what it needs.
         class_archive: what ``spark_consumer.class_archive`` made, to start the JVM in half the time.
         log_file: where the JVM logs; ``spark.log`` beside the checkpoint without it.
+        folded: where the downstream has all names in lower case: the upstream's tables that are known at the start;
+            None where it tells cases apart. See ``spark_consumer.letter_case``.
     """
 
     bootstrap_servers: str
@@ -93,6 +95,7 @@ class ConsumerConfig:
     files: Path | None = None
     log_file: Path | None = None
     kafka_security: KafkaSecurity = OPEN
+    folded: tuple[tuple[str, str], ...] | None = None
 
     @property
     def epochs_topic(self) -> str:

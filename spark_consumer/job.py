@@ -25,6 +25,7 @@ from spark_consumer.fetch import Source
 from spark_consumer.files.sink import FilesSink, open_files
 from spark_consumer.goal import goal_of
 from spark_consumer.inside import Insides
+from spark_consumer.letter_case import as_servers_compare
 from spark_consumer.log_reader import LogReader
 from spark_consumer.patience import Patience
 from spark_consumer.position import Position
@@ -71,6 +72,7 @@ def run_consumer(
     log = LogReader(config)
     # A bounded run has somebody waiting for its end.
     patience = Patience(0 if config.until_caught_up or config.until else config.retry_time, stop)
+    config = _patiently(patience, lambda: as_servers_compare(config, log))
     with (
         in_use(config.channel_dir),
         closing(_patiently(patience, lambda: _open(config, log))) as applier,

@@ -24,6 +24,7 @@ from spark_consumer.config import ConsumerConfig
 from spark_consumer.ddl_rules import DdlRules
 from spark_consumer.identity import Find
 from spark_consumer.inside import Insides
+from spark_consumer.letter_case import as_servers_compare
 from spark_consumer.log_reader import LogReader
 from spark_consumer.merge import Limits
 from spark_consumer.place import Place, order_of
@@ -99,6 +100,7 @@ def opened(config: ConsumerConfig, to: str) -> Iterator[Rewind]:
 
 def _checked(config: ConsumerConfig, session: Session, before: Position, to: str) -> Rewind:
     log = LogReader(config)
+    config = as_servers_compare(config, log)
     if before.recovered or before.ddl_intent is not None:
         what = (
             "`tailrace recover` brought it ahead of its epochs" if before.recovered else "a DDL is in doubt"

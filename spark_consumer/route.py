@@ -7,10 +7,11 @@ strength that send one table to two places are a mistake, and nobody's guess dec
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, DownstreamError, Where
+from schemas.letter_case import lowered
 from schemas.tables import compile_pattern, never_replicated
 
 Name = tuple[str, str]
@@ -36,14 +37,22 @@ class Route:
 class Router:
     """All rules of a channel.
 
+    Attributes:
+        folded: where the downstream has all names in lower case: the upstream's tables that are known already.
+
     Raises:
         ConfigError: TR131, a rule that cannot be one; TR132, rules that disagree about a table.
+        DownstreamError: TR618, two tables of the upstream are one on the downstream, and no rule says so.
     """
 
     routes: tuple[Route, ...] = ()
+    folded: tuple[Name, ...] | None = None
     _known: dict[Name, Name] = field(default_factory=dict, compare=False, repr=False)
+    _unfolded: dict[Name, Name] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        if self.folded is not None:
+            object.__setattr__(self, "routes", tuple(map(_folded_route, self.routes)))
         for route in self.routes:
             if never_replicated(route.target_schema):
                 raise ConfigError(
@@ -57,16 +66,36 @@ class Router:
                     f"routes: target-table {route.target_table} without a table-pattern",
                     hint='write table-pattern = "*" to send all tables of the schema into one',
                 )
+        for name in self.folded or ():
+            self.table(*name)
 
     def table(self, db: str, table: str) -> Name:
         """The downstream's name of an upstream table."""
         known = self._known.get((db, table))
         if known is None:
-            known = self._known[db, table] = self._table(db, table)
+            known = self._known[db, table] = self._there(self._table(db, table))
         return known
+
+    def _there(self, name: Name) -> Name:
+        """The name as the downstream has it. Raises DownstreamError TR618."""
+        if self.folded is None:
+            return name
+        there = (lowered(name[0]), lowered(name[1]))
+        if (other := self._unfolded.setdefault(there, name)) != name:
+            raise DownstreamError(
+                "TR618",
+                f"{'.'.join(other)} and {'.'.join(name)} are one table on the downstream, which has all names in lower"
+                " case (lower_case_table_names)",
+                where=Where(table=".".join(name)),
+                hint="give one of them another name with a rule of [[routes]], or leave it out with [tables] exclude",
+            )
+        return there
 
     def database(self, db: str) -> str:
         """The downstream's name of an upstream schema: that of its schema rule; rules for tables do not move it."""
+        return self._as_there(self._schema(db))
+
+    def _schema(self, db: str) -> str:
         targets = {r.target_schema for r in self._for_schemas(db)}
         return self._one(targets, db) if targets else db
 
@@ -82,10 +111,15 @@ class Router:
         here = [r for r in self.routes if r.target_schema == db]
         named = {(r.schema_pattern, r.table_pattern or "") for r in here if r.target_table == table}
         keeping = {
-            r.schema_pattern for r in here if r.target_table is None and _fits(r.table_pattern or "*", table)
+            r.schema_pattern
+            for r in here
+            if r.target_table is None and _fits(self._as_there(r.table_pattern or "*"), table)
         }
         wild = any(map(_wild, (*keeping, *(pattern for name in named for pattern in name))))
         return wild or len(named) > 1 or len(keeping) > 1
+
+    def _as_there(self, pattern: str) -> str:
+        return pattern if self.folded is None else lowered(pattern)
 
     def merges_database(self, db: str) -> bool:
         """Whether the rules may send several upstream schemas, or tables of other schemas, to this one."""
@@ -114,7 +148,7 @@ class Router:
             for r in self.routes
             if r.table_pattern is not None and _fits(r.schema_pattern, db) and _fits(r.table_pattern, table)
         }
-        return self._one(exact, f"{db}.{table}") if exact else (self.database(db), table)
+        return self._one(exact, f"{db}.{table}") if exact else (self._schema(db), table)
 
     def _for_schemas(self, db: str) -> Iterable[Route]:
         return (r for r in self.routes if r.table_pattern is None and _fits(r.schema_pattern, db))
@@ -128,6 +162,15 @@ class Router:
                 hint="narrow the patterns of these rules until one of them fits",
             )
         return next(iter(targets))
+
+
+def _folded_route(route: Route) -> Route:
+    table = route.target_table
+    return replace(
+        route,
+        target_schema=lowered(route.target_schema),
+        target_table=None if table is None else lowered(table),
+    )
 
 
 def _fits(pattern: str, name: str) -> bool:

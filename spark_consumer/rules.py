@@ -37,7 +37,7 @@ class Rules:
         return cls(
             TableFilter(config.include, config.exclude),
             EventFilter(config.filters),
-            Router(config.routes),
+            Router(config.routes, config.folded),
             config.expressions,
             config.compact,
         )

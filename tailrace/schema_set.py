@@ -22,6 +22,7 @@ from schemas.ddl_structure import created as created_table
 from schemas.ddl_types import Session
 from schemas.epoch import EpochCommitted, StructureVersion
 from schemas.errors import ConfigError, Where
+from schemas.letter_case import lowered
 from schemas.table_definition import TableDefinition
 from tailrace.config import Config
 from tailrace.kafka_door import knock
@@ -39,7 +40,10 @@ def set_structure(config: Config, name: Name, file: Path, at: tuple[str, int] | 
         RelayError: TR301, a producer runs here. UpstreamError, LogError.
     """
     settings = producer_config(config)
-    flavor = describe(settings.source).flavor
+    upstream = describe(settings.source)
+    flavor = upstream.flavor
+    if upstream.folds:
+        name = (lowered(name[0]), lowered(name[1]))
     knock(settings.bootstrap_servers, settings.kafka_security)
     table = _table(file, name, flavor)
     with closing(RelayWriter(settings.relay_dir)):

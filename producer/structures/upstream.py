@@ -13,7 +13,7 @@ from pymysql.connections import Connection
 
 from producer.compressed import plain_event
 from producer.payload import unpack_payload
-from producer.query_event import parse_query_event
+from producer.query_event import in_lower_case, parse_query_event
 from producer.structures.store import Here, Place, Reading
 from producer.upstream.connect import connect, describe, query, translate
 from relay_store.layout import file_number
@@ -87,7 +87,7 @@ class UpstreamStructures:
         """The tables that DDL in the relay log touches; waits until the mirror has come as far as ``until``."""
         if since.place.reached(until):
             return set()
-        scan = _Scan(self._flavor, str(since.tracker))
+        scan = _Scan(self._flavor, str(since.tracker), self._tables.folds)
         reader = RelayReader(self._root, since.relay, self._tail)
         try:
             scan.enter(reader.format_description())
@@ -179,8 +179,8 @@ def _table(connection: Connection[Any], name: Name, flavor: Flavor) -> Tracked |
 class _Scan:
     """Walks events for nothing but DDL."""
 
-    def __init__(self, flavor: Flavor, executed: str) -> None:
-        self._flavor = flavor
+    def __init__(self, flavor: Flavor, executed: str, folds: bool) -> None:
+        self._flavor, self._folds = flavor, folds
         self._tracker = parse_gtid_set(executed, flavor).tracker()
         self._scanner = GroupScanner()
         self._checksum = 0
@@ -231,6 +231,8 @@ class _Scan:
         found = parse_query_event(event[binlog.HEADER_SIZE : len(event) - checksum])
         if found.alter_flags in (_START_ALTER, _ROLLBACK_ALTER):
             return
+        if self._folds:
+            found = in_lower_case(found, self._flavor)
         self._take(classify(found.statement, found.default_db, self._flavor, sql_mode=found.sql_mode or 0))
 
     def _take(self, statement: Statement) -> None:

@@ -36,6 +36,7 @@ class UpstreamInfo:
     row_image: str | None
     row_metadata: str | None
     binlog_checksum: str
+    folds: bool = False  # names of databases and tables are compared without their letters' cases
 
     @property
     def has_gtids(self) -> bool:
@@ -118,6 +119,7 @@ def _describe(connection: Connection[Any]) -> UpstreamInfo:
         row_image=variable(connection, "binlog_row_image"),
         row_metadata=variable(connection, "binlog_row_metadata"),
         binlog_checksum=variable(connection, "binlog_checksum") or "NONE",
+        folds=variable(connection, "lower_case_table_names") not in (None, "0"),
     )
 
 

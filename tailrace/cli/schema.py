@@ -33,6 +33,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Print a table's structure as it was at a place in the log; by default at its end."""
+    from schemas.letter_case import lowered
     from tailrace.config_file import kafka_security, load
     from tailrace.kafka_door import knock
     from tailrace.reader import EpochReader
@@ -48,7 +49,10 @@ def show(
     security = kafka_security(kafka)
     knock(kafka.bootstrap_servers, security)
     with EpochReader(kafka.bootstrap_servers, kafka.prefix, security) as log:
-        answer = look_up((db, name), Place(at_epoch, at_gtid), log.epochs(), log.structures())
+        epochs = list(log.epochs())
+        if epochs and epochs[-1].names_in_lower_case:
+            db, name = lowered(db), lowered(name)
+        answer = look_up((db, name), Place(at_epoch, at_gtid), epochs, log.structures())
     if as_json:
         sys.stdout.write(json.dumps(answer_dict(answer, history=history), ensure_ascii=False) + "\n")
     else:

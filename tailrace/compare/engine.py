@@ -12,10 +12,12 @@ from contextlib import ExitStack
 from typing import Any, TypeVar
 
 import pymysql
+from pymysql.connections import Connection
 
 from schemas.errors import DownstreamError, UpstreamError
 from schemas.server_url import ServerUrl
 from schemas.tables import TableFilter
+from spark_consumer.letter_case import lower_route
 from spark_consumer.route import Router
 from tailrace.compare import chunks
 from tailrace.compare.catalog import (
@@ -36,7 +38,7 @@ from tailrace.compare.result import (
     Difference,
     TableResult,
 )
-from tailrace.servers import Side, is_mariadb, message
+from tailrace.servers import Side, is_mariadb, message, rows
 
 T = TypeVar("T")
 Progress = Callable[[TableResult], None]
@@ -69,8 +71,23 @@ def compare_servers(
         for side in sides:
             stack.callback(side.close)
         pool = stack.enter_context(ThreadPoolExecutor(2))
-        names = Pairing(TableFilter(include, exclude).allows, router or Router())
+        names = _pairing(sides, include, exclude, router or Router())
         return _Comparison(sides, pool, names, progress, looks).run()
+
+
+def _pairing(
+    sides: tuple[_Side, _Side], include: Sequence[str], exclude: Sequence[str], router: Router
+) -> Pairing:
+    """The pairs of tables as the two servers compare names."""
+    upstream, downstream = (side.call(_folds) for side in sides)
+    routes = tuple(map(lower_route, router.routes)) if upstream else router.routes
+    tables = TableFilter(include, exclude, folds=upstream)
+    return Pairing(tables.allows, Router(routes, () if downstream else None))
+
+
+def _folds(connection: Connection[Any]) -> bool:
+    """Whether a server has all names in lower case."""
+    return int(rows(connection, "SELECT @@lower_case_table_names")[0][0]) != 0
 
 
 class _Side:

@@ -22,6 +22,7 @@ class DownstreamFacts:
     grants: list[str]
     upstream_mariadb: bool | None
     upstream_variables: dict[str, str] | None
+    only_cases_differ: int | None = None
 
 
 def downstream_findings(facts: DownstreamFacts) -> list[Result]:
@@ -119,10 +120,31 @@ def _agreement(facts: DownstreamFacts) -> list[Result]:
         results.append(
             Finding("warn", "downstream", "flavor", what, "keep to statements that both understand")
         )
-    ours, theirs = (v.get("lower_case_table_names", "0") for v in (facts.variables, facts.upstream_variables))
-    good = ours == theirs
-    what = f"lower_case_table_names is {theirs} upstream and {ours} here: names may fall together or not be found"
-    fine = "both servers treat names' letters alike"
-    remedy = "initialise the downstream with the upstream's value"
-    results.append(verdict(good, "downstream", "lower_case_table_names", fine, what, remedy, "warn"))
+    results.append(_letter_cases(facts, facts.upstream_variables))
     return results
+
+
+def _letter_cases(facts: DownstreamFacts, upstream: dict[str, str]) -> Result:
+    name = "lower_case_table_names"
+    ours, theirs = (v.get(name, "0") for v in (facts.variables, upstream))
+    if ours == theirs or theirs != "0":
+        fine = (
+            "both servers treat names' letters alike"
+            if ours == theirs
+            else "all names are in lower case here"
+        )
+        return Finding("ok", "downstream", name, fine)
+    what = (
+        f"{name} is 0 upstream and {ours} here: names that differ in their letters' cases only are one here"
+    )
+    if not facts.only_cases_differ:
+        return Finding(
+            "warn", "downstream", name, what, "initialise the downstream with the upstream's value"
+        )
+    return Finding(
+        "block",
+        "downstream",
+        name,
+        f"{what}, and {facts.only_cases_differ} names upstream do so",
+        "initialise the downstream with the upstream's value, or give those tables other names with [[routes]]",
+    )

@@ -69,6 +69,7 @@ def read_upstream(config: Config) -> UpstreamFacts:
                 names,
                 _try(lambda: _count(connection, _KEYLESS)),
                 _try(lambda: _count(connection, _NOT_TRANSACTIONAL)),
+                _try(lambda: _count(connection, _CASES)),
             )
         except pymysql.MySQLError as error:
             raise servers.unreachable(url, "upstream", error) from error
@@ -86,6 +87,7 @@ def read_downstream(config: Config, upstream: UpstreamFacts | None) -> Downstrea
                 _grants(connection),
                 upstream.mariadb if upstream else None,
                 upstream.variables if upstream else None,
+                upstream.only_cases_differ if upstream else None,
             )
         except pymysql.MySQLError as error:
             raise servers.unreachable(url, "downstream", error) from error
@@ -120,6 +122,12 @@ SELECT COUNT(*) FROM information_schema.tables t WHERE t.table_type = 'BASE TABL
 _NOT_TRANSACTIONAL = f"""
 SELECT COUNT(*) FROM information_schema.tables t JOIN information_schema.engines e ON e.engine = t.engine
 WHERE t.table_type = 'BASE TABLE' AND t.table_schema NOT IN {_NOT_OURS} AND e.transactions <> 'YES'
+"""
+
+
+_CASES = f"""
+SELECT COUNT(*) FROM (SELECT 1 FROM information_schema.tables WHERE table_schema NOT IN {_NOT_OURS}
+  GROUP BY BINARY LOWER(table_schema), BINARY LOWER(table_name) HAVING COUNT(*) > 1) names
 """
 
 

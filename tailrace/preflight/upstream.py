@@ -24,6 +24,7 @@ class UpstreamFacts:
     replica_ids: list[int] | None
     keyless_tables: int | None
     non_transactional_tables: int | None
+    only_cases_differ: int | None = None
 
 
 def upstream_findings(facts: UpstreamFacts) -> list[Result]:

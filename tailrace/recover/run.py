@@ -25,6 +25,7 @@ from schemas.tables import TableFilter
 from spark_consumer import position as positions
 from spark_consumer.apply import Applier
 from spark_consumer.config import ConsumerConfig
+from spark_consumer.letter_case import downstream_folds, in_lower_case
 from spark_consumer.log_reader import LogReader
 from spark_consumer.position import Position
 from spark_consumer.session import connect
@@ -78,6 +79,11 @@ def recover(
     _end(root)
     flavor = server_flavor(root)
     keep_whole_groups(root, flavor)
+    if layout.read_folds(root):
+        tables = TableFilter(tables.include, tables.exclude, folds=True)
+        config, skip = in_lower_case(config), tuple(rule.in_lower_case() for rule in skip)
+    if downstream_folds(config):
+        config = replace(config, folded=())
     seen: set[tuple[str, str]] = set()
     with closing(RelayWriter(root)), _writer(config, root, flavor, seen) as applier:
         begin = _begin(applier.position, root, flavor)

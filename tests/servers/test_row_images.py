@@ -50,12 +50,13 @@ _DDL = [
     ],
     [
         "ALTER TABLE comp DROP PRIMARY KEY, ADD PRIMARY KEY (x, y), ADD n1 ENUM('a','b c') DEFAULT 'b c' AFTER v",
-        "ALTER TABLE uk RENAME COLUMN w TO w1, MODIFY t VARCHAR(99) FIRST",
+        "ALTER TABLE pk RENAME COLUMN n1 TO n2, MODIFY t MEDIUMTEXT FIRST",
+        "ALTER TABLE uk MODIFY t VARCHAR(99) FIRST",
     ],
     [
-        "ALTER TABLE uk RENAME COLUMN w1 TO w, DROP INDEX k, ADD PRIMARY KEY (k)",
+        "ALTER TABLE uk DROP INDEX k, ADD PRIMARY KEY (k)",
         "ALTER TABLE nk MODIFY t VARCHAR(50) CHARACTER SET latin1 FIRST",
-        "ALTER TABLE nuk ADD UNIQUE (v, k)",
+        "ALTER TABLE nuk ADD UNIQUE (v, k), DROP COLUMN g",
     ],
 ]
 _TRIGGERS = [

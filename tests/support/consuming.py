@@ -20,6 +20,7 @@ from spark_consumer.fetch import Source
 from spark_consumer.files.sink import FilesSink
 from spark_consumer.goal import goal_of
 from spark_consumer.job import _open, sink_of, told_downstream
+from spark_consumer.letter_case import as_servers_compare
 from spark_consumer.log_reader import LogReader
 from spark_consumer.pieces import Result, in_pieces
 from spark_consumer.plan import SlicePlan
@@ -74,6 +75,7 @@ def consume(config: ConsumerConfig, epochs: int | None = None) -> None:
     Raises TailraceError: what stopped it.
     """
     log = LogReader(config)
+    config = as_servers_compare(config, log)
     applier = _open(config, log)
     if isinstance(applier, Applier):
         applier.crew = lambda order, parts: list(run_parts(order, parts))

@@ -137,12 +137,32 @@ def test_an_account_that_may_not_set_gtids() -> None:
 
 
 def test_other_flavour_and_other_letters_are_warnings() -> None:
-    facts = replace(DOWN, upstream_mariadb=True, upstream_variables={"lower_case_table_names": "1"})
+    folding = {**DOWN.variables, "lower_case_table_names": "1"}
+    facts = replace(
+        DOWN, upstream_mariadb=True, variables=folding, upstream_variables={"lower_case_table_names": "0"}
+    )
     results = downstream_findings(facts)
     assert {r.code for r in results if isinstance(r, Finding) and r.level == "warn"} == {
         "flavor",
         "lower_case_table_names",
     }
+
+
+@pytest.mark.parametrize(
+    ("upstream", "downstream", "together", "level"),
+    [("0", "1", 0, "warn"), ("0", "2", 3, "block"), ("1", "0", None, "ok"), ("0", "0", 3, "ok")],
+)
+def test_names_that_fall_together(upstream: str, downstream: str, together: int | None, level: str) -> None:
+    name = "lower_case_table_names"
+    facts = replace(
+        DOWN,
+        variables={**DOWN.variables, name: downstream},
+        upstream_variables={name: upstream},
+        only_cases_differ=together,
+    )
+    finding = _named(downstream_findings(facts), name)
+    assert isinstance(finding, Finding)
+    assert finding.level == level
 
 
 def _kafka(**changes: object) -> KafkaFacts:
