@@ -110,6 +110,7 @@ class BatchRunner:
             self._sink.move_to(position)
         if len(fresh) < len(found):
             _log.info("epochs_skipped", count=len(found) - len(fresh), position=position.epoch)
+        self._check_names(fresh)
         self._goal = self._goal.found(position, fresh, self._inside)
         structures = {
             row.fingerprint: TableStructure.from_json(row.text) for row in rows if row.kind == OUT_STRUCTURE
@@ -120,6 +121,17 @@ class BatchRunner:
         # The goal lies before this batch's end, so Spark shall not note it down as done.
         if fresh and self._sink.position.epoch < fresh[-1].record.epoch:
             raise Ended
+
+    def _check_names(self, fresh: Sequence[LoggedEpoch]) -> None:
+        """Rules in capitals would fit none of the names."""
+        first = next((one for one in fresh if one.record.names_in_lower_case), None)
+        if first is not None and not self._config.upstream_folds:
+            raise LogError(
+                "TR565",
+                "the upstream has all names in lower case, and had not, or nothing was logged, when this run began",
+                where=Where(epoch=first.record.epoch),
+                hint="start the consumer again; nothing of this batch was applied",
+            )
 
     @staticmethod
     def _check_unknown(rows: Sequence[Any], position: int) -> None:

@@ -58,6 +58,7 @@ class ConsumerConfig:
         jars: Spark's Kafka connector and what it needs.
         class_archive: what ``spark_consumer.class_archive`` made, to start the JVM in half the time.
         log_file: where the JVM logs; ``spark.log`` beside the checkpoint without it.
+        upstream_folds: whether the patterns are in lower case, as all the upstream's names are.
         folded: where the downstream has all names in lower case: the upstream's tables that are known at the start;
             None where it tells cases apart. See ``spark_consumer.letter_case``.
     """
@@ -95,6 +96,7 @@ class ConsumerConfig:
     files: Path | None = None
     log_file: Path | None = None
     kafka_security: KafkaSecurity = OPEN
+    upstream_folds: bool = False
     folded: tuple[tuple[str, str], ...] | None = None
 
     @property

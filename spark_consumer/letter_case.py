@@ -28,13 +28,12 @@ def as_servers_compare(config: ConsumerConfig, log: LogReader) -> ConsumerConfig
         LogError, DownstreamError: they cannot be read; TR618 two tables of the log are one downstream.
     """
     last = log.last_epoch()
-    if last is None:
-        return config
-    if last.record.names_in_lower_case:
+    if last is not None and last.record.names_in_lower_case:
         config = in_lower_case(config)
     if config.files is None and downstream_folds(config):
         tables = TableFilter(config.include, config.exclude)
-        known = sorted(name for name in log.tables(last.record.epoch) if tables.allows(*name))
+        there = log.tables(last.record.epoch) if last is not None else ()
+        known = sorted(name for name in there if tables.allows(*name))
         config = replace(config, folded=tuple(known))
         # Two of them that are one downstream show here.
         Rules.of(config)
@@ -45,6 +44,7 @@ def in_lower_case(config: ConsumerConfig) -> ConsumerConfig:
     """With the patterns for the upstream's names in lower case."""
     return replace(
         config,
+        upstream_folds=True,
         include=tuple(map(lowered, config.include)),
         exclude=tuple(map(lowered, config.exclude)),
         filters=tuple(map(_filter, config.filters)),
