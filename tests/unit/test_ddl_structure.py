@@ -128,3 +128,20 @@ def test_what_may_have_been_there_is_not_guessed() -> None:
 def test_a_definition_comes_back_from_its_text() -> None:
     table = created("CREATE TABLE t (a INT, e ENUM('x'), UNIQUE KEY (a, e(1)))", Session("mysql"), "utf8mb4")
     assert TableDefinition.from_dict(table.to_dict()) == table
+
+
+def test_keys_by_hash_and_words_that_may_be_names() -> None:
+    followed = _followed(
+        "CREATE TABLE h (a TEXT NOT NULL, b INT NOT NULL, UNIQUE (a), UNIQUE USING HASH (b), UNIQUE (a(9)));"
+        "CREATE TABLE p (period DATE, e DATE, vector INT, PERIOD FOR app (period, e));"
+        "ALTER TABLE p ADD COLUMN IF NOT EXISTS n INT, ADD COLUMN IF NOT EXISTS n TEXT, DROP vector;"
+        "CREATE TABLE c (v CHAR(3)) CHARACTER SET ucs2 COLLATE DEFAULT;"
+        "CREATE TABLE q (a INT) WITH SYSTEM VERSIONING",
+        "mariadb",
+    )
+    hashed = followed.tables["d", "h"]
+    assert isinstance(hashed, TableDefinition)
+    assert (hashed.hashes(), hashed.row_key()) == (2, ())
+    assert _text(Catalog({n: t for n, t in followed.tables.items() if n[1] != "h"})) == (
+        "c: v char(3) ucs2 | p: period date not-null, e date not-null, n int | q: ?"
+    )

@@ -195,3 +195,11 @@ def test_otherwise_a_unique_key_of_the_downstream_does() -> None:
 
 def test_without_a_key_upstream_the_whole_row_is_compared() -> None:
     assert identity(unique("own"), key=()) == BY_ROW
+
+
+def test_what_mariadb_adds_for_a_key_by_hash_is_looked_for_nowhere() -> None:
+    added = replace(integer("DB_ROW_HASH_1"), sql_type="bigint unsigned", unsigned=True)
+    structure = TableStructure("d", "t", (integer("id"), text("v"), added), ("id",))
+    assert misfits(structure, as_it_is(replace(structure, columns=structure.columns[:2]))) == []
+    [missing] = misfits(structure, as_it_is(replace(structure, columns=structure.columns[::2])))
+    assert missing.column == "v"
