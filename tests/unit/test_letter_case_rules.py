@@ -19,7 +19,7 @@ from spark_consumer.route import Route, Router
 
 
 def test_letters_that_python_lowers_in_another_way() -> None:
-    assert lowered("ÄΣ ΑΣ İẞ\U00010400") == "äσ ας iß\U00010400".replace("ας", "ασ")
+    assert lowered("ÄΣ ΑΣ İẞ\U00010400") == "äσ ασ iẞ\U00010400"
 
 
 @pytest.mark.parametrize(
