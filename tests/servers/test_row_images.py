@@ -42,11 +42,6 @@ _TABLES = {
 }
 # MariaDB alone has unique keys over all of a TEXT, by a hash in a column that nobody sees.
 _HASHED = "id INT PRIMARY KEY, a TEXT, b INT, UNIQUE (a)"
-# In the format of before 5.6, which MariaDB still makes.
-_OLD = (
-    "d DATETIME(3) NOT NULL, t TIME(2) NOT NULL, ts TIMESTAMP(1) NULL, v INT, w DATETIME, bl BLOB,"
-    " PRIMARY KEY (t, d), UNIQUE (ts, d)"
-)
 # What lies between a run's transactions.
 _DDL = [
     [
@@ -84,9 +79,6 @@ _VALUES = {
     "trg": {"id": range(5), "a": range(9), "b": range(3), "c": range(3)},
     "s_1": {"id": range(5), "v": ("'a'", "NULL", "'b'"), "k": ("NULL", 1, 2, 3), "t": ("NULL", "'t'")},
     "s_2": {"id": range(5, 10), "v": ("'a'", "NULL", "'b'"), "k": ("NULL", 4, 5, 6), "t": ("NULL", "'t'")},
-    "old": {"d": ("'2024-02-29 01:02:03.456'", "'1000-01-01'", "'9999-12-31 23:59:59.999'"), "v": range(4),
-            "t": ("'-838:59:59'", "'12:34:56.78'", "'-00:00:01.5'"), "ts": ("NULL", "'2020-02-02 00:00:00.7'"),
-            "w": ("NULL", "'0001-01-01 00:00:01'"), "bl": ("NULL", "X'00'")},
     "hashed": {"id": range(5), "a": ("'p'", "REPEAT('q', 3000)", "NULL"), "b": range(3)},
 }  # fmt: skip
 # What an INSERT has to name, since nobody could tell the row otherwise.
@@ -101,7 +93,6 @@ _NEEDED = {
     "s_1": {"id"},
     "s_2": {"id"},
     "hashed": {"id"},
-    "old": {"d", "t"},
 }
 _MOVES_KEYS = (
     "UPDATE pk SET id = id + 1 WHERE nn = 1 ORDER BY id DESC",
@@ -212,11 +203,6 @@ def test_any_mixture_of_row_images_ends_equal(
     tables: dict[str, str] = _TABLES | ({"hashed": _HASHED} if flavors == ("mariadb", "mariadb") else {})
     config = replace(config, routes=(Route(case.db, case.db, "s_*", "s"),))
     case.sql(*(f"CREATE TABLE {table} ({columns})" for table, columns in tables.items()), *_TRIGGERS)
-    if flavors[0] == "mariadb":
-        case.upstream.execute("SET GLOBAL mysql56_temporal_format = OFF")
-        tables["old"] = _OLD
-        case.sql(f"CREATE TABLE old ({_OLD})")
-        case.upstream.execute("SET GLOBAL mysql56_temporal_format = ON")
     for seed in range(3):
         _change(case, seed, 60, list(tables))
         case.catch_up()
