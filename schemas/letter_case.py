@@ -9,7 +9,7 @@ from __future__ import annotations
 from unicodedata import ucd_3_2_0
 
 # The servers' letters are those of Unicode 3.0; these came with 3.1 and 3.2.
-_NEWER = frozenset("\u0220\u03f4\u048a\u04c5\u04c9\u04cd") | {chr(n) for n in range(0x500, 0x510)}
+_NEWER = frozenset("\u0220\u03d8\u03f4\u048a\u04c5\u04c9\u04cd") | {chr(n) for n in range(0x500, 0x510)}
 
 
 def lowered(name: str) -> str:
