@@ -108,6 +108,8 @@ def _wait_for_log(settings: ConsumerConfig, stop: threading.Event) -> bool:
                 return True
         except LogError as error:
             if not patience.again():
+                if stop.is_set():
+                    break
                 raise
             structlog.get_logger().warning("start_retry", attempt=patience.attempts, reason=str(error))
             continue
