@@ -28,7 +28,8 @@ class Pairing:
         alone = {
             name
             for name, table in right.items()
-            if self.replicated(table.db, table.name)
+            if name not in sources
+            and self.replicated(table.db, table.name)
             and self.router.table(table.db, table.name) == (table.db, table.name)
         }
         for target in sorted(sources.keys() | alone):
