@@ -16,7 +16,7 @@ import structlog
 from producer.compressed import COMPRESSED_ROWS, plain_event
 from producer.epoch import EpochLimits, OpenEpoch
 from producer.payload import unpack_payload
-from producer.query_event import QueryEvent, epoch_ddl, in_lower_case, parse_query_event
+from producer.query_event import QueryEvent, epoch_ddl, in_lower_case, load_query, parse_query_event
 from producer.row_decoder import RowDecoder, SchemaName
 from producer.rows_head import FLAGS_AT, LACKING, ROWS, Doubt, Head, RowsForm, RowsTable, update_lacks
 from producer.skipping import Skipping, SkipRule
@@ -44,7 +44,8 @@ _TIMESTAMP_SERVER = struct.Struct("<IxI").unpack_from
 _GTID_EVENT, _GTID_EVENT_SIZE = struct.Struct("<5xI11x16sq16xQ").unpack_from, 70
 _GTIDS = frozenset({binlog.GTID, binlog.GTID_TAGGED, binlog.ANONYMOUS_GTID, binlog.MARIADB_GTID})
 
-# Carry nothing that a downstream needs. INTVAR, RAND and USER_VAR belong to statement-format DML, which stops.
+# Carry nothing that a downstream needs. INTVAR, RAND and USER_VAR belong to statement-format DML, which stops; so do
+# the pieces of a file whose LOAD DATA is logged as text.
 _TRANSACTION_CONTEXT, _VIEW_CHANGE = 36, 37
 _SKIPPED = frozenset(
     {
@@ -54,6 +55,11 @@ _SKIPPED = frozenset(
         binlog.INTVAR,
         binlog.RAND,
         binlog.USER_VAR,
+        binlog.BEGIN_LOAD_QUERY,
+        binlog.APPEND_BLOCK,
+        binlog.DELETE_FILE,
+        binlog.HEARTBEAT,
+        binlog.HEARTBEAT_V2,
         binlog.MARIADB_BINLOG_CHECKPOINT,
         binlog.MARIADB_GTID_LIST,
         _TRANSACTION_CONTEXT,
@@ -73,7 +79,13 @@ _MIXED_ENGINES = (
     "this position"
 )
 
+_OLD = (
+    "of a server before MySQL 5.1 or MariaDB 5.1",
+    "no later server writes it of its own: make a fresh copy of the tables and begin a new log behind this position",
+)
 _REFUSED = {
+    # START_V3, LOAD, SLAVE, CREATE_FILE, EXEC_LOAD, NEW_LOAD, and rows from before 5.1 was released.
+    **dict.fromkeys((1, 6, 7, 8, 10, 12, 20, 21, 22), _OLD),
     binlog.INCIDENT: (
         "INCIDENT, the upstream lost events here and says so",
         "nobody knows what they changed: begin a new log behind this position, on a fresh copy of the tables",
@@ -329,6 +341,8 @@ class EventDecoder:
                 return False
         elif kind == binlog.XA_PREPARE:
             self._xa_prepare(event)
+        elif kind == binlog.EXECUTE_LOAD_QUERY:
+            self._load_data(event, self._checksum)
         elif kind in _TEXTS:
             self._text = event[binlog.HEADER_SIZE + _TEXTS[kind] : len(event) - self._checksum]
         elif kind != binlog.XID and kind not in _SKIPPED:
@@ -449,6 +463,11 @@ class EventDecoder:
         else:
             self._refuse_statement(query, statement)
         return True
+
+    def _load_data(self, event: bytes, checksum: int) -> None:
+        """LOAD DATA logged as text, behind the pieces of its file."""
+        if not self._skip_group:
+            self._statement(load_query(event[: len(event) - checksum]), 0)
 
     def _transaction_statement(self, statement: Statement) -> None:
         """ROLLBACK behind rows undoes those of transactional tables only: the log does not say which."""
@@ -654,6 +673,9 @@ class EventDecoder:
             text = binlog.query_text(event, bool(checksum))
             framing = text in _BRACKETS or text.startswith((b"XA START ", b"XA END "))
             return framing or self._statement(event, checksum)
+        if kind == binlog.EXECUTE_LOAD_QUERY:
+            self._load_data(event, checksum)
+            return True
         if kind in _TEXTS:
             self._text = event[binlog.HEADER_SIZE + _TEXTS[kind] : len(event) - checksum]
         elif kind not in _SKIPPED and kind not in (binlog.XID, binlog.XA_PREPARE):

@@ -185,6 +185,7 @@ class Intake:
     def _is_made_up(self, kind: int, flags: int, end_position: int, event: bytes) -> bool:
         """Whether an event is in no file, but the dump thread's own; what it says is taken in here."""
         if kind == binlog.FORMAT_DESCRIPTION:
+            binlog.check_format(event, Where(file=self._file, position=FIRST_POSITION))
             self._has_checksum = binlog.checksum_algorithm(event) == binlog.CHECKSUM_CRC32
             # A dump from mid-file begins with a copy of the file's own one, without a position.
             at_start = self._end - self._behind == FIRST_POSITION

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from producer.client_charset import UTF8, decode_text
+from schemas.binlog import HEADER_SIZE
 from schemas.ddl import Statement, without_start_transaction
 from schemas.ddl_lexer import Flavor
 from schemas.ddl_names import Unroutable
@@ -22,6 +23,7 @@ from schemas.errors import NOWHERE, DecodeError, Where
 # thread id, execution time, length of the database's name, error code, length of the status variables
 _POST_HEADER = struct.Struct("<IIBHH")
 POST_HEADER_SIZE = _POST_HEADER.size
+_LOAD_FIELDS = 13  # bytes
 
 # Bits of flags2, that is of thd->options (MySQL: sql/query_options.h).
 AUTO_IS_NULL = 1 << 14
@@ -226,6 +228,16 @@ _READERS: dict[int, _Reader] = {
     130: _alter,
     131: _collations,
 }
+
+
+def load_query(event: bytes) -> bytes:
+    """An EXECUTE_LOAD_QUERY event as the QUERY event of its statement; both without a checksum.
+
+    Its own fields stand behind a QUERY event's: the file's number, where its name stands in the text, and what
+    happens to duplicates. Source: MySQL libs/mysql/binlog/event/load_data_events.h, Execute_load_query_event.
+    """
+    behind = HEADER_SIZE + POST_HEADER_SIZE
+    return event[:behind] + event[behind + _LOAD_FIELDS :]
 
 
 def parse_query_event(body: bytes, *, where: Where = NOWHERE) -> QueryEvent:

@@ -85,8 +85,8 @@ class FileCheck:
 
     def _run(self, file: BinaryIO) -> bool:
         """False when the file's events cannot be followed to its end."""
-        if file.read(len(MAGIC)) != MAGIC:
-            return self._fault("TR304", 0, "the file does not begin with a binlog's magic")
+        if said := binlog.magic_fault(file.read(len(MAGIC))):
+            return self._fault("TR304", 0, said)
         pos, rest = FIRST_POSITION, b""
         while size := min(CHUNK_SIZE, self._limit - pos - len(rest)):
             chunk = file.read(size)
@@ -146,8 +146,10 @@ class FileCheck:
     def _is_sound(self, event: bytes, pos: int) -> bool:
         """The same check of a file's first event, and of those without a checksum."""
         kind, size, end = _HEAD.unpack_from(event)
-        if pos == FIRST_POSITION and (kind != binlog.FORMAT_DESCRIPTION or not binlog.checksum_fits(event)):
-            return False  # a FORMAT_DESCRIPTION has a checksum whatever it declares for the others
+        if pos == FIRST_POSITION:  # a FORMAT_DESCRIPTION has a checksum whatever it declares for the others
+            is_format = kind == binlog.FORMAT_DESCRIPTION and binlog.checksum_fits(event)
+            if not is_format or binlog.foreign_format(event):
+                return False
         self.unprotected += pos != FIRST_POSITION
         # The head of a part is its own: it says where it ends here.
         offset = 0 if pos == FIRST_POSITION or kind in _LISTS else self._offset
@@ -177,6 +179,8 @@ class FileCheck:
         kind, size, end = _HEAD.unpack_from(data, at)
         pos, behind = base + at, at + size
         event = data[at:behind]
+        if pos == FIRST_POSITION and (said := binlog.foreign_format(event)):
+            return self._fault("TR310", pos, f"the file has a format that is not read: {said}")
         if pos == FIRST_POSITION and kind != binlog.FORMAT_DESCRIPTION:
             return self._fault(
                 "TR304", pos, f"the file begins with an event of type {kind}, not FORMAT_DESCRIPTION"

@@ -54,8 +54,8 @@ def read_head(path: Path) -> FileHead:
     where = Where(file=path.name)
     created, version, has_checksum, previous = None, "", False, None
     with disk_errors("reading the relay log", where), path.open("rb") as file:
-        if file.read(len(binlog.MAGIC)) != binlog.MAGIC:
-            raise RelayError("TR304", "not a binlog file", where=where)
+        if said := binlog.magic_fault(file.read(len(binlog.MAGIC))):
+            raise RelayError("TR304", said, where=where)
         begin = end = binlog.FIRST_POSITION
         while len(start := file.read(binlog.HEADER_SIZE)) == binlog.HEADER_SIZE:
             header = binlog.header(start)
@@ -66,19 +66,13 @@ def read_head(path: Path) -> FileHead:
                 break
             if header.type == binlog.FORMAT_DESCRIPTION:
                 has_checksum = binlog.checksum_algorithm(event) == binlog.CHECKSUM_CRC32
-                created, version = header.timestamp, server_version(event)
+                created, version = header.timestamp, binlog.server_version(event)
             elif previous is None:
                 previous = _previous(event, has_checksum, where)
             end += header.size
             if header.type != binlog.MARIADB_BINLOG_CHECKPOINT:
                 begin = end
     return FileHead(created, version, has_checksum, previous, begin, end, is_bare=True)
-
-
-def server_version(format_description: bytes) -> str:
-    """The version text of the server that wrote a FORMAT_DESCRIPTION event."""
-    start = binlog.HEADER_SIZE + 2
-    return format_description[start : start + 50].rstrip(b"\0").decode(errors="replace")
 
 
 def _previous(event: bytes, has_checksum: bool, where: Where) -> GtidSet | None:

@@ -21,8 +21,10 @@ from schemas.binlog import (
     HEADER_SIZE,
     MAGIC,
     SIZE_OFFSET,
+    check_format,
     checksum_algorithm,
     checksum_fits,
+    magic_fault,
     not_in_use,
 )
 from schemas.errors import RelayError, Where
@@ -163,6 +165,7 @@ class RelayReader:
         event = self.format_description()
         if len(event) < HEADER_SIZE or FIRST_POSITION + len(event) > limit:
             return False
+        check_format(event, self._where())
         if not (checksum_fits(event) or checksum_fits(not_in_use(event))):
             raise self._damaged("the FORMAT_DESCRIPTION event")
         self._has_checksum = checksum_algorithm(event) == CHECKSUM_CRC32
@@ -219,8 +222,8 @@ class RelayReader:
                 ) from error
             fcntl.flock(self._fd, fcntl.LOCK_SH)  # a purge leaves a file alone that somebody reads
             magic = os.pread(self._fd, len(MAGIC), 0)
-        if magic != MAGIC:
-            raise RelayError("TR304", "not a binlog file", where=self._where(), hint=_REFETCH)
+        if said := magic_fault(magic):
+            raise RelayError("TR304", said, where=self._where(), hint=_REFETCH)
         self._has_checksum = None
 
     def _find_first(self) -> bool:

@@ -5,13 +5,16 @@ Sources: MySQL's `libs/mysql/binlog/event/`, MariaDB's `sql/log_event.h`. Pure: 
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from typing import NamedTuple, cast
 
+from schemas.errors import RelayError, Where
 from schemas.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
 
 MAGIC = b"\xfebin"
+_ENCRYPTED_MAGIC = b"\xfdbin"  # of a file that MySQL wrote with binlog_encryption=ON
 HEADER_SIZE = 19
 CHECKSUM_SIZE = 4
 FIRST_POSITION = 4  # of the first event, behind the magic
@@ -32,14 +35,19 @@ CRC32_RESIDUE = 0x2144DF1C
 CHECKSUM_NONE = 0
 CHECKSUM_CRC32 = 1
 
+START_V3 = 1
 QUERY = 2
 STOP = 3
 ROTATE = 4
 INTVAR = 5
+APPEND_BLOCK = 9
+DELETE_FILE = 11
 RAND = 13
 USER_VAR = 14
 FORMAT_DESCRIPTION = 15
 XID = 16
+BEGIN_LOAD_QUERY = 17
+EXECUTE_LOAD_QUERY = 18
 TABLE_MAP = 19
 WRITE_ROWS_V1 = 23
 UPDATE_ROWS_V1 = 24
@@ -113,6 +121,61 @@ def checksum_algorithm(format_description: Buffer) -> int:
 def checksum_fits(event: Buffer) -> bool:
     """Whether the last four bytes are the CRC32 of the bytes before."""
     return zlib.crc32(event) == CRC32_RESIDUE
+
+
+_CHECKSUMS = frozenset({CHECKSUM_NONE, CHECKSUM_CRC32})
+_NUMBERS = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+# From these on an event may have a checksum, and FORMAT_DESCRIPTION says so.
+# Source: MySQL libs/mysql/binlog/event/binlog_event.h, checksum_version_split; MariaDB sql/log_event.cc.
+_CHECKSUM_SINCE = {"MySQL": (5, 6, 1), "MariaDB": (5, 3, 0)}
+
+
+def server_version(format_description: Buffer) -> str:
+    """The version text of the server that wrote a FORMAT_DESCRIPTION event."""
+    start = HEADER_SIZE + 2
+    return bytes(format_description[start : start + 50]).rstrip(b"\0").decode(errors="replace")
+
+
+def magic_fault(start: bytes) -> str:
+    """What is said of a file that does not begin with MAGIC; ``""`` if it does."""
+    if start == MAGIC:
+        return ""
+    if start == _ENCRYPTED_MAGIC:
+        return "the file is encrypted by MySQL, which sends it to replicas in clear"
+    return "the file does not begin with a binlog's magic"
+
+
+def foreign_format(first_event: bytes) -> str:
+    """What is said of a file whose events have a layout that is not read here; ``""`` for all others.
+
+    Args:
+        first_event: of the file. If it is damaged, this does not tell: its checksum does.
+    """
+    if first_event[4] == START_V3:
+        return "it is of a MySQL server before 5.0"
+    if first_event[4] != FORMAT_DESCRIPTION:
+        return ""
+    version = server_version(first_event)
+    maker = "MariaDB" if "mariadb" in version.lower() else "MySQL"
+    found = _NUMBERS.match(version)
+    sound = checksum_fits(first_event) or checksum_fits(not_in_use(first_event))
+    if found and not sound and tuple(map(int, found.groups())) < _CHECKSUM_SINCE[maker]:
+        return f"it is of {maker} {version}"
+    if sound and (algorithm := checksum_algorithm(first_event)) not in _CHECKSUMS:
+        return f"its events have a checksum of the unknown kind {algorithm}"
+    return ""
+
+
+def check_format(first_event: bytes, where: Where) -> None:
+    """Refuse a file by its first event. Raises RelayError TR310."""
+    if what := foreign_format(first_event):
+        raise RelayError(
+            "TR310",
+            f"the binlog file has a format that is not read: {what}",
+            where=where,
+            hint="MySQL from 5.6 and MariaDB from 10.0 write what can be read: upgrade the upstream, or let a newer"
+            " server replicate from it with log_replica_updates (log_slave_updates), and mirror that one",
+        )
 
 
 def not_in_use(format_description: bytes) -> bytes:

@@ -44,7 +44,9 @@ def _set_statement(cursor: Cursor) -> None:
 
 
 def _read(cursor: Cursor) -> Dml | None:
-    verb = cursor.take_any("INSERT", "REPLACE", "UPDATE", "DELETE")
+    verb = cursor.take_any("INSERT", "REPLACE", "UPDATE", "DELETE", "LOAD")
+    if verb == "LOAD":
+        return _load(cursor)
     if not verb:
         return None
     while cursor.take_any(*_MODIFIERS):
@@ -61,6 +63,19 @@ def _read(cursor: Cursor) -> Dml | None:
         # The names before are aliases of these.
         tables, _ = _tables(cursor)
     return Dml(verb, tuple(tables))
+
+
+def _load(cursor: Cursor) -> Dml | None:
+    """``LOAD DATA … INFILE 'file' [REPLACE | IGNORE] INTO TABLE name …``; its verb is what it does to rows."""
+    if not cursor.take_any("DATA", "XML"):
+        return None
+    verb = "INSERT"
+    for token in cursor.rest():
+        if token.key == "REPLACE":
+            verb = "REPLACE"
+        elif token.key == "INTO" and cursor.take("TABLE"):
+            return Dml(verb, (cursor.table(),))
+    return None
 
 
 def _tables(cursor: Cursor) -> tuple[list[TableName], str]:

@@ -12,7 +12,6 @@ from producer.compressed import COMPRESSED, plain_event
 from producer.payload import unpack_payload
 from producer.query_event import parse_query_event
 from producer.table_map import packed_length, table_names
-from relay_store.file_head import server_version
 from schemas import binlog
 from schemas.binlog import HEADER_SIZE
 from schemas.errors import DecodeError
@@ -104,7 +103,10 @@ class ContentReader:
             return _READERS[kind](body)
         if kind == binlog.FORMAT_DESCRIPTION:
             algorithm = event[-1] if self._has_checksum else event[-5]
-            return {"server_version": server_version(event), "checksum": _CHECKSUMS.get(algorithm, algorithm)}
+            return {
+                "server_version": binlog.server_version(event),
+                "checksum": _CHECKSUMS.get(algorithm, algorithm),
+            }
         if kind in _GTIDS:
             return _gtid(kind, event)
         if kind in (binlog.PREVIOUS_GTIDS, binlog.MARIADB_GTID_LIST):

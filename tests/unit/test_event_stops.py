@@ -10,7 +10,9 @@ from relay_events import event, format_description, gtid, query, xid
 from test_golden_binlogs import FILE, GOLDEN, SUBDIR
 
 from producer.payload import unpack_payload
+from producer.query_event import load_query, parse_query_event
 from schemas import binlog
+from schemas.dml import read_dml
 from schemas.errors import DecodeError
 from tests.support.decoded import decoded_lines
 
@@ -27,6 +29,13 @@ def _failed(text: bytes, error_code: int) -> bytes:
     return event(binlog.QUERY, struct.pack("<IIBHH", 1, 0, 1, error_code, 0) + b"d\0" + text)
 
 
+def _load_data(text: bytes) -> bytes:
+    fields = struct.pack("<IIBHH", 1, 0, 1, 0, 0) + struct.pack("<IIIB", 1, 10, 29, 2)
+    return event(binlog.EXECUTE_LOAD_QUERY, fields + b"d\0" + text)
+
+
+LOADED = [event(binlog.BEGIN_LOAD_QUERY, bytes(4) + b"1\n"), event(binlog.APPEND_BLOCK, bytes(4) + b"2\n")]
+LOAD = _load_data(b"LOAD DATA INFILE 'SQL_LOAD_MB-1-0' REPLACE INTO TABLE `t` FIELDS TERMINATED BY ',' (`a`)")
 INCIDENT = event(binlog.INCIDENT, struct.pack("<H", 1) + b"\x04lost")
 ENCRYPTION = event(binlog.MARIADB_START_ENCRYPTION, b"\x01" + bytes(16))
 ROWS_OF_NOBODY = event(binlog.WRITE_ROWS, bytes(40))
@@ -40,6 +49,8 @@ ROWS_OF_NOBODY = event(binlog.WRITE_ROWS, bytes(40))
     ([gtid(1), query(b"BEGIN"), query(b"UPDATE t SET a = 1")], "TR409", "UPDATE t SET a = 1"),
     ([gtid(1), query(b"BEGIN"), query(b"INSERT INTO t VALUES (1)")], "TR409", "INSERT INTO t"),
     ([gtid(1), query(b"CREATE TABLE t AS SELECT 1")], "TR409", "CREATE TABLE t AS SELECT 1"),
+    ([gtid(1), query(b"BEGIN"), *LOADED, LOAD], "TR409", "REPLACE INTO TABLE `t`"),
+    ([gtid(1), query(b"BEGIN"), event(20, bytes(30))], "TR410", "before MySQL 5.1"),
     ([gtid(1), query(b"FROBNICATE t")], "TR409", "FROBNICATE"),
     ([gtid(1), _failed(b"DROP TABLE a, b", 1051)], "TR416", "error 1051"),
     ([gtid(1), query(b"BEGIN"), ROWS_OF_NOBODY], "TR411", "TABLE_MAP"),
@@ -57,6 +68,14 @@ def test_stops(tmp_path: Path, events: list[bytes], code: str, said: str) -> Non
     assert error.where.position == len(whole) - len(events[-1])
     assert (error.where.gtid, error.where.file) == (f"{GTID}:1", FILE)
     assert error.hint
+
+
+def test_a_load_as_text_is_passed_over_by_a_rule() -> None:
+    """Its table is in its text, whose place in the event is not a QUERY event's."""
+    query_event = parse_query_event(load_query(LOAD[:-4])[binlog.HEADER_SIZE :])
+    dml = read_dml(query_event.statement, query_event.default_db, "mysql")
+    assert dml is not None
+    assert [(name.db, name.table) for name in dml.tables] == [("d", "t")]
 
 
 def test_what_may_be_ignored_is_ignored(tmp_path: Path) -> None:

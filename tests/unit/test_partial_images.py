@@ -212,7 +212,9 @@ def test_what_an_insert_writes_into_a_column_that_it_does_not_name(
         ("SET STATEMENT max_statement_time = 1 FOR UPDATE t SET a = 1", "d.t"),
         ("WITH c AS (SELECT 1) UPDATE t SET a = 1", None),
         ("CALL p()", None),
-        ("LOAD DATA INFILE 'x' REPLACE INTO TABLE t", None),
+        ("LOAD DATA CONCURRENT LOCAL INFILE 'INTO TABLE x' REPLACE INTO TABLE t (a)", "d.t"),
+        ("LOAD XML INFILE 'x' INTO TABLE x.`t`", "x.t"),
+        ("LOAD DATA INFILE 'x' INTO t", None),
         ("UPDATE (SELECT 1) x SET a = 1", None),
         ("DELETE t", None),
         ("INSERT INTO 'unclosed", None),
@@ -228,6 +230,8 @@ def test_the_statement_that_names_a_table_is_the_one_that_changed_it() -> None:
     assert (
         verb_on("INSERT INTO d.t VALUES (1) ON DUPLICATE KEY UPDATE a = 1", "d", "t", "mariadb") == "INSERT"
     )
+    assert verb_on("LOAD DATA INFILE 'x' REPLACE INTO TABLE t", "d", "t", "mariadb") == "REPLACE"
+    assert verb_on("LOAD DATA INFILE 'REPLACE' IGNORE INTO TABLE t", "d", "t", "mariadb") == "INSERT"
     assert verb_on("UPDATE a SET t = 1", "d", "t", "mariadb") is None
     assert verb_on("INSERT INTO x.t VALUES (1)", "d", "t", "mariadb") is None
     assert verb_on("", "d", "t", "mariadb") is None
