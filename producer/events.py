@@ -756,6 +756,8 @@ def _commit_ms(kind: int, event: bytes, timestamp: int) -> int:
 
     Source: MySQL control_events.h, Gtid_event: the timestamps' top bit tells that the original one follows.
     """
+    if kind == binlog.GTID_TAGGED:
+        return binlog.tagged_gtid(event).commit_micros // 1000 or timestamp * 1000
     if kind not in (binlog.GTID, binlog.ANONYMOUS_GTID) or len(event) < 70:
         return timestamp * 1000
     micros = int.from_bytes(event[61:68], "little")

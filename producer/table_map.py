@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from schemas.collations import CHARSETS, MAX_CHARACTER_BYTES, PYTHON_CODECS
 from schemas.errors import DecodeError, Where
+from schemas.gtid import Flavor
 from schemas.structure import Column, TableStructure
 from schemas.types.binary import (
     BIT,
@@ -44,6 +45,12 @@ _ENUM_DEFAULT_CHARSET, _ENUM_COLUMN_CHARSET = 10, 11
 _NUMERIC = {TINY, SHORT, INT24, LONG, LONGLONG, NEWDECIMAL, FLOAT, DOUBLE, YEAR}
 #: types to which a collation belongs
 CHARACTER = {STRING, VAR_STRING, VARCHAR, BLOB, VARCHAR_COMPRESSED, BLOB_COMPRESSED}
+# Those that TABLE_MAP counts when it lists collations; what is not of CHARACTER is listed as binary.
+# Source: MySQL sql/log_event.cc, is_character_type; MariaDB sql/log_event_server.cc, is_character_field.
+_WITH_COLLATION: dict[Flavor, set[int]] = {
+    "mysql": CHARACTER | {VECTOR},
+    "mariadb": CHARACTER | {GEOMETRY},
+}
 _INTEGER_NAMES = {TINY: "tinyint", SHORT: "smallint", INT24: "mediumint", LONG: "int", LONGLONG: "bigint"}
 _BLOB_SIZES = {1: "tiny", 2: "", 3: "medium", 4: "long"}
 _PLAIN_NAMES = {
@@ -77,12 +84,14 @@ class TableMap:
     Attributes:
         columns: type code, metadata and nullability of each.
         optional: what it says besides, by kind.
+        flavor: of the server that wrote it.
     """
 
     db: str
     table: str
     columns: tuple[tuple[int, int, bool], ...]
     optional: Mapping[int, bytes]
+    flavor: Flavor
 
     @property
     def full(self) -> bool:
@@ -118,7 +127,7 @@ def table_names(body: bytes) -> tuple[str, str, int]:
     return db, body[pos + 1 : table_end].decode(), table_end + 1
 
 
-def read_table_map(body: bytes) -> TableMap:
+def read_table_map(body: bytes, flavor: Flavor) -> TableMap:
     """A TABLE_MAP event.
 
     Args:
@@ -133,7 +142,7 @@ def read_table_map(body: bytes) -> TableMap:
     null_size = (count + 7) // 8
     nulls = int.from_bytes(body[pos : pos + null_size], "little")
     columns = tuple((*column, bool(nulls >> i & 1)) for i, column in enumerate(metas))
-    return TableMap(db, table, columns, dict(_optional(body, pos + null_size)))
+    return TableMap(db, table, columns, dict(_optional(body, pos + null_size)), flavor)
 
 
 def full_structure(event: TableMap) -> TableStructure:
@@ -144,9 +153,10 @@ def full_structure(event: TableMap) -> TableStructure:
     """
     optional, where = event.optional, event.where
     names = list(_strings(optional.get(_COLUMN_NAME, b"")))
+    listed = _WITH_COLLATION[event.flavor]
     columns = [Column(name, "", *column) for name, column in zip(names, event.columns, strict=True)]
     _set_signs(columns, optional.get(_SIGNEDNESS, b""))
-    _set_charsets(columns, CHARACTER, optional, _DEFAULT_CHARSET, _COLUMN_CHARSET, where)
+    _set_charsets(columns, listed, optional, _DEFAULT_CHARSET, _COLUMN_CHARSET, where)
     _set_charsets(columns, {ENUM, SET}, optional, _ENUM_DEFAULT_CHARSET, _ENUM_COLUMN_CHARSET, where)
     _set_members(columns, ENUM, optional.get(_ENUM_MEMBERS, b""), where)
     _set_members(columns, SET, optional.get(_SET_MEMBERS, b""), where)
@@ -155,13 +165,13 @@ def full_structure(event: TableMap) -> TableStructure:
     return TableStructure(event.db, event.table, typed, key)
 
 
-def table_structure(body: bytes) -> TableStructure:
+def table_structure(body: bytes, flavor: Flavor) -> TableStructure:
     """The structure that a TABLE_MAP event describes by itself.
 
     Raises:
         DecodeError: TR402, it does not describe all of it.
     """
-    event = read_table_map(body)
+    event = read_table_map(body, flavor)
     if not event.full or event.old_temporal:
         raise DecodeError(
             "TR402",
@@ -185,7 +195,8 @@ def stated_columns(event: TableMap) -> tuple[list[Column], bool, bool]:
         _set_signs(columns, optional[_SIGNEDNESS])
     charsets = _DEFAULT_CHARSET in optional or _COLUMN_CHARSET in optional
     if charsets:
-        _set_charsets(columns, CHARACTER, optional, _DEFAULT_CHARSET, _COLUMN_CHARSET, event.where)
+        listed = _WITH_COLLATION[event.flavor]
+        _set_charsets(columns, listed, optional, _DEFAULT_CHARSET, _COLUMN_CHARSET, event.where)
     return columns, signs, charsets
 
 
@@ -272,6 +283,14 @@ def _set_charsets(
         collations |= dict(zip(exceptions[::2], exceptions[1::2], strict=True))
     else:
         collations = dict(enumerate(_numbers(optional.get(each, b""))))
+    if any(n >= len(wanted) for n in collations):
+        # Which is whose cannot be told then, and the wrong one would make other text of the same bytes.
+        raise DecodeError(
+            "TR403",
+            f"TABLE_MAP lists more collations than the {len(wanted)} that its columns should have",
+            where=where,
+            hint="the upstream counts columns in a way that is not known here: report it with the relay file",
+        )
     for n, i in enumerate(wanted):
         charset = CHARSETS.get(collations.get(n, -1))
         if charset is None:
@@ -280,7 +299,8 @@ def _set_charsets(
                 f"column {columns[i].name} has the unknown collation {collations.get(n)}",
                 where=where,
             )
-        columns[i] = replace(columns[i], charset=charset)
+        if columns[i].code not in (VECTOR, GEOMETRY):
+            columns[i] = replace(columns[i], charset=charset)
 
 
 def _set_members(columns: list[Column], code: int, data: bytes, where: Where) -> None:

@@ -11,7 +11,7 @@ import zlib
 from typing import NamedTuple, cast
 
 from schemas.errors import RelayError, Where
-from schemas.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
+from schemas.gtid import Flavor, GtidSet, MariadbGtidSet, MysqlGtidSet
 
 MAGIC = b"\xfebin"
 _ENCRYPTED_MAGIC = b"\xfdbin"  # of a file that MySQL wrote with binlog_encryption=ON
@@ -128,6 +128,9 @@ _NUMBERS = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 # From these on an event may have a checksum, and FORMAT_DESCRIPTION says so.
 # Source: MySQL libs/mysql/binlog/event/binlog_event.h, checksum_version_split; MariaDB sql/log_event.cc.
 _CHECKSUM_SINCE = {"MySQL": (5, 6, 1), "MariaDB": (5, 3, 0)}
+_OLD_SIZE = (
+    110  # bytes; older servers wrote 94 to 103, the first of these 116: none of them is an older one, damaged
+)
 
 
 def server_version(format_description: Buffer) -> str:
@@ -136,13 +139,18 @@ def server_version(format_description: Buffer) -> str:
     return bytes(format_description[start : start + 50]).rstrip(b"\0").decode(errors="replace")
 
 
+def flavor_of(format_description: Buffer) -> Flavor:
+    """The kind of server that wrote a FORMAT_DESCRIPTION event."""
+    return "mariadb" if "mariadb" in server_version(format_description).lower() else "mysql"
+
+
 def magic_fault(start: bytes) -> str:
     """What is said of a file that does not begin with MAGIC; ``""`` if it does."""
     if start == MAGIC:
         return ""
     if start == _ENCRYPTED_MAGIC:
         return "the file is encrypted by MySQL, which sends it to replicas in clear"
-    return "the file does not begin with a binlog's magic"
+    return "not a binlog file: it does not begin with a binlog's magic"
 
 
 def foreign_format(first_event: bytes) -> str:
@@ -156,10 +164,11 @@ def foreign_format(first_event: bytes) -> str:
     if first_event[4] != FORMAT_DESCRIPTION:
         return ""
     version = server_version(first_event)
-    maker = "MariaDB" if "mariadb" in version.lower() else "MySQL"
+    maker = "MariaDB" if flavor_of(first_event) == "mariadb" else "MySQL"
     found = _NUMBERS.match(version)
     sound = checksum_fits(first_event) or checksum_fits(not_in_use(first_event))
-    if found and not sound and tuple(map(int, found.groups())) < _CHECKSUM_SINCE[maker]:
+    is_short = len(first_event) < _OLD_SIZE
+    if found and is_short and not sound and tuple(map(int, found.groups())) < _CHECKSUM_SINCE[maker]:
         return f"it is of {maker} {version}"
     if sound and (algorithm := checksum_algorithm(first_event)) not in _CHECKSUMS:
         return f"its events have a checksum of the unknown kind {algorithm}"
@@ -239,32 +248,45 @@ def read_varlen(data: Buffer, offset: int) -> tuple[int, int]:
     return raw >> (extra + 1), offset + extra + 1
 
 
-def tagged_gtid(event: Buffer) -> tuple[bytes, int]:
-    """Source key (UUID and tag) and number of a GTID_TAGGED event (MySQL 8.4+). Raises ValueError.
+class TaggedGtid(NamedTuple):
+    """What a GTID_TAGGED event (MySQL 8.4+) says of its transaction."""
 
-    Fields come as id and value, in order: 0 flags, 1 UUID (16 numbers), 2 number (zigzag), 3 tag.
+    source: bytes  # UUID and tag
+    number: int
+    commit_micros: (
+        int  # of the commit where the transaction was first made; µs since 1970, 0 if it is not said
+    )
+
+
+_UUID_FIELD, _TAG_FIELD = 1, 3
+
+
+def tagged_gtid(event: Buffer) -> TaggedGtid:
+    """Read a GTID_TAGGED event. Raises ValueError, IndexError.
+
+    Fields come as id and value, in order: 0 flags, 1 UUID (16 numbers), 2 number (zigzag), 3 tag, 4 and 5 for
+    parallel replicas, 6 immediate commit, 7 original commit (if it differs), and what does not matter here.
+    Source: MySQL libs/mysql/binlog/event/control_events.h, Gtid_event::define_fields.
     """
-    at = HEADER_SIZE
-    for _ in range(3):  # format version, message size, last field that a reader must know
-        _, at = read_varlen(event, at)
-    uuid, tag, number = b"", b"", 0
-    for _ in range(4):
+    _, at = read_varlen(event, HEADER_SIZE)  # the format's version
+    size, at = read_varlen(event, at)
+    _, at = read_varlen(event, at)  # the last field that a reader must know
+    fields: dict[int, int] = {}
+    uuid, tag, end = b"", b"", HEADER_SIZE + size
+    while at < end:
         field, at = read_varlen(event, at)
-        if field == 0:
-            at = read_varlen(event, at)[1]
-        elif field == 1:
+        if field == _UUID_FIELD:
             digits = []
             for _ in range(16):
                 digit, at = read_varlen(event, at)
                 digits.append(digit)
             uuid = bytes(digits)
-        elif field == 2:
-            raw, at = read_varlen(event, at)
-            number = (raw >> 1) ^ -(raw & 1)
-        elif field == 3:
-            size, at = read_varlen(event, at)
-            tag, at = bytes(event[at : at + size]), at + size
-            break
+            continue
+        fields[field], at = read_varlen(event, at)
+        if field == _TAG_FIELD:
+            tag, at = bytes(event[at : at + fields[field]]), at + fields[field]
+    raw = fields.get(2, 0)
+    number = (raw >> 1) ^ -(raw & 1)
     if len(uuid) != 16 or number < 1:
         raise ValueError("a tagged GTID event without UUID or number")
-    return uuid + tag, number
+    return TaggedGtid(uuid + tag, number, fields.get(7) or fields.get(6, 0))

@@ -80,7 +80,7 @@ class GroupScanner:
             self.server_id = binlog.header(event).server_id
             self.state = _ONE if flags & binlog.MARIADB_FL_STANDALONE else _MANY
         elif kind == binlog.GTID_TAGGED:
-            self.source, self.number = binlog.tagged_gtid(event)
+            self.source, self.number, _ = binlog.tagged_gtid(event)
         else:
             self.source = None
 

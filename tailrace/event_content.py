@@ -64,7 +64,7 @@ class ContentReader:
         kind = event[4]
         if kind == binlog.FORMAT_DESCRIPTION:
             self._has_checksum = binlog.checksum_algorithm(event) == binlog.CHECKSUM_CRC32
-            self._viewer.enter_file()
+            self._viewer.enter_file(binlog.flavor_of(event))
             self.scanner.reset()
         elif kind == binlog.TABLE_MAP:
             self._viewer.table_map(self._bare(event))

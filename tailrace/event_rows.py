@@ -15,6 +15,7 @@ from producer.rows_head import ROWS, RowsTable
 from producer.table_map import table_names, table_structure
 from schemas.avro_schema import avro_name, envelope
 from schemas.binlog import HEADER_SIZE
+from schemas.gtid import Flavor
 from schemas.structure import TableStructure
 
 _HEADER_OF_VALUE = 10  # marker and fingerprint
@@ -27,10 +28,14 @@ class RowViewer:
     def __init__(self) -> None:
         self._tables: dict[bytes, bytes] = {}
         self._parsed: dict[bytes, RowsTable] = {}
+        self._flavor: Flavor = "mysql"
 
-    def enter_file(self) -> None:
-        """Table ids are a file's own."""
+    def enter_file(self, flavor: Flavor) -> None:
+        """Table ids are a file's own; the flavor is that of the server that wrote it."""
         self._tables.clear()
+        if flavor != self._flavor:
+            self._parsed.clear()
+            self._flavor = flavor
 
     def table_map(self, event: bytes) -> None:
         """Take in a TABLE_MAP event, without its checksum."""
@@ -51,7 +56,7 @@ class RowViewer:
             return None
         table = self._parsed.get(body)
         if table is None:
-            table = self._parsed[body] = RowsTable(table_structure(body))
+            table = self._parsed[body] = RowsTable(table_structure(body, self._flavor))
         form = table.forms[kind]
         head, begin = form.parse(event, 0)
         records: list[Record] = []

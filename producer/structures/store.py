@@ -188,7 +188,7 @@ class Structures:
             DecodeError: TR418 not known, TR419 the tracked one does not fit.
             UpstreamError: the structure had to be read from the upstream, and could not be.
         """
-        event = read_table_map(body)
+        event = read_table_map(body, self._flavor)
         if event.full and not event.old_temporal:
             return self._stated(event, here)
         name = (event.db, event.table)

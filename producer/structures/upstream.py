@@ -37,6 +37,8 @@ _NO_SUCH_TABLE = 1146
 _RETRY = 1.0  # seconds
 _GTIDS = frozenset({binlog.GTID, binlog.GTID_TAGGED, binlog.ANONYMOUS_GTID, binlog.MARIADB_GTID})
 _START_ALTER, _ROLLBACK_ALTER = 2, 8
+# Character sets with characters that utf8mb3 lacks; None where the definition does not tell it.
+_WHOLE_UNICODE = frozenset({"utf8mb4", "utf16", "utf16le", "utf32", "gb18030", None})
 _FRAMES = (b"BEGIN", b"COMMIT")
 
 
@@ -170,10 +172,23 @@ def _table(connection: Connection[Any], name: Name, flavor: Flavor) -> Tracked |
         return Unresolved(f"the upstream does not show it: {error.args[-1]}")
     if not str(row[1]).startswith("CREATE TABLE"):
         return None
+    return shown_table(str(row[1]), name[0], flavor)
+
+
+def shown_table(statement: str, db: str, flavor: Flavor) -> Tracked:
+    """The table of a SHOW CREATE TABLE, or why that does not tell it.
+
+    Servers show definitions in utf8mb3: a ? in a member of ENUM or SET may be any character behind the first plane.
+    """
     try:
-        return created(str(row[1]), Session(flavor, name[0], 0, True))
+        table = created(statement, Session(flavor, db, 0, True))
     except (Unparsable, LexError) as error:
-        return Unresolved(f"what SHOW CREATE TABLE says is not understood: {error}", str(row[1])[:1000])
+        return Unresolved(f"what SHOW CREATE TABLE says is not understood: {error}", statement[:1000])
+    for column in table.columns:
+        if column.charset in _WHOLE_UNICODE and any("?" in member for member in column.members):
+            said = f"SHOW CREATE TABLE has a ? among the members of {column.name}, which it writes for 😀 as well"
+            return Unresolved(said, statement[:1000])
+    return table
 
 
 class _Scan:

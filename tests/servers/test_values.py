@@ -335,6 +335,40 @@ def test_every_type_survives(upstream: Database, values_db: Connection[Any], fla
         assert _run(connection, f"SELECT COUNT(*) FROM copy_{name}") == ((0,),)
 
 
+def test_text_beside_every_type_keeps_its_charset(
+    upstream: Database, values_db: Connection[Any], flavor: str
+) -> None:
+    """TABLE_MAP lists the collations of some columns, and which these are is the server's own: VECTOR, GEOMETRY."""
+    beside = {"l": ("latin1", "é"), "u": ("utf8mb4", "é日😀"), "e": ("greek", "α")}
+    types = _types(flavor)
+
+    def columns(number: int = 0) -> str:
+        return ", ".join(
+            f"{name}{number} VARCHAR(9) CHARACTER SET {charset} NOT NULL DEFAULT '{text}'"
+            for name, (charset, text) in beside.items()
+        )
+
+    for i, (sql_type, _, _) in enumerate(types):
+        _run(values_db, f"CREATE TABLE b{i} (id INT PRIMARY KEY, v {sql_type}, {columns()})")
+    # Several of these in one table, between text of each kind.
+    odd = [t for t, _, _ in types if t.startswith(("GEO", "POINT", "VECTOR", "JSON", "UUID", "INET", "BIT"))]
+    mixed = ", ".join(f"v{i} {sql_type}, {columns(i)}" for i, sql_type in enumerate(odd))
+    _run(values_db, f"CREATE TABLE b{len(types)} (id INT PRIMARY KEY, {mixed})")
+    begin = binlog_end(upstream)
+    for i in range(len(types) + 1):
+        _run(values_db, f"INSERT INTO b{i} (id) VALUES (1)")
+    values_db.commit()
+    rows = rows_since(upstream, begin, "val.*")
+    assert len(rows) == len(types) + 1
+    for row in rows:
+        found = {column.name: column.charset for column in row.structure.columns}
+        after = row.avro()["after"]
+        for name, (charset, text) in beside.items():
+            for column in [c for c in found if c.rstrip("0123456789") == name]:
+                assert found[column] == charset, row.structure
+                assert after[column] == (text if name != "e" else text.encode("iso8859-7"))
+
+
 def _replay(connection: Connection[Any], rows: list[Row]) -> None:
     _run(connection, "SET SESSION sql_log_bin = 0", *SESSION_SETUP)
     for row in rows:

@@ -9,7 +9,7 @@ import pytest
 from schemas.structure import Column, TableStructure
 from spark_consumer.fit import may_set, misfits
 from spark_consumer.identity import BY_KEY, BY_ROW, Find, Identity, identity_of
-from spark_consumer.sql_type import charset_lacks, lacks, parse_type
+from spark_consumer.sql_type import SqlType, charset_lacks, lacks, parse_type
 from spark_consumer.target import KeyPart, TargetTable, Trigger, UniqueKey
 from tests.support.fake_topic import integer, text
 from tests.support.targets import as_it_is, column, generated, unique
@@ -108,6 +108,11 @@ def test_a_charset_holds_another_or_not(target: str, source: str, fits: bool) ->
 def test_compressed_columns_and_members_with_backslashes_are_read() -> None:
     assert lacks(parse_type("varchar(60) /*M!100301 COMPRESSED*/"), parse_type("varchar(60)")) == ""
     assert parse_type("enum('a\\\\','it''s')").members == ("a\\\\", "it's")
+    # both servers show types in utf8mb3, with some characters escaped
+    shown = parse_type("enum('a\\\\b','?','n\\nl','it''s')", "utf8mb4")
+    member = ("it's", "n\nl", "a\\b", "😀")
+    assert lacks(shown, SqlType("", "enum", members=member, charset="utf8mb4")) == ""
+    assert "lacks the member '日'" in lacks(shown, SqlType("", "enum", members=("日",), charset="utf8mb4"))
     # the binlog's members, as they are
     source = Column("e", "enum('x)','y')", 247, 1, False, charset="utf8mb4", members=("x)", "y"))
     structure = TableStructure("d", "t", (source,))

@@ -76,4 +76,8 @@ def test_list_shows_a_damaged_file_as_what_it_is(tmp_path: Path) -> None:
     root = copy_of("mysql", tmp_path)
     next(root.glob("*/mysql-bin.000002")).write_bytes(b"nonsense")
     [subdir] = json.loads(relay(root, "list", "--json").stdout)["subdirs"]
-    assert [file.get("trouble") for file in subdir["files"]] == [None, "not a binlog file", None]
+    assert [file.get("trouble") for file in subdir["files"]] == [
+        None,
+        "not a binlog file: it does not begin with a binlog's magic",
+        None,
+    ]
