@@ -452,10 +452,11 @@ class EventDecoder:
             log.info("statement_not_replicated", kind=statement.kind, reason=statement.reason)
         elif family(statement.kind) == "accounts" and not self._accounts:
             log.info("statement_not_replicated", kind=statement.kind, reason=_ACCOUNTS)
+        elif query.alter_flags in (_START_ALTER, _ROLLBACK_ALTER):
+            # A ROLLBACK ALTER has the error that ended it: nothing was changed.
+            log.info("alter_phase_skipped", flags=query.alter_flags)
         elif query.error_code:
             self._refuse_failed(query)
-        elif query.alter_flags in (_START_ALTER, _ROLLBACK_ALTER):
-            log.info("alter_phase_skipped", flags=query.alter_flags)
         elif statement.category is Category.OBJECT or (
             statement.category is Category.DDL and not statement.creates_with_select
         ):

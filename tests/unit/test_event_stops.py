@@ -95,6 +95,20 @@ def test_what_may_be_ignored_is_ignored(tmp_path: Path) -> None:
     assert lines == ["DDL DROP TABLE: DROP TABLE a"]
 
 
+def test_an_alter_that_failed_in_its_second_phase_changed_nothing(tmp_path: Path) -> None:
+    """MariaDB's ROLLBACK ALTER carries the error of the ALTER, which is no reason to stop."""
+
+    def phase(flags: bytes, error_code: int) -> bytes:
+        variables = b"\x82" + flags
+        head = struct.pack("<IIBHH", 1, 0, 1, error_code, len(variables))
+        return event(binlog.QUERY, head + variables + b"d\0ALTER TABLE a ADD UNIQUE (b)")
+
+    number = struct.pack("<Q", 1)
+    whole = phase(b"\2", 0), phase(b"\x08" + number, 1062), phase(b"\2", 0), phase(b"\4" + number, 0)
+    events = [part for n, one in enumerate(whole, start=1) for part in (gtid(n), one)]
+    assert _lines(tmp_path, *events) == ["DDL ALTER TABLE: ALTER TABLE a ADD UNIQUE (b)"]
+
+
 def test_a_payload_without_compression(tmp_path: Path) -> None:
     """Type 255 (NONE): the same rows as compressed; taken from the golden binlog of MySQL."""
     data = (GOLDEN / "mysql" / SUBDIR / FILE).read_bytes()
