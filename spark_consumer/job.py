@@ -4,43 +4,34 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import closing, suppress
 from typing import Any, TypeVar
 
-import pymysql
 import structlog
 from pyspark.sql import DataFrame, SparkSession
 
-from schemas.errors import DownstreamError, LogError, TailraceError
-from spark_consumer import error_log
-from spark_consumer import position as positions
-from spark_consumer.apply import Applier
+from schemas.errors import LogError, TailraceError
 from spark_consumer.batches import BatchRunner
 from spark_consumer.checkpoint import Checkpoint, Owner, in_use
 from spark_consumer.config import ConsumerConfig, StopEvent
 from spark_consumer.epochs_stream import open_stream
 from spark_consumer.failures import explain
 from spark_consumer.fetch import Source
-from spark_consumer.files.sink import FilesSink, open_files
+from spark_consumer.files.sink import open_files
 from spark_consumer.goal import goal_of
-from spark_consumer.inside import Insides
 from spark_consumer.letter_case import as_servers_compare
 from spark_consumer.log_reader import LogReader
 from spark_consumer.patience import Patience
 from spark_consumer.position import Position
 from spark_consumer.progress import Counters
-from spark_consumer.session import Session, connect, unreachable
-from spark_consumer.session import closing as session_closing
-from spark_consumer.sink import MysqlSink, Sink
+from spark_consumer.server_sink import open_server
+from spark_consumer.sink import Sink
 from spark_consumer.spark import JVM_PATIENCE, jvm_end, lost
-from spark_consumer.start import check_began, first_position, resume_offset
+from spark_consumer.start import resume_offset
 from spark_consumer.tracker import SEED_DDL, track
 from spark_consumer.warm_up import warm_up
-from spark_consumer.workers import info
-from spark_consumer.workers.crew import executors
 from spark_consumer.workers.reader import PartsReader
-from spark_consumer.workers.resume import finish_slice
 
 # Of one micro-batch; a stop waits for a slice, not for the micro-batch, so this only bounds memory.
 _MAX_EPOCHS = 500
@@ -75,27 +66,14 @@ def run_consumer(
     config = _patiently(patience, lambda: as_servers_compare(config, log))
     with (
         in_use(config.channel_dir),
-        closing(_patiently(patience, lambda: _open(config, log))) as applier,
-        told_downstream(config, applier),
+        closing(_patiently(patience, lambda: open_sink(config, log))) as sink,
     ):
-        if _Run(config, spark(), applier, log, stop, counters).run():
-            applier.finish()
-
-
-@contextmanager
-def told_downstream(config: ConsumerConfig, applier: Applier | FilesSink) -> Iterator[None]:
-    """What ends the block is written down on the downstream, for whoever asks later; it may be what is gone."""
-    try:
-        yield
-    except TailraceError as error:
-        if isinstance(applier, FilesSink):
-            raise
         try:
-            with session_closing(connect(config.target)) as session:
-                error_log.record(session, config.channel, applier.position.fencing_token, error)
-        except (DownstreamError, pymysql.MySQLError, OSError) as why:
-            _log.warning("error_not_written_down", reason=str(why))
-        raise
+            if _Run(config, spark(), sink, log, stop, counters).run():
+                sink.end()
+        except TailraceError as error:
+            sink.end(error)
+            raise
 
 
 def _patiently(patience: Patience, work: Callable[[], _T]) -> _T:
@@ -109,39 +87,9 @@ def _patiently(patience: Patience, work: Callable[[], _T]) -> _T:
             _log.warning("start_retry", attempt=patience.attempts, reason=str(error))
 
 
-def _open(config: ConsumerConfig, log: LogReader) -> Applier | FilesSink:
-    """Connect, and become the channel's only writer."""
-    if config.files is not None:
-        return open_files(config, config.files, log)
-    session = connect(config.target)
-    try:
-        positions.install(session)
-        _ensure_position(config, session, log)
-        position = positions.take_over(session, config.channel)
-        info.hire(session, config.channel, config.workers)
-        return Applier(config, session, position)
-    except BaseException as error:
-        session.close()
-        if isinstance(error, pymysql.MySQLError | OSError):
-            raise unreachable(config.target, error) from error
-        raise
-
-
-def _ensure_position(config: ConsumerConfig, session: Session, log: LogReader) -> None:
-    if positions.read(session, config.channel) is None:
-        begin = first_position(config.start or "earliest", log, Insides(config, log))
-        positions.create(session, config.channel, begin, config.start or "earliest")
-        _log.info("channel_created", channel=config.channel, start=config.start, begin=str(begin))
-    else:
-        check_began(config, positions.began_at(session, config.channel))
-
-
-def sink_of(config: ConsumerConfig, applier: Applier | FilesSink, reader: PartsReader) -> Sink:
-    """What slices are handed to."""
-    if isinstance(applier, FilesSink):
-        applier.reader = reader
-        return applier
-    return MysqlSink(config, applier, reader)
+def open_sink(config: ConsumerConfig, log: LogReader) -> Sink:
+    """Become the channel's only writer. Raises TailraceError."""
+    return open_server(config, log) if config.files is None else open_files(config, config.files, log)
 
 
 class _Run:
@@ -151,48 +99,41 @@ class _Run:
         self,
         config: ConsumerConfig,
         spark: SparkSession,
-        applier: Applier | FilesSink,
+        sink: Sink,
         log: LogReader,
         stop: StopEvent,
         counters: Counters,
     ) -> None:
         self._config = config
         self._spark = spark
-        self._applier = applier
+        self._sink = sink
         self._log = log
         self._stop = stop
         self._left = False
-        position = applier.position
+        self._warming: threading.Thread | None = None
+        position = sink.position
         counters.at(position)
         group = f"tailrace-{config.prefix}-{config.channel}-{position.fencing_token}"
         source = Source(
             config.bootstrap_servers, config.rows_topic, group, config.kafka_security, config.retry_time
         )
         self._reader = PartsReader(spark, source, config.target, config.workers, log)
-        # Files are written by the driver alone.
-        self._server = applier if isinstance(applier, Applier) else None
-        if self._server is not None:
-            self._server.crew = executors(spark)
         self._goal = goal_of(config, position, log)
-        self._runner = BatchRunner(config, sink_of(config, applier, self._reader), self._goal, stop, counters)
+        self._runner = BatchRunner(config, sink, self._goal, stop, counters)
         owner = Owner(config.channel, config.prefix, position.ledger_uuid)
         self._checkpoint = Checkpoint(config.channel_dir, owner)
 
     def run(self) -> bool:
         """Run queries until the end; false if a batch was left in hand, of which nothing or all is applied."""
-        resume_offset(self._applier.position, self._log)
-        ahead = self._server is not None and self._server.ahead()
-        if self._goal.reached(self._applier.position) and not ahead:
-            return True
-        warming = warm_up(self._spark, self._config, self._log)
+        resume_offset(self._sink.position, self._log)
         patience = Patience(self._config.retry_time, self._stop)
         try:
             while True:
-                before = self._applier.position.epoch
+                before = self._sink.position.epoch
                 error = self._failure()
                 if error is None or self._left:
                     return not self._left
-                if self._applier.position.epoch > before:
+                if self._sink.position.epoch > before:
                     patience.renew()
                 if not (self._may_pass(error) and patience.again()):
                     raise error from None
@@ -200,21 +141,24 @@ class _Run:
                 self._runner.renew()
         finally:
             self._runner.close()
-            warming.join()
+            if self._warming is not None:
+                self._warming.join()
 
     def _failure(self) -> TailraceError | None:
         """Run one query; again from a new checkpoint if the old one is the reason that it fails."""
         try:
-            if self._server is not None:
-                finish_slice(self._config, self._server, self._reader, self._log)
-            offset = resume_offset(self._applier.position, self._log)
-            kept = self._checkpoint.ready(self._applier.position, self._log)
+            self._sink.begin(self._reader)
+            if self._goal.reached(self._sink.position):
+                return None
+            self._warming = self._warming or warm_up(self._spark, self._config, self._log)
+            offset = resume_offset(self._sink.position, self._log)
+            kept = self._checkpoint.ready(self._sink.position, self._log)
             failure = self._query(offset)
             reason = self._runner.failure if self._runner.unread else failure
             if reason is not None and kept and self._is_checkpoints(reason):
                 self._checkpoint.set_aside(f"the query does not go on from it: {_first_line(reason)}")
                 self._runner.renew()
-                failure = self._query(resume_offset(self._applier.position, self._log))
+                failure = self._query(resume_offset(self._sink.position, self._log))
         except TailraceError as error:
             return error
         except Exception as error:
@@ -254,7 +198,7 @@ class _Run:
             track(stream, self._seed())
             .writeStream.foreachBatch(self._runner)
             .option("checkpointLocation", str(self._checkpoint.path))
-            .queryName(f"tailrace-{self._config.channel}-{self._applier.position.fencing_token}")
+            .queryName(f"tailrace-{self._config.channel}-{self._sink.position.fencing_token}")
         )
         try:
             query = writer.start()
@@ -280,11 +224,11 @@ class _Run:
             if deadline is not None and now > deadline and not self._left:
                 self._left = True
                 _log.warning(
-                    "batch_left", waited_s=self._config.pause_time, position=self._applier.position.epoch
+                    "batch_left", waited_s=self._config.pause_time, position=self._sink.position.epoch
                 )
             if self._left:
                 # Again and again: it may be that a connection or a job begins only now.
-                self._applier.give_up()
+                self._sink.give_up()
                 self._spark.sparkContext.cancelAllJobs()
             time.sleep(_POLL)
 
@@ -299,7 +243,7 @@ class _Run:
 
     def _seed(self) -> DataFrame:
         """The tracker's state for a new checkpoint: every structure up to the position."""
-        epoch = self._applier.position.epoch
+        epoch = self._sink.position.epoch
         rows = []
         if not self._checkpoint.path.exists():
             rows = [

@@ -119,6 +119,7 @@ class SlicePlan:
         window: which of the one epoch's rows are meant, by their numbers; None: all that are read.
         causality: how its rows conflict, where several workers write them.
         traced: whether each row tells which event it is.
+        compacted: what rows of tables begin with that are written row by row, and would be compacted otherwise.
     """
 
     tables: tuple[TablePlan, ...]
@@ -126,6 +127,7 @@ class SlicePlan:
     window: tuple[int, int] | None = None
     causality: Causality | None = None
     traced: bool = False
+    compacted: frozenset[bytes] = frozenset()
 
     def row_by_row(self) -> SlicePlan:
         """The same slice with each row's change as a statement of its own, in the upstream's order, and traced."""
@@ -133,7 +135,9 @@ class SlicePlan:
             replace(table, mode=Mode.ORDERED) if table.mode is Mode.COMPACT else table
             for table in self.tables
         )
-        return replace(self, tables=tables, limits=replace(self.limits, max_rows=1), traced=True)
+        compacted = frozenset(table.header for table in self.tables if table.mode is Mode.COMPACT)
+        limits = replace(self.limits, max_rows=1)
+        return replace(self, tables=tables, limits=limits, traced=True, compacted=compacted)
 
 
 def structures_of(piece: Slice, known: Mapping[str, TableStructure]) -> dict[str, TableStructure]:

@@ -233,8 +233,9 @@ def directed(prepared: Prepared, directives: Mapping[tuple[int, int], Directive]
     if not directives:
         return prepared
     first, behind = prepared.piece.window or (0, 1 << 62)
-    epoch = prepared.piece.first.epoch
-    of_piece = [one for one in directives.values() if one.epoch == epoch and first <= one.seq < behind]
+    of_piece = [
+        one for one in directives.values() if prepared.piece.holds(one.epoch) and first <= one.seq < behind
+    ]
     for one in of_piece:
         if (event := prepared.events.get((one.epoch, one.seq))) is None:
             raise LogError(

@@ -80,6 +80,10 @@ class Slice:
         """Sorts the slice's end among places."""
         return order_of(self.last.epoch, None)
 
+    def holds(self, epoch: int) -> bool:
+        """Whether an epoch of the log, or a part of it, belongs to the slice."""
+        return self.first.epoch <= epoch <= self.last.epoch
+
     def is_applied(self, position: Position) -> bool:
         """Whether the position is at the slice's end, or further."""
         return position.epoch >= self.last.epoch

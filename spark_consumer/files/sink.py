@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.epoch import SchemaChanged
-from schemas.errors import ConfigError, DownstreamError
+from schemas.errors import ConfigError, DownstreamError, TailraceError
 from schemas.structure import TableStructure
 from schemas.wire import value_header, widened
 from spark_consumer.config import ConsumerConfig
@@ -29,7 +29,7 @@ from spark_consumer.pieces import joined
 from spark_consumer.place import Place
 from spark_consumer.plan import Mode, SlicePlan, TablePlan, structures_of
 from spark_consumer.position import Position
-from spark_consumer.prepare import Prepared, RowReader, verify
+from spark_consumer.prepare import Prepared, verify
 from spark_consumer.route import Router
 from spark_consumer.rows import INSERTS
 from spark_consumer.rules import Rules
@@ -37,6 +37,7 @@ from spark_consumer.sink import Prepare
 from spark_consumer.slices import Slice
 from spark_consumer.stages import Stages
 from spark_consumer.start import check_began, first_position
+from spark_consumer.workers.reader import PartsReader
 
 
 class FilesSink:
@@ -59,7 +60,7 @@ class FilesSink:
         self._ddl = DdlRules(self._rules.tables, self._rules.events, Router(()), config.ddl)
         self._folder = Folder(root)
         self._folder.open()
-        self.reader: RowReader | None = None
+        self._reader: PartsReader | None = None
         try:
             self._content = _content(root, config, first)
             self.position = position_of(self._content)
@@ -69,6 +70,9 @@ class FilesSink:
         except BaseException:
             self._folder.close()
             raise
+
+    def begin(self, reader: PartsReader) -> None:
+        self._reader = reader
 
     def prepare(self, piece: Slice, structures: Mapping[str, TableStructure]) -> Prepare:
         plan = self._plan(structures_of(piece, structures))
@@ -92,11 +96,11 @@ class FilesSink:
         return SlicePlan(tuple(tables), Limits())
 
     def _read(self, piece: Slice, plan: SlicePlan) -> Prepared:
-        assert self.reader is not None
+        assert self._reader is not None
         plan = replace(plan, window=piece.window)
         results = []
         if piece.ranges:
-            table = self.reader.run(piece.ranges, partial(changes, plan))
+            table = self._reader.run(piece.ranges, partial(changes, plan))
             results = list(joined(zip(*(column.to_pylist() for column in table.columns), strict=True)))
         verify(piece, results)
         parts = [(plan.tables[r[1]], Statement(r[7] or b"", r[2])) for r in results if r[0] == INSERTS]
@@ -165,11 +169,12 @@ class FilesSink:
     def move_to(self, position: Position) -> None:
         self._keep(position, consistent=False)
 
-    def finish(self) -> None:
-        self._keep(self.position, consistent=True)
-
     def give_up(self) -> None:
         """From another thread: nothing waits for a server here, so there is nothing to leave."""
+
+    def end(self, error: TailraceError | None = None) -> None:
+        if error is None:
+            self._keep(self.position, consistent=True)
 
     def close(self) -> None:
         self._folder.close()

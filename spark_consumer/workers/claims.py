@@ -24,7 +24,7 @@ from spark_consumer.workers.claim import Claims, claims_of, of_halves, of_whole,
 
 #: kinds of results beside those of ``spark_consumer.rows``
 NET, CLAIM = 100, 101
-_HAS_BEFORE, _DELETE = b"ud", ord("d")
+_HAS_BEFORE, _UPDATE, _DELETE = b"ud", ord("u"), ord("d")
 
 
 def read_claims(source: Source, plan: SlicePlan, part: OffsetRange, share: Share) -> Iterator[Result]:
@@ -54,8 +54,21 @@ def rest(
     """The results for those of one partition's rows that are missing; all of them are counted."""
     yield tally(values)
     missing = lacking(partition, offsets, applied)
-    results = render(plan, list(compress(keys, missing)), list(compress(values, missing)))
-    yield from (result for result in results if result[0] != TALLY)
+    keys, values = list(compress(keys, missing)), list(compress(values, missing))
+    if plan.compacted:
+        some = _that_stay(plan, keys, values)
+        keys, values = list(compress(keys, some)), list(compress(values, some))
+    yield from (result for result in render(plan, keys, values) if result[0] != TALLY)
+
+
+def _that_stay(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bool]:
+    """Which changes are of a row that the slice is to leave changed: compaction has claimed nothing for others."""
+    net = compact(keys, values)
+    changed = dict(net.gone).keys() | dict(net.written)
+    return [
+        key in changed or value[:HEADER_SIZE] not in plan.compacted
+        for key, value in zip(keys, all_widened(plan, values), strict=True)
+    ]
 
 
 def claimed(
@@ -97,13 +110,15 @@ def _compacted(
     net = compact(keys, values)
     yield from counted(net, tables)
     gone, written = dict(net.gone), dict(net.written)
-    places: dict[bytes, list[int]] = {}
-    for key, offset in zip(keys, offsets, strict=True):
-        places.setdefault(key, []).append(offset)
+    changes: dict[bytes, tuple[list[int], list[bytes]]] = {}
+    for key, value, offset in zip(keys, values, offsets, strict=True):
+        its = changes.setdefault(key, ([], []))
+        its[0].append(offset)
+        its[1].append(value)
     for key in gone | written:
         before, after = gone.get(key), written.get(key)
         header = (after or before or b"")[:HEADER_SIZE]
-        yield claimers[header].of_row(key, before, after, partition, places[key])
+        yield claimers[header].of_row(key, before, after, partition, *changes[key])
 
 
 class _Claimer:
@@ -116,9 +131,19 @@ class _Claimer:
         self._after: Claims = claims_of(structure, causality, before=False)
 
     def of_row(
-        self, key: bytes, before: bytes | None, after: bytes | None, partition: int, offsets: Sequence[int]
+        self,
+        key: bytes,
+        before: bytes | None,
+        after: bytes | None,
+        partition: int,
+        offsets: Sequence[int],
+        values: Sequence[bytes],
     ) -> Result:
-        """A compacted row: ``before`` is its first change if it must be removed, ``after`` its last one if written."""
+        """A compacted row: ``before`` is its first change if it must be removed, ``after`` its last one if written.
+
+        It claims what it had in between as well: should the rest of a slice be applied change by change
+        (``resume.py``), no row that is there already may be in the way.
+        """
         return (
             NET,
             self._table.index,
@@ -128,27 +153,33 @@ class _Claimer:
             0,
             0,
             None if before is None else self._table.found_by(key, before),
-            _packed(offsets, self._claims(before, after)),
+            _packed(offsets, self._claims(values)),
             None if after is None else self._table.renderers.after(after),
             0,
         )
 
     def of_change(self, result: Result, value: bytes, partition: int, offset: int) -> Result:
         """What a change that is applied in order claims."""
-        _, index, _, epoch, seq, flags, op, *_ = result
-        claims = self._claims(value, None if op == _DELETE else value)
-        if flags & KEY_CHANGE:
-            claims = [*claims, of_halves(epoch, seq if op == _DELETE else seq - 1)]
-        return (CLAIM, index, 0, partition, 0, 0, 0, None, _packed([offset], claims), None, 0)
+        packed = _packed([offset], self._claims([value]))
+        return (CLAIM, result[1], 0, partition, 0, 0, 0, None, packed, None, 0)
 
-    def _claims(self, before: bytes | None, after: bytes | None) -> list[bytes]:
+    def _claims(self, values: Sequence[bytes]) -> list[bytes]:
+        """What a row's changes claim, in log order: each begins as the one before has left it.
+
+        Halves of a key-changing UPDATE are one event, which is there or missing as a whole.
+        """
         if self._causality.whole is not None:
             return [of_whole(self._causality.whole)]
         claims: list[bytes] = []
-        if before is not None and before[OP_AT] in _HAS_BEFORE:
-            claims += self._before(before)
-        if after is not None:
-            claims += self._after(after)
+        if values[0][OP_AT] in _HAS_BEFORE:
+            claims += self._before(values[0])
+        for value in values:
+            if value[OP_AT] != _DELETE:
+                claims += self._after(value)
+            if value[OP_AT] != _UPDATE:
+                source = self._table.renderers.source(value)
+                if source.flags & KEY_CHANGE:
+                    claims.append(of_halves(source.epoch, source.seq - (value[OP_AT] != _DELETE)))
         return list(dict.fromkeys(claims))
 
 

@@ -86,8 +86,13 @@ def _error(failure: Failure, parts: int, *, level: bool) -> DownstreamError:
     if level and failure.code == "TR654":
         db, _, table = (failure.where.table or "").partition(".")
         return TableMoved((db, table))
-    told = f"of the {parts} parts of this batch others are applied, and the next start applies the rest"
-    hint = failure.hint if level else failure.hint.replace("nothing of this batch was applied", told)
+    hint = failure.hint if level else told_in_part(failure.hint, parts)
     return DownstreamError(
         failure.code, failure.what, where=failure.where, hint=hint, retryable=failure.retryable
     )
+
+
+def told_in_part(hint: str, parts: int) -> str:
+    """The hint of an error behind which some parts of the slice are applied."""
+    told = f"of the {parts} parts of this batch others are applied, and the next start applies the rest"
+    return hint.replace("nothing of this batch was applied", told)

@@ -19,18 +19,30 @@ from spark_consumer.slices import Slice
 from spark_consumer.workers.bitmap import Bits
 from spark_consumer.workers.causality import Part
 from spark_consumer.workers.claims import read_claims, read_rest
+from spark_consumer.workers.crew import Crew, executors
 from spark_consumer.workers.share import shared_out
 from spark_consumer.workers.weights import weights
 
 
 class PartsReader(RowReader):
-    """Prepares slices whose plans say how their rows conflict as parts for so many workers."""
+    """Prepares slices whose plans say how their rows conflict as parts for so many workers.
+
+    Args:
+        crew: applies the parts; Spark's Python workers without it.
+    """
 
     def __init__(
-        self, spark: SparkSession, source: Source, target: ServerUrl, workers: int, log: LogReader
+        self,
+        spark: SparkSession,
+        source: Source,
+        target: ServerUrl,
+        workers: int,
+        log: LogReader,
+        crew: Crew | None = None,
     ) -> None:
         super().__init__(spark, source)
-        self._target, self._workers, self._log = target, workers, log
+        self._target, self._workers, self.log = target, workers, log
+        self.crew = crew or executors(spark)
 
     def prepare(self, piece: Slice, plan: SlicePlan) -> Prepared:
         """Read, render, verify and share one slice."""
@@ -47,7 +59,7 @@ class PartsReader(RowReader):
         try:
             results = results_of(self.run_over(piece.ranges, work, shares_of(piece)))
         except Exception as error:
-            raise explain(error, piece, self._log) from error
+            raise explain(error, piece, self.log) from error
         return assembled(piece, plan, results)
 
     def _weigh(self, part: Part, literals: Sequence[bytes]) -> list[bytes]:

@@ -4,26 +4,34 @@ What is missing are the rows whose offsets no worker that is ahead has. They go 
 position, the audit row of the whole slice and the workers' rows. Settings may have changed since, so the tables are
 planned as they are now, but for compaction: of a slice that was compacted each row's last state is there or missing,
 and of another one each change.
+
+What the downstream refuses of it is named by trial, as everywhere: change by change, in the upstream's order. That
+meets no row of what is there already, since a row claims each value that it has had in the slice. So what an operator
+decides about an event of the rest is carried out with the rest, in the same transaction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import structlog
 
-from schemas.errors import LogError, Where
+from schemas.errors import DownstreamError, LogError, Where
 from schemas.structure import TableStructure
 from spark_consumer.apply import Applier
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.log_reader import LogReader
 from spark_consumer.plan import SlicePlan
 from spark_consumer.planner import Planner
-from spark_consumer.prepare import Prepared
+from spark_consumer.prepare import Prepared, directed
+from spark_consumer.refusal import ROW_CODES
 from spark_consumer.slices import LoggedEpoch, Slice, follow
+from spark_consumer.stages import Stages
 from spark_consumer.workers.bitmap import Bits, unpacked
+from spark_consumer.workers.crew import told_in_part
 from spark_consumer.workers.info import Ahead
 
 _log = structlog.get_logger()
@@ -35,22 +43,63 @@ class RestReader(Protocol):
     def rest(self, piece: Slice, plan: SlicePlan, applied: Sequence[Bits]) -> Prepared: ...
 
 
+@dataclass(frozen=True)
+class Rest:
+    """What is missing of a slice that is applied in part.
+
+    Attributes:
+        structures: those of its rows, by fingerprint.
+        workers: those that are ahead with it.
+    """
+
+    config: ConsumerConfig
+    applier: Applier
+    reader: RestReader
+    piece: Slice
+    structures: Mapping[str, TableStructure]
+    workers: Sequence[Ahead]
+
+    def apply(self) -> tuple[int, Stages]:
+        """Apply it, and move the position behind the slice. Raises TailraceError."""
+        first, piece, decided = self.workers[0], self.piece, self.applier.directives
+        _log.info(
+            "slice_resumed",
+            first_epoch=first.first_epoch,
+            last_epoch=first.last_epoch,
+            parts=len(self.workers),
+        )
+        again = partial(self._prepared, row_by_row=any(piece.holds(epoch) for epoch, _ in decided))
+        prepared = again()
+        try:
+            count, prepared = self.applier.apply_planned(prepared, again)
+        except DownstreamError as error:
+            if error.code not in ROW_CODES:
+                raise
+            found = self.applier.named(error, prepared)
+            shown = found or self.applier.trial(self._prepared(row_by_row=True)) or error
+            shown.hint = told_in_part(shown.hint, first.parts)
+            raise shown from error
+        return count, prepared.stages
+
+    def _prepared(self, *, row_by_row: bool) -> Prepared:
+        first = self.workers[0]
+        planner = Planner(replace(self.config, compact=first.compact, workers=1), self.applier)
+        plan = planner.plan(self.piece, self.structures, row_by_row=row_by_row)
+        made = self.reader.rest(self.piece, plan, [unpacked(worker.applied) for worker in self.workers])
+        made = directed(made, self.applier.directives) if row_by_row else made
+        return replace(made, slice_id=first.slice_id, reserved=first.parts)
+
+
 def finish_slice(config: ConsumerConfig, applier: Applier, reader: RestReader, log: LogReader) -> None:
     """Apply the rest of a slice that is applied in part, if there is one. Raises TailraceError."""
     if not (found := applier.ahead()):
         return
-    first = found[0]
-    piece = Slice(tuple(_epochs(first, applier, log)))
+    piece = Slice(tuple(_epochs(found[0], applier, log)))
     structures = {
         version.fingerprint: TableStructure.from_json(version.structure)
-        for version in log.structures(first.last_epoch)
+        for version in log.structures(found[0].last_epoch)
     }
-    planner = Planner(replace(config, compact=first.compact, workers=1), applier)
-    prepared = reader.rest(
-        piece, planner.plan(piece, structures), [unpacked(worker.applied) for worker in found]
-    )
-    _log.info("slice_resumed", first_epoch=first.first_epoch, last_epoch=first.last_epoch, parts=len(found))
-    applier.apply(replace(prepared, slice_id=first.slice_id, reserved=first.parts))
+    Rest(config, applier, reader, piece, structures, found).apply()
 
 
 def _epochs(ahead: Ahead, applier: Applier, log: LogReader) -> list[LoggedEpoch]:

@@ -14,7 +14,11 @@ from compose.databases import Database
 from schemas.errors import DownstreamError
 from schemas.server_url import ServerUrl
 from schemas.structure import TableStructure
+from spark_consumer import error_log
+from spark_consumer import position as positions
 from spark_consumer.config import ConsumerConfig
+from spark_consumer.refusal import Refused
+from spark_consumer.session import closing, connect
 from spark_consumer.workers.apply_part import run_parts
 from tests.support.fake_topic import delete, insert, integer, text
 from tests.support.model import TABLES, Model
@@ -112,6 +116,64 @@ def test_random_rows_are_applied_once_whatever_is_killed(
     assert died >= 4
 
 
+@pytest.mark.parametrize("compact", [True, False])
+def test_refused_events_are_replaced_once_whatever_is_killed(
+    downstream: Database, db: str, config: ConsumerConfig, compact: bool
+) -> None:
+    """A row of nobody's is in the way; an operator has it removed and the statement run, event by event."""
+    random = Random(int(compact))
+    model, log = Model(db, random), MemoryLog()
+    downstream.execute(f"CREATE TABLE {db}.decided (n INT)", f"INSERT INTO {db}.decided VALUES (0)")
+    decided = died = 0
+    for round_ in range(4):
+        for _ in range(4):
+            log.add(*model.run(40))
+        taken = random.choice([row["n"] for row in model.tables["uniques"] if row["n"] is not None])
+        downstream.execute(f"INSERT IGNORE INTO {db}.uniques VALUES (9999, {taken}, NULL)")
+        now = replace(config, compact=compact, max_batch_rows=random.choice((60, 1000)))
+        died += apply_in_child(now, log, CRASHES[round_]) == signal.SIGKILL
+        while (refused := refusal(now, log)) is not None:
+            assert refused.where.table == f"{db}.uniques"
+            assert refused.where.gtid == "g"
+            decided += 1
+            decide(
+                now,
+                refused,
+                f"DELETE FROM {db}.uniques WHERE id = 9999",
+                f"UPDATE {db}.decided SET n = n + 1",
+            )
+            died += apply_in_child(now, log, random.choice(CRASHES)) == signal.SIGKILL
+        downstream.execute(f"DELETE FROM {db}.uniques WHERE id = 9999")
+        assert_equal(downstream, model)
+        assert_audited(downstream, db, len(log.logged))
+    used = f"SELECT COUNT(*), COUNT(used_at) FROM tailrace.error_directives WHERE channel = '{db}'"
+    assert downstream.execute(used) == [(decided, decided)]
+    assert downstream.execute(f"SELECT n FROM {db}.decided") == [(decided,)]
+    assert decided >= 2
+    assert died >= 3
+
+
+def refusal(config: ConsumerConfig, log: MemoryLog) -> Refused | None:
+    """Apply the log; the event that the downstream refused, if one was."""
+    try:
+        apply_log(config, log)
+    except Refused as error:
+        return error
+    return None
+
+
+def decide(config: ConsumerConfig, refused: Refused, *before: str) -> None:
+    """Have statements run instead of an event: the event's own, and some before it."""
+    with closing(connect(config.target)) as session:
+        positions.take_over(session, config.channel)
+        token = positions.known(session, config.channel).fencing_token
+        error_log.record(session, config.channel, token, refused)
+        stopped = error_log.read(session, config.channel)
+        assert stopped is not None
+        assert stopped.statement is not None
+        error_log.add(session, config.channel, stopped, (*before, stopped.statement), "a test")
+
+
 def test_a_refused_statement_stops_and_the_rest_is_applied_once_it_is_possible(
     downstream: Database, db: str, config: ConsumerConfig
 ) -> None:
@@ -120,13 +182,15 @@ def test_a_refused_statement_stops_and_the_rest_is_applied_once_it_is_possible(
     log.add(*(insert(structure, {"id": n, "n": n, "s": None}) for n in range(40)))
     downstream.execute(f"INSERT INTO {db}.uniques VALUES (99, 17, NULL)")
     with pytest.raises(
-        DownstreamError, match=r"TR604.*Duplicate entry.*of the 4 parts of this batch others are applied"
-    ):
+        Refused, match=r"TR604.*Duplicate entry.*`id`=17.*of the 4 parts of this batch others are applied"
+    ) as caught:
         apply_log(config, log)
+    assert (caught.value.event.epoch, caught.value.event.seq) == (0, 17)
     [(before,)] = downstream.execute(f"SELECT COUNT(*) FROM {db}.uniques")
     assert before == 31
-    with pytest.raises(DownstreamError, match="TR604"):
+    with pytest.raises(Refused, match="TR604") as again:
         apply_log(replace(config, workers=1), log)
+    assert again.value.event == caught.value.event
     downstream.execute(f"DELETE FROM {db}.uniques WHERE id = 99")
     apply_log(replace(config, workers=1), log)
     assert downstream.execute(f"SELECT COUNT(*), COUNT(DISTINCT n) FROM {db}.uniques") == [(40, 40)]

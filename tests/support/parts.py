@@ -5,20 +5,19 @@ from __future__ import annotations
 import threading
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from schemas.avro_schema import KEY_CHANGE, row_schema
 from schemas.epoch import DIGEST_MODULUS, OffsetRange, StructureVersion, TableTouched
 from schemas.structure import TableStructure
-from spark_consumer.apply import Applier
 from spark_consumer.config import ConsumerConfig
-from spark_consumer.job import _open, _patiently
+from spark_consumer.job import _patiently, open_sink
 from spark_consumer.log_reader import LogReader
 from spark_consumer.patience import Patience
 from spark_consumer.pieces import Result
 from spark_consumer.plan import SlicePlan
-from spark_consumer.planner import Planner
 from spark_consumer.prepare import Prepared, assembled
 from spark_consumer.rows import render
 from spark_consumer.slices import LoggedEpoch, Slice, cut
@@ -26,8 +25,8 @@ from spark_consumer.workers import apply_part
 from spark_consumer.workers.apply_part import run_parts
 from spark_consumer.workers.bitmap import Bits
 from spark_consumer.workers.claims import claimed, rest
-from spark_consumer.workers.reader import weigh_at
-from spark_consumer.workers.resume import finish_slice
+from spark_consumer.workers.crew import Crew
+from spark_consumer.workers.reader import PartsReader, weigh_at
 from spark_consumer.workers.share import shared_out
 from tests.support.child import in_child
 from tests.support.fake_topic import Change, halves, row_key, row_value
@@ -100,17 +99,19 @@ class MemoryLog:
 class MemoryReader:
     """As ``PartsReader``, one partition after the other."""
 
-    log: MemoryLog
+    log: LogReader
+    memory: MemoryLog
     config: ConsumerConfig
+    crew: Crew
 
     def prepare(self, piece: Slice, plan: SlicePlan) -> Prepared:
         results: list[Result] = []
         if plan.causality is None or plan.causality.alone:
             for part in piece.ranges:
-                results += render(plan, *self.log.read(part)[:2])
+                results += render(plan, *self.memory.read(part)[:2])
             return assembled(piece, plan, results)
         for part in piece.ranges:
-            results += claimed(plan, part.partition, *self.log.read(part))
+            results += claimed(plan, part.partition, *self.memory.read(part))
         return shared_out(
             piece,
             plan,
@@ -122,25 +123,21 @@ class MemoryReader:
     def rest(self, piece: Slice, plan: SlicePlan, applied: Sequence[Bits]) -> Prepared:
         results: list[Result] = []
         for part in piece.ranges:
-            results += rest(plan, part.partition, *self.log.read(part), applied)
+            results += rest(plan, part.partition, *self.memory.read(part), applied)
         return assembled(piece, plan, results)
 
 
 def apply_log(config: ConsumerConfig, log: MemoryLog, crew: Any = None) -> list[Prepared]:
     """Apply what is not applied, as one run of the consumer does. Raises TailraceError."""
     patience = Patience(config.retry_time, threading.Event())
-    applier = cast(Applier, _patiently(patience, lambda: _open(config, cast(LogReader, log))))
-    applier.crew = crew or (lambda order, parts: list(run_parts(order, parts)))
-    reader = MemoryReader(log, config)
-    finish_slice(config, applier, reader, cast(LogReader, log))
-    made = []
-    planner = Planner(config, applier)
-    for piece in cut(list(log.epochs(applier.position.epoch + 1)), config.max_batch_rows):
-        prepared = reader.prepare(piece, planner.plan(piece, log.known))
-        applier.apply(prepared)
-        made.append(prepared)
-    applier.finish()
-    applier.close()
+    with closing(_patiently(patience, lambda: open_sink(config, cast(LogReader, log)))) as sink:
+        workers = crew or (lambda order, parts: list(run_parts(order, parts)))
+        sink.begin(cast(PartsReader, MemoryReader(cast(LogReader, log), log, config, workers)))
+        made = []
+        for piece in cut(list(log.epochs(sink.position.epoch + 1)), config.max_batch_rows):
+            made.append(sink.prepare(piece, log.known)())
+            sink.apply(made[-1])
+        sink.end()
     return made
 
 

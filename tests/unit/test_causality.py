@@ -16,15 +16,27 @@ from schemas.wire import widened
 from spark_consumer.identity import BY_ROW, Find, Identity
 from spark_consumer.merge import Limits
 from spark_consumer.plan import Mode, SlicePlan, TablePlan
+from spark_consumer.rows import ORDERED, TALLY
 from spark_consumer.sql_type import type_of
 from spark_consumer.target import KeyPart, TargetColumn, TargetTable, Trigger, UniqueKey
-from spark_consumer.workers.bitmap import lacking, packed, unpacked
+from spark_consumer.workers.bitmap import lacking, packed, unpack_offsets, unpacked
 from spark_consumer.workers.causality import Causality, Sort, causality_of
 from spark_consumer.workers.claim import ASKS, claim, claims_of, pack, unpack
+from spark_consumer.workers.claims import NET, claimed, offsets_and_claims, rest
 from spark_consumer.workers.groups import shared
 from spark_consumer.workers.keys import ForeignKey
 from spark_consumer.workers.weights import resolved
-from tests.support.fake_topic import insert, integer, row_value, text, update
+from tests.support.fake_topic import (
+    Change,
+    delete,
+    halves,
+    insert,
+    integer,
+    row_key,
+    row_value,
+    text,
+    update,
+)
 from tests.support.targets import column, generated
 
 CI = "utf8mb4_general_ci"
@@ -124,6 +136,48 @@ def test_an_update_claims_what_it_leaves_and_what_it_takes() -> None:
     assert before[0] == after[0]
     assert before[1:] == claims(made, 0, T, {"id": 9, "n": 1, "s": "x"})[1:]
     assert after[1:] == claims(made, 0, T, {"id": 8, "n": 2, "s": "y"})[1:]
+
+
+def groups_of(*changes: Change) -> list[set[int]]:
+    """How the rows of compacted changes fall into groups: the offsets of each."""
+    made = causality((planned(T), target_of(T, key("n"))))
+    plan = SlicePlan((planned(T),), Limits(), causality=made)
+    split = halves(changes)
+    keys = [row_key(T, change.after or change.before or {}) for change in split]
+    values = [row_value(change, 0, seq, "g") for seq, change in enumerate(split)]
+    nets = [r for r in claimed(plan, 0, keys, values, range(len(split))) if r[0] == NET]
+    parts = [offsets_and_claims(r[8] or b"") for r in nets]
+    shares = shared([unpack(claims) for _, claims in parts], [1] * len(parts), len(parts))
+    return [{o for row in part for o in unpack_offsets(parts[row][0])} for part in shares.parts]
+
+
+def at(number: int, n: int | None) -> dict[str, Any]:
+    return {"id": number, "n": n, "s": None}
+
+
+def test_a_compacted_row_claims_what_it_has_had_in_between() -> None:
+    first = [update(T, at(1, 1), at(1, 50)), update(T, at(1, 50), at(1, 60))]
+    assert groups_of(*first, update(T, at(2, 2), at(2, 50)), update(T, at(3, 3), at(3, 4))) == [
+        {0, 1, 2},
+        {3},
+    ]
+
+
+def test_both_halves_of_a_key_change_are_one_group() -> None:
+    moved = update(T, at(1, None), at(2, None))
+    assert groups_of(moved, insert(T, at(3, None))) == [{0, 1}, {2}]
+
+
+def test_the_rest_of_a_compacted_slice_has_no_row_that_comes_to_nothing() -> None:
+    changes = [insert(T, at(1, 7)), delete(T, at(1, 7)), insert(T, at(2, 7)), update(T, at(3, 1), at(3, 2))]
+    keys = [row_key(T, change.after or change.before or {}) for change in changes]
+    values = [row_value(change, 0, seq, "g") for seq, change in enumerate(changes)]
+    applied = [{0: (2, b"\x01")}]
+    for mode, expected in ((Mode.COMPACT, [3]), (Mode.ORDERED, [0, 1, 3])):
+        plan = SlicePlan((planned(T, mode),), Limits()).row_by_row()
+        found = list(rest(plan, 0, keys, values, range(4), applied))
+        assert [r[4] for r in found if r[0] == ORDERED] == expected
+        assert [r[2] for r in found if r[0] == TALLY] == [4]
 
 
 def test_children_go_with_their_parent_and_not_with_each_other() -> None:

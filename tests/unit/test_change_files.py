@@ -100,7 +100,7 @@ def test_batches_become_files_and_what_is_applied_is_not_applied_again(tmp_path:
     assert sink.apply(once)[0] == 0
     with pytest.raises(LogError, match="TR551"):
         sink.apply(prepared(sink, 3, insert(T, first)))
-    sink.finish()
+    sink.end()
     sink.close()
     assert [(r["op"], r["before"], r["after"]) for r in rows_of(tmp_path)] == [
         ("c", None, first),
