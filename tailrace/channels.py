@@ -32,9 +32,7 @@ def listed(config: Config) -> list[Channel]:
     Raises DownstreamError where a target cannot be reached.
     """
     each = {name: config.for_channel(name) for name in config.channel}
-    places = {name: one for name, one in {"": config, **each}.items() if one.target is not None}
-    targets = {_target(one): one for one in (places or {"": config}).values()}
-    found = [channel for one in targets.values() for channel in _of_target(one)]
+    found = [channel for one in wiring.targets(config) for channel in _of_target(one)]
     known = {(channel["channel"], channel["target"]) for channel in found}
     begun = [{"channel": name, "target": _target(one), "epoch": None} for name, one in each.items()]
     return [*found, *(new for new in begun if (new["channel"], new["target"]) not in known)]

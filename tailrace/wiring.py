@@ -46,6 +46,15 @@ def files_target(config: Config) -> Path | None:
     return Path(url.removeprefix(FILES)) if url.startswith(FILES) else None
 
 
+def targets(config: Config) -> list[Config]:
+    """A configuration for each target, the common one first; a channel's own only if no other has it."""
+    own = [config.for_channel(name) for name, said in config.channel.items() if said.target is not None]
+    found: dict[str, Config] = {}
+    for one in [config, *own] if config.target is not None or not own else own:
+        found.setdefault(one.target.url if one.target is not None else "", one)
+    return list(found.values())
+
+
 def server_id(config: Config) -> int:
     """The replica's id: as configured, else one that stays the same for this host and prefix."""
     if config.source is not None and config.source.server_id is not None:

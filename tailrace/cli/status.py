@@ -42,6 +42,8 @@ def _print(report: dict[str, Any]) -> None:
         _channel(table, channel)
     if not report["downstream"]["channels"] and "error" not in report["downstream"]:
         table.add_row("", "no channel yet")
+    for part in report["targets"]:
+        _head(table, "downstream", part)
     Console(highlight=False, soft_wrap=True).print(table)
 
 
@@ -106,7 +108,7 @@ def _kafka(table: Any, part: dict[str, Any]) -> None:
 def _channel(table: Any, channel: dict[str, Any]) -> None:
     from rich.markup import escape
 
-    table.add_row(f"[bold]channel {escape(channel['channel'])}[/]", "")
+    table.add_row(f"[bold]channel {escape(channel['channel'])}[/]", escape(channel.get("target", "")))
     memory, stored = channel["memory"], channel["stored"]
     if memory is None:
         table.add_row("  memory", "[yellow]no consumer runs on this machine[/]")

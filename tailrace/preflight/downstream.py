@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tailrace.preflight.agreement import NO_KIT, Kit, agreement_findings
 from tailrace.preflight.finding import Finding, Level, NotChecked, Result, setting, verdict
 from tailrace.preflight.grants import rights_result, scoped_rights_result
 
@@ -23,6 +24,8 @@ class DownstreamFacts:
     upstream_mariadb: bool | None
     upstream_variables: dict[str, str] | None
     only_cases_differ: int | None = None
+    kit: Kit = NO_KIT
+    upstream_kit: Kit = NO_KIT
 
 
 def downstream_findings(facts: DownstreamFacts) -> list[Result]:
@@ -121,7 +124,9 @@ def _agreement(facts: DownstreamFacts) -> list[Result]:
             Finding("warn", "downstream", "flavor", what, "keep to statements that both understand")
         )
     results.append(_letter_cases(facts, facts.upstream_variables))
-    return results
+    return results + agreement_findings(
+        facts.upstream_variables, facts.variables, facts.upstream_kit, facts.kit
+    )
 
 
 def _letter_cases(facts: DownstreamFacts, upstream: dict[str, str]) -> Result:

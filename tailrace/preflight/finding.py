@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 Level = Literal["block", "warn", "ok"]
-Part = Literal["upstream", "relay", "kafka", "downstream", "consumer"]
+#: upstream, relay, kafka, downstream, consumer; "downstream of NAME" for a channel's own target
+Part: TypeAlias = str
 
 
 @dataclass(frozen=True)

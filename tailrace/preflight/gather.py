@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any
 
 import pymysql
 from pymysql.connections import Connection
 
 from schemas.errors import TailraceError
-from schemas.tables import NEVER_REPLICATED
+from schemas.tables import NEVER_REPLICATED, TableFilter
 from tailrace import kafka_door, servers, wiring
 from tailrace.config import Config
 from tailrace.config_file import kafka_security
+from tailrace.preflight.agreement import NO_KIT
 from tailrace.preflight.downstream import DownstreamFacts, downstream_findings
 from tailrace.preflight.finding import Finding, NotChecked, Part, Preflight, Result
 from tailrace.preflight.kafka import KafkaFacts, TopicFacts, kafka_findings
+from tailrace.preflight.kit import attempt, read_kit
 from tailrace.preflight.local import consumer_findings, folder_findings, relay_findings
 from tailrace.preflight.upstream import UpstreamFacts, upstream_findings
 
-T = TypeVar("T")
 _PATIENCE_S = 8.0
 
 
@@ -38,14 +39,25 @@ def preflight(config: Config) -> Preflight:
         results += kafka_findings(read_kafka(config))
     except TailraceError as error:
         results += _unreachable("kafka", error, "limits, topics")
+    for one in wiring.targets(config):
+        found = _of_target(one, upstream)
+        # Those of a channel's own target say whose they are.
+        results += found if one is config else [replace(each, part=_named(config, one)) for each in found]
+    return Preflight((*results, *consumer_findings(config.consumer.checkpoint_dir)))
+
+
+def _named(config: Config, own: Config) -> Part:
+    names = [name for name in config.channel if config.for_channel(name).target == own.target]
+    return f"downstream of {', '.join(names)}"
+
+
+def _of_target(config: Config, upstream: UpstreamFacts | None) -> list[Result]:
     try:
         if (files := wiring.files_target(config)) is not None:
-            results += folder_findings(files)
-        else:
-            results += downstream_findings(read_downstream(config, upstream))
+            return folder_findings(files)
+        return downstream_findings(read_downstream(config, upstream))
     except TailraceError as error:
-        results += _unreachable("downstream", error, "privileges, GTIDs, settings")
-    return Preflight((*results, *consumer_findings(config.consumer.checkpoint_dir)))
+        return _unreachable("downstream", error, "privileges, GTIDs, settings")
 
 
 def _unreachable(part: Part, error: TailraceError, rest: str) -> list[Result]:
@@ -59,7 +71,7 @@ def read_upstream(config: Config) -> UpstreamFacts:
     with closing(servers.connect(url, "upstream")) as connection:
         try:
             mariadb = servers.is_mariadb(connection)
-            names = _try(lambda: _replica_ids(connection, mariadb))
+            names = attempt(lambda: _replica_ids(connection, mariadb))
             return UpstreamFacts(
                 mariadb,
                 str(servers.rows(connection, "SELECT VERSION()")[0][0]),
@@ -67,9 +79,10 @@ def read_upstream(config: Config) -> UpstreamFacts:
                 _grants(connection),
                 wiring.server_id(config),
                 names,
-                _try(lambda: _count(connection, _KEYLESS)),
-                _try(lambda: _count(connection, _NOT_TRANSACTIONAL)),
-                _try(lambda: _count(connection, _CASES)),
+                attempt(lambda: _count(connection, _KEYLESS)),
+                attempt(lambda: _count(connection, _NOT_TRANSACTIONAL)),
+                attempt(lambda: _count(connection, _CASES)),
+                read_kit(connection, TableFilter(config.tables.include, config.tables.exclude)),
             )
         except pymysql.MySQLError as error:
             raise servers.unreachable(url, "upstream", error) from error
@@ -88,17 +101,11 @@ def read_downstream(config: Config, upstream: UpstreamFacts | None) -> Downstrea
                 upstream.mariadb if upstream else None,
                 upstream.variables if upstream else None,
                 upstream.only_cases_differ if upstream else None,
+                read_kit(connection),
+                upstream.kit if upstream else NO_KIT,
             )
         except pymysql.MySQLError as error:
             raise servers.unreachable(url, "downstream", error) from error
-
-
-def _try(read: Callable[[], T]) -> T | None:
-    """None where the account may not look."""
-    try:
-        return read()
-    except pymysql.MySQLError:
-        return None
 
 
 def _grants(connection: Connection[Any]) -> list[str]:

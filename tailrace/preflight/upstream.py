@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tailrace.preflight.agreement import NO_KIT, Kit
 from tailrace.preflight.finding import Finding, NotChecked, Result, setting, verdict
 from tailrace.preflight.grants import rights_result, scoped_rights_result
 
@@ -25,6 +26,7 @@ class UpstreamFacts:
     keyless_tables: int | None
     non_transactional_tables: int | None
     only_cases_differ: int | None = None
+    kit: Kit = NO_KIT
 
 
 def upstream_findings(facts: UpstreamFacts) -> list[Result]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,23 +29,24 @@ def collect(config: Config) -> Part:
     """All parts as plain data; ``ok`` is false if any of them could not be read."""
     upstream = _part(lambda: upstream_part(config))
     kafka = _part(lambda: kafka_part(config))
+    first, *others = (_part(partial(downstream_part, one)) for one in wiring.targets(config))
     report: Part = {
         "upstream": upstream,
         "relay": _part(lambda: relay_part(config)),
         "kafka": kafka,
-        "downstream": _part(lambda: downstream_part(config)),
+        "downstream": first,
+        "targets": others,
     }
     # What runs is told also where what it has stored cannot be read.
     report["relay"]["memory"] = memory_part(config.relay.dir, PRODUCER)
     channels = report["downstream"].setdefault("channels", [])
-    for name in config.channel:
-        own = wiring.files_target(config.for_channel(name))
-        if own is not None and own != wiring.files_target(config):
-            channels += _part(lambda own=own: {"channels": files_channels(own)}).get("channels", [])  # type: ignore[misc]
+    for other in others:
+        channels += other.pop("channels", [])
     _add_memory(channels, config.consumer.checkpoint_dir)
     for channel in channels:
         channel["lag"] = lag(channel, upstream, kafka, time.time())
-    report["ok"] = all("error" not in report[name] for name in ("upstream", "relay", "kafka", "downstream"))
+    parts = [report[name] for name in ("upstream", "relay", "kafka", "downstream")]
+    report["ok"] = all("error" not in part for part in (*parts, *others))
     return report
 
 
@@ -177,6 +179,7 @@ def downstream_part(config: Config) -> Part:
             channel["counters"] = counters.get(channel["channel"])
             channel["workers"] = workers.get(channel["channel"], [])
             channel["error"] = errors.get(channel["channel"])
+            channel["target"] = str(url)
     except pymysql.MySQLError as error:
         if not error.args or error.args[0] not in _NO_SUCH_TABLE:
             raise servers.unreachable(url, "downstream", error) from error

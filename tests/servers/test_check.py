@@ -113,3 +113,38 @@ def test_status_of_a_fresh_stack_and_of_none(
     assert report["upstream"]["error"]["code"] in {"TR200", "TR201"}
     assert "error" not in report["downstream"]
     assert "unreachable" in runner.invoke(app, ["status", "--config", config]).output
+
+
+def test_each_channels_own_target_is_looked_at(
+    upstream: Any, downstream: Any, kafka: Any, tmp_path: Path
+) -> None:
+    config = _config(tmp_path, upstream.url("tailrace"), downstream.url("tailrace"), kafka.bootstrap)
+    nobody = "mysql://u:geheim@127.0.0.1:1/"
+    with Path(config).open("a") as file:
+        file.write(
+            f'[channel.lake.target]\nurl = "parquet:{tmp_path}/lake"\n[channel.gone.target]\nurl = "{nobody}"\n'
+            f'[channel.same.target]\nurl = "{downstream.url("tailrace")}"\n'
+        )
+    code, findings, _ = _check(config)
+    assert code == 3
+    assert {part for part, _ in findings if part.startswith("downstream")} == {
+        "downstream",
+        "downstream of lake",
+        "downstream of gone",
+    }
+    assert findings["downstream", "reachable"]["level"] == "ok"
+    for code_ in ("time_zones", "collations", "engines", "lower_case_table_names", "innodb_strict_mode"):
+        assert findings["downstream", code_]["level"] in ("ok", "warn"), findings["downstream", code_]
+    assert findings["downstream of lake", "writable"]["level"] == "ok"
+    assert findings["downstream of gone", "reachable"]["level"] == "block"
+
+    done = runner.invoke(app, ["status", "--json", "--config", config])
+    report = json.loads(done.stdout)
+    assert (done.exit_code, report["ok"]) == (1, False)
+    assert "error" not in report["downstream"]
+    lake, gone = report["targets"]
+    assert lake["server"] == f"parquet:{tmp_path}/lake"
+    assert gone["error"]["code"] == "TR600"
+    text = runner.invoke(app, ["status", "--config", config]).output
+    assert "unreachable" in text
+    assert "geheim" not in text + done.stdout

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tailrace.config import Channel, Config, Target
+from tailrace.preflight.agreement import NO_KIT, Kit, agreement_findings
 from tailrace.preflight.downstream import DownstreamFacts, downstream_findings
 from tailrace.preflight.finding import Finding, NotChecked, Preflight, Result
 from tailrace.preflight.grants import global_rights, missing
 from tailrace.preflight.kafka import KafkaFacts, TopicFacts, kafka_findings
 from tailrace.preflight.local import relay_findings
 from tailrace.preflight.upstream import UpstreamFacts, upstream_findings
+from tailrace.wiring import targets
 
 GOOD = UpstreamFacts(
     mariadb=False,
@@ -33,19 +36,38 @@ GOOD = UpstreamFacts(
     keyless_tables=0,
     non_transactional_tables=0,
 )
+BOTH = {
+    "lower_case_table_names": "0",
+    "default_storage_engine": "InnoDB",
+    "explicit_defaults_for_timestamp": "ON",
+    "innodb_strict_mode": "ON",
+    "innodb_default_row_format": "dynamic",
+    "innodb_page_size": "16384",
+    "system_time_zone": "UTC",
+    "time_zone": "SYSTEM",
+    "init_connect": "",
+}
+KIT = Kit(
+    True,
+    frozenset({"utf8mb3_general_ci", "latin1_swedish_ci"}),
+    frozenset({"InnoDB"}),
+    {"latin1_swedish_ci": "a.t"},
+    {"InnoDB": "a.t"},
+)
 DOWN = DownstreamFacts(
     mariadb=False,
     version="9.7.0",
     variables={
         "log_bin": "ON",
         "gtid_mode": "ON",
-        "default_storage_engine": "InnoDB",
         "max_allowed_packet": str(64 << 20),
-        "lower_case_table_names": "0",
+        **BOTH,
     },
     grants=["GRANT ALL PRIVILEGES ON *.* TO `a`@`%`"],
     upstream_mariadb=False,
-    upstream_variables={"lower_case_table_names": "0"},
+    upstream_variables=BOTH | {"max_allowed_packet": str(32 << 20)},
+    kit=KIT,
+    upstream_kit=KIT,
 )
 
 
@@ -138,14 +160,79 @@ def test_an_account_that_may_not_set_gtids() -> None:
 
 def test_other_flavour_and_other_letters_are_warnings() -> None:
     folding = {**DOWN.variables, "lower_case_table_names": "1"}
-    facts = replace(
-        DOWN, upstream_mariadb=True, variables=folding, upstream_variables={"lower_case_table_names": "0"}
-    )
+    facts = replace(DOWN, upstream_mariadb=True, variables=folding, upstream_variables=BOTH)
     results = downstream_findings(facts)
     assert {r.code for r in results if isinstance(r, Finding) and r.level == "warn"} == {
         "flavor",
         "lower_case_table_names",
     }
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "code", "level"),
+    [
+        ({"default_storage_engine": "MyISAM"}, {}, "storage_engine", "warn"),
+        ({}, {"enforce_storage_engine": "Aria"}, "storage_engine", "block"),
+        ({}, {"enforce_storage_engine": "InnoDB"}, "storage_engine", "ok"),
+        ({}, {"disabled_storage_engines": "MyISAM,InnoDB"}, "storage_engine", "block"),
+        ({}, {"explicit_defaults_for_timestamp": "OFF"}, "explicit_defaults_for_timestamp", "warn"),
+        ({"innodb_strict_mode": "OFF"}, {}, "innodb_strict_mode", "warn"),
+        ({"time_zone": "Europe/Berlin"}, {}, "time_zones", "ok"),
+        ({"system_time_zone": "CET"}, {}, "system_time_zone", "warn"),
+        ({"system_time_zone": "CET", "time_zone": "+00:00"}, {}, "system_time_zone", "ok"),
+        ({"system_time_zone": "Etc/UTC"}, {}, "system_time_zone", "ok"),
+        ({}, {"init_connect": "SET sql_mode = ''"}, "init_connect", "warn"),
+        ({}, {"init_connect": "SET sql_log_bin = 0"}, "init_connect", "block"),
+        ({"max_allowed_packet": str(64 << 20)}, {}, "packet_of_both", "warn"),
+        ({}, {"binlog_format": "STATEMENT"}, "binlog_format", "block"),
+        ({}, {"binlog_format": "STATEMENT", "log_bin": "OFF"}, "binlog_format", "ok"),
+        ({"innodb_page_size": "65536"}, {}, "innodb_page_size", "warn"),
+    ],
+)
+def test_what_both_servers_must_agree_on(
+    theirs: dict[str, str], ours: dict[str, str], code: str, level: str
+) -> None:
+    upstream, downstream = BOTH | {"max_allowed_packet": str(32 << 20)} | theirs, DOWN.variables | ours
+    finding = _named(agreement_findings(upstream, downstream, KIT, KIT), code)
+    assert isinstance(finding, Finding)
+    assert finding.level == level
+    assert (level == "ok") == (not finding.remedy)
+
+
+def test_what_the_upstreams_tables_need_and_the_downstream_lacks() -> None:
+    used = {"utf8_general_ci": "a.t", "latin1_swedish_ci": "a.u", "utf8mb4_0900_ai_ci": "a.v"}
+    poor = replace(KIT, zones=False, collations=KIT.collations, engines=frozenset({"InnoDB"}))
+    upstream = replace(KIT, used_collations=used, used_engines={"InnoDB": "a.t", "Aria": "a.u"})
+    found = agreement_findings(BOTH, DOWN.variables, upstream, poor)
+    levels = {r.code: r.level for r in found if isinstance(r, Finding) and r.level != "ok"}
+    assert levels == {"collations": "block", "engines": "warn", "time_zones": "warn"}
+    finding = _named(found, "collations")
+    assert isinstance(finding, Finding)
+    assert "utf8mb4_0900_ai_ci of a.v is not there" in finding.what
+    named = agreement_findings(BOTH | {"time_zone": "Asia/Tokyo"}, DOWN.variables, upstream, poor)
+    zones = _named(named, "time_zones")
+    assert isinstance(zones, Finding)
+    assert (zones.level, "Asia/Tokyo" in zones.what) == ("block", True)
+    unknown = agreement_findings(BOTH, DOWN.variables, NO_KIT, NO_KIT)
+    assert all(
+        isinstance(_named(unknown, code), NotChecked) for code in ("collations", "engines", "time_zones")
+    )
+
+
+def test_each_target_is_looked_at_once() -> None:
+    def target(url: str) -> Channel:
+        return Channel(target=Target(url=url))
+
+    channels = {"a": target("mysql://a"), "b": target("parquet:/b"), "c": target("mysql://x"), "d": Channel()}
+    both = Config(target=Target(url="mysql://x"), channel=channels)
+    assert [one.target and one.target.url for one in targets(both)] == [
+        "mysql://x",
+        "mysql://a",
+        "parquet:/b",
+    ]
+    own = Config(channel={"a": target("mysql://a")})
+    assert [one.target and one.target.url for one in targets(own)] == ["mysql://a"]
+    assert targets(Config())[0].target is None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,202 @@
+"""Findings about what upstream and downstream must agree on, or rows and DDL end up differently.
+
+``block``: replication would be wrong, or stop, with what the upstream has now. ``warn``: with what it may do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tailrace.preflight.finding import Finding, Level, NotChecked, Result, verdict
+
+Variables = Mapping[str, str]
+_LITERAL = 2  # a byte in hexadecimal
+_UTC = frozenset({"UTC", "ETC/UTC", "GMT", "UCT", "ZULU", "UNIVERSAL", "+00:00"})
+_OFF = frozenset({"", "OFF", "0"})
+
+
+@dataclass(frozen=True)
+class Kit:
+    """What a server has beside its variables; None where the account may not look.
+
+    Attributes:
+        zones: whether it knows time zones by name.
+        collations, engines: those that it has.
+        used_collations, used_engines: those of its replicated tables, each with one of these tables.
+    """
+
+    zones: bool | None = None
+    collations: frozenset[str] | None = None
+    engines: frozenset[str] | None = None
+    used_collations: Mapping[str, str] | None = None
+    used_engines: Mapping[str, str] | None = None
+
+
+#: of a server that was not asked
+NO_KIT = Kit()
+
+
+def agreement_findings(theirs: Variables, ours: Variables, upstream: Kit, downstream: Kit) -> list[Result]:
+    """Compare an upstream's variables and kit with a downstream's."""
+    results: list[Result] = [check(theirs, ours) for check in _CHECKS]
+    results.append(_zones(theirs, upstream, downstream))
+    results.append(
+        _has("collations", "collation", upstream.used_collations, downstream.collations, "block", "TR620")
+    )
+    results.append(_has("engines", "storage engine", upstream.used_engines, downstream.engines, "warn", ""))
+    return results
+
+
+def _engine(theirs: Variables, ours: Variables) -> Result:
+    forced = ours.get("enforce_storage_engine", "").upper()
+    wanted, value = (v.get("default_storage_engine", "") for v in (theirs, ours))
+    code, fine = "storage_engine", "tables get the same engine on both"
+    if forced not in ("", "NULL", "NONE", "INNODB"):
+        what = (
+            f"enforce_storage_engine is {forced}: tables without transactions cannot be applied exactly once"
+        )
+        return Finding("block", "downstream", code, what, "SET GLOBAL enforce_storage_engine = NULL")
+    if "INNODB" in ours.get("disabled_storage_engines", "").upper():
+        what = "disabled_storage_engines has InnoDB, the only engine with transactions"
+        return Finding("block", "downstream", code, what, "take it out in the server's option file")
+    what = (
+        f"default_storage_engine is {wanted} upstream and {value} here: CREATE TABLE without ENGINE differs"
+    )
+    remedy = "name the engine in the statements, or set default_storage_engine = InnoDB upstream"
+    return verdict(wanted.upper() == value.upper(), "downstream", code, fine, what, remedy, "warn")
+
+
+def _alike(name: str, why: str) -> Callable[[Variables, Variables], Result]:
+    """A variable that should be the same on both."""
+
+    def check(theirs: Variables, ours: Variables) -> Result:
+        wanted, value = theirs.get(name), ours.get(name)
+        if wanted is None or value is None:
+            return NotChecked("downstream", name, "one of the servers has no such variable")
+        what = f"{name} is {wanted} upstream and {value} here: {why}"
+        remedy = f"SET GLOBAL {name} = {wanted} on the downstream, and the same in its option file"
+        return verdict(wanted == value, "downstream", name, f"{name} is {value}", what, remedy, "warn")
+
+    return check
+
+
+def _system_zone(theirs: Variables, ours: Variables) -> Result:
+    wanted, value = (_zone(v) for v in (theirs, ours))
+    code, fine = (
+        "system_time_zone",
+        f"the system's time zone is {value}, or no session of the upstream's has it",
+    )
+    if theirs.get("time_zone", "").upper() != "SYSTEM" or wanted == value:
+        return Finding("ok", "downstream", code, fine)
+    what = (
+        f"the upstream's sessions have its system's time zone ({wanted}), and the downstream's is {value}: an ALTER"
+        " that turns TIMESTAMP into DATETIME, or a TIMESTAMP's default, may have other values"
+    )
+    return Finding("warn", "downstream", code, what, "run both in one time zone, or set time_zone upstream")
+
+
+def _zone(variables: Variables) -> str:
+    zone = variables.get("system_time_zone", "")
+    return "UTC" if zone.upper() in _UTC else zone
+
+
+def _zones(theirs: Variables, upstream: Kit, downstream: Kit) -> Result:
+    if downstream.zones is None:
+        return NotChecked(
+            "downstream", "time_zones", "the server does not say whether it knows named time zones"
+        )
+    zone = theirs.get("time_zone", "SYSTEM")
+    named = zone.upper() != "SYSTEM" and zone[:1] not in "+-"
+    what = f"the time zone tables are empty here: DDL of a session with a named time zone{' ' + zone if named else ''}"
+    what += " stops the channel (TR625)"
+    remedy = "load them: mysql_tzinfo_to_sql /usr/share/zoneinfo | mysql mysql"
+    good = downstream.zones or not (named or upstream.zones)
+    fine = "named time zones are known where they are needed"
+    return verdict(good, "downstream", "time_zones", fine, what, remedy, "block" if named else "warn")
+
+
+def _init_connect(theirs: Variables, ours: Variables) -> Result:
+    del theirs
+    text = ours.get("init_connect", "").strip()
+    level: Level = "block" if "sql_log_bin" in text.lower() else "warn"
+    what = f"init_connect runs in each of our sessions before our own settings: {text[:100]}"
+    remedy = "SET GLOBAL init_connect = '', or give the account the right that exempts it (CONNECTION_ADMIN)"
+    return verdict(not text, "downstream", "init_connect", "init_connect is empty", what, remedy, level)
+
+
+def _packet(theirs: Variables, ours: Variables) -> Result:
+    wanted, value = (int(v.get("max_allowed_packet", "0")) for v in (theirs, ours))
+    if not wanted or not value:
+        return NotChecked("downstream", "packet_of_both", "one of the servers has no max_allowed_packet")
+    # The upstream's client sent a row's bytes in a packet; here they are literals in a statement.
+    needed = min(_LITERAL * wanted, 1 << 30)
+    mib = f"max_allowed_packet is {wanted / (1 << 20):g} MiB upstream and {value / (1 << 20):g} MiB here"
+    what = f"{mib}: the largest rows, whose bytes are written in hexadecimal, stop the channel (TR608)"
+    remedy = f"SET GLOBAL max_allowed_packet = {needed}, and the same in the server's option file"
+    return verdict(value >= needed, "downstream", "packet_of_both", mib, what, remedy, "warn")
+
+
+def _binlog_format(theirs: Variables, ours: Variables) -> Result:
+    del theirs
+    value = ours.get("binlog_format", "ROW")
+    good = ours.get("log_bin", "").upper() in _OFF or value.upper() != "STATEMENT"
+    what = "binlog_format is STATEMENT: InnoDB refuses our READ COMMITTED transactions"
+    remedy = "SET GLOBAL binlog_format = ROW, and the same in the server's option file"
+    return verdict(good, "downstream", "binlog_format", f"binlog_format is {value}", what, remedy)
+
+
+def _page(theirs: Variables, ours: Variables) -> Result:
+    wanted, value = (int(v.get("innodb_page_size", "0")) for v in (theirs, ours))
+    if not wanted or not value:
+        return NotChecked("downstream", "innodb_page_size", "one of the servers has no such variable")
+    what = f"innodb_page_size is {wanted} upstream and {value} here: long index keys and rows do not fit"
+    fine = f"innodb_page_size is {value}"
+    remedy = "initialise the downstream with the upstream's page size"
+    return verdict(value >= wanted, "downstream", "innodb_page_size", fine, what, remedy, "warn")
+
+
+def _has(
+    code: str,
+    noun: str,
+    used: Mapping[str, str] | None,
+    there: frozenset[str] | None,
+    level: Level,
+    stops: str,
+) -> Result:
+    """Whether the downstream has what the upstream's tables use."""
+    if used is None or there is None:
+        return NotChecked("downstream", code, "the tables' definitions could not be listed")
+    lacking = sorted(name for name in used if _plain(name) not in {_plain(one) for one in there})
+    if not lacking:
+        return Finding("ok", "downstream", code, f"every {noun} of the upstream's tables is there")
+    first = lacking[0]
+    more = f", and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+    what = f"the {noun} {first} of {used[first]}{more} is not there: "
+    what += (
+        f"DDL that names it stops the channel ({stops})"
+        if stops
+        else "CREATE TABLE takes another one, or stops"
+    )
+    return Finding(
+        level, "downstream", code, what, f"give the upstream's tables a {noun} that both servers have"
+    )
+
+
+def _plain(name: str) -> str:
+    """A name as both flavours and all versions mean it."""
+    name = name.lower()
+    return "utf8mb3_" + name[len("utf8_") :] if name.startswith("utf8_") else name
+
+
+_CHECKS: tuple[Callable[[Variables, Variables], Result], ...] = (
+    _engine,
+    _alike("explicit_defaults_for_timestamp", "TIMESTAMP columns without a default differ"),
+    _alike("innodb_strict_mode", "CREATE TABLE with options that do not fit is refused by one of them"),
+    _alike("innodb_default_row_format", "tables without ROW_FORMAT differ, and so does what fits into a row"),
+    _system_zone,
+    _init_connect,
+    _packet,
+    _binlog_format,
+    _page,
+)
