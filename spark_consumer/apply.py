@@ -34,7 +34,7 @@ from spark_consumer import error_log, online_tables, replacement
 from spark_consumer import ledger as ledgers
 from spark_consumer import position as positions
 from spark_consumer.config import ConsumerConfig
-from spark_consumer.ddl_apply import DdlApplier, KnownTables, Versions
+from spark_consumer.ddl_apply import DdlApplier, KnownTables, NumberUsedUp, Versions
 from spark_consumer.error_log import Directive
 from spark_consumer.ledger import Ledger
 from spark_consumer.log_reader import LogReader
@@ -114,6 +114,8 @@ class Applier:
 
     def apply(self, prepared: Prepared) -> int:
         """Apply a slice exactly once; the number of statements run. Raises DownstreamError or LogError."""
+        with contextlib.suppress(NumberUsedUp):
+            return self.with_retries(lambda: self._attempt(prepared))
         return self.with_retries(lambda: self._attempt(prepared))
 
     def apply_planned(self, prepared: Prepared, again: Callable[[], Prepared]) -> tuple[int, Prepared]:

@@ -19,6 +19,7 @@ from schemas.structure import TableStructure
 from spark_consumer import ddl_intent, ddl_session, online_tables
 from spark_consumer import position as positions
 from spark_consumer.config import ConsumerConfig
+from spark_consumer.ddl_outcome import unfinished
 from spark_consumer.ddl_rules import DdlRules, MergedDdl, database_of
 from spark_consumer.ledger import Ledger
 from spark_consumer.merge import qualified
@@ -41,6 +42,10 @@ _STRICT = 1 << 21 | 1 << 22
 #: no such table, no such database
 _NO_TABLE = (1146, 1049)
 _log = structlog.get_logger()
+
+
+class NumberUsedUp(Exception):
+    """A number of the ledger stands for what failed; the slice is to be applied with the numbers behind it."""
 
 
 class DdlApplier:
@@ -158,13 +163,51 @@ class DdlApplier:
             self._own = own
             _await_predecessor(own, before)
             if self._happened(session, piece, ddl, before, number, index):
+                if lacking := self._lacking(session, ddl, number):
+                    self._refused_half(session, piece, number, index, lacking)
                 _log.info("ddl_already_applied", epoch=piece.first.epoch, statement=ddl.shown[:200])
                 return
             ddl_session.prepare(own, ddl)
             self._ledger.begin(own, number)
             reached("ddl.before")
-            self._execute(own, ddl, piece.where)
+            try:
+                self._execute(own, ddl, piece.where)
+            except DownstreamError:
+                if self._ledger.proves and self._ledger.happened(session, number) and index == 0:
+                    # It will not do for another attempt, nor for what an operator has run instead.
+                    self._use_up(session, number)
+                raise
             reached("ddl.after")
+
+    def _lacking(self, session: Session, ddl: SchemaChanged, number: int) -> str:
+        """What a statement whose number is used has not done; only the last one that ran can be such."""
+        if (
+            not self._ledger.proves
+            or session.flavor != "mariadb"
+            or self._ledger.happened(session, number + 1)
+        ):
+            return ""
+        return unfinished(session, ddl)
+
+    def _refused_half(self, session: Session, piece: Slice, number: int, index: int, lacking: str) -> None:
+        """A number that is used, and a statement that is not done: its consumer died before it could tell."""
+        if index:
+            raise DownstreamError(
+                "TR630",
+                f"a statement of a DDL that became several was refused halfway: {lacking}",
+                where=piece.where,
+                hint="make that so by hand, and start again: then the statement counts as done",
+            )
+        _log.warning("ddl_done_by_half", epoch=piece.first.epoch, lacking=lacking)
+        self._use_up(session, number)
+        raise NumberUsedUp
+
+    def _use_up(self, session: Session, number: int) -> None:
+        session.run(
+            "UPDATE tailrace.relay_log_info SET ledger_seq = %s WHERE Channel_name = %s",
+            (number, self._config.channel),
+        )
+        session.execute("COMMIT")
 
     def give_up(self) -> None:
         """From another thread: stop waiting for a DDL. The server may carry it out all the same."""

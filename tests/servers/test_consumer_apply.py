@@ -236,3 +236,75 @@ def test_rows_are_numbered_where_there_are_none(target: Database, name: str) -> 
         apply_steps(open_applier(target.url("tailrace"), name), steps)
     assert position(target, name)[0] == 4
     assert target.execute(f"SELECT * FROM {name}.t") == [(1,)]
+
+
+HALVES = [
+    (
+        "CREATE TABLE",
+        "CREATE OR REPLACE TABLE {db}.a (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES {db}.later (id))",
+        ("a",),
+        "CREATE TABLE {db}.later (id INT PRIMARY KEY)",
+    ),
+    ("DROP TABLE", "DROP TABLE {db}.b, {db}.missing", ("b", "missing"), "CREATE TABLE {db}.missing (id INT)"),
+    ("DROP VIEW", "DROP VIEW {db}.v, {db}.w", ("v", "w"), "CREATE VIEW {db}.w AS SELECT 1"),
+]
+
+
+@pytest.mark.parametrize("noted", [True, False], ids=["noted", "killed before"])
+def test_a_ddl_that_mariadb_did_by_half_is_not_taken_as_done(
+    downstream_mariadb: Database, name: str, noted: bool
+) -> None:
+    """It logs what a refused statement has done under the statement's number."""
+    target = downstream_mariadb
+    made = [
+        f"CREATE TABLE {name}.a (id INT PRIMARY KEY)",
+        f"CREATE TABLE IF NOT EXISTS {name}.b (id INT PRIMARY KEY)",
+        f"CREATE OR REPLACE VIEW {name}.v AS SELECT 1",
+    ]
+    target.execute(f"CREATE DATABASE {name}", *made)
+    steps: Steps = []
+    used = 0
+    for kind, sql, tables, remedy in HALVES:
+        steps.append(ddl(sql.format(db=name), kind, *((name, table) for table in tables)))
+        seq = ledger_seq(target, name) if len(steps) > 1 else 0
+        for _ in range(2 if noted else 1):
+            with pytest.raises(DownstreamError, match="TR620"):
+                apply_steps(open_applier(target.url("tailrace"), name), steps)
+        used += ledger_seq(target, name) - seq
+        if not noted:
+            # As a consumer leaves it that dies in that moment.
+            target.execute(
+                f"UPDATE tailrace.relay_log_info SET ledger_seq = {seq} WHERE Channel_name = '{name}'"
+            )
+        for again in (remedy, *([] if kind == "CREATE TABLE" else [made[len(steps) - 1]])):
+            target.execute(again.format(db=name))
+        apply_steps(open_applier(target.url("tailrace"), name), steps)
+        assert position(target, name)[0] == len(steps) - 1
+    assert used >= 2
+    assert {table for (table,) in target.execute(f"SHOW TABLES FROM {name}")} == {"a", "later"}
+    assert "`p` int" in target.execute(f"SHOW CREATE TABLE {name}.a")[0][1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "sql", "tables"),
+    [
+        ("RENAME TABLE", "RENAME TABLE {db}.a TO {db}.z, {db}.missing TO {db}.y", ("a", "missing")),
+        ("ALTER TABLE", "ALTER TABLE {db}.a ADD COLUMN x INT, DROP COLUMN nowhere", ("a",)),
+        ("CREATE TABLE", "CREATE TABLE {db}.a (id INT)", ("a",)),
+    ],
+    ids=["rename", "alter", "create"],
+)
+def test_a_refused_ddl_that_changed_nothing_uses_no_number(
+    target: Database, name: str, kind: str, sql: str, tables: tuple[str, ...]
+) -> None:
+    target.execute(f"CREATE DATABASE {name}", f"CREATE TABLE {name}.a (id INT PRIMARY KEY)")
+    step = ddl(sql.format(db=name), kind, *((name, table) for table in tables))
+    with pytest.raises(DownstreamError, match="TR620"):
+        apply_steps(open_applier(target.url("tailrace"), name), [step])
+    assert ledger_seq(target, name) == 0
+    assert target.execute(f"SHOW TABLES FROM {name}") == [("a",)]
+
+
+def ledger_seq(target: Database, channel: str) -> int:
+    sql = f"SELECT ledger_seq FROM tailrace.relay_log_info WHERE Channel_name = '{channel}'"
+    return int(target.execute(sql)[0][0])
