@@ -34,11 +34,10 @@ from spark_consumer import error_log, online_tables, replacement
 from spark_consumer import ledger as ledgers
 from spark_consumer import position as positions
 from spark_consumer.config import ConsumerConfig
-from spark_consumer.ddl_apply import DdlApplier, KnownTables, NumberUsedUp, Versions
+from spark_consumer.ddl_apply import Carried, DdlApplier, KnownTables, NumberUsedUp, Versions
 from spark_consumer.error_log import Directive
 from spark_consumer.ledger import Ledger
 from spark_consumer.log_reader import LogReader
-from spark_consumer.online_tables import OnlineTables
 from spark_consumer.patience import Patience
 from spark_consumer.position import Position
 from spark_consumer.prepare import Prepared
@@ -181,7 +180,8 @@ class Applier:
             return 0
         number = before.ledger_seq + prepared.reserved + 1
         self._run_parts(prepared, before)
-        used, ddl, instead, tables = self._carried(session, piece, before)
+        used, carried, instead = self._carried(session, piece, before)
+        ddl, tables = carried.statements, carried.tables
         self._hidden = tables.names
         for index, one in enumerate(ddl[:-1]):
             self._run_alone(piece, one, before, number + index, index)
@@ -201,14 +201,15 @@ class Applier:
                 hold(session, name, definition)
             write(session, made.deletes, made.inserts, made.ordered, piece.where)
             count = made.statements
-            self._move(piece, replace(before, online_tables=tables.to_json()), number + len(ddl), count)
+            before = replace(before, online_tables=tables.to_json())
+            self._move(piece, before, number + len(ddl), count, carried.left_out)
             if prepared.reserved:
                 info.level(session, self._channel)
             error_log.use(session, (*used, *made.directives))
             if self._failed:
                 error_log.clear(session, self._channel)
             if piece.rows or piece.ddl is not None:
-                positions.count(session, self._channel, _counts(piece, made, len(ddl)))
+                positions.count(session, self._channel, _counts(piece, made, carried))
             reached("apply.before_commit")
             session.execute("COMMIT")
         except BaseException:
@@ -274,14 +275,13 @@ class Applier:
 
     def _carried(
         self, session: Session, piece: Slice, before: Position
-    ) -> tuple[tuple[Directive, ...], Sequence[SchemaChanged], Sequence[str], OnlineTables]:
+    ) -> tuple[tuple[Directive, ...], Carried, Sequence[str]]:
         """What an operator has decided about the slice's DDL; the DDL to run; the statements to run behind it."""
         directive = None if piece.ddl is None else self.directives.get((piece.first.epoch, DDL))
         if directive is None or piece.ddl is None:
-            ddl, tables = self._ddl.carried(session, piece, before)
-            return (), ddl, (), tables
+            return (), self._ddl.carried(session, piece, before), ()
         try:
-            _, tables = self._ddl.carried(session, piece, before)
+            tables = self._ddl.carried(session, piece, before).tables
         except DownstreamError:
             # It is why the operator had to decide.
             tables = online_tables.from_json(before.online_tables)
@@ -295,7 +295,8 @@ class Applier:
                 where=piece.where,
                 hint="run them by hand, then `tailrace error skip`",
             )
-        return (directive,), ddls, instead, tables
+        chosen = "replaced" if directive.statements else "skipped"
+        return (directive,), Carried(ddls, tables, (chosen,)), instead
 
     def trial(self, prepared: Prepared) -> Refused | None:
         """Run a slice that is prepared row by row, and roll it back: the first row that is refused, if any is."""
@@ -356,7 +357,9 @@ class Applier:
         piece.check_next(position)
         check_level(self._session, self._channel, slice_id, parts)
 
-    def _move(self, piece: Slice, before: Position, number: int, statements: int) -> None:
+    def _move(
+        self, piece: Slice, before: Position, number: int, statements: int, left_out: Sequence[str] = ()
+    ) -> None:
         after = replace(piece.behind(before), ledger_seq=number, ddl_intent=None)
         again = before.level
         if again is not None and after.order >= again.order:
@@ -367,11 +370,17 @@ class Applier:
         if any(record.transactions or record.rows or record.ddl for record in records):
             # The number of an epoch is that of a batch which applied it whole, for the first time.
             other = -number if piece.window or again else None
-            positions.audit(self._session, self._channel, records, statements, other)
+            positions.audit(self._session, self._channel, records, statements, other, left_out)
 
 
-def _counts(piece: Slice, made: Prepared, statements: int) -> dict[str, int]:
+def _counts(piece: Slice, made: Prepared, carried: Carried) -> dict[str, int]:
     counts = made.counts if piece.rows else {}
     if piece.ddl is None:
         return counts
-    return counts | {"ddl_applied": int(statements > 0), "ddl_left_out": int(statements == 0)}
+    left_out = not carried.statements
+    return counts | {
+        "ddl_applied": int(not left_out),
+        "ddl_left_out": int(left_out),
+        "ddl_ignored": int(left_out and "ignored" in carried.left_out),
+        "ddl_passed_over": int(left_out and "passed over" in carried.left_out),
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import cast
 
 import pymysql
@@ -44,6 +44,23 @@ _NO_TABLE = (1146, 1049)
 _log = structlog.get_logger()
 
 
+@dataclass(frozen=True)
+class Carried:
+    """What a channel makes of a DDL.
+
+    Attributes:
+        statements: what it runs, in order.
+        tables: the tables of online schema changes behind it.
+        left_out: why it does not run what upstream ran: "filtered" by tables, filters or routes; "ignored" by [ddl];
+            "passed over", since the merged table needs nothing of it; "online", an online schema change's; "in part",
+            the channel has but some of the tables; "skipped" or "replaced" by an operator.
+    """
+
+    statements: Sequence[SchemaChanged]
+    tables: OnlineTables
+    left_out: Sequence[str] = ()
+
+
 class NumberUsedUp(Exception):
     """A number of the ledger stands for what failed; the slice is to be applied with the numbers behind it."""
 
@@ -63,11 +80,8 @@ class DdlApplier:
         self._options, self._router = config.ddl, rules.router
         self._rules = DdlRules(rules.tables, rules.events, rules.router, config.ddl)
 
-    def carried(
-        self, session: Session, piece: Slice, position: Position
-    ) -> tuple[tuple[SchemaChanged, ...], OnlineTables]:
-        """The statements, in order, that this channel makes of the slice's DDL, none if it does not carry it; and
-        the tables of online schema changes behind the slice.
+    def carried(self, session: Session, piece: Slice, position: Position) -> Carried:
+        """The statements that this channel makes of the slice's DDL, none if it does not carry it.
 
         The same DDL at the same position under the same rules always gives the same statements: each has its own
         number in the ledger, by its place among them. Raises DownstreamError where it would have to carry half of
@@ -75,17 +89,23 @@ class DdlApplier:
         """
         tables = online_tables.from_json(position.online_tables)
         if piece.ddl is None:
-            return (), tables.touched(piece)
+            return Carried((), tables.touched(piece))
         taken = take(tables, piece.ddl, self._options, lambda *name: self._defined(session, *name))
         each = [self._of_channel(session, piece, one) for one in taken.statements]
-        return tuple(one for one in each if one is not None), taken.tables.touched(piece)
+        made = tuple(one for one in each if isinstance(one, SchemaChanged))
+        reasons = [one for one in each if isinstance(one, str)] if each else ["online"]
+        narrowed = sum(len(one.tables) for one in made) < sum(len(one.tables) for one in taken.statements)
+        reasons += ["in part"] if narrowed and made and not reasons else []
+        return Carried(made, taken.tables.touched(piece), tuple(dict.fromkeys(reasons)))
 
-    def _of_channel(self, session: Session, piece: Slice, ddl: SchemaChanged) -> SchemaChanged | None:
-        """A statement under the channel's rules."""
+    def _of_channel(self, session: Session, piece: Slice, ddl: SchemaChanged) -> SchemaChanged | str:
+        """A statement under the channel's rules, or why it is left out."""
         try:
-            return self._rules.carried(
+            made = self._rules.carried(
                 ddl, lambda: self._known(piece.first.epoch), lambda *name: self._has_rows(session, *name)
             )
+            ignored = self._options.of(family(ddl.kind)) == "ignore"
+            return made or ("ignored" if ignored else "filtered")
         except MergedDdl as merged:
             if reason := self._needed(session, ddl, piece.first.epoch):
                 raise DownstreamError(
@@ -95,7 +115,7 @@ class DdlApplier:
                     hint=_merged_hint(merged.hint, ddl),
                 ) from None
             _log.info("merged_ddl_passed_over", epoch=piece.first.epoch, statement=ddl.shown[:200])
-            return None
+            return "passed over"
 
     def _defined(self, session: Session, db: str, table: str) -> str | None:
         """The downstream's definition of an upstream's table."""

@@ -71,6 +71,7 @@ CREATE TABLE tailrace.applied_epochs (
   statements BIGINT NOT NULL,
   digest BIGINT NOT NULL,
   ddl LONGTEXT,
+  ddl_left_out VARCHAR(100) COMMENT 'why the channel ran not all of that, or something else',
   first_commit_at DATETIME(3) COMMENT 'upstream commit time of the first transaction, UTC',
   last_commit_at DATETIME(3) COMMENT 'and of the last one',
   applied_at DATETIME(6) NOT NULL COMMENT 'UTC',
@@ -91,7 +92,9 @@ CREATE TABLE tailrace.channel_counters (
   parts BIGINT NOT NULL DEFAULT 0 COMMENT 'transactions of workers',
   statements BIGINT NOT NULL,
   ddl_applied BIGINT NOT NULL DEFAULT 0 COMMENT 'DDL that was carried over',
-  ddl_left_out BIGINT NOT NULL DEFAULT 0 COMMENT 'DDL that filters or [ddl] left out',
+  ddl_left_out BIGINT NOT NULL DEFAULT 0 COMMENT 'DDL of which nothing was run',
+  ddl_ignored BIGINT NOT NULL DEFAULT 0 COMMENT 'of these left out by [ddl]',
+  ddl_passed_over BIGINT NOT NULL DEFAULT 0 COMMENT 'of these passed over: the merged table needed nothing of it',
   PRIMARY KEY (channel)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: what each stage did, per channel'
 """,
@@ -110,6 +113,8 @@ COUNTERS = (
     "statements",
     "ddl_applied",
     "ddl_left_out",
+    "ddl_ignored",
+    "ddl_passed_over",
 )
 # Added since the first release that made these tables.
 _ADDED = {
@@ -121,6 +126,9 @@ _ADDED = {
     ("relay_log_info", "began_at"): "TEXT AFTER rewound_from",
     ("channel_counters", "ddl_applied"): "BIGINT NOT NULL DEFAULT 0",
     ("channel_counters", "ddl_left_out"): "BIGINT NOT NULL DEFAULT 0",
+    ("channel_counters", "ddl_ignored"): "BIGINT NOT NULL DEFAULT 0",
+    ("channel_counters", "ddl_passed_over"): "BIGINT NOT NULL DEFAULT 0",
+    ("applied_epochs", "ddl_left_out"): "VARCHAR(100) AFTER ddl",
     ("channel_counters", "causality_groups"): "BIGINT NOT NULL DEFAULT 0 AFTER merged",
     ("channel_counters", "conflicts"): "BIGINT NOT NULL DEFAULT 0 AFTER causality_groups",
     ("channel_counters", "parts"): "BIGINT NOT NULL DEFAULT 0 AFTER conflicts",
@@ -416,8 +424,13 @@ def audit(
     epochs: Sequence[EpochCommitted],
     statements: int,
     first_epoch: int | None = None,
+    ddl_left_out: Sequence[str] = (),
 ) -> None:
-    """One audit row for a batch of epochs, inside the open transaction, under the first one's number or another."""
+    """One audit row for a batch of epochs, inside the open transaction, under the first one's number or another.
+
+    Args:
+        ddl_left_out: why the batch's DDL was not run as it is.
+    """
     first, last = epochs[0], epochs[-1]
     ranges: dict[int, list[int]] = {}
     for epoch in epochs:
@@ -426,7 +439,7 @@ def audit(
     touched = [table for epoch in epochs for table in epoch.tables]
     gtids = [gtid for epoch in epochs for gtid in (epoch.first_gtid, epoch.last_gtid) if gtid]
     session.run(
-        "INSERT INTO tailrace.applied_epochs VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s,"
+        "INSERT INTO tailrace.applied_epochs VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s,"
         " FROM_UNIXTIME(%s), FROM_UNIXTIME(%s), UTC_TIMESTAMP(6))",
         (
             channel,
@@ -443,6 +456,7 @@ def audit(
             statements,
             sum(epoch.digest for epoch in epochs) % DIGEST_MODULUS,
             "; ".join(epoch.ddl.shown for epoch in epochs if epoch.ddl) or None,
+            ", ".join(ddl_left_out) or None,
             # a decimal keeps the milliseconds
             f"{first.first_commit_ms / 1000:.3f}",
             f"{last.last_commit_ms / 1000:.3f}",

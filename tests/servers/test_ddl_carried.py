@@ -169,11 +169,16 @@ def test_everything_arrives_as_it_is(db: str, upstream: Database, downstream: Da
     assert events in ([("REPLICA_SIDE_DISABLED",)], [("SLAVESIDE_DISABLED",)])
     assert downstream.execute(f"SHOW TRIGGERS FROM {db}") == []
     assert applier.position.ddl_intent is None
-    [[applied, left_out]] = downstream.execute(
-        f"SELECT ddl_applied, ddl_left_out FROM tailrace.channel_counters WHERE channel = '{db}'"
+    [[applied, left_out, ignored]] = downstream.execute(
+        f"SELECT ddl_applied, ddl_left_out, ddl_ignored FROM tailrace.channel_counters WHERE channel = '{db}'"
     )
     assert applied > 50
-    assert left_out == 1  # the trigger
+    assert (left_out, ignored) == (1, 1)  # the trigger
+    audited = downstream.execute(
+        "SELECT ddl, ddl_left_out FROM tailrace.applied_epochs"
+        f" WHERE channel = '{db}' AND ddl_left_out IS NOT NULL"
+    )
+    assert [("TRIGGER" in text.upper(), why) for text, why in audited] == [(True, "ignored")]
 
 
 def at_rest(shown: Any) -> str:

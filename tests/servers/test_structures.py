@@ -362,6 +362,10 @@ def test_a_merged_table_is_altered_once_and_each_shards_alter_passed_over(
     with pytest.raises(DownstreamError, match=r"TR623.*had a column note before"):
         apply_steps(applier, [*[{}] * (applier.position.epoch + 1), *again])
     assert downstream.execute(f"SHOW CREATE TABLE {db}.t") == before
+    counted = f"SELECT ddl_left_out, ddl_passed_over FROM tailrace.channel_counters WHERE channel = '{db}'"
+    assert downstream.execute(counted) == [(3, 3)]
+    audited = "SELECT COUNT(*) FROM tailrace.applied_epochs WHERE ddl_left_out = 'passed over' AND ddl LIKE 'ALTER%'"
+    assert downstream.execute(f"{audited} AND channel = '{db}'") == [(3,)]
 
 
 def altering(statement: str, shard: int, verb: str = "ALTER") -> dict[str, Any]:
