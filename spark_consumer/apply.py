@@ -34,7 +34,8 @@ from spark_consumer import error_log, online_tables, replacement
 from spark_consumer import ledger as ledgers
 from spark_consumer import position as positions
 from spark_consumer.config import ConsumerConfig
-from spark_consumer.ddl_apply import Carried, DdlApplier, KnownTables, NumberUsedUp, Versions
+from spark_consumer.ddl_apply import DdlApplier, KnownTables, NumberUsedUp, Versions
+from spark_consumer.ddl_plan import Carried
 from spark_consumer.error_log import Directive
 from spark_consumer.ledger import Ledger
 from spark_consumer.log_reader import LogReader
@@ -178,10 +179,11 @@ class Applier:
         before = self._locked_position(piece)
         if before is None:
             return 0
-        number = before.ledger_seq + prepared.reserved + 1
         self._run_parts(prepared, before)
         used, carried, instead = self._carried(session, piece, before)
         ddl, tables = carried.statements, carried.tables
+        number = before.ledger_seq + prepared.reserved + carried.ran + 1
+        self._ddl.keep(session, self._token, before, piece, carried)
         self._hidden = tables.names
         for index, one in enumerate(ddl[:-1]):
             self._run_alone(piece, one, before, number + index, index)
@@ -377,7 +379,7 @@ def _counts(piece: Slice, made: Prepared, carried: Carried) -> dict[str, int]:
     counts = made.counts if piece.rows else {}
     if piece.ddl is None:
         return counts
-    left_out = not carried.statements
+    left_out = not carried.statements and not carried.ran
     return counts | {
         "ddl_applied": int(not left_out),
         "ddl_left_out": int(left_out),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 import pymysql
@@ -16,10 +16,11 @@ from schemas.ddl_lexer import Flavor
 from schemas.epoch import SchemaChanged, StructureVersion
 from schemas.errors import DownstreamError, Where
 from schemas.structure import TableStructure
-from spark_consumer import ddl_intent, ddl_session, online_tables
+from spark_consumer import ddl_intent, ddl_plan, ddl_session, online_tables
 from spark_consumer import position as positions
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.ddl_outcome import unfinished
+from spark_consumer.ddl_plan import Carried
 from spark_consumer.ddl_rules import DdlRules, MergedDdl, database_of
 from spark_consumer.ledger import Ledger
 from spark_consumer.merge import qualified
@@ -44,23 +45,6 @@ _NO_TABLE = (1146, 1049)
 _log = structlog.get_logger()
 
 
-@dataclass(frozen=True)
-class Carried:
-    """What a channel makes of a DDL.
-
-    Attributes:
-        statements: what it runs, in order.
-        tables: the tables of online schema changes behind it.
-        left_out: why it does not run what upstream ran: "filtered" by tables, filters or routes; "ignored" by [ddl];
-            "passed over", since the merged table needs nothing of it; "online", an online schema change's; "in part",
-            the channel has but some of the tables; "skipped" or "replaced" by an operator.
-    """
-
-    statements: Sequence[SchemaChanged]
-    tables: OnlineTables
-    left_out: Sequence[str] = ()
-
-
 class NumberUsedUp(Exception):
     """A number of the ledger stands for what failed; the slice is to be applied with the numbers behind it."""
 
@@ -81,7 +65,8 @@ class DdlApplier:
         self._rules = DdlRules(rules.tables, rules.events, rules.router, config.ddl)
 
     def carried(self, session: Session, piece: Slice, position: Position) -> Carried:
-        """The statements that this channel makes of the slice's DDL, none if it does not carry it.
+        """The statements that this channel makes of the slice's DDL, none if it does not carry it; those that it has
+        begun with, if a crash came in between, whatever the rules are now.
 
         The same DDL at the same position under the same rules always gives the same statements: each has its own
         number in the ledger, by its place among them. Raises DownstreamError where it would have to carry half of
@@ -90,7 +75,21 @@ class DdlApplier:
         tables = online_tables.from_json(position.online_tables)
         if piece.ddl is None:
             return Carried((), tables.touched(piece))
-        taken = take(tables, piece.ddl, self._options, lambda *name: self._defined(session, *name))
+        begun = self._ledger.proves and self._ledger.happened(session, position.ledger_seq + 1)
+        if begun and (plan := ddl_plan.of(position.ddl_intent, ddl_intent.place_of(piece.first))):
+            return plan
+        try:
+            made = self._made(session, piece, piece.ddl, tables)
+        except DownstreamError:
+            if not begun:
+                raise
+            made = Carried((), tables.touched(piece))
+        # One statement, which has run; of another one it must not be said, and the number is used.
+        return made if len(made.statements) == 1 or not begun else replace(made, statements=(), ran=1)
+
+    def _made(self, session: Session, piece: Slice, ddl: SchemaChanged, tables: OnlineTables) -> Carried:
+        """What the rules as they are make of a DDL."""
+        taken = take(tables, ddl, self._options, lambda *name: self._defined(session, *name))
         each = [self._of_channel(session, piece, one) for one in taken.statements]
         made = tuple(one for one in each if isinstance(one, SchemaChanged))
         reasons = [one for one in each if isinstance(one, str)] if each else ["online"]
@@ -153,23 +152,32 @@ class DdlApplier:
             clauses, target, [TableStructure.from_json(v.structure) for v in versions], strict=strict
         )
 
+    def keep(self, session: Session, token: int, position: Position, piece: Slice, carried: Carried) -> None:
+        """With a proving ledger: write down what several statements the DDL becomes, before the first one runs."""
+        text = ddl_plan.to_json(ddl_intent.place_of(piece.first), carried)
+        if not self._ledger.proves or len(carried.statements) < 2 or position.ddl_intent == text:
+            return
+        self._declared(session, token, text)
+
+    def _declared(self, session: Session, token: int, text: str) -> Position:
+        """Write into the position what is about to happen; the position as it was."""
+        channel = self._config.channel
+        session.execute("BEGIN")
+        found = positions.check_token(positions.read(session, channel, lock=True), token, channel)
+        session.run(
+            "UPDATE tailrace.relay_log_info SET ddl_intent = %s WHERE Channel_name = %s", (text, channel)
+        )
+        session.execute("COMMIT")
+        return found
+
     def declare(
         self, session: Session, token: int, position: Position, piece: Slice, ddl: SchemaChanged, index: int
     ) -> Position:
         """Without a proving ledger: write down what is about to happen, unless that was done before."""
         if self._ledger.proves or ddl_intent.speaks_of(position.ddl_intent, piece.first, ddl, index):
             return position
-        session.execute("BEGIN")
-        found = positions.check_token(
-            positions.read(session, self._config.channel, lock=True), token, self._config.channel
-        )
         intent = ddl_intent.declare(session, piece.first, ddl, database_of(ddl), index)
-        session.run(
-            "UPDATE tailrace.relay_log_info SET ddl_intent = %s WHERE Channel_name = %s",
-            (intent.to_json(), self._config.channel),
-        )
-        session.execute("COMMIT")
-        return replace(found, ddl_intent=None)
+        return replace(self._declared(session, token, intent.to_json()), ddl_intent=None)
 
     def run(
         self, session: Session, piece: Slice, ddl: SchemaChanged, before: Position, number: int, index: int

@@ -42,15 +42,16 @@ def declare(
     session: Session, epoch: EpochCommitted, ddl: SchemaChanged, database: str, index: int = 0
 ) -> Intent:
     """The intent to run the epoch's DDL on the downstream as it is now; ``database`` is the one it names."""
-    return Intent(_place(epoch), _hash(ddl.statement), fingerprints(session, ddl, database), index)
+    return Intent(place_of(epoch), _hash(ddl.statement), fingerprints(session, ddl, database), index)
 
 
 def speaks_of(text: str | None, epoch: EpochCommitted, ddl: SchemaChanged, index: int) -> bool:
     """Whether an intent found after a crash is this statement's, or one's behind it."""
-    if text is None:
+    # With a ledger that proved, it was the plan of several statements (``ddl_plan.py``).
+    if text is None or "plan" in (content := json.loads(text)):
         return False
-    intent = Intent(**json.loads(text))
-    if intent.place != _place(epoch):
+    intent = Intent(**content)
+    if intent.place != place_of(epoch):
         return False
     return intent.index > index or (intent.index == index and intent.statement == _hash(ddl.statement))
 
@@ -78,7 +79,8 @@ def happened(
     )
 
 
-def _place(epoch: EpochCommitted) -> str:
+def place_of(epoch: EpochCommitted) -> str:
+    """The epoch's place in the upstream."""
     return epoch.last_gtid or f"{epoch.source_file}:{epoch.source_pos}"
 
 

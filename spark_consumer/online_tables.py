@@ -96,11 +96,12 @@ def from_json(text: str | None) -> OnlineTables:
 
 
 def _hidden(entry: dict[str, Any]) -> Hidden:
-    statements = tuple(_statement(fields) for fields in entry.pop("statements"))
+    statements = tuple(statement_of(fields) for fields in entry.pop("statements"))
     return Hidden(**entry, statements=statements)
 
 
-def _statement(fields: dict[str, Any]) -> SchemaChanged:
+def statement_of(fields: dict[str, Any]) -> SchemaChanged:
+    """A statement out of its fields, as ``asdict`` and JSON have left them."""
     tables: Iterable[dict[str, Any]] = fields.pop("tables")
     settings: Iterable[list[str]] = fields.pop("settings")
     return SchemaChanged(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.errors import DownstreamError, Where
-from spark_consumer import error_log, replacement
+from spark_consumer import ddl_plan, error_log, replacement
 from spark_consumer import ledger as ledgers
 from spark_consumer import position as positions
 from spark_consumer.error_log import ChannelError
@@ -103,9 +103,11 @@ class Stopped:
         self.session.execute("COMMIT")
 
     def _ran(self, position: Position, ledger: Ledger, event: Event) -> tuple[str, ...]:
-        """The DDL of an earlier decision about the event that has run already: it stays in front of the others."""
+        """What has run already, of an earlier decision about the event or of the several statements that the DDL
+        became: it stays in front of the others.
+        """
         old = error_log.pending(self.session, self.channel).get((event.epoch, event.seq))
-        given = old.statements if old is not None else ()
+        given = old.statements if old is not None else ddl_plan.texts(position.ddl_intent)
         count = 0
         while ledger.happened(self.session, position.ledger_seq + 1 + count):
             count += 1

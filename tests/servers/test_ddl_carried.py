@@ -257,6 +257,29 @@ def test_an_online_schema_change_is_carried_over_through_crashes(
     assert left_out > 10 if online else left_out == 2  # the triggers
 
 
+def test_a_ddl_of_several_statements_ends_under_the_rules_that_it_began_with(
+    db: str, upstream: Database, downstream: Database
+) -> None:
+    begin = binlog_end(upstream)
+    run(upstream, db, [*BEFORE, *GHOST])
+    epochs = epochs_since(upstream, begin)
+    online = DdlOptions(online_ddl=True)
+    channel = Channel(downstream, db, ddl=online)
+    intent = f"SELECT ddl_intent FROM tailrace.relay_log_info WHERE Channel_name = '{db}'"
+    # Until it dies behind the first of the two statements that the swap becomes.
+    while channel.apply_until_it_dies(epochs, "ddl.after") == signal.SIGKILL:
+        if downstream.execute(intent) != [(None,)]:
+            break
+    columns = (
+        f"SELECT column_name FROM information_schema.columns WHERE table_schema = '{db}' AND table_name = 't'"
+    )
+    assert ("v",) in downstream.execute(columns)
+    assert downstream.execute(f"SHOW KEYS FROM {db}.t WHERE Key_name = 'v'") == []
+    Channel(downstream, db, ddl=online, exclude=(f"{db}.t", f"{db}._t_gho")).apply(epochs)
+    assert downstream.execute(intent) == [(None,)]
+    assert len(downstream.execute(f"SHOW KEYS FROM {db}.t WHERE Key_name = 'v'")) == 1
+
+
 def test_an_online_schema_change_that_began_before_the_channel_stops_at_its_end(
     db: str, upstream: Database, downstream: Database
 ) -> None:
