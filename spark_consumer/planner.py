@@ -61,7 +61,10 @@ class Planner:
         if not self._in_parts or again or piece.window is not None:
             return plan
         foreign = self._applier.with_retries(lambda: self._foreign.load(self._applier.session, names))
-        return replace(plan, causality=causality_of(plan, targets, foreign, by_tables=self._by_tables))
+        causality = causality_of(plan, targets, foreign, by_tables=self._by_tables)
+        touched = [table for logged in piece.epochs for table in logged.record.tables]
+        updated = frozenset((table.db, table.table) for table in touched if table.updates)
+        return replace(plan, causality=replace(causality, updated=updated))
 
     def forget(self) -> None:
         """A DDL has run: look at the tables anew."""

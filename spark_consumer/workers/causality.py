@@ -109,11 +109,13 @@ class Causality:
         tables: for each table of the plan.
         spaces: the parts of the keys of each space, as one of them has them.
         alone: whether nothing can be said, so that one transaction must write all.
+        updated: the upstream's tables that have UPDATEs, which may have changed keys.
     """
 
     tables: tuple[TableCausality, ...]
     spaces: tuple[tuple[Part, ...], ...] = ()
     alone: bool = False
+    updated: frozenset[Name] = frozenset()
 
 
 @dataclass

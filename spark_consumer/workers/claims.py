@@ -16,7 +16,7 @@ from schemas.wire import HEADER_SIZE
 from spark_consumer.compact import compact
 from spark_consumer.fetch import Share, Source
 from spark_consumer.pieces import Result
-from spark_consumer.plan import Mode, SlicePlan
+from spark_consumer.plan import Mode, Name, SlicePlan
 from spark_consumer.rows import TALLY, TableRows, all_widened, counted, render, tables_of, tally
 from spark_consumer.workers.bitmap import Bits, lacking, pack_offsets
 from spark_consumer.workers.causality import TableCausality
@@ -84,7 +84,7 @@ def claimed(
     tables = tables_of(plan)
     assert plan.causality is not None
     claimers = {
-        header: _Claimer(table, causality)
+        header: _Claimer(table, causality, plan.causality.updated)
         for (header, table), causality in zip(tables.items(), plan.causality.tables, strict=True)
         if table.plan.mode is not Mode.SKIP
     }
@@ -124,9 +124,11 @@ def _compacted(
 class _Claimer:
     """Makes the results of one table structure."""
 
-    def __init__(self, table: TableRows, causality: TableCausality) -> None:
+    def __init__(self, table: TableRows, causality: TableCausality, updated: frozenset[Name]) -> None:
         self._table, self._causality = table, causality
         structure = table.plan.structure
+        # To find out whether a row is half of an UPDATE costs as much as to render it.
+        self._moves = (structure.db, structure.table) in updated
         self._before: Claims = claims_of(structure, causality, before=True)
         self._after: Claims = claims_of(structure, causality, before=False)
 
@@ -176,7 +178,7 @@ class _Claimer:
         for value in values:
             if value[OP_AT] != _DELETE:
                 claims += self._after(value)
-            if value[OP_AT] != _UPDATE:
+            if self._moves and value[OP_AT] != _UPDATE:
                 source = self._table.renderers.source(value)
                 if source.flags & KEY_CHANGE:
                     claims.append(of_halves(source.epoch, source.seq - (value[OP_AT] != _DELETE)))

@@ -141,7 +141,8 @@ def test_an_update_claims_what_it_leaves_and_what_it_takes() -> None:
 def groups_of(*changes: Change) -> list[set[int]]:
     """How the rows of compacted changes fall into groups: the offsets of each."""
     made = causality((planned(T), target_of(T, key("n"))))
-    plan = SlicePlan((planned(T),), Limits(), causality=made)
+    updated = frozenset((T.db, T.table) for change in changes if change.op == "u")
+    plan = SlicePlan((planned(T),), Limits(), causality=replace(made, updated=updated))
     split = halves(changes)
     keys = [row_key(T, change.after or change.before or {}) for change in split]
     values = [row_value(change, 0, seq, "g") for seq, change in enumerate(split)]
