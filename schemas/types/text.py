@@ -104,8 +104,10 @@ class Text:
         return [*read_length("d"), f"{target} = d.decode() if t == {branches * 2} else d"]
 
     def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
-        """See ``Codec.predicate``. By bytes: a collation would find café where CAFE stands."""
-        return (
-            b"CAST(CONVERT(" + quoted + b" USING utf8mb4) AS BINARY) <=> CAST(CONVERT(",
-            b" USING utf8mb4) AS BINARY)",
-        )
+        """See ``Codec.predicate``. By bytes: a collation would find café where CAFE stands.
+
+        In the charset of the upstream's column, since Unicode has one question mark for all bytes without a character.
+        """
+        charset = b"utf8mb4" if column.charset in _UTF8 else column.charset.encode()
+        using = b" USING " + charset + b") AS BINARY)"
+        return b"CAST(CONVERT(" + quoted + using + b" <=> CAST(CONVERT(", using

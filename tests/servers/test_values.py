@@ -628,6 +628,38 @@ def test_strange_names(upstream: Database, values_db: Connection[Any]) -> None:
     assert ours == theirs
 
 
+_ONE_BYTE = (
+    "armscii8", "cp1250", "cp1251", "cp1256", "cp1257", "cp850", "cp852", "cp866", "dec8", "geostd8", "greek", "hebrew",
+    "hp8", "keybcs2", "koi8r", "koi8u", "latin1", "latin2", "latin5", "latin7", "macce", "macroman", "tis620",
+)  # fmt: skip
+
+
+def test_rows_without_a_key_are_told_apart_by_bytes_that_no_character_has(
+    upstream: Database, values_db: Connection[Any]
+) -> None:
+    """Made Unicode, all bytes that a charset does not map would be one question mark, and so one row."""
+    connection, questions = values_db, []
+    for charset in _ONE_BYTE:
+        literals = [f"_{charset} X'{code:02x}'" for code in range(0x80, 0x100)]
+        unicode = ", ".join(f"HEX(CONVERT({literal} USING utf8mb4))" for literal in literals)
+        [row] = _run(connection, f"SELECT {unicode}")
+        unmapped = [literal for literal, code in zip(literals, row, strict=True) if code == "3F"]
+        questions += [(charset, literal) for literal in (f"_{charset} '?'", *unmapped)]
+    assert len(questions) > 2 * len(_ONE_BYTE)
+    columns = ", ".join(f"{charset} VARCHAR(3) CHARACTER SET {charset}" for charset in _ONE_BYTE)
+    _run(connection, f"CREATE TABLE bytes (n INT, {columns})", f"CREATE TABLE copy_bytes (n INT, {columns})")
+    begin = binlog_end(upstream)
+    for charset, literal in questions:
+        _run(connection, f"INSERT INTO bytes (n, {charset}) VALUES (-1, {literal})")
+    for n, (charset, literal) in reversed(list(enumerate(questions))):
+        match = f"CAST({charset} AS BINARY) = CAST({literal} AS BINARY)"
+        change = (f"UPDATE bytes SET n = {n}", "DELETE FROM bytes", "DO 0 -- ")[n % 3]
+        _run(connection, f"{change} WHERE {match}")
+    connection.commit()
+    _replay(connection, rows_since(upstream, begin, "val.*"))
+    _assert_same(connection, "bytes", dict.fromkeys(("n", *_ONE_BYTE), "VARCHAR(3)"))
+
+
 WIDE = {
     "i": "INT", "b": "BIGINT UNSIGNED", "d": "DECIMAL(20,7)", "f": "FLOAT", "g": "DOUBLE", "s": "VARCHAR(50)",
     "l": "VARCHAR(50) CHARACTER SET latin1", "x": "VARBINARY(50)", "c": "CHAR(50)", "n": "BINARY(7)",
