@@ -12,12 +12,17 @@ from schemas.varint import encode_bytes
 ENUM, SET = 247, 248
 
 
+def error_value(members: tuple[str, ...]) -> str:
+    """What stands for index 0, the value of what was no member: ``''``, which servers show, unless that is a member."""
+    return next(text for n in range(len(members) + 1) if (text := "\0" * n) not in members)
+
+
 class EnumTable(dict[int, bytes]):
-    """Member number to Avro string; 0 is MySQL's empty error value."""
+    """Member number to Avro string."""
 
     def __init__(self, members: tuple[str, ...]) -> None:
         super().__init__({i: encode_bytes(m.encode()) for i, m in enumerate(members, start=1)})
-        self[0] = encode_bytes(b"")
+        self[0] = encode_bytes(error_value(members).encode())
 
 
 class SetTable(dict[int, bytes]):
@@ -58,14 +63,20 @@ class EnumSet:
         """See ``Codec.literal``. ENUM's empty error value is index 0: no text would be accepted for it."""
         lines = read_length("d")
         quoted = f'{target} = b"\'" + d.replace(b"\'", b"\'\'") + b"\'"'
-        if column.code == ENUM and "" not in column.members:
-            return [*lines, f"if not d: {target} = b'0'", f"else: {quoted}"]
+        if column.code == ENUM:
+            return [*lines, f"if d == {_error(column)!r}: {target} = b'0'", f"else: {quoted}"]
         return [*lines, quoted]
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
         """See ``Codec.value``. The text."""
+        if column.code == ENUM:
+            return [*read_length("d"), f"{target} = '' if d == {_error(column)!r} else d.decode()"]
         return [*read_length("d"), f"{target} = d.decode()"]
 
     def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
         """See ``Codec.predicate``."""
         return plain_predicate(quoted)
+
+
+def _error(column: Column) -> bytes:
+    return error_value(column.members).encode()

@@ -417,19 +417,26 @@ def test_every_type_fits_itself(
 def test_what_was_no_member_of_an_enum_stays_so_and_nothing_else_gets_through(
     downstream: Database, db: str, channel: Channel
 ) -> None:
-    """Index 0, which a server in strict mode refuses."""
-    downstream.execute(f"CREATE TABLE {db}.t (id INT PRIMARY KEY, e ENUM('x', 'y'), s VARCHAR(3))")
+    """Index 0, which a server in strict mode refuses; also beside a member that looks the same."""
+    downstream.execute(
+        f"CREATE TABLE {db}.t (id INT PRIMARY KEY, e ENUM('x', 'y'), f ENUM('x', '') NOT NULL, s VARCHAR(3))"
+    )
     e = Column("e", "enum('x','y')", 247, 1, nullable=True, charset="utf8mb4", members=("x", "y"))
-    t = table(db, integer("id"), e, text("s", length=3))
+    f = Column("f", "enum('x','')", 247, 1, nullable=False, charset="utf8mb4", members=("x", ""))
+    t = table(db, integer("id"), e, f, text("s", length=3))
+    no_member = {0: "\0", 1: "", 2: "x", 3: "\0"}
     for compact in (True, False):
         applier, config = channel(compact=compact)
         downstream.execute(f"TRUNCATE TABLE {db}.t")
-        rows = [{"id": n, "e": value, "s": "abc"} for n, value in enumerate(("x", "", None, ""))]
+        rows = [
+            {"id": n, "e": value, "f": no_member[n], "s": "abc"}
+            for n, value in enumerate(("x", "", None, ""))
+        ]
         apply_rows(applier, config, *(insert(t, row) for row in rows))
         apply_rows(applier, config, update(t, rows[0], rows[0] | {"e": ""}), delete(t, rows[3]))
-        found = downstream.execute(f"SELECT id, e, e + 0, s FROM {db}.t ORDER BY id")
-        assert found == [(0, "", 0, "abc"), (1, "", 0, "abc"), (2, None, None, "abc")]
-        long = {"id": 9, "e": "", "s": "abcd"}
+        found = downstream.execute(f"SELECT id, e, e + 0, f + 0, s FROM {db}.t ORDER BY id")
+        assert found == [(0, "", 0, 0, "abc"), (1, "", 0, 2, "abc"), (2, None, None, 1, "abc")]
+        long = {"id": 9, "e": "", "f": "x", "s": "abcd"}
         with pytest.raises(DownstreamError, match="TR604"):
             apply_rows(applier, config, insert(t, long))
         assert downstream.execute(f"SELECT COUNT(*) FROM {db}.t") == [(3,)]
