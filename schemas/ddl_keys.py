@@ -38,10 +38,13 @@ def _whole(table: TableDefinition, part: KeyPart) -> KeyPart:
 
 
 def covers(prefix: int, column: ColumnDefinition) -> bool:
-    """Whether a prefix is as long as the column's values can be, so that it is none."""
-    if column.type not in ("char", "varchar", "binary", "varbinary"):
-        return False
-    return prefix >= (column.length or 0)
+    """Whether a prefix is none: as long as the column's values can be, or of a type that has none.
+
+    Source: MySQL sql/sql_table.cc, ``prepare_key``; ``Field::type_can_have_key_part``.
+    """
+    if column.type in ("char", "varchar", "binary", "varbinary"):
+        return prefix >= (column.length or 0)
+    return column.type not in ("text", "blob", "geometry")
 
 
 def _made_up(key: KeyDefinition, names: list[str], session: Session) -> str:

@@ -62,7 +62,7 @@ def test_ddl_of_every_kind_is_tracked_as_the_server_carries_it_out(upstream: Dat
             begin = binlog_end(upstream)
             _insert_into_each(tracker)
             for body in table_maps(upstream, begin):
-                event = read_table_map(body)
+                event = read_table_map(body, tracker.flavor)
                 known = tracker.catalog.tables[event.db, event.table]
                 assert isinstance(known, TableDefinition)
                 assert matched(replace(event, optional={}), known, tracker.flavor) == full_structure(event)
