@@ -72,6 +72,10 @@ class _Plan:
     foreign: bool = False
     not_null: list[str] = field(default_factory=list)
 
+    def added(self) -> list[str]:
+        """The names of the new columns."""
+        return [column.name for column, _ in self.placed if not isinstance(column, str)]
+
 
 def altered(
     cursor: Cursor, table: TableDefinition, session: Session, database_charset: str | None
@@ -224,7 +228,7 @@ def _add(cursor: Cursor, plan: _Plan, table: TableDefinition, session: Session) 
 
 def _take_column(part: Part, plan: _Plan, table: TableDefinition, lenient: bool) -> None:
     assert part.column is not None
-    new = [column.name for column, _ in plan.placed if not isinstance(column, str)]
+    new = plan.added()
     # The servers look at the table as it was, whatever the statement drops.
     if lenient and (table.column(part.column.name) is not None or index_of(new, part.column.name) >= 0):
         return
@@ -407,7 +411,8 @@ def _kept(key: KeyDefinition, plan: _Plan, new: TableDefinition) -> KeyDefinitio
         if not part.name:
             parts.append(part)
             continue
-        if index_of(plan.dropped, part.name) >= 0:
+        # The servers go by names: a new column takes the place of a dropped one.
+        if index_of(plan.dropped, part.name) >= 0 and index_of(plan.added(), part.name) < 0:
             continue
         changed = plan.changed.get(part.name)
         column = new.column(changed.name if changed else part.name)
