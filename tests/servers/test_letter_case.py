@@ -1,4 +1,4 @@
-"""Servers with lower_case_table_names = 1 as upstream, beside ones that tell cases apart."""
+"""Servers with lower_case_table_names = 1 as upstream and as downstream, beside ones that tell cases apart."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import pytest
 from compose.databases import Database
 from compose.kafka import Kafka
 from producer.skipping import SkipRule
+from schemas.errors import DownstreamError
+from schemas.letter_case import lowered
 from schemas.server_url import ServerUrl
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.event_filter import EventRule
@@ -20,6 +22,7 @@ from tests.support.consuming import consume
 from tests.support.producer_case import Case, producer_case
 
 pytestmark = pytest.mark.servers
+_OTHER = {"mysql": "mariadb", "mariadb": "mysql"}
 
 
 @pytest.fixture
@@ -96,3 +99,49 @@ def test_names_of_an_upstream_in_lower_case_are_so_everywhere(
         found = compare_servers(source, aim, (f"{case.db.upper()}.Foo",), router=Router(routes), looks=2)
         assert [(one.table, one.equal) for one in found.tables] == [(f"{case.db}.foo → {there}.foo", True)]
         target.execute(f"DROP DATABASE {there}")
+
+
+def test_names_that_fall_together_on_the_downstream_stop_before_a_row(
+    folding: Database, request: pytest.FixtureRequest, kafka: Kafka, tmp_path: Path
+) -> None:
+    upstream: Database = request.getfixturevalue(f"upstream_{_OTHER[folding.flavor]}")
+    with producer_case(upstream, kafka.bootstrap, tmp_path) as case:
+        folding.execute(f"CREATE DATABASE {case.db}", f"USE {case.db}",
+                        "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(200), n INT NOT NULL DEFAULT 0)")  # fmt: skip
+        case.sql("CREATE TABLE Foo (id INT PRIMARY KEY, v INT)", "INSERT INTO Foo VALUES (1, 1), (2, 2)",
+                 "ALTER TABLE Foo ADD W INT", "UPDATE Foo SET w = 5 WHERE id = 1")  # fmt: skip
+        case.catch_up()
+        config = _channel(case, folding, tmp_path)
+        consume(config)
+        assert _rows(folding, case.db, "foo") == _rows(upstream, case.db, "Foo") == [(1, 1, 5), (2, 2, None)]
+        urls = [ServerUrl.parse(server.url()) for server in (upstream, folding)]
+        found = compare_servers(urls[0], urls[1], (f"{case.db}.*",), looks=2)
+        assert [(one.table, one.equal) for one in found.tables] == [
+            (f"{case.db}.Foo → {case.db}.foo", True), (f"{case.db}.t", True)]  # fmt: skip
+        case.sql(
+            "CREATE TABLE IF NOT EXISTS foo (id INT PRIMARY KEY, v INT, W INT)",
+            "INSERT INTO foo VALUES (9, 9, 9)",
+        )
+        case.catch_up()
+        for _ in range(2):
+            with pytest.raises(
+                DownstreamError, match=rf"TR618.*{case.db}\.Foo and {case.db}\.foo are one table"
+            ):
+                consume(config)
+        assert len(_rows(folding, case.db, "foo")) == 2
+        with pytest.raises(DownstreamError, match="TR618"):
+            compare_servers(urls[0], urls[1], (f"{case.db}.*",), looks=2)
+        consume(replace(config, exclude=(f"{case.db}.foo",)))
+        assert len(_rows(folding, case.db, "foo")) == 2
+
+
+def test_names_are_put_in_lower_case_as_the_server_does_it(folding: Database) -> None:
+    letters = [chr(n) for n in range(0x21, 0x10000) if not 0xD800 <= n < 0xE000]
+    with folding.connect() as connection, connection.cursor() as cursor:
+        for begin in range(0, len(letters), 4096):
+            some = letters[begin : begin + 4096]
+            text = "".join(some)
+            cursor.execute("SELECT LOWER(CONVERT(%s USING utf8mb3) COLLATE utf8mb3_general_ci)", (text,))
+            [(lower,)] = cursor.fetchall()
+            wrong = [(a, b) for a, b in zip(some, lower, strict=True) if lowered(a) != b]
+            assert not wrong
