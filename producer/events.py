@@ -268,17 +268,8 @@ class EventDecoder:
                 varint = LOW[z & 0x3FFF] + VARINT[z >> 14] if 1 << 17 <= z < 1 << 31 else encode_long(z >> 1)
                 before = epoch.seq
                 epoch.seq = seq = decode(
-                    data,
-                    p,
-                    behind - checksum,
-                    before,
-                    number,
-                    ordinary,
-                    moved,
-                    source + varint + times,
-                    append,
-                )
-
+                    data, p, behind - checksum, before, number, ordinary, moved, source + varint + times, append
+                )  # fmt: skip
                 counts = counts_of(decoder) or self._first_touch(decoder)
                 counts[form.column] += seq - before
                 if len(records) >= SPILL_RECORDS:
