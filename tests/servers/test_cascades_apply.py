@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from compose.databases import Database
-from schemas.server_url import ServerUrl
 from schemas.structure import TableStructure
 from spark_consumer.apply import Applier
 from spark_consumer.config import ConsumerConfig
-from tests.support.apply_steps import apply_rows, open_applier
+from tests.support.apply_steps import apply_rows, open_channel
 from tests.support.fake_topic import delete, insert, integer
 from tests.support.names import own_name
 
@@ -41,8 +38,7 @@ def db(request: pytest.FixtureRequest, downstream: Database) -> str:
 
 @pytest.fixture
 def channel(downstream: Database, db: str) -> tuple[Applier, ConsumerConfig]:
-    url = downstream.url("tailrace")
-    return open_applier(url, db), ConsumerConfig("", "p", ServerUrl.parse(url), db, Path())
+    return open_channel(downstream.url("tailrace"), db)
 
 
 def table(db: str, name: str, *more: str) -> TableStructure:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
 
 from compose.databases import Database
 from schemas.errors import ConfigError, DownstreamError
-from schemas.server_url import ServerUrl
 from schemas.structure import TableStructure
 from spark_consumer.apply import Applier
 from spark_consumer.config import ConsumerConfig
@@ -19,7 +18,7 @@ from spark_consumer.event_filter import EventRule
 from spark_consumer.expression import ExpressionRule
 from spark_consumer.route import Route
 from spark_consumer.rows import UnevaluableRow
-from tests.support.apply_steps import apply_rows, apply_steps, open_applier
+from tests.support.apply_steps import apply_rows, apply_steps, open_channel
 from tests.support.fake_topic import delete, insert, integer, text, update
 from tests.support.names import own_name
 
@@ -38,14 +37,7 @@ def db(request: pytest.FixtureRequest, downstream: Database) -> str:
 @pytest.fixture
 def channel(downstream: Database, db: str) -> Channel:
     """Opens the channel under rules."""
-
-    def opened(**rules: Any) -> tuple[Applier, ConsumerConfig]:
-        url = downstream.url("tailrace")
-        return open_applier(url, db, **rules), ConsumerConfig(
-            "", "p", ServerUrl.parse(url), db, Path(), **rules
-        )
-
-    return opened
+    return partial(open_channel, downstream.url("tailrace"), db)
 
 
 def ddl(statement: str, kind: str, *tables: tuple[Any, ...], db: str = "") -> dict[str, Any]:
@@ -188,7 +180,7 @@ def test_two_channels_with_different_routes_do_not_disturb_each_other(
     t = TableStructure("up", "t", (integer("id"),), ("id",))
     first, first_config = channel(routes=(Route("up", db, "t", "a"),))
     second_config = replace(first_config, routes=(Route("up", db, "t", "b"),), channel=f"{db}2")
-    second = open_applier(downstream.url("tailrace"), second_config.channel, routes=second_config.routes)
+    second, _ = open_channel(downstream.url("tailrace"), second_config.channel, routes=second_config.routes)
     apply_rows(first, first_config, insert(t, {"id": 1}))
     apply_rows(second, second_config, insert(t, {"id": 1}), insert(t, {"id": 2}))
     apply_rows(first, first_config, delete(t, {"id": 1}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pymysql
@@ -18,14 +18,13 @@ from schemas.server_url import ServerUrl
 from schemas.structure import Column, TableStructure
 from spark_consumer.apply import Applier
 from spark_consumer.config import ConsumerConfig
-from spark_consumer.ddl_apply import Versions
 from spark_consumer.event_filter import EventRule
 from spark_consumer.fit import misfits
 from spark_consumer.plan import Mode
 from spark_consumer.route import Route
 from spark_consumer.session import connect
 from spark_consumer.target import TableMoved, read_table
-from tests.support.apply_steps import apply_rows, apply_steps, open_applier, prepared_rows
+from tests.support.apply_steps import apply_rows, apply_steps, open_channel, prepared_rows
 from tests.support.binlog_rows import binlog_end, rows_since
 from tests.support.fake_topic import delete, insert, integer, text, update
 from tests.support.names import own_name
@@ -45,13 +44,7 @@ def db(request: pytest.FixtureRequest, downstream: Database) -> str:
 @pytest.fixture
 def channel(downstream: Database, db: str) -> Channel:
     """Opens the channel under rules."""
-
-    def opened(versions: Versions | None = None, **rules: Any) -> tuple[Applier, ConsumerConfig]:
-        url = downstream.url("tailrace")
-        config = ConsumerConfig("", "p", ServerUrl.parse(url), db, Path(), **rules)
-        return open_applier(url, db, versions, **rules), config
-
-    return opened
+    return partial(open_channel, downstream.url("tailrace"), db)
 
 
 def table(db: str, *columns: Column, key: tuple[str, ...] = ("id",), name: str = "t") -> TableStructure:

@@ -38,12 +38,20 @@ _TABLE = TablePlan(
 
 def open_applier(url: str, channel: str, versions: Versions | None = None, **rules: Any) -> Applier:
     """The channel's writer, with a position before everything if it has none; the log has shown no tables."""
+    return open_channel(url, channel, versions, **rules)[0]
+
+
+def open_channel(
+    url: str, channel: str, versions: Versions | None = None, **rules: Any
+) -> tuple[Applier, ConsumerConfig]:
+    """The same with the channel's configuration."""
     config = ConsumerConfig("", "p", ServerUrl.parse(url), channel=channel, checkpoint_dir=Path(), **rules)
     session = connect(config.target)
     positions.install(session)
     if positions.read(session, channel) is None:
         positions.create(session, channel, BEFORE_ALL)
-    return Applier(config, session, positions.take_over(session, channel), lambda epoch: set(), versions)
+    token = positions.take_over(session, channel)
+    return Applier(config, session, token, lambda epoch: set(), versions), config
 
 
 def prepared(epoch: int, step: dict[str, Any]) -> Prepared:
