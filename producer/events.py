@@ -19,6 +19,7 @@ from producer.payload import unpack_payload
 from producer.query_event import QueryEvent, epoch_ddl, in_lower_case, load_query, parse_query_event
 from producer.row_decoder import RowDecoder, SchemaName
 from producer.rows_head import FLAGS_AT, LACKING, ROWS, Doubt, Head, RowsForm, RowsTable, update_lacks
+from producer.savepoints import known_savepoint, savepoint_name
 from producer.skipping import Skipping, SkipRule
 from producer.structures.store import Here, Structures
 from producer.table_map import table_names
@@ -77,6 +78,14 @@ _HAS_TRIGGERS = 0x40
 _MIXED_ENGINES = (
     "which of its rows stayed depends on their tables' engines; copy the tables concerned anew and start behind "
     "this position"
+)
+_ROLLED_BACK = (
+    "compare the tables concerned with the upstream's behind this transaction; copy them anew and start behind this "
+    "position"
+)
+_TOO_MANY = (
+    "a transaction of more rows than are held back was not committed, or rolled back to a savepoint: copy the tables "
+    "concerned anew and start behind this position"
 )
 
 _OLD = (
@@ -194,11 +203,16 @@ class EventDecoder:
     def _drop_group(self) -> None:
         """The upstream died while it wrote the transaction: it never took place."""
         log.warning("incomplete_transaction_dropped", gtid=self._gtid, file=self._place.file)
-        extra = self.epoch.seq - self._group_seq
-        if extra > len(self.epoch.records):
-            raise DecodeError("TR415", "a file ends within a transaction that was handed on in part")
-        self.epoch.drop_last(extra)
+        self._take_back(self.epoch.seq - self._group_seq)
         self._group_begin(0, 0, 0)
+
+    def _take_back(self, rows: int) -> None:
+        """The open group's last rows did not happen."""
+        if rows > len(self.epoch.records):
+            raise DecodeError(
+                "TR415", "rows did not take place after all, and were handed on already", hint=_TOO_MANY
+            )
+        self.epoch.drop_last(rows)
 
     def run(self, data: bytes, i: int, base: int) -> int:
         """Walk events from ``data[i]``.
@@ -382,6 +396,7 @@ class EventDecoder:
         self._gtid = None
         self._skip_group = self._xa_open = self._xa = False
         self._text = b""
+        self._savepoints: dict[str, int] = {}
         self._skipped: list[tuple[str, str, str]] = []
         self._server_id, self._commit_ms = server_id, commit_ms
         self._group_seq = self.epoch.seq
@@ -438,7 +453,7 @@ class EventDecoder:
             query = in_lower_case(query, self._flavor)
         statement = classify(query.statement, query.default_db, self._flavor, sql_mode=query.sql_mode or 0)
         if statement.category is Category.TRANSACTION:
-            self._transaction_statement(statement)
+            self._transaction_statement(statement.kind, query.statement)
         elif statement.category is Category.IGNORED:
             log.info("statement_not_replicated", kind=statement.kind, reason=statement.reason)
         elif family(statement.kind) == "accounts" and not self._accounts:
@@ -461,14 +476,25 @@ class EventDecoder:
         if not self._skip_group:
             self._statement(load_query(event[: len(event) - checksum]), 0)
 
-    def _transaction_statement(self, statement: Statement) -> None:
-        """ROLLBACK behind rows undoes those of transactional tables only: the log does not say which."""
-        if statement.kind in ("ROLLBACK", "ROLLBACK TO") and self.epoch.seq > self._group_seq:
-            raise DecodeError(
-                "TR407",
-                f"{statement.kind} behind row changes: a transaction that mixes engines was rolled back",
-                hint=_MIXED_ENGINES,
-            )
+    def _transaction_statement(self, kind: str, text: str) -> None:
+        """A savepoint is remembered; what was rolled back did not happen.
+
+        Rows of tables without transactions, which would stay, are never among them: servers log those in groups of
+        their own. Source: MySQL sql/log_event.cc, Rows_log_event; MariaDB sql/log.cc, use_trans_cache.
+        """
+        if kind == "SAVEPOINT":
+            self._savepoints[savepoint_name(text)] = self.epoch.seq
+        elif kind in ("ROLLBACK", "ROLLBACK TO") and self.epoch.seq > self._group_seq:
+            kept: int | None = self._group_seq
+            if kind == "ROLLBACK TO":
+                kept = known_savepoint(self._savepoints, savepoint_name(text))
+            if kept is None or self.epoch.ddl is not None:
+                raise DecodeError(
+                    "TR407",
+                    f"rows are rolled back, and it is not sure which: {text[:200]}",
+                    hint=_ROLLED_BACK,
+                )
+            self._take_back(self.epoch.seq - kept)
 
     def _ddl(self, query: QueryEvent, statement: Statement, timestamp: int) -> bool:
         if not self._concerns_us(statement):

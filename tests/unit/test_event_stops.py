@@ -11,6 +11,7 @@ from test_golden_binlogs import FILE, GOLDEN, SUBDIR
 
 from producer.payload import unpack_payload
 from producer.query_event import load_query, parse_query_event
+from producer.savepoints import savepoint_name
 from schemas import binlog
 from schemas.dml import read_dml
 from schemas.errors import DecodeError
@@ -41,6 +42,18 @@ ENCRYPTION = event(binlog.MARIADB_START_ENCRYPTION, b"\x01" + bytes(16))
 ROWS_OF_NOBODY = event(binlog.WRITE_ROWS, bytes(40))
 
 
+TABLE = event(
+    binlog.TABLE_MAP,
+    b"\1\0\0\0\0\0\1\0" + b"\1d\0\1t\0" + b"\1\3\0\0" + b"\1\1\0" + b"\4\3\2id" + b"\x08\1\0",
+)
+
+
+def _inserted(number: int) -> list[bytes]:
+    """A row of `t (id INT PRIMARY KEY)`."""
+    head = b"\1\0\0\0\0\0" + b"\1\0" + b"\2\0" + b"\1\1"
+    return [TABLE, event(binlog.WRITE_ROWS, head + b"\0" + struct.pack("<i", number))]
+
+
 @pytest.mark.parametrize(("events", "code", "said"), [
     ([gtid(1), INCIDENT], "TR410", "INCIDENT"),
     ([gtid(1), ENCRYPTION], "TR410", "START_ENCRYPTION"),
@@ -57,6 +70,9 @@ ROWS_OF_NOBODY = event(binlog.WRITE_ROWS, bytes(40))
     ([gtid(1), query(b"XA COMMIT X'61',X'',1")], "TR406", "XA COMMIT"),
     ([gtid(1), query(b"XA COMMIT 'a'")], "TR406", "not understood"),
     ([gtid(1), query(b"XA START X'61',X'',1"), query(b"ROLLBACK")], "TR407", "XA PREPARE"),
+    ([gtid(1), query(b"BEGIN"), *_inserted(1), query(b"ROLLBACK TO `b`")], "TR407", "ROLLBACK TO `b`"),
+    ([gtid(1), query(b"BEGIN"), query("SAVEPOINT `é`".encode()), *_inserted(1), query("ROLLBACK TO `é`".encode())],
+     "TR407", "it is not sure which"),
 ])  # fmt: skip
 def test_stops(tmp_path: Path, events: list[bytes], code: str, said: str) -> None:
     with pytest.raises(DecodeError) as caught:
@@ -68,6 +84,21 @@ def test_stops(tmp_path: Path, events: list[bytes], code: str, said: str) -> Non
     assert error.where.position == len(whole) - len(events[-1])
     assert (error.where.gtid, error.where.file) == (f"{GTID}:1", FILE)
     assert error.hint
+
+
+def test_what_was_rolled_back_did_not_happen(tmp_path: Path) -> None:
+    """MariaDB logs it behind a CREATE TEMPORARY TABLE or a change of MyISAM; names are as each session quotes them."""
+    lines = _lines(
+        tmp_path,
+        *[gtid(1), query(b"BEGIN"), *_inserted(1), query(b"SAVEPOINT `A ``b`"), *_inserted(2)],
+        *[query(b"SAVEPOINT `q`"), *_inserted(3), query(b"ROLLBACK TO q"), *_inserted(4)],
+        *[query(b"SAVEPOINT Q"), *_inserted(5), query(b"ROLLBACK TO `Q`"), *_inserted(6)],
+        *[query(b"ROLLBACK TO `a ``B`"), *_inserted(7), query(b"ROLLBACK TO `a ``b`"), *_inserted(8), xid()],
+        *[gtid(2), query(b"BEGIN"), *_inserted(9), query(b"SAVEPOINT q"), *_inserted(10), query(b"ROLLBACK")],
+        *[gtid(3), query(b"BEGIN"), *_inserted(11), query(b"SAVEPOINT q"), *_inserted(12), xid()],
+    )
+    assert [line.split("-> ")[1] for line in lines] == [f'{{"id": {n}}}' for n in (1, 8, 11, 12)]
+    assert savepoint_name('ROLLBACK TO "A""`b"') == savepoint_name('SAVEPOINT `A"``B`') == 'a"`b'
 
 
 def test_a_load_as_text_is_passed_over_by_a_rule() -> None:
