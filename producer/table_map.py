@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from schemas.collations import CHARSETS, MAX_CHARACTER_BYTES, PYTHON_CODECS
+from schemas.charset_text import text_of
+from schemas.collations import CHARSETS, MAX_CHARACTER_BYTES
 from schemas.errors import DecodeError, Where
 from schemas.gtid import Flavor
 from schemas.structure import Column, TableStructure
@@ -310,15 +311,25 @@ def _set_members(columns: list[Column], code: int, data: bytes, where: Where) ->
             continue
         count, pos = packed_length(data, pos)
         raw, pos = _raw_strings(data, pos, count)
-        codec = "latin-1" if column.charset == "binary" else PYTHON_CODECS.get(column.charset)
-        if codec is None:
+        try:
+            members = tuple(_member(member, column.charset) for member in raw)
+        except (UnicodeDecodeError, LookupError) as error:
             raise DecodeError(
                 "TR403",
-                f"the members of {column.name} are in charset {column.charset}, which is not known here",
+                f"the members of {column.name} cannot be read in charset {column.charset}: {error}",
                 where=where,
                 hint="convert the column to utf8mb4, or exclude the table",
-            )
-        columns[i] = replace(column, members=tuple(member.decode(codec) for member in raw))
+            ) from error
+        columns[i] = replace(column, members=members)
+
+
+def _member(data: bytes, charset: str) -> str:
+    """A member of ENUM or SET as the servers show it, who take bytes without a character set for UTF-8."""
+    if charset == "binary":
+        return data.decode()
+    text = text_of(data, charset)
+    # Both servers make 0x815F of a backslash, and a backslash of it.
+    return text.replace("＼", "\\") if charset == "sjis" else text
 
 
 def _key(optional: Mapping[int, bytes]) -> list[int]:

@@ -62,30 +62,3 @@ MAX_CHARACTER_BYTES = {
     **dict.fromkeys(("utf8mb3", "ujis", "eucjpms"), 3),
     **dict.fromkeys(("ucs2", "big5", "gbk", "gb2312", "sjis", "cp932", "euckr"), 2),
 }
-
-#: Python's codec where it reads every character as the servers do; for names of ENUM and SET members
-PYTHON_CODECS = {
-    **dict.fromkeys(("utf8mb3", "utf8mb4"), "utf-8"),
-    **dict.fromkeys(("cp1250", "cp1251", "cp1256", "cp1257", "cp850", "cp852", "cp866"), ""),
-    "ascii": "ascii",
-    "latin1": "cp1252",
-    "latin2": "iso8859-2",
-    "latin5": "iso8859-9",
-    "greek": "iso8859-7",
-    "hebrew": "iso8859-8",
-    "koi8r": "koi8-r",
-    "koi8u": "koi8-u",
-    "gbk": "gbk",
-    "gb2312": "gb2312",
-    "gb18030": "gb18030",
-    "big5": "big5",
-    "euckr": "euc-kr",
-    "ujis": "euc-jp",
-    "sjis": "shift_jis",
-    "cp932": "cp932",
-    "ucs2": "utf-16-be",
-    "utf16": "utf-16-be",
-    "utf16le": "utf-16-le",
-    "utf32": "utf-32-be",
-}
-PYTHON_CODECS |= {name: name for name, codec in PYTHON_CODECS.items() if not codec}

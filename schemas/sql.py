@@ -18,6 +18,7 @@ from schemas.avro_schema import OP_AT, row_schema
 from schemas.codegen import compile_function, indent
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of, union_tags
+from schemas.types.floating import DOUBLE, FLOAT, float_text
 from schemas.varint import encode_bytes, read_bytes, read_more
 from schemas.wire import HEADER_SIZE
 
@@ -158,11 +159,23 @@ def _full_match(columns: tuple[Column, ...], prefix: str, documents: tuple[str, 
             before = b"CAST(CAST(" + quoted + b" AS CHAR) AS BINARY) <=> CAST(CAST(CAST("
             behind = b" AS JSON) AS CHAR) AS BINARY)"
         exact = f"{joint + before!r} + {prefix}{i} + {behind!r}"
+        if column.code in (FLOAT, DOUBLE):
+            exact = f"{exact} + {_sign_of_zero(quoted, f'{prefix}{i}')}"
         if column.nullable:
             is_null = repr(joint + quoted + b" IS NULL")
             exact = f"{is_null} if {prefix}{i} == b'NULL' else {exact}"
         parts.append(f"({exact})")
     return _join(parts)
+
+
+def _sign_of_zero(quoted: bytes, variable: str) -> str:
+    """The expression of what tells 0 from -0, which the server's comparison does not."""
+    signed = b" AND CAST(" + quoted + b" AS CHAR) LIKE '%-%'"
+    plain = signed.replace(b" LIKE ", b" NOT LIKE ")
+    zero, negative_zero = float_text(0.0), float_text(-0.0)
+    return (
+        f"({plain!r} if {variable} == {zero!r} else {signed!r} if {variable} == {negative_zero!r} else b'')"
+    )
 
 
 def _skip_after(structure: TableStructure) -> list[str]:

@@ -634,6 +634,59 @@ _ONE_BYTE = (
 )  # fmt: skip
 
 
+_MEMBERS = {
+    "binary": "é日", "armscii8": "Ա", "dec8": "Œé", "eucjpms": "～Ⅷ日\\", "geostd8": "ა", "hp8": "ñƒ", "keybcs2": "Čř",
+    "latin7": "ąį", "macce": "Łé", "macroman": "é", "swe7": "åÉ", "tis620": "ก", "cp866": "я²ⁿ", "greek": "αʽ",
+    "hebrew": "א‾", "koi8u": "є•", "sjis": "日\\ﾊ", "ujis": "日\\", "euckr": "한똠", "cp932": "～①", "gbk": "中",
+    "latin1": "€é",
+}  # fmt: skip
+
+
+def test_members_of_enum_and_set_in_every_charset(upstream: Database, values_db: Connection[Any]) -> None:
+    """TABLE_MAP has them in their own charset, and of many no library reads every character as the servers do."""
+    columns = []
+    for charset, characters in _MEMBERS.items():
+        members = ", ".join(f"'{character}', 'x{character}'" for character in characters)
+        columns += [
+            f"e_{charset} ENUM({members}) CHARACTER SET {charset}",
+            f"s_{charset} SET({members}) CHARACTER SET {charset}",
+        ]
+    for table in ("members", "copy_members"):
+        _run(values_db, f"CREATE TABLE {table} (id INT PRIMARY KEY, {', '.join(columns)})")
+    begin = binlog_end(upstream)
+    for n in range(1, 2 * max(map(len, _MEMBERS.values())) + 1):
+        values = ", ".join(f"{1 + n % (2 * len(c))}, {3 * n % 4 ** len(c)}" for c in _MEMBERS.values())
+        _run(values_db, f"INSERT INTO members VALUES ({n}, {values})")
+    values_db.commit()
+    rows = rows_since(upstream, begin, "val.*")
+    _replay(values_db, rows)
+    types = {column.split()[0]: column.split()[1].split("(")[0] for column in columns}
+    _assert_same(values_db, "members", {"id": "INT"} | types)
+    for row in rows:
+        after = row.avro()["after"]
+        assert after["e_eucjpms"] in [prefix + c for c in _MEMBERS["eucjpms"] for prefix in ("", "x")]
+        assert after["e_binary"] in ("é", "xé", "日", "x日")
+
+
+def test_rows_without_a_key_that_differ_by_the_sign_of_zero(
+    upstream: Database, values_db: Connection[Any]
+) -> None:
+    """0 and -0 are equal to the server's comparison: the row that was changed is the one that is found."""
+    types = {"n": "INT", "d": "DOUBLE", "f": "FLOAT", "p": "FLOAT"}
+    for table in ("zeros", "copy_zeros"):
+        _run(values_db, f"CREATE TABLE {table} (n INT, d DOUBLE, f FLOAT, p FLOAT(7,4))")
+    begin = binlog_end(upstream)
+    signs = [f"{d}0e0, {f}0e0, {p}0e0" for d in ("", "-") for f in ("", "-") for p in ("", "-")]
+    _run(values_db, f"INSERT INTO zeros VALUES {', '.join(f'(1, {sign})' for sign in (*signs, *signs))}")
+    for column, value in (("d", "9"), ("f", "NULL"), ("p", "-1")):
+        match = f"CAST({column} AS CHAR) LIKE '-%' ORDER BY CAST(d AS CHAR), CAST(f AS CHAR), CAST(p AS CHAR)"
+        _run(values_db, f"UPDATE zeros SET n = n + 1, {column} = {value} WHERE {match} LIMIT 3",
+             f"DELETE FROM zeros WHERE {match} LIMIT 1")  # fmt: skip
+    values_db.commit()
+    _replay(values_db, rows_since(upstream, begin, "val.*"))
+    _assert_same(values_db, "zeros", types)
+
+
 def test_rows_without_a_key_are_told_apart_by_bytes_that_no_character_has(
     upstream: Database, values_db: Connection[Any]
 ) -> None:

@@ -1,0 +1,118 @@
+"""Bytes of each character set to text, where no server is at hand: members of ENUM and SET, statements of clients.
+
+Python's codec, where it reads most characters as the servers do, and what they read in another way. Source: both
+servers' own conversions of every byte and every pair of bytes.
+"""
+
+from __future__ import annotations
+
+import codecs
+from functools import lru_cache
+
+_UNDEFINED = "\N{REPLACEMENT CHARACTER}"
+
+# For each character set of single bytes: Python's codec, and runs of characters to put in its place.
+_SINGLE: dict[str, tuple[str, dict[int, str]]] = {
+    "ascii": ("ascii", {}),
+    **{name: (name, {}) for name in ("cp1250", "cp1251", "cp1256", "cp1257", "cp850", "cp852")},
+    "latin2": ("iso8859-2", {}),
+    "latin5": ("iso8859-9", {}),
+    "koi8r": ("koi8-r", {}),
+    "armscii8": ("latin-1", {
+        0xA1: "❁§։)(»«—.՝,-՟…՜՛՞ԱաԲբԳգԴդԵեԶզԷէԸըԹթԺժԻիԼլԽխԾծԿկՀհՁձՂղՃճՄմՅյՆ"
+        "նՇշՈոՉչՊպՋջՌռՍսՎվՏտՐրՑցՒւՓփՔքՕօՖֆ’'",
+    }),
+    "dec8": ("latin-1", {
+        0xA4: "�¥�§¤©ª«����",
+        0xB4: "�µ¶·�",
+        0xBE: "�",
+        0xD0: "�",
+        0xD7: "Œ",
+        0xDD: "Ÿ�",
+        0xF0: "�",
+        0xF7: "œ",
+        0xFD: "ÿ��",
+    }),
+    "geostd8": ("latin-1", {
+        0x80: "€�‚�„…†‡�‰�‹�����‘’“”•–—���›����",
+        0xC0: "აბგდევზჱთიკლმნჲოპჟრსტჳუფქღყშჩცძწჭხჴჯჰჵ�����������������������№��",
+    }),
+    "hp8": ("latin-1", {
+        0xA1: "ÀÂÈÊËÎÏ´ˋˆ¨˜ÙÛ₤¯Ýý°ÇçÑñ¡¿¤£¥§ƒ¢âêôûáéóúàèòùäëöüÅîØÆåíøæÄìÖÜÉ"
+        "ïßÔÁÃãÐðÍÌÓÒÕõŠšÚŸÿÞþ·µ¶¾—¼½ªº«■»±�",
+    }),
+    "keybcs2": ("cp437", {0x80: "ČüéďäĎŤčěĚĹÍľĺÄÁÉžŽôöÓůÚýÖÜŠĽÝŘť", 0xA4: "ňŇŮÔšřŕŔ"}),
+    "latin7": ("iso8859-13", {}),
+    "macce": ("mac_latin2", {}),
+    "macroman": ("mac_roman", {}),
+    "swe7": ("ascii", {0x40: "É", 0x5B: "ÄÖÅÜ_é", 0x7B: "äöåü�"}),
+    "tis620": ("tis_620", {}),
+    "cp866": ("cp866", {0xFC: "ⁿ²"}),
+    "greek": ("iso8859-7", {0xA1: "ʽʼ£��", 0xAA: "�"}),
+    "hebrew": ("iso8859-8", {0xAF: "‾"}),
+    "koi8u": ("koi8-u", {0x95: "•"}),
+    "latin1": ("cp1252", {0x81: "\x81", 0x8D: "\x8d", 0x8F: "\x8f", 0x90: "\x90", 0x9D: "\x9d"}),
+}  # fmt: skip
+_CODECS = {
+    **dict.fromkeys(("utf8mb3", "utf8mb4"), "utf-8"),
+    **dict.fromkeys(("ucs2", "utf16"), "utf-16-be"),
+    "utf16le": "utf-16-le",
+    "utf32": "utf-32-be",
+    **{name: name for name in ("gbk", "gb2312", "gb18030", "big5", "cp932")},
+    "euckr": "cp949",
+    "ujis": "euc_jp",
+    "sjis": "shift_jis",
+}
+_KANA, _THREE_BYTES, _PRIVATE = 0x8E, 0x8F, 0xF5
+
+
+def text_of(data: bytes, charset: str) -> str:
+    """Text of a character set of the servers.
+
+    Raises:
+        UnicodeDecodeError: it is not valid in it.
+        LookupError: a character set that is not known.
+    """
+    if charset in _SINGLE:
+        return codecs.charmap_decode(data, "strict", _table(charset))[0]
+    if charset == "eucjpms":
+        return _eucjpms(data)
+    text = data.decode(_CODECS[charset])
+    # Python's codec is of the standard's first edition, where this character was a private one.
+    return text.replace("\ue7c7", "ḿ") if charset == "gb18030" else text
+
+
+@lru_cache
+def _table(charset: str) -> str:
+    codec, runs = _SINGLE[charset]
+    characters = [bytes((b,)).decode(codec, "replace") for b in range(256)]
+    for begin, run in runs.items():
+        characters[begin : begin + len(run)] = run
+    # What charmap_decode takes for undefined.
+    return "".join(characters).replace(_UNDEFINED, "\ufffe")
+
+
+def _eucjpms(data: bytes) -> str:
+    """Characters of two bytes as cp932 has them, where these are in another place; the rest as EUC-JP."""
+    text, pos = [], 0
+    while pos < len(data):
+        first = data[pos]
+        size = 1 if first < 0x80 else 3 if first == _THREE_BYTES else 2
+        one = data[pos : pos + size]
+        if size == 2 and first >= _PRIVATE and len(one) == 2:
+            text.append(chr(0xE000 + 94 * (first - _PRIVATE) + one[1] - 0xA1))
+        elif size == 2 and first != _KANA and len(one) == 2:
+            text.append(_shifted(first - 0xA1, one[1] - 0xA1).decode("cp932"))
+        else:
+            text.append(one.decode("euc_jp").translate(_WIDE) if size == 3 else one.decode("euc_jp"))
+        pos += size
+    return "".join(text)
+
+
+_WIDE = {ord("~"): "～", ord("¦"): "￤"}
+
+
+def _shifted(row: int, cell: int) -> bytes:
+    """A character's row and cell, from 0, as Shift JIS has them."""
+    lead = (row >> 1) + (0x81 if row < 62 else 0xC1)
+    return bytes((lead, cell + 0x9F if row % 2 else cell + 0x40 + (cell >= 63)))
