@@ -110,7 +110,10 @@ def log_error(error: KafkaException, doing: str) -> LogError:
 
 
 class Left(Exception):
-    """Kafka was away when the producer was stopped, and the epoch in hand was left: the next start writes it."""
+    """Kafka or the schema registry was away when the producer was stopped: the next start writes the epoch in hand."""
+
+    def __init__(self, why: str = "Kafka does not answer") -> None:
+        super().__init__(why)
 
 
 class EpochLog:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 import time
 from collections.abc import Callable, Iterable
+from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
@@ -18,6 +20,7 @@ from urllib.request import Request, urlopen
 
 import structlog
 
+from producer.epoch_log import Left
 from schemas.avro_schema import row_schema
 from schemas.epoch import StructureVersion
 from schemas.errors import LogError, Where
@@ -27,7 +30,9 @@ log = structlog.get_logger()
 
 _TYPE = "application/vnd.schemaregistry.v1+json"
 _TIMEOUT = 10.0  # seconds
-_TRIES = 5
+_PAUSE, _LONGEST_PAUSE = 0.5, 8.0  # seconds between two attempts
+# Answers that pass: those of a server or a proxy in trouble (5xx), and of one that is asked too much or too slowly.
+_PASSING = frozenset({408, 425, 429})
 
 
 class SchemaRegistry:
@@ -36,9 +41,18 @@ class SchemaRegistry:
     Args:
         url: ``http[s]://[user:password@]host[:port][/path]``; the credentials are in no message.
         structures: all structures that the log names so far; asked for once, with the first schema.
+        patience: seconds for which a registry that is away is waited for.
+        left: ends such a wait with ``Left``.
     """
 
-    def __init__(self, url: str, structures: Callable[[], Iterable[StructureVersion]]) -> None:
+    def __init__(
+        self,
+        url: str,
+        structures: Callable[[], Iterable[StructureVersion]],
+        patience: float = 0.0,
+        left: threading.Event | None = None,
+    ) -> None:
+        self._patience, self._left = patience, left or threading.Event()
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
         self._url = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
@@ -54,8 +68,9 @@ class SchemaRegistry:
         """The id of a structure's schema as it stands on the wire: four bytes, big-endian.
 
         Raises:
-            LogError: TR506 the registry cannot be reached or refuses the schema; TR507 it gives the id of a schema
-                that is another one in the log.
+            LogError: TR506 the registry stays away or refuses the schema; TR507 it gives the id of a schema that is
+                another one in the log.
+            Left: it was to wait no longer.
         """
         text = row_schema(structure).text
         if text not in self._names:
@@ -84,20 +99,23 @@ class SchemaRegistry:
 
     def _post(self, path: str, body: dict[str, str], where: Where) -> Any:
         request = Request(self._url + path, json.dumps(body).encode(), self._headers, method="POST")
-        for attempt in range(1, _TRIES + 1):
+        deadline, pause = time.monotonic() + self._patience, _PAUSE
+        while True:
             try:
                 with urlopen(request, timeout=_TIMEOUT) as response:
                     return json.load(response)
             except HTTPError as error:
                 reason = f"answered {error.code}: {_message(error)}"
-                if error.code < 500 and error.code != 429:
+                if error.code < 500 and error.code not in _PASSING:
                     raise self._failed(f"refuses a schema: it {reason}", where) from None
-            except (URLError, OSError, ValueError) as error:
-                reason = f"cannot be reached: {getattr(error, 'reason', None) or error}"
-            if attempt < _TRIES:
-                log.warning("registry_retry", attempt=attempt, reason=reason)
-                time.sleep(0.25 * 2**attempt)
-        raise self._failed(reason, where, retryable=True)
+            except (URLError, OSError, ValueError, HTTPException) as error:
+                reason = f"cannot be reached: {getattr(error, 'reason', None) or error!r}"
+            if time.monotonic() > deadline:
+                raise self._failed(f"{reason}; waited for {self._patience:.0f} s", where, retryable=True)
+            log.warning("registry_retry", reason=reason, table=where.table)
+            if self._left.wait(pause):
+                raise Left("the schema registry does not answer")
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _failed(self, what: str, where: Where, *, retryable: bool = False) -> LogError:
         return LogError(
@@ -115,5 +133,5 @@ def _message(error: HTTPError) -> str:
     try:
         answer = json.load(error)
         return f"{answer['message']} ({answer['error_code']})"[:300]
-    except (ValueError, KeyError, TypeError, OSError):
+    except (ValueError, KeyError, TypeError, OSError, HTTPException):
         return str(error.reason)

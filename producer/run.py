@@ -36,6 +36,8 @@ log = structlog.get_logger()
 _REPORT = 1.0  # seconds between progress reports
 # Seconds for which Kafka is waited for: without end nobody would hear of it, and a bounded run has somebody waiting.
 _PATIENCE, _BOUNDED_PATIENCE = 600.0, 120.0
+# A Kafka transaction may be open meanwhile, which the broker ends after ten minutes: the commit has to be in time.
+_REGISTRY_PATIENCE = 540.0
 _LEAVE = 10.0  # seconds behind a stop after which a Kafka that is away is waited for no longer
 
 
@@ -136,8 +138,8 @@ def run_producer(
     threading.Thread(target=leave, daemon=True).start()
     try:
         _run(config, stop, progress, epoch_log)
-    except Left:
-        log.warning("epoch_left", reason="Kafka does not answer", hint="the next start publishes it")
+    except Left as left:
+        log.warning("epoch_left", reason=str(left), hint="the next start publishes it")
     finally:
         ended.set()
 
@@ -185,7 +187,12 @@ def _run(
     limits = EpochLimits(config.epoch_max_rows, config.epoch_max_bytes, config.epoch_max_delay)
     tables = TableFilter(config.include, config.exclude, folds=info.folds)
     registry = config.schema_registry_url
-    schema_name = SchemaRegistry(registry, epoch_log.structures).name if registry else fingerprint_of
+    patience = _BOUNDED_PATIENCE if config.until_caught_up else _REGISTRY_PATIENCE
+    schema_name = (
+        SchemaRegistry(registry, epoch_log.structures, patience, epoch_log.left).name
+        if registry
+        else fingerprint_of
+    )
     mark = Mark(config.relay_dir, PUBLISHER)
     publisher = Publisher(
         epoch_log,

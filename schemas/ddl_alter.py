@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from schemas.collations import MAX_CHARACTER_BYTES
 from schemas.ddl_columns import Part, at_column, column_part, key_part
 from schemas.ddl_cursor import Cursor, Unparsable
 from schemas.ddl_keys import covers, with_keys
@@ -18,6 +19,7 @@ from schemas.table_definition import (
     KeyPart,
     TableDefinition,
     index_of,
+    number_bytes,
     same,
 )
 
@@ -72,6 +74,12 @@ class _Plan:
     foreign: bool = False
     not_null: list[str] = field(default_factory=list)
 
+    @property
+    def rebuilds(self) -> bool:
+        """Whether it changes columns or keys."""
+        columns = bool(self.dropped or self.changed or self.placed or self.not_null or self.convert)
+        return columns or bool(self.keys or self.dropped_keys or self.renamed_keys or self.foreign)
+
     def added(self) -> list[str]:
         """The names of the new columns."""
         return [column.name for column, _ in self.placed if not isinstance(column, str)]
@@ -106,6 +114,7 @@ def _defaults(cursor: Cursor, plan: _Plan, session: Session, database: str | Non
     while ahead.peek().start < cursor.peek().start:
         ahead.next()
     depth, first, explicit = 0, True, False
+    named_here: set[str | None] = set()
     while (token := ahead.next()).kind is not TokenKind.END:
         if depth == 0 and (first or token.key == "CONVERT"):
             if token.key == "PARTITION":
@@ -126,12 +135,17 @@ def _defaults(cursor: Cursor, plan: _Plan, session: Session, database: str | Non
             if explicit and named != plan.charset:
                 raise Unparsable("it names two character sets")
             plan.charset, explicit = named, True
+            named_here.add(named)
         elif token.key == "COLLATE":
             ahead.take("=")
             if not ahead.take("DEFAULT"):
                 plan.charset = charset_of_collation(word_or_string(ahead, session), plan.charset)
+                named_here.add(plan.charset)
             elif not explicit:
                 raise Unparsable("COLLATE DEFAULT without a character set")
+    if plan.convert and len(named_here) > 1:
+        # The columns' one and the default may then be two, and the servers do not agree which is which.
+        raise Unparsable("it names two character sets")
 
 
 def _skip_part(cursor: Cursor) -> None:
@@ -148,7 +162,7 @@ def _part(cursor: Cursor, plan: _Plan, table: TableDefinition, session: Session)
     if cursor.take("ADD"):
         return _add(cursor, plan, table, session)
     if cursor.take("DROP"):
-        return _drop(cursor, plan, table)
+        return _drop(cursor, plan, table, session)
     if cursor.take("MODIFY"):
         cursor.take("COLUMN")
         lenient = cursor.take("IF", "EXISTS")
@@ -263,13 +277,12 @@ def _change(
         plan.placed.append((known.name, part.position))
 
 
-def _drop(cursor: Cursor, plan: _Plan, table: TableDefinition) -> bool:
+def _drop(cursor: Cursor, plan: _Plan, table: TableDefinition, session: Session) -> bool:
     if cursor.at("PARTITION"):
         return False
     if cursor.at("SYSTEM", "VERSIONING"):
         raise Unparsable("system versioning")
-    if cursor.take("PERIOD", "FOR"):
-        cursor.take("IF", "EXISTS")
+    if cursor.take("PERIOD", "FOR") or cursor.take("PERIOD", "IF", "EXISTS", "FOR"):
         if cursor.name().upper() == "SYSTEM_TIME":
             raise Unparsable("system versioning")
     elif cursor.take("PRIMARY", "KEY"):
@@ -285,7 +298,11 @@ def _drop(cursor: Cursor, plan: _Plan, table: TableDefinition) -> bool:
     elif cursor.take("CONSTRAINT"):
         cursor.take("IF", "EXISTS")
         name = cursor.name()
-        if any(same(key.name, name) and key.kind != "other" for key in table.keys):
+        found = next((key for key in table.keys if same(key.name, name) and key.kind != "other"), None)
+        if found is not None and found.hash:
+            raise Unparsable(f"whether the key {found.name!r} still is one by hash is not known")
+        # MariaDB takes unique keys by hash for no constraints: IF EXISTS leaves them.
+        if found is not None and not (session.flavor == "mariadb" and table.hashed(found)):
             _drop_key(name, plan, table)
     else:
         cursor.take("COLUMN")
@@ -372,12 +389,12 @@ def _carried_out(plan: _Plan, table: TableDefinition, session: Session) -> Table
         keys=(),
     )
     new = new.not_null(plan.not_null)
-    kept = [key for key in (_kept(key, plan, new) for key in table.keys) if key is not None]
+    kept = [key for key in (_kept(key, plan, table, new, session) for key in table.keys) if key is not None]
     if not table.whole and (plan.dropped_keys or plan.dropped or (plan.changed and not kept)):
         raise Unparsable("it may make another key the first one, and not all keys of the table are known")
     # The primary key first: its columns are NOT NULL, whatever a part says of them.
     old = [key for key in kept if key.kind == "primary"] + [key for key in kept if key.kind != "primary"]
-    return with_keys(with_keys(new, old, session), plan.keys, session).sorted()
+    return with_keys(new, [*old, *plan.keys], session)
 
 
 def _columns(plan: _Plan, table: TableDefinition) -> list[ColumnDefinition]:
@@ -402,7 +419,27 @@ def _columns(plan: _Plan, table: TableDefinition) -> list[ColumnDefinition]:
     return columns
 
 
-def _kept(key: KeyDefinition, plan: _Plan, new: TableDefinition) -> KeyDefinition | None:
+def _new_prefix(prefix: int | None, old: ColumnDefinition | None, new: ColumnDefinition) -> int | None:
+    """A part's prefix once its column is another one.
+
+    Args:
+        old: the column before, on MySQL, which takes the bytes of an ENUM's or a SET's number for a prefix of the
+            text that it becomes. Source: sql/sql_table.cc, prepare_key_column of mysql_prepare_alter_table.
+    """
+    if prefix is None and old is not None and old.type in ("enum", "set") and new.type not in ("enum", "set"):
+        width, lengths = (
+            MAX_CHARACTER_BYTES.get(old.charset or "", 1),
+            [len(member) for member in old.members],
+        )
+        shown = max(lengths) if old.type == "enum" else sum(lengths) + len(lengths) - 1
+        size = number_bytes(old)
+        prefix = None if shown * width == size else size // width or None
+    return None if prefix is None or covers(prefix, new) else prefix
+
+
+def _kept(
+    key: KeyDefinition, plan: _Plan, table: TableDefinition, new: TableDefinition, session: Session
+) -> KeyDefinition | None:
     """An old key over the new columns; None if it is dropped, or loses all its columns."""
     if index_of(plan.dropped_keys, key.name) >= 0:
         return None
@@ -418,8 +455,14 @@ def _kept(key: KeyDefinition, plan: _Plan, new: TableDefinition) -> KeyDefinitio
         column = new.column(changed.name if changed else part.name)
         if column is None:
             raise Unparsable(f"the key {key.name!r} has a column that is not known")
-        whole = part.prefix is None or (changed is not None and covers(part.prefix, column))
-        parts.append(KeyPart(column.name, None if whole else part.prefix))
+        prefix = part.prefix
+        if changed is not None:
+            old = table.column(part.name) if session.flavor == "mysql" else None
+            prefix = _new_prefix(prefix, old, column)
+        parts.append(KeyPart(column.name, prefix))
     name = plan.renamed_keys.get(key.name.lower(), key.name)
     named = key.named or key.name.lower() in plan.renamed_keys
-    return replace(key, name=name, named=named, parts=tuple(parts)) if parts else None
+    # MariaDB keeps no USING HASH that the statement itself does not say; other ALTERs lose it as well, or not:
+    # the next TABLE_MAP tells.
+    hashed = key.hash and not plan.rebuilds
+    return replace(key, name=name, named=named, parts=tuple(parts), hash=hashed) if parts else None

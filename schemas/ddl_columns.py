@@ -27,7 +27,7 @@ NOT_COLUMNS = frozenset(
         *("CHECK", "LIKE"),
     }
 )
-_SKIPPED = frozenset({"AUTO_INCREMENT", "VISIBLE", "ENFORCED", "ALWAYS", "VALUE"})
+_SKIPPED = frozenset({"VISIBLE", "ENFORCED", "ALWAYS", "VALUE"})
 # One word or string follows, perhaps behind an equals sign.
 _VALUED = frozenset(
     {
@@ -66,7 +66,7 @@ def at_column(cursor: Cursor) -> bool:
     """Whether a column begins here, and not a key, a constraint or a period."""
     first, second = cursor.peek(), cursor.peek(1)
     if first.key == "PERIOD":
-        return second.key != "FOR"
+        return second.key not in ("FOR", "IF")
     if first.key == "VECTOR":
         named = cursor.peek(2).key == "(" and not is_type(second.key)
         return not (second.key in ("INDEX", "KEY", "(") or second.kind is TokenKind.QUOTED or named)
@@ -102,6 +102,8 @@ def column_part(cursor: Cursor, session: Session, charset: str | None) -> Part:
             nullable = False
     if any(key.kind == "primary" for key in part.keys):
         nullable = False
+    # UNIQUE may be said twice, and is one key.
+    part.keys = list(dict.fromkeys(part.keys))
     part.column = replace(column, nullable=nullable)
     part.position = _position(cursor)
     return part
@@ -130,6 +132,8 @@ def _attribute(
             raise Unparsable(f"NOT {cursor.peek().text!r}")
     elif cursor.take("NULL"):
         return True
+    elif cursor.take("AUTO_INCREMENT"):
+        return None if session.shown else False
     elif cursor.take("DEFAULT"):
         _default(cursor)
     elif cursor.take("SERIAL", "DEFAULT", "VALUE"):
@@ -273,7 +277,7 @@ def key_part(cursor: Cursor) -> Part:
         cursor.expect("REFERENCES")
         references(cursor)
         part.foreign = True
-    elif cursor.take("PERIOD", "FOR"):
+    elif cursor.take("PERIOD"):
         part.period = _period(cursor)
     else:
         part.keys.append(_key(cursor, symbol, part))
@@ -282,6 +286,7 @@ def key_part(cursor: Cursor) -> Part:
 
 def _period(cursor: Cursor) -> tuple[str, ...]:
     _if_not_exists(cursor)
+    cursor.expect("FOR")
     if cursor.name().upper() == "SYSTEM_TIME":
         raise Unparsable("system versioning")
     return tuple(part.name for part in key_columns(cursor))
@@ -308,7 +313,7 @@ def _key(cursor: Cursor, symbol: str | None, part: Part) -> KeyDefinition:
         name = cursor.name()
     hashed = using_hash(cursor)
     parts = key_columns(cursor)
-    hashed |= key_options(cursor)
+    hashed = key_options(cursor, hashed)
     if kind == "primary":
         name = "PRIMARY"
     hashed = hashed and kind == "unique" and cursor.flavor == "mariadb"
@@ -351,9 +356,12 @@ _KEY_OPTIONS = frozenset(
 )
 
 
-def key_options(cursor: Cursor) -> bool:
-    """Step over what stands behind a key's columns, and say whether USING HASH is among it."""
-    hashed = False
+def key_options(cursor: Cursor, hashed: bool = False) -> bool:
+    """Step over what stands behind a key's columns, and say whether it is USING HASH in the end.
+
+    Args:
+        hashed: whether it is so in front of the columns.
+    """
     while True:
         if cursor.take_any("VISIBLE", "INVISIBLE", "IGNORED"):
             continue

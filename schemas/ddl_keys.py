@@ -11,20 +11,27 @@ from schemas.table_definition import ColumnDefinition, KeyDefinition, KeyPart, T
 
 
 def with_keys(table: TableDefinition, keys: Sequence[KeyDefinition], session: Session) -> TableDefinition:
-    """The table with more keys behind those that it has.
+    """The table with more keys than it has, all in the server's order.
 
     Raises:
         Unparsable: a key of a column that is not there.
     """
+    late: tuple[str, ...] = ()
     for key in keys:
         key = replace(key, parts=tuple(_whole(table, part) for part in key.parts))
+        columns = [table.column(part.name) for part in key.parts]
+        if key.kind != "other" and any(c is not None and c.type == "geometry" for c in columns):
+            # MariaDB makes a prefix of a POINT and a hash of the others.
+            raise Unparsable("a unique key of a column of geometry")
         if key.kind == "primary":
+            # MariaDB has looked by then at the keys in front, of which a column may have been NULL so far.
+            late = table.nullable_keys() if session.flavor == "mariadb" else ()
             key = replace(key, name="PRIMARY", named=True)
             table = table.not_null(part.name for part in key.parts)
         elif not key.name:
             key = replace(key, name=_made_up(key, [known.name for known in table.keys], session))
         table = replace(table, keys=(*table.keys, key))
-    return table
+    return table.sorted(late)
 
 
 def _whole(table: TableDefinition, part: KeyPart) -> KeyPart:

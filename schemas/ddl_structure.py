@@ -23,6 +23,8 @@ from schemas.table_definition import ColumnDefinition, KeyDefinition, TableDefin
 Name = tuple[str, str]
 
 _UNTOUCHED = frozenset({"TRUNCATE TABLE", "CREATE VIEW", "ALTER VIEW", "DROP VIEW", "ALTER SEQUENCE"})
+# ANSI, NO_TABLE_OPTIONS, NO_FIELD_OPTIONS, and the modes that stand for other servers and for old MySQL.
+_LEAVES_CHARSETS_OUT = 0x7DF00
 _VIEWS = frozenset({"CREATE JSON DUALITY VIEW", "ALTER JSON DUALITY VIEW"})
 
 
@@ -126,7 +128,7 @@ class _Work:
             "DROP INDEX": self._drop_index,
             "RENAME TABLE": self._rename,
             "DROP TABLE": self._drop,
-            "DROP SEQUENCE": self._drop,
+            "DROP SEQUENCE": self._drop_sequence,
             "CREATE DATABASE": self._database,
             "ALTER DATABASE": self._database,
             "DROP DATABASE": self._drop_database,
@@ -171,13 +173,14 @@ class _Work:
             self.set(name, self._copy((source.db, source.table)))
         else:
             charset = self._catalog.databases.get(name[0])
-            self.set(name, _created(cursor, self._session, charset))
+            bare = _without_charsets(cursor, self._session)
+            self.set(name, _created(cursor, self._session, None if bare else charset, bare=bare))
 
     def _copy(self, source: Name) -> Tracked:
         table = self.get(source)
         if table is None:
             return Unresolved(f"it is like {source[0]}.{source[1]}, whose structure is not tracked")
-        return replace(table, foreign=False) if isinstance(table, TableDefinition) else table
+        return replace(table.without_hash(), foreign=False) if isinstance(table, TableDefinition) else table
 
     def _alter(self) -> None:
         name = self._name()
@@ -227,6 +230,13 @@ class _Work:
         for table in self._found.tables:
             self.set((table.db, table.table), None)
 
+    def _drop_sequence(self) -> None:
+        """IF EXISTS leaves a table of that name where it is."""
+        for table in self._found.tables:
+            known = self.get((table.db, table.table))
+            if not isinstance(known, TableDefinition) or known.columns == _SEQUENCE.columns:
+                self.set((table.db, table.table), None)
+
     # -- keys ------------------------------------------------------------------------------------
 
     def _index(self) -> None:
@@ -241,9 +251,9 @@ class _Work:
         elif "EXISTS" in words and any(same(key.name, index) for key in table.keys):
             return
         parts, hashed = key_columns(cursor), ("USING", "HASH") in itertools.pairwise(words)
-        hashed = (key_options(cursor) or hashed) and "UNIQUE" in words and cursor.flavor == "mariadb"
+        hashed = key_options(cursor, hashed) and "UNIQUE" in words and cursor.flavor == "mariadb"
         key = KeyDefinition(index, "unique" if "UNIQUE" in words else "other", parts, hash=hashed)
-        self.set(name, with_keys(table, [key], self._session).sorted())
+        self.set(name, with_keys(table.without_hash(), [key], self._session))
 
     def _index_name(self) -> str:
         cursor = self._cursor()
@@ -295,8 +305,23 @@ class _Work:
         self.changes.databases[database] = None
 
 
-def _created(cursor: Cursor, session: Session, charset: str | None) -> TableDefinition:
-    """Read the columns, keys and options behind a new table's name."""
+def _without_charsets(cursor: Cursor, session: Session) -> bool:
+    """Whether a text may be the server's own for a CREATE … SELECT, and the session's sql_mode left charsets out.
+
+    Source: sql/sql_show.cc of both servers, store_create_info, which the session's sql_mode governs there too.
+    """
+    if not session.sql_mode & _LEAVES_CHARSETS_OUT:
+        return False
+    start = cursor.peek().start
+    return cursor.statement[start - 1 : start + 4] == " (\n  "
+
+
+def _created(cursor: Cursor, session: Session, charset: str | None, *, bare: bool = False) -> TableDefinition:
+    """Read the columns, keys and options behind a new table's name.
+
+    Args:
+        bare: columns that name no character set have one that is not known.
+    """
     if not cursor.take("("):
         raise Unparsable("a table without a list of columns")
     # The table's own character set stands behind the columns that take it over.
@@ -310,7 +335,7 @@ def _created(cursor: Cursor, session: Session, charset: str | None) -> TableDefi
     keys: list[KeyDefinition] = []
     period: tuple[str, ...] = ()
     while True:
-        part = _create_part(cursor, session, charset)
+        part = _create_part(cursor, session, None if bare else charset)
         columns += [part.column] if part.column else []
         keys += part.keys
         period += part.period
@@ -319,7 +344,7 @@ def _created(cursor: Cursor, session: Session, charset: str | None) -> TableDefi
             break
         cursor.expect(",")
     table = replace(table, columns=tuple(columns)).not_null(period)
-    return with_keys(table, keys, session).sorted()
+    return with_keys(table, keys, session)
 
 
 def _create_part(cursor: Cursor, session: Session, charset: str | None) -> Part:

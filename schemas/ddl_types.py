@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from schemas.collations import CHARSETS, MAX_CHARACTER_BYTES
+from schemas.collations import CHARSETS, MAX_CHARACTER_BYTES, PYTHON_CODECS
 from schemas.ddl_cursor import Cursor, Unparsable
 from schemas.ddl_lexer import NO_BACKSLASH_ESCAPES, Flavor, Token, TokenKind
 from schemas.table_definition import CHARACTER, ColumnDefinition
 
-_REAL_AS_FLOAT, _ORACLE = 0x1, 0x200
+_REAL_AS_FLOAT, _ORACLE, _MAXDB = 0x1, 0x200, 0x1000
+# MariaDB: what words mean under the sql_mode ORACLE, and under ORACLE or MAXDB, or of their schemas.
+_ORACLE_WORDS = {"VARCHAR2": "VARCHAR", "RAW": "VARBINARY", "CLOB": "LONGTEXT"}
+_TRANSLATED = {("ORACLE", "DATE"): "DATETIME", ("MAXDB", "TIMESTAMP"): "DATETIME"}
 
 _NUMBERS = {
     **dict.fromkeys(("TINYINT", "INT1"), "tinyint"),
@@ -49,6 +52,8 @@ _MAX_VARCHAR = 65_535
 # Of a VECTOR that does not say.
 _VECTOR_LENGTH = 2048
 
+_FIRST_PLANE = frozenset({"utf8mb3", "ucs2"})
+
 CHARSET_NAMES = frozenset(CHARSETS.values())
 
 
@@ -60,6 +65,7 @@ class Session:
         sql_mode: the bit set.
         explicit_timestamps: explicit_defaults_for_timestamp; None if the log does not say.
         server_charset: of collation_server; None if the log does not say.
+        shown: whether the text is what SHOW CREATE TABLE says, which writes every NOT NULL out.
     """
 
     flavor: Flavor
@@ -67,6 +73,7 @@ class Session:
     sql_mode: int = 0
     explicit_timestamps: bool | None = None
     server_charset: str | None = None
+    shown: bool = False
 
     @property
     def escapes(self) -> bool:
@@ -143,18 +150,35 @@ def column_type(cursor: Cursor, name: str, session: Session, charset: str | None
     Raises:
         Unparsable: it is not known what it means.
     """
-    if session.flavor == "mariadb" and session.sql_mode & _ORACLE:
-        raise Unparsable("types have other meanings in sql_mode ORACLE")
-    if session.flavor == "mariadb" and cursor.at("MARIADB_SCHEMA", "."):
-        cursor.next()
-        cursor.next()
+    schema = _schema(cursor, session)
     word = cursor.next()
     if word.kind is not TokenKind.WORD:
         raise Unparsable(f"expected a type, found {word.text!r}")
-    column = _type(cursor, word.key, name, session)
+    column = _type(cursor, _meant(cursor, word.key, schema, session), name, session)
     if column.charset is None:
         column = _character(cursor, column, session, charset)
     return column
+
+
+def _schema(cursor: Cursor, session: Session) -> str:
+    """Whose types are meant: what stands in front of the type, or else the session's sql_mode says it."""
+    if session.flavor == "mysql":
+        return ""
+    for schema in ("MARIADB", "ORACLE", "MAXDB"):
+        if cursor.take(f"{schema}_SCHEMA", "."):
+            return schema
+    return "ORACLE" if session.sql_mode & _ORACLE else "MAXDB" if session.sql_mode & _MAXDB else "MARIADB"
+
+
+def _meant(cursor: Cursor, word: str, schema: str, session: Session) -> str:
+    """The type's name under the default sql_mode. Source: MariaDB sql/sql_yacc.yy and sql/sql_schema.cc."""
+    if session.flavor == "mariadb" and session.sql_mode & _ORACLE:
+        if word == "NUMBER":
+            return "DECIMAL" if cursor.at("(") else "DOUBLE"
+        if word == "BLOB" and not cursor.at("("):
+            return "LONGBLOB"
+        word = _ORACLE_WORDS.get(word, word)
+    return _TRANSLATED.get((schema, word), word)
 
 
 def _type(cursor: Cursor, word: str, name: str, session: Session) -> ColumnDefinition:
@@ -274,6 +298,8 @@ def _string(cursor: Cursor, word: str, name: str) -> ColumnDefinition:
         raise Unparsable(f"the type {word!r} is not known")
     length = _argument(cursor)
     charset = "utf8mb3" if national else None
+    if national:
+        cursor.take("BINARY")
     return ColumnDefinition(
         name, "varchar" if varying else "char", 1 if length is None else length, charset=charset
     )
@@ -308,7 +334,20 @@ def in_charset(column: ColumnDefinition) -> ColumnDefinition:
         column = replace(column, type=binary.get(column.type, column.type))
     elif column.type in ("enum", "set"):
         column = replace(column, members=tuple(member.rstrip(" ") for member in column.members))
+    _check_members(column)
     return _blob_if_long(column)
+
+
+def _check_members(column: ColumnDefinition) -> None:
+    """Servers put a ? for what a character set lacks, strict or not, and which that is they know best."""
+    text = "".join(column.members)
+    if text.isascii() or column.charset is None:
+        return
+    # Without a codec, and in the character set binary, nobody knows which text the bytes are.
+    codec = PYTHON_CODECS.get(column.charset, "ascii")
+    kept = text.encode(codec, "replace").decode(codec)
+    if kept != text or (column.charset in _FIRST_PLANE and max(text) > "\uffff"):
+        raise Unparsable(f"the members of {column.name} have characters that {column.charset} may lack")
 
 
 def _blob_if_long(column: ColumnDefinition) -> ColumnDefinition:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -98,10 +98,10 @@ class TableDefinition:
     def _identifies(self, key: KeyDefinition) -> bool:
         """NOT NULL and whole: TABLE_SHARE::primary_key in both servers."""
         columns = [self.column(part.name) for part in key.parts]
-        plain = not self._hashed(key) and not any(part.prefix for part in key.parts)
+        plain = not self.hashed(key) and not any(part.prefix for part in key.parts)
         return plain and all(c is not None and c.nullable is False for c in columns)
 
-    def _hashed(self, key: KeyDefinition) -> bool:
+    def hashed(self, key: KeyDefinition) -> bool:
         """Too long for an index, or meant so: MariaDB makes it unique by a hash in a column of its own."""
         if key.hash:
             return True
@@ -111,16 +111,27 @@ class TableDefinition:
         size = sum((c.length or 0) * MAX_CHARACTER_BYTES.get(c.charset or "", 1) for c in text)
         return any(c.type in ("text", "blob") for c in whole) or size > _LONGEST_KEY
 
-    def sorted(self) -> TableDefinition:
-        """With its keys in the order that both servers give them (``sort_keys`` in sql/sql_table.cc)."""
+    def nullable_keys(self) -> tuple[str, ...]:
+        """The names of the keys that may have NULL."""
+        return tuple(key.name for key in self.keys if self._nullable(key))
+
+    def _nullable(self, key: KeyDefinition) -> bool:
+        columns = [self.column(part.name) for part in key.parts]
+        return any(column is None or column.nullable is not False for column in columns)
+
+    def sorted(self, nullable: Collection[str] = ()) -> TableDefinition:
+        """With its keys in the order that both servers give them (``sort_keys`` in sql/sql_table.cc).
+
+        Args:
+            nullable: names of keys that count as such that may have NULL.
+        """
 
         def rank(key: KeyDefinition) -> tuple[bool, ...]:
-            columns = [self.column(part.name) for part in key.parts]
             return (
                 key.kind == "other",
                 key.kind != "primary",
-                self._hashed(key) or any(c is None or c.nullable is not False for c in columns),
-                self._hashed(key),
+                self.hashed(key) or key.name in nullable or self._nullable(key),
+                self.hashed(key),
                 any(part.prefix for part in key.parts),
             )
 
@@ -135,9 +146,13 @@ class TableDefinition:
         wanted = tuple(names)
         return self.with_columns(lambda c: replace(c, nullable=False) if index_of(wanted, c.name) >= 0 else c)
 
+    def without_hash(self) -> TableDefinition:
+        """With no key that says USING HASH."""
+        return replace(self, keys=tuple(replace(key, hash=False) for key in self.keys))
+
     def hashes(self) -> int:
         """How many columns MariaDB adds behind the others, for unique keys that are too long for an index."""
-        return sum(key.kind == "unique" and self._hashed(key) for key in self.keys)
+        return sum(key.kind == "unique" and self.hashed(key) for key in self.keys)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -156,6 +171,15 @@ class TableDefinition:
             for key in data["keys"]
         )
         return cls(**{**data, "columns": tuple(columns), "keys": tuple(keys)})
+
+
+def number_bytes(column: ColumnDefinition) -> int:
+    """How many bytes the number of an ENUM's or a SET's value has."""
+    count = len(column.members)
+    if column.type == "enum":
+        return 1 if count < 256 else 2
+    size = (count + 7) // 8
+    return size if size <= 4 else 8
 
 
 def same(one: str, other: str) -> bool:

@@ -19,7 +19,6 @@ from tests.support.binlog_rows import binlog_end
 
 pytestmark = pytest.mark.servers
 
-_BITS = {"": 0, "ANSI": 1 | 2 | 4 | 8, "ANSI_QUOTES": 4, "NO_BACKSLASH_ESCAPES": 0x100000, "REAL_AS_FLOAT": 1}
 _WHITE = str.maketrans("␤␉␋␍", "\n\t\v\r")
 _TEXT = (Path(__file__).parent / "ddl_kinds.sql").read_text()
 
@@ -56,7 +55,7 @@ def test_ddl_of_every_kind_is_tracked_as_the_server_carries_it_out(upstream: Dat
     taken, seen = 0, set[tuple[str, str]]()
     with tracker_in(upstream, "kinds") as tracker:
         for mode, explicit, statements in kinds:
-            tracker.begin("kinds", _BITS[mode], explicit)
+            tracker.begin("kinds")
             taken += _carry_out(tracker, mode, explicit, statements)
             tracker.check()
             begin = binlog_end(upstream)

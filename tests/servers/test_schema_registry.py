@@ -13,7 +13,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from compose.databases import Database
 from compose.kafka import Kafka
-from producer import registry as module
+from producer import run
 from schemas.errors import LogError
 from tests.support.applied import consume
 from tests.support.published import read_topic
@@ -83,11 +83,12 @@ def test_confluents_own_client_reads_what_we_write(upstream: Database, kafka: Ka
 def test_rows_arrive_downstream_as_without_a_registry(
     upstream: Database, downstream: Database, kafka: Kafka, tmp_path: Path
 ) -> None:
-    """The registry comes in the middle: what was written before it and after it is one log."""
+    """The registry comes in the middle: what was written before it and after it is one log. It is away at times."""
     with running() as registry, source_log(upstream, kafka.bootstrap, tmp_path) as log:
         fill(log)
         log.publish()
         log.sql("UPDATE t SET more = 9", "INSERT INTO n VALUES ('z')")
+        registry.broken = [503, None]
         log.publish(schema_registry_url=registry.url)
         log.sql("UPDATE t SET f = 3", "ALTER TABLE t DROP COLUMN f", "DELETE FROM t WHERE id = 2")
         log.publish(schema_registry_url=registry.url)
@@ -105,7 +106,7 @@ def test_rows_arrive_downstream_as_without_a_registry(
 def test_without_its_registry_the_producer_stops_and_loses_nothing(
     upstream: Database, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_TRIES", 2)
+    monkeypatch.setattr(run, "_BOUNDED_PATIENCE", 1.0)
     with source_log(upstream, kafka.bootstrap, tmp_path) as log:
         with running() as registry:
             gone = registry.url

@@ -28,13 +28,14 @@ class Registry:
 
     Attributes:
         account: ``user:password`` that requests must have.
-        broken: how many of the next requests are answered with 503.
+        broken: how the next requests are answered, one each: with an HTTP status, with bytes that are no HTTP or break
+            off, or with none (None) before the connection is closed.
         compatibility: NONE, or BACKWARD: then a subject takes no second schema, which is stricter than Confluent's.
     """
 
     first_id: int = 1
     account: str = ""
-    broken: int = 0
+    broken: list[int | bytes | None] = field(default_factory=list)
     compatibility: str = "BACKWARD"
     texts: list[str] = field(default_factory=list)
     subjects: dict[str, list[int]] = field(default_factory=dict)
@@ -111,8 +112,12 @@ class _Handler(BaseHTTPRequestHandler):
             if registry.account and self.headers.get("Authorization") != wanted:
                 raise Refused(401, 401, "Unauthorized")
             if registry.broken:
-                registry.broken -= 1
-                raise Refused(503, 50302, "the leader is elected just now")
+                how = registry.broken.pop(0)
+                if not isinstance(how, int):
+                    self.wfile.write(how or b"")
+                    self.close_connection = True
+                    return
+                raise Refused(how, how * 100, "not just now")
             path = [unquote(part) for part in urlsplit(self.path).path.strip("/").split("/")]
             answer = registry.answer(self.command, path, json.loads(body) if body else None)
         except Refused as refused:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import pytest
 
 from schemas.ddl import classify
-from schemas.ddl_lexer import Flavor
+from schemas.ddl_lexer import FLAVORS, Flavor
 from schemas.ddl_structure import Catalog, Unresolved, created, ddl_changes
 from schemas.ddl_types import Session
 from schemas.table_definition import TableDefinition
 
 
-def _followed(statements: str, flavor: Flavor = "mysql", *, complete: bool = True) -> Catalog:
+def _followed(
+    statements: str, flavor: Flavor = "mysql", *, complete: bool = True, sql_mode: int = 0
+) -> Catalog:
     catalog = Catalog({}, {"d": "latin1"}, complete)
     for statement in filter(None, (part.strip() for part in statements.split(";"))):
-        found = classify(statement, "d", flavor)
-        changes = ddl_changes(statement, found, Session(flavor, "d", 0, True, "utf8mb4"), catalog)
+        found = classify(statement, "d", flavor, sql_mode=sql_mode)
+        changes = ddl_changes(statement, found, Session(flavor, "d", sql_mode, True, "utf8mb4"), catalog)
         for name, table in changes.tables.items():
             if table is None:
                 catalog.tables.pop(name, None)
@@ -145,3 +147,154 @@ def test_keys_by_hash_and_words_that_may_be_names() -> None:
     assert _text(Catalog({n: t for n, t in followed.tables.items() if n[1] != "h"})) == (
         "c: v char(3) ucs2 | p: period date not-null, e date not-null, n int | q: ?"
     )
+
+
+def _one(statements: str, flavor: Flavor = "mysql", sql_mode: int = 0) -> TableDefinition | Unresolved:
+    """The only table that there is in the end."""
+    catalog = _followed(statements, flavor, sql_mode=sql_mode)
+    (table,) = catalog.tables.values()
+    return table
+
+
+def _shown(text: str) -> TableDefinition:
+    return created(text, Session("mysql", "d", 0, True, shown=True), "utf8mb4")
+
+
+def test_auto_increment_is_not_null_as_far_as_nothing_behind_it_says_otherwise() -> None:
+    for flavor in FLAVORS:
+        found = _text(
+            _followed(
+                "CREATE TABLE t (a INT AUTO_INCREMENT, b INT NOT NULL, UNIQUE (b), UNIQUE (a));"
+                "CREATE TABLE u (a INT NULL AUTO_INCREMENT UNIQUE); CREATE TABLE v (a INT AUTO_INCREMENT UNIQUE NULL)",
+                flavor,
+            )
+        )
+        assert found == "t: a int not-null, b int not-null key b | u: a int not-null key a | v: a int"
+    # What SHOW CREATE TABLE does not call NOT NULL may be NULL.
+    assert (
+        _shown("CREATE TABLE `v` (`a` int AUTO_INCREMENT, UNIQUE KEY `a` (`a`))").columns[0].nullable is True
+    )
+
+
+def test_unique_said_twice_is_one_key() -> None:
+    table = _one("CREATE TABLE t (a INT UNIQUE UNIQUE KEY NOT NULL PRIMARY KEY KEY)")
+    assert isinstance(table, TableDefinition)
+    assert [key.kind for key in table.keys] == ["primary", "unique"]
+
+
+def test_mysql_takes_the_number_of_an_enum_for_a_prefix_of_the_text_that_it_becomes() -> None:
+    statements = (
+        "CREATE TABLE t (a ENUM('abc') NOT NULL, b ENUM('aa') CHARACTER SET utf8mb4 NOT NULL, c ENUM('a') NOT NULL,"
+        " d SET('a','b','c','d','e','f','g','h','i') NOT NULL, UNIQUE (a), UNIQUE (b), UNIQUE (c), UNIQUE (d));"
+        "ALTER TABLE t MODIFY a VARCHAR(9) NOT NULL, MODIFY b VARCHAR(9) NOT NULL, MODIFY c CHAR(2) NOT NULL,"
+        " MODIFY d VARCHAR(9) NOT NULL"
+    )
+    for flavor, expected in (
+        ("mysql", [("b", None), ("c", None), ("a", 1), ("d", 2)]),
+        ("mariadb", [("a", None), ("b", None), ("c", None), ("d", None)]),
+    ):
+        table = _one(statements, flavor)  # type: ignore[arg-type]
+        assert isinstance(table, TableDefinition)
+        assert [(key.name, key.parts[0].prefix) for key in table.keys] == expected
+
+
+def test_two_character_sets_beside_a_conversion_are_not_guessed() -> None:
+    for parts in ("DEFAULT COLLATE = utf8mb4_bin, CONVERT TO CHARACTER SET latin1",
+                  "CONVERT TO CHARACTER SET latin1 COLLATE latin1_bin, CHARACTER SET ucs2"):  # fmt: skip
+        assert isinstance(_one(f"CREATE TABLE t (a CHAR(3)); ALTER TABLE t {parts}"), Unresolved)
+
+
+def test_keys_by_hash_are_lost_unless_said_anew() -> None:
+    begin = "CREATE TABLE t (a INT NOT NULL, b INT NOT NULL, UNIQUE ha USING HASH (a))"
+    for more, hashes in [
+        ("", 1), ("ALTER TABLE t RENAME TO u", 1), ("ALTER TABLE t DROP COLUMN IF EXISTS x", 1),
+        ("ALTER TABLE t ADD c INT", 0), ("CREATE INDEX i ON t (b)", 0),
+        ("CREATE UNIQUE INDEX hb USING HASH ON t (b)", 1),
+        ("ALTER TABLE t ADD UNIQUE hb USING HASH (b)", 1),
+        ("ALTER TABLE t ADD UNIQUE hb USING HASH (b) USING BTREE", 0),
+        ("DROP TABLE t; CREATE TABLE u (a TEXT, UNIQUE (a)); ALTER TABLE u ADD c INT", 1),
+        ("DROP TABLE t; CREATE TABLE u (a TEXT, UNIQUE k (a)); ALTER TABLE u DROP CONSTRAINT IF EXISTS k", 1),
+        ("DROP TABLE t; CREATE TABLE u (a TEXT, UNIQUE k (a)); ALTER TABLE u DROP INDEX k", 0),
+    ]:  # fmt: skip
+        table = _one(f"{begin}; {more}", "mariadb")
+        assert isinstance(table, TableDefinition)
+        assert table.hashes() == hashes, more
+    like = _followed(f"{begin}; CREATE TABLE u LIKE t", "mariadb").tables["d", "u"]
+    assert isinstance(like, TableDefinition)
+    assert (like.hashes(), like.row_key()) == (0, ("a",))
+
+
+def test_a_key_that_was_one_by_hash_is_not_dropped_by_guess() -> None:
+    statements = (
+        "CREATE TABLE t (a INT NOT NULL, UNIQUE k USING HASH (a)); ALTER TABLE t DROP CONSTRAINT IF EXISTS k"
+    )
+    assert isinstance(_one(statements, "mariadb"), Unresolved)
+
+
+def test_mariadb_orders_keys_by_what_was_null_before_the_primary_key_came() -> None:
+    """So when that one goes, another is the first."""
+    statements = (
+        "CREATE TABLE t (a INT, b INT NOT NULL, UNIQUE (a)); ALTER TABLE t ADD UNIQUE (b), ADD PRIMARY KEY (b, a);"
+        "ALTER TABLE t DROP PRIMARY KEY"
+    )
+    assert _text(_followed(statements, "mariadb")) == "t: a int not-null, b int not-null key b"
+
+
+def test_a_table_that_has_the_name_of_a_sequence_stays() -> None:
+    statements = (
+        "CREATE SEQUENCE s; RENAME TABLE s TO r; CREATE TABLE s (a INT); DROP SEQUENCE IF EXISTS s, r"
+    )
+    assert _text(_followed(statements, "mariadb")) == "s: a int"
+
+
+@pytest.mark.parametrize("members", ["'\u00e9') CHARACTER SET ascii", "'a','\u00df') CHARACTER SET sjis",
+    "'\u00e4') CHARACTER SET binary", "'\U0001f600') CHARACTER SET utf8mb3", "'\u00a5') CHARACTER SET sjis",
+    "'\u00e9') CHARACTER SET dec8"])  # fmt: skip
+def test_members_that_the_server_may_have_changed_are_not_believed(members: str) -> None:
+    """It writes ? for what the character set lacks, strict or not."""
+    assert isinstance(_one(f"CREATE TABLE t (e ENUM({members})"), Unresolved)
+    assert isinstance(_one("CREATE TABLE t (e SET('\u00e9','\u00fc') CHARACTER SET latin1)"), TableDefinition)
+
+
+_ORACLE, _MAXDB = 0x200, 0x1000
+
+
+def test_types_have_other_meanings_under_other_sql_modes_of_mariadb() -> None:
+    oracle = (
+        "CREATE TABLE t (a DATE, b BLOB, c CLOB COLLATE latin1_bin, d NUMBER UNSIGNED, e NUMBER(7), f NUMBER(7,2),"
+        " g RAW(9), h VARCHAR2(10) CHARACTER SET ucs2, i mariadb_schema.DATE, j BLOB(300), k TIMESTAMP(2),"
+        " l maxdb_schema.timestamp)"
+    )
+    assert _text(_followed(oracle, "mariadb", sql_mode=_ORACLE)) == (
+        "t: a datetime, b blob(4) binary, c text(4) latin1, d double unsigned, e decimal(7), f decimal(7),"
+        " g varbinary(9) binary, h varchar(10) ucs2, i date, j blob binary, k timestamp(2), l datetime"
+    )
+    plain = "CREATE TABLE t (a TIMESTAMP(3), b oracle_schema.date, c mariadb_schema.timestamp, d oracle_schema.blob)"
+    assert _text(_followed(plain, "mariadb", sql_mode=_MAXDB)) == (
+        "t: a datetime(3), b datetime, c timestamp, d blob(2) binary"
+    )
+    for refused in ("CREATE TABLE t (a CLOB)", "CREATE TABLE t (a NUMBER(3))", "CREATE TABLE t (a RAW(3))"):
+        assert isinstance(_one(refused, "mariadb"), Unresolved)
+    assert isinstance(_one("CREATE TABLE t (a mariadb_schema.DATE)"), Unresolved)
+
+
+def test_the_servers_own_text_of_a_create_select_may_lack_charsets() -> None:
+    text = 'CREATE TABLE "t" (\n  "v" varchar(20) DEFAULT NULL,\n  "w" text CHARACTER SET latin1\n)'
+    no_options = 0x4000 | 0x4
+    for table in (_one(text, "mariadb", no_options), _one(text, "mysql", 0x40000 | 0x4)):
+        assert isinstance(table, TableDefinition)
+        assert ([column.charset for column in table.columns], table.charset) == ([None, "latin1"], None)
+    written = _one('CREATE TABLE "t" ("v" varchar(20))', "mariadb", no_options)
+    assert isinstance(written, TableDefinition)
+    assert (written.columns[0].charset, written.charset) == ("latin1", "latin1")
+
+
+def test_spellings_that_only_one_of_the_servers_has() -> None:
+    assert _text(
+        _followed("CREATE TABLE t (a NCHAR VARYING(4) BINARY, b NATIONAL VARCHAR(3) BINARY NOT NULL)")
+    ) == ("t: a varchar(4) utf8mb3, b varchar(3) utf8mb3 not-null")
+    periods = (
+        "CREATE TABLE t (a DATE, b DATE, period INT); ALTER TABLE t ADD PERIOD IF NOT EXISTS FOR p (a, b);"
+        "ALTER TABLE t DROP PERIOD IF EXISTS FOR p, ADD PERIOD FOR q (a, b); ALTER TABLE t DROP period"
+    )
+    assert _text(_followed(periods, "mariadb")) == "t: a date not-null, b date not-null"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from producer import registry as module
+from producer.epoch_log import Left
 from producer.registry import SchemaRegistry
 from schemas.avro_schema import row_schema
 from schemas.epoch import StructureVersion
@@ -33,7 +36,9 @@ def version(structure: TableStructure, fingerprint: bytes, text: str = "") -> St
 
 @pytest.fixture
 def there(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    monkeypatch.setattr(module.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(module, "_PAUSE", 0.001)
+    monkeypatch.setattr(module, "_LONGEST_PAUSE", 0.002)
+    monkeypatch.setattr(module, "_TIMEOUT", 0.2)
     with running() as registry:
         yield registry
 
@@ -54,9 +59,40 @@ def test_a_table_may_have_any_name(there: Registry) -> None:
     assert len(there.subjects) == 3
 
 
+_PASSING = [500, 502, 503, 504, 429, 408, None, b"rubbish\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{",
+            b"HTTP/1.1 503 Away\r\nContent-Length: 99\r\n\r\n{", b"HTTP/1.1 200 OK\r\n\r\n<html>"]  # fmt: skip
+
+
 def test_a_registry_that_comes_back_is_waited_for(there: Registry) -> None:
-    there.broken = 3
-    assert SchemaRegistry(there.url, list).name(table("t")) == b"\0\0\0\1"
+    there.broken = list(_PASSING)
+    assert SchemaRegistry(there.url, list, 60).name(table("t")) == b"\0\0\0\1"
+    assert not there.broken
+    assert len(there.texts) == 1
+
+
+def test_one_that_takes_connections_and_is_silent_counts_as_away(there: Registry) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(LogError, match=r"TR506.*timed out.*waited for 0 s") as caught:
+            SchemaRegistry(url, list).name(table("t"))
+        assert caught.value.retryable
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 422, 307])
+def test_an_answer_that_stays_ends_it_at_once(there: Registry, status: int) -> None:
+    there.broken = [status, 500]
+    with pytest.raises(LogError, match=rf"TR506.*{status}.*not just now") as caught:
+        SchemaRegistry(there.url, list, 60).name(table("t"))
+    assert not caught.value.retryable
+    assert there.broken == [500]
+
+
+def test_a_stop_ends_the_wait(there: Registry) -> None:
+    there.broken = [503, 503]
+    left = threading.Event()
+    left.set()
+    with pytest.raises(Left, match="registry"):
+        SchemaRegistry(there.url, list, 60, left).name(table("t"))
 
 
 def test_another_registry_is_noticed_before_its_ids_are_used(there: Registry) -> None:
@@ -81,8 +117,7 @@ def test_what_the_registry_refuses_is_said_in_its_own_words(there: Registry) -> 
     assert len(there.requests) == 1, "a refusal is final"
 
 
-def test_the_account_of_the_url_is_used_and_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.time, "sleep", lambda seconds: None)
+def test_the_account_of_the_url_is_used_and_never_told() -> None:
     with running(Registry(account=f"me:{PASSWORD}")) as registry:
         assert SchemaRegistry(registry.url, list).name(table("t")) == b"\0\0\0\1"
         wrong = registry.url.replace(PASSWORD, PASSWORD[::-1])
