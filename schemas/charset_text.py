@@ -63,6 +63,7 @@ _CODECS = {
     "ujis": "euc_jp",
     "sjis": "shift_jis",
 }
+_FIRST_PLANE = frozenset({"utf8mb3", "ucs2"})
 _KANA, _THREE_BYTES, _PRIVATE = 0x8E, 0x8F, 0xF5
 
 
@@ -80,6 +81,21 @@ def text_of(data: bytes, charset: str) -> str:
     text = data.decode(_CODECS[charset])
     # Python's codec is of the standard's first edition, where this character was a private one.
     return text.replace("\ue7c7", "ḿ") if charset == "gb18030" else text
+
+
+def holds(text: str, charset: str) -> bool:
+    """Whether a character set has all characters of a text for sure."""
+    if charset in _SINGLE:
+        return all(character in _table(charset) for character in text)
+    if text.isascii():
+        return True
+    codec = _CODECS.get(charset)
+    if codec is None or (charset in _FIRST_PLANE and max(text) > "\uffff"):
+        return False
+    try:
+        return text_of(text.encode(codec), charset) == text
+    except UnicodeError:
+        return False
 
 
 @lru_cache

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from schemas.collations import CHARSETS, MAX_CHARACTER_BYTES, PYTHON_CODECS
+from schemas.charset_text import holds
+from schemas.collations import CHARSETS, MAX_CHARACTER_BYTES
 from schemas.ddl_cursor import Cursor, Unparsable
 from schemas.ddl_lexer import NO_BACKSLASH_ESCAPES, Flavor, Token, TokenKind
 from schemas.table_definition import CHARACTER, ColumnDefinition
@@ -51,8 +52,6 @@ _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", 
 _MAX_VARCHAR = 65_535
 # Of a VECTOR that does not say.
 _VECTOR_LENGTH = 2048
-
-_FIRST_PLANE = frozenset({"utf8mb3", "ucs2"})
 
 CHARSET_NAMES = frozenset(CHARSETS.values())
 
@@ -340,13 +339,7 @@ def in_charset(column: ColumnDefinition) -> ColumnDefinition:
 
 def _check_members(column: ColumnDefinition) -> None:
     """Servers put a ? for what a character set lacks, strict or not, and which that is they know best."""
-    text = "".join(column.members)
-    if text.isascii() or column.charset is None:
-        return
-    # Without a codec, and in the character set binary, nobody knows which text the bytes are.
-    codec = PYTHON_CODECS.get(column.charset, "ascii")
-    kept = text.encode(codec, "replace").decode(codec)
-    if kept != text or (column.charset in _FIRST_PLANE and max(text) > "\uffff"):
+    if column.members and column.charset is not None and not holds("".join(column.members), column.charset):
         raise Unparsable(f"the members of {column.name} have characters that {column.charset} may lack")
 
 

@@ -419,9 +419,13 @@ class Maker:
         return f"CREATE TABLE {other}{extra} {self.one('', 'AS ', 'IGNORE ', 'REPLACE ')}SELECT {columns} FROM {table}"
 
     def statement(self) -> str:
+        # MariaDB 11.4 leaves a table of such a name behind when ALTER copies and renames it.
         there = [table for db, table in self._tables() if db == self.db] or ["t"]
         self.table = self.rng.choice(there)
-        table, other = self.quoted(self.table), self.quoted(self.one("t", "u", "T 3", "w"))
+        table, other = (
+            self.quoted(self.table),
+            self.quoted(self.one("t", "u", "T_3" if self.maria else "T 3", "w")),
+        )
         table = self.one(table, table, f"{self.db}.{table}", f"`{self.db}` . {table}")
         charset = self.rng.choice(CHARSETS)
         head = f"ALTER {'IGNORE ' if self.maria and self.rng.random() < 0.1 else ''}TABLE {table}"

@@ -249,7 +249,8 @@ def test_a_table_that_has_the_name_of_a_sequence_stays() -> None:
 
 @pytest.mark.parametrize("members", ["'\u00e9') CHARACTER SET ascii", "'a','\u00df') CHARACTER SET sjis",
     "'\u00e4') CHARACTER SET binary", "'\U0001f600') CHARACTER SET utf8mb3", "'\u00a5') CHARACTER SET sjis",
-    "'\u00e9') CHARACTER SET dec8"])  # fmt: skip
+    "'\u20ac') CHARACTER SET dec8", "'[') CHARACTER SET swe7",
+    "'\u00e9') CHARACTER SET eucjpms"])  # fmt: skip
 def test_members_that_the_server_may_have_changed_are_not_believed(members: str) -> None:
     """It writes ? for what the character set lacks, strict or not."""
     assert isinstance(_one(f"CREATE TABLE t (e ENUM({members})"), Unresolved)
