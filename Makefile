@@ -3,6 +3,8 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 # Options for the program behind demo and bench, for example: make demo ARGS=--keep
 ARGS :=
+# Processes that share the test modules out, each with servers of its own: tests wait more than they compute.
+TEST_WORKERS := 3
 
 .PHONY: help setup setup-sysbench artifacts classes demo test bench lint types contracts pytest lock
 
@@ -40,7 +42,7 @@ contracts: setup ## which package may import which
 	.venv/bin/lint-imports
 
 pytest: setup-sysbench artifacts classes ## the tests, those on real servers too
-	$(PYTHON) -m pytest tests/unit tests/servers
+	$(PYTHON) -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder tests/unit tests/servers
 
 lock: setup ## choose the newest versions that fit, and pin them with their hashes
 	printf 'setuptools>=80\nuv\n' | .venv/bin/uv pip compile -q -U --generate-hashes --no-header --no-annotate \

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from compose.errors import StackError
 
+_marks: list[socket.socket] = []
+
 
 @dataclass(frozen=True)
 class ProcessId:
@@ -101,15 +103,29 @@ def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on.
+    """A port of 127.0.0.1 that nobody listens on, and that no other process has been given and still may use.
 
     It is below the range the kernel gives to outgoing connections: a server must find it free
     again when it is started for the second time.
     """
     for _ in range(1000):
         port = random.randrange(15000, 32000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port))
+        if _taken(port):
             return port
     raise StackError("no-port", "no free port on 127.0.0.1 between 15000 and 32000")
+
+
+def _taken(port: int) -> bool:
+    """Take the port for as long as this process lives; False if it is not to be had."""
+    # A server that starts, or that is down for a while, does not listen: this name is held instead.
+    mark = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        mark.bind(f"\0tailrace-port-{port}")
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+    except OSError:
+        mark.close()
+        return False
+    _marks.append(mark)
+    return True

@@ -1,13 +1,16 @@
 """Real servers for the tests: each is started once per session, when a test first asks for it.
 
+`make pytest` shares the modules out among processes, and each of them is a session, with servers of its own.
 Tests share them, so a test works in databases and topics of its own and leaves global settings as they were.
 A test that must stop, kill or configure a server takes a fresh one from ``server``.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +28,25 @@ settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
 FLAVORS: dict[str, type[Database]] = {"mysql": MySQL, "mariadb": MariaDB}
-# What an unattended run gets to hear when it takes too long; the fixtures then stop the servers.
-signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=143))
+_workers: list[int] = []
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodeready(node: Any) -> None:
+    """One of xdist's processes runs tests from now on."""
+    _workers.append(node.gateway._rinfo().pid)
+
+
+def _terminated(*_: object) -> None:
+    """What an unattended run gets to hear when it takes too long; the fixtures then stop the servers."""
+    for worker in _workers:
+        # xdist would tell them too late, and kill them before their fixtures are done.
+        with suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGTERM)
+    pytest.exit("terminated", returncode=143)
+
+
+signal.signal(signal.SIGTERM, _terminated)
 
 
 def _serve(server: Server) -> Iterator[Any]:

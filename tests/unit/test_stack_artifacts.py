@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -79,3 +81,16 @@ def test_a_pid_file_of_nonsense_names_no_process(tmp_path: Path) -> None:
 
 def test_ports_are_below_the_ephemeral_range() -> None:
     assert all(15000 <= free_port() < 32000 for _ in range(20))
+
+
+def test_no_process_gets_a_port_that_another_one_was_given() -> None:
+    given = [free_port() for _ in range(3)]
+    program = (
+        "import random; from compose.processes import free_port\n"
+        f"drawn = iter([*{given}, *range(15000, 32000)])\n"
+        "random.randrange = lambda *_: next(drawn)\n"
+        "print(free_port())"
+    )
+    drawn = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    # nobody listens on any of them
+    assert int(drawn) not in given
