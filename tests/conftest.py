@@ -31,6 +31,11 @@ FLAVORS: dict[str, type[Database]] = {"mysql": MySQL, "mariadb": MariaDB}
 _workers: list[int] = []
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Unit tests, then the long modules, then the others; xdist hands them out in this order."""
+    items.sort(key=lambda item: ("servers" in item.path.parts, item.get_closest_marker("long") is None))
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodeready(node: Any) -> None:
     """One of xdist's processes runs tests from now on."""

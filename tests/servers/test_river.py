@@ -17,6 +17,7 @@ from relay_store.readers import read_readers
 from tests.support.river import River
 from tests.support.workload import SCHEMA, run_ddl, run_dml
 
+pytestmark = [pytest.mark.servers, pytest.mark.long]
 MakeRiver = Callable[..., River]
 
 
