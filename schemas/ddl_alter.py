@@ -64,6 +64,7 @@ class _Plan:
     """
 
     charset: str | None
+    versioned: bool
     convert: bool = False
     dropped: list[str] = field(default_factory=list)
     changed: dict[str, ColumnDefinition] = field(default_factory=dict)
@@ -96,7 +97,7 @@ def altered(
     Raises:
         Unparsable: what is not understood, or does not fit the table.
     """
-    plan = _Plan(table.charset)
+    plan = _Plan(table.charset, table.versioned)
     _defaults(cursor, plan, session, database_charset)
     while cursor.peek().kind is not TokenKind.END and not cursor.at(";"):
         if not _part(cursor, plan, table, session):
@@ -182,7 +183,7 @@ def _part(cursor: Cursor, plan: _Plan, table: TableDefinition, session: Session)
     ):
         return False
     else:
-        _option(cursor)
+        _option(cursor, plan)
         return True
     _closed(cursor)
     return True
@@ -196,7 +197,7 @@ def _closed(cursor: Cursor) -> None:
     raise Unparsable(f"{token.text!r} at the end of a part")
 
 
-def _option(cursor: Cursor) -> None:
+def _option(cursor: Cursor, plan: _Plan) -> None:
     """Step over options of the table, which need no commas between them."""
     if cursor.peek().key not in _OPTIONS and cursor.peek(1).key != "=":
         raise Unparsable(f"a part that begins with {cursor.peek().text!r}")
@@ -207,8 +208,7 @@ def _option(cursor: Cursor) -> None:
             break
         words.append(cursor.next().key)
         depth += {"(": 1, ")": -1}.get(token.key, 0)
-    if "SYSTEM" in words:
-        raise Unparsable("system versioning")
+    plan.versioned |= ("WITH", "SYSTEM", "VERSIONING") in zip(words, words[1:], words[2:], strict=False)
 
 
 # columns --------------------------------------------------------------------------------------------
@@ -217,8 +217,9 @@ def _option(cursor: Cursor) -> None:
 def _add(cursor: Cursor, plan: _Plan, table: TableDefinition, session: Session) -> bool:
     if cursor.at("PARTITION"):
         return False
-    if cursor.at("SYSTEM", "VERSIONING"):
-        raise Unparsable("system versioning")
+    if cursor.take("SYSTEM", "VERSIONING"):
+        plan.versioned = True
+        return True
     column = cursor.take("COLUMN")
     if not column and not at_column(cursor):
         _take_keys(key_part(cursor), plan, table)
@@ -280,8 +281,9 @@ def _change(
 def _drop(cursor: Cursor, plan: _Plan, table: TableDefinition, session: Session) -> bool:
     if cursor.at("PARTITION"):
         return False
-    if cursor.at("SYSTEM", "VERSIONING"):
-        raise Unparsable("system versioning")
+    if cursor.take("SYSTEM", "VERSIONING"):
+        plan.versioned = False
+        return True
     if cursor.take("PERIOD", "FOR") or cursor.take("PERIOD", "IF", "EXISTS", "FOR"):
         if cursor.name().upper() == "SYSTEM_TIME":
             raise Unparsable("system versioning")
@@ -386,6 +388,7 @@ def _carried_out(plan: _Plan, table: TableDefinition, session: Session) -> Table
         columns=tuple(columns),
         charset=plan.charset,
         foreign=table.foreign or plan.foreign,
+        versioned=plan.versioned,
         keys=(),
     )
     new = new.not_null(plan.not_null)

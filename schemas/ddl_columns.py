@@ -52,6 +52,7 @@ class Part:
         keys: without names of the server's making yet.
         foreign: whether it has a foreign key.
         period: the columns of MariaDB's application-time period.
+        versioned: whether its column has MariaDB keep the table's history.
     """
 
     column: ColumnDefinition | None = None
@@ -60,6 +61,7 @@ class Part:
     foreign: bool = False
     if_not_exists: bool = False
     period: tuple[str, ...] = ()
+    versioned: bool = False
 
 
 def at_column(cursor: Cursor) -> bool:
@@ -187,6 +189,10 @@ def _more(cursor: Cursor, session: Session, column: ColumnDefinition, part: Part
             cursor.name()
     elif cursor.take("CHECK"):
         skip_group(cursor)
+    elif cursor.take("WITH", "SYSTEM", "VERSIONING"):
+        part.versioned = True
+    elif cursor.take("WITHOUT", "SYSTEM", "VERSIONING"):
+        return None
     elif word := cursor.take_any(*_VALUED):
         cursor.take("=")
         if cursor.next().kind is TokenKind.END:

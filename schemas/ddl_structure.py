@@ -325,11 +325,8 @@ def _created(cursor: Cursor, session: Session, charset: str | None, *, bare: boo
     if not cursor.take("("):
         raise Unparsable("a table without a list of columns")
     # The table's own character set stands behind the columns that take it over.
-    ahead = Cursor(cursor.statement, dialect_of(session.flavor, session.sql_mode), session.default_db or "?")
-    while ahead.peek().start < cursor.peek().start:
-        ahead.next()
-    skip_group(ahead, opened=True)
-    charset = _charset_option(ahead, session, charset, charset)
+    versioned = session.flavor == "mariadb" and _keeps_history(_behind_columns(cursor, session))
+    charset = _charset_option(_behind_columns(cursor, session), session, charset, charset)
     table = TableDefinition((), (), charset)
     columns: list[ColumnDefinition] = []
     keys: list[KeyDefinition] = []
@@ -339,12 +336,28 @@ def _created(cursor: Cursor, session: Session, charset: str | None, *, bare: boo
         columns += [part.column] if part.column else []
         keys += part.keys
         period += part.period
+        versioned |= part.versioned
         table = replace(table, foreign=table.foreign or part.foreign)
         if cursor.take(")"):
             break
         cursor.expect(",")
-    table = replace(table, columns=tuple(columns)).not_null(period)
+    table = replace(table, columns=tuple(columns), versioned=versioned).not_null(period)
     return with_keys(table, keys, session)
+
+
+def _behind_columns(cursor: Cursor, session: Session) -> Cursor:
+    """A cursor of its own at the table's options, for one that is behind the first parenthesis."""
+    ahead = Cursor(cursor.statement, dialect_of(session.flavor, session.sql_mode), session.default_db or "?")
+    while ahead.peek().start < cursor.peek().start:
+        ahead.next()
+    skip_group(ahead, opened=True)
+    return ahead
+
+
+def _keeps_history(options: Cursor) -> bool:
+    """Whether WITH SYSTEM VERSIONING is among a table's options."""
+    words = [token.key for token in options.rest()]
+    return ("WITH", "SYSTEM", "VERSIONING") in zip(words, words[1:], words[2:], strict=False)
 
 
 def _create_part(cursor: Cursor, session: Session, charset: str | None) -> Part:
@@ -359,8 +372,6 @@ def _charset_option(cursor: Cursor, session: Session, charset: str | None, defau
             skip_group(cursor, opened=True)
         elif token.key in ("PARTITION", "SELECT"):
             return charset
-        elif token.key == "SYSTEM":
-            raise Unparsable("system versioning")
         elif token.key == "CHARSET" or (token.key in ("CHARACTER", "CHAR") and cursor.take("SET")):
             cursor.take("=")
             explicit = not cursor.take("DEFAULT")

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from schemas.collations import MAX_CHARACTER_BYTES
 
+#: the columns that MariaDB adds to a table whose history it keeps, of type TIMESTAMP(6); nobody sees them
+PERIOD = ("row_start", "row_end")
 _LONGEST_KEY = 3072  # bytes, InnoDB's
 
 #: types of text, to which a character set belongs
@@ -75,6 +77,7 @@ class TableDefinition:
         charset: the default for new columns; None if it could not be known.
         foreign: whether it has or had foreign keys, which bring keys of their own.
         whole: whether ``keys`` are all keys; not so where a TABLE_MAP is all that is known.
+        versioned: whether MariaDB keeps its history, with ``PERIOD`` behind the columns and in the row's key.
     """
 
     columns: tuple[ColumnDefinition, ...]
@@ -82,6 +85,7 @@ class TableDefinition:
     charset: str | None = None
     foreign: bool = False
     whole: bool = True
+    versioned: bool = False
 
     def column(self, name: str) -> ColumnDefinition | None:
         """A column by its name, in any case."""
@@ -92,7 +96,8 @@ class TableDefinition:
         for key in self.keys:
             if key.kind == "primary" or (key.kind == "unique" and self._identifies(key)):
                 names = [self.column(part.name) for part in key.parts]
-                return tuple(column.name for column in names if column is not None)
+                end = PERIOD[1:] if self.versioned else ()
+                return (*(column.name for column in names if column is not None), *end)
         return ()
 
     def _identifies(self, key: KeyDefinition) -> bool:

@@ -87,6 +87,9 @@ def prepare(session: Session, ddl: SchemaChanged) -> None:
             _need(session, name, int(settings[name]))
     for name, wanted in _switches(ddl, settings, session.flavor):
         _switch(session, name, wanted)
+    if session.flavor == "mariadb" and ddl.kind == "ALTER TABLE":
+        # Without it no system-versioned table can be altered, and the upstream's session had it.
+        _try(session, "system_versioning_alter_history", "KEEP")
     _choose_database(session, ddl.default_db)
     _choose_client(session, ddl)
 

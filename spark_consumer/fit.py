@@ -7,11 +7,14 @@ as it fills itself; it may not change a value.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from schemas.structure import Column, TableStructure
+from schemas.table_definition import PERIOD
 from spark_consumer.sql_type import lacks, type_of
 from spark_consumer.target import TargetColumn, TargetTable, Trigger
+from spark_consumer.versioned import END, keeps_history, tells_history
 
 
 @dataclass(frozen=True)
@@ -33,10 +36,11 @@ class Misfit:
 
 def misfits(structure: TableStructure, target: TargetTable) -> list[Misfit]:
     """All reasons why rows of ``structure`` cannot be written to ``target``, in the order of its columns."""
-    found: list[Misfit] = []
+    found = list(_of_history(structure, target))
+    hidden = PERIOD if keeps_history(structure, target) else ()
     for column in structure.columns:
         there = target.column(column.name)
-        if there is None and column.is_row_hash:
+        if there is None and (column.is_row_hash or column.name in hidden):
             continue
         if there is None:
             found.append(_missing(column))
@@ -45,6 +49,33 @@ def misfits(structure: TableStructure, target: TargetTable) -> list[Misfit]:
     named = {column.name.lower() for column in structure.columns}
     found += [_unfilled(column) for column in target.columns if column.key not in named and not column.fills]
     return [*found, *_of_triggers(structure, target)]
+
+
+def _of_history(structure: TableStructure, target: TargetTable) -> Iterator[Misfit]:
+    """The rows of the past must be told from the others, and nothing but ``row_end`` in the row's key does that."""
+    if not target.versioned:
+        return
+    remedy = "DROP SYSTEM VERSIONING, and add {} TIMESTAMP(6) NOT NULL to columns and key: then all rows are written"
+    visible = [column.name for column in structure.columns if _is_period(target.column(column.name), target)]
+    if visible:
+        what = (
+            f"the downstream keeps its own history in the column {visible[0]}, and its times would be others"
+        )
+        yield Misfit("TR655", visible[0], what, remedy.format(" and ".join(visible)))
+    elif keeps_history(structure, target) and not tells_history(structure):
+        what = (
+            "the downstream keeps its own history, and nothing tells the upstream's rows of the past for sure"
+        )
+        yield Misfit(
+            "TR655", END, what, f"give it a key upstream too, or {remedy.format(' and '.join(PERIOD))}"
+        )
+
+
+def _is_period(column: TargetColumn | None, target: TargetTable) -> bool:
+    if column is None or not column.generated:
+        return False
+    row = rf"`{re.escape(column.name)}` [^,`]* GENERATED ALWAYS AS ROW (START|END)"
+    return re.search(row, target.definition) is not None
 
 
 def _missing(column: Column) -> Misfit:

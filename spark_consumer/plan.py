@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from schemas.errors import DownstreamError, LogError, Where
 from schemas.sql import Filled
 from schemas.structure import TableStructure
+from schemas.table_definition import PERIOD
 from schemas.wire import value_header, widened
 from spark_consumer.event_filter import DML
 from spark_consumer.expression import ExpressionRule, RowFilter, compile_filter
@@ -20,6 +21,7 @@ from spark_consumer.merge import Limits, qualified, quote
 from spark_consumer.rules import Rules
 from spark_consumer.slices import Slice
 from spark_consumer.target import TargetTable
+from spark_consumer.versioned import keeps_history
 
 if TYPE_CHECKING:
     from spark_consumer.workers.causality import Causality
@@ -56,6 +58,7 @@ class TablePlan:
         again: it is applied for a second time, after a rewind.
         filled: what is written into columns that the row images lack.
         documents: text columns, such as MariaDB's JSON, that are JSON on the downstream.
+        history: whether rows of the past are passed over, since the downstream keeps its own.
     """
 
     header: bytes
@@ -73,6 +76,7 @@ class TablePlan:
     again: bool = False
     filled: Filled = ()
     documents: tuple[str, ...] = ()
+    history: bool = False
 
     @property
     def name(self) -> str:
@@ -223,6 +227,8 @@ def _plan_table(
         )
     _check_fit(structure, target, place)
     hidden = {c.name for c in structure.columns if c.is_row_hash and target.column(c.name) is None}
+    history = keeps_history(structure, target)
+    hidden |= set(PERIOD) if history else set()
     names = [
         column.name
         for column in structure.columns
@@ -235,6 +241,14 @@ def _plan_table(
     # What is left out breaks the log's own logic of which rows exist, which compaction builds on.
     dropped = rules.events.dropped_dml(structure.db, structure.table)
     expressions = rules.expressions_of(structure.db, structure.table)
+    if history and (dropped or expressions):
+        raise DownstreamError(
+            "TR655",
+            "filter rules for the rows of a system-versioned table, whose log does not tell UPDATE from DELETE",
+            where=place,
+            hint="leave the whole table out, or DROP SYSTEM VERSIONING downstream and add row_start and row_end"
+            " TIMESTAMP(6) NOT NULL to columns and key: all rows are written then",
+        )
     partial = bool(dropped or expressions)
     identity = identity_of(structure, target, merged=merged, partial=partial)
     if identity.find is Find.WHOLE and structure.before_columns:
@@ -249,7 +263,7 @@ def _plan_table(
     apart = bool(extra or target.triggers) or not identity.sure
     ordered = apart or target.in_family or partial or not rules.compact
     # Nor would what an UPDATE's after image lacks. Of a DELETE nothing but the key is needed.
-    ordered = ordered or bool(after and absent)
+    ordered = ordered or bool(after and absent) or history
     table = TablePlan(
         header,
         structure,
@@ -264,6 +278,7 @@ def _plan_table(
         definition=target.definition,
         filled=_filled(structure, absent, target, place) if after else (),
         documents=_documents(structure, target),
+        history=history,
     )
     # What cannot be evaluated shall be told here, not on an executor.
     _ = table.filter

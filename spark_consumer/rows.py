@@ -25,6 +25,7 @@ from spark_consumer.identity import Find
 from spark_consumer.merge import Statement, merged_deletes, merged_inserts
 from spark_consumer.pieces import Result, in_pieces, size_of
 from spark_consumer.plan import Mode, SlicePlan, TablePlan
+from spark_consumer.versioned import InForce
 
 # What a result row is.
 TALLY, DELETES, INSERTS, ORDERED, UNKNOWN, COMPACTED, LEFT_OUT, UNEVALUABLE, SILENT, EVENT, REFUSED = range(
@@ -189,6 +190,7 @@ class TableRows:
         self.written: list[bytes] = []
         self.left_out = 0
         self.filter = self.plan.filter
+        self._in_force = InForce(self.plan.structure) if self.plan.history else None
 
     # Rows ask for these, and to find them among all tables' costs more than to render a row.
     @cached_property
@@ -254,6 +256,8 @@ class TableRows:
     def in_order(self, key: bytes, value: bytes) -> Result | None:
         """One row of a table whose rows are applied one by one; None if it is left out."""
         if self.plan.mode is Mode.SKIP:
+            return None
+        if self._in_force is not None and not self._in_force(value):
             return None
         render, op = self.renderers, value[OP_AT]
         source = render.source(value)

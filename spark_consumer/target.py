@@ -107,6 +107,7 @@ class TargetTable:
         keys: its unique keys, the primary key first.
         in_family: whether it hangs, over any number of foreign keys, together with one that cascades.
         definition: ``SHOW CREATE TABLE`` without its counter: another text, another table.
+        versioned: whether it is one of MariaDB's system-versioned tables.
     """
 
     name: Name
@@ -115,6 +116,7 @@ class TargetTable:
     in_family: bool = False
     triggers: tuple[Trigger, ...] = ()
     definition: str = ""
+    versioned: bool = False
 
     @cached_property
     def _by_key(self) -> dict[str, TargetColumn]:
@@ -176,7 +178,15 @@ def read_table(session: Session, name: Name, in_family: frozenset[Name] = frozen
         key in in_family,
         _triggers(session, name),
         definition(session, name),
+        _versioned(session, name),
     )
+
+
+def _versioned(session: Session, name: Name) -> bool:
+    if session.flavor != "mariadb":
+        return False
+    kind = "SELECT TABLE_TYPE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+    return str(session.value(kind, name)) == "SYSTEM VERSIONED"
 
 
 def definition(session: Session, name: Name) -> str:

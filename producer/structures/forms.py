@@ -12,6 +12,7 @@ from schemas.errors import DecodeError
 from schemas.structure import ROW_HASH, Column, TableStructure
 from schemas.table_definition import (
     CHARACTER,
+    PERIOD,
     ColumnDefinition,
     KeyDefinition,
     KeyPart,
@@ -113,6 +114,7 @@ def matched(event: TableMap, table: TableDefinition, flavor: Flavor) -> TableStr
         DecodeError: TR419, they cannot be of the same table; TR418, the definition lacks something.
     """
     stated, signs, charsets = stated_columns(event)
+    stated, period = _without_period(event, stated, table)
     if flavor == "mariadb" and len(stated) == len(table.columns) + table.without_hash().hashes():
         # What rebuilds a table loses every USING HASH that it does not say itself; not all of that is in the log.
         table = table.without_hash()
@@ -134,7 +136,27 @@ def matched(event: TableMap, table: TableDefinition, flavor: Flavor) -> TableStr
         )
         columns.append(replace(new, sql_type=sql_type(new)))
     key = completed(table, columns).row_key()
-    return TableStructure(event.db, event.table, (*columns, *hashes), key)
+    return TableStructure(event.db, event.table, (*columns, *period, *hashes), key)
+
+
+def _without_period(
+    event: TableMap, stated: list[Column], table: TableDefinition
+) -> tuple[list[Column], list[Column]]:
+    """The columns without those that tell since when and until when a row was in force."""
+    if not table.versioned:
+        return stated, []
+    end = len(table.columns)
+    found, fraction = stated[end : end + len(PERIOD)], (6, 0)
+    if len(found) < len(PERIOD) or any(
+        c.code not in (TIMESTAMP2, TIMESTAMP) or c.nullable or c.meta not in fraction for c in found
+    ):
+        _differ(event, "MariaDB keeps its history, and the TABLE_MAP lacks the columns for that")
+    return [*stated[:end], *stated[end + len(PERIOD) :]], _period(*(column.code for column in found))
+
+
+def _period(*codes: int) -> list[Column]:
+    columns = [Column(name, "", code, 6, False) for name, code in zip(PERIOD, codes, strict=True)]
+    return [replace(column, sql_type=sql_type(column)) for column in columns]
 
 
 def _without_hashes(
@@ -228,7 +250,8 @@ def predicted(db: str, table: str, known: TableDefinition, flavor: Flavor) -> Ta
         columns.append(replace(new, sql_type=sql_type(new)))
     if flavor == "mariadb" and known.hashes():
         return None
-    return TableStructure(db, table, tuple(columns), known.row_key())
+    period = _period(TIMESTAMP2, TIMESTAMP2) if known.versioned else ()
+    return TableStructure(db, table, (*columns, *period), known.row_key())
 
 
 _TYPES = {code: name for name, found in _FIXED.items() for code, _ in found if code not in CHARACTER_CODES}

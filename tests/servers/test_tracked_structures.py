@@ -47,6 +47,7 @@ _LEFT_OPEN = (
     "the members of ",
     "which of the keys the server has named ",
     "whether the key ",
+    "a unique key of a column of geometry",
 )
 
 

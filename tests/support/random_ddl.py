@@ -279,6 +279,7 @@ class Maker:
             f"DEFAULT COLLATE = {collation}", f"CHARACTER SET {charset}", "CHARACTER SET DEFAULT",
             "ENGINE=InnoDB COMMENT='DROP COLUMN a, ADD b INT'", "ROW_FORMAT=DYNAMIC", "AUTO_INCREMENT 7 ENGINE InnoDB",
             "STATS_PERSISTENT=DEFAULT, AVG_ROW_LENGTH=5", "ENGINE=MyISAM", f"COMMENT {self.text()}",
+            *(["WITH SYSTEM VERSIONING"] if self.maria else []),
         ))  # fmt: skip
 
     def alter_part(self) -> str:
@@ -330,6 +331,7 @@ class Maker:
             lambda: f"RENAME INDEX IF EXISTS {self.one('k1', 'k2')} TO k9", lambda: "ADD PRIMARY KEY IF NOT EXISTS (a)",
             lambda: f"ALTER INDEX {self.key_name()} NOT IGNORED", lambda: f"ALTER COLUMN IF EXISTS {self.old()} DROP DEFAULT",
             lambda: "ADD (p1 DATE, p2 DATE, PERIOD FOR pp (p1, p2))", lambda: "DROP PERIOD IF EXISTS FOR pp",
+            lambda: "ADD SYSTEM VERSIONING", lambda: "DROP SYSTEM VERSIONING",
         ]  # fmt: skip
         own = maria if self.maria else mysql
         return str(self.rng.choice(both if self.rng.random() < 0.85 else own)())

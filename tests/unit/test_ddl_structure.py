@@ -112,7 +112,15 @@ def test_ddl_makes_structures(statements: str, expected: str) -> None:
          " ALTER TABLE p CONVERT TABLE t TO PARTITION x VALUES LESS THAN (5)", "p: a int"),
         ("CREATE TABLE t (a TEXT NOT NULL UNIQUE, b VARCHAR(4000) NOT NULL UNIQUE, c INT NOT NULL UNIQUE)",
          "t: a text(2) latin1 not-null, b varchar(4000) latin1 not-null, c int not-null key c"),
-        ("CREATE TABLE t (a INT) WITH SYSTEM VERSIONING", "t: ?"),
+        ("CREATE TABLE t (a INT PRIMARY KEY) ENGINE=InnoDB WITH SYSTEM VERSIONING", "t: a int not-null key a,row_end"),
+        ("CREATE TABLE t (a INT PRIMARY KEY WITH SYSTEM VERSIONING, b INT WITHOUT SYSTEM VERSIONING)",
+         "t: a int not-null, b int key a,row_end"),
+        ("CREATE TABLE t (a INT PRIMARY KEY) COMMENT 'WITH SYSTEM VERSIONING'", "t: a int not-null key a"),
+        ("CREATE TABLE t (a INT PRIMARY KEY); ALTER TABLE t ADD SYSTEM VERSIONING, ADD b INT; CREATE TABLE u LIKE t;"
+         " ALTER TABLE t DROP SYSTEM VERSIONING",
+         "t: a int not-null, b int key a | u: a int not-null, b int key a,row_end"),
+        ("CREATE TABLE t (a INT, s TIMESTAMP(6) GENERATED ALWAYS AS ROW START,"
+         " e TIMESTAMP(6) GENERATED ALWAYS AS ROW END, PERIOD FOR SYSTEM_TIME (s, e)) WITH SYSTEM VERSIONING", "t: ?"),
         ("RENAME TABLE IF EXISTS a TO b", ""),
         ("CREATE OR REPLACE DATABASE d; CREATE TABLE t (a CHAR)", "t: a char(1) utf8mb4"),
     ],
@@ -138,7 +146,7 @@ def test_keys_by_hash_and_words_that_may_be_names() -> None:
         "CREATE TABLE p (period DATE, e DATE, vector INT, PERIOD FOR app (period, e));"
         "ALTER TABLE p ADD COLUMN IF NOT EXISTS n INT, ADD COLUMN IF NOT EXISTS n TEXT, DROP vector;"
         "CREATE TABLE c (v CHAR(3)) CHARACTER SET ucs2 COLLATE DEFAULT;"
-        "CREATE TABLE q (a INT) WITH SYSTEM VERSIONING",
+        "CREATE TABLE q (a INT, PERIOD FOR SYSTEM_TIME (s, e))",
         "mariadb",
     )
     hashed = followed.tables["d", "h"]

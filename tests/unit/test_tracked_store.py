@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from producer.rows_head import RowsTable
+from producer.structures.forms import matched, predicted
 from producer.structures.store import Here, Place, Reading, Structures, encode_entry, loaded_entry
 from producer.structures.upstream import shown_table
+from producer.table_map import read_table_map
 from relay_store.layout import RelayPosition
 from schemas.ddl import classify
 from schemas.ddl_structure import Name, Tracked, Unresolved, created
@@ -181,3 +183,18 @@ def test_a_question_mark_may_be_any_character_that_is_not_shown(charset: str, kn
         text = f"CREATE TABLE `t` (`e` {kind}('a','?') CHARACTER SET {charset}) ENGINE=InnoDB"
         assert isinstance(shown_table(text, "d", "mysql"), Unresolved) is not known
         assert not isinstance(shown_table(text.replace("?", "é"), "d", "mysql"), Unresolved)
+
+
+def test_a_table_map_without_the_columns_of_a_versioned_table_does_not_fit() -> None:
+    """MariaDB puts them between the columns and those of keys by hash."""
+    table = created(
+        "CREATE TABLE t (a INT PRIMARY KEY) WITH SYSTEM VERSIONING", Session("mariadb", "d"), "utf8mb4"
+    )
+    event = read_table_map(_body(3), "mariadb")
+    with pytest.raises(DecodeError, match=r"TR419.*history"):
+        matched(event, table, "mariadb")
+    period = (17, 6, False)
+    right = replace(event, columns=((_LONG, 0, False), period, period))
+    found = matched(right, table, "mariadb")
+    assert [column.name for column in found.columns] == ["a", "row_start", "row_end"]
+    assert (found.key, predicted("d", "t", table, "mariadb")) == (("a", "row_end"), found)
