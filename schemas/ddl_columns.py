@@ -104,8 +104,9 @@ def column_part(cursor: Cursor, session: Session, charset: str | None) -> Part:
             nullable = False
     if any(key.kind == "primary" for key in part.keys):
         nullable = False
-    # UNIQUE may be said twice, and is one key.
-    part.keys = list(dict.fromkeys(part.keys))
+    # UNIQUE may be said twice, and is one key; on MariaDB it is none beside PRIMARY KEY.
+    primary = [key for key in part.keys if key.kind == "primary"] if session.flavor == "mariadb" else []
+    part.keys = list(dict.fromkeys(primary or part.keys))
     part.column = replace(column, nullable=nullable)
     part.position = _position(cursor)
     return part
