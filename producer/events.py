@@ -17,6 +17,7 @@ from producer.compressed import COMPRESSED_ROWS, plain_event
 from producer.epoch import EpochLimits, OpenEpoch
 from producer.payload import unpack_payload
 from producer.query_event import QueryEvent, epoch_ddl, in_lower_case, load_query, parse_query_event
+from producer.repetitions import repetitions
 from producer.row_decoder import RowDecoder, SchemaName
 from producer.rows_head import FLAGS_AT, LACKING, ROWS, Doubt, Head, RowsForm, RowsTable, update_lacks
 from producer.savepoints import known_savepoint, savepoint_name
@@ -147,6 +148,8 @@ class EventDecoder:
         structures: Structures | None = None,
         skip: Sequence[SkipRule] = (),
     ) -> None:
+        #: of MariaDB, which of the sub-directory's transactions are in ``tracker`` already
+        self.repetitions = repetitions(tracker.snapshot())
         self._accounts = accounts
         self._skipping = Skipping(skip)
         self.structures = structures or Structures(flavor, tables, {}, None)
@@ -198,6 +201,8 @@ class EventDecoder:
             self._drop_group()
         self.scanner.reset()
         self._group_pos = None
+        if self._place.subdir not in ("", subdir):
+            self.repetitions = repetitions(self.tracker.snapshot())
         self._place = RelayPosition(subdir, file, 0)
 
     def _drop_group(self) -> None:
@@ -350,6 +355,8 @@ class EventDecoder:
             self._load_data(event, self._checksum)
         elif kind in _TEXTS:
             self._text = event[binlog.HEADER_SIZE + _TEXTS[kind] : len(event) - self._checksum]
+        elif kind == binlog.MARIADB_GTID_LIST and not self._offset:
+            self.repetitions.listed(event)
         elif kind != binlog.XID and kind not in _SKIPPED:
             self._refuse(kind, event)
         if kind not in binlog.INSIDE_GROUP:
@@ -386,9 +393,13 @@ class EventDecoder:
         scanner = self.scanner
         self._gtid = scanner.gtid() or None
         # After a switch to another server its files may hold transactions that we have already.
-        self._skip_group = scanner.source is not None and self.tracker.contains(
-            scanner.source, scanner.number
-        )
+        if kind == binlog.MARIADB_GTID:
+            assert isinstance(scanner.source, int)
+            self._skip_group = self.repetitions.is_one(scanner.source, server_id, scanner.number)
+        else:
+            self._skip_group = scanner.source is not None and self.tracker.contains(
+                scanner.source, scanner.number
+            )
         if kind == binlog.MARIADB_GTID and event[31] & FL_PREPARED_XA and not self._skip_group:
             self._xa_start()
 

@@ -21,6 +21,7 @@ import structlog
 
 from producer.epoch import EpochLimits, OpenEpoch
 from producer.events import EventDecoder
+from producer.repetitions import repetitions
 from producer.row_decoder import Record, SchemaName
 from producer.skipping import SkipRule
 from producer.structures.store import Structures, Upstream
@@ -310,8 +311,9 @@ class Publisher:
                 if self._tail is None and not self._under_way:
                     break
                 continue
-            if entered != (entered := f"{block.subdir}/{block.file}"):
-                self._enter(reader, decoder, block)
+            if entered != f"{block.subdir}/{block.file}":
+                self._enter(reader, decoder, block, first=not entered)
+                entered = f"{block.subdir}/{block.file}"
             for part in self._parts(block):
                 if decoder.stopped:
                     break
@@ -330,8 +332,11 @@ class Publisher:
         self._finish()
         self.reached = self._sealed if decoder.scanner.in_group else here
 
-    def _enter(self, reader: RelayReader, decoder: EventDecoder, block: RelayBlock) -> None:
+    def _enter(self, reader: RelayReader, decoder: EventDecoder, block: RelayBlock, *, first: bool) -> None:
         decoder.next_file(block.subdir, block.file)
+        if first:
+            here = RelayPosition(block.subdir, block.file, block.pos)
+            decoder.repetitions = repetitions(decoder.tracker.snapshot(), here, self._root)
         if block.pos > 4:
             decoder.enter_file(reader.format_description(), block.subdir, block.file)
 

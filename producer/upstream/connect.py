@@ -126,10 +126,12 @@ def _describe(connection: Connection[Any]) -> UpstreamInfo:
 def _current(connection: Connection[Any], flavor: Flavor) -> tuple[str, int, str]:
     """File, position and the GTID set executed up to exactly there."""
     if flavor == "mariadb":
+        # With gtid_strict_mode off the last number need not be the highest. Read first, so that it is not ahead.
+        each = query(connection, "SELECT @@global.gtid_binlog_state")[0][0]
         row = query(connection, "SHOW MASTER STATUS")[0]
         # May be NULL for a position in a file that has no GTID yet.
         gtids = query(connection, f"SELECT BINLOG_GTID_POS('{row[0]}', {int(row[1])})")[0][0]
-        return str(row[0]), int(row[1]), str(gtids or "")
+        return str(row[0]), int(row[1]), f"{each or ''},{gtids or ''}"
     try:
         row = query(connection, "SHOW BINARY LOG STATUS")[0]
     except pymysql.err.ProgrammingError:  # before 8.2 it had the old name only

@@ -89,3 +89,27 @@ def test_rows_that_mariadb_logs_although_they_were_rolled_back(case: Case, compr
     for table in ("t", "m"):
         assert [image["id"] for image in _images(case, table)] == [row[0] for row in case.content(table)]
     assert [row[0] for row in case.content("t")] == [1, 3, 6]
+
+
+@pytest.mark.parametrize("flavor", ["mariadb"])
+def test_numbers_that_go_back(case: Case) -> None:
+    """As with two servers that write into one domain, in MariaDB's default mode; over restarts and files."""
+    case.upstream.execute("SET GLOBAL gtid_strict_mode = OFF")
+    try:
+        for run in range(3):
+            case.sql(
+                f"INSERT INTO t (id) VALUES ({run}1)",
+                f"SET server_id = 77, gtid_seq_no = {2 * run + 1}",
+                f"INSERT INTO t (id) VALUES ({run}2)",
+                "SET server_id = 101",
+                f"INSERT INTO t (id) VALUES ({run}3)",
+                f"SET server_id = 77, gtid_seq_no = {2 * run + 2}",
+                f"INSERT INTO t (id) VALUES ({run}4)",
+            )
+            if run == 1:
+                case.sql("FLUSH BINARY LOGS")
+            case.catch_up()
+    finally:
+        case.upstream.execute("SET GLOBAL gtid_strict_mode = ON")
+    assert [image["id"] for image in _images(case)] == [row[0] for row in case.content("t")]
+    assert len(case.content("t")) == 12
