@@ -53,6 +53,9 @@ _MAX_VARCHAR = 65_535
 # Of a VECTOR that does not say.
 _VECTOR_LENGTH = 2048
 
+# Where the bytes of ASCII are something else.
+_NOT_ASCII = frozenset({"ucs2", "utf16", "utf16le", "utf32", "swe7"})
+
 CHARSET_NAMES = frozenset(CHARSETS.values())
 
 
@@ -353,8 +356,16 @@ def _blob_if_long(column: ColumnDefinition) -> ColumnDefinition:
 
 
 def converted(column: ColumnDefinition, charset: str | None) -> ColumnDefinition:
-    """The column behind CONVERT TO CHARACTER SET; a longer form of TEXT may have become necessary."""
+    """The column behind CONVERT TO CHARACTER SET; a longer form of TEXT may have become necessary.
+
+    Raises:
+        Unparsable: the servers take the bytes of its members for others in the new character set (seen on both).
+    """
     if column.type not in CHARACTER or column.charset == "binary":
         return column
+    if column.members and charset != column.charset:
+        other = not "".join(column.members).isascii() or _NOT_ASCII.intersection((charset, column.charset))
+        if other or charset is None or column.charset is None:
+            raise Unparsable(f"the members of {column.name} became others in another character set")
     length = 0 if column.type == "text" else column.length
     return in_charset(replace(column, charset=charset, length=length))

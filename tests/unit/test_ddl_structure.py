@@ -266,6 +266,18 @@ def test_members_that_the_server_may_have_changed_are_not_believed(members: str)
     assert isinstance(_one("CREATE TABLE t (e SET('\u00e9','\u00fc') CHARACTER SET latin1)"), TableDefinition)
 
 
+@pytest.mark.parametrize(
+    ("members", "old", "new", "known"),
+    [("'a'", "latin1", "utf8mb4", True), ("'é'", "utf8mb4", "utf8mb4", True), ("'a'", "latin1", "binary", True),
+     ("'é'", "latin1", "utf8mb4", False), ("'a'", "ucs2", "latin1", False), ("'a'", "latin1", "utf16", False)],
+)  # fmt: skip
+def test_a_conversion_takes_the_bytes_of_members_as_they_are(
+    members: str, old: str, new: str, known: bool
+) -> None:
+    statements = f"CREATE TABLE t (e ENUM({members}) CHARACTER SET {old}); ALTER TABLE t CONVERT TO CHARACTER SET {new}"
+    assert isinstance(_one(statements), TableDefinition) is known
+
+
 _ORACLE, _MAXDB = 0x200, 0x1000
 
 
