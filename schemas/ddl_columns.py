@@ -27,7 +27,7 @@ NOT_COLUMNS = frozenset(
         *("CHECK", "LIKE"),
     }
 )
-_SKIPPED = frozenset({"VISIBLE", "ENFORCED", "ALWAYS", "VALUE"})
+_SKIPPED = frozenset({"ENFORCED", "ALWAYS", "VALUE"})
 # One word or string follows, perhaps behind an equals sign.
 _VALUED = frozenset(
     {
@@ -175,8 +175,8 @@ def _more(cursor: Cursor, session: Session, column: ColumnDefinition, part: Part
         return replace(column, generated="stored")
     if cursor.take("VIRTUAL"):
         return replace(column, generated="virtual")
-    if cursor.take("INVISIBLE"):
-        return replace(column, invisible=True)
+    if word := cursor.take_any("INVISIBLE", "VISIBLE"):
+        return replace(column, invisible=word == "INVISIBLE")
     if cursor.take("COMPRESSED"):
         if cursor.take("="):
             cursor.name()

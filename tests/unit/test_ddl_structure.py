@@ -311,6 +311,11 @@ def test_the_servers_own_text_of_a_create_select_may_lack_charsets() -> None:
     assert (written.columns[0].charset, written.charset) == ("latin1", "latin1")
 
 
+def test_of_attributes_that_gainsay_each_other_the_last_one_holds() -> None:
+    text = "CREATE TABLE t (a INT INVISIBLE VISIBLE, b INT VISIBLE INVISIBLE, c INT NOT NULL NULL, d INT NULL NOT NULL)"
+    assert _text(_followed(text)) == "t: a int, b int invisible, c int, d int not-null"
+
+
 def test_spellings_that_only_one_of_the_servers_has() -> None:
     assert _text(
         _followed("CREATE TABLE t (a NCHAR VARYING(4) BINARY, b NATIONAL VARCHAR(3) BINARY NOT NULL)")
