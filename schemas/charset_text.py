@@ -85,6 +85,8 @@ def text_of(data: bytes, charset: str) -> str:
 
 def holds(text: str, charset: str) -> bool:
     """Whether a character set has all characters of a text for sure."""
+    if charset == "sjis" and any(character in text for character in "\\~"):
+        return False  # the servers' have other ones in their places
     if charset in _SINGLE:
         return all(character in _table(charset) for character in text)
     if text.isascii():

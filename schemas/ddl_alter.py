@@ -6,6 +6,7 @@ Source: mysql_prepare_alter_table and prepare_fields_and_keys in ``sql/sql_table
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from schemas.collations import MAX_CHARACTER_BYTES
 from schemas.ddl_columns import Part, at_column, column_part, key_part
@@ -52,6 +53,17 @@ _OPTIONS = frozenset(
         *("STORAGE", "TABLESPACE", "UNION", "UPGRADE"),
     }
 )
+
+
+_STRINGS = ("char", "varchar", "binary", "varbinary")
+
+
+class _Place(NamedTuple):
+    """A column of the new table: the name that keys know it by, and what it was; None: it is new."""
+
+    name: str
+    old: ColumnDefinition | None
+    column: ColumnDefinition
 
 
 @dataclass
@@ -380,7 +392,8 @@ def _rename(cursor: Cursor, plan: _Plan, table: TableDefinition) -> None:
 
 
 def _carried_out(plan: _Plan, table: TableDefinition, session: Session) -> TableDefinition:
-    columns = _columns(plan, table)
+    places = _columns(plan, table)
+    columns = [place.column for place in places]
     if plan.convert:
         columns = [converted(column, plan.charset) for column in columns]
     new = replace(
@@ -392,7 +405,11 @@ def _carried_out(plan: _Plan, table: TableDefinition, session: Session) -> Table
         keys=(),
     )
     new = new.not_null(plan.not_null)
-    kept = [key for key in (_kept(key, plan, table, new, session) for key in table.keys) if key is not None]
+    kept = [
+        key
+        for key in (_kept(key, plan, table, places, new, session) for key in table.keys)
+        if key is not None
+    ]
     if not table.whole and (plan.dropped_keys or plan.dropped or (plan.changed and not kept)):
         raise Unparsable("it may make another key the first one, and not all keys of the table are known")
     # The primary key first: its columns are NOT NULL, whatever a part says of them.
@@ -400,26 +417,28 @@ def _carried_out(plan: _Plan, table: TableDefinition, session: Session) -> Table
     return with_keys(new, [*old, *plan.keys], session)
 
 
-def _columns(plan: _Plan, table: TableDefinition) -> list[ColumnDefinition]:
-    columns = [
-        plan.changed.get(column.name, column)
+def _columns(plan: _Plan, table: TableDefinition) -> list[_Place]:
+    places = [
+        _Place(column.name, column, plan.changed.get(column.name, column))
         for column in table.columns
         if index_of(plan.dropped, column.name) < 0
     ]
     for placed, position in plan.placed:
-        column = plan.changed[placed] if isinstance(placed, str) else placed
         if isinstance(placed, str):
-            columns = [known for known in columns if known is not column]
-        if position is None:
-            columns.append(column)
-        elif not position:
-            columns.insert(0, column)
+            place = next(known for known in places if known.name == placed)
+            places.remove(place)
         else:
-            after = index_of([known.name for known in columns], position[0])
+            place = _Place(placed.name, None, placed)
+        if position is None:
+            places.append(place)
+        elif not position:
+            places.insert(0, place)
+        else:
+            after = index_of([known.column.name for known in places], position[0])
             if after < 0:
                 raise Unparsable(f"the tracked structure has no column {position[0]!r}")
-            columns.insert(after + 1, column)
-    return columns
+            places.insert(after + 1, place)
+    return places
 
 
 def _new_prefix(prefix: int | None, old: ColumnDefinition | None, new: ColumnDefinition) -> int | None:
@@ -440,8 +459,24 @@ def _new_prefix(prefix: int | None, old: ColumnDefinition | None, new: ColumnDef
     return None if prefix is None or covers(prefix, new) else prefix
 
 
+def _taken_over(part: KeyPart, table: TableDefinition, new: ColumnDefinition) -> int | None:
+    """The prefix of a part whose column is a new one of the old name: of text, as much as the key had so far."""
+    old = table.column(part.name)
+    length = part.prefix or (old.length if old is not None and old.type in _STRINGS else None)
+    if new.type in ("text", "blob", *_STRINGS):
+        if length is None:
+            raise Unparsable(f"how much of the new column {new.name!r} belongs to its old key")
+        return None if covers(length, new) else length
+    return None
+
+
 def _kept(
-    key: KeyDefinition, plan: _Plan, table: TableDefinition, new: TableDefinition, session: Session
+    key: KeyDefinition,
+    plan: _Plan,
+    table: TableDefinition,
+    places: list[_Place],
+    new: TableDefinition,
+    session: Session,
 ) -> KeyDefinition | None:
     """An old key over the new columns; None if it is dropped, or loses all its columns."""
     if index_of(plan.dropped_keys, key.name) >= 0:
@@ -451,17 +486,15 @@ def _kept(
         if not part.name:
             parts.append(part)
             continue
-        # The servers go by names: a new column takes the place of a dropped one.
-        if index_of(plan.dropped, part.name) >= 0 and index_of(plan.added(), part.name) < 0:
+        # The servers go by names, the old ones of old columns: a new column may take a key over.
+        found = index_of([place.name for place in places], part.name)
+        if found < 0:
             continue
-        changed = plan.changed.get(part.name)
-        column = new.column(changed.name if changed else part.name)
-        if column is None:
-            raise Unparsable(f"the key {key.name!r} has a column that is not known")
-        prefix = part.prefix
-        if changed is not None:
-            old = table.column(part.name) if session.flavor == "mysql" else None
-            prefix = _new_prefix(prefix, old, column)
+        old, column, prefix = places[found].old, new.columns[found], part.prefix
+        if old is None:
+            prefix = _taken_over(part, table, column)
+        elif places[found].column is not old:
+            prefix = _new_prefix(prefix, old if session.flavor == "mysql" else None, column)
         parts.append(KeyPart(column.name, prefix))
     name = plan.renamed_keys.get(key.name.lower(), key.name)
     named = key.named or key.name.lower() in plan.renamed_keys

@@ -259,7 +259,7 @@ def test_a_table_that_has_the_name_of_a_sequence_stays() -> None:
 @pytest.mark.parametrize("members", ["'\u00e9') CHARACTER SET ascii", "'a','\u00df') CHARACTER SET sjis",
     "'\u00e4') CHARACTER SET binary", "'\U0001f600') CHARACTER SET utf8mb3", "'\u00a5') CHARACTER SET sjis",
     "'\u20ac') CHARACTER SET dec8", "'[') CHARACTER SET swe7",
-    "'\u00e9') CHARACTER SET eucjpms"])  # fmt: skip
+    "'\u00e9') CHARACTER SET eucjpms", "'~') CHARACTER SET sjis"])  # fmt: skip
 def test_members_that_the_server_may_have_changed_are_not_believed(members: str) -> None:
     """It writes ? for what the character set lacks, strict or not."""
     assert isinstance(_one(f"CREATE TABLE t (e ENUM({members})"), Unresolved)
@@ -309,6 +309,28 @@ def test_the_servers_own_text_of_a_create_select_may_lack_charsets() -> None:
     written = _one('CREATE TABLE "t" ("v" varchar(20))', "mariadb", no_options)
     assert isinstance(written, TableDefinition)
     assert (written.columns[0].charset, written.charset) == ("latin1", "latin1")
+
+
+def test_a_new_column_of_an_old_name_takes_its_keys_over() -> None:
+    begin = "CREATE TABLE t (a INT NOT NULL, b VARCHAR(20) NOT NULL, UNIQUE kb (b), UNIQUE ka (a));"
+    for alter, expected in [
+        (
+            "CHANGE b c VARCHAR(30) NOT NULL, ADD b VARCHAR(90) NOT NULL FIRST",
+            [("ka", "a", None), ("kb", "b", 20)],
+        ),
+        (
+            "CHANGE b c VARCHAR(30) NOT NULL, ADD b VARCHAR(90) NOT NULL",
+            [("kb", "c", None), ("ka", "a", None)],
+        ),
+        ("DROP b, ADD b VARCHAR(15) NOT NULL", [("kb", "b", None), ("ka", "a", None)]),
+        ("DROP b, ADD b INT NOT NULL", [("kb", "b", None), ("ka", "a", None)]),
+        ("RENAME COLUMN a TO b, RENAME COLUMN b TO a", [("kb", "a", None), ("ka", "b", None)]),
+        ("DROP b", [("ka", "a", None)]),
+    ]:
+        table = _one(f"{begin} ALTER TABLE t {alter}")
+        assert isinstance(table, TableDefinition)
+        assert [(k.name, k.parts[0].name, k.parts[0].prefix) for k in table.keys] == expected, alter
+    assert isinstance(_one(f"{begin} ALTER TABLE t DROP a, ADD a VARCHAR(9) NOT NULL"), Unresolved)
 
 
 def test_of_attributes_that_gainsay_each_other_the_last_one_holds() -> None:
