@@ -6,7 +6,8 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-from producer.row_decoder import Record, RowDecoder
+from producer.records import Records
+from producer.row_decoder import RowDecoder
 from schemas.avro_schema import OP_BEHIND
 from schemas.epoch import SchemaChanged, Skipped, StructureVersion, TableTouched
 from schemas.varint import encode_long
@@ -45,7 +46,7 @@ class OpenEpoch:
 
     number: int
     opened: float = field(default_factory=time.monotonic)
-    records: list[Record] = field(default_factory=list)
+    records: Records = field(default_factory=Records)
     seq: int = 0
     bytes: int = 0
     transactions: int = 0
@@ -76,15 +77,12 @@ class OpenEpoch:
 
     def drop_last(self, number: int) -> None:
         """Take back the last records, which must not have been handed over."""
-        keep = len(self.records) - number
         columns = {ord("c"): 0, ord("u"): 1, ord("d"): 2}
         counts = {decoder.header: found for decoder, found in self.counts.items()}
-        for record in self.records[keep:]:
-            value = record[1]
+        for value, moved in self.records.drop_last(number):
             header = value[: header_size(value)]
-            # Halves of a key change have headers and count as updates.
-            counts[header][1 if len(record) == 3 else columns[value[len(header) + OP_BEHIND]]] -= 1
-        del self.records[keep:]
+            # The halves of a key change count as updates.
+            counts[header][1 if moved else columns[value[len(header) + OP_BEHIND]]] -= 1
         self.seq -= number
 
     def due_in(self, limits: EpochLimits) -> float:

@@ -13,7 +13,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
+from operator import length_hint
 from typing import Any, TypeVar
 from zlib import crc32
 
@@ -29,7 +32,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from producer.partitioner import partitions
-from producer.row_decoder import Record
+from producer.records import Headers, Records
 from schemas.crashpoints import reached
 from schemas.epoch import (
     DIGEST_MODULUS,
@@ -63,6 +66,7 @@ _SLICE = 0.5  # seconds in which nobody looks whether to go on waiting
 # As long as a broker keeps an open transaction: what is waited for longer could not be committed any more.
 _TRANSACTION_MS = 600_000
 _T = TypeVar("_T")
+_Report = Callable[[KafkaError | None, Message], None]
 _NO_LEADER_YET = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_PARTITION,
@@ -310,7 +314,7 @@ class EpochLog:
         self._refusal.forget()
         self._call(self._producer.begin_transaction, "beginning an epoch")
 
-    def write(self, records: list[Record]) -> None:
+    def write(self, records: Records) -> None:
         """Hand records to librdkafka; its threads send them while the caller goes on.
 
         Raises:
@@ -318,33 +322,64 @@ class EpochLog:
         """
         if not records:
             return
-        self.digest = (self.digest + sum([crc32(record[1]) for record in records])) % DIGEST_MODULUS
-        if max([len(record[1]) for record in records]) > self._part:
+        self.digest = (self.digest + sum(map(crc32, records.values))) % DIGEST_MODULUS
+        if max(map(len, records.values)) > self._part:
             records = self._in_parts(records)
-        places = partitions([record[0] for record in records], self._count)
-        marked = self._marked(places)
-        produce, topic = self._producer.produce, self.rows_topic
-        for i, record in enumerate(records):
-            try:
-                if i in marked or len(record) == 3:
-                    self._write_marked(record, places[i], marked.get(i))
-                else:
-                    produce(topic, record[1], record[0], places[i])
-            except BufferError:
-                self._write_slowly(record, places[i], marked.get(i))
-            except KafkaException as error:
-                raise self._refused(error, record) from error
+        keys, values, places = records.keys, records.values, partitions(records.keys, self._count)
+        headers = {number - records.first: found for number, found in records.headers.items()}
+        reports = self._reported(places)
+        begin = 0
+        for single in sorted(headers.keys() | reports):
+            self._write_plain(keys[begin:single], values[begin:single], places[begin:single])
+            begin = single + 1
+            self._write_one(
+                keys[single], values[single], places[single], headers.get(single), reports.get(single)
+            )
+        self._write_plain(keys[begin:], values[begin:], places[begin:])
 
-    def _in_parts(self, records: list[Record]) -> list[Record]:
+    def _write_plain(self, keys: list[bytes], values: list[bytes], places: list[int]) -> None:
+        """Records without headers, of which no delivery is reported: nearly all."""
+        left = iter(values)
+        calls = map(self._producer.produce, repeat(self.rows_topic), left, iter(keys), iter(places))
+        while length_hint(left):
+            try:
+                deque(calls, 0)
+            except (BufferError, KafkaException):
+                at = len(values) - length_hint(left) - 1
+                self._write_one(keys[at], values[at], places[at], None, None)
+
+    def _write_one(
+        self, key: bytes, value: bytes, partition: int, headers: Headers | None, report: _Report | None
+    ) -> None:
+        deadline = time.monotonic() + self._patience
+        while True:
+            try:
+                self._producer.produce(
+                    self.rows_topic, value, key, partition, on_delivery=report, headers=headers or []
+                )
+                return
+            except BufferError:
+                # librdkafka's queue is full: wait until it has sent some.
+                self._call(lambda: self._producer.poll(0.05), "writing rows")
+                self._go_on(deadline, "writing rows")
+            except KafkaException as error:
+                found = log_error(error, "writing rows")
+                found.where = Where(table=".".join(key_table(key)))
+                raise found from error
+
+    def _in_parts(self, records: Records) -> Records:
         """The records with large rows divided; the parts of a row stay neighbours, and so they do in Kafka."""
-        divided: list[Record] = []
-        for record in records:
-            if len(record[1]) <= self._part:
-                divided.append(record)
-                continue
-            headers = record[2] if len(record) == 3 else []
-            for part, header in divide(record[1], self._part):
-                divided.append((record[0], part, [*headers, header]))
+        divided = Records()
+        for number, (key, value) in enumerate(zip(records.keys, records.values, strict=True), records.first):
+            headers = records.headers.get(number)
+            parts: Iterable[tuple[bytes, Headers | None]] = [(value, headers)]
+            if len(value) > self._part:
+                parts = ((part, [*(headers or ()), mark]) for part, mark in divide(value, self._part))
+            for part, found in parts:
+                if found:
+                    divided.headers[len(divided)] = found
+                divided.keys.append(key)
+                divided.values.append(part)
         return divided
 
     def commit(
@@ -422,17 +457,16 @@ class EpochLog:
             # The broker aborts it when the next producer opens the log.
             log.warning("abort_failed", reason=error.args[0].str())
 
-    def _marked(self, places: list[int]) -> dict[int, Callable[[KafkaError | None, Message], None]]:
+    def _reported(self, places: list[int]) -> dict[int, _Report]:
         """The records whose delivery must be reported: each partition's last, and the epoch's first."""
-        last = {partition: i for i, partition in enumerate(places)}
-        marked: dict[int, Callable[[KafkaError | None, Message], None]] = dict.fromkeys(
-            last.values(), self._delivered
-        )
-        for partition in last:
+        backwards, last = places[::-1], len(places) - 1
+        reported: dict[int, _Report] = {}
+        for partition in set(places):
+            reported[last - backwards.index(partition)] = self._delivered
             if partition not in self._starts:
                 self._starts[partition] = -1
-                marked[places.index(partition)] = self._delivered
-        return marked
+                reported[places.index(partition)] = self._delivered
+        return reported
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
@@ -443,30 +477,8 @@ class EpochLog:
             self._starts[partition] = offset
         self._ends[partition] = offset + 1
 
-    def _write_marked(self, record: Record, partition: int, callback: Any) -> None:
-        headers = record[2] if len(record) == 3 else []
-        self._producer.produce(
-            self.rows_topic, record[1], record[0], partition, on_delivery=callback, headers=headers
-        )
-
-    def _write_slowly(self, record: Record, partition: int, callback: Any) -> None:
-        """librdkafka's queue is full: wait until it has sent some."""
-        deadline = time.monotonic() + self._patience
-        while True:
-            self._call(lambda: self._producer.poll(0.05), "writing rows")
-            self._go_on(deadline, "writing rows")
-            try:
-                return self._write_marked(record, partition, callback)
-            except BufferError:
-                continue
-
     def _produce(self, topic: str, value: bytes | None, key: bytes) -> None:
         self._call(lambda: self._producer.produce(topic, value, key, 0), f"writing to {topic}")
-
-    def _refused(self, error: KafkaException, record: Record) -> LogError:
-        found = log_error(error, "writing rows")
-        found.where = Where(table=".".join(key_table(record[0])))
-        return found
 
     def _call(self, action: Callable[[], _T], doing: str) -> _T:
         try:

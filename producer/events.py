@@ -268,8 +268,9 @@ class EventDecoder:
                     raise DecodeError("TR411", "a rows event without its TABLE_MAP")
                 if source is None:
                     source, times = self._source()
-                    epoch, records, counts_of = self.epoch, self.epoch.records, self.epoch.counts.get
-                    append, number = records.append, epoch.avro_number
+                    epoch, counts_of = self.epoch, self.epoch.counts.get
+                    records, number = epoch.records, epoch.avro_number
+                    add_key, add_value, headers = records.keys.append, records.values.append, records.headers
                 form = table.forms[kind]
                 p: int = i + form.offset
                 head = form.heads.get(data[i + FLAGS_AT : p])
@@ -287,11 +288,12 @@ class EventDecoder:
                 varint = LOW[z & 0x3FFF] + VARINT[z >> 14] if 1 << 17 <= z < 1 << 31 else encode_long(z >> 1)
                 before = epoch.seq
                 epoch.seq = seq = decode(
-                    data, p, behind - checksum, before, number, ordinary, moved, source + varint + times, append
+                    data, p, behind - checksum, before, number, ordinary, moved, source + varint + times,
+                    add_key, add_value, headers,
                 )  # fmt: skip
                 counts = counts_of(decoder) or self._first_touch(decoder)
                 counts[form.column] += seq - before
-                if len(records) >= SPILL_RECORDS:
+                if len(records.keys) >= SPILL_RECORDS:
                     self._spill(epoch)
             elif kind == table_map:
                 body = data[i + 27 : behind - checksum]
@@ -623,7 +625,8 @@ class EventDecoder:
         structure = head.decoder.structure
         try:
             if head.doubt is Doubt.DOCUMENT:
-                head.decode(data, p, end, 0, b"", b"", b"", b"", lambda record: None)
+                nobody: Any = {}
+                head.decode(data, p, end, 0, b"", b"", b"", b"", nobody.get, nobody.get, nobody)
             elif self._flavor == "mariadb":
                 text = self._text.decode(errors="replace")
                 verb = verb_on(text, structure.db, structure.table, self._flavor)

@@ -21,8 +21,9 @@ import structlog
 
 from producer.epoch import EpochLimits, OpenEpoch
 from producer.events import EventDecoder
+from producer.records import Records
 from producer.repetitions import repetitions
-from producer.row_decoder import Record, SchemaName
+from producer.row_decoder import SchemaName
 from producer.skipping import SkipRule
 from producer.structures.store import Structures, Upstream
 from producer.structures.upstream import Interrupted
@@ -60,7 +61,7 @@ class Log(Protocol):
 
     def begin(self) -> None: ...
 
-    def write(self, records: list[Record]) -> None: ...
+    def write(self, records: Records) -> None: ...
 
     def tracked(self) -> dict[bytes, bytes]: ...
 
@@ -415,8 +416,7 @@ class Publisher:
         if not self._in_transaction:
             self._log.begin()
             self._in_transaction = True
-        self._log.write(epoch.records[:number])
-        del epoch.records[:number]
+        self._log.write(epoch.records.take(number))
 
     def _seal(self, decoder: EventDecoder, position: RelayPosition) -> None:
         """End the open epoch at ``position`` and begin the next; its commit may still be under way."""

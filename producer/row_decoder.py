@@ -1,6 +1,6 @@
 """Where a row is decoded: for each table structure, one generated function from a rows event to Kafka records.
 
-The function walks the event's rows and appends ``(key, value)`` pairs: the key and the envelope of
+The function walks the event's rows and adds a key and a value for each: the key and the envelope of
 ``schemas.avro_schema``, in Avro bytes. It is straight code without calls per value, save for the types that
 need one.
 """
@@ -13,6 +13,7 @@ from functools import cached_property
 from struct import Struct, calcsize
 from typing import Any, NamedTuple
 
+from producer.records import Headers
 from schemas.avro_schema import fingerprint_of
 from schemas.codegen import compile_function, indent
 from schemas.errors import DecodeError
@@ -26,26 +27,26 @@ from schemas.types.json_type import JSON
 from schemas.varint import VARINT, encode
 from schemas.wire import value_header
 
-#: (key, value), or (key, value, headers) for the halves of a key change
-Record = tuple[bytes, bytes] | tuple[bytes, bytes, list[tuple[str, bytes]]]
+Append = Callable[[bytes], None]
 
-#: (b, p, end, seq, epoch, table, moved, place, append) -> seq; see RowDecoder
-Decode = Callable[[bytes, int, int, int, bytes, bytes, bytes, bytes, Callable[[Record], None]], int]
+#: (b, p, end, seq, epoch, table, moved, place, add_key, add_value, headers) -> seq; see RowDecoder
+Decode = Callable[[bytes, int, int, int, bytes, bytes, bytes, bytes, Append, Append, dict[int, Headers]], int]
 
 #: the bytes that name a structure's schema on the wire
 SchemaName = Callable[[TableStructure], bytes]
 
 _READ = re.compile(r"read_(\w+)\(b, p\)")
-_PARAMETERS = "b, p, end, seq, epoch, table, moved, place, append"
+_PARAMETERS = "b, p, end, seq, epoch, table, moved, place, add_key, add_value, headers"
 
 
 class RowDecoder:
     """The three decoders of one structure.
 
-    Each takes ``(b, p, end, seq, epoch, table, moved, place, append)``: the event's bytes, where its first row
-    image begins and where the last one ends, the number of its first row in the epoch; then, as Avro bytes, the
-    epoch's number, ``source.flags`` to ``source.table`` (``moved``: for the halves of a key change), and
-    everything behind; and what to call with each record. They return the number of the next row.
+    Each takes ``(b, p, end, seq, epoch, table, moved, place, add_key, add_value, headers)``: the event's bytes,
+    where its first row image begins and where the last one ends, the number of its first row in the epoch; then, as
+    Avro bytes, the epoch's number, ``source.flags`` to ``source.table`` (``moved``: for the halves of a key change),
+    and everything behind; what to call with each record's key and value; and where the headers go of the halves of a
+    key change, by their number. They return the number of the next row.
 
     ``fingerprint`` names the structure's schema on the wire: its fingerprint, or its id in a registry.
     """
@@ -222,10 +223,10 @@ def _same_key(structure: TableStructure) -> str:
 _SEQ = "(VARINT[seq << 1] if seq < 65536 else encode_varint(seq << 1))"
 
 
-def _append(key: str, parts: list[str], table: str, headers: str = "") -> list[str]:
-    more = f", {headers}" if headers else ""
+def _append(key: str, parts: list[str], table: str) -> list[str]:
     return [
-        f"append(({key}, b''.join(({', '.join(parts)}, {_SEQ}, epoch, {table}, place)){more}))",
+        f"add_key({key})",
+        f"add_value(b''.join(({', '.join(parts)}, {_SEQ}, epoch, {table}, place)))",
         "seq += 1",
     ]
 
@@ -279,7 +280,8 @@ def _update(structure: TableStructure, images: Images, diffs: bool) -> list[str]
             *indent(_append(_key(structure, "a"), update, "table")),
             "else:",
             f"    k = {_key(structure, 'a')}; ko = {_key(structure, 'o')}",
-            *indent(_append("ko", delete, "moved", "[('__debezium.newkey', k)]")),
-            *indent(_append("k", create, "moved", "[('__debezium.oldkey', ko)]")),
+            "    headers[seq] = [('__debezium.newkey', k)]; headers[seq + 1] = [('__debezium.oldkey', ko)]",
+            *indent(_append("ko", delete, "moved")),
+            *indent(_append("k", create, "moved")),
         ]
     )

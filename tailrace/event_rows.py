@@ -10,7 +10,7 @@ from typing import Any
 
 import fastavro
 
-from producer.row_decoder import Record
+from producer.records import Records
 from producer.rows_head import ROWS, RowsTable
 from producer.table_map import table_names, table_structure
 from schemas.avro_schema import avro_name, envelope
@@ -59,9 +59,12 @@ class RowViewer:
             table = self._parsed[body] = RowsTable(table_structure(body, self._flavor))
         form = table.forms[kind]
         head, begin = form.parse(event, 0)
-        records: list[Record] = []
-        head.decode(event, begin, len(event), 0, b"\0", head.ordinary, head.moved, b"", records.append)
-        return _merged([_images(record[1], head.decoder.structure) for record in records])
+        rows = Records()
+        head.decode(
+            event, begin, len(event), 0, b"\0", head.ordinary, head.moved, b"",
+            rows.keys.append, rows.values.append, rows.headers,
+        )  # fmt: skip
+        return _merged([_images(value, head.decoder.structure) for value in rows.values])
 
 
 def _images(value: bytes, structure: TableStructure) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from zlib import crc32
 
-from producer.row_decoder import Record
+from producer.records import Records
 from schemas.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange
 from schemas.structure import TableStructure
 from spark_consumer.apply import Applier
@@ -64,7 +64,7 @@ class AppliedLog:
         self._applier, self._seen = applier, seen
         self._planner = Planner(config, applier)
         self._structures: dict[str, TableStructure] = {}
-        self._records: list[Record] = []
+        self._rows = Records()
         self.digest = 0
 
     def open(self) -> None:
@@ -80,12 +80,13 @@ class AppliedLog:
 
     def begin(self) -> None:
         """Another epoch."""
-        self._records, self.digest = [], 0
+        self._rows, self.digest = Records(), 0
 
-    def write(self, records: list[Record]) -> None:
+    def write(self, records: Records) -> None:
         """Keep an epoch's rows until it is committed."""
-        self.digest = (self.digest + sum([crc32(record[1]) for record in records])) % DIGEST_MODULUS
-        self._records += records
+        self.digest = (self.digest + sum(map(crc32, records.values))) % DIGEST_MODULUS
+        self._rows.keys += records.keys
+        self._rows.values += records.values
 
     def tracked(self) -> dict[bytes, bytes]:
         """None: they are in Kafka."""
@@ -102,12 +103,12 @@ class AppliedLog:
         self._seen.update((v.db, v.table) for v in epoch.structures)
         if epoch.transactions or epoch.rows or epoch.ddl:
             self._apply(epoch)
-        self._records = []
+        self._rows = Records()
         return epoch
 
     def abort(self) -> None:
         """Nothing of the epoch has left this process."""
-        self._records = []
+        self._rows = Records()
 
     def _apply(self, epoch: EpochCommitted) -> None:
         position = self._applier.position
@@ -130,6 +131,4 @@ class AppliedLog:
 
     def _prepared(self, piece: RelaySlice) -> Prepared:
         plan = self._planner.plan(piece, self._structures)
-        keys = [record[0] for record in self._records]
-        values = [record[1] for record in self._records]
-        return assembled(piece, plan, list(render(plan, keys, values)))
+        return assembled(piece, plan, list(render(plan, self._rows.keys, self._rows.values)))

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from compose.databases import Database
 from compose.kafka import Kafka
 from producer.epoch_log import EpochLog
-from producer.row_decoder import Record
+from producer.records import Records
 from schemas.errors import LogError
 from tests.support.applied import consume
 from tests.support.published import read_topic
@@ -110,8 +110,8 @@ def test_a_large_transaction_is_one_epoch_of_which_little_is_held(
     held: list[int] = []
     write = EpochLog.write
 
-    def watched(log: EpochLog, records: list[Record]) -> None:
-        held.append(sum(len(record[1]) for record in records))
+    def watched(log: EpochLog, records: Records) -> None:
+        held.append(sum(map(len, records.values)))
         write(log, records)
 
     monkeypatch.setattr(EpochLog, "write", watched)

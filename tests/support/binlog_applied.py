@@ -12,6 +12,7 @@ from zlib import crc32
 from compose.databases import Database
 from producer.epoch import EpochLimits, OpenEpoch
 from producer.events import EventDecoder
+from producer.records import Records
 from producer.xa import PreparedTransactions
 from schemas.epoch import EpochCommitted
 from schemas.gtid import empty_gtid_set
@@ -31,7 +32,7 @@ from tests.support.records import epoch_record
 _MAGIC = 4
 _UNLIMITED = EpochLimits(max_rows=1 << 40, max_bytes=1 << 50, max_delay=1e9, heartbeat=1e9)
 #: an epoch's record as it goes through the log, and its rows
-Epoch = tuple[EpochCommitted, list[Any]]
+Epoch = tuple[EpochCommitted, Records]
 
 
 def epochs_since(
@@ -74,7 +75,7 @@ def _record(epoch: OpenEpoch) -> EpochCommitted:
         tables=epoch.tables_touched(),
         structures=tuple(epoch.structures.values()),
     )
-    made = replace(made, digest=sum(crc32(record[1]) for record in epoch.records))
+    made = replace(made, digest=sum(map(crc32, epoch.records.values)))
     return EpochCommitted.decode(made.encode())
 
 
@@ -112,11 +113,11 @@ class Channel:
 
     @staticmethod
     def _prepared(
-        planner: Planner, piece: Slice, rows: list[Any], structures: dict[str, TableStructure]
+        planner: Planner, piece: Slice, rows: Records, structures: dict[str, TableStructure]
     ) -> Prepared:
         planner.forget()
         plan = planner.plan(piece, structures)
-        return assembled(piece, plan, list(render(plan, [r[0] for r in rows], [r[1] for r in rows])))
+        return assembled(piece, plan, list(render(plan, rows.keys, rows.values)))
 
 
 def definitions(server: Database, *databases: str) -> dict[str, Any]:

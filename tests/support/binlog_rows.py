@@ -11,7 +11,7 @@ from typing import Any
 import fastavro
 
 from compose.databases import Database
-from producer.epoch import EpochLimits
+from producer.epoch import EpochLimits, OpenEpoch
 from producer.events import EventDecoder
 from producer.xa import PreparedTransactions
 from schemas.avro_schema import row_schema
@@ -89,8 +89,14 @@ def rows_since(server: Database, begin: tuple[str, int], include: str) -> list[R
     decoder.next_file("", file)
     decoder.enter_file(data[_MAGIC : _MAGIC + size], "", file)
     assert decoder.run(data, pos, 0) == len(data), "a DDL stopped the decoder"
-    structures = {d.fingerprint: d.structure for d in decoder.epoch.counts}
+    return rows_of(decoder.epoch)
+
+
+def rows_of(epoch: OpenEpoch) -> list[Row]:
+    """The records that an epoch has at hand."""
+    structures = {d.fingerprint: d.structure for d in epoch.counts}
+    records = epoch.records
     return [
-        Row(structures[value[2:10]], key, value, tuple(headers[0]) if headers else ())
-        for key, value, *headers in decoder.epoch.records
+        Row(structures[value[2:10]], key, value, tuple(records.headers.get(number, ())))
+        for number, (key, value) in enumerate(zip(records.keys, records.values, strict=True), records.first)
     ]

@@ -8,12 +8,13 @@ from typing import Any
 
 from producer.epoch import EpochLimits, OpenEpoch
 from producer.events import EventDecoder
+from producer.records import Records
 from producer.xa import PreparedTransactions
 from relay_store.layout import RelayPosition
 from relay_store.reader import RelayReader
 from schemas.gtid import Flavor, empty_gtid_set
 from schemas.tables import TableFilter
-from tests.support.binlog_rows import Row
+from tests.support.binlog_rows import rows_of
 
 _UNLIMITED = EpochLimits(max_rows=1 << 40, max_bytes=1 << 50, max_delay=1e9, heartbeat=1e9)
 
@@ -50,16 +51,14 @@ def decoded_lines(root: Path, subdir: str, file: str, flavor: Flavor) -> list[st
 
 
 def _taken(decoder: EventDecoder, epoch: OpenEpoch) -> list[str]:
-    structures = {d.fingerprint: d.structure for d in epoch.counts}
     lines = [f"DDL {epoch.ddl.kind}: {epoch.ddl.statement}"] if epoch.ddl is not None else []
-    for key, value, *headers in epoch.records:
-        row = Row(structures[value[2:10]], key, value, tuple(headers[0]) if headers else ())
+    for row in rows_of(epoch):
         record = row.avro()
         images = [
             json.dumps(record[side], default=_plain, ensure_ascii=False) for side in ("before", "after")
         ]
         lines.append(f"{row.op} {row.structure.name} {record['source']['gtid']} {images[0]} -> {images[1]}")
-    epoch.records = []
+    epoch.records = Records(first=epoch.seq)
     return lines
 
 

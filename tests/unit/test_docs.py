@@ -118,7 +118,9 @@ def test_the_example_record_is_what_the_decoder_makes() -> None:
     place = encode_long(1) + gtid + encode_bytes(b"binlog.000001") + encode_long(1234)
     place += encode_long(1_700_000_000_000) + encode_long(1_700_000_000_100)
     image = b"\x00" + (7).to_bytes(4, "little") + b"\x03Ada"
-    records: list[tuple[bytes, bytes]] = []
-    RowDecoder(structure).write(image, 0, len(image), 12, encode_long(1), table, b"", place, records.append)
-    assert records == [(_example("key"), _example("value"))]
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    write = RowDecoder(structure).write
+    write(image, 0, len(image), 12, encode_long(1), table, b"", place, keys.append, values.append, {})
+    assert (keys, values) == ([_example("key")], [_example("value")])
     assert row_schema(structure).fingerprint == _example("value")[2:10]

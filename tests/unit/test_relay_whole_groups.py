@@ -13,6 +13,7 @@ from relay_events import event, format_description, group
 
 from producer.epoch import EpochLimits
 from producer.publish import Publisher
+from producer.records import Records
 from relay_store import layout
 from relay_store.epoch_ends import RECOVERED_NAME, add_epoch_end, read_epoch_ends
 from relay_store.layout import RelayPosition
@@ -166,7 +167,7 @@ class KeptLog:
 
     def begin(self) -> None: ...
 
-    def write(self, records: list[object]) -> None: ...
+    def write(self, records: Records) -> None: ...
 
     def tracked(self) -> dict[bytes, bytes]:
         """None: they are in Kafka."""
