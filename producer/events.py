@@ -41,6 +41,9 @@ from schemas.varint import LOW, VARINT, encode_bytes, encode_long
 log = structlog.get_logger()
 
 _KIND_SIZE = struct.Struct("<4xB4xI").unpack_from
+# The same, and the table id of a TABLE_MAP or rows event. Others may be shorter; nothing is read behind the data.
+_KIND_SIZE_TABLE = struct.Struct("<4xB4xI6x6s").unpack_from
+_TABLE_MAP_AT = binlog.HEADER_SIZE + 6
 _TIMESTAMP_SERVER = struct.Struct("<IxI").unpack_from
 # Of MySQL's usual GTID event: server id, source, number, and in the upper 56 bits the time of its commit.
 _GTID_EVENT, _GTID_EVENT_SIZE = struct.Struct("<5xI11x16sq16xQ").unpack_from, 70
@@ -171,6 +174,7 @@ class EventDecoder:
         self._by_id: dict[bytes, RowsTable | None] = {}
         self._with_triggers: set[bytes] = set()
         self._by_body: dict[bytes, RowsTable | None] = {}
+        self._maps: dict[bytes, bytes] = {}  # the TABLE_MAP that `_by_id` has the table of
         self._published = b""
         self._group_seq = 0
         self._gtid: str | None = None
@@ -186,6 +190,7 @@ class EventDecoder:
             else 0
         )
         self._by_id.clear()
+        self._maps.clear()
         self._with_triggers.clear()
         self._place = RelayPosition(subdir, file, 0)
         self._file_name = encode_bytes(upstream_file(file).encode())
@@ -250,17 +255,20 @@ class EventDecoder:
         """Hot: what nearly every transaction consists of is taken in right here; age is looked at once a block."""
         end, late = len(data), self.epoch.is_late(self._limits)
         checksum = 0 if nested else self._checksum
-        by_id, by_body, scanner = self._by_id, self._by_body, self.scanner
-        kind_size, rows, table_map = _KIND_SIZE, ROWS, binlog.TABLE_MAP
+        by_id, scanner = self._by_id, self.scanner
+        kind_size_table, rows, table_map, maps = _KIND_SIZE_TABLE, ROWS, binlog.TABLE_MAP, self._maps
         gtid_event, query, xid = binlog.GTID, binlog.QUERY, binlog.XID
         source: bytes | None = None
         while i < end:
-            kind, size = kind_size(data, i)
+            try:
+                kind, size, table_id = kind_size_table(data, i)
+            except struct.error:
+                kind, size, table_id = *_KIND_SIZE(data, i), b""
             behind: int = i + size
             if not nested:
                 self._event_pos = base + i
             if kind in rows:
-                table = by_id.get(data[i + 19 : i + 25], _UNKNOWN)
+                table = by_id.get(table_id, _UNKNOWN)
                 if table is None or self._skip_group:
                     i = behind
                     continue
@@ -272,9 +280,8 @@ class EventDecoder:
                     records, number = epoch.records, epoch.avro_number
                     add_key, add_value, headers = records.keys.append, records.values.append, records.headers
                 form = table.forms[kind]
-                p: int = i + form.offset
-                head = form.heads.get(data[i + FLAGS_AT : p])
-                if head is None:
+                head, p = form.head, i + form.offset
+                if head is None or not data.startswith(form.beginning, i + FLAGS_AT):
                     if (parsed := self._parsed(form, data, i)) is None:
                         i = behind
                         continue
@@ -296,11 +303,13 @@ class EventDecoder:
                 if len(records.keys) >= SPILL_RECORDS:
                     self._spill(epoch)
             elif kind == table_map:
-                body = data[i + 27 : behind - checksum]
-                table = by_body.get(body, _UNKNOWN)
-                by_id[data[i + 19 : i + 25]] = self._learn_table(body) if table is _UNKNOWN else table
-                if data[i + 26] & _HAS_TRIGGERS:
-                    self._with_triggers.add(data[i + 19 : i + 25])
+                known = maps.get(table_id)
+                if (
+                    known is None
+                    or not data.startswith(known, i + _TABLE_MAP_AT)
+                    or size - checksum != len(known) + _TABLE_MAP_AT
+                ):
+                    self._table_map(table_id, data[i + _TABLE_MAP_AT : behind - checksum])
             elif nested:
                 if not self._inside(kind, data[i:behind], 0):
                     return i
@@ -530,6 +539,7 @@ class EventDecoder:
             if table.renamed_to is not None:
                 self._forget(table.renamed_to_db or table.db, table.renamed_to)
         self._by_body.clear()
+        self._maps.clear()
         return True
 
     def _fingerprint_of(self, db: str, table: str) -> str | None:
@@ -593,6 +603,17 @@ class EventDecoder:
         raise DecodeError("TR410", f"event type {kind}: {what}", hint=hint)
 
     # -- rows ------------------------------------------------------------------------------------
+
+    def _table_map(self, table_id: bytes, content: bytes) -> None:
+        """A TABLE_MAP other than the last with this id: its flags and what follows them."""
+        body = content[2:]
+        table = self._by_body.get(body, _UNKNOWN)
+        self._by_id[table_id] = self._learn_table(body) if table is _UNKNOWN else table
+        if body in self._by_body:
+            self._maps[table_id] = content
+        else:
+            self._maps.pop(table_id, None)
+        (self._with_triggers.add if content[1] & _HAS_TRIGGERS else self._with_triggers.discard)(table_id)
 
     def _learn_table(self, body: bytes) -> RowsTable | None:
         """A TABLE_MAP not met before: its table, or None if it is not replicated."""

@@ -74,7 +74,8 @@ class RowsForm:
     Attributes:
         column: where its rows are counted: 0 inserts, 1 updates, 2 deletes.
         offset: from an event's begin to its first row image, if it has no extra data.
-        heads: for beginnings of this size.
+        beginning: of the last event whose beginning has this size, behind its table id.
+        head: what that comes to; None before the first.
     """
 
     def __init__(self, table: RowsTable, kind: int) -> None:
@@ -87,7 +88,9 @@ class RowsForm:
         width_size = 1 if self._width < 251 else 3
         extra_size = 0 if kind in _V1 else 2
         self.offset = FLAGS_AT + 2 + extra_size + width_size + self._images * ((self._width + 7) // 8)
-        self.heads: dict[bytes, Head] = {}
+        self.beginning = b""
+        self.head: Head | None = None
+        self._heads: dict[bytes, Head] = {}
 
     @property
     def name(self) -> tuple[str, str]:
@@ -96,13 +99,17 @@ class RowsForm:
         return structure.db, structure.table
 
     def parse(self, data: bytes, i: int) -> tuple[Head, int]:
-        """A beginning not met before, of the event at ``i``, and where the first image begins.
+        """The beginning of the event at ``i``, which is not like the last one's, and where the first image begins.
 
         Raises:
             DecodeError: TR412 another number of columns than in TABLE_MAP; TR413 columns are missing without which
                 nobody knows what happened to which row.
         """
         begin = p = i + FLAGS_AT
+        beginning = data[begin : i + self.offset]
+        if (known := self._heads.get(beginning)) is not None:
+            self.beginning, self.head = beginning, known
+            return known, i + self.offset
         flags = data[p] | data[p + 1] << 8
         p += 2 if self._kind in _V1 else 2 + (data[p + 2] | data[p + 3] << 8)
         width, p = packed_length(data, p)
@@ -124,8 +131,9 @@ class RowsForm:
         decode, decoder, doubt = self._decoding(images)
         ordinary, moved = (encode_long(number) + self._names for number in (flags, flags | KEY_CHANGE))
         head = Head(ordinary, moved, decode, decoder, doubt)
-        if p - i == self.offset and len(self.heads) < _MAX_HEADS:
-            self.heads[data[begin:p]] = head
+        if p - i == self.offset and len(self._heads) < _MAX_HEADS:
+            self._heads[beginning] = self.head = head
+            self.beginning = beginning
         return head, p
 
     def _decoding(self, logged: Images) -> tuple[Decode, RowDecoder, Doubt | None]:
