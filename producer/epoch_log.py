@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
 from operator import length_hint
 from typing import Any, TypeVar
-from zlib import crc32
 
 import structlog
 from confluent_kafka import (
@@ -30,6 +29,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from zlib_ng.zlib_ng import crc32
 
 from producer.partitioner import partitions
 from producer.records import Headers, Records

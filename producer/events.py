@@ -33,10 +33,10 @@ from schemas.dml import read_dml, verb_on
 from schemas.epoch import PreparedTransaction, StructureVersion
 from schemas.errors import DecodeError, TailraceError, Where
 from schemas.groups import GroupScanner
-from schemas.gtid import Flavor, GtidTracker, gtid_text
+from schemas.gtid import Flavor, GtidTracker, before_number
 from schemas.letter_case import lowered
 from schemas.tables import TableFilter
-from schemas.varint import LOW, VARINT, encode_bytes, encode_long
+from schemas.varint import LOW, VARINT, encode, encode_bytes, encode_long
 
 log = structlog.get_logger()
 
@@ -44,6 +44,8 @@ _KIND_SIZE = struct.Struct("<4xB4xI").unpack_from
 # The same, and the table id of a TABLE_MAP or rows event. Others may be shorter; nothing is read behind the data.
 _KIND_SIZE_TABLE = struct.Struct("<4xB4xI6x6s").unpack_from
 _TABLE_MAP_AT = binlog.HEADER_SIZE + 6
+# Of a QUERY event, behind what differs from one session to the next: its thread and seconds.
+_QUERY_AT = binlog.HEADER_SIZE + 8
 _TIMESTAMP_SERVER = struct.Struct("<IxI").unpack_from
 # Of MySQL's usual GTID event: server id, source, number, and in the upper 56 bits the time of its commit.
 _GTID_EVENT, _GTID_EVENT_SIZE = struct.Struct("<5xI11x16sq16xQ").unpack_from, 70
@@ -174,6 +176,8 @@ class EventDecoder:
         self._by_id: dict[bytes, RowsTable | None] = {}
         self._with_triggers: set[bytes] = set()
         self._by_body: dict[bytes, RowsTable | None] = {}
+        self._usual_begin = b""
+        self._server_ids: dict[int, bytes] = {}
         self._maps: dict[bytes, bytes] = {}  # the TABLE_MAP that `_by_id` has the table of
         self._published = b""
         self._group_seq = 0
@@ -253,7 +257,8 @@ class EventDecoder:
 
     def _walk(self, data: bytes, i: int, base: int, nested: bool) -> int:
         """Hot: what nearly every transaction consists of is taken in right here; age is looked at once a block."""
-        end, late = len(data), self.epoch.is_late(self._limits)
+        end, limits = len(data), self._limits
+        late = self.epoch.is_late(limits)
         checksum = 0 if nested else self._checksum
         by_id, scanner = self._by_id, self.scanner
         kind_size_table, rows, table_map, maps = _KIND_SIZE_TABLE, ROWS, binlog.TABLE_MAP, self._maps
@@ -316,14 +321,14 @@ class EventDecoder:
             else:
                 if kind == gtid_event and size >= _GTID_EVENT_SIZE:
                     self._begin_mysql(data, i)
-                elif kind == query and self._begins(data, i, behind):
+                elif kind == query and self._begins(data, i, size):
                     pass
                 elif kind == xid and scanner.state:
                     scanner.close()
                     self._end(size)
                 elif not self._control(kind, data, i, behind):
                     return i
-                if not scanner.state and (late or self.stopped or self.epoch.is_full(self._limits)):
+                if not scanner.state and (late or self.stopped or self.epoch.is_full(limits)):
                     return behind
                 checksum, source = self._checksum, None
             i = behind
@@ -376,11 +381,15 @@ class EventDecoder:
                 self._end(behind - i)
         return True
 
-    def _begins(self, data: bytes, i: int, behind: int) -> bool:
+    def _begins(self, data: bytes, i: int, size: int) -> bool:
         """Whether a QUERY event is a BEGIN; it is taken in if so. Every transaction has one."""
-        end = behind - self._checksum
-        if data[end - 5 : end] != _BEGIN or binlog.query_text_at(data, i) != end - 5:
-            return False
+        usual = self._usual_begin
+        same_size = usual and size - self._checksum == len(usual) + _QUERY_AT
+        if not (same_size and data.startswith(usual, i + _QUERY_AT)):
+            end = i + size - self._checksum
+            if data[end - 5 : end] != _BEGIN or binlog.query_text_at(data, i) != end - 5:
+                return False
+            self._usual_begin = data[i + _QUERY_AT : end]
         self.scanner.statement(_BEGIN)
         return True
 
@@ -393,7 +402,7 @@ class EventDecoder:
         self._group_begin(binlog.GTID, server_id, micros // 1000)
         self._group_pos = self._event_pos
         self.scanner.open(source, number)
-        self._gtid = gtid_text(source, number)
+        self._gtid = f"{before_number(source)}{number}"
         self._skip_group = self.tracker.contains(source, number)
 
     def _begin(self, kind: int, event: bytes) -> None:
@@ -672,12 +681,14 @@ class EventDecoder:
 
     def _source(self) -> tuple[bytes, bytes]:
         """What `source` says of the open transaction, as Avro bytes: before and behind an event's position."""
-        text = b"" if self._gtid is None else self._gtid.encode()
+        text = self._gtid.encode() if self._gtid else b""
         gtid = b"\2" + VARINT[len(text) << 1] + text if text else b"\0"
-        return (
-            encode_long(self._server_id) + gtid + self._file_name,
-            encode_long(self._commit_ms) + self._published,
-        )
+        server_id = self._server_ids.get(self._server_id) or self._encoded_server_id()
+        return server_id + gtid + self._file_name, encode(self._commit_ms << 1) + self._published
+
+    def _encoded_server_id(self) -> bytes:
+        self._server_ids = {self._server_id: encode_long(self._server_id)}
+        return self._server_ids[self._server_id]
 
     def _first_touch(self, decoder: RowDecoder) -> list[int]:
         """The epoch's first rows of a structure; it is published if the log does not know it as current."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-import zlib
 from collections.abc import Callable
 
 import structlog
+from zlib_ng.zlib_ng import crc32
 
 from producer.upstream import packets
 from relay_store.layout import file_number
@@ -115,7 +115,7 @@ class Intake:
         What cannot begin or end a group is checked and collected right here, everything else in
         `_take_one`. Stops at a packet that is not whole or not an ordinary event.
         """
-        unpack, crc32, collect = packets.HEADS.unpack_from, zlib.crc32, self._chunks.append
+        unpack, collect = packets.HEADS.unpack_from, self._chunks.append
         plain = frozenset() if self._behind else INSIDE_GROUP
         has_checksum, end = self._has_checksum, self._end
         at, stop, last = 0, len(data), len(data) - packets.HEADS.size
@@ -146,7 +146,7 @@ class Intake:
         if self._behind:
             self._behind -= len(event)
             return
-        if self._has_checksum and zlib.crc32(event) != CRC32_RESIDUE:
+        if self._has_checksum and crc32(event) != CRC32_RESIDUE:
             raise self._corrupt(kind)
         end = self._end + len(event)
         if end_position and end_position != end & 0xFFFFFFFF:

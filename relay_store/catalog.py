@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from zlib_ng.zlib_ng import crc32
 
 from relay_store import layout
 from relay_store.file_head import FileHead, read_head
@@ -159,7 +160,7 @@ def _first_event(data: bytes, has_checksum: bool) -> int:
             _, _, size = unpack(data, at)
         if at > begin and at + size == length:
             size = unpack(data, begin)[2]
-            if not has_checksum or zlib.crc32(data[begin : begin + size]) == CRC32_RESIDUE:
+            if not has_checksum or crc32(data[begin : begin + size]) == CRC32_RESIDUE:
                 return begin
     return length
 

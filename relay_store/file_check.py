@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+
+from zlib_ng.zlib_ng import crc32
 
 from relay_store.gtid_chain import GtidChain
 from schemas import binlog
@@ -111,7 +112,7 @@ class FileCheck:
 
     def _walk(self, data: bytes, base: int) -> int:
         """Hot: a few hundred nanoseconds per event. How many bytes are whole events, -1 to give up."""
-        unpack, crc32, residue, inside = _HEAD.unpack_from, zlib.crc32, CRC32_RESIDUE, INSIDE_GROUP
+        unpack, residue, inside = _HEAD.unpack_from, CRC32_RESIDUE, INSIDE_GROUP
         has_checksum = self._has_checksum
         shift, wrap = base + self._offset, 0xFFFFFFFF
         at, length, events = 0, len(data), 0
@@ -222,12 +223,12 @@ class FileCheck:
             event = head + _read_all(file, missing)
             self._progress(missing)
             return size if len(event) == size and self._walk(event, pos) == size else -1
-        check = zlib.crc32(head)
+        check = crc32(head)
         while missing:
             chunk = file.read(min(CHUNK_SIZE, missing))
             if not chunk:
                 break
-            check, missing = zlib.crc32(chunk, check), missing - len(chunk)
+            check, missing = crc32(chunk, check), missing - len(chunk)
             self._progress(len(chunk))
         self.events += 1
         if end and end != (self._offset + pos + size) & 0xFFFFFFFF:

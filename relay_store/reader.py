@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
-from zlib import crc32
+
+from zlib_ng.zlib_ng import crc32
 
 from relay_store import layout
 from relay_store.layout import RelayPosition, disk_errors

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 import struct
-import zlib
 from typing import NamedTuple, cast
+
+from zlib_ng.zlib_ng import crc32
 
 from schemas.errors import RelayError, Where
 from schemas.gtid import Flavor, GtidSet, MariadbGtidSet, MysqlGtidSet
@@ -120,7 +121,7 @@ def checksum_algorithm(format_description: Buffer) -> int:
 
 def checksum_fits(event: Buffer) -> bool:
     """Whether the last four bytes are the CRC32 of the bytes before."""
-    return zlib.crc32(event) == CRC32_RESIDUE
+    return crc32(event) == CRC32_RESIDUE
 
 
 _CHECKSUMS = frozenset({CHECKSUM_NONE, CHECKSUM_CRC32})
@@ -217,7 +218,7 @@ def previous_gtids_event(gtids: GtidSet, like: EventHeader, position: int, has_c
         kind, flags, body = MARIADB_GTID_LIST, 0, cast("MariadbGtidSet", gtids).encode_list()
     size = HEADER_SIZE + len(body) + (CHECKSUM_SIZE if has_checksum else 0)
     event = HEADER.pack(like.timestamp, kind, like.server_id, size, position + size, flags) + body
-    return event + struct.pack("<I", zlib.crc32(event)) if has_checksum else event
+    return event + struct.pack("<I", crc32(event)) if has_checksum else event
 
 
 _QUERY_SIZES = struct.Struct("<BxxH").unpack_from

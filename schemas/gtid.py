@@ -7,7 +7,16 @@ for everything before it in that domain. Both have the same methods, so callers 
 
 from __future__ import annotations
 
-from schemas.gtid_base import Flavor, GtidSet, GtidTracker, SourceKey, gtid_text, source_key, uuid_text
+from schemas.gtid_base import (
+    Flavor,
+    GtidSet,
+    GtidTracker,
+    SourceKey,
+    before_number,
+    gtid_text,
+    source_key,
+    uuid_text,
+)
 from schemas.gtid_mariadb import MariadbGtid, MariadbGtidSet, MariadbGtidTracker
 from schemas.gtid_mysql import MysqlGtidSet, MysqlGtidTracker
 
@@ -21,6 +30,7 @@ __all__ = [
     "MysqlGtidSet",
     "MysqlGtidTracker",
     "SourceKey",
+    "before_number",
     "empty_gtid_set",
     "gtid_text",
     "parse_gtid_set",

@@ -68,12 +68,11 @@ def uuid_text(key: SourceKey) -> str:
 
 def gtid_text(source: SourceKey | int, number: int, server_id: int = 0) -> str:
     """One GTID as text: `uuid:number`, `uuid:tag:number` or `domain-server-sequence`."""
-    return (
-        f"{source}-{server_id}-{number}" if isinstance(source, int) else f"{_before_number(source)}{number}"
-    )
+    return f"{source}-{server_id}-{number}" if isinstance(source, int) else f"{before_number(source)}{number}"
 
 
 @lru_cache(maxsize=1024)
-def _before_number(source: SourceKey) -> str:
+def before_number(source: SourceKey) -> str:
+    """What stands before the number in a MySQL GTID's text."""
     tag = source[16:].decode()
     return f"{uuid_text(source)}:{tag}:" if tag else f"{uuid_text(source)}:"

@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-from zlib import crc32
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
+from zlib_ng.zlib_ng import crc32
 
 from schemas.epoch import OffsetRange
 from schemas.kafka_security import OPEN, KafkaSecurity, Refusal

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import fastavro
+from zlib_ng.zlib_ng import crc32
 
 from schemas.avro_schema import KEY_CHANGE
 from schemas.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, TableTouched

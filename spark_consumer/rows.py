@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
 from operator import itemgetter
-from zlib import crc32
 
 import pyarrow as pa
+from zlib_ng.zlib_ng import crc32
 
 from schemas.avro_schema import KEY_CHANGE, OP_AT
 from schemas.epoch import OffsetRange

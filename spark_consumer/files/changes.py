@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
-from zlib import crc32
 
 import fastavro
 import pyarrow as pa
+from zlib_ng.zlib_ng import crc32
 
 from schemas.avro_schema import KEY_CHANGE, OP_AT, row_schema
 from schemas.structure import Column, TableStructure

@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from threading import Event
 from typing import Any
-from zlib import crc32
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from zlib_ng.zlib_ng import crc32
 
 from schemas.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, StructureVersion
 from schemas.errors import LogError, Where

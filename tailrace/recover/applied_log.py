@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from zlib import crc32
+
+from zlib_ng.zlib_ng import crc32
 
 from producer.records import Records
 from schemas.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange
