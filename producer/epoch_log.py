@@ -180,7 +180,8 @@ class EpochLog:
                     "transaction.timeout.ms": _TRANSACTION_MS,
                     "acks": "all",
                     "compression.type": "lz4",
-                    "linger.ms": 5,
+                    # Rows come by blocks of thousands, and a commit waits for none of this.
+                    "linger.ms": 20,
                     "batch.size": min(_BATCH, limit - _FRAMING),
                     "batch.num.messages": 100_000,
                     "message.max.bytes": _MAX_MESSAGE,

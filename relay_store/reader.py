@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from struct import Struct
 from typing import NamedTuple
 
 from zlib_ng.zlib_ng import crc32
@@ -30,6 +31,7 @@ from schemas.binlog import (
 )
 from schemas.errors import RelayError, Where
 
+_SIZE_AT = Struct("<9xI").unpack_from
 BLOCK_SIZE = 2 << 20  # bytes per read
 _MAX_FORMAT_DESCRIPTION = 4096  # bytes; a few hundred in fact
 
@@ -174,17 +176,17 @@ class RelayReader:
 
     def _whole_events(self, data: bytes) -> int:
         """How many bytes of `data`, which begins with an event, are whole events. Raises RelayError."""
-        size_at, has_checksum = EVENT_SIZE.unpack_from, self._has_checksum
+        size_at, has_checksum, least, residue = _SIZE_AT, self._has_checksum, HEADER_SIZE, CRC32_RESIDUE
         # The first event is checked already: its checksum is not of all its bytes while it is in use.
         at = len(self.format_description()) if self._pos == FIRST_POSITION else 0
         end = len(data)
         last = end - HEADER_SIZE
         while at <= last:
-            size = size_at(data, at + SIZE_OFFSET)[0]
+            (size,) = size_at(data, at)
             behind = at + size
             if behind > end:
                 break
-            if size < HEADER_SIZE or (has_checksum and crc32(data[at:behind]) != CRC32_RESIDUE):
+            if size < least or (has_checksum and crc32(data[at:behind]) != residue):
                 raise self._damaged(f"the event {at} bytes on")
             at = behind
         return at
