@@ -618,7 +618,7 @@ class EventDecoder:
         body = content[2:]
         table = self._by_body.get(body, _UNKNOWN)
         self._by_id[table_id] = self._learn_table(body) if table is _UNKNOWN else table
-        if body in self._by_body:
+        if body in self._by_body and len(self._maps) < 10_000:
             self._maps[table_id] = content
         else:
             self._maps.pop(table_id, None)
