@@ -20,6 +20,7 @@ import pytest
 from producer.run import ProducerProgress, run_producer
 from schemas.errors import DecodeError, LogError, TailraceError
 from tests.support.binlog_rows import Row, binlog_end, rows_since
+from tests.support.child import handles
 from tests.support.producer_case import Case
 from tests.support.published import Published
 
@@ -180,6 +181,7 @@ def test_a_stop_leaves_whole_transactions(case: Case) -> None:
         assert rows % 30_000 == 0
         sizes.add(rows)
     process = case.process()
+    _wait_for(lambda: handles(process.pid, signal.SIGTERM))
     time.sleep(1.0)
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0

@@ -70,8 +70,10 @@ def test_killed_at_any_moment_it_goes_on(river: MakeRiver, flavor: str) -> None:
             run_dml(it.upstream, round_, 150)
             if round_ % 2:
                 run_ddl(it.upstream, round_)
-            # Long enough for a consumer to have begun, short enough to catch it at work.
-            time.sleep(8 + 4 * random.random())
+            # Every second consumer is caught at work, the others wherever this time takes them on this machine.
+            if round_ % 2:
+                it.told("consume", "batch_applied")
+            time.sleep((2 if round_ % 2 else 12) * random.random())
             producer.send_signal(signal.SIGKILL)
             producer.wait()
             producer = it.start("produce")
@@ -80,7 +82,8 @@ def test_killed_at_any_moment_it_goes_on(river: MakeRiver, flavor: str) -> None:
             consumer = it.start("consume")
         # A signal ends them with 0 once they run.
         run_dml(it.upstream, 4, 150)
-        time.sleep(10)
+        it.told("produce", "mirror_connected")
+        it.told("consume", "batch_applied")
         producer.send_signal(signal.SIGTERM)
         consumer.send_signal(signal.SIGTERM)
         assert producer.wait(60) == 0, it.talk()

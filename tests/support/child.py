@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from schemas import crashpoints
+
+
+def handles(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has got as far as to handle a signal; before, the signal would kill it."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
 
 
 def in_child(work: Callable[[], object], crash_at: str) -> int:

@@ -65,6 +65,14 @@ class River:
             env=os.environ | ({"TAILRACE_CRASH_AT": crash_at} if crash_at else {}),
         )
 
+    def told(self, command: str, event: str) -> None:
+        """Wait until the newest process of a command has logged an event."""
+        log = max(self.folder.glob(f"*-{command}.log"))
+        deadline = time.monotonic() + 300
+        while f'"event": "{event}"' not in log.read_text(errors="replace"):
+            assert time.monotonic() < deadline, self.talk()
+            time.sleep(0.1)
+
     def run(self, command: str, *options: str, crash_at: str = "") -> int:
         """Run one `tailrace` process to its end; its exit code, negative for a signal."""
         process = self.start(command, *options, crash_at=crash_at)
