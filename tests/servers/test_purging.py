@@ -224,6 +224,9 @@ def test_a_full_disk_leaves_room_for_first_marks(small_disk):
 def test_a_producer_publishes_more_than_its_disk_holds(source, flavor, small_disk, kafka):
     """Each row once, though the mirror is paused again and again and most relay files are gone at the end."""
     source.execute("CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY AUTO_INCREMENT, v LONGBLOB)")
+    # All there before the producer is: on a slow machine it would keep up with an upstream at work.
+    rows = 4 * DISK // 60000
+    source.execute(*["INSERT m.t (v) VALUES (REPEAT('z', 60000))"] * rows)
     seen: list[str] = []
     config = ProducerConfig(
         source=url_of(source),
@@ -250,8 +253,6 @@ def test_a_producer_publishes_more_than_its_disk_holds(source, flavor, small_dis
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        rows = 4 * DISK // 60000
-        source.execute(*["INSERT m.t (v) VALUES (REPEAT('z', 60000))"] * rows)
         log = f"{config.prefix}.epochs"
 
         def all_is_published() -> bool:
