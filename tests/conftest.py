@@ -44,6 +44,8 @@ def pytest_testnodeready(node: Any) -> None:
 
 def _terminated(*_: object) -> None:
     """What an unattended run gets to hear when it takes too long; the fixtures then stop the servers."""
+    # It may come to the whole process group, so twice to xdist's processes: once is enough to stop in order.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for worker in _workers:
         # xdist would tell them too late, and kill them before their fixtures are done.
         with suppress(ProcessLookupError):
