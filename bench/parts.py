@@ -72,7 +72,10 @@ def publish(settings: Settings) -> dict[str, Any]:
 
 
 def decode(settings: Settings) -> dict[str, float]:
-    """The peer: mysql-replication's own loop over the same binlog, over the network, as its users write it."""
+    """The peer: mysql-replication's own loop over the same binlog, over the network, as its users write it.
+
+    It ends behind ``rows`` rows.
+    """
     from pymysqlreplication import BinLogStreamReader
     from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
@@ -89,6 +92,8 @@ def decode(settings: Settings) -> dict[str, float]:
     for event in stream:
         for _ in event.rows:
             rows += 1
+        if rows >= settings["rows"]:
+            break
     seconds = time.perf_counter() - begin
     stream.close()
     return {"seconds": seconds, "rows": rows}

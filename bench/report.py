@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -13,11 +13,22 @@ from rich.table import Table
 from bench.meter import Usage
 
 
+class Turn(NamedTuple):
+    """Rows per second of the publisher, and of mysql-replication right behind it."""
+
+    publish: float
+    decode: float
+
+
 @dataclass
 class Result:
-    """What one run of the benchmark has measured; seconds per name, and what each process used."""
+    """What one run of the benchmark has measured; seconds per name, and what each process used.
+
+    What was measured in turns has the mean of its seconds, and the usage of its last turn.
+    """
 
     rows: int = 0
+    turns: list[Turn] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     usage: dict[str, Usage] = field(default_factory=dict)
     publisher_peak_mb: dict[str, float] = field(default_factory=dict)
@@ -50,6 +61,7 @@ class Result:
                 "publish_vs_mysql_replication": self.ratio("publish", "decode"),
                 "drain_vs_mysql_replica": self.ratio("drain", "replica"),
             },
+            "turns": [turn._asdict() for turn in self.turns],
             "cpu_seconds": {name: usage.cpu_seconds for name, usage in self.usage.items()},
             "peak_rss_mb": {name: usage.peak_rss_mb for name, usage in self.usage.items()},
             "publisher_peak_rss_mb": self.publisher_peak_mb,
@@ -97,6 +109,8 @@ def print_table(result: Result, console: Console) -> None:
     console.print(
         f"the publisher's memory: {peak['tenth']:,.0f} MB after a tenth, {peak['whole']:,.0f} MB after all"
     )
+    turns = ", ".join(f"{turn.publish:,.0f} to {turn.decode:,.0f}" for turn in result.turns)
+    console.print(f"publisher and mysql-replication in turns, rows/s: {turns}")
     console.print(
         f"publisher {result.ratio('publish', 'decode')} times mysql-replication's decoding, "
         f"drain {result.ratio('drain', 'replica')} times the replica"
