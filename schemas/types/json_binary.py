@@ -51,7 +51,7 @@ def json_text(data: bytes) -> tuple[bytes, bool]:
 
     Raises:
         ValueError, IndexError, KeyError, struct.error: the document is damaged.
-        DecodeError: TR417, bytes of a type that no statement can make.
+        DecodeError: TR417, bytes of a type that our statements cannot make again.
     """
     if not data:
         return b"null", False
@@ -217,7 +217,7 @@ def _opaque(field_type: int, data: bytes) -> tuple[str, str]:
     if field_type not in OPAQUE:
         raise DecodeError(
             "TR417",
-            f"a JSON document holds bytes of MySQL's type {field_type}, which no statement can make",
+            f"a JSON document holds bytes of MySQL's type {field_type}, which is not known how to make again",
             hint="store such values as text, for example with TO_BASE64(), or exclude the table",
         )
     return f'"base64:type{field_type}:{b64encode(data).decode()}"', f"opaque({field_type})"
