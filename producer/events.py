@@ -9,6 +9,7 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import structlog
@@ -121,6 +122,8 @@ _COMPARE = "compare with mysqlbinlog at this position; report it with the relay 
 _BEGIN = b"BEGIN"
 _BRACKETS = (_BEGIN, b"COMMIT")
 _UNKNOWN: Any = object()
+# Each transaction says its server, of which a log has few.
+_encoded_server_id = lru_cache(encode_long)
 
 #: records held before a transaction larger than an epoch is handed to Kafka in part
 SPILL_RECORDS = 50_000
@@ -177,7 +180,6 @@ class EventDecoder:
         self._with_triggers: set[bytes] = set()
         self._by_body: dict[bytes, RowsTable | None] = {}
         self._usual_begin = b""
-        self._server_ids: dict[int, bytes] = {}
         self._maps: dict[bytes, bytes] = {}  # the TABLE_MAP that `_by_id` has the table of
         self._published = b""
         self._group_seq = 0
@@ -683,12 +685,8 @@ class EventDecoder:
         """What `source` says of the open transaction, as Avro bytes: before and behind an event's position."""
         text = self._gtid.encode() if self._gtid else b""
         gtid = b"\2" + VARINT[len(text) << 1] + text if text else b"\0"
-        server_id = self._server_ids.get(self._server_id) or self._encoded_server_id()
+        server_id = _encoded_server_id(self._server_id)
         return server_id + gtid + self._file_name, encode(self._commit_ms << 1) + self._published
-
-    def _encoded_server_id(self) -> bytes:
-        self._server_ids = {self._server_id: encode_long(self._server_id)}
-        return self._server_ids[self._server_id]
 
     def _first_touch(self, decoder: RowDecoder) -> list[int]:
         """The epoch's first rows of a structure; it is published if the log does not know it as current."""
