@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from schemas.charset_text import text_of
 from schemas.mariadb_zlib import inflate_column
 from schemas.structure import Column
 from schemas.types.binary import read_value
 from schemas.types.codec import Lines, read_length
 from schemas.varint import VARINT, encode_bytes
-
-# MySQL's latin1 is Windows-1252, with the five bytes that Windows leaves undefined kept as control characters.
-_UNDEFINED = {0x81, 0x8D, 0x8F, 0x90, 0x9D}
-_LATIN1 = {byte: bytes((byte,)).decode("cp1252") for byte in range(0x80, 0xA0) if byte not in _UNDEFINED}
 
 #: length prefixes behind a union tag: PREFIX[tag][length]
 STRING_PREFIX: dict[bytes, list[bytes]] = {
@@ -32,7 +29,7 @@ def utf8_text(data: bytes, string_tag: bytes, bytes_tag: bytes) -> bytes:
 
 def latin1_text(data: bytes, string_tag: bytes, bytes_tag: bytes) -> bytes:
     """MySQL's latin1, in which every byte is valid."""
-    return string_tag + encode_bytes(data.decode("latin-1").translate(_LATIN1).encode())
+    return string_tag + encode_bytes(text_of(data, "latin1").encode())
 
 
 def foreign_text(data: bytes, string_tag: bytes, bytes_tag: bytes) -> bytes:
