@@ -12,8 +12,16 @@ from schemas.collations import MAX_CHARACTER_BYTES
 from schemas.ddl_columns import Part, at_column, column_part, key_part
 from schemas.ddl_cursor import Cursor, Unparsable
 from schemas.ddl_keys import covers, with_keys
-from schemas.ddl_lexer import TokenKind, dialect_of
-from schemas.ddl_types import Session, charset_named, charset_of_collation, converted, word_or_string
+from schemas.ddl_lexer import TokenKind
+from schemas.ddl_types import (
+    Session,
+    charset_named,
+    charset_of_collation,
+    converted,
+    keeps_history,
+    look_ahead,
+    word_or_string,
+)
 from schemas.table_definition import (
     ColumnDefinition,
     KeyDefinition,
@@ -121,11 +129,9 @@ def altered(
 
 def _defaults(cursor: Cursor, plan: _Plan, session: Session, database: str | None) -> None:
     """The new default character set, which the statement's own columns take over wherever it stands."""
-    ahead = Cursor(cursor.statement, dialect_of(session.flavor, session.sql_mode), "?")
     if cursor.peek().kind is TokenKind.END:
         return
-    while ahead.peek().start < cursor.peek().start:
-        ahead.next()
+    ahead = look_ahead(cursor, session)
     depth, first, explicit = 0, True, False
     named_here: set[str | None] = set()
     while (token := ahead.next()).kind is not TokenKind.END:
@@ -220,7 +226,7 @@ def _option(cursor: Cursor, plan: _Plan) -> None:
             break
         words.append(cursor.next().key)
         depth += {"(": 1, ")": -1}.get(token.key, 0)
-    plan.versioned |= ("WITH", "SYSTEM", "VERSIONING") in zip(words, words[1:], words[2:], strict=False)
+    plan.versioned |= keeps_history(words)
 
 
 # columns --------------------------------------------------------------------------------------------

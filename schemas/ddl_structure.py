@@ -17,7 +17,15 @@ from schemas.ddl_cursor import Cursor, TableName, Unparsable
 from schemas.ddl_keys import with_keys
 from schemas.ddl_lexer import LexError, TokenKind, dialect_of
 from schemas.ddl_names import quoted
-from schemas.ddl_types import Session, charset_named, charset_of_collation, skip_group, word_or_string
+from schemas.ddl_types import (
+    Session,
+    charset_named,
+    charset_of_collation,
+    keeps_history,
+    look_ahead,
+    skip_group,
+    word_or_string,
+)
 from schemas.table_definition import ColumnDefinition, KeyDefinition, TableDefinition, same
 
 Name = tuple[str, str]
@@ -325,7 +333,9 @@ def _created(cursor: Cursor, session: Session, charset: str | None, *, bare: boo
     if not cursor.take("("):
         raise Unparsable("a table without a list of columns")
     # The table's own character set stands behind the columns that take it over.
-    versioned = session.flavor == "mariadb" and _keeps_history(_behind_columns(cursor, session))
+    versioned = session.flavor == "mariadb" and keeps_history(
+        [token.key for token in _behind_columns(cursor, session).rest()]
+    )
     charset = _charset_option(_behind_columns(cursor, session), session, charset, charset)
     table = TableDefinition((), (), charset)
     columns: list[ColumnDefinition] = []
@@ -347,17 +357,9 @@ def _created(cursor: Cursor, session: Session, charset: str | None, *, bare: boo
 
 def _behind_columns(cursor: Cursor, session: Session) -> Cursor:
     """A cursor of its own at the table's options, for one that is behind the first parenthesis."""
-    ahead = Cursor(cursor.statement, dialect_of(session.flavor, session.sql_mode), session.default_db or "?")
-    while ahead.peek().start < cursor.peek().start:
-        ahead.next()
+    ahead = look_ahead(cursor, session)
     skip_group(ahead, opened=True)
     return ahead
-
-
-def _keeps_history(options: Cursor) -> bool:
-    """Whether WITH SYSTEM VERSIONING is among a table's options."""
-    words = [token.key for token in options.rest()]
-    return ("WITH", "SYSTEM", "VERSIONING") in zip(words, words[1:], words[2:], strict=False)
 
 
 def _create_part(cursor: Cursor, session: Session, charset: str | None) -> Part:

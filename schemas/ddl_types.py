@@ -5,12 +5,13 @@ Source: MySQL and MariaDB ``sql/sql_yacc.yy``, ``field_type`` and what belongs t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from schemas.charset_text import holds
 from schemas.collations import CHARSETS, MAX_CHARACTER_BYTES
 from schemas.ddl_cursor import Cursor, Unparsable
-from schemas.ddl_lexer import NO_BACKSLASH_ESCAPES, Flavor, Token, TokenKind
+from schemas.ddl_lexer import NO_BACKSLASH_ESCAPES, Flavor, Token, TokenKind, dialect_of
 from schemas.table_definition import CHARACTER, ColumnDefinition
 
 _REAL_AS_FLOAT, _ORACLE, _MAXDB = 0x1, 0x200, 0x1000
@@ -141,6 +142,19 @@ def skip_group(cursor: Cursor, *, opened: bool = False) -> None:
 def is_type(word: str) -> bool:
     """Whether a word, in capitals, begins a type."""
     return any(word in known for known in (_NUMBERS, _PLAIN, _FRACTIONAL, _BLOBS, _OTHERS))
+
+
+def look_ahead(cursor: Cursor, session: Session) -> Cursor:
+    """A cursor of its own at the same place."""
+    ahead = Cursor(cursor.statement, dialect_of(session.flavor, session.sql_mode), session.default_db or "?")
+    while ahead.peek().start < cursor.peek().start:
+        ahead.next()
+    return ahead
+
+
+def keeps_history(words: Sequence[str]) -> bool:
+    """Whether WITH SYSTEM VERSIONING is among a table's options."""
+    return ("WITH", "SYSTEM", "VERSIONING") in zip(words, words[1:], words[2:], strict=False)
 
 
 def column_type(cursor: Cursor, name: str, session: Session, charset: str | None) -> ColumnDefinition:
