@@ -29,7 +29,6 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
-from zlib_ng.zlib_ng import crc32
 
 from producer.partitioner import partitions
 from producer.records import Headers, Records
@@ -40,6 +39,7 @@ from schemas.epoch import (
     OffsetRange,
     StructureVersion,
     decode_structure_version,
+    digest_of,
     encode_structure_version,
 )
 from schemas.errors import LogError, Where
@@ -323,7 +323,7 @@ class EpochLog:
         """
         if not records:
             return
-        self.digest = (self.digest + sum(map(crc32, records.values))) % DIGEST_MODULUS
+        self.digest = (self.digest + digest_of(records.values)) % DIGEST_MODULUS
         if max(map(len, records.values)) > self._part:
             records = self._in_parts(records)
         keys, values, places = records.keys, records.values, partitions(records.keys, self._count)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from typing import Any
 
 import fastavro
+from zlib_ng.zlib_ng import crc32
 
 from schemas.ddl import family
 from schemas.structure import has_full_images
@@ -29,6 +31,11 @@ _DEFAULTS = b"\0\0\0\0"
 
 #: digests are sums of CRC-32 values modulo this number
 DIGEST_MODULUS = 1 << 63
+
+
+def digest_of(values: Iterable[bytes]) -> int:
+    """The digest of rows' values, before it is taken modulo ``DIGEST_MODULUS``."""
+    return sum(map(crc32, values))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
-from zlib_ng.zlib_ng import crc32
 
 from schemas.avro_schema import KEY_CHANGE, OP_AT, row_schema
 from schemas.structure import Column, TableStructure
@@ -21,7 +20,7 @@ from schemas.types.text import Text
 from schemas.wire import HEADER_SIZE, widened
 from spark_consumer.pieces import Result
 from spark_consumer.plan import Mode, SlicePlan
-from spark_consumer.rows import INSERTS, TALLY, UnknownHeader, event_of, within
+from spark_consumer.rows import INSERTS, UnknownHeader, event_of, tally, within
 
 _ROWS = 2_000  # of one record batch
 _BYTES = 4 << 20
@@ -107,7 +106,7 @@ def changes(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> 
     """The results for one partition's rows: a tally of them all, and those of each table as Arrow batches."""
     if plan.window:
         _, values = within(plan, plan.window, keys, values)
-    yield (TALLY, 0, len(values), 0, sum(map(crc32, values)), 0, 0, None, None, None, 0)
+    yield tally(values)
     tables = {table.header: number for number, table in enumerate(plan.tables)}
     taken: dict[int, list[Image]] = {}
     sizes: dict[int, int] = {}

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from zlib_ng.zlib_ng import crc32
-
 from producer.records import Records
-from schemas.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange
+from schemas.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, digest_of
 from schemas.structure import TableStructure
 from spark_consumer.apply import Applier
 from spark_consumer.config import ConsumerConfig
@@ -85,7 +83,7 @@ class AppliedLog:
 
     def write(self, records: Records) -> None:
         """Keep an epoch's rows until it is committed."""
-        self.digest = (self.digest + sum(map(crc32, records.values))) % DIGEST_MODULUS
+        self.digest = (self.digest + digest_of(records.values)) % DIGEST_MODULUS
         self._rows.keys += records.keys
         self._rows.values += records.values
 
