@@ -82,6 +82,27 @@ _START_ALTER, _ROLLBACK_ALTER = 2, 8
 # Of a MariaDB TABLE_MAP's flags, in their second byte. Source: sql/log_event.h, TM_BIT_HAS_TRIGGERS_F.
 _HAS_TRIGGERS = 0x40
 
+_BY_HAND = (
+    "carry it out downstream by hand, as far as it changes what is replicated, and start behind this position"
+)
+#: what a statement does whose rows are not in the log, and what to do about it
+_UNLOGGED = {
+    Category.DML: (
+        "changes rows by statement text, not by row events",
+        "set binlog_format = ROW for every upstream session; to go on, let a [[skip]] rule pass over this one, and"
+        " carry it out downstream by hand",
+    ),
+    Category.DDL: (
+        "creates a table from a query without logging its rows",
+        "set binlog_format = ROW for every upstream session, or create tables and fill them in two statements; to go"
+        " on, let a [[skip]] rule with the table's name pass over this one, and copy the table to the downstream",
+    ),
+    Category.FILES: (
+        "takes a table's rows away as a file, or brings them in as one, and the log does not hold them",
+        "to go on, let a [[skip]] rule with the table's name pass over this one; once the upstream's table has its"
+        " rows, copy it to the downstream as it is then",
+    ),
+}
 _MIXED_ENGINES = (
     "which of its rows stayed depends on their tables' engines; copy the tables concerned anew and start behind "
     "this position"
@@ -589,22 +610,18 @@ class EventDecoder:
 
     def _refuse_statement(self, query: QueryEvent, statement: Statement) -> None:
         """It may be passed over if its text tells all tables that it changes, and the rules name them."""
-        what = {
-            Category.DML: "changes rows by statement text, not by row events",
-            Category.DDL: "creates a table from a query without logging its rows",
-        }.get(statement.category, f"is not understood: {statement.reason}")
-        error = DecodeError(
-            "TR409",
-            f"a statement {what}: {query.statement[:200]}",
-            hint="set binlog_format = ROW for every upstream session; to go on, let a [[skip]] rule pass over this"
-            " one, and carry it out downstream by hand",
-        )
-        if statement.category is not Category.DML:
-            raise error
-        dml = read_dml(query.statement, query.default_db, self._flavor, sql_mode=query.sql_mode or 0)
-        tables = [(name.db, name.table) for name in dml.tables] if dml else []
+        what, hint = _UNLOGGED.get(statement.category, (f"is not understood: {statement.reason}", _BY_HAND))
+        error = DecodeError("TR409", f"a statement {what}: {query.statement[:200]}", hint=hint)
+        if statement.category is Category.DML:
+            dml = read_dml(query.statement, query.default_db, self._flavor, sql_mode=query.sql_mode or 0)
+            named = dml.tables if dml else ()
+        else:
+            named = statement.tables
+        tables = [(name.db, name.table) for name in named]
         if self._tables.folds:
             tables = [(lowered(db), lowered(table)) for db, table in tables]
+        if statement.category is Category.FILES and not any(self._tables.allows(*name) for name in tables):
+            return
         self._skipped += self._skipping.passes_over("statement", tables, error, self._where())
 
     def _refuse(self, kind: int, event: bytes) -> None:

@@ -11,6 +11,7 @@ Categories:
 - OBJECT: stored programs and accounts: published, and carried over as a channel's ``[ddl]`` says.
 - IGNORED: not carried over, by rule; ``reason`` says why, ``IGNORED_REASONS`` lists all.
 - DML: data changed by a statement text instead of row events; the publisher has to stop.
+- FILES: rows brought in or taken away as a file, which the binlog does not hold; the publisher has to stop.
 - UNKNOWN: none of these; the publisher has to stop. ``reason`` says what was not understood.
 """
 
@@ -46,6 +47,7 @@ class Category(Enum):
     OBJECT = "object"
     IGNORED = "ignored"
     DML = "dml"
+    FILES = "files"
     UNKNOWN = "unknown"
 
 
@@ -55,7 +57,7 @@ class Statement:
 
     Attributes:
         kind: canonical words such as ``ALTER TABLE``, ``DROP DATABASE``, ``XA PREPARE``, ``GRANT``.
-        tables: the tables and views concerned, in the statement's order; of DDL on them only.
+        tables: the tables and views concerned, in the statement's order; of DDL and FILES only.
         database: the database that CREATE, ALTER or DROP DATABASE names.
         program: database and name of the routine, trigger, event or package.
         temporary: CREATE or DROP of a TEMPORARY table; its category is IGNORED.
@@ -114,9 +116,6 @@ def family(kind: str) -> str:
     """The family of a statement's kind, ``""`` for tables, indexes, databases, sequences."""
     return FAMILIES.get(kind) or FAMILIES.get(kind.partition(" ")[2], "")
 
-
-#: changed rows that no row event tells of
-_MOVES_FILES = "it brings in or takes away rows that the binlog does not hold"
 
 _FRAMES = {
     text: Statement(text, Category.TRANSACTION) for text in ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT")
@@ -485,7 +484,7 @@ def _alter_table(cursor: Cursor) -> Statement:
         if first == "RENAME":
             table = _renamed(cursor, table)
         elif first in ("DISCARD", "IMPORT"):
-            return Statement("ALTER TABLE", Category.UNKNOWN, (table,), reason=_MOVES_FILES)
+            return Statement("ALTER TABLE", Category.FILES, (table,))
         elif first in ("CONVERT", "EXCHANGE"):
             others += _partition_partner(cursor, first)
     return _ddl("ALTER TABLE", (table, *others))

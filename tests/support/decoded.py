@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from producer.epoch import EpochLimits, OpenEpoch
 from producer.events import EventDecoder
 from producer.records import Records
+from producer.skipping import SkipRule
 from producer.xa import PreparedTransactions
 from relay_store.layout import RelayPosition
 from relay_store.reader import RelayReader
@@ -19,8 +21,19 @@ from tests.support.binlog_rows import rows_of
 _UNLIMITED = EpochLimits(max_rows=1 << 40, max_bytes=1 << 50, max_delay=1e9, heartbeat=1e9)
 
 
-def decoded_lines(root: Path, subdir: str, file: str, flavor: Flavor) -> list[str]:
+def decoded_lines(
+    root: Path,
+    subdir: str,
+    file: str,
+    flavor: Flavor,
+    *,
+    skip: Sequence[SkipRule] = (),
+    exclude: Sequence[str] = (),
+) -> list[str]:
     """All rows and DDL statements of one file of a relay directory.
+
+    Args:
+        skip, exclude: the producer's rules.
 
     Raises:
         TailraceError: what stops the producer there.
@@ -28,12 +41,13 @@ def decoded_lines(root: Path, subdir: str, file: str, flavor: Flavor) -> list[st
     lines: list[str] = []
     decoder = EventDecoder(
         flavor,
-        TableFilter(),
+        TableFilter(exclude=exclude),
         _UNLIMITED,
         empty_gtid_set(flavor).tracker(),
         {},
         lambda epoch: lines.extend(_taken(decoder, epoch)),
         PreparedTransactions(root),
+        skip=skip,
     )
     decoder.next_file(subdir, file)
     reader = RelayReader(root, RelayPosition(subdir, file, 4))

@@ -12,6 +12,7 @@ from test_golden_binlogs import FILE, GOLDEN, SUBDIR
 from producer.payload import unpack_payload
 from producer.query_event import load_query, parse_query_event
 from producer.savepoints import savepoint_name
+from producer.skipping import SkipRule
 from schemas import binlog
 from schemas.dml import read_dml
 from schemas.errors import DecodeError
@@ -84,6 +85,52 @@ def test_stops(tmp_path: Path, events: list[bytes], code: str, said: str) -> Non
     assert error.where.position == len(whole) - len(events[-1])
     assert (error.where.gtid, error.where.file) == (f"{GTID}:1", FILE)
     assert error.hint
+
+
+@pytest.mark.parametrize(("statement", "said", "hint", "not_said"), [
+    (b"ALTER TABLE t DISCARD TABLESPACE", "as a file", "copy it to the downstream", "binlog_format"),
+    (b"ALTER TABLE /* ADD */ t IMPORT PARTITION p TABLESPACE", "as a file", "[[skip]] rule", "binlog_format"),
+    (b"CREATE TABLE t (a INT) AS SELECT 1", "without logging its rows", "in two statements", "by hand"),
+    (b"DELETE FROM t", "by statement text", "binlog_format = ROW", "two statements"),
+    (b"FROBNICATE t", "no statement begins with 'FROBNICATE'", "start behind this position", "binlog_format"),
+])  # fmt: skip
+def test_each_kind_of_statement_that_is_refused_has_a_remedy_of_its_own(
+    tmp_path: Path, statement: bytes, said: str, hint: str, not_said: str
+) -> None:
+    with pytest.raises(DecodeError, match="TR409") as caught:
+        _lines(tmp_path, gtid(1), query(statement))
+    assert said in caught.value.what
+    assert hint in caught.value.hint
+    assert not_said not in caught.value.hint
+
+
+@pytest.mark.parametrize("statement", ["ALTER TABLE t DISCARD TABLESPACE", "CREATE TABLE t SELECT 1 AS a"])
+def test_a_statement_whose_rows_are_not_logged_is_passed_over_by_a_rule(
+    tmp_path: Path, statement: str
+) -> None:
+    (tmp_path / SUBDIR).mkdir()
+    events = b"".join(
+        (format_description(), gtid(1), query(statement.encode()), gtid(2), query(b"DROP TABLE a"))
+    )
+    (tmp_path / SUBDIR / FILE).write_bytes(binlog.MAGIC + events)
+    lines = decoded_lines(tmp_path, SUBDIR, FILE, "mysql", skip=(SkipRule("d", "t", ("statement",)),))
+    assert lines == ["DDL DROP TABLE: DROP TABLE a"]
+    with pytest.raises(DecodeError, match="TR409"):
+        decoded_lines(tmp_path, SUBDIR, FILE, "mysql", skip=(SkipRule("d", "t", ("image",)),))
+
+
+def test_the_files_of_a_table_that_is_not_replicated_are_nobodys_concern(tmp_path: Path) -> None:
+    """A query as text is: a function in it may write to any table."""
+    (tmp_path / SUBDIR).mkdir()
+    events = [
+        gtid(1),
+        query(b"ALTER TABLE t IMPORT TABLESPACE"),
+        gtid(2),
+        query(b"CREATE TABLE t SELECT f()"),
+    ]
+    (tmp_path / SUBDIR / FILE).write_bytes(binlog.MAGIC + b"".join((format_description(), *events)))
+    with pytest.raises(DecodeError, match=r"TR409.*CREATE TABLE t SELECT"):
+        decoded_lines(tmp_path, SUBDIR, FILE, "mysql", exclude=("d.t",))
 
 
 def test_what_was_rolled_back_did_not_happen(tmp_path: Path) -> None:
