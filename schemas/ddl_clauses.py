@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from schemas.ddl_cursor import Cursor, Unparsable
 from schemas.ddl_lexer import Flavor, LexError, Token, TokenKind, dialect_of
+from schemas.ddl_types import string_value
 
 _NO_COLUMN = frozenset(
     {"INDEX", "KEY", "UNIQUE", "PRIMARY", "CONSTRAINT", "FOREIGN", "CHECK", "FULLTEXT", "SPATIAL"}
@@ -47,7 +48,7 @@ class Clause:
         verb: ``ADD``, ``MODIFY`` or ``DROP`` of a column; ``""`` for anything else.
         words: its first words in capitals, for clauses of another kind.
         column: the column's name.
-        type: its new type's text, with UNSIGNED and ZEROFILL; of ADD and MODIFY.
+        type: its new type, with UNSIGNED and ZEROFILL, as servers show one; of ADD and MODIFY.
         charset: the one that it names, else "".
         nullable: without NOT NULL.
         default: a literal DEFAULT as text; None without one, or for NULL.
@@ -66,7 +67,8 @@ class Clause:
 
 def clauses_of(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> tuple[Clause, ...] | None:
     """The clauses of an ALTER TABLE of one table; None if it is something else or cannot be read."""
-    cursor = Cursor(statement, dialect_of(flavor, sql_mode), "-")
+    dialect = dialect_of(flavor, sql_mode)
+    cursor = Cursor(statement, dialect, "-")
     try:
         cursor.expect("ALTER")
         cursor.take("ONLINE")
@@ -74,7 +76,7 @@ def clauses_of(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> tuple[Cl
         cursor.take("IF", "EXISTS")
         cursor.table()
         cursor.lock_wait()
-        return tuple(_clause(statement, tokens) for tokens in _split(list(cursor.rest())))
+        return tuple(_clause(tokens, dialect.backslash_escapes) for tokens in _split(list(cursor.rest())))
     except (Unparsable, LexError, IndexError):
         return None
 
@@ -94,7 +96,7 @@ def _split(tokens: list[Token]) -> Iterator[list[Token]]:
         yield taken
 
 
-def _clause(statement: str, tokens: list[Token]) -> Clause:
+def _clause(tokens: list[Token], escapes: bool) -> Clause:
     words = tuple(token.key for token in tokens[:3])
     if not tokens or words[0] not in ("ADD", "MODIFY", "CHANGE", "DROP"):
         return Clause("", words)
@@ -112,7 +114,7 @@ def _clause(statement: str, tokens: list[Token]) -> Clause:
         if _name(tokens[at]).lower() != name.lower():
             return Clause("", words)
         verb, at = "MODIFY", at + 1
-    return _column(statement, verb, words, name, tokens[at:])
+    return _column(tokens[at:], escapes, verb, words, name)
 
 
 def _name(token: Token) -> str:
@@ -121,14 +123,14 @@ def _name(token: Token) -> str:
     return token.text
 
 
-def _column(statement: str, verb: str, words: tuple[str, ...], name: str, tokens: list[Token]) -> Clause:
+def _column(tokens: list[Token], escapes: bool, verb: str, words: tuple[str, ...], name: str) -> Clause:
     count, depth = 0, 0
     while count < len(tokens) and (depth or tokens[count].key not in _BEHIND_TYPE):
         depth += {"(": 1, ")": -1}.get(tokens[count].key, 0)
         count += 1
     if not count:
         raise Unparsable("a column without a type")
-    kind = statement[tokens[0].start : tokens[count - 1].end]
+    kind = " ".join(_as_shown(token, escapes) for token in tokens[:count])
     nullable, default, charset, plain = True, None, "", True
     rest, at = tokens[count:], 0
     while at < len(rest):
@@ -153,6 +155,14 @@ def _column(statement: str, verb: str, words: tuple[str, ...], name: str, tokens
             step = 1
         at += step
     return Clause(verb, words, name, kind, charset.lower(), nullable, default, plain)
+
+
+def _as_shown(token: Token, escapes: bool) -> str:
+    if token.kind is not TokenKind.STRING:
+        return token.text
+    # A member; servers keep no spaces at its end.
+    member = string_value(token, escapes).rstrip(" ")
+    return "'" + member.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 def _default(tokens: list[Token]) -> tuple[str | None, int, bool]:

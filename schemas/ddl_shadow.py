@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 
 from schemas.ddl_fill import NO_COLUMNS, RANDOM, numbers
 from schemas.ddl_lexer import Flavor, Lexer, Token, TokenKind, dialect_of
 
 #: gh-ost's own tables; its statements carry its name in a comment
-_MARKS = re.compile(r"/\*\s*gh-ost\s*\*/|ghost-cut-over-sentry", re.IGNORECASE)
+_MARK = re.compile(r"/\*\s*gh-ost\s*\*/", re.IGNORECASE)
+_SENTRY = "ghost-cut-over-sentry"
 # Values for rows that are there come from the session or from nowhere: the tool's rows have others than ours.
 _FILLED = RANDOM | {
     *("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP", "CURDATE", "CURRENT_DATE", "CURTIME"),
@@ -17,12 +19,19 @@ _FILLED = RANDOM | {
 }
 # A tool copies columns by their names, ALTER knows what has become of them; and partitions take rows with them.
 _RENAMED = frozenset(("CHANGE", "RENAME", "PARTITION", "PARTITIONING", "REORGANIZE", "IGNORE", "PERIOD"))
-_COUNTER = re.compile(r"\s+AUTO_INCREMENT\s*=\s*\d+", re.IGNORECASE)
 
 
-def made_by_ghost(statement: str) -> bool:
-    """Whether gh-ost wrote it."""
-    return _MARKS.search(statement) is not None
+def made_by_ghost(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> bool:
+    """Whether gh-ost wrote it: by a comment of the statement, or by that of the table."""
+    lexer = Lexer(statement, dialect_of(flavor, sql_mode))
+    sentry = any(token.kind is TokenKind.STRING and token.text[1:-1] == _SENTRY for token in lexer)
+    return sentry or any(_MARK.fullmatch(statement, *gap) for gap in lexer.gaps)
+
+
+def replaces(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> bool:
+    """Whether a CREATE TABLE is one with OR REPLACE."""
+    head = takewhile(lambda token: token.key != "TABLE", Lexer(statement, dialect_of(flavor, sql_mode)))
+    return any(token.key == "REPLACE" for token in head)
 
 
 def liked(statement: str, default_db: str, flavor: Flavor, *, sql_mode: int = 0) -> tuple[str, str] | None:
@@ -47,9 +56,23 @@ def _name(tokens: list[Token], default_db: str) -> tuple[str, str] | None:
     return default_db, tokens[0].text
 
 
-def body(statement: str) -> str:
-    """A full CREATE TABLE behind the table's name, to be compared with another: without counters, one space each."""
-    return " ".join(_COUNTER.sub("", statement[statement.find("(") :]).split())
+def body(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
+    """A full CREATE TABLE behind the table's name, to be compared with another: without counter and comments, one space
+    where there are some.
+    """
+    tokens = list(Lexer(statement, dialect_of(flavor, sql_mode)))
+    keys = [token.key for token in tokens]
+    parts: list[str] = []
+    at = keys.index("(") if "(" in keys else len(tokens)
+    end = tokens[at].start if at < len(tokens) else 0
+    while at < len(tokens):
+        if keys[at : at + 2] == ["AUTO_INCREMENT", "="]:
+            end, at = tokens[at + 2].end, at + 3
+            continue
+        token = tokens[at]
+        parts += [" " if token.start > end else "", statement[token.start : token.end]]
+        end, at = token.end, at + 1
+    return "".join(parts)
 
 
 def reproducible(alters: list[str], flavor: Flavor, *, sql_mode: int = 0) -> bool:

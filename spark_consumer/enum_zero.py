@@ -15,7 +15,7 @@ from schemas.structure import TableStructure
 from spark_consumer.session import SQL_MODE, Session
 
 TRUNCATED = 1265
-_COLUMN = re.compile(r"'([^']+)' at row \d+$")
+_COLUMN = re.compile(r"[^']*'(.+)' at row \d+", re.DOTALL)
 _LAX = SQL_MODE.replace("STRICT_ALL_TABLES,", "")
 
 
@@ -42,5 +42,5 @@ def write_zeros(session: Session, sql: bytes, structure: TableStructure) -> int 
 
 def _is_zero(warning: tuple[object, ...], enums: set[str]) -> bool:
     _, code, message = warning
-    column = _COLUMN.search(str(message))
+    column = _COLUMN.fullmatch(str(message))
     return code == TRUNCATED and column is not None and column[1].lower() in enums

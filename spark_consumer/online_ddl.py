@@ -23,7 +23,7 @@ from schemas.ddl import classify
 from schemas.ddl_edit import Uneditable, narrowed
 from schemas.ddl_lexer import Flavor
 from schemas.ddl_names import Unroutable, quoted, rename
-from schemas.ddl_shadow import body, liked, made_by_ghost, reproducible
+from schemas.ddl_shadow import body, liked, made_by_ghost, replaces, reproducible
 from schemas.epoch import SchemaChanged, TableChanged
 from schemas.errors import DownstreamError
 from spark_consumer.ddl_options import DdlOptions
@@ -97,7 +97,7 @@ class _Step:
     def create(self) -> None:
         db, table = self._ddl.tables[0].db, self._ddl.tables[0].table
         there = self.taken.tables.get(db, table)
-        if there is not None and "REPLACE" not in self._ddl.statement.upper().split("TABLE")[0]:
+        if there is not None and not replaces(self._ddl.statement, self._flavor, sql_mode=self._mode):
             return  # IF NOT EXISTS
         if there is not None:
             self._forget(there.name)
@@ -118,7 +118,9 @@ class _Step:
         if real is not None and self._is_like(db, real):
             return Hidden(db, table, real, True, (self._ddl,))
         real = options.trash_of(table)
-        if real is None or not made_by_ghost(self._ddl.statement) or self._defined(db, real) is None:
+        if real is None or self._defined(db, real) is None:
+            return None
+        if not made_by_ghost(self._ddl.statement, self._flavor, sql_mode=self._mode):
             return None
         return Hidden(db, table, real, False)
 
@@ -131,7 +133,9 @@ class _Step:
             return False
         text = self._ddl.statement
         source = liked(text, self._ddl.default_db, self._flavor, sql_mode=self._mode)
-        return source == (db, real) if source is not None else body(text) == body(shown)
+        if source is not None:
+            return source == (db, real)
+        return body(text, self._flavor, sql_mode=self._mode) == body(shown, self._flavor)
 
     # -- ALTER and what else changes one table ---------------------------------------------------
 

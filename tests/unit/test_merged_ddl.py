@@ -25,6 +25,7 @@ TARGET = TargetTable(
         column("five", null=False, default="5"),
         column("word", "varchar(9)", null=False, default="'it''s'"),
         column("old"),
+        column("e", r"enum('/*m*/','x\\','it''s')"),
         TargetColumn("must", column("must").type),
     ),
     (unique("id"),),
@@ -50,6 +51,7 @@ def told(alter: str, *, strict: bool = True) -> str:
         "MODIFY v BIGINT NOT NULL",
         "CHANGE COLUMN `v` V BIGINT NOT NULL, MODIFY s VARCHAR(80)",
         "ALTER v SET DEFAULT 7, AUTO_INCREMENT = 5, COMMENT = 'x', FORCE",
+        r"""ADD e ENUM ( "it's" , /* 'y' */ 'x\\', '/*m*/ ')""",
     ],
 )
 def test_what_is_there_already_is_passed_over(alter: str) -> None:
@@ -72,6 +74,8 @@ def test_what_is_there_already_is_passed_over(alter: str) -> None:
         ("ADD n INT UNIQUE", "cannot be told"),
         ("ADD n INT AUTO_INCREMENT", "cannot be told"),
         ("ADD old INT", "had a column old before"),
+        ("""ADD e ENUM("/*m*/", "m")""", "lacks the member 'm'"),
+        ("ADD e ENUM('/*n*/')", "lacks the member '/*n*/'"),
         ("DROP old, ADD old INT", "had a column old before"),
         ("DROP must", "must is NOT NULL there, without a default"),
         ("MODIFY v DECIMAL(30,0) NOT NULL", "v is bigint there"),

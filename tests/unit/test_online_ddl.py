@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from schemas.ddl import classify
+from schemas.ddl_shadow import body, made_by_ghost, replaces
 from schemas.epoch import SchemaChanged, TableChanged
 from schemas.errors import ConfigError, DownstreamError
 from spark_consumer.ddl_options import DdlOptions
@@ -90,3 +91,26 @@ def test_what_is_open_when_it_is_switched_off_is_brought_to_its_end() -> None:
 def test_a_rule_needs_one_group(rule: str) -> None:
     with pytest.raises(ConfigError, match="TR135"):
         DdlOptions(shadow_table_rules=(rule,))
+
+
+def test_what_stands_in_quotes_is_no_mark_of_a_tool() -> None:
+    """Anybody may write a comment on a column; a table that is left out must be the tool's."""
+    head = "CREATE TABLE _t_del (a INT"
+    assert made_by_ghost(f"{head}) /* gh-ost */", "mysql")
+    assert made_by_ghost(f"{head}) COMMENT='ghost-cut-over-sentry'", "mysql")
+    assert not made_by_ghost(f"{head} COMMENT '/* gh-ost */', b ENUM('x /*gh-ost*/'))", "mysql")
+    assert not made_by_ghost(f"{head}, `/* gh-ost */` INT) -- ghost-cut-over-sentry", "mysql")
+    assert not made_by_ghost(f"{head}, b INT COMMENT 'as ghost-cut-over-sentry')", "mysql")
+
+
+def test_definitions_are_compared_with_what_stands_in_quotes() -> None:
+    one = "CREATE TABLE `a(b` (a INT,\n b VARCHAR(9) DEFAULT 'x  y' COMMENT 'AUTO_INCREMENT=7') AUTO_INCREMENT=7"
+    same = "create table t (a INT, b VARCHAR(9) DEFAULT 'x  y' COMMENT 'AUTO_INCREMENT=7') AUTO_INCREMENT = 9"
+    assert body(one, "mysql") == body(same, "mysql")
+    for old, new in (("x  y", "x y"), ("AUTO_INCREMENT=7'", "AUTO_INCREMENT=8'"), ("INT", "BIGINT")):
+        assert body(one.replace(old, new), "mysql") != body(same, "mysql")
+
+
+def test_replacing_is_told_by_words_and_not_by_comments() -> None:
+    assert replaces("CREATE /* the TABLE */ OR REPLACE TABLE t (a INT)", "mariadb")
+    assert not replaces("CREATE /* OR REPLACE */ TABLE IF NOT EXISTS t (a INT)", "mariadb")
