@@ -17,7 +17,8 @@ import fastavro
 from schemas.avro_schema import OP_AT, row_schema
 from schemas.codegen import compile_function, indent
 from schemas.structure import Column, TableStructure
-from schemas.types import codec_of, union_tags
+from schemas.types import codec_of, literal_constants, union_tags
+from schemas.types.enum_set import ENUM
 from schemas.types.floating import DOUBLE, FLOAT, float_text
 from schemas.varint import encode_bytes, read_bytes, read_more
 from schemas.wire import HEADER_SIZE
@@ -89,7 +90,7 @@ def literal_names(columns: tuple[Column, ...]) -> dict[str, Any]:
     """The globals that lines of ``image_lines`` need."""
     names: dict[str, Any] = {"read_more": read_more, "from_bytes": int.from_bytes}
     for column in columns:
-        names |= codec_of(column).names
+        names |= literal_constants(column)
     return names
 
 
@@ -120,6 +121,15 @@ def _tuple(parts: list[str]) -> str:
 def values_text(variables: list[str]) -> str:
     """The expression of ``(…,…)`` over variables that hold literals."""
     return f"b'(' + b','.join({_tuple(variables)}) + b')'"
+
+
+def tuple_text(chosen: Iterable[tuple[Column, str]]) -> str:
+    """The expression of ``(…,…)`` over columns and the variables of their literals, to be compared with such columns.
+
+    Among others a server compares them as text, so an ENUM's index 0 is ``''``.
+    """
+    parts = [f"(b\"''\" if {v} == b'0' else {v})" if c.code == ENUM else v for c, v in chosen]
+    return values_text(parts)
 
 
 def _values(columns: tuple[Column, ...], writable: set[str], prefix: str, filled: Filled = ()) -> str:
@@ -225,7 +235,7 @@ def compile_renderers(
     key_start = len(key_prefix(structure))
     key_image = ["v = k", f"p = {key_start}", *image_lines(keys, "s")]
     key_matched = key_match((c, f"s{i}") for i, c in enumerate(keys))
-    key_value = "s0" if len(keys) == 1 else _values(keys, set(structure.key), "s")
+    key_value = "s0" if len(keys) == 1 else tuple_text((c, f"s{i}") for i, c in enumerate(keys))
     before = [*_skip_after(structure), "p += 1", *image_lines(structure.before_image, "s")]
     inserted = [c.name for c in columns if c.name in chosen] + [name for name, _ in filled]
     key_names = b",".join(quote_name(c.name) for c in keys)

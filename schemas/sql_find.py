@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from schemas.codegen import compile_function, indent
-from schemas.sql import AFTER_AT, Render, key_match, literal_lines, literal_names, quote_name, values_text
+from schemas.sql import AFTER_AT, Render, key_match, literal_lines, literal_names, quote_name, tuple_text
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of
 
@@ -59,7 +59,7 @@ def compile_finder(structure: TableStructure, names: tuple[str, ...], exact: boo
         return compile_function(name, "v", [*body, f"return {result}"], scope, where)
 
     quoted = b",".join(map(quote_name, names))
-    key = chosen[0][1] if len(chosen) == 1 else values_text([variable for _, variable in chosen])
+    key = chosen[0][1] if len(chosen) == 1 else tuple_text(chosen)
     match = _exact_match(chosen) if exact else key_match(chosen)
     return Finder(
         columns=quoted if len(names) == 1 else b"(" + quoted + b")",

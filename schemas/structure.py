@@ -49,6 +49,22 @@ class Column:
 
 
 @dataclass(frozen=True)
+class WrittenColumn(Column):
+    """An ENUM or SET whose values a downstream takes in another form than as the text of their members.
+
+    Attributes:
+        numbers: of each member there, from 1; None: it is a column of text there.
+    """
+
+    numbers: tuple[int, ...] | None = None
+
+    @property
+    def by_number(self) -> bool:
+        """Whether it is an ENUM or SET there."""
+        return self.numbers is not None
+
+
+@dataclass(frozen=True)
 class TableStructure:
     """A table's columns in order, and the key that identifies a row.
 

@@ -123,7 +123,10 @@ def cascades_of(rows: Sequence[tuple[str, ...]]) -> Cascades:
 
 def _literal(name: str, kind: str, charset: str | None) -> str:
     column = _quoted(name)
-    if kind in ("enum", "set", "date", "time", "datetime", "timestamp"):
+    if kind in ("enum", "set"):
+        # InnoDB compares their numbers, and a collation may take two members for one.
+        return f"CAST(CAST({column} AS SIGNED) AS CHAR)"
+    if kind in ("date", "time", "datetime", "timestamp"):
         return f"CONCAT('_utf8mb4 X''', HEX(CONVERT({column} USING utf8mb4)), '''')"
     if charset:
         return f"CONCAT('_{charset} X''', HEX({column}), '''')"
@@ -142,10 +145,15 @@ def _referenced(session: Session, table: Name, edge: Edge, predicate: str) -> li
 
 def _within(edge: Edge, values: Sequence[Values]) -> Iterator[str]:
     """Predicates that find the children of these values."""
-    columns = ", ".join(map(_quoted, edge.columns))
+    columns = [_quoted(column) for column in edge.columns]
     for begin in range(0, len(values), _VALUES):
-        each = ", ".join(f"({', '.join(one)})" for one in values[begin : begin + _VALUES])
-        yield f"({columns}) IN ({each})"
+        some = values[begin : begin + _VALUES]
+        if len(columns) == 1:
+            yield f"{columns[0]} IN ({', '.join(value for (value,) in some)})"
+        else:
+            # In a list of tuples MySQL compares an ENUM with a number as text.
+            each = (zip(columns, one, strict=True) for one in some)
+            yield f"({' OR '.join(' AND '.join(f'{c} = {v}' for c, v in one) for one in each)})"
 
 
 def _lower(name: Name) -> Name:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from schemas.structure import Column, TableStructure
 from schemas.table_definition import PERIOD
+from spark_consumer.members import Unclear, as_written
 from spark_consumer.sql_type import lacks, type_of
 from spark_consumer.target import TargetColumn, TargetTable, Trigger
 from spark_consumer.versioned import END, keeps_history, tells_history
@@ -56,7 +57,8 @@ def _of_history(structure: TableStructure, target: TargetTable) -> Iterator[Misf
     if not target.versioned:
         return
     remedy = "DROP SYSTEM VERSIONING, and add {} TIMESTAMP(6) NOT NULL to columns and key: then all rows are written"
-    visible = [column.name for column in structure.columns if _is_period(target.column(column.name), target)]
+    pairs = ((column.name, target.column(column.name)) for column in structure.columns)
+    visible = [name for name, there in pairs if there is not None and there.period]
     if visible:
         what = (
             f"the downstream keeps its own history in the column {visible[0]}, and its times would be others"
@@ -71,13 +73,6 @@ def _of_history(structure: TableStructure, target: TargetTable) -> Iterator[Misf
         )
 
 
-def _is_period(column: TargetColumn | None, target: TargetTable) -> bool:
-    if column is None or not column.generated:
-        return False
-    row = rf"`{re.escape(column.name)}` [^,`]* GENERATED ALWAYS AS ROW (START|END)"
-    return re.search(row, target.definition) is not None
-
-
 def _missing(column: Column) -> Misfit:
     return Misfit(
         "TR606",
@@ -90,7 +85,7 @@ def _missing(column: Column) -> Misfit:
 def _of_column(column: Column, there: TargetColumn) -> list[Misfit]:
     found = []
     source = type_of(column)
-    if reason := lacks(there.type, source):
+    if reason := lacks(there.type, source) or _unclear(column, there):
         found.append(
             Misfit(
                 "TR650",
@@ -109,6 +104,14 @@ def _of_column(column: Column, there: TargetColumn) -> list[Misfit]:
             )
         )
     return found
+
+
+def _unclear(column: Column, there: TargetColumn) -> str:
+    try:
+        as_written(column, there)
+    except Unclear as error:
+        return str(error)
+    return ""
 
 
 def _unfilled(column: TargetColumn) -> Misfit:

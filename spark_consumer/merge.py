@@ -32,24 +32,28 @@ def qualified(db: str, table: str) -> bytes:
     return quote(db) + b"." + quote(table)
 
 
-def merged(head: bytes, items: Iterable[bytes], tail: bytes, limits: Limits) -> Iterator[Statement]:
+def merged(
+    head: bytes, items: Iterable[bytes], tail: bytes, limits: Limits, joint: bytes = b","
+) -> Iterator[Statement]:
     """``head item,item,... tail`` in statements within the limits."""
     taken: list[bytes] = []
     size = 0
     for item in items:
-        if taken and (size + len(item) + 1 > limits.max_bytes or len(taken) == limits.max_rows):
-            yield Statement(head + b",".join(taken) + tail, len(taken))
+        if taken and (size + len(item) + len(joint) > limits.max_bytes or len(taken) == limits.max_rows):
+            yield Statement(head + joint.join(taken) + tail, len(taken))
             taken, size = [], 0
         taken.append(item)
-        size += len(item) + 1
+        size += len(item) + len(joint)
     if taken:
-        yield Statement(head + b",".join(taken) + tail, len(taken))
+        yield Statement(head + joint.join(taken) + tail, len(taken))
 
 
 def merged_deletes(
     table: bytes, key_columns: bytes, keys: Iterable[bytes], limits: Limits
 ) -> Iterator[Statement]:
-    """DELETE … WHERE key IN (…) for rendered keys."""
+    """DELETE … WHERE key IN (…) for rendered keys; without columns the keys are predicates."""
+    if not key_columns:
+        return merged(b"DELETE FROM " + table + b" WHERE ", keys, b"", limits, b" OR ")
     return merged(b"DELETE FROM " + table + b" WHERE " + key_columns + b" IN (", keys, b")", limits)
 
 

@@ -17,6 +17,7 @@ from spark_consumer.event_filter import DML
 from spark_consumer.expression import ExpressionRule, RowFilter, compile_filter
 from spark_consumer.fit import misfits
 from spark_consumer.identity import BY_KEY, Find, Identity, identity_of
+from spark_consumer.members import as_written
 from spark_consumer.merge import Limits, qualified, quote
 from spark_consumer.rules import Rules
 from spark_consumer.slices import Slice
@@ -46,6 +47,7 @@ class TablePlan:
 
     Attributes:
         header: the bytes that every row value of this structure starts with, ``widened``.
+        structure: its columns as they are written downstream.
         target_name: schema and table on the downstream.
         writable: the columns to write, in the log's order.
         cascades: whether foreign keys of the downstream act on this table's family.
@@ -226,6 +228,7 @@ def _plan_table(
             "TR605", "the downstream has no such table", where=place, hint="create it as the upstream has it"
         )
     _check_fit(structure, target, place)
+    structure = _as_written(structure, target)
     hidden = {c.name for c in structure.columns if c.is_row_hash and target.column(c.name) is None}
     history = keeps_history(structure, target)
     hidden |= set(PERIOD) if history else set()
@@ -283,6 +286,12 @@ def _plan_table(
     # What cannot be evaluated shall be told here, not on an executor.
     _ = table.filter
     return table
+
+
+def _as_written(structure: TableStructure, target: TargetTable) -> TableStructure:
+    pairs = ((column, target.column(column.name)) for column in structure.columns)
+    columns = tuple(column if there is None else as_written(column, there) for column, there in pairs)
+    return structure if columns == structure.columns else replace(structure, columns=columns)
 
 
 def _documents(structure: TableStructure, target: TargetTable) -> tuple[str, ...]:

@@ -14,8 +14,9 @@ from zlib_ng.zlib_ng import crc32
 from schemas.avro_schema import KEY_CHANGE, OP_AT
 from schemas.epoch import OffsetRange, digest_of
 from schemas.errors import LogError
-from schemas.sql import Renderers, compile_renderers, source_reader
+from schemas.sql import Render, Renderers, compile_renderers, source_reader
 from schemas.sql_find import Finder, compile_finder
+from schemas.structure import WrittenColumn
 from schemas.wire import HEADER_SIZE, widened
 from spark_consumer.arrow import record_batch
 from spark_consumer.compact import Net, compact
@@ -221,23 +222,44 @@ class TableRows:
     def _by_key(self) -> bool:
         return self.plan.identity.find is Find.KEY
 
-    @property
+    @cached_property
+    def _by_predicate(self) -> bool:
+        """Whether a list of tuples would not do: in one, MySQL compares an ENUM or SET with a number as text."""
+        structure, columns = self.plan.structure, self.plan.identity.columns
+        names = structure.key if self._by_key else columns
+        chosen = [column for column in structure.columns if column.name in names]
+        return len(chosen) > 1 and any(isinstance(c, WrittenColumn) and c.by_number for c in chosen)
+
+    @cached_property
     def find_columns(self) -> bytes:
-        """The columns that rows to remove are found by."""
+        """The columns that rows to remove are found by; none where ``found_by`` gives predicates."""
+        if self._by_predicate:
+            return b""
         return self.renderers.key_columns if self._by_key else self.finder.columns
+
+    def _form(self, values: Render, predicate: Render) -> Render:
+        return _bracketed(predicate) if self._by_predicate else values
+
+    @cached_property
+    def _of_key(self) -> Render:
+        return self._form(self.renderers.key, self.renderers.match_key)
+
+    @cached_property
+    def _of_row(self) -> Render:
+        return self._form(self.finder.old, self.finder.match_old)
 
     def found_by(self, key: bytes, value: bytes) -> bytes:
         """Their values in a row to remove."""
-        return self.renderers.key(key) if self._by_key else self.finder.old(value)
+        return self._of_key(key) if self._by_key else self._of_row(value)
 
     def _gone(self) -> Iterable[bytes]:
         """The values that the rows to remove are found by."""
         if self._by_key:
-            return map(self.renderers.key, [key for key, _ in self.gone])
-        found = dict.fromkeys(self.finder.old(value) for _, value in self.gone)
+            return map(self._of_key, [key for key, _ in self.gone])
+        found = dict.fromkeys(self._of_row(value) for _, value in self.gone)
         if self.plan.safe:
             # A repetition meets rows as a later change has left them already.
-            found |= dict.fromkeys(map(self.finder.new, self.written))
+            found |= dict.fromkeys(map(self._form(self.finder.new, self.finder.match_new), self.written))
         return found
 
     def _result(self, kind: int, statement: Statement) -> Result:
@@ -293,6 +315,10 @@ class TableRows:
             # As it was, or as a repetition finds it.
             return b"((" + match + b") OR (" + new + b"))"
         return match
+
+
+def _bracketed(predicate: Render) -> Render:
+    return lambda data: b"(" + predicate(data) + b")"
 
 
 def _count(kind: int, number: int) -> Result:

@@ -6,19 +6,15 @@ sql_mode, with TIMESTAMP in UTC. What the servers round, pad or cut without an e
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
 from schemas.collations import MAX_CHARACTER_BYTES
+from schemas.ddl_lexer import Lexer, LexError, TokenKind, dialect_of
+from schemas.ddl_types import string_value
 from schemas.structure import Column
 
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
-_HEAD = re.compile(
-    r"\s*([a-z][a-z0-9_]*(?: precision| varying)?)\s*(?:\(([^()]*)\))?(.*)", re.IGNORECASE | re.DOTALL
-)
-_MEMBERS = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
 _SYNONYMS = {
     **dict.fromkeys(("bool", "boolean", "int1"), "tinyint"),
     **dict.fromkeys(("int2",), "smallint"),
@@ -71,21 +67,26 @@ class SqlType:
 
 @lru_cache(maxsize=4096)
 def parse_type(text: str, charset: str = "") -> SqlType:
-    """A type from its text, such as ``decimal(10,2) unsigned`` or ``enum('a','b')``, attributes behind it ignored."""
-    plain = _COMMENT.sub("", text).strip()
-    head = re.match(r"\s*([a-z]+)", plain, re.IGNORECASE)
-    word = head.group(1).lower() if head else plain.lower()
-    if word in ("enum", "set"):
-        members = tuple(m.replace("''", "'") for m in _MEMBERS.findall(plain))
-        return SqlType(text, word, members=members, charset=charset)
-    found = _HEAD.match(plain)
-    if found is None:
-        return SqlType(text, plain.lower(), charset=charset)
-    base = " ".join(found.group(1).lower().split())
-    sizes = tuple(int(number) for number in re.findall(r"\d+", found.group(2) or ""))
-    words = found.group(3).lower().split()
-    unsigned = "unsigned" in words or "zerofill" in words
-    return SqlType(text, _SYNONYMS.get(base, base), sizes, unsigned, charset=charset)
+    """A type from its text, such as ``decimal(10,2) unsigned`` or ``enum('a','b')``, attributes behind it ignored.
+
+    Strings are read as servers show them, whatever the sql_mode: with a backslash as escape.
+    """
+    try:
+        tokens = list(Lexer(text, dialect_of("mariadb")))
+    except LexError:
+        return SqlType(text, text.lower(), charset=charset)
+    words = [token.text.lower() if token.kind is TokenKind.WORD else token.key for token in tokens]
+    opened = words.index("(") if "(" in words else len(words)
+    closed = words.index(")") if ")" in words else opened
+    behind = words[closed + 1 :] if opened < closed else words[1:]
+    base = " ".join(words[: 2 if words[1:2] in (["precision"], ["varying"]) else 1])
+    base = _SYNONYMS.get(base, base)
+    if base in ("enum", "set"):
+        members = tuple(string_value(t, escapes=True) for t in tokens if t.kind is TokenKind.STRING)
+        return SqlType(text, base, members=members, charset=charset)
+    sizes = tuple(int(word) for word in words[opened:closed] if word.isdecimal())
+    unsigned = "unsigned" in behind or "zerofill" in behind
+    return SqlType(text, base, sizes, unsigned, charset=charset)
 
 
 def type_of(column: Column) -> SqlType:
@@ -248,23 +249,10 @@ def _text(target: SqlType, source: SqlType) -> str:
     return _takes_text(target, _characters(source), source.charset, bare=source.base == "char")
 
 
-_SHOWN = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\0": "\\0"})
-_BEHIND_FIRST_PLANE = re.compile("[\U00010000-\U0010ffff]")
-
-
-def shown_member(member: str) -> str:
-    """A member of ENUM or SET as both servers show it, whatever the sql_mode.
-
-    They show types in utf8mb3, so 😀 and ? are one there; if the column has the other one, it refuses the value.
-    Source: MySQL sql/sql_show.cc, append_unescaped.
-    """
-    return _BEHIND_FIRST_PLANE.sub("?", member).translate(_SHOWN)
-
-
 def _members(target: SqlType, source: SqlType) -> str:
     if target.base == source.base:
         known = set(target.members)
-        missing = [m for m in source.members if m not in known and shown_member(m) not in known]
+        missing = [member for member in source.members if member not in known]
         return f"it lacks the member '{missing[0][:60]}'" if missing else ""
     lengths = [len(member) for member in source.members] or [0]
     longest = max(lengths) if source.base == "enum" else sum(lengths) + len(lengths) - 1

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pymysql
 
 from schemas.errors import DownstreamError, Where
 from spark_consumer.implied import default_of
-from spark_consumer.merge import qualified
-from spark_consumer.session import Flavor, Session, error_number
+from spark_consumer.merge import qualified, quote
+from spark_consumer.session import SQL_MODE, Flavor, Session, error_number
 from spark_consumer.sql_type import SqlType, parse_type
 
 Name = tuple[str, str]
@@ -33,6 +34,7 @@ class TargetColumn:
         default: the default's text as ``information_schema`` has it; None without one.
         implied: the SQL text of what an INSERT that does not name it writes into it; None if nobody can know.
         touched: whether the server itself sets it in an UPDATE that does not name it.
+        period: whether it says since when, or until when, MariaDB has the row in its history.
     """
 
     name: str
@@ -44,6 +46,7 @@ class TargetColumn:
     default: str | None = None
     implied: bytes | None = None
     touched: bool = False
+    period: bool = False
 
     @property
     def key(self) -> str:
@@ -223,11 +226,39 @@ def hold(session: Session, name: Name, expected: str) -> None:
 
 def _columns(session: Session, name: Name) -> tuple[TargetColumn, ...]:
     rows = session.rows(
-        "SELECT COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, COLUMN_DEFAULT, EXTRA, CHARACTER_SET_NAME, COLLATION_NAME"
-        " FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION",
+        "SELECT COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, COLUMN_DEFAULT, EXTRA, CHARACTER_SET_NAME, COLLATION_NAME,"
+        " GENERATION_EXPRESSION FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+        " ORDER BY ORDINAL_POSITION",
         name,
     )
-    return tuple(_column(session.flavor, *row) for row in rows)
+    columns = tuple(_column(session.flavor, *row) for row in rows)
+    return tuple(_with_members(session, name, column) for column in columns)
+
+
+def _with_members(session: Session, name: Name, column: TargetColumn) -> TargetColumn:
+    """A column with the members that it has, where the server shows them in utf8mb3: 😀 and ? are one there.
+
+    Nothing but a value tells them, so they are looked at in a temporary table that has the column.
+    """
+    kind = column.type
+    if not any("?" in member for member in kind.members):
+        return column
+    numbers = range(1, len(kind.members) + 1)
+    values = (n if kind.base == "enum" else 1 << n - 1 for n in numbers)
+    rows = ", ".join(f"({n}, {value})" for n, value in zip(numbers, values, strict=True))
+    made = f"SELECT {quote(column.name).decode()} AS m FROM {qualified(*name).decode()} LIMIT 0"
+    try:
+        # With it, a list in which a member is there twice is refused.
+        session.execute("SET SESSION sql_mode = ''")
+        session.execute("DROP TEMPORARY TABLE IF EXISTS tailrace.members")
+        session.execute(f"CREATE TEMPORARY TABLE tailrace.members (n INT PRIMARY KEY) {made}")
+        session.execute(f"INSERT INTO tailrace.members (n, m) VALUES {rows}")
+        found = session.rows("SELECT m FROM tailrace.members ORDER BY n")
+        session.execute("DROP TEMPORARY TABLE tailrace.members")
+    finally:
+        with contextlib.suppress(pymysql.MySQLError, OSError):
+            session.execute(f"SET SESSION sql_mode = '{SQL_MODE}'")
+    return replace(column, type=replace(kind, members=tuple(_text(member) for (member,) in found)))
 
 
 def _column(
@@ -239,6 +270,7 @@ def _column(
     extra: str,
     charset: str | None,
     collation: str | None,
+    expression: str | bytes | None,
 ) -> TargetColumn:
     parsed = parse_type(_text(kind), charset or "")
     extra = (extra or "").upper()
@@ -260,6 +292,7 @@ def _column(
         default,
         implied,
         "ON UPDATE" in extra,
+        flavor == "mariadb" and _text(expression or "") in ("ROW START", "ROW END"),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from schemas.errors import DecodeError, Where
-from schemas.structure import Column
+from schemas.structure import Column, WrittenColumn
 from schemas.types.binary import (
     BIT,
     BLOB,
@@ -21,7 +21,7 @@ from schemas.types.binary import (
 )
 from schemas.types.codec import Codec
 from schemas.types.decimals import NEWDECIMAL, Decimals
-from schemas.types.enum_set import ENUM, SET, EnumSet
+from schemas.types.enum_set import ENUM, SET, AsText, ByNumber, EnumSet
 from schemas.types.floating import DOUBLE, FLOAT, Floating
 from schemas.types.integer import INT24, LONG, LONGLONG, SHORT, TINY, Integer
 from schemas.types.json_type import JSON, Json
@@ -52,6 +52,7 @@ _CODECS: dict[int, Codec] = {
 }
 _BYTES = (VARCHAR, VAR_STRING, STRING, BLOB, VARCHAR_COMPRESSED, BLOB_COMPRESSED)
 _TEXT, _BINARY = Text(), Binary()
+_BY_NUMBER, _AS_TEXT = ByNumber(), AsText()
 
 
 def codec_of(column: Column) -> Codec:
@@ -60,6 +61,8 @@ def codec_of(column: Column) -> Codec:
     Raises:
         DecodeError: TR401, a column type that cannot be decoded without guessing.
     """
+    if isinstance(column, WrittenColumn):
+        return _BY_NUMBER if column.by_number else _AS_TEXT
     if column.code in _BYTES:
         return _BINARY if column.charset == "binary" else _TEXT
     codec = _CODECS.get(column.code)
@@ -77,6 +80,14 @@ def constants_of(column: Column, target: str) -> dict[str, Any]:
     """Names that the generated code of this column needs beyond its family's ``names``."""
     codec = codec_of(column)
     return {f"{target}_table": codec.constant(column)} if isinstance(codec, EnumSet) else {}
+
+
+def literal_constants(column: Column) -> dict[str, Any]:
+    """The globals that the generated code of this column's literals needs."""
+    names = dict(codec_of(column).names)
+    if isinstance(column, WrittenColumn) and column.by_number:
+        names |= _BY_NUMBER.numbers(column)
+    return names
 
 
 def avro_type(column: Column) -> Any:

@@ -86,6 +86,12 @@ def plain_predicate(quoted: bytes) -> tuple[bytes, bytes]:
     return quoted + b" <=> ", b""
 
 
+def text_predicate(quoted: bytes, charset: bytes) -> tuple[bytes, bytes]:
+    """For text: by its bytes in a character set, since a collation would find café where CAFE stands."""
+    using = b" USING " + charset + b") AS BINARY)"
+    return b"CAST(CONVERT(" + quoted + using + b" <=> CAST(CONVERT(", using
+
+
 def read_length(target: str) -> Lines:
     """Rendering lines that read an Avro length into ``l`` and slice the value into ``target``."""
     return [

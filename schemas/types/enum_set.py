@@ -5,37 +5,53 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from schemas.structure import Column
-from schemas.types.codec import Lines, plain_predicate, read_length
+from schemas.structure import Column, WrittenColumn
+from schemas.types.codec import Lines, plain_predicate, read_length, text_predicate
 from schemas.varint import encode_bytes
 
 ENUM, SET = 247, 248
 
 
-def error_value(members: tuple[str, ...]) -> str:
+def member_texts(column: Column) -> tuple[str, ...]:
+    """The texts of a column's members, each another one.
+
+    Without strict mode a server takes a list in which a member is there twice, and a SET's may be ``''``, which is its
+    value without members too. Such a one has NUL characters behind it.
+    """
+    texts: dict[str, None] = {} if column.code == ENUM else {"": None}
+    for member in column.members:
+        text = member
+        while text in texts or (text != member and text in column.members):
+            text += "\0"
+        texts[text] = None
+    return tuple(texts)[len(texts) - len(column.members) :]
+
+
+def error_value(column: Column) -> str:
     """What stands for index 0, the value of what was no member: ``''``, which servers show, unless that is a member."""
-    return next(text for n in range(len(members) + 1) if (text := "\0" * n) not in members)
+    texts = member_texts(column)
+    return next(text for n in range(len(texts) + 1) if (text := "\0" * n) not in texts)
 
 
 class EnumTable(dict[int, bytes]):
     """Member number to Avro string."""
 
-    def __init__(self, members: tuple[str, ...]) -> None:
-        super().__init__({i: encode_bytes(m.encode()) for i, m in enumerate(members, start=1)})
-        self[0] = encode_bytes(error_value(members).encode())
+    def __init__(self, column: Column) -> None:
+        texts = (error_value(column), *member_texts(column))
+        super().__init__({number: encode_bytes(text.encode()) for number, text in enumerate(texts)})
 
 
 class SetTable(dict[int, bytes]):
     """Member bits to Avro string, made on first use."""
 
-    def __init__(self, members: tuple[str, ...]) -> None:
+    def __init__(self, column: Column) -> None:
         super().__init__()
-        self.members = members
+        self.texts = member_texts(column)
 
     def __missing__(self, bits: int) -> bytes:
-        if bits >> len(self.members):
+        if bits >> len(self.texts):
             raise KeyError(bits)
-        chosen = [member for i, member in enumerate(self.members) if bits >> i & 1]
+        chosen = [member for i, member in enumerate(self.texts) if bits >> i & 1]
         text = self[bits] = encode_bytes(",".join(chosen).encode())
         return text
 
@@ -47,7 +63,7 @@ class EnumSet:
 
     def constant(self, column: Column) -> EnumTable | SetTable:
         """The column's members, ready made; the generated code knows it as ``<target>_table``."""
-        return (EnumTable if column.code == ENUM else SetTable)(column.members)
+        return (EnumTable if column.code == ENUM else SetTable)(column)
 
     def avro(self, column: Column) -> list[Any]:
         """Avro string; not an Avro enum, whose symbols could not hold MySQL's members."""
@@ -68,15 +84,71 @@ class EnumSet:
         return [*lines, quoted]
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
-        """See ``Codec.value``. The text."""
+        """See ``Codec.value``. The text, as servers show it."""
+        text = "d.decode()"
+        if member_texts(column) != column.members:
+            text += ".replace('\\0', '')"
         if column.code == ENUM:
-            return [*read_length("d"), f"{target} = '' if d == {_error(column)!r} else d.decode()"]
-        return [*read_length("d"), f"{target} = d.decode()"]
+            return [*read_length("d"), f"{target} = '' if d == {_error(column)!r} else {text}"]
+        return [*read_length("d"), f"{target} = {text}"]
 
     def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
         """See ``Codec.predicate``."""
         return plain_predicate(quoted)
 
 
+class EnumNumbers(dict[bytes, bytes]):
+    """Text to the literal of the member's number."""
+
+    def __init__(self, column: WrittenColumn) -> None:
+        members = zip(member_texts(column), column.numbers or (), strict=True)
+        super().__init__({text.encode(): b"%d" % number for text, number in members})
+        self[_error(column)] = b"0"
+
+
+class SetNumbers(dict[bytes, bytes]):
+    """Text to the literal of the members' bits, made on first use."""
+
+    def __init__(self, column: WrittenColumn) -> None:
+        super().__init__()
+        members = zip(member_texts(column), column.numbers or (), strict=True)
+        self.bits = {text.encode(): 1 << number - 1 for text, number in members}
+
+    def __missing__(self, text: bytes) -> bytes:
+        bits = sum(self.bits[member] for member in text.split(b",")) if text else 0
+        # The servers compare a SET of 64 members as a signed number, and take one.
+        literal = self[text] = b"%d" % (bits - (1 << 64) if bits >> 63 else bits)
+        return literal
+
+
+class ByNumber(EnumSet):
+    """ENUM and SET, written and looked for by the numbers that their members have downstream."""
+
+    def numbers(self, column: WrittenColumn) -> dict[str, EnumNumbers | SetNumbers]:
+        """What the generated code needs beyond ``names``."""
+        return {_numbers(column): (EnumNumbers if column.code == ENUM else SetNumbers)(column)}
+
+    def literal(self, column: Column, target: str, branches: int) -> Lines:
+        """See ``Codec.literal``."""
+        return [*read_length("d"), f"{target} = {_numbers(column)}[d]"]
+
+
+class AsText(EnumSet):
+    """ENUM and SET, written into a column of text."""
+
+    def literal(self, column: Column, target: str, branches: int) -> Lines:
+        """See ``Codec.literal``. Index 0 is ``''``, as servers show it."""
+        lines = [*read_length("d"), f'{target} = b"\'" + d.replace(b"\'", b"\'\'") + b"\'"']
+        return [*lines, f"if d == {_error(column)!r}: {target} = b\"''\""] if column.code == ENUM else lines
+
+    def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
+        """See ``Codec.predicate``. By bytes: the column's collation may take two members for one."""
+        return text_predicate(quoted, b"utf8mb4")
+
+
+def _numbers(column: Column) -> str:
+    return f"numbers_{column.name.encode().hex()}"
+
+
 def _error(column: Column) -> bytes:
-    return error_value(column.members).encode()
+    return error_value(column).encode()

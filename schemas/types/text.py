@@ -9,7 +9,7 @@ from schemas.charset_text import text_of
 from schemas.mariadb_zlib import inflate_column
 from schemas.structure import Column
 from schemas.types.binary import read_value
-from schemas.types.codec import Lines, read_length
+from schemas.types.codec import Lines, read_length, text_predicate
 from schemas.varint import VARINT, encode_bytes
 
 #: length prefixes behind a union tag: PREFIX[tag][length]
@@ -101,10 +101,8 @@ class Text:
         return [*read_length("d"), f"{target} = d.decode() if t == {branches * 2} else d"]
 
     def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
-        """See ``Codec.predicate``. By bytes: a collation would find café where CAFE stands.
+        """See ``Codec.predicate``.
 
         In the charset of the upstream's column, since Unicode has one question mark for all bytes without a character.
         """
-        charset = b"utf8mb4" if column.charset in _UTF8 else column.charset.encode()
-        using = b" USING " + charset + b") AS BINARY)"
-        return b"CAST(CONVERT(" + quoted + using + b" <=> CAST(CONVERT(", using
+        return text_predicate(quoted, b"utf8mb4" if column.charset in _UTF8 else column.charset.encode())

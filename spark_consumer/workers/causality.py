@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from schemas.structure import Column
+from schemas.structure import Column, WrittenColumn
 from spark_consumer.expression_kinds import collation
 from spark_consumer.expression_parse import Refused
 from spark_consumer.plan import Mode, SlicePlan, TablePlan
@@ -303,6 +303,8 @@ def _part(column: Column | None, target: TargetColumn | None, length: int | None
 
 def _sort(column: Column, target: TargetColumn) -> Sort | None:
     ours, theirs = type_of(column), target.type
+    if isinstance(column, WrittenColumn) and column.by_number:
+        return Sort.EXACT
     if target.collation:
         return _text_sort(target.collation) if column.charset not in ("", "binary") else None
     if column.charset not in ("", "binary"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pymysql.connections import Connection
@@ -18,12 +18,19 @@ _BYTES = {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its name, ``information_schema``'s data type, and its character set if it has one."""
+    """One column: its name, ``information_schema``'s data type, and its character set if it has one.
+
+    Attributes:
+        members: of ENUM and SET, the whole type.
+        numbered: whether its values' numbers mean the same on the other side.
+    """
 
     name: str
     data_type: str
     charset: str
     nullable: bool
+    members: str = ""
+    numbered: bool = False
 
     @property
     def quoted(self) -> str:
@@ -31,13 +38,18 @@ class Column:
 
     @property
     def selected(self) -> str:
-        """Expression that shows the stored value whole: a bare FLOAT is shown with six digits only."""
+        """Expression that shows the stored value whole: a bare FLOAT is shown with six digits only.
+
+        Of an ENUM two members may have one text, and index 0 that of a member.
+        """
+        if self.numbered:
+            return f"CONCAT(CAST({self.quoted} AS SIGNED), ' ', CONVERT({self.quoted} USING utf8mb4))"
         return f"CAST({self.quoted} AS DOUBLE)" if self.data_type in {"float", "double"} else self.quoted
 
     @property
     def ordered(self) -> str:
         """Expression to order and compare by; ENUM sorts by number but compares with text by text."""
-        return f"({self.quoted}+0)" if self.data_type in {"enum", "set"} else self.selected
+        return f"CAST({self.quoted} AS SIGNED)" if self.data_type in {"enum", "set"} else self.selected
 
     def literal(self, value: bytes) -> str:
         """A value of ``ordered`` as SQL that takes part in comparisons like the column itself."""
@@ -64,6 +76,19 @@ class Table:
     @property
     def quoted(self) -> str:
         return ".".join("`" + part.replace("`", "``") + "`" for part in (self.db, self.name))
+
+
+def alike(tables: Sequence[Table]) -> list[Table]:
+    """Tables that are compared with each other: ENUM and SET by number too, where all have the same members."""
+    found = [
+        {(column.name, column.members) for column in table.columns if column.members} for table in tables
+    ]
+    common = found[0].intersection(*found[1:])
+
+    def numbered(column: Column) -> Column:
+        return replace(column, numbered=(column.name, column.members) in common)
+
+    return [replace(table, columns=tuple(map(numbered, table.columns))) for table in tables]
 
 
 def read_catalog(connection: Connection[Any], replicated: Callable[[str, str], bool]) -> dict[str, Table]:
@@ -95,13 +120,16 @@ def _table_sizes(connection: Connection[Any]) -> dict[tuple[str, str], int]:
 
 def _columns(connection: Connection[Any]) -> dict[tuple[str, str], tuple[Column, ...]]:
     sql = (
-        "SELECT table_schema, table_name, column_name, data_type, character_set_name, is_nullable"
+        "SELECT table_schema, table_name, column_name, data_type, character_set_name, is_nullable, column_type"
         f" FROM information_schema.columns WHERE {_OURS} ORDER BY table_schema, table_name, ordinal_position"
     )
     found: dict[tuple[str, str], list[Column]] = {}
     for row in rows(connection, sql):
-        db, table, name, data_type, charset, nullable = map(_text, row)
-        found.setdefault((db, table), []).append(Column(name, data_type.lower(), charset, nullable == "YES"))
+        db, table, name, data_type, charset, nullable, kind = map(_text, row)
+        members = kind if data_type.lower() in ("enum", "set") else ""
+        found.setdefault((db, table), []).append(
+            Column(name, data_type.lower(), charset, nullable == "YES", members)
+        )
     return {table: tuple(columns) for table, columns in found.items()}
 
 
@@ -134,7 +162,8 @@ def create_statement(connection: Connection[Any], table: Table) -> str:
     The counter follows ids that were given and rolled back or overwritten; the net effect does not know them.
     """
     [row] = rows(connection, f"SHOW CREATE TABLE {table.quoted}")
-    return re.sub(r"(?m)^(\).*?) AUTO_INCREMENT=\d+", r"\1", _text(row[1]))
+    # A comment may have the same words, behind it and in quotes.
+    return re.sub(r"(?m)^(\)[^'\n]*?) AUTO_INCREMENT=\d+", r"\1", _text(row[1]))
 
 
 def structure_lines(source: str, target: str) -> tuple[str, ...]:

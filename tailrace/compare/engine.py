@@ -22,6 +22,7 @@ from spark_consumer.route import Router
 from tailrace.compare import chunks
 from tailrace.compare.catalog import (
     Table,
+    alike,
     create_statement,
     plain_structure,
     read_catalog,
@@ -173,6 +174,7 @@ class _Comparison:
         for source in sources:
             if _names(source) != _names(target):
                 return TableResult(title, problem="structure differs")
+        *sources, target = alike([*sources, target])
         count = theirs = 0
         for _ in self._looks():
             found = [self._sides[0].call(chunks.digest_table, source) for source in sources]
@@ -216,6 +218,7 @@ class _Comparison:
 
     def _rows(self, name: str, left: Table, right: Table, detail: tuple[str, ...]) -> TableResult:
         start = TableResult(name, problem="structure differs" if detail else "", detail=detail)
+        left, right = alike([left, right])
         if left.key and right.key:
             return self._by_key(left, right, start)
         return self._as_multiset(left, right, start)
