@@ -97,7 +97,13 @@ class Database(Server):
             return False
         return True
 
+    @property
+    def _scratch(self) -> Path:
+        """Its temporary tables: in one folder with another server's they go when that one starts."""
+        return self.directory / "tmp"
+
     def _before_start(self) -> None:
+        self._scratch.mkdir(exist_ok=True)
         # MySQL does not start beside the lock of a killed server whose pid is in use again.
         for left_over in self.data.glob("server.sock*"):
             left_over.unlink()
@@ -110,7 +116,8 @@ class Database(Server):
         )
 
     def _command(self) -> list[str]:
-        own = [f"--datadir={self.data}", f"--port={self.port}", f"--server-id={self.server_id}"]
+        own = [f"--datadir={self.data}", f"--tmpdir={self._scratch}"]
+        own += [f"--port={self.port}", f"--server-id={self.server_id}"]
         return [*self._program(), *own, *_SHARED_OPTIONS, *self._options(), *self.args]
 
     def _program(self) -> list[str]:
