@@ -9,9 +9,10 @@ The protocol, in order:
 4. A DDL runs on a connection of its own while the row stays locked, so no second consumer gets between; the
    ledger or the intent row tells whether an earlier attempt already ran it. What became several statements has a
    number for each, and the row is locked for each.
-5. The tables are held as they are, and must be those that the plan was made for. DELETEs of all tables, then
-   INSERTs, then the tables that keep the upstream's order; each statement must change exactly the rows that
-   the log says. Of a slice in parts nothing is left for this transaction.
+5. The tables are held as they are, and must be those that the plan was made for, and no trigger of theirs may write
+   beside us (``side_writes.py``; of parts, and of events, that is looked at before 1). DELETEs of all tables, then
+   INSERTs, then the tables that keep the upstream's order; each statement must change exactly the rows that the log
+   says. Of a slice in parts nothing is left for this transaction.
 6. The position moves, the audit row is written, the workers' rows are level, COMMIT.
 7. If the connection is lost, COMMIT included, a new one reads the position: it alone says what happened.
 """
@@ -45,6 +46,7 @@ from spark_consumer.prepare import Prepared
 from spark_consumer.refusal import DDL, DDL_CODES, ROW_CODES, Refused, cut_values, ddl_event
 from spark_consumer.server_errors import is_passing, message_of
 from spark_consumer.session import Session, connect
+from spark_consumer.side_writes import SideWrites
 from spark_consumer.slices import Slice
 from spark_consumer.target import TableMoved, hold
 from spark_consumer.workers import info
@@ -84,6 +86,7 @@ class Applier:
         self._ddl = DdlApplier(
             config, self._ledger, known or log.tables, versions if known else log.structures
         )
+        self._side_writes = SideWrites.of(config)
         self._given_up = threading.Event()
         self._failed = error_log.read(session, config.channel) is not None
         #: what an operator has decided about events that were refused
@@ -179,6 +182,9 @@ class Applier:
         before = self._locked_position(piece)
         if before is None:
             return 0
+        self._side_writes.check_events(session, piece.where)
+        for part in prepared.parts:
+            self._side_writes.check_tables(session, part.written, piece.where)
         self._run_parts(prepared, before)
         used, carried, instead = self._carried(session, piece, before)
         ddl, tables = carried.statements, carried.tables
@@ -199,8 +205,9 @@ class Applier:
             for sql in instead:
                 run_free(session, sql, piece.where)
             made = prepared.late() if prepared.late else prepared
-            for name, definition in made.definitions.items():
-                hold(session, name, definition)
+            for name, table in made.written.items():
+                hold(session, name, table.definition)
+            self._side_writes.check_tables(session, made.written, piece.where)
             write(session, made.deletes, made.inserts, made.ordered, piece.where)
             count = made.statements
             before = replace(before, online_tables=tables.to_json())

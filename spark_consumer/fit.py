@@ -6,13 +6,14 @@ as it fills itself; it may not change a value.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from schemas.ddl_lexer import FLAVORS, Dialect
 from schemas.structure import Column, TableStructure
 from schemas.table_definition import PERIOD
 from spark_consumer.members import Unclear, as_written
+from spark_consumer.program_text import effects_of
 from spark_consumer.sql_type import lacks, type_of
 from spark_consumer.target import TargetColumn, TargetTable, Trigger
 from spark_consumer.versioned import END, keeps_history, tells_history
@@ -139,9 +140,20 @@ def _of_triggers(structure: TableStructure, target: TargetTable) -> list[Misfit]
 
 def may_set(trigger: Trigger, column: str) -> bool:
     """Whether a trigger may give a column of the new row another value: as its text can be read, or is not known."""
+    found = assigned(trigger)
+    return found is None or column.lower() in found
+
+
+def assigned(trigger: Trigger) -> frozenset[str] | None:
+    """The columns of the new row, in lower case, that a trigger may set; None if its text cannot be read."""
     if trigger.timing != "BEFORE" or trigger.event == "DELETE":
-        return False
-    name = re.escape(column)
-    new = rf"\bNEW\s*\.\s*(?:`{name}`|{name}(?![\w$]))"
-    assigned = re.compile(rf"{new}\s*:?=|\bINTO\b[^;]*?{new}", re.IGNORECASE)
-    return assigned.search(trigger.body) is not None
+        return frozenset()
+    modes = trigger.sql_mode.split(",")
+    # An executable comment may be for either server.
+    found = [
+        effects_of(trigger.body, Dialect(flavor, "ANSI_QUOTES" in modes, "NO_BACKSLASH_ESCAPES" not in modes))
+        for flavor in FLAVORS
+    ]
+    if any(one.unreadable for one in found):
+        return None
+    return frozenset().union(*(one.assigned for one in found))

@@ -61,6 +61,7 @@ class TablePlan:
         filled: what is written into columns that the row images lack.
         documents: text columns, such as MariaDB's JSON, that are JSON on the downstream.
         history: whether rows of the past are passed over, since the downstream keeps its own.
+        triggers: whether the downstream's table has any.
     """
 
     header: bytes
@@ -79,6 +80,7 @@ class TablePlan:
     filled: Filled = ()
     documents: tuple[str, ...] = ()
     history: bool = False
+    triggers: bool = False
 
     @property
     def name(self) -> str:
@@ -282,6 +284,7 @@ def _plan_table(
         filled=_filled(structure, absent, target, place) if after else (),
         documents=_documents(structure, target),
         history=history,
+        triggers=bool(target.triggers),
     )
     # What cannot be evaluated shall be told here, not on an executor.
     _ = table.filter

@@ -17,7 +17,7 @@ from spark_consumer.fetch import Share, Source
 from spark_consumer.merge import Statement
 from spark_consumer.ordered import OrderedRow, OrderedStatement, statements
 from spark_consumer.pieces import Result, joined
-from spark_consumer.plan import SlicePlan, TablePlan
+from spark_consumer.plan import Name, SlicePlan, TablePlan
 from spark_consumer.refusal import Event, row_event
 from spark_consumer.rows import (
     COMPACTED,
@@ -39,7 +39,7 @@ from spark_consumer.rows import (
 )
 from spark_consumer.slices import Slice
 from spark_consumer.stages import NO_STAGES, Stages
-from spark_consumer.workers.part import Part, definitions_of
+from spark_consumer.workers.part import Part, written_by
 
 # What a task holds at a time. Only a transaction larger than a slice usually is comes to more: its ranges are
 # then read several times, rather than held whole by workers and by the JVM between them and the driver.
@@ -82,9 +82,9 @@ class Prepared:
         return own + sum(part.statements for part in self.parts)
 
     @property
-    def definitions(self) -> dict[tuple[str, str], str]:
-        """The downstream's tables that it writes itself, and what they looked like to its plan."""
-        return definitions_of(self.deletes, self.inserts, self.ordered)
+    def written(self) -> dict[Name, TablePlan]:
+        """The downstream's tables that it writes itself, by name."""
+        return written_by(self.deletes, self.inserts, self.ordered)
 
     @property
     def counts(self) -> dict[str, int]:

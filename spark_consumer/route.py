@@ -6,7 +6,7 @@ strength that send one table to two places are a mistake, and nobody's guess dec
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -117,6 +117,27 @@ class Router:
         }
         wild = any(map(_wild, (*keeping, *(pattern for name in named for pattern in name))))
         return wild or len(named) > 1 or len(keeping) > 1
+
+    def sources(self, db: str, table: str) -> Iterator[tuple[str, str]]:
+        """Patterns of schema and table of all upstream tables that may go into this downstream table.
+
+        The table of the same name is one of them if no rule moves it.
+        """
+        here = [r for r in self.routes if self._as_there(r.target_schema) == db]
+        for route in here:
+            if route.target_table is not None:
+                if self._as_there(route.target_table) == table:
+                    yield route.schema_pattern, route.table_pattern or "*"
+            elif route.table_pattern is None or _fits(self._as_there(route.table_pattern), table):
+                yield route.schema_pattern, table
+        if not any(self._fits_there(route, db, table) for route in self.routes):
+            yield db, table
+
+    def _fits_there(self, route: Route, db: str, table: str) -> bool:
+        schema, name = (
+            self._as_there(pattern) for pattern in (route.schema_pattern, route.table_pattern or "*")
+        )
+        return _fits(schema, db) and _fits(name, table)
 
     def _as_there(self, pattern: str) -> str:
         return pattern if self.folded is None else lowered(pattern)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from schemas.tables import TableFilter
 from spark_consumer.config import ConsumerConfig
-from spark_consumer.event_filter import EventFilter
+from spark_consumer.event_filter import DML, EventFilter
 from spark_consumer.expression import ExpressionRule
 from spark_consumer.route import Router
 
@@ -30,6 +30,19 @@ class Rules:
     def expressions_of(self, db: str, table: str) -> tuple[ExpressionRule, ...]:
         """The expression filter's rules of an upstream table."""
         return tuple(rule for rule in self.expressions if (rule.schema, rule.table) == (db, table))
+
+    def may_fill(self, db: str, table: str) -> bool:
+        """Whether rows of some upstream table may go into a downstream table, as far as the rules tell."""
+        return any(self._may_send(*source) for source in self.router.sources(db, table))
+
+    def _may_send(self, db: str, table: str) -> bool:
+        if any(sign in db + table for sign in "*?"):
+            # Of tables that are not known yet.
+            return True
+        if self.router.folded is not None:
+            # The upstream's letters may be any.
+            return TableFilter(self.tables.include, self.tables.exclude, folds=True).allows(db, table)
+        return self.tables.allows(db, table) and len(self.events.dropped_dml(db, table)) < len(DML)
 
     @classmethod
     def of(cls, config: ConsumerConfig) -> Rules:

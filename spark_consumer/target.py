@@ -100,6 +100,7 @@ class Trigger:
     timing: str
     event: str
     body: str = ""
+    sql_mode: str = ""
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class TargetTable:
     Attributes:
         keys: its unique keys, the primary key first.
         in_family: whether it hangs, over any number of foreign keys, together with one that cascades.
-        definition: ``SHOW CREATE TABLE`` without its counter: another text, another table.
+        definition: ``SHOW CREATE TABLE`` without its counter, and its triggers: another text, another table.
         versioned: whether it is one of MariaDB's system-versioned tables.
     """
 
@@ -174,13 +175,14 @@ def read_table(session: Session, name: Name, in_family: frozenset[Name] = frozen
     if not columns:
         return None
     key = (name[0].lower(), name[1].lower())
+    triggers = triggers_of(session, name)
     return TargetTable(
         name,
         columns,
         _keys(session, name),
         key in in_family,
-        _triggers(session, name),
-        definition(session, name),
+        triggers,
+        _definition(session, name, triggers),
         _versioned(session, name),
     )
 
@@ -192,9 +194,10 @@ def _versioned(session: Session, name: Name) -> bool:
     return str(session.value(kind, name)) == "SYSTEM VERSIONED"
 
 
-def definition(session: Session, name: Name) -> str:
+def _definition(session: Session, name: Name, triggers: Iterable[Trigger]) -> str:
     """The table's definition as text. Raises MySQLError if it is not there."""
-    return _COUNTER.sub("", str(session.rows("SHOW CREATE TABLE " + qualified(*name).decode())[0][1]))
+    table = _COUNTER.sub("", str(session.rows("SHOW CREATE TABLE " + qualified(*name).decode())[0][1]))
+    return "\n".join((table, *map(str, triggers)))
 
 
 class TableMoved(DownstreamError):
@@ -215,7 +218,7 @@ def hold(session: Session, name: Name, expected: str) -> None:
     try:
         # Reading it takes its metadata lock; SHOW gives its own back at once.
         session.rows(f"SELECT 1 FROM {qualified(*name).decode()} LIMIT 0")
-        found = definition(session, name)
+        found = _definition(session, name, triggers_of(session, name))
     except pymysql.MySQLError as error:
         if error_number(error) in _ABSENT:
             raise TableMoved(name) from error
@@ -319,10 +322,12 @@ def _keys(session: Session, name: Name) -> tuple[UniqueKey, ...]:
     return tuple(UniqueKey(index, tuple(parts[index])) for index in in_order)
 
 
-def _triggers(session: Session, name: Name) -> tuple[Trigger, ...]:
+def triggers_of(session: Session, name: Name) -> tuple[Trigger, ...]:
+    """The triggers on a table, as far as the account may see them."""
     rows = session.rows(
-        "SELECT TRIGGER_NAME, ACTION_TIMING, EVENT_MANIPULATION, ACTION_STATEMENT FROM information_schema.TRIGGERS"
-        " WHERE EVENT_OBJECT_SCHEMA = %s AND EVENT_OBJECT_TABLE = %s ORDER BY TRIGGER_NAME",
+        "SELECT TRIGGER_NAME, ACTION_TIMING, EVENT_MANIPULATION, ACTION_STATEMENT, SQL_MODE"
+        " FROM information_schema.TRIGGERS WHERE EVENT_OBJECT_SCHEMA = %s AND EVENT_OBJECT_TABLE = %s"
+        " ORDER BY TRIGGER_NAME",
         name,
     )
     return tuple(Trigger(*map(_text, row)) for row in rows)

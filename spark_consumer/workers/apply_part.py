@@ -123,8 +123,8 @@ def _apply(session: Session, order: Order, part: Part) -> None:
         if _is_applied(session, order, part, lock=True):
             session.execute("ROLLBACK")
             return
-        for name, definition in part.definitions.items():
-            hold(session, name, definition)
+        for name, table in part.written.items():
+            hold(session, name, table.definition)
         write(session, part.deletes, part.inserts, part.ordered, order.where)
         _record(session, order, part, number)
         reached("worker.before_commit")

@@ -10,7 +10,7 @@ from schemas.server_url import ServerUrl
 from spark_consumer.ledger import Ledger
 from spark_consumer.merge import Statement
 from spark_consumer.ordered import OrderedStatement
-from spark_consumer.plan import TablePlan
+from spark_consumer.plan import Name, TablePlan
 from spark_consumer.position import Position
 
 
@@ -36,19 +36,19 @@ class Part:
         return len(self.deletes) + len(self.inserts) + len(self.ordered)
 
     @property
-    def definitions(self) -> dict[tuple[str, str], str]:
-        """The downstream's tables that it writes, and what they looked like to its plan."""
-        return definitions_of(self.deletes, self.inserts, self.ordered)
+    def written(self) -> dict[Name, TablePlan]:
+        """The downstream's tables that it writes, by name."""
+        return written_by(self.deletes, self.inserts, self.ordered)
 
 
-def definitions_of(
+def written_by(
     deletes: Iterable[tuple[TablePlan, Statement]],
     inserts: Iterable[tuple[TablePlan, Statement]],
     ordered: Iterable[OrderedStatement],
-) -> dict[tuple[str, str], str]:
-    """The definitions of the tables that statements write."""
+) -> dict[Name, TablePlan]:
+    """The downstream's tables that statements write, by name."""
     tables = (*(t for t, _ in deletes), *(t for t, _ in inserts), *(one.table for one in ordered))
-    return {table.target_name: table.definition for table in tables if table.definition}
+    return {table.target_name: table for table in tables if table.definition}
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from tailrace.preflight.finding import Finding, Level, NotChecked, Result, verdict
 
 Variables = Mapping[str, str]
-_LITERAL = 2  # a byte in hexadecimal
 _UTC = frozenset({"UTC", "ETC/UTC", "GMT", "UCT", "ZULU", "UNIVERSAL", "+00:00"})
 _OFF = frozenset({"", "OFF", "0"})
 
@@ -129,12 +128,11 @@ def _packet(theirs: Variables, ours: Variables) -> Result:
     wanted, value = (int(v.get("max_allowed_packet", "0")) for v in (theirs, ours))
     if not wanted or not value:
         return NotChecked("downstream", "packet_of_both", "one of the servers has no max_allowed_packet")
-    # The upstream's client sent a row's bytes in a packet; here they are literals in a statement.
-    needed = min(_LITERAL * wanted, 1 << 30)
+    # Bytes are written in hexadecimal, so the largest rows may need more; hardly any row is as large as that.
     mib = f"max_allowed_packet is {wanted / (1 << 20):g} MiB upstream and {value / (1 << 20):g} MiB here"
-    what = f"{mib}: the largest rows, whose bytes are written in hexadecimal, stop the channel (TR608)"
-    remedy = f"SET GLOBAL max_allowed_packet = {needed}, and the same in the server's option file"
-    return verdict(value >= needed, "downstream", "packet_of_both", mib, what, remedy, "warn")
+    what = f"{mib}: rows that the upstream takes stop the channel (TR608)"
+    remedy = f"SET GLOBAL max_allowed_packet = {wanted}, and the same in the server's option file"
+    return verdict(value >= wanted, "downstream", "packet_of_both", mib, what, remedy, "warn")
 
 
 def _binlog_format(theirs: Variables, ours: Variables) -> Result:

@@ -2,15 +2,114 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+from spark_consumer.privileges import Privileges
+from spark_consumer.side_writes import SideWrite
 from tailrace.preflight.agreement import NO_KIT, Kit, agreement_findings
 from tailrace.preflight.finding import Finding, Level, NotChecked, Result, setting, verdict
-from tailrace.preflight.grants import rights_result, scoped_rights_result
+from tailrace.preflight.grants import Need, Reach, rights_results
 
+_DATA = Need(
+    "privileges",
+    ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "DROP", "ALTER", "INDEX", "REFERENCES"),
+    "rows and tables are written, schema tailrace too",
+    "table",
+)
+_TRIGGERS = Need(
+    "triggers", ("TRIGGER",), "triggers, which may write rows a second time, are invisible (TR658)", "table"
+)
+_EVENTS = Need(
+    "events",
+    ("EVENT",),
+    "events, which may write rows a second time, are invisible (TR658), and the upstream's cannot be made",
+    "schema",
+    beyond="those of other databases, which may write to these, are invisible",
+)
+_PROGRAMS = Need(
+    "programs",
+    ("CREATE VIEW", "CREATE ROUTINE", "ALTER ROUTINE"),
+    'views and routines cannot be made; or set "ignore" for them in [ddl]',
+    "schema",
+    "warn",
+)
+_VIEWS = Need(
+    "views",
+    ("SHOW VIEW",),
+    "what a view is made of cannot be looked at, after a crash or where a trigger writes through it (TR657)",
+    "schema",
+    "warn",
+)
+_ROUTINES = Need(
+    "routines",
+    ("EXECUTE",),
+    "views that run functions are refused, and what triggers call cannot be looked at (TR657)",
+    "schema",
+    "warn",
+)
+_TEMPORARY = Need(
+    "temporary_tables",
+    ("CREATE TEMPORARY TABLES",),
+    "routines, and statements of `tailrace error replace`, that need a temporary table are refused",
+    "schema",
+    "warn",
+)
+
+
+def _definers(mariadb: bool, version: tuple[int, ...]) -> Need:
+    if mariadb:
+        rights: tuple[str, ...] = ("SET USER",) if version >= (10, 5) else ("SUPER",)
+    elif version >= (8, 2):
+        rights = ("SET_ANY_DEFINER", "ALLOW_NONEXISTENT_DEFINER", "SYSTEM_USER")
+    else:
+        rights = ("SET_USER_ID", "SYSTEM_USER") if version >= (8, 0, 16) else ("SUPER",)
+    why = (
+        "views, routines and events of other accounts, or of ones that are not here, stop the channel (TR620)"
+    )
+    return Need("definers", rights, f'{why}; or set "ignore" for them in [ddl]', "server", "warn")
+
+
+def _ledger_rights(mariadb: bool, version: tuple[int, ...]) -> Need:
+    if mariadb:
+        rights: tuple[str, ...] = ("BINLOG ADMIN", "BINLOG REPLAY") if version >= (10, 5, 2) else ("SUPER",)
+    else:
+        rights = ("REPLICATION_APPLIER", "SESSION_VARIABLES_ADMIN") if version >= (8, 0, 18) else ("SUPER",)
+    why = "the channel's GTIDs, which prove what was applied, cannot be set"
+    return Need("ledger", rights, why, "server", "warn")
+
+
+_MONITOR = Need(
+    "monitor",
+    ("REPLICATION CLIENT",),
+    "where the downstream's own binlog and its replicas stand cannot be looked at",
+    "server",
+    "warn",
+)
+
+
+_SESSION = Need(
+    "session",
+    ("SESSION_VARIABLES_ADMIN",),
+    "settings of the upstream's sessions that a DDL depends on are refused (TR625)",
+    "server",
+    "warn",
+)
 _MIN_PACKET = 16 << 20
-_DATA_RIGHTS = ["SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "DROP", "ALTER", "INDEX", "REFERENCES"]
-_PROGRAM_RIGHTS = ["CREATE VIEW", "CREATE ROUTINE", "ALTER ROUTINE", "EVENT"]
+
+
+@dataclass(frozen=True)
+class Programs:
+    """What triggers and events were found on a downstream.
+
+    Attributes:
+        side_writes: those that change replicated rows, or may.
+        spoilt: BEFORE triggers that set replicated columns: the trigger, its table, the columns; without columns where
+            the upstream's are not known.
+    """
+
+    side_writes: Sequence[SideWrite] = ()
+    spoilt: Sequence[tuple[str, str, tuple[str, ...]]] = ()
 
 
 @dataclass(frozen=True)
@@ -20,12 +119,14 @@ class DownstreamFacts:
     mariadb: bool
     version: str
     variables: dict[str, str]
-    grants: list[str]
+    account: Privileges
+    reach: Reach
     upstream_mariadb: bool | None
     upstream_variables: dict[str, str] | None
     only_cases_differ: int | None = None
     kit: Kit = NO_KIT
     upstream_kit: Kit = NO_KIT
+    programs: Programs | None = None
 
 
 def downstream_findings(facts: DownstreamFacts) -> list[Result]:
@@ -35,14 +136,9 @@ def downstream_findings(facts: DownstreamFacts) -> list[Result]:
         Finding(
             "ok", "downstream", "reachable", f"{'MariaDB' if facts.mariadb else 'MySQL'} {facts.version}"
         ),
-        scoped_rights_result(
-            "downstream",
-            "privileges",
-            facts.grants,
-            _DATA_RIGHTS,
-            "rows and tables are written, schema tailrace too",
-        ),
+        *_rights(facts),
         *_programs(facts),
+        *_functions(facts),
         *_ledger(facts),
         _read_only(variables),
         setting("downstream", variables, "default_storage_engine", ["INNODB"], "only it has transactions"),
@@ -51,20 +147,44 @@ def downstream_findings(facts: DownstreamFacts) -> list[Result]:
     ]
 
 
-def _programs(facts: DownstreamFacts) -> list[Result]:
-    """Whether views, routines and events can be made as the upstream has them."""
-    definer = "SET USER" if facts.mariadb else "SET_ANY_DEFINER"
-    why = 'views, routines and events cannot be made; or set "ignore" for them in [ddl]'
-    wanted = [*_PROGRAM_RIGHTS, definer]
-    result = scoped_rights_result("downstream", "programs", facts.grants, wanted, why)
-    if isinstance(result, Finding) and result.level == "block":
-        result = replace(result, level="warn")
+def _rights(facts: DownstreamFacts) -> list[Result]:
+    version = version_of(facts.version)
+    needs = [_DATA, _TRIGGERS, _EVENTS, _PROGRAMS, _VIEWS, _ROUTINES, _TEMPORARY]
+    needs.append(_definers(facts.mariadb, version))
+    needs += [] if facts.mariadb else [_MONITOR, *([_SESSION] if version >= (8, 0, 14) else [])]
+    return rights_results("downstream", facts.account, needs, facts.reach)
+
+
+def version_of(text: str) -> tuple[int, ...]:
+    """A server's version as numbers: ``11.4.5-MariaDB-log`` is (11, 4, 5)."""
+    return tuple(int(part) for part in text.split("-", 1)[0].split(".") if part.isdigit())
+
+
+def _programs(facts: DownstreamFacts) -> Iterator[Result]:
+    """Triggers and events that would write beside us."""
+    code, fine = "side_writes", "no trigger or enabled event changes replicated rows"
+    if facts.programs is None:
+        yield NotChecked("downstream", code, "triggers and events could not be listed")
+        return
+    for one in facts.programs.side_writes:
+        what = f"{one.shown} may change replicated rows, which the log brings as well: {one.why} (TR657)"
+        yield Finding("block", "downstream", code, what, one.remedy)
+    for trigger, table, columns in facts.programs.spoilt:
+        which = f"{'columns that the upstream has' if not columns else ', '.join(columns)}"
+        what = f"the trigger {trigger} on {table} may set {which} before rows are written (TR653)"
+        remedy = f"DROP TRIGGER {trigger} on the downstream, or let it set only columns that the upstream does not have"
+        yield Finding("block" if columns else "warn", "downstream", code, what, remedy)
+    if not facts.programs.side_writes and not facts.programs.spoilt:
+        yield Finding("ok", "downstream", code, fine)
+
+
+def _functions(facts: DownstreamFacts) -> list[Result]:
     trusted = facts.variables.get("log_bin_trust_function_creators", "ON").upper() in ("ON", "1")
     if trusted or facts.variables.get("log_bin", "").upper() != "ON":
-        return [result]
+        return []
     what = "log_bin_trust_function_creators is OFF: CREATE FUNCTION may be refused"
     remedy = 'SET GLOBAL log_bin_trust_function_creators = ON, or [ddl] routines = "ignore"'
-    return [result, Finding("warn", "downstream", "functions", what, remedy)]
+    return [Finding("warn", "downstream", "functions", what, remedy)]
 
 
 def _ledger(facts: DownstreamFacts) -> list[Result]:
@@ -79,15 +199,8 @@ def _ledger(facts: DownstreamFacts) -> list[Result]:
             f"{name} is not ON: after a crash within a DDL the tables' structure has to decide if it happened"
         )
         return [Finding("warn", "downstream", "ledger", what, f"set {name} = ON in the server's option file")]
-    if facts.mariadb:
-        wanted = ["BINLOG ADMIN", "BINLOG REPLAY"]
-    else:
-        wanted = ["REPLICATION_APPLIER", "SESSION_VARIABLES_ADMIN"]
-    why = "the channel's GTIDs, which prove what was applied, cannot be set without"
-    result = rights_result("downstream", "ledger", facts.grants, wanted, why)
-    if isinstance(result, Finding) and result.level == "block":
-        return [Finding("warn", "downstream", "ledger", result.what, result.remedy)]
-    return [result]
+    need = _ledger_rights(facts.mariadb, version_of(facts.version))
+    return rights_results("downstream", facts.account, [need], facts.reach)
 
 
 def _read_only(variables: dict[str, str]) -> Result:

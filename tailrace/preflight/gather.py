@@ -11,15 +11,21 @@ from pymysql.connections import Connection
 
 from schemas.errors import TailraceError
 from schemas.tables import NEVER_REPLICATED, TableFilter
+from spark_consumer.letter_case import in_lower_case
+from spark_consumer.privileges import read_privileges
+from spark_consumer.rules import Rules
+from spark_consumer.session import Session
 from tailrace import kafka_door, servers, wiring
 from tailrace.config import Config
 from tailrace.config_file import kafka_security
 from tailrace.preflight.agreement import NO_KIT
-from tailrace.preflight.downstream import DownstreamFacts, downstream_findings
+from tailrace.preflight.downstream import DownstreamFacts, downstream_findings, version_of
 from tailrace.preflight.finding import Finding, NotChecked, Part, Preflight, Result
+from tailrace.preflight.grants import downstream_reach, upstream_reach
 from tailrace.preflight.kafka import KafkaFacts, TopicFacts, kafka_findings
 from tailrace.preflight.kit import attempt, read_kit
 from tailrace.preflight.local import consumer_findings, folder_findings, relay_findings
+from tailrace.preflight.programs import read_programs
 from tailrace.preflight.upstream import UpstreamFacts, upstream_findings
 
 _PATIENCE_S = 8.0
@@ -72,17 +78,21 @@ def read_upstream(config: Config) -> UpstreamFacts:
         try:
             mariadb = servers.is_mariadb(connection)
             names = attempt(lambda: _replica_ids(connection, mariadb))
+            tables = TableFilter(config.tables.include, config.tables.exclude)
+            columns = attempt(lambda: _columns(connection, tables))
             return UpstreamFacts(
                 mariadb,
                 str(servers.rows(connection, "SELECT VERSION()")[0][0]),
                 servers.variables(connection),
-                _grants(connection),
+                read_privileges(_session(connection, mariadb)),
+                upstream_reach(tables, columns or ()),
                 wiring.server_id(config),
                 names,
                 attempt(lambda: _count(connection, _KEYLESS)),
                 attempt(lambda: _count(connection, _NOT_TRANSACTIONAL)),
                 attempt(lambda: _count(connection, _CASES)),
-                read_kit(connection, TableFilter(config.tables.include, config.tables.exclude)),
+                read_kit(connection, tables),
+                columns,
             )
         except pymysql.MySQLError as error:
             raise servers.unreachable(url, "upstream", error) from error
@@ -93,23 +103,52 @@ def read_downstream(config: Config, upstream: UpstreamFacts | None) -> Downstrea
     url = wiring.target_url(config)
     with closing(servers.connect(url, "downstream")) as connection:
         try:
+            session = _session(connection, servers.is_mariadb(connection))
+            variables = servers.variables(connection)
+            columns = (upstream.columns if upstream else None) or {}
+            each = _rules(config, upstream, folds=variables.get("lower_case_table_names", "0") != "0")
+            account = read_privileges(session)
             return DownstreamFacts(
-                servers.is_mariadb(connection),
-                str(servers.rows(connection, "SELECT VERSION()")[0][0]),
-                servers.variables(connection),
-                _grants(connection),
+                session.flavor == "mariadb",
+                str(session.value("SELECT VERSION()")),
+                variables,
+                account,
+                downstream_reach(each, columns),
                 upstream.mariadb if upstream else None,
                 upstream.variables if upstream else None,
                 upstream.only_cases_differ if upstream else None,
                 read_kit(connection),
                 upstream.kit if upstream else NO_KIT,
+                attempt(
+                    lambda: read_programs(session, account, each, upstream.columns if upstream else None)
+                ),
             )
         except pymysql.MySQLError as error:
             raise servers.unreachable(url, "downstream", error) from error
 
 
-def _grants(connection: Connection[Any]) -> list[str]:
-    return [str(row[0]) for row in servers.rows(connection, "SHOW GRANTS")]
+def _session(connection: Connection[Any], mariadb: bool) -> Session:
+    version = str(servers.rows(connection, "SELECT VERSION()")[0][0])
+    return Session(connection, "mariadb" if mariadb else "mysql", version_of(version), 0)
+
+
+def _rules(config: Config, upstream: UpstreamFacts | None, *, folds: bool) -> list[Rules]:
+    """The rules of all channels that write to a target, as its two servers compare names."""
+    one = wiring.recovery_config(config)
+    if upstream is not None and upstream.variables.get("lower_case_table_names", "0") != "0":
+        one = in_lower_case(one)
+    return [Rules.of(replace(each, folded=() if folds else None)) for each in (one, *one.beside)]
+
+
+def _columns(connection: Connection[Any], tables: TableFilter) -> dict[tuple[str, str], frozenset[str]]:
+    """The columns of the upstream's replicated tables, in lower case."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for db, table, column in servers.rows(
+        connection, "SELECT table_schema, table_name, column_name FROM information_schema.columns"
+    ):
+        if tables.allows(str(db), str(table)):
+            found.setdefault((str(db), str(table)), set()).add(str(column).lower())
+    return {name: frozenset(names) for name, names in found.items()}
 
 
 def _replica_ids(connection: Connection[Any], mariadb: bool) -> list[int]:

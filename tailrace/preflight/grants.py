@@ -1,67 +1,142 @@
-"""What an account may do, read from SHOW GRANTS."""
+"""Findings about what an account lacks, each with the GRANT that helps."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from tailrace.preflight.finding import Finding, NotChecked, Part, Result
+from schemas.tables import TableFilter
+from spark_consumer.privileges import Privileges
+from spark_consumer.rules import Rules
+from tailrace.preflight.finding import Finding, Level, Part, Result
 
-# Names that servers use for the same right, or that include it.
-_INCLUDED_IN = {
-    "REPLICATION CLIENT": {"BINLOG MONITOR"},
-    "BINLOG MONITOR": {"REPLICATION CLIENT"},
-    "REPLICATION_APPLIER": {"SUPER"},
-    "SET_ANY_DEFINER": {"SET_USER_ID", "SUPER"},
-    "SET USER": {"SUPER"},
-    "SESSION_VARIABLES_ADMIN": {"SYSTEM_VARIABLES_ADMIN", "SUPER"},
-    "BINLOG ADMIN": {"SUPER"},
-    "BINLOG REPLAY": {"SUPER"},
-}
+Name = tuple[str, str]
+_WILD = frozenset("*?")
 
 
-def global_rights(grants: Iterable[str]) -> frozenset[str]:
-    """The rights ``ON *.*``, in capitals; ``ALL PRIVILEGES`` stays one name."""
-    rights: set[str] = set()
-    for grant in grants:
-        if match := re.match(r"GRANT (.+?) ON \*\.\* TO ", grant, re.IGNORECASE):
-            rights |= {right.strip().upper() for right in match[1].split(",")}
-    return frozenset(rights)
+@dataclass(frozen=True)
+class Need:
+    """Rights that one purpose needs.
+
+    Attributes:
+        code: of the finding.
+        scope: where they can be given: on tables, on databases, or on the server only.
+        beyond: what is out of reach where they are given on what is replicated, and nowhere else.
+    """
+
+    code: str
+    rights: tuple[str, ...]
+    why: str
+    scope: Literal["table", "schema", "server"] = "server"
+    level: Level = "block"
+    beyond: str = ""
 
 
-def has_roles(grants: Iterable[str]) -> bool:
-    """Whether a role is granted, whose rights are not in the list."""
-    return any(not re.search(r" ON ", grant) for grant in grants)
+@dataclass(frozen=True)
+class Reach:
+    """Where rights are needed that can be given on single databases.
+
+    Attributes:
+        schemas: databases, whole.
+        tables: single tables.
+        open: whether there may be more than can be named now.
+    """
+
+    schemas: tuple[str, ...]
+    tables: tuple[Name, ...] = ()
+    open: bool = True
 
 
-def missing(grants: list[str], wanted: Iterable[str]) -> list[str]:
-    """The wanted rights that the account does not have everywhere."""
-    rights = global_rights(grants)
-    if "ALL PRIVILEGES" in rights or "ALL" in rights:
+def upstream_reach(tables: TableFilter, found: Iterable[Name]) -> Reach:
+    """What is replicated of an upstream: as the patterns name it, and as its tables are."""
+    schemas: dict[str, None] = {}
+    single: dict[Name, None] = {}
+    unknown = not tables.include
+    for pattern in tables.include:
+        db, _, table = pattern.partition(".")
+        if _WILD & set(db):
+            unknown = True
+        elif table.strip("*") and not _WILD & set(table):
+            single[db, table] = None
+        else:
+            schemas[db] = None
+    single |= {name: None for name in found if tables.allows(*name)}
+    others = tuple(name for name in single if name[0] not in schemas)
+    return Reach(tuple(schemas), others, unknown)
+
+
+def downstream_reach(each: Iterable[Rules], found: Iterable[Name]) -> Reach:
+    """What channels write to on a downstream, where their upstream has these tables; our own schema as well."""
+    schemas: dict[str, None] = {"tailrace": None}
+    tables: dict[Name, None] = {}
+    unknown = False
+    found = list(found)
+    for rules in each:
+        reach = upstream_reach(rules.tables, found)
+        schemas |= {rules.router.database(db): None for db in reach.schemas}
+        tables |= {rules.router.table(*name): None for name in reach.tables}
+        # A rule for tables moves those of a whole database that are there; of others nobody knows.
+        whole = [name for name in found if name[0] in reach.schemas and rules.tables.allows(*name)]
+        tables |= {rules.router.table(*name): None for name in whole}
+        unknown |= reach.open
+    others = tuple(name for name in tables if name[0] not in schemas)
+    return Reach(tuple(schemas), others, unknown)
+
+
+def rights_results(part: Part, account: Privileges, needs: Iterable[Need], reach: Reach) -> list[Result]:
+    """A finding for each need."""
+    return [_result(part, account, need, reach) for need in needs]
+
+
+def _result(part: Part, account: Privileges, need: Need, reach: Reach) -> Result:
+    lacking = {right: _lacking(account, need, right, reach) for right in need.rights}
+    missing = [right for right, places in lacking.items() if places]
+    if missing:
+        what = f"the account lacks {', '.join(missing)}{_where(account, lacking, missing)}: {need.why}"
+        remedy = _remedy(account, need, lacking, missing)
+        return Finding(need.level, part, need.code, what, remedy)
+    fine = f"the account has {', '.join(need.rights)}"
+    some = [right for right in need.rights if need.scope != "server" and not account.everywhere(right)]
+    beyond = need.beyond or ("databases and tables that come later are out of reach" if reach.open else "")
+    if some and beyond:
+        what = f"{fine}, but {', '.join(some)} not everywhere: {beyond}"
+        return Finding("warn", part, need.code, what, f"GRANT {', '.join(some)} ON *.* TO {account.account}")
+    return Finding("ok", part, need.code, fine)
+
+
+def _lacking(account: Privileges, need: Need, right: str, reach: Reach) -> list[str]:
+    """Where a right lacks, as GRANT names it."""
+    if account.everywhere(right):
         return []
-    return [right for right in wanted if not rights & ({right} | _INCLUDED_IN.get(right, set()))]
+    if need.scope == "server" or not (account.scoped or account.given(right)):
+        return ["*.*"]
+    schemas = [f"`{db}`.*" for db in reach.schemas if not account.on_schema(right, db)]
+    if need.scope == "schema":
+        others = dict.fromkeys(db for db, _ in reach.tables if not account.on_schema(right, db))
+        return schemas + [f"`{db}`.*" for db in others]
+    tables = [f"`{db}`.`{table}`" for db, table in reach.tables if not account.on_table(right, db, table)]
+    return schemas + tables
 
 
-def rights_result(part: Part, code: str, grants: list[str], wanted: Iterable[str], why: str) -> Result:
-    """Whether the account has these rights; with roles or grants on single schemas nobody can be sure."""
-    wanted = list(wanted)
-    lacking = missing(grants, wanted)
-    if not lacking:
-        return Finding("ok", part, code, f"the account has {', '.join(wanted)}")
-    if has_roles(grants):
-        return NotChecked(
-            part, code, f"the account has roles, which may or may not give {', '.join(lacking)}"
-        )
-    remedy = f"GRANT {', '.join(lacking)} ON *.* TO the account"
-    return Finding("block", part, code, f"the account lacks {', '.join(lacking)}: {why}", remedy)
+def _where(account: Privileges, lacking: dict[str, list[str]], missing: Sequence[str]) -> str:
+    places = list(dict.fromkeys(place for right in missing for place in lacking[right]))
+    if places == ["*.*"]:
+        return ""
+    return f" on {', '.join(places[:3])}{f' and {len(places) - 3} more' if len(places) > 3 else ''}"
 
 
-def scoped_rights_result(part: Part, code: str, grants: list[str], wanted: Iterable[str], why: str) -> Result:
-    """Like ``rights_result`` for rights that may also be granted on the replicated schemas only."""
-    result = rights_result(part, code, grants, wanted, why)
-    scoped = [g for g in grants if re.search(r" ON (?!\*\.\*)[`\"'\w%\\]+\.", g)]
-    if isinstance(result, Finding) and result.level == "block" and scoped:
-        return NotChecked(
-            part, code, "rights are granted on single schemas; see that they cover what is replicated"
-        )
-    return result
+def _remedy(account: Privileges, need: Need, lacking: dict[str, list[str]], missing: Sequence[str]) -> str:
+    by_place: dict[str, list[str]] = {}
+    for right in missing:
+        for place in lacking[right]:
+            by_place.setdefault(place, []).append(right)
+    grants = [
+        f"GRANT {', '.join(rights)} ON {place} TO {account.account}" for place, rights in by_place.items()
+    ]
+    if account.idle_roles:
+        role = account.idle_roles[0]
+        # MySQL's roles have a host, and MariaDB's have none.
+        to = "TO" if "@" in role else "FOR"
+        grants.append(f"or SET DEFAULT ROLE {role} {to} {account.account}, if the role has it")
+    return "; ".join(grants)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from spark_consumer.privileges import Privileges
 from tailrace.preflight.agreement import NO_KIT, Kit
 from tailrace.preflight.finding import Finding, NotChecked, Result, setting, verdict
-from tailrace.preflight.grants import rights_result, scoped_rights_result
+from tailrace.preflight.grants import Name, Need, Reach, rights_results
 
 _HOUR = 3600
 _DAY = 24 * _HOUR
@@ -15,18 +17,24 @@ _SHORTEST_RETENTION = 6 * _HOUR
 
 @dataclass(frozen=True)
 class UpstreamFacts:
-    """What was read from the upstream; None where it could not be."""
+    """What was read from the upstream; None where it could not be.
+
+    Attributes:
+        columns: those of the replicated tables, in lower case.
+    """
 
     mariadb: bool
     version: str
     variables: dict[str, str]
-    grants: list[str]
+    account: Privileges
+    reach: Reach
     our_server_id: int
     replica_ids: list[int] | None
     keyless_tables: int | None
     non_transactional_tables: int | None
     only_cases_differ: int | None = None
     kit: Kit = NO_KIT
+    columns: Mapping[Name, frozenset[str]] | None = None
 
 
 def upstream_findings(facts: UpstreamFacts) -> list[Result]:
@@ -119,16 +127,13 @@ def _server_id(facts: UpstreamFacts) -> list[Result]:
 
 
 def _rights(facts: UpstreamFacts) -> list[Result]:
-    monitor = "BINLOG MONITOR" if facts.mariadb else "REPLICATION CLIENT"
-    wanted = ["REPLICATION SLAVE", monitor]
-    why = "the binlog cannot be read without"
-    needed = rights_result("upstream", "privileges", facts.grants, wanted, why)
-    select = scoped_rights_result(
-        "upstream", "select", facts.grants, ["SELECT"], "structures and `tailrace compare` are read with it"
+    name = " (MariaDB shows REPLICATION CLIENT as BINLOG MONITOR)" if facts.mariadb else ""
+    rights = ("REPLICATION SLAVE", "REPLICATION CLIENT")
+    binlog = Need("privileges", rights, f"the binlog cannot be read without{name}")
+    why = "structures and `tailrace compare` are read with it"
+    return rights_results(
+        "upstream", facts.account, [binlog, Need("select", ("SELECT",), why, "table", "warn")], facts.reach
     )
-    if isinstance(select, Finding) and select.level == "block":
-        select = Finding("warn", "upstream", "select", select.what, select.remedy)
-    return [needed, select]
 
 
 def _tables(facts: UpstreamFacts) -> list[Result]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from tailrace.cli.app import app
+from tailrace.config_file import load
+from tailrace.preflight.downstream import downstream_findings
+from tailrace.preflight.finding import Finding, Result
+from tailrace.preflight.gather import read_downstream, read_upstream
+from tailrace.preflight.upstream import upstream_findings
 
 pytestmark = pytest.mark.servers
 runner = CliRunner()
@@ -63,6 +69,136 @@ def test_an_account_without_rights_blocks_with_the_statement_that_helps(
     assert findings["downstream", "privileges"]["level"] == "block"
     # Without the right to set GTIDs an intent row has to do: slower to decide after a crash, but safe.
     assert findings["downstream", "ledger"]["level"] == "warn"
+
+
+# The account's rights as the README has them; MariaDB's names for some of them.
+ON_DATA = (
+    "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, REFERENCES, TRIGGER, CREATE TEMPORARY TABLES,"
+    " CREATE VIEW, SHOW VIEW, CREATE ROUTINE, ALTER ROUTINE, EXECUTE, EVENT"
+)
+ON_SERVER = {
+    "mysql": "SET_ANY_DEFINER, ALLOW_NONEXISTENT_DEFINER, SYSTEM_USER, REPLICATION CLIENT, REPLICATION_APPLIER,"
+    " SESSION_VARIABLES_ADMIN",
+    "mariadb": "SET USER, BINLOG ADMIN, BINLOG REPLAY",
+}
+UPSTREAM = "SELECT, REPLICATION SLAVE, REPLICATION CLIENT"
+
+
+def _of_account(findings: list[Result], right: str) -> list[Finding]:
+    """The findings that say that a right is lacking, with the statement that gives it."""
+    return [
+        one
+        for one in findings
+        if isinstance(one, Finding)
+        and one.level in ("block", "warn")
+        and right in one.what
+        and re.search(rf"GRANT [A-Z_, ]*\b{right}\b[A-Z_, ]* ON", one.remedy)
+    ]
+
+
+def _lacking(findings: list[Result]) -> list[str]:
+    return [one.what for one in findings if isinstance(one, Finding) and "lacks" in one.what]
+
+
+@pytest.mark.parametrize("through_role", [False, True], ids=["account", "role"])
+def test_each_right_that_is_dropped_shows(
+    upstream: Any, downstream: Any, flavor: str, tmp_path: Path, through_role: bool
+) -> None:
+    both = (upstream, downstream)
+    holder = "of_poor" if through_role else "poor@'%'"
+    for server in both:
+        server.execute(
+            "DROP ROLE IF EXISTS of_poor",
+            "DROP USER IF EXISTS poor@'%'",
+            "CREATE USER poor@'%' IDENTIFIED BY 'poor'",
+            *(["CREATE ROLE of_poor", "GRANT of_poor TO poor@'%'"] if through_role else []),
+        )
+    urls = [server.url().replace("root@", "poor:poor@") for server in both]
+    config = load(Path(_config(tmp_path, *urls, "127.0.0.1:1")))
+
+    def look() -> list[list[Result]]:
+        return [upstream_findings(read_upstream(config)), downstream_findings(read_downstream(config, None))]
+
+    rights = (UPSTREAM, f"{ON_DATA}, {ON_SERVER[flavor]}")
+    for server, names in zip(both, rights, strict=True):
+        server.execute(f"GRANT {names} ON *.* TO {holder}")
+    if through_role:
+        # Rights of a role that sessions do not begin with are none.
+        for found, server in zip(look(), both, strict=True):
+            assert any("SET DEFAULT ROLE" in one.remedy for one in _of_account(found, "SELECT"))
+            server.execute(f"SET DEFAULT ROLE of_poor {'TO' if flavor == 'mysql' else 'FOR'} poor@'%'")
+    assert [_lacking(found) for found in look()] == [[], []]
+    for number, (server, names) in enumerate(zip(both, rights, strict=True)):
+        for right in names.split(", "):
+            server.execute(f"REVOKE {right} ON *.* FROM {holder}")
+            found = look()[number]
+            assert _of_account(found, right), (right, _lacking(found))
+            server.execute(f"GRANT {right} ON *.* TO {holder}")
+    for server in both:
+        server.execute("DROP USER poor@'%'", *(["DROP ROLE of_poor"] if through_role else []))
+
+
+def test_mariadbs_grant_of_test_to_everybody_is_none_of_the_accounts(
+    downstream_mariadb: Any, tmp_path: Path
+) -> None:
+    downstream_mariadb.execute(
+        "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, REFERENCES ON test.* TO PUBLIC",
+        "CREATE OR REPLACE USER poor@'%' IDENTIFIED BY 'poor'",
+    )
+    url = downstream_mariadb.url().replace("root@", "poor:poor@")
+    config = load(Path(_config(tmp_path, url, url, "127.0.0.1:1")))
+    found = downstream_findings(read_downstream(config, None))
+    downstream_mariadb.execute("REVOKE ALL ON test.* FROM PUBLIC", "DROP USER poor@'%'")
+    assert {one.level for one in _of_account(found, "INSERT")} == {"block"}
+
+
+@pytest.mark.parametrize("flavor", ["mysql"])
+def test_rights_that_are_taken_back_in_part_show(server: Any, flavor: str, tmp_path: Path) -> None:
+    own = server(flavor, role="downstream", args=["--partial-revokes=ON"])
+    own.execute(
+        "CREATE DATABASE shop",
+        "REVOKE TRIGGER ON shop.* FROM tailrace@'%'",
+        "REVOKE SELECT ON mysql.* FROM tailrace@'%'",
+    )
+    file = Path(_config(tmp_path, own.url("tailrace"), own.url("tailrace"), "127.0.0.1:1"))
+    file.write_text(file.read_text() + '[tables]\ninclude = ["shop.*"]\n')
+    config = load(file)
+    found = downstream_findings(read_downstream(config, read_upstream(config)))
+    assert [one.level for one in _of_account(found, "TRIGGER")] == ["block"]
+    assert "on `shop`.*" in _of_account(found, "TRIGGER")[0].what
+    assert not _of_account(found, "SELECT")
+
+
+def test_programs_that_would_write_beside_us_are_found(
+    upstream: Any, downstream: Any, kafka: Any, tmp_path: Path
+) -> None:
+    tables = [f"CREATE TABLE cp.{name} (id INT PRIMARY KEY, v INT, old INT)" for name in ("t", "u")]
+    upstream.execute("CREATE DATABASE cp", *tables)
+    downstream.execute(
+        "CREATE DATABASE cp",
+        *tables,
+        "CREATE TABLE cp.log (id INT)",
+        "CREATE TRIGGER cp.t1 AFTER INSERT ON cp.t FOR EACH ROW INSERT INTO u (id) VALUES (NEW.id)",
+        "CREATE TRIGGER cp.t2 AFTER DELETE ON cp.t FOR EACH ROW INSERT INTO log VALUES (OLD.id)",
+        "CREATE TRIGGER cp.t3 BEFORE INSERT ON cp.u FOR EACH ROW SET NEW.v = 1",
+        "CREATE EVENT cp.ev ON SCHEDULE EVERY 1 HOUR STARTS '2037-01-01' DO UPDATE cp.u SET v = 2",
+    )
+    config = Path(_config(tmp_path, upstream.url("tailrace"), downstream.url("tailrace"), kafka.bootstrap))
+    config.write_text(config.read_text() + '[tables]\ninclude = ["cp.*"]\nexclude = ["cp.log"]\n')
+    try:
+        done = runner.invoke(app, ["check", "--json", "--config", str(config)])
+        found = [f for f in json.loads(done.stdout)["findings"] if f["code"] == "side_writes"]
+        assert done.exit_code == 3
+        assert sorted(f["what"].partition(" may ")[0] for f in found) == [
+            "event cp.ev",
+            "the trigger cp.t3 on cp.u",
+            "trigger cp.t1 on cp.t",
+        ]
+        assert {f["level"] for f in found} == {"block"}
+        assert all("DISABLE" in f["remedy"] or "DROP TRIGGER" in f["remedy"] for f in found)
+    finally:
+        for one in (upstream, downstream):
+            one.execute("DROP DATABASE cp")
 
 
 def test_wrong_settings_block(server: Any, flavor: str, kafka: Any, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from schemas.tables import TableFilter
 from spark_consumer.ddl_rules import DdlRules
 from spark_consumer.event_filter import EVENTS, EventFilter, EventRule
 from spark_consumer.route import Route, Router
+from spark_consumer.rules import Rules
 from spark_consumer.safe_mode import SafeMode
 
 
@@ -27,6 +28,40 @@ def test_golden(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("compose.artifacts.spark_kafka_jars", list)
     monkeypatch.setattr("tailrace.spark_classes.class_archive", lambda: None)
     assert case.run(tmp_path) == case.expected
+
+
+@pytest.mark.parametrize(
+    ("rules", "may", "may_not"),
+    [
+        (Rules(), ["shop.t", "other.t"], ["mysql.user", "tailrace.relay_log_info"]),
+        (Rules(TableFilter(["shop.*"], ["shop.log"])), ["shop.t"], ["shop.log", "other.t"]),
+        (
+            Rules(TableFilter(["shop.*"]), router=Router((Route("shop", "copy"),))),
+            ["copy.t"],
+            ["shop.t", "other.t"],
+        ),
+        (
+            Rules(
+                TableFilter(["s?.*"], ["s1.own"]),
+                router=Router((Route("s*", "all", "o*", "one"), Route("s1", "x", "own"))),
+            ),
+            ["all.one", "s1.t", "s2.t"],
+            ["all.two", "s1.orders", "x.own", "x.t"],
+        ),
+        (
+            Rules(events=EventFilter((EventRule("shop", "Ignore", "log", ("all dml",)),))),
+            ["shop.t"],
+            ["shop.log"],
+        ),
+        (Rules(TableFilter(["Shop.*"]), router=Router((), ())), ["shop.t"], ["other.t"]),
+    ],
+)
+def test_the_downstreams_tables_that_rows_may_go_into(
+    rules: Rules, may: list[str], may_not: list[str]
+) -> None:
+    for name in (*may, *may_not):
+        db, table = name.split(".")
+        assert rules.may_fill(db, table) is (name in may), name
 
 
 def _moved(db: str, table: str | None) -> tuple[str, str | None]:

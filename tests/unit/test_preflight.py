@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from schemas.ddl_lexer import Dialect
+from schemas.tables import TableFilter
+from spark_consumer.privileges import Privileges, parse_grants
+from spark_consumer.route import Route, Router
+from spark_consumer.rules import Rules
+from spark_consumer.side_writes import Program, SideWrite
 from tailrace.config import Channel, Config, Target
 from tailrace.preflight.agreement import NO_KIT, Kit, agreement_findings
-from tailrace.preflight.downstream import DownstreamFacts, downstream_findings
+from tailrace.preflight.downstream import DownstreamFacts, Programs, downstream_findings
 from tailrace.preflight.finding import Finding, NotChecked, Preflight, Result
-from tailrace.preflight.grants import global_rights, missing
+from tailrace.preflight.grants import Reach, downstream_reach, upstream_reach
 from tailrace.preflight.kafka import KafkaFacts, TopicFacts, kafka_findings
 from tailrace.preflight.local import relay_findings
 from tailrace.preflight.upstream import UpstreamFacts, upstream_findings
 from tailrace.wiring import targets
+
+ALL = Reach(("tailrace",))
+
+
+def _account(*lines: str, idle: tuple[str, ...] = ()) -> Privileges:
+    return Privileges("'a'@'%'", parse_grants(lines), idle)
+
 
 GOOD = UpstreamFacts(
     mariadb=False,
@@ -30,7 +44,8 @@ GOOD = UpstreamFacts(
         "binlog_expire_logs_seconds": "2592000",
         "server_id": "1",
     },
-    grants=["GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO `r`@`%`"],
+    account=_account("GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO `r`@`%`"),
+    reach=ALL,
     our_server_id=7,
     replica_ids=[],
     keyless_tables=0,
@@ -63,11 +78,13 @@ DOWN = DownstreamFacts(
         "max_allowed_packet": str(64 << 20),
         **BOTH,
     },
-    grants=["GRANT ALL PRIVILEGES ON *.* TO `a`@`%`"],
+    account=_account("GRANT ALL PRIVILEGES ON *.* TO `a`@`%`"),
+    reach=ALL,
     upstream_mariadb=False,
     upstream_variables=BOTH | {"max_allowed_packet": str(32 << 20)},
     kit=KIT,
     upstream_kit=KIT,
+    programs=Programs(),
 )
 
 
@@ -121,26 +138,107 @@ def test_a_server_id_that_is_taken() -> None:
     assert isinstance(unknown, NotChecked)
 
 
-def test_missing_privileges_block_and_roles_leave_it_open() -> None:
-    without = ["GRANT SELECT ON *.* TO `r`@`%`"]
-    finding = _named(upstream_findings(replace(GOOD, grants=without)), "privileges")
+def test_missing_privileges_block() -> None:
+    without = replace(GOOD, account=_account("GRANT SELECT ON *.* TO `r`@`%`"))
+    finding = _named(upstream_findings(without), "privileges")
     assert isinstance(finding, Finding)
     assert finding.level == "block"
-    assert finding.remedy == "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO the account"
-    roles = [*without, "GRANT `replicators`@`%` TO `r`@`%`"]
-    assert isinstance(_named(upstream_findings(replace(GOOD, grants=roles)), "privileges"), NotChecked)
-
-
-def test_grants_of_both_flavours() -> None:
-    maria = ["GRANT SELECT, REPLICATION SLAVE, BINLOG MONITOR ON *.* TO `t`@`%` IDENTIFIED BY PASSWORD '*1'"]
-    assert global_rights(maria) == {"SELECT", "REPLICATION SLAVE", "BINLOG MONITOR"}
-    assert missing(maria, ["REPLICATION CLIENT"]) == []
-    assert missing(["GRANT ALL PRIVILEGES ON *.* TO `x`@`%` WITH GRANT OPTION"], ["BINLOG ADMIN"]) == []
-    assert missing(["GRANT ALL PRIVILEGES ON `a`.* TO `x`@`%`"], ["SELECT"]) == ["SELECT"]
+    assert finding.remedy == "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'a'@'%'"
+    # A role that gives them is of use only where sessions begin with it.
+    idle = replace(GOOD, account=_account("GRANT SELECT ON *.* TO `r`@`%`", idle=("`both`@`%`",)))
+    finding = _named(upstream_findings(idle), "privileges")
+    assert isinstance(finding, Finding)
+    assert finding.level == "block"
+    assert "SET DEFAULT ROLE `both`@`%` TO 'a'@'%'" in finding.remedy
 
 
 def test_a_good_downstream() -> None:
     assert _levels(downstream_findings(DOWN)) == {"ok"}
+
+
+def _readme_rights() -> list[str]:
+    """Those of the downstream's account on MySQL."""
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    (names,) = re.findall(r"GRANT (SELECT, INSERT.+?)\s+ON \*\.\*", text, re.DOTALL)
+    return [" ".join(name.split()) for name in names.split(",")]
+
+
+README = _readme_rights()
+
+
+def _rights(facts: DownstreamFacts) -> dict[str, Finding]:
+    codes = (
+        "privileges",
+        "triggers",
+        "events",
+        "programs",
+        "views",
+        "routines",
+        "temporary_tables",
+        "definers",
+    )
+    found = [_named(downstream_findings(facts), code) for code in (*codes, "monitor", "session", "ledger")]
+    assert all(isinstance(one, Finding) for one in found)
+    return {one.code: one for one in found if isinstance(one, Finding) and one.level != "ok"}
+
+
+@pytest.mark.parametrize("dropped", README)
+def test_each_right_is_missed(dropped: str) -> None:
+    left = [right for right in README if right != dropped]
+    found = _rights(replace(DOWN, account=_account(f"GRANT {', '.join(left)} ON *.* TO `a`@`%`")))
+    assert found
+    assert all(dropped in one.what for one in found.values())
+    assert all(one.remedy == f"GRANT {dropped} ON *.* TO 'a'@'%'" for one in found.values())
+    assert _rights(replace(DOWN, account=_account(f"GRANT {', '.join(README)} ON *.* TO `a`@`%`"))) == {}
+
+
+def test_rights_on_single_databases_are_held_against_what_is_replicated() -> None:
+    servers = "GRANT SET_ANY_DEFINER, ALLOW_NONEXISTENT_DEFINER, SYSTEM_USER, REPLICATION CLIENT,"
+    servers += " REPLICATION_APPLIER, SESSION_VARIABLES_ADMIN ON *.* TO `a`@`%`"
+    rules = Rules(TableFilter(["shop.*", "hr.staff"]), router=Router((Route("shop", "copy"),)))
+    reach = downstream_reach([rules], [("shop", "t"), ("hr", "staff"), ("other", "t")])
+    assert reach == Reach(("tailrace", "copy"), (("hr", "staff"),), open=False)
+
+    def lines(*places: str) -> tuple[str, ...]:
+        return (servers, *(f"GRANT ALL PRIVILEGES ON {place} TO `a`@`%`" for place in places))
+
+    # MariaDB lets everybody do everything in `test`.
+    public = "GRANT SELECT, INSERT, UPDATE, DELETE ON `test`.* TO PUBLIC"
+    nothing = _rights(replace(DOWN, account=_account(servers, public), reach=reach))
+    assert nothing["privileges"].remedy.endswith("ON *.* TO 'a'@'%'")
+    some = _rights(replace(DOWN, account=_account(*lines("`copy`.*", "`hr`.*")), reach=reach))
+    assert some["triggers"].remedy == "GRANT TRIGGER ON `tailrace`.* TO 'a'@'%'"
+    all_of_it = _rights(
+        replace(DOWN, account=_account(*lines("`co_y`.*", "`hr`.*", "`tailrace`.*")), reach=reach)
+    )
+    assert {code: one.level for code, one in all_of_it.items()} == {"events": "warn"}
+    later = replace(reach, open=True)
+    found = _rights(
+        replace(DOWN, account=_account(*lines("`copy`.*", "`hr`.*", "`tailrace`.*")), reach=later)
+    )
+    assert {one.level for one in found.values()} == {"warn"}
+    assert "come later" in found["privileges"].what
+
+
+def test_what_is_replicated_as_far_as_the_patterns_tell() -> None:
+    tables = [("a", "t"), ("a", "u"), ("b1", "t"), ("mysql", "user")]
+    assert upstream_reach(TableFilter(), tables) == Reach(
+        (), (("a", "t"), ("a", "u"), ("b1", "t")), open=True
+    )
+    assert upstream_reach(TableFilter(["a", "b?.*"]), tables) == Reach(("a",), (("b1", "t"),), open=True)
+    assert upstream_reach(TableFilter(["a.t*"], ["a.u"]), tables) == Reach(("a",), (), open=False)
+    assert upstream_reach(TableFilter(["a.t"]), ()) == Reach((), (("a", "t"),), open=False)
+
+
+def test_programs_that_write_beside_us_block() -> None:
+    program = Program("trigger", "d", "tr", "", Dialect("mysql"), "t")
+    beside = SideWrite(program, "it changes d.u", "DROP TRIGGER `d`.`tr` on the downstream")
+    found = downstream_findings(replace(DOWN, programs=Programs([beside], [("d.b", "d.t", ("v",))])))
+    two = [one for one in found if one.code == "side_writes" and isinstance(one, Finding)]
+    assert [one.level for one in two] == ["block", "block"]
+    assert "trigger d.tr on d.t may change replicated rows" in two[0].what
+    assert "may set v" in two[1].what
+    assert isinstance(_named(downstream_findings(replace(DOWN, programs=None)), "side_writes"), NotChecked)
 
 
 def test_a_downstream_without_gtids_is_warned_of_intent_rows() -> None:
@@ -152,7 +250,7 @@ def test_a_downstream_without_gtids_is_warned_of_intent_rows() -> None:
 
 def test_an_account_that_may_not_set_gtids() -> None:
     rights = "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, REFERENCES"
-    facts = replace(DOWN, grants=[f"GRANT {rights} ON *.* TO `a`@`%`"])
+    facts = replace(DOWN, account=_account(f"GRANT {rights} ON *.* TO `a`@`%`"))
     finding = _named(downstream_findings(facts), "ledger")
     assert isinstance(finding, Finding)
     assert "REPLICATION_APPLIER" in finding.remedy
@@ -183,7 +281,8 @@ def test_other_flavour_and_other_letters_are_warnings() -> None:
         ({"system_time_zone": "Etc/UTC"}, {}, "system_time_zone", "ok"),
         ({}, {"init_connect": "SET sql_mode = ''"}, "init_connect", "warn"),
         ({}, {"init_connect": "SET sql_log_bin = 0"}, "init_connect", "block"),
-        ({"max_allowed_packet": str(64 << 20)}, {}, "packet_of_both", "warn"),
+        ({"max_allowed_packet": str(64 << 20)}, {}, "packet_of_both", "ok"),
+        ({"max_allowed_packet": str(65 << 20)}, {}, "packet_of_both", "warn"),
         ({}, {"binlog_format": "STATEMENT"}, "binlog_format", "block"),
         ({}, {"binlog_format": "STATEMENT", "log_bin": "OFF"}, "binlog_format", "ok"),
         ({"innodb_page_size": "65536"}, {}, "innodb_page_size", "warn"),

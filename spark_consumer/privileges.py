@@ -1,0 +1,199 @@
+"""What an account may do on a server, as SHOW GRANTS tells it, active roles included.
+
+Both servers show a session the rights of its active roles too: MySQL as the account's own, MariaDB as the roles'. A
+role that is granted and not active gives nothing. On MariaDB, PUBLIC is one more holder whose rights everybody has.
+
+Of several patterns of databases that fit, a server takes the most exact one of each holder, and no other. MySQL with
+``partial_revokes`` shows REVOKE lines, and takes patterns for plain names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from schemas.tables import NEVER_REPLICATED
+
+#: the schemas that each server has
+SERVERS_OWN = NEVER_REPLICATED - {"tailrace"}
+# Names that servers use for the same right, or that include it.
+_INCLUDED_IN = {
+    "REPLICATION CLIENT": {"BINLOG MONITOR"},
+    "BINLOG MONITOR": {"REPLICATION CLIENT"},
+    "REPLICATION SLAVE": {"REPLICATION REPLICA"},
+    "REPLICATION_APPLIER": {"SUPER"},
+    "SET_ANY_DEFINER": {"SET_USER_ID", "SUPER"},
+    "SET_USER_ID": {"SET_ANY_DEFINER", "SUPER"},
+    "ALLOW_NONEXISTENT_DEFINER": {"SET_USER_ID", "SUPER"},
+    "SET USER": {"SUPER"},
+    "SESSION_VARIABLES_ADMIN": {"SYSTEM_VARIABLES_ADMIN", "SUPER"},
+    "BINLOG ADMIN": {"SUPER"},
+    "BINLOG REPLAY": {"SUPER"},
+    "DELETE HISTORY": {"DELETE VERSIONING ROWS"},
+}
+_ALL = frozenset({"ALL PRIVILEGES", "ALL"})
+# ALL on a database is all rights that can be given on one.
+_ONLY_GLOBAL = re.compile(r"_|ADMIN|REPLICATION|BINLOG|^(SUPER|RELOAD|SHUTDOWN|PROCESS|FILE|SET USER|PROXY)$")
+_NAME = r"`(?:[^`]|``)*`|\"(?:[^\"]|\"\")*\"|[^\s.`\"]+"
+_LINE = re.compile(
+    rf"(?P<verb>GRANT|REVOKE) (?P<rights>(?:`(?:[^`]|``)*`|[^`])+?) ON"
+    rf" (?:TABLE )?(?P<db>\*|{_NAME})\.(?P<table>\*|{_NAME}) (?:TO|FROM)"
+    rf" (?P<holder>(?:{_NAME})(?:@(?:{_NAME}))?)"
+)
+_COLUMNS = re.compile(r"\((?:`(?:[^`]|``)*`|[^)`])*\)")
+_WILD = re.compile(r"(?<!\\)[%_]")
+_PIECE = re.compile(r"\\.|.", re.DOTALL)
+
+
+class Server(Protocol):
+    """A connection that gives the rows of a query."""
+
+    def rows(self, sql: str) -> Sequence[tuple[Any, ...]]: ...
+
+
+@dataclass(frozen=True)
+class Grant:
+    """One line of SHOW GRANTS.
+
+    Attributes:
+        rights: in capitals; those on single columns are left out.
+        db, table: None for ``*``.
+        holder: the account or role that it is given to.
+        taken: whether it is a REVOKE.
+    """
+
+    rights: frozenset[str]
+    db: str | None
+    table: str | None
+    holder: str
+    taken: bool = False
+
+
+@dataclass(frozen=True)
+class Privileges:
+    """An account's rights.
+
+    Attributes:
+        account: as GRANT wants it.
+        idle_roles: roles that the account has been given and that its sessions do not have.
+        plain_names: whether names of databases are no patterns.
+    """
+
+    account: str
+    grants: tuple[Grant, ...]
+    idle_roles: tuple[str, ...] = ()
+    plain_names: bool = False
+
+    def everywhere(self, right: str) -> bool:
+        """Whether the account has a right ``ON *.*``, a server's own schemas aside."""
+        return self.given(right) and not any(
+            one.taken and _includes(one.rights, right) and one.db not in SERVERS_OWN for one in self.grants
+        )
+
+    def given(self, right: str) -> bool:
+        """Whether the account has a right ``ON *.*``, with or without exceptions."""
+        return any(one.db is None and _includes(one.rights, right) for one in self.grants)
+
+    def on_schema(self, right: str, db: str) -> bool:
+        """Whether the account has a right on all of a database."""
+        taken = any(one.taken and _includes(one.rights, right) and self._fits(one, db) for one in self.grants)
+        return (self.given(right) and not taken) or any(
+            _includes(one.rights, right, narrow=True) for one in self._of_schema(db)
+        )
+
+    def on_table(self, right: str, db: str, table: str) -> bool:
+        """Whether the account has a right on a table."""
+        return self.on_schema(right, db) or any(
+            (one.db, one.table) == (db, table) and _includes(one.rights, right, narrow=True)
+            for one in self.grants
+        )
+
+    @property
+    def scoped(self) -> bool:
+        """Whether rights were given on single databases or tables."""
+        return any(one.db is not None and not one.taken and one.holder != "PUBLIC" for one in self.grants)
+
+    def _of_schema(self, db: str) -> list[Grant]:
+        """For each holder what is in force on a database."""
+        found: dict[str, list[Grant]] = {}
+        for one in self.grants:
+            if one.db is not None and one.table is None and not one.taken and self._fits(one, db):
+                found.setdefault(one.holder, []).append(one)
+        return [min(each, key=lambda one: _looseness(one.db or "")) for each in found.values()]
+
+    def _fits(self, grant: Grant, db: str) -> bool:
+        pattern = grant.db or ""
+        if self.plain_names:
+            return pattern.replace("\\_", "_").replace("\\%", "%") == db
+        return re.fullmatch(_PIECE.sub(_as_regex, pattern), db, re.DOTALL) is not None
+
+
+def _as_regex(piece: re.Match[str]) -> str:
+    text = piece.group()
+    return {"%": ".*", "_": "."}.get(text) or re.escape(text[-1])
+
+
+def _includes(rights: frozenset[str], right: str, *, narrow: bool = False) -> bool:
+    """Whether rights give a right; ``narrow``: on a database or table."""
+    if rights & ({right} | _INCLUDED_IN.get(right, set())):
+        return True
+    return bool(rights & _ALL) and not (narrow and _ONLY_GLOBAL.search(right))
+
+
+def _looseness(pattern: str) -> tuple[int, int]:
+    """Sorts patterns as the servers do: plain names first, then by how far to the right the first wildcard is."""
+    wild = _WILD.search(pattern)
+    return (0, 0) if wild is None else (1, -wild.start())
+
+
+def parse_grants(lines: Iterable[str]) -> tuple[Grant, ...]:
+    """Grants out of SHOW GRANTS; lines on roles, proxies and routines are left out."""
+    found = []
+    for line in lines:
+        if match := _LINE.match(line):
+            rights = re.split(r"\s*,\s*", _COLUMNS.sub("()", match["rights"]))
+            plain = frozenset(right.strip().upper() for right in rights if "()" not in right)
+            db, table = (None if name == "*" else _unquoted(name) for name in match.group("db", "table"))
+            found.append(Grant(plain, db, table, match["holder"], match["verb"] == "REVOKE"))
+    return tuple(found)
+
+
+def _unquoted(name: str) -> str:
+    if name[:1] in ("`", '"'):
+        return name[1:-1].replace(name[0] * 2, name[0])
+    return name
+
+
+def idle_roles(lines: Iterable[str], user: str, active: str | None) -> tuple[str, ...]:
+    """The roles that an account was given and that are not in force.
+
+    Args:
+        user: as CURRENT_USER() has it.
+        active: as CURRENT_ROLE() has it.
+    """
+    names = {_unquoted(found) for found in re.findall(_NAME, active or "")}
+    given = []
+    for line in lines:
+        match = re.match(rf"GRANT (?P<roles>.+) TO (?P<holder>{_NAME})(?:@(?:{_NAME}))?", line)
+        if match and " ON " not in line and _unquoted(match["holder"]) == user.rpartition("@")[0]:
+            given += [part.strip() for part in match["roles"].split(",")]
+    return tuple(role for role in given if _unquoted(role.partition("@")[0]) not in names)
+
+
+def account_of(user: str) -> str:
+    """What CURRENT_USER() says as GRANT wants it."""
+    name, _, host = user.rpartition("@")
+    return "@".join("'" + part.replace("'", "''") + "'" for part in (name, host))
+
+
+def read_privileges(server: Server) -> Privileges:
+    """The rights of a connection's account. Raises pymysql.MySQLError."""
+    [(user,)] = server.rows("SELECT CURRENT_USER()")
+    lines = [str(row[0]) for row in server.rows("SHOW GRANTS")]
+    has_roles = any(" ON " not in line for line in lines)
+    [(active,)] = server.rows("SELECT CURRENT_ROLE()") if has_roles else [(None,)]
+    shown = server.rows("SHOW GLOBAL VARIABLES LIKE 'partial_revokes'")
+    plain = bool(shown) and str(shown[0][1]).upper() == "ON"
+    return Privileges(account_of(str(user)), parse_grants(lines), idle_roles(lines, str(user), active), plain)

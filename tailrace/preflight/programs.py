@@ -1,0 +1,64 @@
+"""Reads what triggers and events of a downstream would do to replicated rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from spark_consumer.fit import assigned, may_set
+from spark_consumer.privileges import Privileges
+from spark_consumer.rules import Rules
+from spark_consumer.session import Session
+from spark_consumer.side_writes import Name, events_beside, triggers_beside
+from spark_consumer.target import triggers_of
+from tailrace.preflight.downstream import Programs
+
+_WITH_TRIGGERS = "SELECT DISTINCT EVENT_OBJECT_SCHEMA, EVENT_OBJECT_TABLE FROM information_schema.TRIGGERS"
+_PARENTS = (
+    "SELECT DISTINCT UNIQUE_CONSTRAINT_SCHEMA, REFERENCED_TABLE_NAME"
+    " FROM information_schema.REFERENTIAL_CONSTRAINTS"
+)
+
+
+def read_programs(
+    session: Session,
+    account: Privileges,
+    rules: Sequence[Rules],
+    upstream: Mapping[Name, frozenset[str]] | None,
+) -> Programs:
+    """What is there now, as far as the account sees it. Raises pymysql.MySQLError.
+
+    Args:
+        rules: those of the channels that write to the server.
+        upstream: the columns of the upstream's tables; None if they are not known.
+    """
+
+    def filled(query: str) -> list[Name]:
+        names = [(str(db), str(table)) for db, table in session.rows(query)]
+        return [name for name in names if any(one.may_fill(*name) for one in rules)]
+
+    with_triggers = filled(_WITH_TRIGGERS)
+    found = [
+        *events_beside(session, account, rules),
+        *triggers_beside(session, account, rules, with_triggers, filled(_PARENTS)),
+    ]
+    return Programs(found, list(_spoilt(session, with_triggers, rules, upstream)))
+
+
+def _spoilt(
+    session: Session,
+    tables: Sequence[Name],
+    rules: Sequence[Rules],
+    upstream: Mapping[Name, frozenset[str]] | None,
+) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """BEFORE triggers that set replicated columns, as ``Programs.spoilt`` has them."""
+    columns: dict[Name, set[str]] = {}
+    for name, names in (upstream or {}).items():
+        for one in rules:
+            if one.tables.allows(*name):
+                columns.setdefault(one.router.table(*name), set()).update(names)
+    for table in tables:
+        for trigger in triggers_of(session, table):
+            known = columns.get(table)
+            hit = tuple(sorted(column for column in known or () if may_set(trigger, column)))
+            if hit or (known is None and upstream is None and assigned(trigger) != frozenset()):
+                yield f"{table[0]}.{trigger.name}", ".".join(table), hit
