@@ -45,7 +45,7 @@ from spark_consumer.position import Position
 from spark_consumer.prepare import Prepared
 from spark_consumer.refusal import DDL, DDL_CODES, ROW_CODES, Refused, cut_values, ddl_event
 from spark_consumer.server_errors import is_passing, message_of
-from spark_consumer.session import Session, connect
+from spark_consumer.session import Flavor, Session, connect
 from spark_consumer.side_writes import SideWrites
 from spark_consumer.slices import Slice
 from spark_consumer.target import TableMoved, hold
@@ -89,8 +89,9 @@ class Applier:
         self._side_writes = SideWrites.of(config)
         self._given_up = threading.Event()
         self._failed = error_log.read(session, config.channel) is not None
-        #: what an operator has decided about events that were refused
-        self.directives = error_log.pending(session, config.channel)
+        decided = error_log.decided(session, config.channel)
+        #: what an operator has decided about events that are still to come, or to come again
+        self.directives = {event: one for event, one in decided.items() if event[0] > position.epoch}
         self.position = position
         #: set before the first slice with parts
         self.crew = crew
@@ -105,6 +106,11 @@ class Applier:
     def session(self) -> Session:
         """The connection, for reading the downstream's structure between batches."""
         return self._session
+
+    @property
+    def flavor(self) -> Flavor:
+        """Which server the downstream is."""
+        return self._session.flavor
 
     def close(self) -> None:
         self._session.close()

@@ -1,8 +1,8 @@
 """What a channel ended with, and what an operator has decided about it: two tables beside the position.
 
 ``tailrace.channel_errors`` has a row for a channel that ended with an error, until it applies something again.
-``tailrace.error_directives`` has one for each decision; it is used at most once, in the transaction of the data,
-and stays as its audit.
+``tailrace.error_directives`` has one for each decision. It takes effect in the transaction of the data, again whenever
+a rewind has its event applied again, and stays until the channel is removed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from schemas.errors import DownstreamError, TailraceError, Where
-from spark_consumer.refusal import DDL, Event, Refused
+from spark_consumer.refusal import Event, Refused, event_name
 from spark_consumer.session import Session
 
 TABLES = {
@@ -44,7 +44,7 @@ CREATE TABLE tailrace.error_directives (
   reason LONGTEXT NOT NULL COMMENT 'why it was',
   made_by VARCHAR(255) NOT NULL,
   made_at DATETIME(6) NOT NULL COMMENT 'UTC',
-  used_at DATETIME(6) COMMENT 'UTC, in the transaction of the data; NULL: not yet',
+  used_at DATETIME(6) COMMENT 'UTC, the last time, in the transaction of the data; NULL: not yet',
   PRIMARY KEY (id),
   KEY (channel, used_at)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: events left out or replaced'
@@ -59,6 +59,7 @@ class Directive:
     Attributes:
         id: its row on the downstream.
         statements: what runs instead; empty: nothing.
+        used: whether it has taken effect before.
     """
 
     id: int
@@ -67,6 +68,12 @@ class Directive:
     gtid: str | None
     digest: int
     statements: tuple[str, ...]
+    used: bool = False
+
+    @property
+    def name(self) -> str:
+        """The event's."""
+        return event_name(self.epoch, self.seq)
 
     def check(self, event: Event, table: str | None = None) -> None:
         """Raise unless it speaks of this event."""
@@ -134,21 +141,21 @@ def clear(session: Session, channel: str) -> None:
     session.run("DELETE FROM tailrace.channel_errors WHERE channel = %s", (channel,))
 
 
-def pending(session: Session, channel: str) -> dict[tuple[int, int], Directive]:
-    """The directives not used yet, by epoch and number; of two for one event the later one."""
+def decided(session: Session, channel: str) -> dict[tuple[int, int], Directive]:
+    """What has been decided, by epoch and number; of several decisions for one event the last one."""
     rows = session.rows(
-        "SELECT id, epoch, seq, gtid, digest, statements FROM tailrace.error_directives"
-        " WHERE channel = %s AND used_at IS NULL ORDER BY id",
+        "SELECT id, epoch, seq, gtid, digest, statements, used_at IS NOT NULL FROM tailrace.error_directives"
+        " WHERE channel = %s ORDER BY id",
         (channel,),
     )
     return {
-        (epoch, seq): Directive(id_, epoch, seq, gtid, digest, tuple(json.loads(statements)))
-        for id_, epoch, seq, gtid, digest, statements in rows
+        (epoch, seq): Directive(id_, epoch, seq, gtid, digest, tuple(json.loads(statements)), bool(used))
+        for id_, epoch, seq, gtid, digest, statements, used in rows
     }
 
 
 def add(session: Session, channel: str, error: ChannelError, statements: Iterable[str], by: str) -> None:
-    """Decide about the event of an error, in the open transaction; an earlier decision is void."""
+    """Decide about the event of an error, in the open transaction; an earlier decision holds no more."""
     event, chosen = error.event, tuple(statements)
     assert event is not None
     session.run(
@@ -174,14 +181,19 @@ def use(session: Session, directives: Iterable[Directive]) -> None:
     """Note down, in the transaction of the data, that directives took effect."""
     for one in directives:
         used = session.run(
-            "UPDATE tailrace.error_directives SET used_at = UTC_TIMESTAMP(6) WHERE id = %s AND used_at IS NULL",
-            (one.id,),
+            "UPDATE tailrace.error_directives SET used_at = UTC_TIMESTAMP(6) WHERE id = %s", (one.id,)
         )
-        if used != 1:
+        if used != 1 or session.value(_LATER, (one.id,)):
             raise DownstreamError(
                 "TR642",
-                f"the directive of `tailrace error` for event {one.epoch}:{'ddl' if one.seq == DDL else one.seq}"
-                " was changed while it took effect",
+                f"the directive of `tailrace error` for event {one.name} was changed while it took effect",
                 where=Where(epoch=one.epoch, gtid=one.gtid),
                 hint="start the consumer again: it takes the directives as they are",
             )
+
+
+_LATER = (
+    "SELECT COUNT(*) FROM tailrace.error_directives this JOIN tailrace.error_directives later"
+    " ON later.channel = this.channel AND later.epoch = this.epoch AND later.seq = this.seq AND later.id > this.id"
+    " WHERE this.id = %s"
+)

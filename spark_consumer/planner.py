@@ -11,6 +11,7 @@ from spark_consumer.apply import Applier
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.merge import Limits
 from spark_consumer.plan import SlicePlan, plan_slice, structures_of, targets_of
+from spark_consumer.repeatable import check_tables
 from spark_consumer.rules import Rules
 from spark_consumer.safe_mode import SafeMode
 from spark_consumer.slices import Slice
@@ -54,6 +55,8 @@ class Planner:
         again = level is not None and piece.order <= level.order
         safe = again or self._safe_mode.active(time.monotonic())
         plan = plan_slice(needed, targets, rules, self._limits, piece.where, safe=safe, again=again)
+        if again:
+            check_tables(plan, targets, rules)
         plan = replace(plan, window=piece.window)
         if row_by_row:
             return plan.row_by_row()

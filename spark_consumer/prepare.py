@@ -19,6 +19,7 @@ from spark_consumer.ordered import OrderedRow, OrderedStatement, statements
 from spark_consumer.pieces import Result, joined
 from spark_consumer.plan import Name, SlicePlan, TablePlan
 from spark_consumer.refusal import Event, row_event
+from spark_consumer.repeatable import repetition
 from spark_consumer.rows import (
     COMPACTED,
     DELETES,
@@ -37,6 +38,7 @@ from spark_consumer.rows import (
     render,
     task,
 )
+from spark_consumer.session import Flavor
 from spark_consumer.slices import Slice
 from spark_consumer.stages import NO_STAGES, Stages
 from spark_consumer.workers.part import Part, written_by
@@ -228,19 +230,27 @@ def stages_of(
     )
 
 
-def directed(prepared: Prepared, directives: Mapping[tuple[int, int], Directive]) -> Prepared:
-    """A slice, prepared row by row, as an operator wants it. Raises Refused for a directive for something else."""
-    if not directives:
-        return prepared
+def directed(prepared: Prepared, directives: Mapping[tuple[int, int], Directive], flavor: Flavor) -> Prepared:
+    """A slice, prepared row by row, as an operator wants it.
+
+    Args:
+        flavor: of the downstream.
+
+    Raises:
+        Refused: a directive for something else.
+        DownstreamError: TR578, what ran in an event's place cannot run again.
+    """
     first, behind = prepared.piece.window or (0, 1 << 62)
     of_piece = [
         one for one in directives.values() if prepared.piece.holds(one.epoch) and first <= one.seq < behind
     ]
+    if not of_piece:
+        return prepared
     for one in of_piece:
         if (event := prepared.events.get((one.epoch, one.seq))) is None:
             raise LogError(
                 "TR642",
-                f"a directive of `tailrace error` names event {one.epoch}:{one.seq}, and there is no such event",
+                f"a directive of `tailrace error` names event {one.name}, and there is no such event",
                 where=prepared.piece.where,
                 hint="another log has taken the place of the one it was made for",
             )
@@ -251,8 +261,12 @@ def directed(prepared: Prepared, directives: Mapping[tuple[int, int], Directive]
         if chosen is None:
             statements.append(made)
             continue
-        _log.warning("event_directed", which=f"{made.epoch}:{made.seq}", statements=chosen.statements)
-        statements += [replace(made, sql=sql.encode(), otherwise=(), free=True) for sql in chosen.statements]
+        instead = chosen.statements
+        if chosen.used and made.table.again:
+            instead = tuple(repetition(chosen, sql, flavor).sql for sql in instead)
+        _log.warning("event_directed", which=chosen.name, statements=instead)
+        plain = replace(made, otherwise=(), clears=None, removes=None, free=True)
+        statements += [replace(plain, sql=sql.encode()) for sql in instead]
     return replace(prepared, ordered=statements, directives=tuple(of_piece))
 
 

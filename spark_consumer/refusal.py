@@ -22,6 +22,11 @@ _LITERAL = re.compile(r"'((?:[^']|''){40})(?:[^']|'')*'|\b(0[xX]|[xX]')([0-9a-fA
 _MOST = 2000
 
 
+def event_name(epoch: int, seq: int) -> str:
+    """How people say which event: ``17:42``, or ``17:ddl``."""
+    return f"{epoch}:{'ddl' if seq == DDL else seq}"
+
+
 @dataclass(frozen=True)
 class Event:
     """One row's change, or one DDL.
@@ -46,8 +51,8 @@ class Event:
 
     @property
     def name(self) -> str:
-        """How people say which one: ``17:42``, or ``17:ddl``."""
-        return f"{self.epoch}:{'ddl' if self.seq == DDL else self.seq}"
+        """How people say which one."""
+        return event_name(self.epoch, self.seq)
 
     @property
     def identity(self) -> tuple[int, int, str | None, int]:

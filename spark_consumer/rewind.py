@@ -7,37 +7,41 @@ the history is one that comes later in the stretch; so it is replaced, and writt
 That holds for rows that a key identifies and that the log describes whole. Everything else is refused beforehand,
 rather than stopped half way: DDL (repeated, it would fail or, as TRUNCATE, act on the wrong rows; left out, it would
 leave rows that it removed), tables without a key, families with cascading foreign keys, tables some of whose changes
-the channel leaves out, tables with columns of their own.
+the channel leaves out, tables with columns of their own. What an operator has decided about an event holds for it
+again; so what ran in its place must be such that it may run twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from schemas.errors import DownstreamError, LogError, Where
 from schemas.structure import TableStructure
+from spark_consumer import error_log
 from spark_consumer import position as positions
 from spark_consumer.checkpoint import in_use
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.ddl_rules import DdlRules
-from spark_consumer.identity import Find
+from spark_consumer.error_log import Directive
 from spark_consumer.inside import Insides
 from spark_consumer.letter_case import as_servers_compare
 from spark_consumer.log_reader import LogReader
 from spark_consumer.merge import Limits
 from spark_consumer.place import Place, order_of
-from spark_consumer.plan import Mode, TablePlan, plan_slice, targets_of
+from spark_consumer.plan import plan_slice, targets_of
 from spark_consumer.position import Position
+from spark_consumer.refusal import DDL
+from spark_consumer.repeatable import REPLAY_HINT, check_decisions, check_tables
 from spark_consumer.rules import Rules
 from spark_consumer.session import Session, closing, connect
 from spark_consumer.slices import LoggedEpoch
 from spark_consumer.start import first_position
-from spark_consumer.target import TargetCatalog, TargetTable
+from spark_consumer.target import TargetCatalog
 from spark_consumer.workers import info
 
-_HINT = "a replay into an empty schema, as another channel, shows any place: docs/REPLAY.md"
+Decided = Mapping[tuple[int, int], Directive]
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,7 @@ class Rewind:
         before: where the channel stands.
         after: where it is going to stand.
         epochs: those that are applied again, in whole or in part.
+        decided: about events of them; it holds for them again.
     """
 
     config: ConsumerConfig
@@ -55,6 +60,7 @@ class Rewind:
     before: Position
     after: Position
     epochs: tuple[LoggedEpoch, ...]
+    decided: tuple[Directive, ...] = ()
 
     def says(self) -> list[str]:
         """What it is about to do, for people."""
@@ -63,6 +69,11 @@ class Rewind:
             f"channel {self.config.channel} stands at {self.before.place}: {self.before.executed_gtids or '(empty)'}",
             f"goes back to {self.after.place}: {self.after.executed_gtids or '(empty)'}",
             f"applies again, in safe mode up to {level}: {len(self.epochs)} epochs with {rows:,} rows",
+            *(
+                f"`tailrace error` has decided about event {one.name}, which holds:"
+                f" {'; '.join(one.statements) or 'left out'}"
+                for one in self.decided
+            ),
         ]
 
     def go(self) -> None:
@@ -83,7 +94,7 @@ def opened(config: ConsumerConfig, to: str) -> Iterator[Rewind]:
 
     Raises:
         DownstreamError: TR612 there is no such channel; TR614 its consumer runs here; TR616 it cannot be rewound now;
-            TR660 workers have applied a slice in part; TR576, TR577 something in between cannot be repeated.
+            TR660 workers have applied a slice in part; TR576, TR577, TR578 something in between cannot be repeated.
         LogError: TR575 the place is not behind the channel; TR555 the log does not hold it any more.
     """
     with ExitStack() as stack:
@@ -126,10 +137,24 @@ def _checked(config: ConsumerConfig, session: Session, before: Position, to: str
         if logged.record.epoch > place.epoch and order_of(logged.record.epoch - 1, None) < level.order
     )
     _check_kept(epochs, log)
-    _check_ddl(config, epochs, log)
+    decided = error_log.decided(session, config.channel)
+    _check_ddl(config, epochs, log, decided)
     _check_tables(config, session, epochs, log)
+    in_between = _decisions(decided, epochs, place, level)
+    check_decisions(session, in_between)
     last = next((logged for logged in found if logged.record.epoch == place.epoch), None)
-    return Rewind(config, session, before, _moved(before, place, level, last), epochs)
+    return Rewind(config, session, before, _moved(before, place, level, last), epochs, in_between)
+
+
+def _decisions(
+    decided: Decided, epochs: Sequence[LoggedEpoch], place: Place, level: Place
+) -> tuple[Directive, ...]:
+    """What was decided about events between two places, in the log's order."""
+    known = {logged.record.epoch for logged in epochs}
+    begin, end = (place.epoch + 1, place.rows or 0), (level.epoch + 1, level.rows or 0)
+    found = (decided[event] for event in sorted(decided) if event[0] in known)
+    # A DDL comes before its epoch's rows.
+    return tuple(one for one in found if begin <= (one.epoch, max(one.seq, 0)) < end)
 
 
 def _moved(before: Position, place: Place, level: Place, last: LoggedEpoch | None) -> Position:
@@ -167,28 +192,28 @@ def _check_kept(epochs: Sequence[LoggedEpoch], log: LogReader) -> None:
             )
 
 
-def _check_ddl(config: ConsumerConfig, epochs: Sequence[LoggedEpoch], log: LogReader) -> None:
+def _check_ddl(
+    config: ConsumerConfig, epochs: Sequence[LoggedEpoch], log: LogReader, decided: Decided
+) -> None:
     rules = Rules.of(config)
     ddl_rules = DdlRules(rules.tables, rules.events, rules.router, config.ddl)
-    for logged in epochs:
-        ddl, epoch = logged.record.ddl, logged.record.epoch
-        if ddl is not None and ddl_rules.carried(ddl, lambda up_to=epoch: log.tables(up_to)) is not None:  # type: ignore[misc]
-            raise DownstreamError(
-                "TR576",
-                f"there is a DDL in between, and it cannot be repeated: {ddl.statement[:200]}",
-                where=Where(epoch=epoch, gtid=logged.record.last_gtid),
-                hint=f"the furthest place is epoch:{_behind_ddl(epochs, ddl_rules, log)}; {_HINT}",
-            )
 
-
-def _behind_ddl(epochs: Sequence[LoggedEpoch], rules: DdlRules, log: LogReader) -> int:
-    """The first epoch behind the last DDL that the channel carries."""
-    last = 0
-    for logged in epochs:
+    def acts(logged: LoggedEpoch) -> bool:
         ddl, epoch = logged.record.ddl, logged.record.epoch
-        if ddl is not None and rules.carried(ddl, lambda up_to=epoch: log.tables(up_to)) is not None:  # type: ignore[misc]
-            last = epoch
-    return last + 1
+        chosen = decided.get((epoch, DDL))
+        if ddl is None or (chosen is not None and not chosen.statements):
+            return False
+        return ddl_rules.carried(ddl, lambda: log.tables(epoch)) is not None
+
+    first = next((logged.record for logged in epochs if acts(logged)), None)
+    if first is not None and first.ddl is not None:
+        last = [logged.record.epoch for logged in epochs if acts(logged)][-1]
+        raise DownstreamError(
+            "TR576",
+            f"there is a DDL in between, and it cannot be repeated: {first.ddl.statement[:200]}",
+            where=Where(epoch=first.epoch, gtid=first.last_gtid),
+            hint=f"the furthest place is epoch:{last + 1}; {REPLAY_HINT}",
+        )
 
 
 def _check_tables(
@@ -205,30 +230,4 @@ def _check_tables(
     names = targets_of(structures, rules)
     targets = TargetCatalog().load(session, names.values())
     plan = plan_slice(structures, targets, rules, Limits(), Where(), safe=True, again=True)
-    for table in plan.tables:
-        whole = table.structure.is_full or table.mode is Mode.SKIP
-        if table.mode is Mode.ORDERED or not whole:
-            raise DownstreamError(
-                "TR577",
-                f"its changes cannot be repeated: {_reason(table, targets[table.target_name], rules)}",
-                where=Where(table=table.name),
-                hint=_HINT,
-            )
-
-
-def _reason(table: TablePlan, target: TargetTable | None, rules: Rules) -> str:
-    if not table.structure.is_full:
-        return "its row images lack columns"
-    if table.identity.find is Find.WHOLE or not table.identity.sure:
-        return "no key tells for sure which row is there already"
-    if target is not None and target.triggers:
-        return "the downstream's table has triggers"
-    if table.cascades:
-        return "it has, or hangs on, a foreign key that cascades"
-    if table.partial:
-        return "the channel's filters leave some of its changes out"
-    if not rules.compact:
-        return "the channel has compact = false"
-    if target is not None and target.writable - {column.lower() for column in table.writable}:
-        return "the downstream's table has columns of its own"
-    return "it shares its downstream table with one whose changes cannot"
+    check_tables(plan, targets, rules)

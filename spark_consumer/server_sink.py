@@ -42,6 +42,7 @@ class ServerSink:
         self._planner = Planner(config, applier)
         self._structures: Mapping[str, TableStructure] = {}
         self._late: Prepared | None = None
+        self._directed = {one.epoch for one in applier.directives.values() if one.seq != DDL}
 
     @property
     def position(self) -> Position:
@@ -65,9 +66,7 @@ class ServerSink:
 
     def _is_directed(self, epoch: LoggedEpoch) -> bool:
         """Whether an operator has decided about a row of the epoch: then it is a transaction by itself."""
-        return any(
-            one.epoch == epoch.record.epoch and one.seq != DDL for one in self._applier.directives.values()
-        )
+        return epoch.record.epoch in self._directed
 
     def _plan(self, piece: Slice, *, row_by_row: bool = False) -> SlicePlan:
         row_by_row |= self._is_directed(piece.epochs[0])
@@ -75,7 +74,7 @@ class ServerSink:
 
     def _read(self, piece: Slice, plan: SlicePlan) -> Prepared:
         assert self._reader is not None
-        return directed(self._reader.prepare(piece, plan), self._applier.directives)
+        return directed(self._reader.prepare(piece, plan), self._applier.directives, self._applier.flavor)
 
     def _after_ddl(self, piece: Slice) -> Prepared:
         self._planner.forget()

@@ -84,11 +84,14 @@ def _run_ordered(session: Session, one: OrderedStatement, where: Where) -> None:
     if one.free:
         _run(session, one.table, place, Statement(one.sql, 0), free=True)
         return
+    if one.clears is not None:
+        _run(session, one.table, place, Statement(one.clears, 1), may_miss=True, may_exceed=True)
     *attempts, last = one.sql, *one.otherwise
     for sql in attempts:
         if _run(session, one.table, place, Statement(sql, one.rows), may_miss=True):
             return
-    _run(session, one.table, place, Statement(last, one.rows), may_miss=one.may_miss)
+    again = one.table.again
+    _run(session, one.table, place, Statement(last, one.rows), may_miss=one.may_miss, may_exceed=again)
 
 
 def _execute(session: Session, table: TablePlan, sql: bytes) -> int:

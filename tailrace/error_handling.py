@@ -18,7 +18,7 @@ from spark_consumer import position as positions
 from spark_consumer.error_log import ChannelError
 from spark_consumer.ledger import Ledger
 from spark_consumer.position import Position
-from spark_consumer.refusal import DDL, Event
+from spark_consumer.refusal import DDL, Event, event_name
 from spark_consumer.session import Session, closing, connect
 from tailrace import logs, wiring
 from tailrace.config_file import load
@@ -58,7 +58,7 @@ class Stopped:
         ):
             found.append(
                 {
-                    "event": f"{epoch}:{'ddl' if seq == DDL else seq}",
+                    "event": event_name(epoch, seq),
                     "gtid": gtid,
                     "action": action,
                     "statements": json.loads(statements),
@@ -106,8 +106,8 @@ class Stopped:
         """What has run already, of an earlier decision about the event or of the several statements that the DDL
         became: it stays in front of the others.
         """
-        old = error_log.pending(self.session, self.channel).get((event.epoch, event.seq))
-        given = old.statements if old is not None else ddl_plan.texts(position.ddl_intent)
+        old = error_log.decided(self.session, self.channel).get((event.epoch, event.seq))
+        given = old.statements if old is not None and not old.used else ddl_plan.texts(position.ddl_intent)
         count = 0
         while ledger.happened(self.session, position.ledger_seq + 1 + count):
             count += 1

@@ -86,7 +86,8 @@ class Rest:
         planner = Planner(replace(self.config, compact=first.compact, workers=1), self.applier)
         plan = planner.plan(self.piece, self.structures, row_by_row=row_by_row)
         made = self.reader.rest(self.piece, plan, [unpacked(worker.applied) for worker in self.workers])
-        made = directed(made, self.applier.directives) if row_by_row else made
+        if row_by_row:
+            made = directed(made, self.applier.directives, self.applier.flavor)
         return replace(made, slice_id=first.slice_id, reserved=first.parts)
 
 

@@ -154,11 +154,11 @@ def _writer(
         session.close()
         raise
     with closing(applier):
-        if applier.directives:
+        if waiting := [one for one in applier.directives.values() if not one.used]:
             raise DownstreamError(
                 "TR645",
                 "an operator has decided about events by their place in the epoch log, which is not read here:"
-                f" {', '.join(f'epoch {epoch}' for epoch, _ in applier.directives)}",
+                f" {', '.join(f'event {one.name}' for one in waiting)}",
                 hint="let `tailrace consume` apply these epochs first, or delete the rows without used_at from"
                 " tailrace.error_directives",
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,13 @@ from schemas.errors import DownstreamError
 from schemas.server_url import ServerUrl
 from schemas.structure import TableStructure
 from spark_consumer.config import ConsumerConfig
+from spark_consumer.position import forget
 from spark_consumer.refusal import Refused
+from spark_consumer.rewind import opened
+from spark_consumer.session import closing, connect
 from tailrace.cli.app import app
 from tests.support.consuming import consume
-from tests.support.fake_topic import FakeTopic, insert, integer, text, update
+from tests.support.fake_topic import FakeTopic, delete, insert, integer, text, update
 from tests.support.names import own_name
 
 
@@ -251,3 +255,162 @@ def test_a_directive_for_another_log_is_refused(channel: Channel) -> None:
     it.error("skip")
     it.consume()
     assert it.epoch() == it.topic.next_epoch - 1
+
+
+def rewound(it: Channel, to: str, until: str | None = None) -> list[str]:
+    """Move the channel back and let it apply the stretch again; what the rewind said."""
+    with opened(it.config, to) as about:
+        said = about.says()
+        about.go()
+    consume(replace(it.config, until=until))
+    if until is not None:
+        it.consume()
+    return said
+
+
+@both
+def test_a_rewind_keeps_what_was_decided_about_rows(
+    channel: Channel, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = channel
+    # as a large transaction, which several tasks divide among themselves
+    monkeypatch.setattr("spark_consumer.prepare._TASK_ROWS", 2)
+    it.consume()
+    it.downstream.execute(
+        f"CREATE TABLE {it.name}.other (id INT PRIMARY KEY, v INT)",
+        f"INSERT INTO {it.name}.t VALUES (900, 0, 'taken'), (901, 0, 'also')",
+    )
+    begin = it.topic.next_epoch
+    it.topic.epoch(*(insert(it.t, row(i)) for i in range(10)))
+    # Of a key whose first change is left out there are others in the same epoch, and in the same batch.
+    it.topic.epoch(
+        insert(it.t, row(20, 1, "taken")),
+        insert(it.t, row(21, 1, "a")),
+        update(it.t, row(21, 1, "a"), row(21, 2, "b")),
+        insert(it.t, row(22, 1, "also")),
+        update(it.t, row(22, 1, "also"), row(22, 5, "also")),
+        delete(it.t, row(3)),
+        insert(it.t, row(23, 3, "z")),
+        transactions=7,
+    )
+    it.topic.epoch(update(it.t, row(21, 2, "b"), row(21, 3, "d")), insert(it.t, row(24, 0, "b")))
+    assert it.refused("TR604").event.key == "`id`=20"
+    it.error("skip")
+    assert it.refused("TR604").event.key == "`id`=22"
+    instead = (
+        f"INSERT INTO {it.name}.t (v, id) VALUES (-7, 22)",
+        f"UPDATE {it.name}.t SET v = 70 WHERE id IN (0, 1)",
+        f"REPLACE INTO {it.name}.other VALUES (1, 1)",
+        f"DELETE FROM {it.name}.t WHERE v = 0 AND id BETWEEN 4 AND 5",
+    )
+    it.error("replace", *(word for sql in instead for word in ("--sql", sql)))
+    assert it.refused("TR604").event.seq == 4
+    it.error("replace", "--sql", f"UPDATE {it.name}.t SET v = 5 WHERE id = 22")
+    it.consume()
+    after = it.rows()
+    assert (22, 5, None) in after
+    assert {(0, 70, None), (1, 70, None), (900, 0, "taken")} < set(after)
+    assert not {3, 4, 5, 20} & {i for i, _, _ in after}
+
+    # Somebody has changed rows, so they are made as they were; what was decided stays decided.
+    spoil = f"UPDATE {it.name}.t SET v = -1, s = NULL WHERE id BETWEEN 6 AND 24"
+    place = f"gtid:{'0' * 8}-0000-0000-0000-00000000cafe:1-"
+    for to, until in (
+        (f"epoch:{begin}", None),
+        (f"{place}{it.topic.transactions - 5}", None),
+        (f"epoch:{begin}", f"{place}{it.topic.transactions - 4}"),
+    ):
+        it.downstream.execute(spoil)
+        said = rewound(it, to, until)
+        assert sum("tailrace error" in one for one in said) == (3 if to.startswith("epoch") else 2)
+        again = it.rows()
+        expected = (
+            after
+            if to.startswith("epoch")
+            else [(i, -1, None) if 6 <= i <= 9 else (i, v, s) for i, v, s in after]
+        )
+        assert again == expected, (to, until)
+    assert it.downstream.execute(f"SELECT * FROM {it.name}.other") == [(1, 1)]
+    assert len(it.error("show", "--json")["directives"]) == 3
+
+
+def test_a_rewind_over_a_ddl_that_was_left_out(channel: Channel) -> None:
+    it = channel
+    it.consume()
+    begin = it.topic.next_epoch
+    it.topic.epoch(insert(it.t, row(1, 1)))
+    it.ddl(f"ALTER TABLE {it.name}.t DROP COLUMN nowhere", "ALTER TABLE")
+    it.topic.epoch(insert(it.t, row(2, 2)))
+    it.refused("TR620")
+    it.error("skip")
+    it.consume()
+    it.downstream.execute(f"DELETE FROM {it.name}.t")
+    said = rewound(it, f"epoch:{begin}")
+    assert any(f"event {begin + 1}:ddl, which holds: left out" in one for one in said)
+    assert it.rows("id, v") == [(1, 1), (2, 2)]
+    # What has run instead of one cannot run again.
+    it.ddl(f"ALTER TABLE {it.name}.t DROP COLUMN nowhere", "ALTER TABLE")
+    it.refused("TR620")
+    it.error("replace", "--sql", f"ALTER TABLE {it.name}.t ADD KEY (v)")
+    it.consume()
+    with pytest.raises(DownstreamError, match=rf"TR576.*the furthest place is epoch:{begin + 4};"):
+        rewound(it, f"epoch:{begin}")
+
+
+@pytest.mark.parametrize("flavor", ["mysql"])
+def test_a_rewind_over_what_cannot_run_twice_is_refused(channel: Channel) -> None:
+    it = channel
+    it.consume()
+    it.downstream.execute(
+        f"CREATE TABLE {it.name}.heap (v INT)",
+        f"CREATE TABLE {it.name}.numbered (id INT AUTO_INCREMENT PRIMARY KEY, v INT)",
+        f"CREATE TABLE {it.name}.watched (id INT PRIMARY KEY)",
+        f"CREATE TRIGGER {it.name}.watches AFTER INSERT ON {it.name}.watched FOR EACH ROW DO 0",
+        f"INSERT INTO {it.name}.t VALUES (900, 0, 'taken')",
+    )
+    for statement, reason in (
+        ("UPDATE {0}.t SET v = v + 1 WHERE id = 900", "it is none of UPDATE"),
+        ("INSERT INTO {0}.heap VALUES (1)", "no value in a unique key"),
+        ("INSERT INTO {0}.numbered (v) VALUES (1)", "no value in a unique key"),
+        ("INSERT INTO {0}.watched VALUES (1)", "its table has triggers"),
+    ):
+        begin = it.topic.next_epoch
+        it.topic.epoch(insert(it.t, row(begin, 1, "taken")))
+        it.refused("TR604")
+        it.error("replace", "--sql", statement.format(it.name))
+        it.consume()
+        with pytest.raises(DownstreamError, match=rf"TR578.*event {begin}:0.*{reason}.*epoch:{begin + 1};"):
+            rewound(it, f"epoch:{begin}")
+    assert it.rows("id, v") == [(900, 1)]
+
+
+def test_a_decision_is_of_its_channel_and_the_last_one_holds(channel: Channel) -> None:
+    it = channel
+    it.consume()
+    it.downstream.execute(f"INSERT INTO {it.name}.t VALUES (900, 0, 'taken')")
+    begin = it.topic.next_epoch
+    it.topic.epoch(insert(it.t, row(1, 1, "taken")), insert(it.t, row(2, 2)))
+    it.refused("TR604")
+    it.error("replace", "--sql", f"UPDATE {it.name}.t SET s = 'mine' WHERE id = 900")
+    it.consume()
+    it.downstream.execute(f"INSERT INTO {it.name}.t VALUES (901, 0, 'other')")
+    # What ran once is refused now, so it is decided about anew.
+    it.downstream.execute(f"UPDATE {it.name}.t SET s = IF(id = 900, 'x', 'mine') WHERE id >= 900")
+    with pytest.raises(DownstreamError, match=r"TR604.*'mine'"):
+        rewound(it, f"epoch:{begin}")
+    it.error("skip")
+    it.consume()
+    assert it.rows() == [(2, 2, None), (900, 0, "x"), (901, 0, "mine")]
+    it.downstream.execute(f"DELETE FROM {it.name}.t WHERE id = 2")
+    said = rewound(it, f"epoch:{begin}")
+    assert "left out" in said[-1]
+    assert it.rows() == [(2, 2, None), (900, 0, "x"), (901, 0, "mine")]
+    shown = it.error("show", "--json")["directives"]
+    assert [(one["action"], bool(one["used_at"])) for one in shown] == [("replace", True), ("skip", True)]
+    # A channel that begins anew knows of no decision.
+    with closing(connect(it.config.target)) as session:
+        forget(session, it.name)
+    it.downstream.execute(f"DELETE FROM {it.name}.t")
+    consume(replace(it.config, start=f"epoch:{begin}"))
+    assert it.rows() == [(1, 1, "taken"), (2, 2, None)]
+    assert it.error("show", "--json")["directives"] == []

@@ -134,6 +134,17 @@ def test_recovered_without_upstream_and_kafka(river: MakeRiver, upstream: str, d
     assert it.run("produce", "--until-caught-up") == 0, it.talk()
     consume(settings(it), 2)
     [stopped_at] = channel(it, "epoch")
+    # A decision whose event is yet to come is about a place in the epoch log; one that is past is nothing to it.
+    decided = (
+        "INSERT INTO tailrace.error_directives VALUES"
+        " (NULL, 'main', {}, -1, '', 0, 'skip', '[]', '', '', '', NOW(), {})"
+    )
+    it.downstream.execute(
+        decided.format(stopped_at, "NOW()"), decided.format(int(str(stopped_at)) + 1, "NULL")
+    )
+    assert recover(it) == 1
+    assert '"code": "TR645"' in it.talk()
+    it.downstream.execute("DELETE FROM tailrace.error_directives WHERE used_at IS NULL")
     # Mirrored only, behind what relay.meta vouches for, and the last transaction torn.
     metas = {path: path.read_bytes() for path in it.folder.glob("relay/*/relay.meta")}
     run_dml(it.upstream, 3, 150)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from schemas.avro_schema import KEY_CHANGE, row_schema
@@ -49,6 +51,23 @@ def test_rows_are_put_back_into_the_upstreams_order() -> None:
         b"INSERT INTO `d`.`p` (`id`,`v`) VALUES (1,NULL)",
         b"UPDATE `d`.`p` SET `id`=1,`v`=2 WHERE `id`=1 LIMIT 1",
         b"DELETE FROM `d`.`p` WHERE `id`=1 LIMIT 1",
+    ]
+
+
+def test_a_row_that_is_written_again_makes_room_and_a_deleted_one_may_be_gone() -> None:
+    table = replace(planned(PARENT, Mode.ORDERED), safe=True, again=True)
+    one, two = {"id": 1, "v": None}, {"id": 1, "v": 2}
+    changes = [insert(PARENT, one), update(PARENT, one, two), delete(PARENT, two)]
+    changes += [
+        delete(PARENT, {"id": 3, "v": 5}, KEY_CHANGE),
+        insert(PARENT, {"id": 9, "v": 5}, KEY_CHANGE),
+    ]
+    found = statements(rendered(table, *changes), Limits())
+    assert [(made.clears, made.sql, made.otherwise, made.may_miss) for made in found] == [
+        (b"DELETE FROM `d`.`p` WHERE `id`=1", b"REPLACE INTO `d`.`p` (`id`,`v`) VALUES (1,NULL)", (), False),
+        (b"DELETE FROM `d`.`p` WHERE `id`=1", b"REPLACE INTO `d`.`p` (`id`,`v`) VALUES (1,2)", (), False),
+        (None, b"DELETE FROM `d`.`p` WHERE `id`=1 LIMIT 1", (), True),
+        (b"DELETE FROM `d`.`p` WHERE `id`=3", b"REPLACE INTO `d`.`p` (`id`,`v`) VALUES (9,5)", (), False),
     ]
 
 
