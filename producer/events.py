@@ -422,6 +422,8 @@ class EventDecoder:
         """MySQL's usual GTID event at ``data[i]`` opens a group: what ``_begin`` does, with a fourth of its calls."""
         server_id, source, number, committed = _GTID_EVENT(data, i)
         micros = committed >> 8 if committed < 1 << 63 else _original_micros(data, i)
+        if number < 1:
+            binlog.check_number(number)
         self._group_begin(binlog.GTID, server_id, micros // 1000)
         self._group_pos = self._event_pos
         self.scanner.open(source, number)

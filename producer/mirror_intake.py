@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import sys
 import time
 from collections.abc import Callable
@@ -13,10 +14,10 @@ from producer.upstream import packets
 from relay_store.layout import file_number
 from relay_store.writer import RelayWriter
 from schemas import binlog
-from schemas.binlog import CRC32_RESIDUE, FIRST_POSITION, HEARTBEATS, INSIDE_GROUP
-from schemas.errors import RelayError, Where
+from schemas.binlog import CRC32_RESIDUE, FIRST_POSITION, HEADER_SIZE, HEARTBEATS, INSIDE_GROUP
+from schemas.errors import RelayError, UpstreamError, Where
 from schemas.groups import GroupScanner
-from schemas.gtid import GtidTracker
+from schemas.gtid import GtidTracker, MariadbGtidTracker
 
 SYNC_BYTES = 8 << 20  # unsynced bytes at which a sync no longer waits for a pause
 SYNC_SECONDS = 0.05
@@ -55,6 +56,7 @@ class Intake:
         self._file, self._end = position.upstream
         self._behind = self._end - stream_position
         self._max_file_size = max_file_size or sys.maxsize
+        self._source_type = int if isinstance(gtids, MariadbGtidTracker) else bytes
         self._scanner = GroupScanner()
         self._has_checksum = False
         self._chunks: list[bytes] = []
@@ -80,6 +82,7 @@ class Intake:
 
         Returns how many bytes that took, and how many are needed at least for the next event.
         Raises RelayError and UpstreamError (what is before the wrong event is kept), and ServerSaid.
+        Of an event that no server writes: UpstreamError TR209.
         """
         try:
             if used := self._take_small(data):
@@ -89,6 +92,11 @@ class Intake:
                 _, kind, _, _, end_position, flags = binlog.HEADER.unpack_from(event)
                 self._take_one(kind, flags, end_position, event)
             return used, need
+        except UpstreamError as error:
+            error.where = self._where()
+            raise
+        except (ValueError, IndexError, struct.error) as error:
+            raise self._impossible(error) from error
         finally:
             self._append()
 
@@ -117,12 +125,12 @@ class Intake:
         """
         unpack, collect = packets.HEADS.unpack_from, self._chunks.append
         plain = frozenset() if self._behind else INSIDE_GROUP
-        has_checksum, end = self._has_checksum, self._end
+        has_checksum, end, least = self._has_checksum, self._end, HEADER_SIZE
         at, stop, last = 0, len(data), len(data) - packets.HEADS.size
         while at <= last:
             head, status, kind, size, end_position, flags = unpack(data, at)
             after = at + 5 + size
-            if status or head & 0xFFFFFF != size + 1 or after > stop:
+            if status or not least < head & 0xFFFFFF == size + 1 or after > stop:
                 break
             event = data[at + 5 : after]
             at = after
@@ -154,18 +162,25 @@ class Intake:
         self._chunks.append(event)
         self._end = end
         if kind not in INSIDE_GROUP:
-            self._step_group(kind, event)
+            try:
+                self._step_group(kind, event)
+            except (ValueError, IndexError, struct.error):
+                self._chunks.pop()
+                self._end -= len(event)
+                raise
 
     def _step_group(self, kind: int, event: bytes) -> None:
         scanner = self._scanner
         was_open = scanner.in_group
         if scanner.feed(kind, event, self._has_checksum):
-            self._boundary = self._end
             if was_open:
                 if scanner.source is not None:
+                    if not isinstance(scanner.source, self._source_type):
+                        raise ValueError("a GTID of the other kind of server")
                     self._groups.append((scanner.source, scanner.number, scanner.server_id))
             elif before := binlog.previous_gtids(event, self._has_checksum):
                 self._gtids.merge(before)
+            self._boundary = self._end
             if was_open:
                 self._unsynced_groups += 1
             if self._unsynced_groups >= self._sync_groups:
@@ -223,19 +238,30 @@ class Intake:
             self._unsynced += size
             self.bytes += size
             self.events += len(self._chunks)
-        for source, number, server_id in self._groups:
-            self._gtids.add(source, number, server_id)
+        try:
+            for source, number, server_id in self._groups:
+                self._gtids.add(source, number, server_id)
+        except ValueError as error:
+            raise self._impossible(error) from error
         self._group_ended = self._group_ended or self._boundary is not None
         self._chunks.clear()
         self._groups.clear()
         self._boundary = None
 
+    def _where(self) -> Where:
+        return Where(self._scanner.gtid(), self._file, self._end)
+
+    def _impossible(self, error: Exception) -> UpstreamError:
+        what = f"the upstream sent an event that no server writes: {error or type(error).__name__}"
+        hint = "nothing of it was written; on a line that is not encrypted anybody may have put it there"
+        return UpstreamError("TR209", what, where=self._where(), hint=hint)
+
     def _corrupt(self, kind: int) -> RelayError:
         what = f"the checksum of an event of type {kind} is wrong"
         hint = "nothing of it was written; if it happens again at this place, the upstream's file is damaged"
-        return RelayError("TR304", what, where=Where(self._scanner.gtid(), self._file, self._end), hint=hint)
+        return RelayError("TR304", what, where=self._where(), hint=hint)
 
     def _gap(self, begin: int) -> RelayError:
         what = f"the upstream sent the event at {begin}, expected was the one at {self._end}"
         hint = "nothing of it was written; encrypted MariaDB binlogs cannot be mirrored byte for byte"
-        return RelayError("TR305", what, where=Where(self._scanner.gtid(), self._file, self._end), hint=hint)
+        return RelayError("TR305", what, where=self._where(), hint=hint)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from relay_store import layout
 from relay_store.layout import RelayPosition, disk_errors
+from schemas.binlog import FIRST_POSITION
 from schemas.errors import RelayError
 
 RECOVERED_NAME = "recovered.toml"
@@ -25,7 +26,7 @@ def read_epoch_ends(root: Path) -> frozenset[RelayPosition]:
             return frozenset()
     try:
         return frozenset(_parse(item) for item in tomllib.loads(text)["positions"])
-    except (RelayError, tomllib.TOMLDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (RelayError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         hint = "put it back, or remove it and run `tailrace recover` again for each channel"
         raise RelayError("TR306", f"{path} cannot be read: {error}", hint=hint) from error
 
@@ -41,4 +42,7 @@ def add_epoch_end(root: Path, position: RelayPosition) -> None:
 def _parse(text: str) -> RelayPosition:
     name, _, pos = text.rpartition(":")
     subdir, _, file = name.rpartition("/")
-    return RelayPosition(subdir, file, int(pos))
+    found = RelayPosition(subdir, file, int(pos))
+    if found.order[-1] < FIRST_POSITION:
+        raise ValueError(f"{text} lies before a file's first event")
+    return found

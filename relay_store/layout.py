@@ -18,16 +18,18 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
+from schemas import names
 from schemas.binlog import FIRST_POSITION
 from schemas.errors import NOWHERE, RelayError, Where
+from schemas.names import UnfitName
 
 INDEX_NAME = "server-uuid.index"
 META_NAME = "relay.meta"
@@ -38,9 +40,6 @@ FOLDS_NAME = "lower-case-names"
 #: the code of a disk, or a quota, without room: it heals by itself once there is some
 DISK_FULL = "TR320"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-
-_FILE_NAME = re.compile(r"(.+\.(\d+))(?:\+(\d+))?")
-_SUBDIR_NAME = re.compile(r".+\.(\d{6,})")
 
 
 @dataclass(frozen=True)
@@ -88,22 +87,22 @@ _Place = TypeVar("_Place", RelayMeta, StartPosition)
 
 def file_number(name: str) -> int:
     """7 of `mysql-bin.000007` and its parts. Raises RelayError."""
-    return int(_file_name(name)[2])
+    return _file_name(name)[1]
 
 
 def part_offset(name: str) -> int:
     """1000 of `mysql-bin.000007+1000`, 0 of the first or only part. Raises RelayError."""
-    return int(_file_name(name)[3] or 0)
+    return _file_name(name)[2]
 
 
 def file_order(name: str) -> tuple[int, int]:
     """By this the files of a sub-directory are in order. Raises RelayError."""
-    return file_number(name), part_offset(name)
+    return _file_name(name)[1:]
 
 
 def upstream_file(name: str) -> str:
     """The file of the upstream that a relay file is all or a part of. Raises RelayError."""
-    return _file_name(name)[1]
+    return _file_name(name)[0]
 
 
 def part_name(name: str, offset: int) -> str:
@@ -111,22 +110,36 @@ def part_name(name: str, offset: int) -> str:
     return f"{upstream_file(name)}+{offset}" if offset else upstream_file(name)
 
 
-def _file_name(name: str) -> re.Match[str]:
-    if not (match := _FILE_NAME.fullmatch(name)):
-        raise RelayError("TR306", f"{name!r} is not the name of a binlog file")
-    return match
+@lru_cache(maxsize=1024)
+def _file_name(name: str) -> tuple[str, int, int]:
+    try:
+        return names.relay_file(name)
+    except UnfitName as error:
+        raise RelayError("TR306", str(error)) from None
+
+
+def is_file_name(name: str) -> bool:
+    """Whether `name` is one of a relay file."""
+    try:
+        return bool(names.relay_file(name))
+    except UnfitName:
+        return False
 
 
 def subdir_serial(name: str) -> int:
     """2 of `<server-uuid>.000002`. Raises RelayError."""
-    if not (match := _SUBDIR_NAME.fullmatch(name)):
-        raise RelayError("TR306", f"{name!r} is not the name of a relay sub-directory")
-    return int(match[1])
+    try:
+        return names.relay_subdir(name)[1]
+    except UnfitName as error:
+        raise RelayError("TR306", str(error)) from None
 
 
 def is_subdir_name(name: str) -> bool:
     """Whether `name` is one of a relay sub-directory."""
-    return _SUBDIR_NAME.fullmatch(name) is not None
+    try:
+        return bool(names.relay_subdir(name))
+    except UnfitName:
+        return False
 
 
 def subdirs_in(root: Path) -> list[str]:
@@ -223,10 +236,10 @@ def binlog_files(subdir: Path) -> list[str]:
     """The binlog files of a sub-directory in order of their numbers; none if it is gone. Raises RelayError."""
     with disk_errors("listing the relay log", Where(file=subdir.name)):
         try:
-            names = [entry.name for entry in os.scandir(subdir) if entry.is_file()]
+            found = [entry.name for entry in os.scandir(subdir) if entry.is_file()]
         except FileNotFoundError:
             return []
-    return sorted((n for n in names if _FILE_NAME.fullmatch(n)), key=file_order)
+    return sorted(filter(is_file_name, found), key=file_order)
 
 
 def locate(root: Path, subdir: str, file: str, pos: int) -> RelayPosition | None:
@@ -281,7 +294,8 @@ _REBUILD = "move the relay directory away and start again: the relay log is fetc
 
 
 def _write_toml(path: Path, place: RelayMeta | StartPosition) -> None:
-    if any(c in place.file + place.gtid_set for c in '"\\\n'):
+    said = place.file + place.gtid_set
+    if not said.isprintable() or '"' in said or "\\" in said:
         raise RelayError("TR306", f"{place.file!r} cannot be written to {path.name}")
     text = f'binlog-name = "{place.file}"\nbinlog-pos = {place.pos}\nbinlog-gtid = "{place.gtid_set}"\n'
     with disk_errors(f"writing {path.name}"):
@@ -297,8 +311,9 @@ def _read_toml(path: Path, build: type[_Place]) -> _Place | None:
     try:
         fields = tomllib.loads(data.decode())
         place = build(fields["binlog-name"], fields["binlog-pos"], fields["binlog-gtid"])
-        if file_number(place.file) < 0 or place.pos < FIRST_POSITION or not isinstance(place.gtid_set, str):
+        names.binlog_file(place.file)
+        if type(place.pos) is not int or place.pos < FIRST_POSITION or not isinstance(place.gtid_set, str):
             raise ValueError("a field is out of range")
-    except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise RelayError("TR306", f"{path} cannot be read: {error}", hint=_REBUILD) from error
     return place

@@ -157,7 +157,7 @@ def _read(path: Path) -> Reader | None:
         position = RelayPosition(fields["subdir"], fields["binlog-name"], fields["binlog-pos"])
         if type(position.pos) is not int or position.order[-1] < FIRST_POSITION:
             raise ValueError("binlog-pos is out of range")
-    except (RelayError, ValueError, KeyError, TypeError) as error:
+    except (RelayError, ValueError, KeyError, TypeError, RecursionError) as error:
         hint = "nothing is purged until it is whole: start that reader again, or forget it"
         raise RelayError("TR306", f"{path} cannot be read: {error}", hint=hint) from error
     return Reader(path.name.removesuffix(_SUFFIX), position, updated)

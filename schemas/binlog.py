@@ -13,12 +13,16 @@ from zlib_ng.zlib_ng import crc32
 
 from schemas.errors import RelayError, Where
 from schemas.gtid import Flavor, GtidSet, MariadbGtidSet, MysqlGtidSet
+from schemas.gtid_base import GNO_END, checked_source
+from schemas.names import binlog_file
 
 MAGIC = b"\xfebin"
 _ENCRYPTED_MAGIC = b"\xfdbin"  # of a file that MySQL wrote with binlog_encryption=ON
 HEADER_SIZE = 19
 CHECKSUM_SIZE = 4
 FIRST_POSITION = 4  # of the first event, behind the magic
+#: bytes: max_allowed_packet, which a server's dump thread has at its most, and something for the framing
+MAX_EVENT = (1 << 30) + (1 << 16)
 
 # timestamp, type, server id, event size, end position (32 bits: never an identity), flags
 HEADER = struct.Struct("<IBIIIH")
@@ -195,9 +199,13 @@ def not_in_use(format_description: bytes) -> bytes:
 
 
 def rotate_target(event: Buffer) -> tuple[str, int]:
-    """File name and position that a ROTATE event points to, with or without a checksum at its end."""
+    """File name and position that a ROTATE event points to, with or without a checksum at its end.
+
+    Raises:
+        ValueError, struct.error: there is none, or no name that a binlog file can have.
+    """
     body = bytes(event[HEADER_SIZE:-CHECKSUM_SIZE] if checksum_fits(event) else event[HEADER_SIZE:])
-    return body[8:].decode(), struct.unpack_from("<Q", body)[0]
+    return binlog_file(body[8:].decode())[0], struct.unpack_from("<Q", body)[0]
 
 
 def previous_gtids(event: Buffer, has_checksum: bool) -> GtidSet | None:
@@ -260,6 +268,7 @@ class TaggedGtid(NamedTuple):
 
 
 _UUID_FIELD, _TAG_FIELD = 1, 3
+_MAX_TAGGED = 1024  # bytes, several times what a server writes
 
 
 def tagged_gtid(event: Buffer) -> TaggedGtid:
@@ -269,6 +278,8 @@ def tagged_gtid(event: Buffer) -> TaggedGtid:
     parallel replicas, 6 immediate commit, 7 original commit (if it differs), and what does not matter here.
     Source: MySQL libs/mysql/binlog/event/control_events.h, Gtid_event::define_fields.
     """
+    if len(event) > _MAX_TAGGED:
+        raise ValueError(f"a tagged GTID event of {len(event)} bytes")
     _, at = read_varlen(event, HEADER_SIZE)  # the format's version
     size, at = read_varlen(event, at)
     _, at = read_varlen(event, at)  # the last field that a reader must know
@@ -290,4 +301,11 @@ def tagged_gtid(event: Buffer) -> TaggedGtid:
     number = (raw >> 1) ^ -(raw & 1)
     if len(uuid) != 16 or number < 1:
         raise ValueError("a tagged GTID event without UUID or number")
-    return TaggedGtid(uuid + tag, number, fields.get(7) or fields.get(6, 0))
+    check_number(number)
+    return TaggedGtid(checked_source(uuid, tag), number, fields.get(7) or fields.get(6, 0))
+
+
+def check_number(number: int) -> None:
+    """Raises ValueError for a number that no MySQL server gives a transaction."""
+    if not 1 <= number < GNO_END:
+        raise ValueError(f"a GTID with the number {number}")

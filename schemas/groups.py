@@ -75,6 +75,7 @@ class GroupScanner:
         self.state = _OPENED
         if kind == binlog.GTID:
             _, self.source, self.number = _MYSQL_GTID.unpack_from(event, binlog.HEADER_SIZE)
+            binlog.check_number(self.number)
         elif kind == binlog.MARIADB_GTID:
             self.number, self.source, flags = _MARIADB_GTID.unpack_from(event, binlog.HEADER_SIZE)
             self.server_id = binlog.header(event).server_id

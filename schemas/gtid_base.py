@@ -13,6 +13,10 @@ SourceKey = bytes
 
 _UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}")
 _TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}")
+#: the last number that a MySQL server gives a transaction, and one more
+GNO_END = (1 << 63) - 1
+#: intervals or domains of one set: a thousand times what servers with parallel workers have
+MAX_INTERVALS = 1_000_000
 
 _Self = TypeVar("_Self", bound="GtidSet")
 
@@ -57,6 +61,13 @@ def source_key(uuid: str, tag: str = "") -> SourceKey:
     if tag and not _TAG.fullmatch(tag.lower()):
         raise ValueError(f"not a GTID tag: {tag!r}")
     return bytes.fromhex(uuid.replace("-", "")) + tag.lower().encode()
+
+
+def checked_source(uuid: bytes, tag: bytes) -> SourceKey:
+    """The key of a source as events have it. Raises ValueError."""
+    if len(uuid) != 16 or (tag and not _TAG.fullmatch(tag.decode())):
+        raise ValueError(f"not a source in a binary GTID set: {uuid.hex()}, tag {tag[:32]!r}")
+    return uuid + tag
 
 
 @lru_cache(maxsize=1024)

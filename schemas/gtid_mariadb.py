@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping
 from typing import NamedTuple, cast
 
-from schemas.gtid_base import GtidSet, SourceKey
+from schemas.gtid_base import MAX_INTERVALS, GtidSet, SourceKey
 
 
 class MariadbGtid(NamedTuple):
@@ -109,13 +109,19 @@ class MariadbGtidTracker:
 
     def add(self, source: SourceKey | int, number: int, server_id: int = 0) -> None:
         """Add sequence `number` of the domain `source`, written by `server_id`."""
-        domain = cast("int", source)
-        last = self._domains.get(domain)
+        last = self._domains.get(source)  # type: ignore[arg-type]
+        if last is None:
+            if not isinstance(source, int):
+                raise ValueError("a MySQL GTID among MariaDB's")
+            if len(self._domains) >= MAX_INTERVALS:
+                raise ValueError(f"a GTID set of more than {MAX_INTERVALS} domains")
         if last is None or number >= last.sequence:
-            self._domains[domain] = MariadbGtid(server_id, number)
+            self._domains[cast("int", source)] = MariadbGtid(server_id, number)
 
     def merge(self, other: GtidSet) -> None:
-        for domain, gtid in cast("MariadbGtidSet", other).domains.items():
+        if not isinstance(other, MariadbGtidSet):
+            raise ValueError("a MySQL GTID set among MariaDB's GTIDs")
+        for domain, gtid in other.domains.items():
             self.add(domain, gtid.sequence, gtid.server_id)
 
     def contains(self, source: SourceKey | int, number: int) -> bool:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from typing import cast
+from operator import lt
 
-from schemas.gtid_base import GtidSet, SourceKey, source_key, uuid_text
+from schemas.gtid_base import GNO_END, MAX_INTERVALS, GtidSet, SourceKey, checked_source, source_key, uuid_text
 
 # Half-open boundaries, flat and strictly ascending: (1, 6, 7, 8) is 1-5 and 7.
 Bounds = tuple[int, ...]
 
-_MAX_GNO = 2**63 - 1
 _TAGGED_FORMAT = 1
 
 
@@ -56,9 +55,20 @@ def _interval(text: str) -> tuple[int, int]:
         raise ValueError(f"not an interval of transaction numbers: {text!r}")
     start = int(first)
     end = int(last) if dash else start
-    if not 1 <= start <= _MAX_GNO or end > _MAX_GNO:
+    if not 1 <= start < GNO_END or end >= GNO_END:
         raise ValueError(f"transaction number out of range: {text!r}")
     return start, end + 1
+
+
+def _refuse_more(intervals: int) -> None:
+    if intervals > MAX_INTERVALS:
+        raise ValueError(f"a GTID set of {intervals} intervals; {MAX_INTERVALS} are the most that are read")
+
+
+def _ascend(bounds: Bounds) -> bool:
+    """Whether half-open intervals are in order, apart from each other, and of numbers that servers give."""
+    ordered = all(map(lt, bounds, bounds[1:]))
+    return not bounds or (ordered and bounds[0] >= 1 and bounds[-1] <= GNO_END)
 
 
 class MysqlGtidSet:
@@ -73,6 +83,7 @@ class MysqlGtidSet:
     def parse(cls, text: str) -> MysqlGtidSet:
         """Read `uuid:1-5:7:tag:1-3,uuid:…`. Raises ValueError naming the wrong part."""
         found: dict[SourceKey, list[tuple[int, int]]] = {}
+        _refuse_more(text.count(":"))
         for part in filter(None, (p.strip() for p in text.split(","))):
             uuid, *fields = (field.strip() for field in part.split(":"))
             key = source_key(uuid)
@@ -146,14 +157,19 @@ class MysqlGtidSet:
         if form not in (0, _TAGGED_FORMAT):
             raise ValueError(f"unknown form {form} of a binary GTID set")
         count = (head >> 8) & 0xFFFFFFFFFFFF if form else head
-        at, found = 8, {}
+        at, found = 8, dict[SourceKey, Bounds]()
+        _refuse_more(len(data) // 16)
         for _ in range(count):
-            key, at = data[at : at + 16], at + 16
+            uuid, tag, at = data[at : at + 16], b"", at + 16
             if form:
                 size, at = data[at] >> 1, at + 1
-                key, at = key + data[at : at + size], at + size
+                tag, at = data[at : at + size], at + size
+            key = checked_source(uuid, tag)
             intervals = struct.unpack_from("<Q", data, at)[0]
-            found[key] = struct.unpack_from(f"<{2 * intervals}q", data, at + 8)
+            bounds = struct.unpack_from(f"<{2 * intervals}q", data, at + 8)
+            if key in found or not _ascend(bounds):
+                raise ValueError(f"the intervals of {uuid_text(key)} are in no order")
+            found[key] = bounds
             at += 8 + 16 * intervals
         return cls(found)
 
@@ -197,7 +213,9 @@ class MysqlGtidTracker:
         """Add the transaction `number` of a source key; `server_id` is MariaDB's and unused here."""
         bounds = self._sources.get(source)  # type: ignore[arg-type]
         if bounds is None:
-            self._sources[cast("SourceKey", source)] = [number, number + 1]
+            if not isinstance(source, bytes):
+                raise ValueError("a MariaDB GTID among MySQL's")
+            self._sources[source] = [number, number + 1]
         elif bounds[-1] == number:
             bounds[-1] = number + 1
         else:
@@ -218,10 +236,13 @@ class MysqlGtidTracker:
         elif after:
             bounds[at] = number
         else:
+            _refuse_more(len(bounds) // 2)
             bounds[at:at] = (number, number + 1)
 
     def merge(self, other: GtidSet) -> None:
-        whole = self.snapshot().union(cast("MysqlGtidSet", other))
+        if not isinstance(other, MysqlGtidSet):
+            raise ValueError("a MariaDB GTID set among MySQL's GTIDs")
+        whole = self.snapshot().union(other)
         self._sources = {k: list(v) for k, v in whole.sources.items()}
 
     def contains(self, source: SourceKey | int, number: int) -> bool:

@@ -12,6 +12,7 @@ import pymysql
 from pymysql.constants import CLIENT
 
 from schemas.errors import DownstreamError
+from schemas.server_connection import ServerConnection
 from schemas.server_url import ServerUrl
 from spark_consumer.server_errors import error_number as error_number
 from spark_consumer.server_errors import is_lost as is_lost
@@ -91,7 +92,7 @@ def connect(target: ServerUrl, *, database: str | None = None) -> Session:
         )
         for setting in _SETTINGS:
             session.execute("SET SESSION " + _for_flavor(setting, flavor, session.version))
-    except (pymysql.MySQLError, OSError) as error:
+    except (pymysql.MySQLError, OSError, ValueError, LookupError, TypeError) as error:
         raise unreachable(target, error) from error
     return session
 
@@ -99,7 +100,7 @@ def connect(target: ServerUrl, *, database: str | None = None) -> Session:
 def _open(target: ServerUrl, database: str | None) -> pymysql.Connection[Any]:
     # UPDATE must count the rows it found: an UPDATE that changes nothing is no disagreement.
     ours = {"database": database, "client_flag": CLIENT.FOUND_ROWS}
-    return pymysql.connect(**(target.connection_options() | ours))
+    return ServerConnection(**(target.connection_options() | ours))
 
 
 def _value(connection: pymysql.Connection[Any], sql: str) -> Any:

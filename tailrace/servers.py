@@ -10,6 +10,7 @@ from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 
 from schemas.errors import DownstreamError, TailraceError, UpstreamError
+from schemas.server_connection import ServerConnection
 from schemas.server_url import ServerUrl
 
 Side = Literal["upstream", "downstream"]
@@ -21,7 +22,7 @@ def connect(url: ServerUrl, side: Side, **options: Any) -> Connection[Any]:
     Raises UpstreamError or DownstreamError (TR200, TR600) when it does not answer or refuses the login.
     """
     try:
-        return pymysql.connect(**(url.connection_options() | {"connect_timeout": 5} | options))
+        return ServerConnection(**(url.connection_options() | {"connect_timeout": 5} | options))
     except (pymysql.MySQLError, OSError, RuntimeError) as error:
         raise unreachable(url, side, error) from error
 

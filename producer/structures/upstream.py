@@ -15,7 +15,7 @@ from producer.compressed import plain_event
 from producer.payload import unpack_payload
 from producer.query_event import in_lower_case, parse_query_event
 from producer.structures.store import Here, Place, Reading
-from producer.upstream.connect import connect, describe, query, translate
+from producer.upstream.connect import UNHEARD_OF, connect, describe, not_believed, query, translate
 from relay_store.layout import file_number
 from relay_store.reader import RelayReader
 from relay_store.tail import DurableTail
@@ -34,6 +34,7 @@ from schemas.tables import TableFilter, never_replicated
 log = structlog.get_logger()
 
 _NO_SUCH_TABLE = 1146
+_MAX_ANSWER = 512 << 20  # bytes: a list of a million tables has a quarter
 _RETRY = 1.0  # seconds
 _GTIDS = frozenset({binlog.GTID, binlog.GTID_TAGGED, binlog.ANONYMOUS_GTID, binlog.MARIADB_GTID})
 _START_ALTER, _ROLLBACK_ALTER = 2, 8
@@ -120,7 +121,7 @@ class UpstreamStructures:
 
     def _reading(self, names: Callable[[Connection[Any]], Iterable[Name]]) -> Reading:
         since = self._place()
-        connection = connect(self._url, charset="utf8mb4", read_timeout=60)
+        connection = connect(self._url, charset="utf8mb4", read_timeout=60, max_answer=_MAX_ANSWER)
         try:
             _prepare(connection)
             wanted = [name for name in names(connection) if self._tables.allows(*name)]
@@ -128,11 +129,15 @@ class UpstreamStructures:
             rows = query(
                 connection, "SELECT SCHEMA_NAME, DEFAULT_CHARACTER_SET_NAME FROM information_schema.SCHEMATA"
             )
+            databases = {
+                str(db): _charset(str(charset)) for db, charset in rows if not never_replicated(str(db))
+            }
         except (pymysql.err.MySQLError, OSError) as error:
             raise translate(error, self._url) from error
+        except UNHEARD_OF as error:
+            raise not_believed(error, self._url) from error
         finally:
             connection.close()
-        databases = {str(db): _charset(str(charset)) for db, charset in rows if not never_replicated(str(db))}
         whole = not any(isinstance(table, Unresolved) for table in tables.values())
         return Reading(since, self._place(), tables, databases, whole)
 

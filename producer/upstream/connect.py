@@ -11,8 +11,13 @@ from pymysql.connections import Connection
 
 from schemas.errors import UpstreamError
 from schemas.gtid import Flavor, GtidSet, empty_gtid_set, parse_gtid_set
+from schemas.names import binlog_file, server_uuid
+from schemas.server_connection import ServerConnection
 from schemas.server_url import ServerUrl
 
+READ_TIMEOUT = 30.0  # seconds
+# Bytes of an answer: far more than GTID sets and lists of files have.
+_MAX_ANSWER = 64 << 20
 # Access denied (three kinds), no privilege, account locked, password expired: waiting does not heal these.
 _DENIED = frozenset({1044, 1045, 1227, 1698, 1862, 1820, 3118, 3955})
 
@@ -45,9 +50,13 @@ class UpstreamInfo:
 
 
 def connect(url: ServerUrl, **options: Any) -> Connection[Any]:
-    """A connection in autocommit mode. Raises UpstreamError TR201 (retryable) or TR202 (access denied)."""
+    """A connection in autocommit mode; a server that says nothing for so long is away.
+
+    Raises UpstreamError TR201 (retryable) or TR202 (access denied).
+    """
+    options = {"read_timeout": READ_TIMEOUT, **options}
     try:
-        return pymysql.connect(**(url.connection_options() | options))
+        return ServerConnection(**({"max_answer": _MAX_ANSWER} | url.connection_options() | options))
     except pymysql.err.MySQLError as error:
         raise translate(error, url) from error
 
@@ -65,13 +74,26 @@ def translate(error: Exception, url: ServerUrl) -> UpstreamError:
 
 def describe(url: ServerUrl) -> UpstreamInfo:
     """What mirror, `check` and `status` need to know of the upstream. Raises UpstreamError."""
-    connection = connect(url, read_timeout=30)
+    connection = connect(url)
     try:
         return _describe(connection)
     except (pymysql.err.MySQLError, OSError) as error:
         raise translate(error, url) from error
+    except UNHEARD_OF as error:
+        raise not_believed(error, url) from error
     finally:
         connection.close()
+
+
+#: what answers raise that no server gives: no row, no number, no GTID set, a name that cannot be one
+UNHEARD_OF = (ValueError, LookupError, TypeError)
+
+
+def not_believed(error: Exception, url: ServerUrl) -> UpstreamError:
+    """The error for an answer that no server gives."""
+    what = f"{url} says of itself what no server says: {error or type(error).__name__}"
+    hint = "nothing was done with it; see what answers at this address: on a line that is not encrypted, anybody may"
+    return UpstreamError("TR209", what, hint=hint)
 
 
 def synthetic_uuid(domain: int, server_id: int) -> str:
@@ -86,9 +108,10 @@ def variable(connection: Connection[Any], name: str) -> str | None:
     return str(rows[0][1]) if rows else None
 
 
-def query(connection: Connection[Any], sql: str) -> Sequence[tuple[Any, ...]]:
+def query(connection: Connection[Any], sql: str, arguments: Sequence[Any] = ()) -> Sequence[tuple[Any, ...]]:
+    """The rows of a query, into which the driver puts the arguments in quotes."""
     with connection.cursor() as cursor:
-        cursor.execute(sql)
+        cursor.execute(sql, arguments or None)
         rows: Sequence[tuple[Any, ...]] = cursor.fetchall()
         return rows
 
@@ -103,8 +126,10 @@ def _describe(connection: Connection[Any]) -> UpstreamInfo:
     return UpstreamInfo(
         flavor=flavor,
         version=version,
-        server_uuid=variable(connection, "server_uuid")
-        or synthetic_uuid(int(variable(connection, "gtid_domain_id") or 0), server_id),
+        server_uuid=server_uuid(
+            variable(connection, "server_uuid")
+            or synthetic_uuid(int(variable(connection, "gtid_domain_id") or 0), server_id)
+        ),
         server_id=server_id,
         log_bin=log_bin,
         gtid_mode=variable(connection, "gtid_mode"),
@@ -114,7 +139,7 @@ def _describe(connection: Connection[Any]) -> UpstreamInfo:
         else empty_gtid_set(flavor),
         file=file,
         position=position,
-        files=tuple((str(row[0]), int(row[1])) for row in rows),
+        files=tuple((binlog_file(str(row[0]))[0], int(row[1])) for row in rows),
         binlog_format=variable(connection, "binlog_format"),
         row_image=variable(connection, "binlog_row_image"),
         row_metadata=variable(connection, "binlog_row_metadata"),
@@ -130,13 +155,13 @@ def _current(connection: Connection[Any], flavor: Flavor) -> tuple[str, int, str
         each = query(connection, "SELECT @@global.gtid_binlog_state")[0][0]
         row = query(connection, "SHOW MASTER STATUS")[0]
         # May be NULL for a position in a file that has no GTID yet.
-        gtids = query(connection, f"SELECT BINLOG_GTID_POS('{row[0]}', {int(row[1])})")[0][0]
-        return str(row[0]), int(row[1]), f"{each or ''},{gtids or ''}"
+        gtids = query(connection, "SELECT BINLOG_GTID_POS(%s, %s)", (str(row[0]), int(row[1])))[0][0]
+        return binlog_file(str(row[0]))[0], int(row[1]), f"{each or ''},{gtids or ''}"
     try:
         row = query(connection, "SHOW BINARY LOG STATUS")[0]
     except pymysql.err.ProgrammingError:  # before 8.2 it had the old name only
         row = query(connection, "SHOW MASTER STATUS")[0]
-    return str(row[0]), int(row[1]), str(row[4] or "")
+    return binlog_file(str(row[0]))[0], int(row[1]), str(row[4] or "")
 
 
 def file_before(url: ServerUrl, info: UpstreamInfo, executed: GtidSet) -> str:
@@ -166,12 +191,14 @@ def purged(url: ServerUrl, info: UpstreamInfo, missing: str) -> UpstreamError:
 
 def set_at_start(url: ServerUrl, info: UpstreamInfo, file: str) -> GtidSet:
     """The set that a binlog file's own PREVIOUS_GTIDS or GTID_LIST event names. Raises UpstreamError."""
-    connection = connect(url, read_timeout=30)
+    connection = connect(url)
     try:
-        rows = query(connection, f"SHOW BINLOG EVENTS IN '{file}' LIMIT 3")
+        rows = query(connection, "SHOW BINLOG EVENTS IN %s LIMIT 3", (file,))
+        texts = [str(row[5]) for row in rows if row[2] in ("Previous_gtids", "Gtid_list")]
+        return parse_gtid_set(texts[0].strip("[]"), info.flavor) if texts else empty_gtid_set(info.flavor)
     except (pymysql.err.MySQLError, OSError) as error:
         raise translate(error, url) from error
+    except UNHEARD_OF as error:
+        raise not_believed(error, url) from error
     finally:
         connection.close()
-    texts = [str(row[5]) for row in rows if row[2] in ("Previous_gtids", "Gtid_list")]
-    return parse_gtid_set(texts[0].strip("[]"), info.flavor) if texts else empty_gtid_set(info.flavor)

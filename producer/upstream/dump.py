@@ -18,7 +18,15 @@ from typing import Any
 
 import pymysql
 
-from producer.upstream.connect import UpstreamInfo, connect, purged, query, translate
+from producer.upstream.connect import (
+    UNHEARD_OF,
+    UpstreamInfo,
+    connect,
+    not_believed,
+    purged,
+    query,
+    translate,
+)
 from producer.upstream.packets import UNKNOWN, ServerSaid
 from schemas.errors import UpstreamError, Where
 from schemas.server_url import ServerUrl
@@ -60,6 +68,9 @@ class DumpStream:
         except (pymysql.err.MySQLError, OSError) as error:
             self.close()
             raise translate(error, url) from error
+        except UNHEARD_OF as error:
+            self.close()
+            raise not_believed(error, url) from error
         self._socket: socket.socket = self._connection._sock  # type: ignore[attr-defined]
         self._is_tls = isinstance(self._socket, ssl.SSLSocket)
         self._heard = time.monotonic()

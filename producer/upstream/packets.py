@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import struct
 
-from schemas.binlog import EVENT_SIZE, HEADER_SIZE, SIZE_OFFSET
+from schemas.binlog import EVENT_SIZE, HEADER_SIZE, MAX_EVENT, SIZE_OFFSET
 from schemas.errors import UpstreamError
 
 MAX_PACKET = 0xFFFFFF  # a packet of this size goes on in the next one
 _OK = 0
+_MAX_WORDS = 64 << 10  # bytes of an error packet; servers cut their messages at 512
+_MAX_TEXT = 1024
 
 # 3 bytes of packet size and 1 of sequence number; the status byte; then the event's own header:
 # timestamp (skipped), type, server id (skipped), size, end position, flags.
@@ -33,45 +35,58 @@ def slow_packet(data: bytes) -> tuple[bytes, int, int]:
         (or for the next one).
 
     Raises ServerSaid for an error or EOF packet, UpstreamError TR208 when packet and event disagree
-    about the size.
+    about the size, or no server sends an event of that size. Sizes are compared before anything is waited for.
     """
     if len(data) < UNKNOWN:
         return b"", 0, UNKNOWN
     packet = int.from_bytes(data[:3], "little")
-    if data[4] == _OK:
-        return _join_packets(data)
-    if len(data) < 4 + packet:
-        return b"", 0, 4 + packet
-    raise _server_said(data[4 : 4 + packet])
+    if packet and data[4] != _OK:
+        if packet > _MAX_WORDS:
+            raise _garbled(f"a packet of {packet} bytes with an error in it")
+        if len(data) < 4 + packet:
+            return b"", 0, 4 + packet
+        raise _server_said(data[4 : 4 + packet])
+    if packet < 1 + HEADER_SIZE:
+        raise _garbled(f"a packet of {packet} bytes, too short for an event")
+    if len(data) < 5 + HEADER_SIZE:
+        return b"", 0, 5 + HEADER_SIZE
+    size = EVENT_SIZE.unpack_from(data, 5 + SIZE_OFFSET)[0]
+    if packet != min(size + 1, MAX_PACKET):
+        raise _garbled(f"a packet of {packet} bytes with an event that says that it has {size}")
+    if size > MAX_EVENT:
+        raise _too_large(size)
+    whole = size + 1 + 4 * ((size + 1) // MAX_PACKET + 1)
+    if len(data) < whole:
+        return b"", 0, whole
+    return _joined(data, whole), whole, UNKNOWN
 
 
-def _join_packets(data: bytes) -> tuple[bytes, int, int]:
-    """An event in one packet, or, with 16 MB and more, in several."""
-    parts, at, packet = [], 0, MAX_PACKET
-    while packet == MAX_PACKET:
-        if at + 4 > len(data):
-            return b"", 0, at + 4
+def _joined(data: bytes, whole: int) -> bytes:
+    """An event that is here whole: in one packet or, with 16 MB and more, in several."""
+    parts, at = [], 0
+    while at < whole:
+        expected = min(whole - at - 4, MAX_PACKET)
         packet = int.from_bytes(data[at : at + 3], "little")
-        after = at + 4 + packet
-        if after > len(data):
-            return b"", 0, after
-        parts.append(data[at + 4 : after])
-        at = after
-    event = b"".join(parts)[1:]
-    size = EVENT_SIZE.unpack_from(event, SIZE_OFFSET)[0] if len(event) >= HEADER_SIZE else 0
-    if size != len(event):
-        raise _size_mismatch(size, len(event))
-    return event, at, UNKNOWN
+        if packet != expected:
+            raise _garbled(f"a packet of {packet} bytes within an event, of which {expected} were expected")
+        parts.append(data[at + 4 : at + 4 + packet])
+        at += 4 + packet
+    parts[0] = parts[0][1:]
+    return b"".join(parts)
 
 
-def _size_mismatch(said: int, got: int) -> UpstreamError:
-    what = f"a packet with an event of {got} bytes says that it has {said}"
+def _garbled(what: str) -> UpstreamError:
     return UpstreamError("TR208", what, hint="the stream was garbled on the way", retryable=True)
+
+
+def _too_large(size: int) -> UpstreamError:
+    what = f"an event that says it has {size} bytes, and no server sends more than {MAX_EVENT}"
+    return UpstreamError("TR208", what, hint="nothing of it was read; what answers there is no MySQL or MariaDB server")
 
 
 def _server_said(packet: bytes) -> ServerSaid:
     if packet[0] == 0xFE and len(packet) < 9:
         return ServerSaid(0, "the server ended the stream")
     number = int.from_bytes(packet[1:3], "little")
-    text = packet[3:].decode(errors="replace")
+    text = packet[3 : 3 + _MAX_TEXT].decode(errors="replace")
     return ServerSaid(number, text[6:] if text.startswith("#") else text)

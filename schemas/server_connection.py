@@ -1,0 +1,80 @@
+"""A pymysql connection to a server that is not trusted: one that may be another, or a line that somebody sits on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pymysql
+from pymysql.connections import Connection
+from pymysql.constants import CR
+
+#: bytes of one answer, in all its packets; the largest is a value of 1 GB, as `compare` reads it
+MAX_ANSWER = (1 << 30) + (1 << 26)
+_MAX_GREETING = 1 << 16  # bytes of all that a server sends before it lets a client in
+# Bytes that Python takes for a piece that is read, however small: without them, an answer of small rows could take
+# many times what its bytes do.
+_OVERHEAD = 64
+_CLEAR = (b"mysql_clear_password", b"dialog")
+
+
+if TYPE_CHECKING:
+    _Connection = Connection[Any]
+else:
+    _Connection = Connection  # generic in its stubs only
+
+
+class ServerConnection(_Connection):
+    """Reads no more than an answer may have, tells the password to nobody in clear text, and knows one kind of error:
+    what it does not understand is a malformed packet.
+
+    Args:
+        max_answer: bytes of one answer.
+    """
+
+    def __init__(self, *args: Any, max_answer: int = MAX_ANSWER, **options: Any) -> None:
+        self._max_answer, self._left = max_answer, _MAX_GREETING
+        super().__init__(*args, **options)
+
+    def connect(self, sock: Any = None) -> None:
+        self._left = _MAX_GREETING
+        with _one_kind_of_error():
+            super().connect(sock)
+
+    def _execute_command(self, command: int, sql: Any) -> None:
+        self._left = self._max_answer
+        super()._execute_command(command, sql)  # type: ignore[misc]
+
+    def _read_query_result(self, unbuffered: bool = False) -> Any:
+        with _one_kind_of_error():
+            return super()._read_query_result(unbuffered)  # type: ignore[misc]
+
+    def _read_bytes(self, num_bytes: int) -> bytes:
+        self._left -= num_bytes + _OVERHEAD
+        if self._left < 0:
+            self._force_close()  # type: ignore[attr-defined]
+            raise pymysql.err.OperationalError(CR.CR_SERVER_LOST, "the server's answer does not end")
+        data: bytes = super()._read_bytes(num_bytes)  # type: ignore[misc]
+        return data
+
+    def _process_auth(self, plugin_name: bytes, auth_packet: Any, handler: Any = None) -> Any:
+        if plugin_name in _CLEAR and not self._secure:  # type: ignore[attr-defined]
+            raise pymysql.err.OperationalError(
+                CR.CR_AUTH_PLUGIN_ERR,
+                f"the server asks for the password in clear text ({plugin_name.decode()}), and the line is not encrypted",
+            )
+        return super()._process_auth(plugin_name, auth_packet, handler)  # type: ignore[misc]
+
+
+@contextmanager
+def _one_kind_of_error() -> Iterator[None]:
+    try:
+        yield
+    except (pymysql.MySQLError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        # pymysql trusts a server's packets: what does not fit shows as whatever Python says of it.
+        raise pymysql.err.OperationalError(
+            CR.CR_MALFORMED_PACKET, f"Malformed packet: {type(error).__name__}: {str(error)[:200]}"
+        ) from error
