@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -16,12 +16,12 @@ import structlog
 
 from producer.compressed import COMPRESSED_ROWS, plain_event
 from producer.epoch import EpochLimits, OpenEpoch
-from producer.payload import unpack_payload
+from producer.payload import unpacked
 from producer.query_event import QueryEvent, epoch_ddl, in_lower_case, load_query, parse_query_event
 from producer.repetitions import repetitions
 from producer.row_decoder import RowDecoder, SchemaName
 from producer.rows_head import FLAGS_AT, LACKING, ROWS, Doubt, Head, RowsForm, RowsTable, update_lacks
-from producer.savepoints import known_savepoint, savepoint_name
+from producer.savepoints import Savepoints, savepoint_name
 from producer.skipping import Skipping, SkipRule
 from producer.structures.store import Here, Structures
 from producer.table_map import table_names
@@ -140,14 +140,18 @@ _NOT_KNOWN = (
 
 _COMPARE = "compare with mysqlbinlog at this position; report it with the relay file"
 
+# Of the tables whose decoders are kept, each of which takes some kilobytes.
+_MOST_COLUMNS = 200_000
+
 _BEGIN = b"BEGIN"
 _BRACKETS = (_BEGIN, b"COMMIT")
 _UNKNOWN: Any = object()
 # Each transaction says its server, of which a log has few.
 _encoded_server_id = lru_cache(encode_long)
 
-#: records held before a transaction larger than an epoch is handed to Kafka in part
+#: records held before a transaction larger than an epoch is handed to Kafka in part, and bytes of binlog
 SPILL_RECORDS = 50_000
+SPILL_BYTES = 64 << 20
 
 
 class EventDecoder:
@@ -200,9 +204,12 @@ class EventDecoder:
         self._by_id: dict[bytes, RowsTable | None] = {}
         self._with_triggers: set[bytes] = set()
         self._by_body: dict[bytes, RowsTable | None] = {}
+        self._columns_known = 0
         self._usual_begin = b""
         self._maps: dict[bytes, bytes] = {}  # the TABLE_MAP that `_by_id` has the table of
         self._published = b""
+        self._extra = 0
+        self._replays = False
         self._group_seq = 0
         self._gtid: str | None = None
         self._group_begin(0, 0, 0)
@@ -270,10 +277,10 @@ class EventDecoder:
             return self._walk(data, i, base, nested=False)
         except TailraceError as error:
             raise self._placed(error) from error
-        except (IndexError, KeyError, ValueError, struct.error, UnicodeDecodeError) as error:
+        except (LookupError, ValueError, struct.error, RecursionError, MemoryError) as error:
             raise DecodeError(
                 "TR405",
-                f"an event cannot be decoded: {type(error).__name__}: {error}",
+                f"an event cannot be decoded: {type(error).__name__}: {str(error)[:500]}",
                 where=self._where(),
                 hint=_COMPARE,
             ) from error
@@ -314,18 +321,32 @@ class EventDecoder:
                         i = behind
                         continue
                     head, p = parsed
-                ordinary, moved, decode, decoder, doubt = head
-                if doubt is not None and not self._sure(head, data, i, p, behind - checksum):
+                ordinary, moved, decode, decoder, doubt, portion = head
+                stop = behind - checksum
+                if doubt is not None and not self._sure(head, data, i, p, stop):
                     i = behind
                     continue
                 z = self._event_pos + self._offset << 1
                 # Two table look-ups; a file's first bytes and those behind 1 GB take the longer way.
                 varint = LOW[z & 0x3FFF] + VARINT[z >> 14] if 1 << 17 <= z < 1 << 31 else encode_long(z >> 1)
-                before = epoch.seq
-                epoch.seq = seq = decode(
-                    data, p, behind - checksum, before, number, ordinary, moved, source + varint + times,
-                    add_key, add_value, headers,
-                )  # fmt: skip
+                before, place = epoch.seq, source + varint + times
+                end_of_portion = stop if stop - p <= portion else p + portion
+                seq, p = decode(
+                    data,
+                    p,
+                    end_of_portion,
+                    before,
+                    number,
+                    ordinary,
+                    moved,
+                    place,
+                    add_key,
+                    add_value,
+                    headers,
+                )
+                if p != stop:
+                    seq = self._portions(head, data, p, stop, seq, place)
+                epoch.seq = seq
                 counts = counts_of(decoder) or self._first_touch(decoder)
                 counts[form.column] += seq - before
                 if len(records.keys) >= SPILL_RECORDS:
@@ -357,6 +378,33 @@ class EventDecoder:
             i = behind
         return i
 
+    def _portions(self, head: Head, data: bytes, p: int, stop: int, seq: int, place: bytes) -> int:
+        """The further rows of a large event, handed on when they are too many to be held; the next row's number.
+
+        Raises:
+            IndexError: they do not end where the event does.
+        """
+        epoch = self.epoch
+        records = epoch.records
+        while p < stop:
+            held = len(records)
+            seq, p = head.decode(
+                data, p, min(stop, p + head.portion), seq, epoch.avro_number, head.ordinary, head.moved, place,
+                records.keys.append, records.values.append, records.headers,
+            )  # fmt: skip
+            self._unpacked(sum(map(len, records.values[held:])))
+        if p != stop:
+            raise IndexError("a row image overruns its event")
+        return seq
+
+    def _unpacked(self, size: int) -> None:
+        """So many bytes more are held than the log has: they were compressed there, or are rows of a large event."""
+        self._extra += size
+        if self._extra >= SPILL_BYTES or len(self.epoch.records) >= SPILL_RECORDS:
+            self._extra = 0
+            if self.epoch.records:
+                self._spill(self.epoch)
+
     def _control(self, kind: int, data: bytes, i: int, behind: int) -> bool:
         """An event outside the row path. False: it is a DDL that needs an epoch of its own."""
         event = data[i:behind]
@@ -384,7 +432,9 @@ class EventDecoder:
             if not self._skip_group and not self._query(plain, binlog.query_text(plain, False), 0):
                 return False
         elif kind in COMPRESSED_ROWS:
-            self._walk(plain_event(event, self._checksum), 0, 0, nested=True)
+            plain = plain_event(event, self._checksum)
+            self._walk(plain, 0, 0, nested=True)
+            self._unpacked(len(plain))
         elif kind == binlog.TRANSACTION_PAYLOAD:
             if not self._payload(event):
                 return False
@@ -452,7 +502,7 @@ class EventDecoder:
         self._gtid = None
         self._skip_group = self._xa_open = self._xa = False
         self._text = b""
-        self._savepoints: dict[str, int] = {}
+        self._savepoints = Savepoints()
         self._skipped: list[tuple[str, str, str]] = []
         self._server_id, self._commit_ms = server_id, commit_ms
         self._group_seq = self.epoch.seq
@@ -539,11 +589,11 @@ class EventDecoder:
         their own. Source: MySQL sql/log_event.cc, Rows_log_event; MariaDB sql/log.cc, use_trans_cache.
         """
         if kind == "SAVEPOINT":
-            self._savepoints[savepoint_name(text)] = self.epoch.seq
+            self._savepoints.add(savepoint_name(text), self.epoch.seq)
         elif kind in ("ROLLBACK", "ROLLBACK TO") and self.epoch.seq > self._group_seq:
             kept: int | None = self._group_seq
             if kind == "ROLLBACK TO":
-                kept = known_savepoint(self._savepoints, savepoint_name(text))
+                kept = self._savepoints.find(savepoint_name(text))
             if kept is None or self.epoch.ddl is not None:
                 raise DecodeError(
                     "TR407",
@@ -648,8 +698,9 @@ class EventDecoder:
     def _learn_table(self, body: bytes) -> RowsTable | None:
         """A TABLE_MAP not met before: its table, or None if it is not replicated."""
         db, table, _ = table_names(body)
-        if len(self._by_body) > 10_000:
+        if len(self._by_body) > 10_000 or self._columns_known > _MOST_COLUMNS:
             self._by_body.clear()
+            self._columns_known = 0
         if not self._tables.allows(db, table):
             self._by_body[body] = None
             return None
@@ -657,6 +708,7 @@ class EventDecoder:
             # What it says may be older than what is tracked; nobody will read its rows here.
             return None
         structure = self.structures.structure(body, self._here())
+        self._columns_known += len(structure.columns)
         learned = self._by_body[body] = RowsTable(structure, self._schema_name)
         return learned
 
@@ -737,16 +789,22 @@ class EventDecoder:
         """False: it begins with a DDL that must wait until the open epoch is sealed."""
         if self._skip_group:
             return True
-        events = self._unpacked(event)
-        prepared = prepared_inside(events)
+        prepared = prepared_inside(self._events_inside(event))
         if prepared is None:
-            return self._walk(events, 0, 0, nested=True) == len(events)
+            return self._walk_payload(event)
         self._xa_start()
         self._prepared(*prepared, len(event))
         return True
 
-    def _unpacked(self, event: bytes) -> bytes:
-        return unpack_payload(event[binlog.HEADER_SIZE : len(event) - self._checksum])
+    def _walk_payload(self, event: bytes) -> bool:
+        for block in self._events_inside(event):
+            if self._walk(block, 0, 0, nested=True) < len(block):
+                return False
+            self._unpacked(len(block))
+        return True
+
+    def _events_inside(self, event: bytes) -> Iterator[bytes]:
+        return unpacked(event[binlog.HEADER_SIZE : len(event) - self._checksum])
 
     def _inside(self, kind: int, event: bytes, checksum: int) -> bool:
         """An event within a compressed or XA transaction. False: a DDL that must wait."""
@@ -759,6 +817,8 @@ class EventDecoder:
             return True
         if kind in _TEXTS:
             self._text = event[binlog.HEADER_SIZE + _TEXTS[kind] : len(event) - checksum]
+        elif kind == binlog.XA_PREPARE and not self._replays:
+            raise DecodeError("TR406", "XA PREPARE without XA START")
         elif kind not in _SKIPPED and kind not in (binlog.XID, binlog.XA_PREPARE):
             self._refuse(kind, event)
         return True
@@ -799,6 +859,7 @@ class EventDecoder:
     def _replay(self, prepared: PreparedTransaction) -> None:
         """Take a prepared transaction's rows in, as rows of the open group."""
         here = self._place, self._file_name, self._offset, self._checksum, self._event_pos
+        self._replays = True
         self.enter_file(self.prepared.format_description(prepared), prepared.relay_dir, prepared.relay_file)
         for block in self.prepared.blocks(prepared):
             i, data = 0, block.data
@@ -807,6 +868,7 @@ class EventDecoder:
                 self._event_pos = block.pos + i
                 self._replay_event(data[i:behind])
                 i = behind
+        self._replays = False
         self.epoch.bytes += prepared.relay_end - prepared.relay_pos
         self._place, self._file_name, self._offset, self._checksum, self._event_pos = here
 
@@ -815,7 +877,7 @@ class EventDecoder:
         if kind in binlog.INSIDE_GROUP:
             self._walk(event, 0, self._event_pos, nested=False)
         elif kind == binlog.TRANSACTION_PAYLOAD:
-            self._walk(self._unpacked(event), 0, 0, nested=True)
+            self._walk_payload(event)
         elif kind not in _GTIDS and not self._inside(kind, event, self._checksum):
             raise DecodeError("TR404", "DDL within an XA transaction")
 

@@ -20,7 +20,7 @@ from typing import Protocol
 import structlog
 
 from producer.epoch import EpochLimits, OpenEpoch
-from producer.events import EventDecoder
+from producer.events import SPILL_BYTES, EventDecoder
 from producer.records import Records
 from producer.repetitions import repetitions
 from producer.row_decoder import SchemaName
@@ -79,8 +79,6 @@ _GC_THRESHOLD = 200_000  # objects
 # Seconds. The thread that commits takes in a delivery report of each partition, and for each it waits so long for
 # the interpreter while the next epoch is decoded: Python's own 5 ms made commits take three times as long.
 _SWITCH = 0.0002
-# Of binlog, whose rows are held before a transaction larger than an epoch is handed to Kafka in part.
-_SPILL_BYTES = 64 << 20
 _PATIENCE = 5.0  # seconds that a stop waits for the rest of a transaction
 
 
@@ -387,7 +385,7 @@ class Publisher:
                 self._seal(decoder, here)
             i = stopped_at
         self._held += end
-        if self._held >= _SPILL_BYTES and decoder.epoch.records:
+        if self._held >= SPILL_BYTES and decoder.epoch.records:
             self._spill(decoder.epoch)
         return RelayPosition(block.subdir, block.file, block.pos + i)
 

@@ -20,7 +20,7 @@ from schemas.errors import DecodeError
 from schemas.sql import key_prefix
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of, constants_of, union_tags
-from schemas.types.binary import read_counted
+from schemas.types.binary import COMPRESSED, read_counted
 from schemas.types.codec import Head
 from schemas.types.json_diff import json_patched
 from schemas.types.json_type import JSON
@@ -29,11 +29,15 @@ from schemas.wire import value_header
 
 Append = Callable[[bytes], None]
 
-#: (b, p, end, seq, epoch, table, moved, place, add_key, add_value, headers) -> seq; see RowDecoder
-Decode = Callable[[bytes, int, int, int, bytes, bytes, bytes, bytes, Append, Append, dict[int, Headers]], int]
+#: (b, p, end, seq, epoch, table, moved, place, add_key, add_value, headers) -> seq, p; see RowDecoder
+Decode = Callable[
+    [bytes, int, int, int, bytes, bytes, bytes, bytes, Append, Append, dict[int, Headers]], tuple[int, int]
+]
 
 #: the bytes that name a structure's schema on the wire
 SchemaName = Callable[[TableStructure], bytes]
+
+_PORTION = 64 << 10  # bytes; most events are smaller
 
 _READ = re.compile(r"read_(\w+)\(b, p\)")
 _PARAMETERS = "b, p, end, seq, epoch, table, moved, place, add_key, add_value, headers"
@@ -43,18 +47,24 @@ class RowDecoder:
     """The three decoders of one structure.
 
     Each takes ``(b, p, end, seq, epoch, table, moved, place, add_key, add_value, headers)``: the event's bytes,
-    where its first row image begins and where the last one ends, the number of its first row in the epoch; then, as
-    Avro bytes, the epoch's number, ``source.flags`` to ``source.table`` (``moved``: for the halves of a key change),
-    and everything behind; what to call with each record's key and value; and where the headers go of the halves of a
-    key change, by their number. They return the number of the next row.
+    where its first row image begins and where to stop: behind the first row that ends there or further on; the number
+    of its first row in the epoch; then, as Avro bytes, the epoch's number, ``source.flags`` to ``source.table``
+    (``moved``: for the halves of a key change), and everything behind; what to call with each record's key and value;
+    and where the headers go of the halves of a key change, by their number. They return the number of the next row,
+    and where it begins: where an event's rows end, or the event is damaged.
 
     ``fingerprint`` names the structure's schema on the wire: its fingerprint, or its id in a registry.
+
+    ``portion`` is how many bytes of an event are decoded at a time: two bytes may be a row, and one byte of a
+    compressed column a thousand.
     """
 
     def __init__(self, structure: TableStructure, schema_name: SchemaName = fingerprint_of) -> None:
         self.structure = structure
         self.fingerprint = schema_name(structure)
         self.header = value_header(self.fingerprint)
+        packed = any(column.code in COMPRESSED for column in structure.columns)
+        self.portion = 1 if packed else _PORTION
 
     @cached_property
     def write(self) -> Decode:
@@ -240,8 +250,7 @@ def _delete_parts(structure: TableStructure) -> list[str]:
 
 
 def _loop(body: list[str]) -> list[str]:
-    overrun = "if p != end: raise IndexError('a row image overruns its event')"
-    return ["while p < end:", *indent(body), overrun, "return seq"]
+    return ["while p < end:", *indent(body), "return seq, p"]
 
 
 def _write(structure: TableStructure, images: Images) -> list[str]:

@@ -59,6 +59,7 @@ class Head(NamedTuple):
         decode: the generated decoder of these images.
         decoder: the structure that the rows are published with.
         doubt: what the event itself has to be asked.
+        portion: the decoder's.
     """
 
     ordinary: bytes
@@ -66,6 +67,7 @@ class Head(NamedTuple):
     decode: Decode
     decoder: RowDecoder
     doubt: Doubt | None
+    portion: int
 
 
 class RowsForm:
@@ -130,7 +132,7 @@ class RowsForm:
         p += self._images * size
         decode, decoder, doubt = self._decoding(images)
         ordinary, moved = (encode_long(number) + self._names for number in (flags, flags | KEY_CHANGE))
-        head = Head(ordinary, moved, decode, decoder, doubt)
+        head = Head(ordinary, moved, decode, decoder, doubt, decoder.portion)
         if p - i == self.offset and len(self._heads) < _MAX_HEADS:
             self._heads[beginning] = self.head = head
             self.beginning = beginning

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 
 def savepoint_name(text: str) -> str:
     """The name in the text of a SAVEPOINT or ROLLBACK TO, with ASCII letters in lower case.
@@ -18,11 +16,21 @@ def savepoint_name(text: str) -> str:
     return name.lower()
 
 
-def known_savepoint(savepoints: Mapping[str, int], name: str) -> int | None:
-    """What a name stands for; None if that is not sure.
+class Savepoints:
+    """Those of one transaction.
 
     Servers compare these names without accents too, so of others than ASCII two may be the same one.
     """
-    if not (name.isascii() and "".join(savepoints).isascii()):
-        return None
-    return savepoints.get(name)
+
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}
+        self._sure = True
+
+    def add(self, name: str, place: int) -> None:
+        """A savepoint; one of the same name is gone."""
+        self._places[name] = place
+        self._sure = self._sure and name.isascii()
+
+    def find(self, name: str) -> int | None:
+        """The place that a name stands for; None if that is not sure."""
+        return self._places.get(name) if self._sure and name.isascii() else None

@@ -10,6 +10,7 @@ from schemas.collations import CHARSETS, MAX_CHARACTER_BYTES
 from schemas.errors import DecodeError, Where
 from schemas.gtid import Flavor
 from schemas.structure import Column, TableStructure
+from schemas.table_definition import MAX_COLUMNS
 from schemas.types.binary import (
     BIT,
     BLOB,
@@ -21,6 +22,7 @@ from schemas.types.binary import (
     VARCHAR_COMPRESSED,
     VECTOR,
 )
+from schemas.types.checks import MOST_MEMBERS, check_column
 from schemas.types.decimals import NEWDECIMAL
 from schemas.types.enum_set import ENUM, SET
 from schemas.types.floating import DOUBLE, FLOAT
@@ -74,6 +76,9 @@ _FRACTIONAL_NAMES = {
 }
 #: MariaDB gives these a fraction too, and its binlog does not say of how many digits
 OLD_TEMPORAL = frozenset({TIME, DATETIME, TIMESTAMP})
+# With the columns that MariaDB adds for unique keys by hash.
+_MAX_COLUMNS = MAX_COLUMNS + 64
+_MAX_BODY = 16 << 20  # bytes; the members of its ENUMs are most of it
 _TWO_BYTE_META = {VARCHAR, BIT, NEWDECIMAL, STRING, VAR_STRING, ENUM, SET, VARCHAR_COMPRESSED}
 _ONE_BYTE_META = {FLOAT, DOUBLE, BLOB, GEOMETRY, JSON, VECTOR, TIME2, DATETIME2, TIMESTAMP2, BLOB_COMPRESSED}
 
@@ -110,12 +115,17 @@ class TableMap:
         return Where(table=f"{self.db}.{self.table}")
 
 
+_LENGTH_SIZES = {252: 2, 253: 3, 254: 8}
+
+
 def packed_length(data: bytes, pos: int) -> tuple[int, int]:
     """MySQL's length-encoded integer and the offset behind it."""
     first = data[pos]
     if first < 251:
         return first, pos + 1
-    size = {252: 2, 253: 3, 254: 8}[first]
+    size = _LENGTH_SIZES.get(first)
+    if size is None:
+        raise ValueError(f"a length that begins with {first}")
     return int.from_bytes(data[pos + 1 : pos + 1 + size], "little"), pos + 1 + size
 
 
@@ -125,7 +135,10 @@ def table_names(body: bytes) -> tuple[str, str, int]:
     db = body[1:end].decode()
     pos = end + 1
     table_end = pos + 1 + body[pos]
-    return db, body[pos + 1 : table_end].decode(), table_end + 1
+    table = body[pos + 1 : table_end].decode()
+    if not db or not table or "\0" in db + table:
+        raise ValueError(f"a table that is called {db!r}.{table!r}")
+    return db, table, table_end + 1
 
 
 def read_table_map(body: bytes, flavor: Flavor) -> TableMap:
@@ -133,10 +146,22 @@ def read_table_map(body: bytes, flavor: Flavor) -> TableMap:
 
     Args:
         body: the event behind header, table id and flags, without its checksum.
+
+    Raises:
+        DecodeError: TR405, more columns than a server's table has, or none.
+        ValueError, IndexError, KeyError: it is damaged.
     """
     db, table, pos = table_names(body)
     count, pos = packed_length(body, pos)
+    if len(body) > _MAX_BODY or not 1 <= count <= _MAX_COLUMNS:
+        raise DecodeError(
+            "TR405",
+            f"a TABLE_MAP of {len(body)} bytes and {count} columns, which no server has",
+            where=Where(table=f"{db}.{table}"),
+        )
     codes = body[pos : pos + count]
+    if len(codes) != count:
+        raise IndexError("it ends within its columns' types")
     meta_size, pos = packed_length(body, pos + count)
     metas = list(_metadata(codes, body[pos : pos + meta_size]))
     pos += meta_size
@@ -154,6 +179,8 @@ def full_structure(event: TableMap) -> TableStructure:
     """
     optional, where = event.optional, event.where
     names = list(_strings(optional.get(_COLUMN_NAME, b"")))
+    if not all(names) or len(set(names)) < len(names):
+        raise ValueError("two columns have one name, or one has none")
     listed = _WITH_COLLATION[event.flavor]
     columns = [Column(name, "", *column) for name, column in zip(names, event.columns, strict=True)]
     _set_signs(columns, optional.get(_SIGNEDNESS, b""))
@@ -161,7 +188,12 @@ def full_structure(event: TableMap) -> TableStructure:
     _set_charsets(columns, {ENUM, SET}, optional, _ENUM_DEFAULT_CHARSET, _ENUM_COLUMN_CHARSET, where)
     _set_members(columns, ENUM, optional.get(_ENUM_MEMBERS, b""), where)
     _set_members(columns, SET, optional.get(_SET_MEMBERS, b""), where)
-    key = tuple(columns[i].name for i in _key(optional))
+    places = _key(optional)
+    if len(set(places)) < len(places):
+        raise ValueError("a column is in the key twice")
+    key = tuple(columns[i].name for i in places)
+    for column in columns:
+        check_column(column)
     typed = tuple(replace(c, sql_type=sql_type(c)) for c in columns)
     return TableStructure(event.db, event.table, typed, key)
 
@@ -310,6 +342,8 @@ def _set_members(columns: list[Column], code: int, data: bytes, where: Where) ->
         if column.code != code:
             continue
         count, pos = packed_length(data, pos)
+        if count > MOST_MEMBERS[code]:
+            raise ValueError(f"column {column.name} has {count} members")
         raw, pos = _raw_strings(data, pos, count)
         try:
             members = tuple(_member(member, column.charset) for member in raw)

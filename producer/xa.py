@@ -58,21 +58,32 @@ def xa_prepare(event: bytes) -> tuple[str, bool]:
     return f"X'{data[:gtrid].hex()}',X'{data[gtrid:].hex()}',{form}", bool(one_phase)
 
 
-def prepared_inside(events: bytes) -> tuple[str, bool] | None:
+def prepared_inside(blocks: Iterable[bytes]) -> tuple[str, bool] | None:
     """What ``xa_prepare`` says of an unpacked TRANSACTION_PAYLOAD; None if it is an ordinary transaction.
 
-    MySQL compresses an XA transaction up to its XA_PREPARE, which is the payload's last event.
+    MySQL compresses an XA transaction from its XA START up to its XA_PREPARE, which is the payload's last event.
+
+    Args:
+        blocks: of whole events; no more of them are taken than needed.
 
     Raises:
-        ValueError, struct.error: the events are not whole, or an XA_PREPARE is too short.
+        ValueError, struct.error: an XA_PREPARE is too short.
     """
-    at = last = 0
-    while at < len(events):
-        size = binlog.header(events, at).size
-        if size < binlog.HEADER_SIZE or at + size > len(events):
-            raise ValueError(f"a compressed transaction has an event of the impossible size {size}")
-        last, at = at, at + size
-    return xa_prepare(events[last:]) if events and events[last + 4] == binlog.XA_PREPARE else None
+    last = b""
+    for block in blocks:
+        if not last and not _begins_xa(block):
+            return None
+        at = 0
+        while at < len(block):
+            begin, at = at, at + binlog.header(block, at).size
+        last = block[begin:]
+    return xa_prepare(last) if last and last[4] == binlog.XA_PREPARE else None
+
+
+def _begins_xa(block: bytes) -> bool:
+    return block[4] == binlog.QUERY and binlog.query_text(
+        block[: binlog.header(block).size], has_checksum=False
+    ).startswith(b"XA START")
 
 
 def needed_from(epoch: EpochCommitted) -> RelayPosition:

@@ -117,6 +117,9 @@ def family(kind: str) -> str:
     return FAMILIES.get(kind) or FAMILIES.get(kind.partition(" ")[2], "")
 
 
+# Characters of a statement that is read as a whole, which DML is not.
+_LONGEST = 16 << 20
+
 _FRAMES = {
     text: Statement(text, Category.TRANSACTION) for text in ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT")
 }
@@ -150,6 +153,8 @@ def classify(
         return replace(found, references=tuple(cursor.references)) if cursor.references else found
     except (Unparsable, LexError) as error:
         return Statement(kind, Category.UNKNOWN, reason=str(error))
+    except RecursionError:
+        return Statement(kind, Category.UNKNOWN, reason="statements within statements, too many of them")
 
 
 def without_start_transaction(statement: str, *, sql_mode: int = 0) -> str:
@@ -178,7 +183,9 @@ def _statement(cursor: Cursor) -> Statement:
         return _ignored("", "")
     handler = _HANDLERS.get(token.key)
     if handler is None:
-        raise Unparsable(f"no statement begins with {token.text!r}")
+        raise Unparsable(f"no statement begins with {token.text[:100]!r}")
+    if len(cursor.statement) > _LONGEST and token.key not in _DML_WORDS:
+        raise Unparsable(f"a statement of {len(cursor.statement)} characters")
     return handler(cursor)
 
 

@@ -23,6 +23,8 @@ from schemas.ddl_types import (
     word_or_string,
 )
 from schemas.table_definition import (
+    MAX_COLUMNS,
+    MAX_KEYS,
     ColumnDefinition,
     KeyDefinition,
     KeyPart,
@@ -63,6 +65,7 @@ _OPTIONS = frozenset(
 )
 
 
+_MOST_PARTS = 20_000
 _STRINGS = ("char", "varchar", "binary", "varbinary")
 
 
@@ -94,6 +97,7 @@ class _Plan:
     renamed_keys: dict[str, str] = field(default_factory=dict)
     foreign: bool = False
     not_null: list[str] = field(default_factory=list)
+    parts: int = 0
 
     @property
     def rebuilds(self) -> bool:
@@ -122,6 +126,9 @@ def altered(
     while cursor.peek().kind is not TokenKind.END and not cursor.at(";"):
         if not _part(cursor, plan, table, session):
             break
+        plan.parts += 1
+        if plan.parts > _MOST_PARTS:
+            raise Unparsable("more parts than a table has columns and keys")
         if not cursor.take(","):
             continue
     return _carried_out(plan, table, session)
@@ -267,6 +274,8 @@ def _take_column(part: Part, plan: _Plan, table: TableDefinition, lenient: bool)
         return
     plan.placed.append((part.column, part.position))
     plan.keys += part.keys
+    if len(new) >= MAX_COLUMNS or len(plan.keys) > MAX_KEYS:
+        raise Unparsable("more columns or keys than a table has")
     plan.foreign |= part.foreign
 
 
@@ -277,6 +286,8 @@ def _take_keys(part: Part, plan: _Plan, table: TableDefinition) -> None:
         there = any(same(known.name, key.name) for known in table.keys)
         if not (part.if_not_exists and there):
             plan.keys.append(key)
+    if len(plan.keys) > MAX_KEYS:
+        raise Unparsable("more keys than a table has")
 
 
 def _change(

@@ -26,7 +26,14 @@ from schemas.ddl_types import (
     skip_group,
     word_or_string,
 )
-from schemas.table_definition import ColumnDefinition, KeyDefinition, TableDefinition, same
+from schemas.table_definition import (
+    MAX_COLUMNS,
+    MAX_KEYS,
+    ColumnDefinition,
+    KeyDefinition,
+    TableDefinition,
+    same,
+)
 
 Name = tuple[str, str]
 
@@ -86,7 +93,7 @@ def ddl_changes(text: str, found: Statement, session: Session, catalog: Catalog)
     work = _Work(text, found, session, catalog)
     try:
         work.run()
-    except (Unparsable, LexError) as error:
+    except ValueError as error:  # Unparsable, LexError, and numbers that are none
         for name in [(t.db, t.table) for t in found.tables if t.renamed_to is None]:
             work.set(name, Unresolved(str(error)))
     return work.changes
@@ -345,6 +352,8 @@ def _created(cursor: Cursor, session: Session, charset: str | None, *, bare: boo
         part = _create_part(cursor, session, None if bare else charset)
         columns += [part.column] if part.column else []
         keys += part.keys
+        if len(columns) > MAX_COLUMNS or len(keys) > MAX_KEYS:
+            raise Unparsable("more columns or keys than a table has")
         period += part.period
         versioned |= part.versioned
         table = replace(table, foreign=table.foreign or part.foreign)

@@ -7,7 +7,15 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from operator import lt
 
-from schemas.gtid_base import GNO_END, MAX_INTERVALS, GtidSet, SourceKey, checked_source, source_key, uuid_text
+from schemas.gtid_base import (
+    GNO_END,
+    MAX_INTERVALS,
+    GtidSet,
+    SourceKey,
+    checked_source,
+    source_key,
+    uuid_text,
+)
 
 # Half-open boundaries, flat and strictly ascending: (1, 6, 7, 8) is 1-5 and 7.
 Bounds = tuple[int, ...]

@@ -9,17 +9,23 @@ from __future__ import annotations
 
 import zlib
 
+# Bytes: what one packet may hold, so no value, row or statement is longer.
+_MOST = 1 << 30
+
 
 def inflate(data: bytes) -> bytes:
     """The bytes that ``data`` was made of.
 
     Raises:
-        ValueError: another method, damaged data, or another length than stated.
+        ValueError: another method, damaged data, or another length than stated; or a length that nothing has. What
+            is taken of memory is what is there, not what is stated.
     """
     if not data or data[0] >> 4 != 8:
         raise ValueError("compressed by an unknown method")
     begin = 1 + (data[0] & 7)
     length = int.from_bytes(data[1:begin], "big")
+    if length > _MOST:
+        raise ValueError(f"compressed data that states {length} bytes")
     unpacker = zlib.decompressobj(-zlib.MAX_WBITS if data[0] & 8 else zlib.MAX_WBITS)
     try:
         # One byte more than stated, so that neither too long nor endless data is taken for right.

@@ -10,7 +10,9 @@ import re
 
 #: the last number that a server gives a binlog file; source: MySQL sql/binlog.h, MAX_LOG_UNIQUE_FN_EXT
 _LAST_NUMBER = (1 << 31) - 1
-_MAX_FILE_NAME = 200  # characters; a part's offset and the ending of a file in the making have to fit behind it
+_MAX_FILE_NAME = (
+    200  # characters; a part's offset and the ending of a file in the making have to fit behind it
+)
 
 # Servers pad the number to six digits; a name with a zero more would be another file of the same number.
 _NUMBERED = re.compile(r"(.+)\.([0-9]{6}|[1-9][0-9]{6,9})", re.DOTALL)

@@ -62,7 +62,7 @@ class ServerConnection(_Connection):
         if plugin_name in _CLEAR and not self._secure:  # type: ignore[attr-defined]
             raise pymysql.err.OperationalError(
                 CR.CR_AUTH_PLUGIN_ERR,
-                f"the server asks for the password in clear text ({plugin_name.decode()}), and the line is not encrypted",
+                f"the server asks for the password in clear text ({plugin_name.decode()}), over an open line",
             )
         return super()._process_auth(plugin_name, auth_packet, handler)  # type: ignore[misc]
 

@@ -12,6 +12,10 @@ from schemas.collations import MAX_CHARACTER_BYTES
 #: the columns that MariaDB adds to a table whose history it keeps, of type TIMESTAMP(6); nobody sees them
 PERIOD = ("row_start", "row_end")
 _LONGEST_KEY = 3072  # bytes, InnoDB's
+#: columns that a table may have in both servers
+MAX_COLUMNS = 4096
+#: keys, where the servers allow 64 and 128; those of single columns and of foreign keys are counted too
+MAX_KEYS = 1024
 
 #: types of text, to which a character set belongs
 CHARACTER = frozenset({"char", "varchar", "text", "enum", "set"})

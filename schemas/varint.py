@@ -50,16 +50,20 @@ def read_more(data: bytes, pos: int, first: int) -> tuple[int, int]:
 
     Returns:
         the zig-zag value and the offset behind it.
+
+    Raises:
+        ValueError: it has more bytes than a long can have.
     """
     value = first & 0x7F
     shift = 7
-    while True:
+    while shift < 70:
         byte = data[pos]
         pos += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, pos
         shift += 7
+    raise ValueError("a number without an end")
 
 
 def read_long(data: bytes, pos: int) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from producer.compressed import COMPRESSED, plain_event
-from producer.payload import unpack_payload
+from producer.payload import payload_head, unpacked
 from producer.query_event import parse_query_event
 from producer.table_map import packed_length, table_names
 from schemas import binlog
@@ -134,16 +134,19 @@ class ContentReader:
 
     def _payload(self, body: bytes) -> Fields:
         """A compressed transaction: its events have no checksums of their own."""
-        events = unpack_payload(body)
-        inside, at = [], 0
-        while at + HEADER_SIZE <= len(events):
-            size = max(binlog.header(events, at).size, HEADER_SIZE)
-            event = events[at : at + size]
-            if event[4] == binlog.TABLE_MAP:
-                self._viewer.table_map(event)
-            inside.append(self._fields(event, event))
-            at += size
-        return {**_payload_head(body), "uncompressed_size": len(events), "events": inside}
+        compression, size, begin = payload_head(body)
+        fields = {"compression": _COMPRESSIONS.get(compression, compression)}
+        fields |= {"compressed_size": len(body) - begin, "uncompressed_size": size or len(body) - begin}
+        inside = []
+        for block in unpacked(body):
+            at = 0
+            while at < len(block):
+                event = block[at : at + binlog.header(block, at).size]
+                if event[4] == binlog.TABLE_MAP:
+                    self._viewer.table_map(event)
+                inside.append(self._fields(event, event))
+                at += len(event)
+        return {**fields, "events": inside}
 
 
 def moment(seconds: int) -> str:
@@ -161,16 +164,6 @@ def _gtid(kind: int, event: bytes) -> Fields:
     elif kind == binlog.MARIADB_GTID:
         fields["flags"] = event[HEADER_SIZE + 12]
     return fields
-
-
-def _payload_head(body: bytes) -> Fields:
-    at, found = 0, {}
-    while (kind := body[at]) != 0:
-        size, value_at = packed_length(body, at + 1)
-        found[kind] = packed_length(body, value_at)[0]
-        at = value_at + size
-    compression = found.get(2, 0)
-    return {"compression": _COMPRESSIONS.get(compression, compression), "compressed_size": len(body) - at - 1}
 
 
 def _query(body: bytes) -> Fields:

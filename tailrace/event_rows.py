@@ -19,6 +19,8 @@ from schemas.gtid import Flavor
 from schemas.structure import TableStructure
 
 _HEADER_OF_VALUE = 10  # marker and fingerprint
+# Of one event; servers begin another one behind 8 KB if they are not told otherwise.
+_MOST_ROWS, _MOST_BYTES = 100_000, 64 << 20
 _TABLE_ID = slice(HEADER_SIZE, HEADER_SIZE + 6)
 
 
@@ -58,12 +60,19 @@ class RowViewer:
         if table is None:
             table = self._parsed[body] = RowsTable(table_structure(body, self._flavor))
         form = table.forms[kind]
-        head, begin = form.parse(event, 0)
-        rows = Records()
-        head.decode(
-            event, begin, len(event), 0, b"\0", head.ordinary, head.moved, b"",
-            rows.keys.append, rows.values.append, rows.headers,
-        )  # fmt: skip
+        head, at = form.parse(event, 0)
+        rows, held, end = Records(), 0, len(event)
+        while at < end:
+            number = len(rows)
+            _, at = head.decode(
+                event, at, min(end, at + head.portion), number, b"\0", head.ordinary, head.moved, b"",
+                rows.keys.append, rows.values.append, rows.headers,
+            )  # fmt: skip
+            held += sum(map(len, rows.values[number:]))
+            if len(rows) > _MOST_ROWS or held > _MOST_BYTES:
+                raise ValueError(f"more than {_MOST_ROWS} rows, or {_MOST_BYTES} bytes of them, in one event")
+        if at != end:
+            raise IndexError("a row image overruns its event")
         return _merged([_images(value, head.decoder.structure) for value in rows.values])
 
 

@@ -29,6 +29,7 @@ from schemas.types.binary import (
     VARCHAR_COMPRESSED,
     VECTOR,
 )
+from schemas.types.checks import check_column
 from schemas.types.decimals import NEWDECIMAL
 from schemas.types.enum_set import ENUM, SET
 from schemas.types.floating import DOUBLE, FLOAT
@@ -134,6 +135,7 @@ def matched(event: TableMap, table: TableDefinition, flavor: Flavor) -> TableStr
             charset=charset,
             members=known.members,
         )
+        check_column(new)
         columns.append(replace(new, sql_type=sql_type(new)))
     key = completed(table, columns).row_key()
     return TableStructure(event.db, event.table, (*columns, *period, *hashes), key)

@@ -12,7 +12,7 @@ import structlog
 from pymysql.connections import Connection
 
 from producer.compressed import plain_event
-from producer.payload import unpack_payload
+from producer.payload import unpacked
 from producer.query_event import in_lower_case, parse_query_event
 from producer.structures.store import Here, Place, Reading
 from producer.upstream.connect import UNHEARD_OF, connect, describe, not_believed, query, translate
@@ -21,8 +21,7 @@ from relay_store.reader import RelayReader
 from relay_store.tail import DurableTail
 from schemas import binlog
 from schemas.ddl import Category, Statement, classify
-from schemas.ddl_cursor import Unparsable
-from schemas.ddl_lexer import Flavor, LexError
+from schemas.ddl_lexer import Flavor
 from schemas.ddl_structure import Name, Tracked, Unresolved, created
 from schemas.ddl_types import Session
 from schemas.errors import RelayError, UpstreamError
@@ -187,7 +186,7 @@ def shown_table(statement: str, db: str, flavor: Flavor) -> Tracked:
     """
     try:
         table = created(statement, Session(flavor, db, 0, True, shown=True))
-    except (Unparsable, LexError) as error:
+    except ValueError as error:  # Unparsable, LexError, and numbers that are none
         return Unresolved(f"what SHOW CREATE TABLE says is not understood: {error}", statement[:1000])
     for column in table.columns:
         if column.charset in _WHOLE_UNICODE and any("?" in member for member in column.members):
@@ -226,7 +225,8 @@ class _Scan:
             elif kind == binlog.MARIADB_QUERY_COMPRESSED and not self._done:
                 self._query(plain_event(data[i : i + size], self._checksum), 0)
             elif kind == binlog.TRANSACTION_PAYLOAD and not self._done:
-                self._payload(unpack_payload(data[i + binlog.HEADER_SIZE : i + size - self._checksum]))
+                for block in unpacked(data[i + binlog.HEADER_SIZE : i + size - self._checksum]):
+                    self._payload(block)
             i += size
 
     def _group(self, kind: int, event: bytes) -> None:

@@ -81,7 +81,9 @@ def _garbled(what: str) -> UpstreamError:
 
 def _too_large(size: int) -> UpstreamError:
     what = f"an event that says it has {size} bytes, and no server sends more than {MAX_EVENT}"
-    return UpstreamError("TR208", what, hint="nothing of it was read; what answers there is no MySQL or MariaDB server")
+    return UpstreamError(
+        "TR208", what, hint="nothing of it was read; what answers there is no MySQL or MariaDB server"
+    )
 
 
 def _server_said(packet: bytes) -> ServerSaid:

@@ -19,6 +19,7 @@ from schemas.types.binary import (
     Binary,
     Bit,
 )
+from schemas.types.checks import check_column
 from schemas.types.codec import Codec
 from schemas.types.decimals import NEWDECIMAL, Decimals
 from schemas.types.enum_set import ENUM, SET, AsText, ByNumber, EnumSet
@@ -60,7 +61,9 @@ def codec_of(column: Column) -> Codec:
 
     Raises:
         DecodeError: TR401, a column type that cannot be decoded without guessing.
+        ValueError: a column that no table has.
     """
+    check_column(column)
     if isinstance(column, WrittenColumn):
         return _BY_NUMBER if column.by_number else _AS_TEXT
     if column.code in _BYTES:

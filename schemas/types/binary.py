@@ -11,6 +11,7 @@ from schemas.types.codec import Head, Lines, plain_predicate, read_length
 
 # The COMPRESSED columns are MariaDB's.
 BLOB_COMPRESSED, VARCHAR_COMPRESSED = 140, 141
+COMPRESSED = frozenset({BLOB_COMPRESSED, VARCHAR_COMPRESSED})
 VARCHAR, BIT, VECTOR, BLOB, VAR_STRING, STRING, GEOMETRY = 15, 16, 242, 252, 253, 254, 255
 
 
@@ -36,7 +37,7 @@ def read_counted(size: int) -> Lines:
 def read_value(column: Column) -> Lines:
     """Decoding lines as those of ``read_counted``, for the column's value."""
     lines = read_counted(length_bytes(column))
-    if column.code in (BLOB_COMPRESSED, VARCHAR_COMPRESSED):
+    if column.code in COMPRESSED:
         lines.append("d = inflate_column(d); l = len(d)")
     return lines
 

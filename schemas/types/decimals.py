@@ -17,6 +17,16 @@ NEWDECIMAL = 246
 _LEFTOVER_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 
 
+# Of any DECIMAL. MySQL has 30 behind the point, MariaDB 38.
+_MOST_DIGITS, _MOST_BEHIND = 65, 38
+
+
+def check_digits(precision: int, scale: int) -> None:
+    """Raises ValueError for a DECIMAL that no server has."""
+    if not (1 <= precision <= _MOST_DIGITS and 0 <= scale <= min(_MOST_BEHIND, precision)):
+        raise ValueError(f"decimal({precision},{scale})")
+
+
 def packed_size(precision: int, scale: int) -> int:
     """Bytes that one DECIMAL value takes in the binlog."""
     whole = precision - scale

@@ -10,6 +10,8 @@ from schemas.types.codec import Lines, plain_predicate, read_length, text_predic
 from schemas.varint import encode_bytes
 
 ENUM, SET = 247, 248
+_MOST_TEXTS = 1 << 16  # combinations of members that are kept
+_MOST_TWINS = 1_000
 
 
 def member_texts(column: Column) -> tuple[str, ...]:
@@ -17,19 +19,29 @@ def member_texts(column: Column) -> tuple[str, ...]:
 
     Without strict mode a server takes a list in which a member is there twice, and a SET's may be ``''``, which is its
     value without members too. Such a one has NUL characters behind it.
+
+    Raises:
+        ValueError: one is there more often than anybody writes it.
     """
     texts: dict[str, None] = {} if column.code == ENUM else {"": None}
+    members = frozenset(column.members)
+    twins: dict[str, int] = {}
     for member in column.members:
         text = member
-        while text in texts or (text != member and text in column.members):
-            text += "\0"
+        while text in texts or (text != member and text in members):
+            twins[member] = twins.get(member, 0) + 1
+            text = member + "\0" * twins[member]
+            if twins[member] > _MOST_TWINS:
+                raise ValueError(
+                    f"column {column.name} has the member {member[:60]!r} more than {_MOST_TWINS} times"
+                )
         texts[text] = None
     return tuple(texts)[len(texts) - len(column.members) :]
 
 
 def error_value(column: Column) -> str:
     """What stands for index 0, the value of what was no member: ``''``, which servers show, unless that is a member."""
-    texts = member_texts(column)
+    texts = frozenset(member_texts(column))
     return next(text for n in range(len(texts) + 1) if (text := "\0" * n) not in texts)
 
 
@@ -51,6 +63,8 @@ class SetTable(dict[int, bytes]):
     def __missing__(self, bits: int) -> bytes:
         if bits >> len(self.texts):
             raise KeyError(bits)
+        if len(self) >= _MOST_TEXTS:
+            self.clear()
         chosen = [member for i, member in enumerate(self.texts) if bits >> i & 1]
         text = self[bits] = encode_bytes(",".join(chosen).encode())
         return text
@@ -115,6 +129,8 @@ class SetNumbers(dict[bytes, bytes]):
         self.bits = {text.encode(): 1 << number - 1 for text, number in members}
 
     def __missing__(self, text: bytes) -> bytes:
+        if len(self) >= _MOST_TEXTS:
+            self.clear()
         bits = sum(self.bits[member] for member in text.split(b",")) if text else 0
         # The servers compare a SET of 64 members as a signed number, and take one.
         literal = self[text] = b"%d" % (bits - (1 << 64) if bits >> 63 else bits)

@@ -6,6 +6,8 @@ from schemas.types.json_binary import Tree, json_text, json_tree, tree_text, tre
 from schemas.varint import encode_bytes, encode_long, read_bytes, read_long
 
 _TEXT = "text"
+# Characters: a long key is in the path of each value below it, so paths may take far more than the document.
+_MOST_PATHS = 64 << 20
 
 
 def json_avro(data: bytes, text_tag: bytes, typed_tag: bytes) -> bytes:
@@ -24,12 +26,24 @@ def json_avro(data: bytes, text_tag: bytes, typed_tag: bytes) -> bytes:
 
 def tree_avro(tree: Tree, text_tag: bytes, typed_tag: bytes) -> bytes:
     """``json_avro`` of a tree."""
-    text, types = tree_text(tree), list(tree_types(tree))
+    text, types = tree_text(tree), _types(tree)
     if not types:
         return text_tag + encode_bytes(text.encode())
     entries = [(_TEXT, text), *types]
     strings = (encode_bytes(part.encode()) for entry in entries for part in entry)
     return typed_tag + encode_long(len(entries)) + b"".join(strings) + b"\0"
+
+
+def _types(tree: Tree) -> list[tuple[str, str]]:
+    types, size = [], 0
+    for path, sql_type in tree_types(tree):
+        size += len(path)
+        if size > _MOST_PATHS:
+            raise ValueError(
+                f"the paths of a JSON document's typed values have more than {_MOST_PATHS} characters"
+            )
+        types.append((path, sql_type))
+    return types
 
 
 def read_typed(v: bytes, p: int) -> tuple[bytes, dict[str, str], int]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Iterator
+from math import isfinite
 from struct import unpack_from
 from typing import TypeAlias
 
 from schemas.errors import DecodeError
-from schemas.types.decimals import NEWDECIMAL, packed_size, unpacker
+from schemas.types.decimals import NEWDECIMAL, check_digits, packed_size, unpacker
 
 #: an object, an array, or a scalar's text
 Tree: TypeAlias = "dict[bytes, Tree] | list[Tree] | str"
@@ -22,6 +23,8 @@ _SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY = 0, 1, 2, 3
 _LITERAL, _STRING, _OPAQUE = 4, 12, 15
 _NUMBERS = {5: ("<h", 2), 6: ("<H", 2), 7: ("<i", 4), 8: ("<I", 4), 9: ("<q", 8), 10: ("<Q", 8)}
 _DOUBLE = 11
+#: containers in one another that servers let a document have; source: MySQL sql-common/json_dom.h
+MAX_DEPTH = 100
 _LITERALS = {0: "null", 1: "true", 2: "false"}
 _UNSIGNED, _MAX_READ_SIGNED = {6, 8, 10}, (1 << 32) - 1
 _TIMESTAMP, _DATE, _TIME, _DATETIME = 7, 10, 11, 12
@@ -56,14 +59,14 @@ def json_text(data: bytes) -> tuple[bytes, bool]:
     if not data:
         return b"null", False
     typed: list[str] = []
-    text = _value(data[0], data, 1, typed)
+    text = _value(data[0], data, 1, typed, [len(data)], 0)
     return text.encode("utf-8", "surrogateescape"), bool(typed)
 
 
-def _value(kind: int, data: bytes, pos: int, typed: list[str]) -> str:
-    """A value's text; the types of typed scalars are appended to ``typed``."""
+def _value(kind: int, data: bytes, pos: int, typed: list[str], left: list[int], depth: int) -> str:
+    """A value's text; the types of typed scalars are appended to ``typed``. ``left``: see ``_children``."""
     if kind <= _LARGE_ARRAY:
-        return _container(kind, data, pos, typed)
+        return _container(kind, data, pos, typed, left, depth + 1)
     if kind == _LITERAL:
         return _LITERALS[data[pos]]
     if kind in _NUMBERS:
@@ -76,36 +79,57 @@ def _value(kind: int, data: bytes, pos: int, typed: list[str]) -> str:
         return double_text(unpack_from("<d", data, pos)[0])
     if kind == _STRING:
         length, pos = _length(data, pos)
+        _take(left, length)
         return quoted(data[pos : pos + length])
     if kind == _OPAQUE:
         field_type = data[pos]
         length, pos = _length(data, pos + 1)
+        _take(left, length)
         text, sql_type = _opaque(field_type, data[pos : pos + length])
         typed.append(sql_type)
         return text
     raise ValueError(f"JSON value type {kind}")
 
 
-def _container(kind: int, data: bytes, pos: int, typed: list[str]) -> str:
-    keys, entries = _children(kind, data, pos)
-    items = [_value(child, data, at, typed) for child, at in entries]
+def _container(kind: int, data: bytes, pos: int, typed: list[str], left: list[int], depth: int) -> str:
+    keys, entries = _children(kind, data, pos, left, depth)
+    items = [_value(child, data, at, typed, left, depth) for child, at in entries]
     if keys is None:
         return f"[{', '.join(items)}]"
     return "{" + ", ".join(f"{quoted(k)}: {v}" for k, v in zip(keys, items, strict=True)) + "}"
 
 
-def _children(kind: int, data: bytes, pos: int) -> tuple[list[bytes] | None, list[tuple[int, int]]]:
-    """An object's keys (None for an array), and the kind and place of each value."""
+def _take(left: list[int], size: int) -> None:
+    left[0] -= size
+    if left[0] < 0:
+        raise ValueError("a JSON document whose parts lie in one place")
+
+
+def _children(
+    kind: int, data: bytes, pos: int, left: list[int], depth: int
+) -> tuple[list[bytes] | None, list[tuple[int, int]]]:
+    """An object's keys (None for an array), and the kind and place of each value.
+
+    Args:
+        left: bytes of the document that are not accounted for. Each belongs to one part of it, so that reading it
+            takes no longer than it is: offsets may lead anywhere.
+        depth: of the container, 1 for the document itself.
+    """
+    if depth > MAX_DEPTH:
+        raise ValueError(f"a JSON document that is more than {MAX_DEPTH} levels deep")
     large = kind in (_LARGE_OBJECT, _LARGE_ARRAY)
     form, size = ("<I", 4) if large else ("<H", 2)
     count = unpack_from(form, data, pos)[0]
     is_object = kind in (_SMALL_OBJECT, _LARGE_OBJECT)
+    _take(left, 2 * size + count * (1 + size + (size + 2 if is_object else 0)))
     keys_at = pos + 2 * size
     entries_at = keys_at + (count * (size + 2) if is_object else 0)
     entries = [_entry(data, pos, entries_at + i * (1 + size), large) for i in range(count)]
     if not is_object:
         return None, entries
-    return [_key(data, pos, keys_at + i * (size + 2), form, size) for i in range(count)], entries
+    keys = [_key(data, pos, keys_at + i * (size + 2), form, size) for i in range(count)]
+    _take(left, sum(map(len, keys)))
+    return keys, entries
 
 
 def _entry(data: bytes, start: int, at: int, large: bool) -> tuple[int, int]:
@@ -123,21 +147,24 @@ def _key(data: bytes, start: int, at: int, form: str, size: int) -> bytes:
     return data[start + offset : start + offset + length]
 
 
-def json_tree(data: bytes) -> Tree:
+def json_tree(data: bytes, depth: int = 0) -> Tree:
     """A binary JSON document as containers that can be changed, with the text of each scalar.
+
+    Args:
+        depth: of the container that it is to be put into.
 
     Raises: as ``json_text``.
     """
-    return _tree(data[0], data, 1) if data else "null"
+    return _tree(data[0], data, 1, [len(data)], depth) if data else "null"
 
 
-def _tree(kind: int, data: bytes, pos: int) -> Tree:
+def _tree(kind: int, data: bytes, pos: int, left: list[int], depth: int) -> Tree:
     if kind > _LARGE_ARRAY:
         typed: list[str] = []
-        text = _value(kind, data, pos, typed)
+        text = _value(kind, data, pos, typed, left, depth)
         return TypedText(text, typed[0]) if typed else text
-    keys, entries = _children(kind, data, pos)
-    values = [_tree(child, data, at) for child, at in entries]
+    keys, entries = _children(kind, data, pos, left, depth + 1)
+    values = [_tree(child, data, at, left, depth + 1) for child, at in entries]
     return values if keys is None else dict(zip(keys, values, strict=True))
 
 
@@ -166,13 +193,14 @@ def tree_text(tree: Tree) -> str:
 
 def _length(data: bytes, pos: int) -> tuple[int, int]:
     length = shift = 0
-    while True:
+    while shift < 35:
         byte = data[pos]
         pos += 1
         length |= (byte & 0x7F) << shift
         if byte < 0x80:
             return length, pos
         shift += 7
+    raise ValueError("a length in a JSON document has no end")
 
 
 def quoted(text: bytes) -> str:
@@ -183,6 +211,8 @@ def quoted(text: bytes) -> str:
 
 def double_text(number: float) -> str:
     """A double as MySQL's JSON text shows it: always recognisable as a double."""
+    if not isfinite(number):
+        raise ValueError(f"{number} in a JSON document")
     mantissa, _, exponent = f"{number!r}".partition("e")
     sign = "-" if mantissa.startswith("-") else ""
     whole, _, fraction = mantissa.lstrip("-").partition(".")
@@ -205,6 +235,7 @@ def _opaque(field_type: int, data: bytes) -> tuple[str, str]:
     """Text and type of a scalar that SQL made."""
     if field_type == NEWDECIMAL:
         precision, scale = data[0], data[1]
+        check_digits(precision, scale)
         number = unpacker(precision, scale)(data[2 : 2 + packed_size(precision, scale)])
         digits = str(abs(number)).rjust(scale + 1, "0")
         text = f"{digits[:-scale]}.{digits[-scale:]}" if scale else digits

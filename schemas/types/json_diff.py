@@ -41,8 +41,10 @@ def json_patched(before: bytes | None, diffs: bytes, text_tag: bytes, typed_tag:
         value: Tree | None = None
         if operation != _REMOVE:
             document, pos = _counted(diffs, pos)
-            value = json_tree(document)
-        _apply(tree, operation, _legs(path.decode()), value)
+        legs = _legs(path.decode())
+        if operation != _REMOVE:
+            value = json_tree(document, len(legs))
+        _apply(tree, operation, legs, value)
     return tree_avro(tree, text_tag, typed_tag)
 
 

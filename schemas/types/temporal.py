@@ -22,17 +22,20 @@ TIMESTAMP, TIME, DATETIME = 7, 11, 12
 _OLD_TIME_BYTES = (3, 4, 4, 5, 5, 5, 6)
 _OLD_DATETIME_BYTES = (8, 6, 6, 7, 7, 7, 8)
 _OLD_TIMESTAMP_BYTES = (4, 5, 5, 6, 6, 7, 7)
+_MOST_TEXTS = 1 << 18  # the dates of seven hundred years
 # A TIME's zero lies this many seconds above the least one, 838:59:59 below it.
 _OLD_TIME_ZERO = 838 * 3600 + 59 * 60 + 59 + 1
 
 
 class _Texts(dict[int, bytes]):
-    """Texts made on first use; each family's domain is small enough to keep."""
+    """Texts made on first use, and kept as long as they are not too many."""
 
     def _make(self, key: int) -> bytes:
         raise NotImplementedError
 
     def __missing__(self, key: int) -> bytes:
+        if len(self) >= _MOST_TEXTS:
+            self.clear()
         text = self[key] = self._make(key)
         return text
 

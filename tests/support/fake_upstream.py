@@ -46,8 +46,16 @@ def counted(value: object) -> bytes:
 def result_set(rows: Rows) -> bytes:
     """The answer to a query, from its first packet on."""
     width = len(rows[0]) if rows else 1
-    column = b"".join(map(counted, ("def", "", "", "", "c", "c"))) + struct.pack("<BHIBHBH", 12, 45, 1024, 253, 0, 0, 0)
-    payloads = [bytes((width,)), *[column] * width, _EOF, *(b"".join(map(counted, row)) for row in rows), _EOF]
+    column = b"".join(map(counted, ("def", "", "", "", "c", "c"))) + struct.pack(
+        "<BHIBHBH", 12, 45, 1024, 253, 0, 0, 0
+    )
+    payloads = [
+        bytes((width,)),
+        *[column] * width,
+        _EOF,
+        *(b"".join(map(counted, row)) for row in rows),
+        _EOF,
+    ]
     return b"".join(framed(payload, number) for number, payload in enumerate(payloads, 1))
 
 

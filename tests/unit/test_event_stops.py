@@ -9,7 +9,7 @@ import pytest
 from relay_events import event, format_description, gtid, query, xid
 from test_golden_binlogs import FILE, GOLDEN, SUBDIR
 
-from producer.payload import unpack_payload
+from producer.payload import unpacked
 from producer.query_event import load_query, parse_query_event
 from producer.savepoints import savepoint_name
 from producer.skipping import SkipRule
@@ -195,7 +195,7 @@ def test_a_payload_without_compression(tmp_path: Path) -> None:
         size = binlog.header(data, at).size
         one = data[at : at + size]
         if one[4] == binlog.TRANSACTION_PAYLOAD:
-            inside = unpack_payload(one[binlog.HEADER_SIZE : -4])
+            inside = b"".join(unpacked(one[binlog.HEADER_SIZE : -4]))
             fields = b"\x02\x03\xfc\xff\x00" + b"\x03\x03\xfc" + struct.pack("<H", len(inside)) + b"\x00"
             one = event(binlog.TRANSACTION_PAYLOAD, fields + inside)
         plain.append(one)
@@ -208,4 +208,4 @@ def test_a_payload_without_compression(tmp_path: Path) -> None:
 
 def test_a_payload_of_an_unknown_compression() -> None:
     with pytest.raises(DecodeError, match="TR414"):
-        unpack_payload(b"\x02\x01\x07\x00abc")
+        list(unpacked(b"\x02\x01\x07\x00abc"))

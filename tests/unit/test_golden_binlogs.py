@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from producer.xa import prepared_inside
+from producer.payload import unpacked
 from schemas import binlog
-from schemas.errors import TailraceError
+from schemas.errors import DecodeError, TailraceError
 from schemas.gtid import Flavor
 from tests.support.decoded import decoded_lines
 
@@ -125,5 +125,5 @@ def test_any_damage_gives_an_error_with_a_place_or_lines(name: str, tmp_path: Pa
 
 @pytest.mark.parametrize("size", [0, 18, 100])
 def test_a_payload_whose_events_lead_nowhere(size: int) -> None:
-    with pytest.raises(ValueError, match="size"):
-        prepared_inside(binlog.HEADER.pack(1, binlog.XID, 1, size, 0, 0))
+    with pytest.raises(DecodeError, match="TR414"):
+        list(unpacked(b"\x02\x03\xfc\xff\x00\x00" + binlog.HEADER.pack(1, binlog.XID, 1, size, 0, 0)))

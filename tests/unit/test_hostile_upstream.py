@@ -199,7 +199,8 @@ BAD_EVENTS = {
         binlog.PREVIOUS_GTIDS, struct.pack("<Q16sQ", 1, bytes(16), 1 << 60)
     ),
     "previous GTIDs with a tag of control signs": event(
-        binlog.PREVIOUS_GTIDS, struct.pack("<Q16sB3sQqq", 1 | 1 << 8 | 1 << 56, bytes(16), 6, b'"\n\x1b', 1, 1, 2)
+        binlog.PREVIOUS_GTIDS,
+        struct.pack("<Q16sB3sQqq", 1 | 1 << 8 | 1 << 56, bytes(16), 6, b'"\n\x1b', 1, 1, 2),
     ),
     "short QUERY": event(binlog.QUERY, bytes(4)),
     "nothing": event(binlog.XID, b"")[:3],

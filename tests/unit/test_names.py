@@ -18,7 +18,16 @@ from schemas.errors import RelayError
 
 UUID = "00010203-0405-0607-0809-0a0b0c0d0e0f"
 SUBDIR = f"{UUID}.000001"
-FILES = ["../x.000001", "/x.000001", "a/b.000001", "x", "x.1", 'x".000001', "x\\n.000001", "\\u001b[2J.000001"]
+FILES = [
+    "../x.000001",
+    "/x.000001",
+    "a/b.000001",
+    "x",
+    "x.1",
+    'x".000001',
+    "x\\n.000001",
+    "\\u001b[2J.000001",
+]
 
 
 @pytest.mark.parametrize(
@@ -65,10 +74,14 @@ def test_metadata_that_names_another_place_is_refused(tmp_path, name, file):
     (tmp_path / INDEX_NAME).write_text(f"{SUBDIR}\n")
     (tmp_path / file).write_text(f'binlog-name = "{name}"\nbinlog-pos = 4\nbinlog-gtid = ""\n')
     with pytest.raises(RelayError, match="TR306"):
-        RelayWriter(tmp_path).close()
-        initial_position(tmp_path, "mysql")
-        layout.read_start(tmp_path)
+        _opened(tmp_path)
     assert "TR306" in {finding.code for finding in verify(tmp_path).findings}
+
+
+def _opened(root):
+    RelayWriter(root).close()
+    initial_position(root, "mysql")
+    layout.read_start(root)
 
 
 @pytest.mark.parametrize("pos", ["4.0", "true", "-4", "3", '"4"', "[[[" * 5000])
@@ -78,7 +91,9 @@ def test_a_position_that_is_none_is_refused(tmp_path, pos):
         layout.read_meta(tmp_path)
 
 
-@pytest.mark.parametrize("line", ["../elsewhere.000001", f"/{SUBDIR}", "..", "x", f"{SUBDIR}/x", "\x1b[2J.000001"])
+@pytest.mark.parametrize(
+    "line", ["../elsewhere.000001", f"/{SUBDIR}", "..", "x", f"{SUBDIR}/x", "\x1b[2J.000001"]
+)
 def test_an_index_that_names_another_place_is_refused(tmp_path, line):
     (tmp_path / INDEX_NAME).write_text(f"{line}\n")
     with pytest.raises(RelayError, match="TR306"):
@@ -87,7 +102,9 @@ def test_an_index_that_names_another_place_is_refused(tmp_path, line):
         RelayWriter(tmp_path)
 
 
-@pytest.mark.parametrize("place", ["../x.000001/y.000001:4", f"{SUBDIR}/../y.000001:4", "x:4", f"{SUBDIR}/y.000001:3"])
+@pytest.mark.parametrize(
+    "place", ["../x.000001/y.000001:4", f"{SUBDIR}/../y.000001:4", "x:4", f"{SUBDIR}/y.000001:3"]
+)
 def test_marks_that_name_another_place_are_refused(tmp_path, place):
     (tmp_path / RECOVERED_NAME).write_text(f'positions = ["{place}"]\n')
     with pytest.raises(RelayError, match="TR306"):

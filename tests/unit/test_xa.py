@@ -42,11 +42,14 @@ def test_other_forms_stop() -> None:
 
 
 def test_a_payload_that_ends_in_xa_prepare() -> None:
+    start = bytes(13) + b"\0XA START X'61',X'62',7"
     inside = [binlog.HEADER.pack(1, kind, 1, 19 + len(body), 0, 0) + body for kind, body in
-              ((binlog.TABLE_MAP, b"xxx"), (binlog.XA_PREPARE, PREPARE))]  # fmt: skip
-    assert prepared_inside(b"".join(inside)) == ("X'61',X'62',7", False)
-    assert prepared_inside(inside[0]) is None
-    assert prepared_inside(b"") is None
+              ((binlog.QUERY, start), (binlog.TABLE_MAP, b"xxx"), (binlog.XA_PREPARE, PREPARE))]  # fmt: skip
+    assert prepared_inside([b"".join(inside)]) == ("X'61',X'62',7", False)
+    assert prepared_inside(inside) == ("X'61',X'62',7", False)
+    assert prepared_inside(inside[:2]) is None
+    assert prepared_inside(inside[1:]) is None
+    assert prepared_inside([]) is None
 
 
 def test_an_xid_that_is_prepared_again_supersedes(tmp_path) -> None:
