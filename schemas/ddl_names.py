@@ -2,18 +2,19 @@
 
 The text stays as the upstream wrote it, comments and all. Names are looked for where the servers' grammars
 (MySQL and MariaDB: ``sql/sql_yacc.yy``) have them: what ``classify`` reads, REFERENCES, LIKE, UNION= of MERGE
-tables, MariaDB's sequences in defaults, and columns written with their table. In the query of a view any
-identifier may be one, so a view whose query may name something that is to be renamed is refused.
+tables, MariaDB's sequences in defaults, columns written with their table, and the tables that the query of a view
+reads (``ddl_query``). There a table whose own name changes gets the old one as an alias, which its columns go by.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from schemas.ddl import Category, Statement, classify
 from schemas.ddl_cursor import Reference
 from schemas.ddl_lexer import Dialect, Flavor, Lexer, Token, TokenKind, dialect_of
+from schemas.ddl_query import Qualified, Read, Unreadable, read_query
 from schemas.letter_case import lowered
 
 #: the new database and table of an upstream's one; the table is None where a database is asked for
@@ -28,6 +29,7 @@ _WITH_QUERY = (
     "ALTER JSON DUALITY VIEW",
 )
 _SEQUENCE_FUNCTIONS = ("NEXTVAL", "LASTVAL", "SETVAL")
+_ORACLE = 0x200  # of sql_mode
 
 
 class Unroutable(ValueError):
@@ -50,12 +52,14 @@ def rename(
     *,
     sql_mode: int = 0,
     may_exist: bool = False,
+    read_name: NewName | None = None,
 ) -> Renamed:
     """A DDL with each table and database under its new name, in backticks and with its database.
 
     Args:
         statement, default_db, flavor, sql_mode: as for ``classify``.
         may_exist: CREATE TABLE and CREATE DATABASE get IF NOT EXISTS.
+        read_name: ``new_name`` for the tables that a view reads.
 
     Raises:
         Unroutable: some name would have to change, and the text does not show for sure where.
@@ -69,7 +73,8 @@ def rename(
     if found.kind in _BODIES:
         changes += text.body(found)
     elif found.kind in _WITH_QUERY:
-        text.check_query(found.references[0].end)
+        aliases = "DUALITY" not in found.kind
+        changes += text.query(found.references[0].end, read_name or new_name, sql_mode, aliases=aliases)
     if may_exist and found.references:
         changes.append(text.may_exist(found.references[0]))
     if found.database and not found.references:
@@ -198,17 +203,59 @@ class _Text:
             return None
         return self._at(token.start, token.end, quoted(new_table or ""))
 
-    def check_query(self, start: int) -> None:
-        """Raises Unroutable if the query behind ``start`` may name something that gets a new name."""
-        for index, token in enumerate(self._tokens):
-            if token.start < start or not self._is_name(index):
-                continue
-            names = [(self._default_db, token.text)]
-            if self._key(index + 1) == "." and self._is_name(index + 2):
-                names.append((token.text, self._tokens[index + 2].text))
-            for name in names:
-                if self._new_name(*name) != name:
-                    raise Unroutable(f"its query may mean {name[0]}.{name[1]}, which has another name here")
+    def query(
+        self, start: int, new_name: NewName, sql_mode: int, *, aliases: bool
+    ) -> Iterator[_Change | None]:
+        """The changes in a view's query.
+
+        Args:
+            start: where the view's own name ends.
+            new_name: what the tables are called that it reads.
+            aliases: whether they may have some.
+        """
+        try:
+            begin = next(i for i, token in enumerate(self._tokens) if token.start >= start)
+            if self._key(begin) == "(":
+                begin = 1 + next(i for i, token in enumerate(self._tokens) if i > begin and token.key == ")")
+            if self._key(begin) != "AS":
+                raise Unroutable("its query is not found")
+            oracle = self._flavor == "mariadb" and bool(sql_mode & _ORACLE)
+            query = read_query(self._tokens, begin + 1, self._default_db, self._flavor, oracle=oracle)
+        except (Unreadable, StopIteration) as error:
+            raise Unroutable(f"its query is not understood: {error}") from error
+        new = {read: new_name(read.reference.db, read.reference.table) for read in query.reads}
+        for read, name in new.items():
+            yield from self._read(read, name, aliases)
+        for one in query.qualified:
+            yield self._qualifier(one, new, new_name)
+
+    def _read(self, read: Read, new: tuple[str, str | None], aliases: bool) -> Iterator[_Change | None]:
+        """The changes at a table that a query reads."""
+        reference = read.reference
+        if new == (reference.db, reference.table):
+            return
+        yield self._at(reference.start, reference.end, f"{quoted(new[0])}.{quoted(new[1] or '')}")
+        if read.sequence or read.alias is not None or new[1] == reference.table:
+            return
+        if read.alias_at is None or not aliases:
+            raise Unroutable(
+                f"its query names columns by the table {reference.table}, which has another name"
+            )
+        yield _Change(read.alias_at, read.alias_at, f" AS {quoted(reference.table or '')}")
+
+    def _qualifier(
+        self, one: Qualified, new: Mapping[Read, tuple[str, str | None]], new_name: NewName
+    ) -> _Change | None:
+        """The change of a database in front of a column or a function."""
+        there = [read for read in new if read.reference.db == one.db]
+        named = [read for read in there if read.name == one.name] or there
+        found = {new[read][0] for read in named} if one.name is not None else set()
+        found = found or {new_name(one.db, None)[0]}
+        if found == {one.db}:
+            return None
+        if len(found) > 1 or not there or one.name is None:
+            raise Unroutable(f"its query names something in {one.db}, which has another name here")
+        return self._at(one.start, one.end, quoted(found.pop()))
 
     def replaced(self, changes: Iterator[_Change]) -> str:
         """The statement with the changes made."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 import structlog
@@ -144,7 +145,8 @@ class DdlRules:
         return wanted
 
     def _routed(self, ddl: SchemaChanged, known: Known) -> SchemaChanged:
-        shared = self._shared(ddl, known)
+        others = set(known())
+        shared = self._shared(ddl, others)
         if shared and ddl.kind not in ("CREATE TABLE", "CREATE DATABASE"):
             raise MergedDdl(
                 "TR623",
@@ -161,6 +163,7 @@ class DdlRules:
                 self._router.name,
                 sql_mode=ddl.sql_mode or 0,
                 may_exist=bool(shared),
+                read_name=partial(self._read_name, others),
             )
         except Unroutable as error:
             raise DownstreamError(
@@ -172,6 +175,18 @@ class DdlRules:
         tables = tuple(map(self._routed_table, ddl.tables))
         return replace(ddl, statement=renamed.statement, default_db=renamed.default_db, tables=tables)
 
+    def _read_name(self, others: set[tuple[str, str]], db: str, table: str | None) -> tuple[str, str | None]:
+        """What a table is called that a view reads."""
+        if table is not None and self._is_merged((db, table), others):
+            raise Unroutable(f"its query reads {db}.{table}, and rows of other tables are there too")
+        return self._router.name(db, table)
+
+    def _is_merged(self, name: tuple[str, str], others: set[tuple[str, str]]) -> bool:
+        """Whether the downstream's table has rows of several; ``others`` are those that have had some."""
+        target = self._router.table(*name)
+        allowed = (other for other in others - {name} if self._tables.allows(*other))
+        return self._router.merges(*target) or any(self._router.table(*other) == target for other in allowed)
+
     def _routed_table(self, table: TableChanged) -> TableChanged:
         db, name = self._router.table(table.db, table.table)
         if table.renamed_to is None:
@@ -179,7 +194,7 @@ class DdlRules:
         to_db, to_name = self._router.table(table.renamed_to_db or table.db, table.renamed_to)
         return replace(table, db=db, table=name, renamed_to_db=to_db, renamed_to=to_name)
 
-    def _shared(self, ddl: SchemaChanged, known: Known) -> str:
+    def _shared(self, ddl: SchemaChanged, known: set[tuple[str, str]]) -> str:
         """What the DDL is about, if its downstream name is not its own; "" if it is."""
         router = self._router
         if _is_database(ddl):
@@ -193,11 +208,9 @@ class DdlRules:
             names.add((table.db, table.table))
             if table.renamed_to is not None:
                 names.add((table.renamed_to_db or table.db, table.renamed_to))
-        others = {name for name in known() if self._tables.allows(*name)} - names
         for name in sorted(names):
-            target_name = router.table(*name)
-            if router.merges(*target_name) or any(router.table(*other) == target_name for other in others):
-                return f"{'.'.join(name)}, here {'.'.join(target_name)}"
+            if self._is_merged(name, known - names):
+                return f"{'.'.join(name)}, here {'.'.join(router.table(*name))}"
         return ""
 
     @staticmethod

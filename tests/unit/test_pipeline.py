@@ -75,8 +75,8 @@ def _moved(db: str, table: str | None) -> tuple[str, str | None]:
 )
 def test_a_renamed_ddl_names_the_new_tables_and_no_old_one(case: ddl_golden.Case) -> None:
     before = case.classify()
-    has_query = "VIEW" in before.kind and not before.kind.startswith("DROP")
-    if has_query or ("other. */ t" in case.statement and case.flavor == "mariadb"):
+    # The tables of a duality view go by no other name in it.
+    if "CREATE JSON" in case.statement or ("other. */ t" in case.statement and case.flavor == "mariadb"):
         with pytest.raises(Unroutable):
             rename(case.statement, case.default_db, case.flavor, _moved, sql_mode=case.sql_mode)
         return
