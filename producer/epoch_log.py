@@ -164,10 +164,43 @@ class EpochLog:
         """Create missing topics and fence the producer before us; nothing if it is open already.
 
         Raises:
-            LogError: TR501 unreachable, TR508 refused, TR502 the rows topic takes small records only.
+            LogError: TR501 unreachable, TR508 refused, TR502 the rows topic takes small records only, TR509 topics
+                have other partitions than they should.
         """
         if self._producer is None:
             self._patiently(self._open)
+
+    def look(self) -> EpochCommitted | None:
+        """The last committed epoch, before ``open``: nobody is fenced. None if there is none or no topic.
+
+        Raises LogError as ``open`` does.
+        """
+        return self._patiently(self._look)
+
+    def _look(self) -> EpochCommitted | None:
+        try:
+            there = self._topics(AdminClient(self._address, logger=_LIBRDKAFKA))
+        except KafkaException as error:
+            raise log_error(error, "looking at the epoch log") from error
+        return self._last_epoch() if self.epochs_topic in there else None
+
+    def _topics(self, admin: Any) -> Any:
+        """The topics that there are, by name. Raises LogError TR509."""
+        there = self._refusal.ends(
+            lambda seconds: admin.list_topics(timeout=seconds), _TIMEOUT, lambda: admin.poll(0)
+        ).topics
+        for name, wanted in ((self.rows_topic, self._count), (self.epochs_topic, 1)):
+            found = len(there[name].partitions) if name in there else wanted
+            if found != wanted:
+                raise LogError(
+                    "TR509",
+                    f"topic {name} has {found} partitions, and {wanted} are wanted",
+                    hint=f"set [kafka] partitions = {found}: with another number a row's changes would not be in"
+                    " one partition any more"
+                    if name == self.rows_topic
+                    else "use another [kafka] prefix; the producer makes its topics itself",
+                )
+        return there
 
     def _open(self) -> None:
         try:
@@ -211,10 +244,7 @@ class EpochLog:
     def _create_topics(self) -> int:
         """Create what is missing; returns the largest record that the rows topic takes, bytes."""
         admin = AdminClient(self._address, logger=_LIBRDKAFKA)
-        known = self._refusal.ends(
-            lambda seconds: admin.list_topics(timeout=seconds), _TIMEOUT, lambda: admin.poll(0)
-        )
-        there = known.topics
+        there = self._topics(admin)
         # An event-sourced log is kept until its operator says otherwise.
         forever = {"retention.ms": "-1", "max.message.bytes": str(_MAX_MESSAGE)}
         compacted = {"cleanup.policy": "compact", "max.message.bytes": str(_MAX_MESSAGE)}
@@ -237,7 +267,6 @@ class EpochLog:
                     raise
         if self.rows_topic not in there:
             return _MAX_MESSAGE
-        self._count = len(there[self.rows_topic].partitions)
         return self._record_limit(admin)
 
     def _record_limit(self, admin: Any) -> int:

@@ -149,6 +149,9 @@ _UNKNOWN: Any = object()
 # Each transaction says its server, of which a log has few.
 _encoded_server_id = lru_cache(encode_long)
 
+# Where consumers have their positions.
+_CHANNELS = ("tailrace", "relay_log_info")
+
 #: records held before a transaction larger than an epoch is handed to Kafka in part, and bytes of binlog
 SPILL_RECORDS = 50_000
 SPILL_BYTES = 64 << 20
@@ -196,6 +199,8 @@ class EventDecoder:
         self.epoch = OpenEpoch(0)
         self._group_pos: int | None = None
         self.stop_at: Callable[[], bool] | None = None
+        #: called when the binlog has rows of another pipeline's positions for the first time
+        self.on_channels: Callable[[], None] = lambda: None
         self.stopped = False
         self._checksum = 0
         self._place = RelayPosition("", "", 0)
@@ -703,6 +708,8 @@ class EventDecoder:
             self._columns_known = 0
         if not self._tables.allows(db, table):
             self._by_body[body] = None
+            if (db, table) == _CHANNELS:
+                self.on_channels()
             return None
         if self._skip_group:
             # What it says may be older than what is tracked; nobody will read its rows here.

@@ -11,11 +11,11 @@ import structlog
 
 from producer.upstream.connect import UpstreamInfo, describe, file_before, purged, set_at_start
 from relay_store.discard import discard_behind
-from relay_store.layout import RelayPosition, StartPosition, subdir_uuid
+from relay_store.layout import Owner, RelayPosition, StartPosition, subdir_uuid
 from relay_store.writer import RelayWriter
 from schemas.binlog import FIRST_POSITION
 from schemas.epoch import EpochCommitted
-from schemas.errors import ConfigError, UpstreamError
+from schemas.errors import ConfigError, RelayError, UpstreamError
 from schemas.gtid import GtidSet, parse_gtid_set
 from schemas.server_url import ServerUrl
 
@@ -115,6 +115,34 @@ def refuse_errant(url: ServerUrl, info: UpstreamInfo, executed: GtidSet, where: 
             raise _other_server(f"{url} lacks transactions that {where} has: {lacking}")
         time.sleep(0.2)
         info = describe(url)
+
+
+def check_log(root: Path, owner: Owner, last: EpochCommitted | None) -> None:
+    """Whether the log in Kafka, given by its last epoch, is the one that this relay log was published to.
+
+    Raises RelayError TR312.
+    """
+    if not owner.log_id or (last is not None and last.log_id == owner.log_id):
+        return
+    there = f"the log {last.log_id}" if last is not None else "no epoch"
+    raise RelayError(
+        "TR312",
+        f"the relay log in {root} was published to the log {owner.log_id}, and the topics of {owner.prefix} hold"
+        f" {there}",
+        hint="check [kafka] bootstrap-servers; if the topics were deleted or lost, docs/RECOVERY.md says how to begin"
+        " anew (`tailrace reset`)",
+    )
+
+
+def check_history(url: ServerUrl, info: UpstreamInfo, last: EpochCommitted, where: str) -> None:
+    """Whether a log may go on with this upstream. Raises UpstreamError TR207."""
+    try:
+        executed = parse_gtid_set(last.executed_gtids, info.flavor)
+    except ValueError as error:
+        raise _other_server(f"{url} is a {info.flavor} server, and not {where}: {error}") from error
+    if not executed and not info.has_gtids and last.source_id != info.server_uuid:
+        raise _other_server(f"{url} is another server than {where} is of, and neither has GTIDs")
+    refuse_errant(url, info, executed, where)
 
 
 def discard_unpublished(root: Path, info: UpstreamInfo, last: EpochCommitted) -> None:

@@ -10,6 +10,7 @@ import gc
 import sys
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,6 +22,7 @@ import structlog
 
 from producer.epoch import EpochLimits, OpenEpoch
 from producer.events import SPILL_BYTES, EventDecoder
+from producer.origins import Origins
 from producer.records import Records
 from producer.repetitions import repetitions
 from producer.row_decoder import SchemaName
@@ -117,6 +119,8 @@ class Publisher:
         accounts: whether statements on accounts are published.
         upstream: where structures are read that the log does not tell; None where there is no upstream.
         skip: what to pass over that cannot be replicated.
+        began: called with the log's id once it has an epoch.
+        origins: where the upstream's rows come from.
     """
 
     def __init__(
@@ -132,8 +136,11 @@ class Publisher:
         accounts: bool = False,
         upstream: Upstream | None = None,
         skip: Sequence[SkipRule] = (),
+        began: Callable[[str], None] = lambda log_id: None,
+        origins: Origins | None = None,
     ) -> None:
         self._upstream, self._skip = upstream, skip
+        self._began, self._origins, self._log_id = began, origins or Origins(lambda log_id: ()), ""
         self._log, self._root, self._tail, self._mark = epoch_log, root, tail, mark
         self._schema_name, self._accounts = schema_name, accounts
         self._flavor, self._tables, self._limits = flavor, tables, limits
@@ -207,8 +214,13 @@ class Publisher:
             if found is None:
                 return None
             self._seed()
+            self._log_id = str(uuid.uuid4())
             self._write_first_epoch(found.position, str(found.executed))
+            self._origins.begin(self._log_id)
+            self._began(self._log_id)
             return found.position, found.executed.tracker(), 1
+        self._log_id = last.log_id
+        self._began(self._log_id)
         executed = parse_gtid_set(last.executed_gtids, self._flavor)
         found = self._wait_for_relay(stop, lambda: self._resume(last, executed))
         if found is None:
@@ -279,6 +291,7 @@ class Publisher:
             self._skip,
         )
         decoder.epoch = OpenEpoch(number)
+        decoder.on_channels = self._origins.meet
         if stop_at_gtid is not None:
             wanted = parse_gtid_set(stop_at_gtid, self._flavor)
             decoder.stop_at = lambda: tracker.snapshot().contains(wanted)
@@ -347,6 +360,7 @@ class Publisher:
 
     def _idle(self, decoder: EventDecoder, here: RelayPosition) -> None:
         """Nothing to read just now: complete what is under way, seal what is due."""
+        self._origins.keep_up()
         self._finish()
         if not decoder.scanner.in_group and decoder.epoch.is_due(self._limits):
             self._seal(decoder, here)
@@ -418,6 +432,7 @@ class Publisher:
 
     def _seal(self, decoder: EventDecoder, position: RelayPosition) -> None:
         """End the open epoch at ``position`` and begin the next; its commit may still be under way."""
+        self._origins.keep_up()
         epoch, decoder.epoch = decoder.epoch, OpenEpoch(decoder.epoch.number + 1)
         self._sealed = position
         self._spill(epoch)
@@ -473,6 +488,8 @@ class Publisher:
                 prepared=prepared,
                 names_in_lower_case=self._tables.folds,
                 skipped=epoch.events_skipped(),
+                log_id=self._log_id,
+                origins=self._origins.ids,
             ),
             tracked,
         )

@@ -14,19 +14,21 @@ import structlog
 from producer.epoch import EpochLimits
 from producer.epoch_log import EpochLog, Left
 from producer.mirror import Mirror, MirrorProgress
-from producer.mirror_start import Start, discard_unpublished, refuse_errant
+from producer.mirror_start import Start, check_history, check_log, discard_unpublished
+from producer.origins import Look, Origins
 from producer.publish import Publisher, PublishProgress
 from producer.purging import Purging
 from producer.registry import SchemaRegistry
 from producer.skipping import SkipRule
 from producer.structures.upstream import UpstreamStructures
 from producer.upstream.connect import describe
-from relay_store.layout import RelayPosition, file_number, subdir_uuid, write_folds
+from relay_store import layout
+from relay_store.layout import Owner, RelayPosition, file_number, subdir_uuid, write_folds
 from relay_store.purge import PurgeRules
 from relay_store.readers import PUBLISHER, Mark
 from relay_store.writer import RelayWriter
 from schemas.avro_schema import fingerprint_of
-from schemas.gtid import parse_gtid_set
+from schemas.errors import UpstreamError
 from schemas.kafka_security import OPEN, KafkaSecurity
 from schemas.server_url import ServerUrl
 from schemas.tables import TableFilter
@@ -113,8 +115,12 @@ def run_producer(
     config: ProducerConfig,
     stop: threading.Event,
     progress: Callable[[ProducerProgress], None] | None = None,
+    look: Look = lambda log_id: (),
 ) -> None:
     """Mirror and publish until ``stop`` is set or the configured end is reached.
+
+    Args:
+        look: tells where the upstream's rows come from.
 
     Raises:
         UpstreamError, RelayError, DecodeError, LogError: what stopped it; nothing is lost, and the next
@@ -137,7 +143,7 @@ def run_producer(
 
     threading.Thread(target=leave, daemon=True).start()
     try:
-        _run(config, stop, progress, epoch_log)
+        _run(config, stop, progress, epoch_log, Origins(look))
     except Left as left:
         log.warning("epoch_left", reason=str(left), hint="the next start publishes it")
     finally:
@@ -149,8 +155,16 @@ def _run(
     stop: threading.Event,
     progress: Callable[[ProducerProgress], None] | None,
     epoch_log: EpochLog,
+    origins: Origins,
 ) -> None:
     info = describe(config.source)
+
+    if config.server_id == info.server_id:
+        raise UpstreamError(
+            "TR210",
+            f"server-id {config.server_id} is that of {config.source} itself",
+            hint="set [source] server-id to a number that no server and no other replica has",
+        )
 
     def caught_up(here: RelayPosition) -> bool:
         # Files of different servers cannot be compared: the relay log must have come to this one.
@@ -163,13 +177,15 @@ def _run(
     mirror_stop, publish_stop = threading.Event(), threading.Event()
 
     def look_at_log() -> None:
-        # Only once the relay directory is ours: opening the log fences whoever writes it.
+        # Only once the relay directory is ours, and only if the log is: opening it fences whoever writes it.
+        owner, last = layout.check_owner(config.relay_dir, config.prefix), epoch_log.look()
+        check_log(config.relay_dir, owner, last)
+        if last is not None:
+            check_history(config.source, info, last, f"the epoch log of {config.prefix}")
+        origins.begin(last.log_id if last is not None else "")
         epoch_log.open()
-        if (last := epoch_log.last_epoch()) is None:
-            return
-        executed = parse_gtid_set(last.executed_gtids, info.flavor)
-        refuse_errant(config.source, info, executed, f"the epoch log of {config.prefix}")
-        if config.relay_log_recovery:
+        layout.write_owner(config.relay_dir, Owner(config.prefix, owner.log_id))
+        if config.relay_log_recovery and (last := epoch_log.last_epoch()) is not None:
             discard_unpublished(config.relay_dir, info, last)
 
     relay = RelayWriter(config.relay_dir, before_check=look_at_log)
@@ -206,6 +222,8 @@ def _run(
         config.accounts,
         UpstreamStructures(config.source, info.flavor, tables, config.relay_dir, relay.tail, publish_stop),
         tuple(rule.in_lower_case() if info.folds else rule for rule in config.skip),
+        lambda log_id: layout.write_owner(config.relay_dir, Owner(config.prefix, log_id)),
+        origins,
     )
     thread = _MirrorThread(mirror, mirror_stop)
     watch = threading.Thread(

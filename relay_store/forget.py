@@ -15,7 +15,7 @@ _ASIDE = ".forgotten-"
 
 
 def forget_relay_log(root: Path) -> None:
-    """Remove sub-directories, index, start and readers; whoever calls holds the directory's lock.
+    """Remove sub-directories, index, start, owner and readers; whoever calls holds the directory's lock.
 
     Killed on the way, it leaves a directory that a producer refuses or takes for empty, never half a relay log.
 
@@ -26,7 +26,7 @@ def forget_relay_log(root: Path) -> None:
             # A sub-directory that is begun anew may get this name again, and must not find old files.
             if (root / name).exists():
                 (root / name).rename(root / f"{_ASIDE}{name}")
-        for name in (layout.INDEX_NAME, layout.START_NAME, RECOVERED_NAME):
+        for name in (layout.INDEX_NAME, layout.START_NAME, RECOVERED_NAME, layout.OWNER_NAME):
             (root / name).unlink(missing_ok=True)
         layout.sync_dir(root)
         shutil.rmtree(root / READERS_NAME, ignore_errors=True)

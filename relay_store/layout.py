@@ -2,6 +2,7 @@
 
 relay.lock                        held by the one producer that writes here
 purge.lock                        held while the set of files shrinks or gets a new sub-directory
+owner.toml                        the prefix whose log is made of this relay log, and that log's id
 start.toml                        where the first file's reader is to begin
 lower-case-names                  is there if the upstream has all names in lower case
 readers/<name>.toml               what a registered reader still needs
@@ -34,6 +35,7 @@ from schemas.names import UnfitName
 INDEX_NAME = "server-uuid.index"
 META_NAME = "relay.meta"
 START_NAME = "start.toml"
+OWNER_NAME = "owner.toml"
 LOCK_NAME = "relay.lock"
 FOLDS_NAME = "lower-case-names"
 
@@ -71,6 +73,14 @@ class StartPosition:
     file: str
     pos: int
     gtid_set: str
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose relay log it is: the log in Kafka that is made of it; ``log_id`` is empty before the first epoch."""
+
+    prefix: str
+    log_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -288,6 +298,40 @@ def read_start(root: Path) -> StartPosition | None:
 
 def write_start(root: Path, start: StartPosition) -> None:
     _write_toml(root / START_NAME, start)
+
+
+def read_owner(root: Path) -> Owner | None:
+    """Whose relay log it is, None if it is nobody's yet. Raises RelayError."""
+    with disk_errors(f"reading {OWNER_NAME}"):
+        try:
+            data = (root / OWNER_NAME).read_bytes()
+        except FileNotFoundError:
+            return None
+    try:
+        fields = tomllib.loads(data.decode())
+        return Owner(str(fields["prefix"]), str(fields["log-id"]))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError) as error:
+        raise RelayError("TR306", f"{root / OWNER_NAME} cannot be read: {error}", hint=_REBUILD) from error
+
+
+def write_owner(root: Path, owner: Owner) -> None:
+    """Write down whose relay log it is, unless it says so already. Raises RelayError."""
+    if read_owner(root) == owner:
+        return
+    with disk_errors(f"writing {OWNER_NAME}"):
+        write_atomically(root / OWNER_NAME, f'prefix = "{owner.prefix}"\nlog-id = "{owner.log_id}"\n')
+
+
+def check_owner(root: Path, prefix: str) -> Owner:
+    """The relay log's owner, if it is this prefix or nobody. Raises RelayError TR311."""
+    owner = read_owner(root) or Owner(prefix)
+    if owner.prefix != prefix:
+        raise RelayError(
+            "TR311",
+            f"the relay log in {root} is that of prefix {owner.prefix}, and not of {prefix}",
+            hint="give each pipeline a [relay] dir of its own",
+        )
+    return owner
 
 
 _REBUILD = "move the relay directory away and start again: the relay log is fetched anew from the upstream"

@@ -26,8 +26,8 @@ _STRUCTURE_SCHEMA = fastavro.parse_schema(
 )
 
 # Fields were only ever added at the end: a record from before ends early, and these are the defaults of
-# `prepared`, `ddl_settings`, `skipped` and `names_in_lower_case`.
-_DEFAULTS = b"\0\0\0\0"
+# `prepared`, `ddl_settings`, `skipped`, `names_in_lower_case`, `log_id` and `origins`.
+_DEFAULTS = bytes(6)
 
 #: digests are sums of CRC-32 values modulo this number
 DIGEST_MODULUS = 1 << 63
@@ -170,6 +170,8 @@ class EpochCommitted:
     prepared: tuple[PreparedTransaction, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     names_in_lower_case: bool = False
+    log_id: str = ""
+    origins: tuple[str, ...] = ()
 
     def encode(self) -> bytes:
         """Avro binary, without a header: the epochs topic has one schema."""
@@ -191,6 +193,7 @@ class EpochCommitted:
             ddl["tables"] = tuple(TableChanged(**t) for t in ddl["tables"])
             record["ddl"] = SchemaChanged(**ddl)
         record["prepared"] = tuple(PreparedTransaction(**p) for p in record["prepared"])
+        record["origins"] = tuple(record["origins"])
         record["skipped"] = tuple(Skipped(**s) for s in record["skipped"])
         return cls(**record)
 

@@ -78,7 +78,7 @@ class Applier:
         crew: Crew | None = None,
     ) -> None:
         self._config = config
-        self._channel = config.channel
+        self._channel = config.key
         self._session = session
         self._token = position.fencing_token
         self._ledger: Ledger = ledgers.choose(session, position)
@@ -88,8 +88,8 @@ class Applier:
         )
         self._side_writes = SideWrites.of(config)
         self._given_up = threading.Event()
-        self._failed = error_log.read(session, config.channel) is not None
-        decided = error_log.decided(session, config.channel)
+        self._failed = error_log.read(session, config.key) is not None
+        decided = error_log.decided(session, config.key)
         #: what an operator has decided about events that are still to come, or to come again
         self.directives = {event: one for event, one in decided.items() if event[0] > position.epoch}
         self.position = position
@@ -101,6 +101,11 @@ class Applier:
     def hidden(self) -> frozenset[tuple[str, str]]:
         """The upstream's tables that an online schema change made and this channel does not have, at its end."""
         return self._hidden
+
+    @property
+    def token(self) -> int:
+        """The fencing token under which it writes."""
+        return self._token
 
     @property
     def session(self) -> Session:

@@ -25,6 +25,7 @@ from spark_consumer.progress import Counters
 from spark_consumer.recovered import pass_over
 from spark_consumer.sink import Prepare, Sink
 from spark_consumer.slices import LoggedEpoch, Slice, follow
+from spark_consumer.start import not_in_log
 from spark_consumer.tracker import OUT_EPOCH, OUT_STRUCTURE, OUT_UNKNOWN
 
 _log = structlog.get_logger()
@@ -110,6 +111,8 @@ class BatchRunner:
             self._sink.move_to(position)
         if len(fresh) < len(found):
             _log.info("epochs_skipped", count=len(found) - len(fresh), position=position.epoch)
+        if any(one.record.log_id != (position.log_id or one.record.log_id) for one in fresh):
+            raise not_in_log(position)
         self._check_names(fresh)
         self._goal = self._goal.found(position, fresh, self._inside)
         structures = {

@@ -10,6 +10,7 @@ from typing import Literal
 
 from schemas.kafka_security import OPEN, KafkaSecurity
 from schemas.server_url import ServerUrl
+from spark_consumer.channel import ChannelKey
 from spark_consumer.ddl_options import DdlOptions
 from spark_consumer.event_filter import EventRule
 from spark_consumer.expression import ExpressionRule
@@ -29,7 +30,7 @@ class ConsumerConfig:
         prefix: topics are ``<prefix>.rows``, ``.epochs`` and ``.schemas``.
         target: the downstream server.
         files: the folder of change files that is written instead.
-        channel: name of the position in ``tailrace.relay_log_info``.
+        channel: its name; with the prefix it is the key of the position in ``tailrace.relay_log_info``.
         checkpoint_dir: parent of the channels' Spark checkpoints, a cache.
         max_batch_rows: rows of one downstream transaction; one epoch at least.
         max_batch_bytes: bytes of binlog in one of them; one epoch at least.
@@ -102,6 +103,11 @@ class ConsumerConfig:
     beside: tuple[ConsumerConfig, ...] = ()
 
     @property
+    def key(self) -> ChannelKey:
+        """Whose rows on the downstream are the channel's."""
+        return ChannelKey(self.prefix, self.channel)
+
+    @property
     def epochs_topic(self) -> str:
         return f"{self.prefix}.epochs"
 
@@ -115,5 +121,5 @@ class ConsumerConfig:
 
     @property
     def channel_dir(self) -> Path:
-        """This channel's own folder below the checkpoint folder."""
-        return self.checkpoint_dir / self.channel
+        """This channel's own folder below the checkpoint folder, where other pipelines may have theirs."""
+        return self.checkpoint_dir / self.channel / self.prefix

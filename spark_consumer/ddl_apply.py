@@ -161,11 +161,12 @@ class DdlApplier:
 
     def _declared(self, session: Session, token: int, text: str) -> Position:
         """Write into the position what is about to happen; the position as it was."""
-        channel = self._config.channel
+        channel = self._config.key
         session.execute("BEGIN")
         found = positions.check_token(positions.read(session, channel, lock=True), token, channel)
         session.run(
-            "UPDATE tailrace.relay_log_info SET ddl_intent = %s WHERE Channel_name = %s", (text, channel)
+            "UPDATE tailrace.relay_log_info SET ddl_intent = %s WHERE prefix = %s AND Channel_name = %s",
+            (text, *channel),
         )
         session.execute("COMMIT")
         return found
@@ -232,8 +233,8 @@ class DdlApplier:
 
     def _use_up(self, session: Session, number: int) -> None:
         session.run(
-            "UPDATE tailrace.relay_log_info SET ledger_seq = %s WHERE Channel_name = %s",
-            (number, self._config.channel),
+            "UPDATE tailrace.relay_log_info SET ledger_seq = %s WHERE prefix = %s AND Channel_name = %s",
+            (number, *self._config.key),
         )
         session.execute("COMMIT")
 

@@ -12,13 +12,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from schemas.errors import DownstreamError, TailraceError, Where
+from spark_consumer.channel import ChannelKey
 from spark_consumer.refusal import Event, Refused, event_name
 from spark_consumer.session import Session
 
 TABLES = {
     "channel_errors": """
 CREATE TABLE tailrace.channel_errors (
-  channel VARCHAR(64) NOT NULL,
+  prefix VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  channel VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   at DATETIME(6) NOT NULL COMMENT 'UTC',
   code VARCHAR(8) NOT NULL,
   what LONGTEXT NOT NULL,
@@ -27,13 +29,14 @@ CREATE TABLE tailrace.channel_errors (
   statement LONGTEXT COMMENT 'what was refused, long values cut',
   table_name TEXT,
   event LONGTEXT COMMENT 'JSON: the row change or DDL that was refused',
-  PRIMARY KEY (channel)
+  PRIMARY KEY (prefix, channel)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: what a channel ended with'
 """,
     "error_directives": """
 CREATE TABLE tailrace.error_directives (
   id BIGINT NOT NULL AUTO_INCREMENT,
-  channel VARCHAR(64) NOT NULL,
+  prefix VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  channel VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   epoch BIGINT NOT NULL,
   seq BIGINT NOT NULL COMMENT 'number of the row within the epoch, -1: the DDL',
   gtid VARCHAR(255),
@@ -46,7 +49,7 @@ CREATE TABLE tailrace.error_directives (
   made_at DATETIME(6) NOT NULL COMMENT 'UTC',
   used_at DATETIME(6) COMMENT 'UTC, the last time, in the transaction of the data; NULL: not yet',
   PRIMARY KEY (id),
-  KEY (channel, used_at)
+  KEY (prefix, channel, used_at)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: events left out or replaced'
 """,
 }
@@ -101,14 +104,14 @@ class ChannelError:
     event: Event | None
 
 
-def record(session: Session, channel: str, token: int, error: TailraceError) -> None:
+def record(session: Session, channel: ChannelKey, token: int, error: TailraceError) -> None:
     """Write down what a channel has ended with, unless another consumer has taken over."""
     event = error.event.as_dict() if isinstance(error, Refused) else None
     session.run(
-        "REPLACE INTO tailrace.channel_errors SELECT %s, UTC_TIMESTAMP(6), %s, %s, %s, %s, %s, %s, %s"
-        " FROM tailrace.relay_log_info WHERE Channel_name = %s AND fencing_token = %s",
+        "REPLACE INTO tailrace.channel_errors SELECT %s, %s, UTC_TIMESTAMP(6), %s, %s, %s, %s, %s, %s, %s"
+        " FROM tailrace.relay_log_info WHERE prefix = %s AND Channel_name = %s AND fencing_token = %s",
         (
-            channel,
+            *channel,
             error.code,
             error.what,
             str(error.where),
@@ -116,18 +119,18 @@ def record(session: Session, channel: str, token: int, error: TailraceError) -> 
             error.statement if isinstance(error, DownstreamError) else None,
             error.where.table,
             None if event is None else json.dumps(event),
-            channel,
+            *channel,
             token,
         ),
     )
 
 
-def read(session: Session, channel: str) -> ChannelError | None:
+def read(session: Session, channel: ChannelKey) -> ChannelError | None:
     """What the channel has ended with, None if it has applied something since."""
     rows = session.rows(
         "SELECT CAST(at AS CHAR), code, what, place, hint, statement, table_name, event"
-        " FROM tailrace.channel_errors WHERE channel = %s",
-        (channel,),
+        " FROM tailrace.channel_errors WHERE prefix = %s AND channel = %s",
+        channel,
     )
     if not rows:
         return None
@@ -136,17 +139,17 @@ def read(session: Session, channel: str) -> ChannelError | None:
     return ChannelError(at, code, what, place, hint, statement, table, found)
 
 
-def clear(session: Session, channel: str) -> None:
+def clear(session: Session, channel: ChannelKey) -> None:
     """The channel has applied something."""
-    session.run("DELETE FROM tailrace.channel_errors WHERE channel = %s", (channel,))
+    session.run("DELETE FROM tailrace.channel_errors WHERE prefix = %s AND channel = %s", channel)
 
 
-def decided(session: Session, channel: str) -> dict[tuple[int, int], Directive]:
+def decided(session: Session, channel: ChannelKey) -> dict[tuple[int, int], Directive]:
     """What has been decided, by epoch and number; of several decisions for one event the last one."""
     rows = session.rows(
         "SELECT id, epoch, seq, gtid, digest, statements, used_at IS NOT NULL FROM tailrace.error_directives"
-        " WHERE channel = %s ORDER BY id",
-        (channel,),
+        " WHERE prefix = %s AND channel = %s ORDER BY id",
+        channel,
     )
     return {
         (epoch, seq): Directive(id_, epoch, seq, gtid, digest, tuple(json.loads(statements)), bool(used))
@@ -154,19 +157,22 @@ def decided(session: Session, channel: str) -> dict[tuple[int, int], Directive]:
     }
 
 
-def add(session: Session, channel: str, error: ChannelError, statements: Iterable[str], by: str) -> None:
+def add(
+    session: Session, channel: ChannelKey, error: ChannelError, statements: Iterable[str], by: str
+) -> None:
     """Decide about the event of an error, in the open transaction; an earlier decision holds no more."""
     event, chosen = error.event, tuple(statements)
     assert event is not None
     session.run(
-        "DELETE FROM tailrace.error_directives WHERE channel = %s AND epoch = %s AND seq = %s AND used_at IS NULL",
-        (channel, event.epoch, event.seq),
+        "DELETE FROM tailrace.error_directives WHERE prefix = %s AND channel = %s AND epoch = %s AND seq = %s"
+        " AND used_at IS NULL",
+        (*channel, event.epoch, event.seq),
     )
     session.run(
-        "INSERT INTO tailrace.error_directives (channel, epoch, seq, gtid, digest, action, statements, refused,"
-        " reason, made_by, made_at) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, UTC_TIMESTAMP(6))",
+        "INSERT INTO tailrace.error_directives (prefix, channel, epoch, seq, gtid, digest, action, statements,"
+        " refused, reason, made_by, made_at) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, UTC_TIMESTAMP(6))",
         (
-            channel,
+            *channel,
             *event.identity,
             "replace" if chosen else "skip",
             json.dumps(chosen, ensure_ascii=False),

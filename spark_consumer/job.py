@@ -36,6 +36,7 @@ from spark_consumer.workers.reader import PartsReader
 # Of one micro-batch; a stop waits for a slice, not for the micro-batch, so this only bounds memory.
 _MAX_EPOCHS = 500
 _POLL = 0.05
+_SPARKS, _MOMENT = ("TR556", "TR563"), 1.0  # seconds
 _COMMIT_PATIENCE = 5.0
 _T = TypeVar("_T")
 _log = structlog.get_logger()
@@ -46,6 +47,7 @@ def run_consumer(
     spark: Callable[[], SparkSession],
     stop: StopEvent | None = None,
     counters: Counters | None = None,
+    before: Callable[[], None] = lambda: None,
 ) -> None:
     """Apply the epoch log to the downstream until stopped, or until the configuration's goal is reached.
 
@@ -54,6 +56,7 @@ def run_consumer(
         stop: set it to end the run: the batch in hand is finished first, if that takes no longer than
             ``config.pause_time``; otherwise it is left, and the next run applies it.
         counters: filled while the run goes on.
+        before: called before the channel is taken over; raises what keeps it from that.
 
     Raises:
         TailraceError: what stopped the run; nothing is half applied.
@@ -64,15 +67,22 @@ def run_consumer(
     # A bounded run has somebody waiting for its end.
     patience = Patience(0 if config.until_caught_up or config.until else config.retry_time, stop)
     config = _patiently(patience, lambda: as_servers_compare(config, log))
+
+    def take_over() -> Sink:
+        before()
+        return open_sink(config, log)
+
     with (
         in_use(config.channel_dir),
-        closing(_patiently(patience, lambda: open_sink(config, log))) as sink,
+        closing(_patiently(patience, take_over)) as sink,
     ):
         try:
             if _Run(config, spark(), sink, log, stop, counters).run():
                 sink.end()
         except TailraceError as error:
-            sink.end(error)
+            # A signal to all processes may have taken Spark along, a moment before it came here.
+            if not (error.code in _SPARKS and stop.wait(_MOMENT)):
+                sink.end(error)
             raise
 
 

@@ -1,7 +1,7 @@
 """The channel's position on the downstream: its tables, and reading, taking over and moving it.
 
-``tailrace.relay_log_info`` holds MySQL's own ``slave_relay_log_info`` columns and ours, one row a channel.
-It is written in the transaction of the data it speaks of, so it is true whatever happens.
+``tailrace.relay_log_info`` holds MySQL's own ``slave_relay_log_info`` columns and ours, one row for each channel of
+each prefix. It is written in the transaction of the data it speaks of, so it is true whatever happens.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
-import pymysql
-from pymysql.constants import ER
-
 from schemas.epoch import DIGEST_MODULUS, EpochCommitted, PreparedTransaction
 from schemas.errors import DownstreamError, Where
 from spark_consumer import error_log
+from spark_consumer.channel import ChannelKey
 from spark_consumer.place import Place, order_of
-from spark_consumer.session import Session, error_number
+from spark_consumer.session import Session
 from spark_consumer.workers import info
 
 _TABLES = {
@@ -34,7 +32,9 @@ CREATE TABLE tailrace.relay_log_info (
   Sql_delay INT,
   Number_of_workers INT UNSIGNED,
   Id INT UNSIGNED,
-  Channel_name VARCHAR(64) NOT NULL,
+  Channel_name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  prefix VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL COMMENT 'of the Kafka topics that it reads',
+  log_id CHAR(36) COMMENT 'the log in these topics; another one under the same prefix is refused',
   executed_gtid_set LONGTEXT NOT NULL,
   epoch_gtid_set LONGTEXT COMMENT 'executed set at the end of epoch, if more than that is applied',
   epoch BIGINT NOT NULL COMMENT 'the last epoch applied whole, -1 before the first',
@@ -51,13 +51,16 @@ CREATE TABLE tailrace.relay_log_info (
   online_tables LONGTEXT COMMENT 'JSON: tables of online schema changes that only the upstream has',
   rewound_from LONGTEXT COMMENT 'JSON: the place up to which everything is applied for a second time',
   began_at TEXT COMMENT 'the --from of its first run',
+  origins LONGTEXT COMMENT 'servers and logs that its rows come from, whatever lies in between',
+  replicates LONGTEXT COMMENT 'JSON: the patterns and routes of its last run',
   updated_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6),
-  PRIMARY KEY (Channel_name)
+  PRIMARY KEY (prefix, Channel_name)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: what is applied, per channel'
 """,
     "applied_epochs": """
 CREATE TABLE tailrace.applied_epochs (
-  channel VARCHAR(64) NOT NULL,
+  prefix VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  channel VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   first_epoch BIGINT NOT NULL COMMENT 'negative: a part of an epoch, a repetition, or by recover from relay files',
   last_epoch BIGINT NOT NULL,
   first_gtid VARCHAR(255),
@@ -75,12 +78,13 @@ CREATE TABLE tailrace.applied_epochs (
   first_commit_at DATETIME(3) COMMENT 'upstream commit time of the first transaction, UTC',
   last_commit_at DATETIME(3) COMMENT 'and of the last one',
   applied_at DATETIME(6) NOT NULL COMMENT 'UTC',
-  PRIMARY KEY (channel, first_epoch)
+  PRIMARY KEY (prefix, channel, first_epoch)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: one row a batch'
 """,
     "channel_counters": """
 CREATE TABLE tailrace.channel_counters (
-  channel VARCHAR(64) NOT NULL,
+  prefix VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  channel VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   row_changes BIGINT NOT NULL COMMENT 'read and verified since the channel began',
   filtered BIGINT NOT NULL COMMENT 'of these left out by tables or kind of event',
   routed BIGINT NOT NULL COMMENT 'applied under another name',
@@ -95,7 +99,7 @@ CREATE TABLE tailrace.channel_counters (
   ddl_left_out BIGINT NOT NULL DEFAULT 0 COMMENT 'DDL of which nothing was run',
   ddl_ignored BIGINT NOT NULL DEFAULT 0 COMMENT 'of these left out by [ddl]',
   ddl_passed_over BIGINT NOT NULL DEFAULT 0 COMMENT 'of these passed over: the merged table needed nothing of it',
-  PRIMARY KEY (channel)
+  PRIMARY KEY (prefix, channel)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: what each stage did, per channel'
 """,
 }
@@ -116,28 +120,11 @@ COUNTERS = (
     "ddl_ignored",
     "ddl_passed_over",
 )
-# Added since the first release that made these tables.
-_ADDED = {
-    ("relay_log_info", "epoch_gtid_set"): "LONGTEXT AFTER executed_gtid_set",
-    ("relay_log_info", "xa_prepared"): "LONGTEXT AFTER ledger_seq",
-    ("relay_log_info", "epoch_rows"): "BIGINT AFTER epoch",
-    ("relay_log_info", "rewound_from"): "LONGTEXT AFTER ddl_intent",
-    ("relay_log_info", "online_tables"): "LONGTEXT AFTER ddl_intent",
-    ("relay_log_info", "began_at"): "TEXT AFTER rewound_from",
-    ("channel_counters", "ddl_applied"): "BIGINT NOT NULL DEFAULT 0",
-    ("channel_counters", "ddl_left_out"): "BIGINT NOT NULL DEFAULT 0",
-    ("channel_counters", "ddl_ignored"): "BIGINT NOT NULL DEFAULT 0",
-    ("channel_counters", "ddl_passed_over"): "BIGINT NOT NULL DEFAULT 0",
-    ("applied_epochs", "ddl_left_out"): "VARCHAR(100) AFTER ddl",
-    ("channel_counters", "causality_groups"): "BIGINT NOT NULL DEFAULT 0 AFTER merged",
-    ("channel_counters", "conflicts"): "BIGINT NOT NULL DEFAULT 0 AFTER causality_groups",
-    ("channel_counters", "parts"): "BIGINT NOT NULL DEFAULT 0 AFTER conflicts",
-}
 _COLUMNS = (
     "epoch, epochs_offset, executed_gtid_set, fencing_token, structures_version,"
     " ledger_uuid, ledger_domain, ledger_seq, ddl_intent,"
     " Relay_log_name, Relay_log_pos, Master_log_name, Master_log_pos, epoch_gtid_set, xa_prepared,"
-    " epoch_rows, rewound_from, online_tables"
+    " epoch_rows, rewound_from, online_tables, log_id, origins"
 )
 # MySQL counts the fields of its own position the same way.
 _NUMBER_OF_LINES = 9
@@ -156,6 +143,8 @@ class Position:
         xa_prepared: JSON of the prepared transactions whose end is still to come; None without any.
         epoch_rows: inside the next epoch, how many of its rows are applied; None at an epoch's end.
         rewound_from: JSON of the place where the channel stood before it was rewound; None once it is there again.
+        log_id: the epoch log that the place is in; None before the first epoch.
+        origins: ids of the servers and logs that the rows come from, with spaces between them.
     """
 
     epoch: int
@@ -176,6 +165,8 @@ class Position:
     epoch_rows: int | None = None
     rewound_from: str | None = None
     online_tables: str | None = None
+    log_id: str | None = None
+    origins: str | None = None
 
     @property
     def order(self) -> tuple[int, int]:
@@ -212,6 +203,8 @@ class Position:
             source_log=record.source_file,
             source_pos=record.source_pos,
             xa_prepared=json.dumps([asdict(p) for p in record.prepared]) if record.prepared else None,
+            log_id=record.log_id or self.log_id,
+            origins=" ".join(record.origins) or self.origins,
         )
 
     @property
@@ -221,38 +214,26 @@ class Position:
 
 
 def install(session: Session) -> None:
-    """Create the schema, tables and columns that are missing; no DDL at all if they are there."""
-    found = set(
-        session.rows(
-            "SELECT TABLE_NAME, COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = 'tailrace'"
-        )
-    )
-    tables = {table for table, _ in found}
-    for (table, column), definition in _ADDED.items():
-        if table in tables and (table, column) not in found:
-            _add_column(session, f"tailrace.{table} ADD COLUMN {column} {definition}")
+    """Create the schema and tables that are missing; no DDL at all if they are there."""
+    found = session.rows("SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'tailrace'")
+    tables = {table for (table,) in found}
     for table, statement in _TABLES.items():
         if table not in tables:
             session.execute("CREATE DATABASE IF NOT EXISTS tailrace")
             session.execute(statement.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
 
 
-def _add_column(session: Session, what: str) -> None:
-    try:
-        session.execute(f"ALTER TABLE {what}")
-    except pymysql.MySQLError as error:
-        # Another channel that starts at the same moment was faster.
-        if error_number(error) != ER.DUP_FIELDNAME:
-            raise
-
-
-def began_at(session: Session, channel: str) -> str | None:
+def began_at(session: Session, channel: ChannelKey) -> str | None:
     """The ``--from`` of the channel's first run, where that is known."""
-    found = session.value("SELECT began_at FROM tailrace.relay_log_info WHERE Channel_name = %s", (channel,))
+    found = session.value(
+        "SELECT began_at FROM tailrace.relay_log_info WHERE prefix = %s AND Channel_name = %s", channel
+    )
     return None if found is None else str(found)
 
 
-def read(session: Session, channel: str, *, lock: bool = False, share: bool = False) -> Position | None:
+def read(
+    session: Session, channel: ChannelKey, *, lock: bool = False, share: bool = False
+) -> Position | None:
     """The channel's position.
 
     Args:
@@ -261,25 +242,38 @@ def read(session: Session, channel: str, *, lock: bool = False, share: bool = Fa
     """
     suffix = " FOR UPDATE" if lock else " LOCK IN SHARE MODE" if share else ""
     rows = session.rows(
-        f"SELECT {_COLUMNS} FROM tailrace.relay_log_info WHERE Channel_name = %s{suffix}", (channel,)
+        f"SELECT {_COLUMNS} FROM tailrace.relay_log_info WHERE prefix = %s AND Channel_name = %s{suffix}",
+        channel,
     )
     return Position(*rows[0]) if rows else None
 
 
-def create(session: Session, channel: str, begin: Place, began_at: str | None = None) -> None:
-    """The first position of a channel: what lies before ``begin`` counts as applied. Nothing if there is one."""
+def create(
+    session: Session,
+    channel: ChannelKey,
+    begin: Place,
+    began_at: str | None = None,
+    last: EpochCommitted | None = None,
+) -> None:
+    """The first position of a channel: what lies before ``begin`` counts as applied. Nothing if there is one.
+
+    Args:
+        last: the log's last epoch, which tells what log it is and where its rows come from.
+    """
     ledger = str(uuid.uuid4())
     # Domain 0 is everybody's default, so it is never ours.
     domain = (zlib.crc32(ledger.encode()) or 1) & 0xFFFFFFFF
     session.run(
         "INSERT IGNORE INTO tailrace.relay_log_info (Number_of_lines, Sql_delay, Number_of_workers, Id,"
-        " Channel_name, executed_gtid_set, epoch_gtid_set, epoch, epoch_rows, epochs_offset, began_at, consistent,"
-        " fencing_token, structures_version, ledger_uuid, ledger_domain, ledger_seq)"
+        " prefix, Channel_name, log_id, origins, executed_gtid_set, epoch_gtid_set, epoch, epoch_rows, epochs_offset,"
+        " began_at, consistent, fencing_token, structures_version, ledger_uuid, ledger_domain, ledger_seq)"
         # A token that no consumer of an earlier channel of this name has.
-        " VALUES (%s, 0, 1, 1, %s, %s, %s, %s, %s, %s, %s, 0, UNIX_TIMESTAMP(), -1, %s, %s, 0)",
+        " VALUES (%s, 0, 1, 1, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, 0, UNIX_TIMESTAMP(), -1, %s, %s, 0)",
         (
             _NUMBER_OF_LINES,
-            channel,
+            *channel,
+            last.log_id if last is not None else None,
+            " ".join(last.origins) if last is not None else None,
             begin.executed,
             begin.epoch_gtids,
             begin.epoch,
@@ -292,13 +286,13 @@ def create(session: Session, channel: str, begin: Place, began_at: str | None = 
     )
 
 
-def take_over(session: Session, channel: str) -> Position:
+def take_over(session: Session, channel: ChannelKey) -> Position:
     """Make this consumer the channel's only writer: its predecessor finds a token that is not its own."""
     session.execute("BEGIN")
     session.run(
         "UPDATE tailrace.relay_log_info SET fencing_token = fencing_token + 1, consistent = 0"
-        " WHERE Channel_name = %s",
-        (channel,),
+        " WHERE prefix = %s AND Channel_name = %s",
+        channel,
     )
     position = read(session, channel, lock=True)
     session.execute("COMMIT")
@@ -307,7 +301,15 @@ def take_over(session: Session, channel: str) -> Position:
     return position
 
 
-def renew_token(session: Session, channel: str, token: int) -> int:
+def tell_scope(session: Session, channel: ChannelKey, scope: str) -> None:
+    """Note down what the channel replicates, for whoever else writes to this server or reads from it."""
+    session.run(
+        "UPDATE tailrace.relay_log_info SET replicates = %s WHERE prefix = %s AND Channel_name = %s",
+        (scope, *channel),
+    )
+
+
+def renew_token(session: Session, channel: ChannelKey, token: int) -> int:
     """Another token for the same consumer: whatever still works under the old one writes nothing any more.
 
     Raises DownstreamError if the channel is another consumer's by now.
@@ -315,35 +317,35 @@ def renew_token(session: Session, channel: str, token: int) -> int:
     session.execute("BEGIN")
     check_token(read(session, channel, lock=True), token, channel)
     session.run(
-        "UPDATE tailrace.relay_log_info SET fencing_token = fencing_token + 1 WHERE Channel_name = %s",
-        (channel,),
+        "UPDATE tailrace.relay_log_info SET fencing_token = fencing_token + 1 WHERE prefix = %s AND Channel_name = %s",
+        channel,
     )
     session.execute("COMMIT")
     return token + 1
 
 
-def forget_relay_log(session: Session, channel: str) -> None:
+def forget_relay_log(session: Session, channel: ChannelKey) -> None:
     """Forget where the channel stands in the relay log; what is applied stays known. Fences its consumer."""
     session.run(
         "UPDATE tailrace.relay_log_info SET Relay_log_name = NULL, Relay_log_pos = NULL,"
-        " fencing_token = fencing_token + 1 WHERE Channel_name = %s",
-        (channel,),
+        " fencing_token = fencing_token + 1 WHERE prefix = %s AND Channel_name = %s",
+        channel,
     )
 
 
-def forget(session: Session, channel: str) -> None:
+def forget(session: Session, channel: ChannelKey) -> None:
     """Forget the channel, its audit rows and counters, as if it had never been. Call after ``install``."""
     session.execute("BEGIN")
-    session.run("DELETE FROM tailrace.relay_log_info WHERE Channel_name = %s", (channel,))
-    session.run("DELETE FROM tailrace.applied_epochs WHERE channel = %s", (channel,))
-    session.run("DELETE FROM tailrace.channel_counters WHERE channel = %s", (channel,))
-    session.run("DELETE FROM tailrace.worker_info WHERE Channel_name = %s", (channel,))
+    session.run("DELETE FROM tailrace.relay_log_info WHERE prefix = %s AND Channel_name = %s", channel)
+    session.run("DELETE FROM tailrace.applied_epochs WHERE prefix = %s AND channel = %s", channel)
+    session.run("DELETE FROM tailrace.channel_counters WHERE prefix = %s AND channel = %s", channel)
+    session.run("DELETE FROM tailrace.worker_info WHERE prefix = %s AND Channel_name = %s", channel)
     error_log.clear(session, channel)
-    session.run("DELETE FROM tailrace.error_directives WHERE channel = %s", (channel,))
+    session.run("DELETE FROM tailrace.error_directives WHERE prefix = %s AND channel = %s", channel)
     session.execute("COMMIT")
 
 
-def known(session: Session, channel: str) -> Position:
+def known(session: Session, channel: ChannelKey) -> Position:
     """The position of a channel that there must be. Raises DownstreamError."""
     found = read(session, channel)
     if found is None:
@@ -351,16 +353,17 @@ def known(session: Session, channel: str) -> Position:
     return found
 
 
-def unknown(channel: str) -> DownstreamError:
+def unknown(channel: ChannelKey) -> DownstreamError:
     """There is no such channel."""
     return DownstreamError(
         "TR612",
         f"the downstream knows no channel {channel}",
-        hint="`tailrace channel list` shows those that there are; the first `tailrace consume` makes one",
+        hint="`tailrace channel list` shows those that there are, of [kafka] prefix and of others; the first"
+        " `tailrace consume` makes one",
     )
 
 
-def check_token(found: Position | None, token: int, channel: str) -> Position:
+def check_token(found: Position | None, token: int, channel: ChannelKey) -> Position:
     """The position as found under lock, if this consumer may still write it."""
     if found is None:
         raise DownstreamError(
@@ -379,22 +382,24 @@ def check_token(found: Position | None, token: int, channel: str) -> Position:
     return found
 
 
-def set_consistent(session: Session, channel: str, token: int) -> None:
+def set_consistent(session: Session, channel: ChannelKey, token: int) -> None:
     """The writer with this token has ended by itself. Nothing happens if it is not the last one any more."""
     session.run(
-        "UPDATE tailrace.relay_log_info SET consistent = 1 WHERE Channel_name = %s AND fencing_token = %s"
-        " AND NOT EXISTS (SELECT 1 FROM tailrace.worker_info WHERE Channel_name = %s AND ahead = 1)",
-        (channel, token, channel),
+        "UPDATE tailrace.relay_log_info SET consistent = 1 WHERE prefix = %s AND Channel_name = %s"
+        " AND fencing_token = %s AND NOT EXISTS (SELECT 1 FROM tailrace.worker_info"
+        " WHERE prefix = %s AND Channel_name = %s AND ahead = 1)",
+        (*channel, token, *channel),
     )
 
 
-def move(session: Session, channel: str, to: Position) -> None:
+def move(session: Session, channel: ChannelKey, to: Position) -> None:
     """Move the position, inside the open transaction; token and ledger's identity stay as they are."""
     affected = session.run(
         "UPDATE tailrace.relay_log_info SET Relay_log_name = %s, Relay_log_pos = %s, Master_log_name = %s,"
         " Master_log_pos = %s, executed_gtid_set = %s, epoch_gtid_set = %s, epoch = %s, epochs_offset = %s,"
         " structures_version = %s, ledger_seq = %s, xa_prepared = %s, ddl_intent = %s,"
-        " online_tables = %s, epoch_rows = %s, rewound_from = %s WHERE Channel_name = %s",
+        " online_tables = %s, epoch_rows = %s, rewound_from = %s, log_id = %s, origins = %s"
+        " WHERE prefix = %s AND Channel_name = %s",
         (
             to.relay_log,
             to.relay_pos,
@@ -411,7 +416,9 @@ def move(session: Session, channel: str, to: Position) -> None:
             to.online_tables,
             to.epoch_rows,
             to.rewound_from,
-            channel,
+            to.log_id,
+            to.origins,
+            *channel,
         ),
     )
     if affected != 1:
@@ -420,7 +427,7 @@ def move(session: Session, channel: str, to: Position) -> None:
 
 def audit(
     session: Session,
-    channel: str,
+    channel: ChannelKey,
     epochs: Sequence[EpochCommitted],
     statements: int,
     first_epoch: int | None = None,
@@ -439,10 +446,10 @@ def audit(
     touched = [table for epoch in epochs for table in epoch.tables]
     gtids = [gtid for epoch in epochs for gtid in (epoch.first_gtid, epoch.last_gtid) if gtid]
     session.run(
-        "INSERT INTO tailrace.applied_epochs VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s,"
+        "INSERT INTO tailrace.applied_epochs VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s,"
         " FROM_UNIXTIME(%s), FROM_UNIXTIME(%s), UTC_TIMESTAMP(6))",
         (
-            channel,
+            *channel,
             first.epoch if first_epoch is None else first_epoch,
             last.epoch,
             gtids[0] if gtids else None,
@@ -464,15 +471,16 @@ def audit(
     )
 
 
-def count(session: Session, channel: str, numbers: Mapping[str, int]) -> None:
+def count(session: Session, channel: ChannelKey, numbers: Mapping[str, int]) -> None:
     """Add to the channel's counters, named as ``COUNTERS``, inside the open transaction."""
     values = tuple(numbers.get(name, 0) for name in COUNTERS)
     added = ", ".join(f"{name} = {name} + %s" for name in COUNTERS)
     if not session.run(
-        f"UPDATE tailrace.channel_counters SET {added} WHERE channel = %s", (*values, channel)
+        f"UPDATE tailrace.channel_counters SET {added} WHERE prefix = %s AND channel = %s",
+        (*values, *channel),
     ):
-        places = ", ".join(["%s"] * (len(COUNTERS) + 1))
+        places = ", ".join(["%s"] * (len(COUNTERS) + 2))
         session.run(
-            f"INSERT INTO tailrace.channel_counters (channel, {', '.join(COUNTERS)}) VALUES ({places})",
-            (channel, *values),
+            f"INSERT INTO tailrace.channel_counters (prefix, channel, {', '.join(COUNTERS)}) VALUES ({places})",
+            (*channel, *values),
         )

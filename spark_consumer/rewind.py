@@ -37,7 +37,7 @@ from spark_consumer.repeatable import REPLAY_HINT, check_decisions, check_tables
 from spark_consumer.rules import Rules
 from spark_consumer.session import Session, closing, connect
 from spark_consumer.slices import LoggedEpoch
-from spark_consumer.start import first_position
+from spark_consumer.start import check_log, first_position
 from spark_consumer.target import TargetCatalog
 from spark_consumer.workers import info
 
@@ -79,9 +79,9 @@ class Rewind:
     def go(self) -> None:
         """Do it, in one transaction. Raises DownstreamError TR610 if a consumer has started meanwhile."""
         self.session.execute("BEGIN")
-        found = positions.read(self.session, self.config.channel, lock=True)
-        positions.check_token(found, self.before.fencing_token, self.config.channel)
-        positions.move(self.session, self.config.channel, self.after)
+        found = positions.read(self.session, self.config.key, lock=True)
+        positions.check_token(found, self.before.fencing_token, self.config.key)
+        positions.move(self.session, self.config.key, self.after)
         self.session.execute("COMMIT")
 
 
@@ -95,17 +95,18 @@ def opened(config: ConsumerConfig, to: str) -> Iterator[Rewind]:
     Raises:
         DownstreamError: TR612 there is no such channel; TR614 its consumer runs here; TR616 it cannot be rewound now;
             TR660 workers have applied a slice in part; TR576, TR577, TR578 something in between cannot be repeated.
-        LogError: TR575 the place is not behind the channel; TR555 the log does not hold it any more.
+        LogError: TR575 the place is not behind the channel; TR555 the log does not hold it any more; TR558 it is not
+            the channel's log.
     """
     with ExitStack() as stack:
         stack.enter_context(in_use(config.channel_dir, alone=True))
         session = stack.enter_context(closing(connect(config.target)))
         positions.install(session)
-        positions.known(session, config.channel)
+        check_log(config.key, positions.known(session, config.key), LogReader(config).last_epoch())
         # A consumer elsewhere finds out at its next slice.
-        before = positions.take_over(session, config.channel)
-        if info.slices_ahead(session, config.channel):
-            raise info.unfinished(config.channel)
+        before = positions.take_over(session, config.key)
+        if info.slices_ahead(session, config.key):
+            raise info.unfinished(config.key)
         yield _checked(config, session, before, to)
 
 
@@ -137,7 +138,7 @@ def _checked(config: ConsumerConfig, session: Session, before: Position, to: str
         if logged.record.epoch > place.epoch and order_of(logged.record.epoch - 1, None) < level.order
     )
     _check_kept(epochs, log)
-    decided = error_log.decided(session, config.channel)
+    decided = error_log.decided(session, config.key)
     _check_ddl(config, epochs, log, decided)
     _check_tables(config, session, epochs, log)
     in_between = _decisions(decided, epochs, place, level)

@@ -113,7 +113,7 @@ class Router:
         keeping = {
             r.schema_pattern
             for r in here
-            if r.target_table is None and _fits(self._as_there(r.table_pattern or "*"), table)
+            if r.target_table is None and fits(self._as_there(r.table_pattern or "*"), table)
         }
         wild = any(map(_wild, (*keeping, *(pattern for name in named for pattern in name))))
         return wild or len(named) > 1 or len(keeping) > 1
@@ -128,7 +128,7 @@ class Router:
             if route.target_table is not None:
                 if self._as_there(route.target_table) == table:
                     yield route.schema_pattern, route.table_pattern or "*"
-            elif route.table_pattern is None or _fits(self._as_there(route.table_pattern), table):
+            elif route.table_pattern is None or fits(self._as_there(route.table_pattern), table):
                 yield route.schema_pattern, table
         if not any(self._fits_there(route, db, table) for route in self.routes):
             yield db, table
@@ -137,7 +137,7 @@ class Router:
         schema, name = (
             self._as_there(pattern) for pattern in (route.schema_pattern, route.table_pattern or "*")
         )
-        return _fits(schema, db) and _fits(name, table)
+        return fits(schema, db) and fits(name, table)
 
     def _as_there(self, pattern: str) -> str:
         return pattern if self.folded is None else lowered(pattern)
@@ -153,13 +153,13 @@ class Router:
 
     def concerns(self, db: str) -> bool:
         """Whether a rule may give this upstream schema, or something in it, another name."""
-        return any(_fits(r.schema_pattern, db) for r in self.routes)
+        return any(fits(r.schema_pattern, db) for r in self.routes)
 
     def scatters(self, db: str) -> bool:
         """Whether the rules may send tables of this upstream schema elsewhere than the schema itself."""
         target = self.database(db)
         return any(
-            r.table_pattern is not None and _fits(r.schema_pattern, db) and r.target_schema != target
+            r.table_pattern is not None and fits(r.schema_pattern, db) and r.target_schema != target
             for r in self.routes
         )
 
@@ -167,12 +167,12 @@ class Router:
         exact = {
             (r.target_schema, r.target_table or table)
             for r in self.routes
-            if r.table_pattern is not None and _fits(r.schema_pattern, db) and _fits(r.table_pattern, table)
+            if r.table_pattern is not None and fits(r.schema_pattern, db) and fits(r.table_pattern, table)
         }
         return self._one(exact, f"{db}.{table}") if exact else (self._schema(db), table)
 
     def _for_schemas(self, db: str) -> Iterable[Route]:
-        return (r for r in self.routes if r.table_pattern is None and _fits(r.schema_pattern, db))
+        return (r for r in self.routes if r.table_pattern is None and fits(r.schema_pattern, db))
 
     @staticmethod
     def _one(targets: set[T], name: str) -> T:
@@ -194,7 +194,8 @@ def _folded_route(route: Route) -> Route:
     )
 
 
-def _fits(pattern: str, name: str) -> bool:
+def fits(pattern: str, name: str) -> bool:
+    """Whether a pattern with ``*`` and ``?`` is one of this whole name."""
     return compile_pattern(pattern).fullmatch(name) is not None
 
 

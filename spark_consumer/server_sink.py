@@ -21,11 +21,12 @@ from spark_consumer.planner import Planner
 from spark_consumer.position import Position
 from spark_consumer.prepare import Prepared, directed
 from spark_consumer.refusal import DDL, DDL_CODES, ROW_CODES
+from spark_consumer.scope import Scope
 from spark_consumer.session import Session, closing, connect, unreachable
 from spark_consumer.sink import Prepare
 from spark_consumer.slices import LoggedEpoch, Slice
 from spark_consumer.stages import NO_STAGES, Stages
-from spark_consumer.start import check_began, first_position
+from spark_consumer.start import check_began, check_log, first_position
 from spark_consumer.workers import info
 from spark_consumer.workers.reader import PartsReader
 from spark_consumer.workers.resume import Rest, finish_slice
@@ -142,7 +143,7 @@ class ServerSink:
         # The connection may be what is gone.
         try:
             with closing(connect(self._config.target)) as session:
-                error_log.record(session, self._config.channel, self.position.fencing_token, error)
+                error_log.record(session, self._config.key, self._applier.token, error)
         except (DownstreamError, pymysql.MySQLError, OSError) as why:
             _log.warning("error_not_written_down", reason=str(why))
 
@@ -156,8 +157,9 @@ def open_server(config: ConsumerConfig, log: LogReader) -> ServerSink:
     try:
         positions.install(session)
         _ensure_position(config, session, log)
-        position = positions.take_over(session, config.channel)
-        info.hire(session, config.channel, config.workers)
+        position = positions.take_over(session, config.key)
+        positions.tell_scope(session, config.key, Scope.of(config).to_json())
+        info.hire(session, config.key, config.workers)
         return ServerSink(config, Applier(config, session, position))
     except BaseException as error:
         session.close()
@@ -167,9 +169,13 @@ def open_server(config: ConsumerConfig, log: LogReader) -> ServerSink:
 
 
 def _ensure_position(config: ConsumerConfig, session: Session, log: LogReader) -> None:
-    if positions.read(session, config.channel) is None:
+    """The channel's position, which is in this log: whoever has another one must not be disturbed."""
+    found, last = positions.read(session, config.key), log.last_epoch()
+    if found is None:
         begin = first_position(config.start or "earliest", log, Insides(config, log))
-        positions.create(session, config.channel, begin, config.start or "earliest")
+        record = None if last is None else last.record
+        positions.create(session, config.key, begin, config.start or "earliest", record)
         _log.info("channel_created", channel=config.channel, start=config.start, begin=str(begin))
     else:
-        check_began(config, positions.began_at(session, config.channel))
+        check_log(config.key, found, last)
+        check_began(config, positions.began_at(session, config.key))

@@ -26,6 +26,7 @@ _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: seconds that its end takes to be known, behind the first call that it does not answer
 JVM_PATIENCE = 5.0
 _LOGGING = Path(__file__).with_name("log4j2.xml")
+_CONNECT_S = 600
 _DEFAULTS = {
     "spark.app.name": "tailrace",
     # A task is tried four times: what it works in may be killed, and local[*] alone gives no second chance.
@@ -52,7 +53,8 @@ _DEFAULTS = {
     "spark.python.daemon.module": "spark_consumer.daemon",
     # It is passed on in the environment of some workers only, and each environment has a daemon of its own.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
-    "spark.python.authenticate.socketTimeout": "60s",
+    # Until Python, or the JVM, has connected on a machine that is busy with other things.
+    "spark.python.authenticate.socketTimeout": f"{_CONNECT_S}s",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.driver.maxResultSize": "0",
@@ -128,6 +130,7 @@ def start_spark(config: ConsumerConfig) -> SparkSession:
     logging.getLogger().addFilter(_not_py4j)
     # The workers must be this very environment.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", str(_CONNECT_S))
     log = log_file(config)
     log.parent.mkdir(parents=True, exist_ok=True)
     settings = {**_DEFAULTS, **config.spark_conf}
@@ -138,8 +141,9 @@ def start_spark(config: ConsumerConfig) -> SparkSession:
     if config.jars:
         jars = ",".join(str(jar) for jar in config.jars)
         settings["spark.jars"] = ",".join(filter(None, (settings.get("spark.jars"), jars)))
-        # Only classes of the JVM's own class path can come from the archive.
-        settings.setdefault("spark.driver.extraClassPath", jars.replace(",", os.pathsep))
+        # Only classes of the JVM's own class path can come from the archive, or before Spark's own.
+        paths = filter(None, (*jars.split(","), settings.get("spark.driver.extraClassPath")))
+        settings["spark.driver.extraClassPath"] = os.pathsep.join(paths)
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     if SparkContext._gateway is None:
         # What the JVM and its Python workers print goes to the log as well.

@@ -9,6 +9,7 @@ from datetime import datetime
 from schemas.epoch import EpochCommitted
 from schemas.errors import ConfigError, LogError, Where
 from schemas.gtid import Flavor, GtidSet, parse_gtid_set
+from spark_consumer.channel import ChannelKey
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.inside import Transaction, before_time, behind_gtids
 from spark_consumer.log_reader import LogReader
@@ -73,6 +74,23 @@ def last_position(until: str, log: LogReader, inside: Inside) -> Place:
         "TR560",
         f"--until {until} is not a place in the log",
         hint="now, epoch:N, gtid:SET or time:2026-01-31T12:00:00Z",
+    )
+
+
+def check_log(channel: ChannelKey, position: Position, last: LoggedEpoch | None) -> None:
+    """Whether the log, given by its last epoch, is the one that the position is in. Call before a token is taken.
+
+    Raises LogError TR558: then the channel is another pipeline's, or its topics were made anew.
+    """
+    if position.log_id is None or (last is not None and last.record.log_id == position.log_id):
+        return
+    there = f"hold the log {last.record.log_id}" if last is not None else "hold no epoch"
+    raise LogError(
+        "TR558",
+        f"channel {channel} follows the log {position.log_id}, and the topics of {channel.prefix} {there}",
+        where=Where(epoch=position.epoch),
+        hint="if another pipeline has this prefix on another Kafka, give this one a prefix or a channel of its own;"
+        " if the topics were deleted and made anew, load the tables anew and `tailrace channel remove`",
     )
 
 
@@ -210,6 +228,8 @@ def resume_offset(position: Position, log: LogReader) -> int:
     low, _ = log.bounds()
     at = max(position.epochs_offset, low, 0)
     first = next(log.epochs(at), None)
+    if first is not None and position.log_id not in (None, first.record.log_id):
+        raise not_in_log(position)
     if position.epoch < 0:
         if first is not None and first.record.epoch != 0:
             raise _lost(position, first.record)
@@ -219,14 +239,19 @@ def resume_offset(position: Position, log: LogReader) -> int:
             raise _lost(position, first.record if first else None)
         return low
     if first is None or first.offset != position.epochs_offset or not _same(position, first.record):
-        raise LogError(
-            "TR558",
-            f"the position of the downstream is not in this log: it says epoch {position.epoch} at offset"
-            f" {position.epochs_offset}",
-            where=Where(epoch=position.epoch),
-            hint="check prefix and channel; a topic that was deleted and made anew is another log",
-        )
+        raise not_in_log(position)
     return position.epochs_offset + 1
+
+
+def not_in_log(position: Position) -> LogError:
+    """The error for a position that is of another log than what is read."""
+    return LogError(
+        "TR558",
+        f"the position of the downstream is not in this log: it says epoch {position.epoch} at offset"
+        f" {position.epochs_offset}",
+        where=Where(epoch=position.epoch),
+        hint="check prefix and channel; a topic that was deleted and made anew is another log",
+    )
 
 
 def _same(position: Position, record: EpochCommitted) -> bool:

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
+from types import FrameType
+
+#: commands that run until they are stopped; to stop one that only loads yet is no failure
+_LONG = ("run", "produce", "consume", "recover")
 
 
 def main() -> None:
-    """Run the command line. Ctrl-C ends what only imports yet without a word, as SIGTERM does."""
-    ours = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """Run the command line.
+
+    A signal that comes while it only loads ends it as the system does, without a word, or with 0 where a stop is the
+    usual end: nothing has begun.
+    """
+    ours = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if sys.argv[1:] and sys.argv[1] in _LONG:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, _leave)
+        ours = _leave
     from tailrace.cli import main as run
 
     signal.signal(signal.SIGINT, ours)
     run()
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    os._exit(0)
 
 
 if __name__ == "__main__":

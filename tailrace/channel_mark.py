@@ -24,6 +24,7 @@ from spark_consumer.config import ConsumerConfig
 from spark_consumer.position import Position
 from spark_consumer.progress import Counters
 from spark_consumer.session import closing, connect, error_number
+from tailrace.ownership import check_feeds
 
 _EVERY = 2.0  # seconds
 _NOT_YET = (1049, 1054, 1146)  # the consumer is about to create schema, table or column
@@ -80,10 +81,11 @@ class ChannelMark:
 
     def _read(self) -> Position | None:
         with closing(connect(self._settings.target)) as session:
-            return positions.read(session, self._settings.channel)
+            return positions.read(session, self._settings.key)
 
     def _write(self, position: Position) -> bool:
-        """Whether the mark says what the position needs."""
+        """Whether the mark says what the position needs. Raises RelayError where another pipeline's marks are."""
+        check_feeds(self._root, layout.check_owner(self._root, self._settings.prefix), position)
         if self._begun:
             if (needed := needed_from(position)) is not None:
                 self._mark.advance(needed)

@@ -8,6 +8,7 @@ from typing import Any
 import pymysql
 
 from spark_consumer import position as positions
+from spark_consumer.channel import ChannelKey
 from spark_consumer.checkpoint import clear, in_use
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.place import Place
@@ -18,24 +19,26 @@ from tailrace.config import Config
 from tailrace.status.files import files_channels
 
 Channel = dict[str, Any]
-_NOT_THERE = (1049, 1054, 1146)  # no schema, no column, no table
+_NOT_THERE = (1049, 1146)  # no schema, no table
 _SQL = (
-    "SELECT Channel_name, epoch, epoch_rows, executed_gtid_set, consistent, rewound_from, began_at,"
-    " DATE_FORMAT(updated_at, '%Y-%m-%dT%H:%i:%s.%f+00:00') FROM tailrace.relay_log_info ORDER BY Channel_name"
+    "SELECT Channel_name, prefix, log_id, epoch, epoch_rows, executed_gtid_set, consistent, rewound_from, began_at,"
+    " DATE_FORMAT(updated_at, '%Y-%m-%dT%H:%i:%s.%f+00:00') FROM tailrace.relay_log_info ORDER BY prefix, Channel_name"
 )
-_OLDER = _SQL.replace("epoch_rows", "NULL").replace("rewound_from", "NULL").replace("began_at", "NULL")
 
 
 def listed(config: Config) -> list[Channel]:
-    """The channels of all configured targets, and the configured ones that have not begun.
+    """The channels of all configured targets, other pipelines' too, and the configured ones that have not begun.
 
     Raises DownstreamError where a target cannot be reached.
     """
     each = {name: config.for_channel(name) for name in config.channel}
     found = [channel for one in wiring.targets(config) for channel in _of_target(one)]
-    known = {(channel["channel"], channel["target"]) for channel in found}
-    begun = [{"channel": name, "target": _target(one), "epoch": None} for name, one in each.items()]
-    return [*found, *(new for new in begun if (new["channel"], new["target"]) not in known)]
+    names = ("prefix", "channel", "target")
+    known = {tuple(channel[name] for name in names) for channel in found}
+    new = [
+        dict(zip(names, (config.kafka.prefix, name, _target(one)), strict=True)) for name, one in each.items()
+    ]
+    return [*found, *({**one, "epoch": None} for one in new if tuple(one.values()) not in known)]
 
 
 def _target(config: Config) -> str:
@@ -52,20 +55,21 @@ def _of_target(config: Config) -> list[Channel]:
 
 
 def _rows(session: Session) -> list[tuple[Any, ...]]:
-    for sql in (_SQL, _OLDER):
-        try:
-            return session.rows(sql)
-        except pymysql.MySQLError as error:
-            if error_number(error) not in _NOT_THERE:
-                raise
+    try:
+        return session.rows(_SQL)
+    except pymysql.MySQLError as error:
+        if error_number(error) not in _NOT_THERE:
+            raise
     return []
 
 
 def _channel(target: str, row: tuple[Any, ...]) -> Channel:
-    name, epoch, rows, gtids, consistent, rewound, began, updated = row
+    name, prefix, log_id, epoch, rows, gtids, consistent, rewound, began, updated = row
     level = Place.from_json(rewound) if rewound else None
     return {
         "channel": name,
+        "prefix": prefix,
+        "log_id": log_id,
         "target": target,
         "epoch": epoch,
         "epoch_rows": rows,
@@ -81,21 +85,24 @@ def _channel(target: str, row: tuple[Any, ...]) -> Channel:
 
 def shown(config: ConsumerConfig) -> Channel:
     """One channel, with its counters and last batches. Raises DownstreamError TR612 if the target has none."""
+    key = config.key
     with closing(connect(config.target)) as session:
         for row in _rows(session):
-            if row[0] == config.channel:
+            if ChannelKey(row[1], row[0]) == key:
                 return _channel(str(config.target), row) | {
                     "checkpoint": str(config.channel_dir),
-                    "counters": _counters(session, config.channel),
-                    "batches": _batches(session, config.channel),
+                    "counters": _counters(session, key),
+                    "batches": _batches(session, key),
                 }
-    raise positions.unknown(config.channel)
+    raise positions.unknown(key)
 
 
-def _counters(session: Session, channel: str) -> Channel:
+def _counters(session: Session, channel: ChannelKey) -> Channel:
     columns = ", ".join(positions.COUNTERS)
     try:
-        rows = session.rows(f"SELECT {columns} FROM tailrace.channel_counters WHERE channel = %s", (channel,))
+        rows = session.rows(
+            f"SELECT {columns} FROM tailrace.channel_counters WHERE prefix = %s AND channel = %s", channel
+        )
     except pymysql.MySQLError as error:
         if error_number(error) not in _NOT_THERE:
             raise
@@ -103,7 +110,7 @@ def _counters(session: Session, channel: str) -> Channel:
     return dict(zip(positions.COUNTERS, rows[0] if rows else [0] * len(positions.COUNTERS), strict=True))
 
 
-def _batches(session: Session, channel: str) -> list[Channel]:
+def _batches(session: Session, channel: ChannelKey) -> list[Channel]:
     names = (
         "first_epoch",
         "last_epoch",
@@ -116,8 +123,8 @@ def _batches(session: Session, channel: str) -> list[Channel]:
     )
     rows = session.rows(
         f"SELECT {', '.join(names)}, ddl, DATE_FORMAT(applied_at, '%%Y-%%m-%%dT%%H:%%i:%%s.%%f+00:00')"
-        " FROM tailrace.applied_epochs WHERE channel = %s ORDER BY applied_at DESC LIMIT 10",
-        (channel,),
+        " FROM tailrace.applied_epochs WHERE prefix = %s AND channel = %s ORDER BY applied_at DESC LIMIT 10",
+        channel,
     )
     return [dict(zip((*names, "ddl", "applied"), row, strict=True)) for row in rows]
 
@@ -129,8 +136,8 @@ def remove(config: ConsumerConfig) -> Position:
     """
     with in_use(config.channel_dir, alone=True), closing(connect(config.target)) as session:
         positions.install(session)
-        position = positions.known(session, config.channel)
-        positions.forget(session, config.channel)
+        position = positions.known(session, config.key)
+        positions.forget(session, config.key)
         clear(config.channel_dir)
     return position
 

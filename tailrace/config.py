@@ -25,9 +25,10 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from schemas.errors import TailraceError
+from schemas.errors import ConfigError, TailraceError
 from schemas.server_url import ServerUrl
 from schemas.tables import TableFilter
+from spark_consumer.channel import NAME as CHANNEL_NAME
 from spark_consumer.ddl_options import SHADOW_RULES, TRASH_RULES, Carry, DdlOptions
 from spark_consumer.event_filter import EventRule
 from spark_consumer.expression import ExpressionRule
@@ -236,7 +237,8 @@ class Kafka(Section):
     )
     prefix: str = Field(
         default="tailrace",
-        pattern=r"^[A-Za-z0-9._-]{1,200}$",
+        # It is also a folder's name.
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$",
         description="topics are <prefix>.rows, .epochs, .schemas and .tracked",
     )
     partitions: int = Field(
@@ -310,8 +312,8 @@ class Consumer(Section):
 
     channel: str = Field(
         default="main",
-        pattern=r"^[A-Za-z0-9_.-]{1,64}$",
-        description="name of the position kept in tailrace.relay_log_info",
+        pattern=CHANNEL_NAME,
+        description="name of the position kept in tailrace.relay_log_info, beside those of other prefixes",
     )
     checkpoint_dir: Path = Field(
         default=Path("checkpoint"),
@@ -586,10 +588,19 @@ class Config(BaseSettings):
     expression_filter: tuple[Expression, ...] = ()
     ddl: Ddl = Ddl()
     skip: tuple[Skip, ...] = ()
-    channel: dict[str, Channel] = {}
+    channel: dict[Annotated[str, Field(pattern=CHANNEL_NAME)], Channel] = {}
 
     def for_channel(self, name: str) -> Config:
-        """The configuration as it holds for one channel: what ``[channel.NAME]`` says instead of the rest."""
+        """The configuration as it holds for one channel: what ``[channel.NAME]`` says instead of the rest.
+
+        Raises ConfigError for what cannot be a channel's name.
+        """
+        if not re.fullmatch(CHANNEL_NAME, name):
+            raise ConfigError(
+                "TR103",
+                f"{name!r} cannot be a channel's name",
+                hint="a name has letters, digits and _ . -, 64 at most, and begins with none of the last two",
+            )
         own = self.channel.get(name)
         if own is None:
             return self

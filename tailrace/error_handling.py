@@ -15,6 +15,7 @@ from schemas.errors import DownstreamError, Where
 from spark_consumer import ddl_plan, error_log, replacement
 from spark_consumer import ledger as ledgers
 from spark_consumer import position as positions
+from spark_consumer.channel import ChannelKey
 from spark_consumer.error_log import ChannelError
 from spark_consumer.ledger import Ledger
 from spark_consumer.position import Position
@@ -25,7 +26,7 @@ from tailrace.config_file import load
 
 _DIRECTIVES = """
 SELECT epoch, seq, gtid, action, statements, refused, reason, made_by, CAST(made_at AS CHAR), CAST(used_at AS CHAR)
-FROM tailrace.error_directives WHERE channel = %s ORDER BY id
+FROM tailrace.error_directives WHERE prefix = %s AND channel = %s ORDER BY id
 """
 
 
@@ -33,10 +34,14 @@ FROM tailrace.error_directives WHERE channel = %s ORDER BY id
 class Stopped:
     """A channel, and what it ended with."""
 
-    channel: str
+    key: ChannelKey
     session: Session
     position: Position
     error: ChannelError | None
+
+    @property
+    def channel(self) -> str:
+        return self.key.name
 
     @property
     def event_name(self) -> str:
@@ -54,7 +59,7 @@ class Stopped:
     def _directives(self) -> list[dict[str, Any]]:
         found = []
         for epoch, seq, gtid, action, statements, refused, reason, by, made, used in self.session.rows(
-            _DIRECTIVES, (self.channel,)
+            _DIRECTIVES, self.key
         ):
             found.append(
                 {
@@ -76,8 +81,8 @@ class Stopped:
         ledger = ledgers.choose(self.session, self.position)
         self.session.execute("BEGIN")
         # Nobody applies anything until it is written.
-        position = positions.read(self.session, self.channel, lock=True)
-        error = error_log.read(self.session, self.channel)
+        position = positions.read(self.session, self.key, lock=True)
+        error = error_log.read(self.session, self.key)
         event = error.event if error else None
         if error is None or event is None:
             raise self._nothing(error)
@@ -99,14 +104,14 @@ class Stopped:
         if event.seq == DDL:
             statements = (*self._ran(position, ledger, event), *statements)
         by = f"{getpass.getuser()}@{socket.gethostname()} as {self.session.value('SELECT CURRENT_USER()')}"
-        error_log.add(self.session, self.channel, error, statements, by)
+        error_log.add(self.session, self.key, error, statements, by)
         self.session.execute("COMMIT")
 
     def _ran(self, position: Position, ledger: Ledger, event: Event) -> tuple[str, ...]:
         """What has run already, of an earlier decision about the event or of the several statements that the DDL
         became: it stays in front of the others.
         """
-        old = error_log.decided(self.session, self.channel).get((event.epoch, event.seq))
+        old = error_log.decided(self.session, self.key).get((event.epoch, event.seq))
         given = old.statements if old is not None and not old.used else ddl_plan.texts(position.ddl_intent)
         count = 0
         while ledger.happened(self.session, position.ledger_seq + 1 + count):
@@ -137,5 +142,5 @@ def looked_at(config: Path, channel: str | None) -> Iterator[Stopped]:
     settings = wiring.recovery_config(load(config), channel)
     with closing(connect(settings.target)) as session:
         positions.install(session)
-        position = positions.known(session, settings.channel)
-        yield Stopped(settings.channel, session, position, error_log.read(session, settings.channel))
+        position = positions.known(session, settings.key)
+        yield Stopped(settings.key, session, position, error_log.read(session, settings.key))

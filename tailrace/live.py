@@ -18,13 +18,9 @@ from typing import Any
 import structlog
 
 PRODUCER = "producer.sock"
+CONSUMER = "consumer.sock"
 _PATIENCE_S = 2.0
 _log = structlog.get_logger()
-
-
-def consumer_socket(channel: str) -> str:
-    """The socket's name of a channel's consumer."""
-    return f"{channel}.sock"
 
 
 @contextmanager

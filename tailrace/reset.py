@@ -17,6 +17,7 @@ from spark_consumer.checkpoint import clear, in_use
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.position import Position
 from spark_consumer.session import Session, closing, connect
+from tailrace.ownership import check_feeds
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Reset:
         """Do it. Repeating it after a crash completes it. Raises RelayError or DownstreamError."""
         if self.position is not None:
             act = positions.forget if self.everything else positions.forget_relay_log
-            act(self.session, self.config.channel)
+            act(self.session, self.config.key)
         if self.root.is_dir():
             forget_relay_log(self.root)
         if self.everything:
@@ -65,16 +66,20 @@ def opened(config: ConsumerConfig, root: Path, *, everything: bool) -> Iterator[
     """Keep producer and consumer away, and look at what there is to forget.
 
     Raises:
-        RelayError: TR301 a producer runs.
+        RelayError: TR301 a producer runs; TR311, TR312 the relay log is another pipeline's.
         DownstreamError: TR614 a consumer runs here; TR613 the relay log is needed; TR601.
     """
     with ExitStack() as stack:
+        owner = None
         if root.is_dir():
             stack.callback(os.close, lock_directory(root))
+            owner = layout.check_owner(root, config.prefix)
         stack.enter_context(in_use(config.channel_dir, alone=True))
         session = stack.enter_context(closing(connect(config.target)))
         positions.install(session)
-        position = positions.read(session, config.channel)
+        position = positions.read(session, config.key)
+        if position is not None and owner is not None:
+            check_feeds(root, owner, position)
         if position is not None and not everything:
             _check_needed(position, config.channel)
         yield Reset(config, root, everything, session, position)

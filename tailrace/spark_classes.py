@@ -1,4 +1,4 @@
-"""The class archive of the consumer's JVM: made once for this Java, this Spark and these jars, kept in the cache."""
+"""What the consumer's JVM loads: jars, and their class archive, made once for this Java and this Spark and kept."""
 
 from __future__ import annotations
 
@@ -6,24 +6,44 @@ import contextlib
 import hashlib
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+import pyspark
+import structlog
+
 from compose.artifacts import bundle, java, progress, spark_kafka_jars
+from spark_consumer.worker_patience import write_jar
 
 _PATIENCE_S = 240.0
+_log = structlog.get_logger()
+
+
+def spark_jars() -> tuple[Path, ...]:
+    """In the order of the class path: Spark's class with more patience for Python workers, its Kafka connector."""
+    [spark_core] = Path(pyspark.__file__).parent.glob("jars/spark-core_*.jar")
+    try:
+        folder = bundle(
+            f"spark-workers-{version('pyspark')}",
+            lambda folder: write_jar(spark_core, folder / "workers.jar"),
+        )
+    except ValueError as error:
+        _log.warning("worker_patience_left_out", reason=str(error))
+        return tuple(spark_kafka_jars())
+    return folder / "workers.jar", *spark_kafka_jars()
 
 
 def class_archive() -> Path:
     """The archive's file. It may be missing: then the JVM reads every class from its jar, which takes longer."""
-    jars = spark_kafka_jars()
-    program = Path(java()).resolve()
-    text = f"{program} {program.stat().st_mtime_ns} {version('pyspark')} {sys.prefix} {jars[0].parent.name}"
+    jars = spark_jars()
+    program, folders = Path(java()).resolve(), [jar.parent.name for jar in jars]
+    text = f"{program} {program.stat().st_mtime_ns} {version('pyspark')} {sys.prefix} {folders}"
     name = f"spark-classes-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     return bundle(name, lambda folder: _train(folder, jars)) / "classes.jsa"
 
 
-def _train(folder: Path, jars: list[Path]) -> None:
+def _train(folder: Path, jars: Sequence[Path]) -> None:
     progress("preparing Spark's class archive")
     command = [sys.executable, "-m", "spark_consumer.class_archive", str(folder), *map(str, jars)]
     # Without an archive everything works, so a failure is only noted, in the log that stays.

@@ -55,6 +55,19 @@ def targets(config: Config) -> list[Config]:
     return list(found.values())
 
 
+def channels_of(config: Config, target: Config) -> list[ConsumerConfig]:
+    """The channels that write to one of the ``targets``, those that have not begun too."""
+    names = dict.fromkeys([config.consumer.channel, *config.channel])
+    found = {name: config.for_channel(name).target for name in names}
+    here = [name for name, one in found.items() if one is not None and one == target.target]
+    return [channel_rules(config, name) for name in here]
+
+
+def channel_rules(config: Config, name: str) -> ConsumerConfig:
+    """A channel's settings but for its target."""
+    return _own_config(config, name, lambda _: ServerUrl("unused"))
+
+
 def server_id(config: Config) -> int:
     """The replica's id: as configured, else one that stays the same for this host and prefix."""
     if config.source is not None and config.source.server_id is not None:
@@ -108,6 +121,15 @@ def producer_config(
     )
 
 
+def origins(config: Config) -> Callable[[str], tuple[str, ...]]:
+    """Where the upstream's rows come from, see ``producer.origins``."""
+    from spark_consumer.scope import Scope
+    from tailrace.neighbours import origins_of
+
+    source, scope = source_url(config), Scope(config.tables.include, config.tables.exclude)
+    return lambda log_id: origins_of(source, scope, log_id)
+
+
 def consumer_config(
     config: Config,
     *,
@@ -118,8 +140,7 @@ def consumer_config(
     stop_at_gtid: str | None = None,
 ) -> ConsumerConfig:
     """What ``tailrace consume`` runs with."""
-    from compose.artifacts import spark_kafka_jars
-    from tailrace.spark_classes import class_archive
+    from tailrace.spark_classes import class_archive, spark_jars
 
     channel = channel or config.consumer.channel
     files = files_target(config.for_channel(channel))
@@ -131,7 +152,7 @@ def consumer_config(
         until_caught_up=until_caught_up,
         stop_at_gtid=stop_at_gtid,
         spark_conf=config.for_channel(channel).consumer.spark,
-        jars=tuple(spark_kafka_jars()),
+        jars=spark_jars(),
         class_archive=class_archive(),
     )
 

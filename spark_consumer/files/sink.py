@@ -36,7 +36,7 @@ from spark_consumer.rules import Rules
 from spark_consumer.sink import Prepare
 from spark_consumer.slices import Slice
 from spark_consumer.stages import Stages
-from spark_consumer.start import check_began, first_position
+from spark_consumer.start import check_began, check_log, first_position
 from spark_consumer.workers.reader import PartsReader
 
 
@@ -191,23 +191,29 @@ def open_files(config: ConsumerConfig, root: Path, log: LogReader) -> FilesSink:
     if found is None:
         first = first_position(config.start or "earliest", log, Insides(config, log))
     else:
+        _check_owner(root, config, found)
+        check_log(config.key, position_of(found), log.last_epoch())
         check_began(config, found["began_at"])
     return FilesSink(config, root, first)
 
 
 def _content(root: Path, config: ConsumerConfig, first: Place | None) -> dict[str, Any]:
     found = read(root)
-    owner = {"channel": config.channel, "prefix": config.prefix}
     if found is None:
         assert first is not None
+        owner = {"channel": config.channel, "prefix": config.prefix}
         return {**owner, "began_at": config.start or "earliest", "position": asdict(_begin(first))}
-    if any(found[name] != value for name, value in owner.items()):
+    _check_owner(root, config, found)
+    return found
+
+
+def _check_owner(root: Path, config: ConsumerConfig, found: Mapping[str, Any]) -> None:
+    if (found["prefix"], found["channel"]) != config.key:
         raise DownstreamError(
             "TR683",
             f"{root} belongs to channel {found['channel']} of {found['prefix']}",
             hint="each channel needs a folder of its own",
         )
-    return found
 
 
 def _begin(first: Place) -> Position:

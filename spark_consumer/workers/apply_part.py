@@ -34,6 +34,7 @@ import pymysql
 from schemas.crashpoints import reached
 from schemas.errors import DownstreamError, TailraceError
 from spark_consumer import position as positions
+from spark_consumer.channel import ChannelKey
 from spark_consumer.patience import Patience
 from spark_consumer.server_errors import is_passing
 from spark_consumer.session import Session, connect
@@ -44,7 +45,7 @@ from spark_consumer.workers.part import Failure, Order, Outcome, Part
 from spark_consumer.write import gave_up, refused, write
 
 #: of this process, one for each worker that it has been
-_sessions: dict[tuple[str, str, int], Session] = {}
+_sessions: dict[tuple[str, ChannelKey, int], Session] = {}
 
 
 def run_parts(order: Order, parts: Iterable[Part]) -> Iterator[Outcome]:
@@ -108,7 +109,7 @@ def _forget(order: Order, part: Part) -> None:
         session.close()
 
 
-def _key(order: Order, part: Part) -> tuple[str, str, int]:
+def _key(order: Order, part: Part) -> tuple[str, ChannelKey, int]:
     return (str(order.target), order.channel, part.number)
 
 
@@ -142,9 +143,9 @@ def _apply(session: Session, order: Order, part: Part) -> None:
 def _is_applied(session: Session, order: Order, part: Part, *, lock: bool = False) -> bool:
     """Step 3. Raises DownstreamError if the worker is ahead with another slice."""
     rows = session.rows(
-        "SELECT slice, ahead FROM tailrace.worker_info WHERE Channel_name = %s AND Id = %s"
+        "SELECT slice, ahead FROM tailrace.worker_info WHERE prefix = %s AND Channel_name = %s AND Id = %s"
         + (" FOR UPDATE" if lock else ""),
-        (order.channel, part.number),
+        (*order.channel, part.number),
     )
     if not rows:
         raise _row_gone(order, part)
@@ -170,7 +171,7 @@ def _record(session: Session, order: Order, part: Part, number: int) -> None:
         " Checkpoint_relay_log_name = %s, Checkpoint_relay_log_pos = %s, Checkpoint_master_log_name = %s,"
         " Checkpoint_master_log_pos = %s, Checkpoint_seqno = %s, Checkpoint_group_size = %s,"
         " Checkpoint_group_bitmap = %s, parts = parts + 1, rows_written = rows_written + %s,"
-        " statements = statements + %s WHERE Channel_name = %s AND Id = %s",
+        " statements = statements + %s WHERE prefix = %s AND Channel_name = %s AND Id = %s",
         (
             order.slice_id,
             order.first_epoch,
@@ -189,7 +190,7 @@ def _record(session: Session, order: Order, part: Part, number: int) -> None:
             part.applied,
             part.rows,
             part.statements,
-            order.channel,
+            *order.channel,
             part.number,
         ),
     )

@@ -10,6 +10,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 from schemas.errors import DownstreamError, TailraceError
+from spark_consumer.channel import ChannelKey
 from spark_consumer.session import Session
 from spark_consumer.target import TableMoved
 from spark_consumer.workers.apply_part import run_parts
@@ -41,7 +42,9 @@ def _unpacked(order: Order, packed: Iterable[bytes]) -> Iterator[Outcome]:
     return run_parts(order, (pickle.loads(one) for one in packed))
 
 
-def check_level(session: Session, channel: str, slice_id: str | None, parts: int | None = None) -> set[int]:
+def check_level(
+    session: Session, channel: ChannelKey, slice_id: str | None, parts: int | None = None
+) -> set[int]:
     """The workers that are ahead with this slice; DownstreamError if others are, or not as many as there should be."""
     found = slices_ahead(session, channel)
     if any(name != slice_id for _, name in found) or (parts is not None and len(found) != parts):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from schemas.errors import DownstreamError
+from spark_consumer.channel import ChannelKey
 from spark_consumer.session import Session
 
 TABLE = """
@@ -27,7 +28,8 @@ CREATE TABLE tailrace.worker_info (
   Checkpoint_seqno BIGINT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'number of the ledger of its last transaction',
   Checkpoint_group_size INT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'parts of its last slice',
   Checkpoint_group_bitmap LONGBLOB COMMENT 'while it is ahead: the offsets of the rows that it has applied',
-  Channel_name VARCHAR(64) NOT NULL,
+  Channel_name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  prefix VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   ahead TINYINT NOT NULL DEFAULT 0 COMMENT '1: its part is applied, and the position is not there yet',
   slice CHAR(32) NOT NULL DEFAULT '' COMMENT 'the slice that its last part is of',
   first_epoch BIGINT,
@@ -37,7 +39,7 @@ CREATE TABLE tailrace.worker_info (
   rows_written BIGINT NOT NULL DEFAULT 0,
   statements BIGINT NOT NULL DEFAULT 0,
   updated_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6),
-  PRIMARY KEY (Channel_name, Id)
+  PRIMARY KEY (prefix, Channel_name, Id)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: one row a worker'
 """
 COLUMNS = ("Id", "parts", "rows_written", "statements", "ahead")
@@ -62,24 +64,25 @@ class Ahead:
     applied: bytes
 
 
-def hire(session: Session, channel: str, workers: int) -> None:
+def hire(session: Session, channel: ChannelKey, workers: int) -> None:
     """Make rows for so many workers, and let the channel's row tell their number."""
     for number in range(1, workers + 1 if workers > 1 else 1):
         session.run(
-            "INSERT IGNORE INTO tailrace.worker_info (Channel_name, Id) VALUES (%s, %s)", (channel, number)
+            "INSERT IGNORE INTO tailrace.worker_info (prefix, Channel_name, Id) VALUES (%s, %s, %s)",
+            (*channel, number),
         )
     session.run(
-        "UPDATE tailrace.relay_log_info SET Number_of_workers = %s WHERE Channel_name = %s",
-        (workers, channel),
+        "UPDATE tailrace.relay_log_info SET Number_of_workers = %s WHERE prefix = %s AND Channel_name = %s",
+        (workers, *channel),
     )
 
 
-def ahead(session: Session, channel: str) -> list[Ahead]:
+def ahead(session: Session, channel: ChannelKey) -> list[Ahead]:
     """The workers that are ahead of the position."""
     rows = session.rows(
         "SELECT slice, first_epoch, last_epoch, Checkpoint_group_size, compact, Checkpoint_group_bitmap"
-        " FROM tailrace.worker_info WHERE Channel_name = %s AND ahead = 1 ORDER BY Id",
-        (channel,),
+        " FROM tailrace.worker_info WHERE prefix = %s AND Channel_name = %s AND ahead = 1 ORDER BY Id",
+        channel,
     )
     return [
         Ahead(slice_id, first, last, parts, bool(compact), bits)
@@ -87,28 +90,29 @@ def ahead(session: Session, channel: str) -> list[Ahead]:
     ]
 
 
-def slices_ahead(session: Session, channel: str) -> list[tuple[int, str]]:
+def slices_ahead(session: Session, channel: ChannelKey) -> list[tuple[int, str]]:
     """Number and slice of each worker that is ahead."""
     return [
         (int(number), str(name))
         for number, name in session.rows(
-            "SELECT Id, slice FROM tailrace.worker_info WHERE Channel_name = %s AND ahead = 1", (channel,)
+            "SELECT Id, slice FROM tailrace.worker_info WHERE prefix = %s AND Channel_name = %s AND ahead = 1",
+            channel,
         )
     ]
 
 
-def level(session: Session, channel: str) -> None:
+def level(session: Session, channel: ChannelKey) -> None:
     """The position is where the workers are, inside the transaction that moves it there."""
     session.run(
         "UPDATE tailrace.worker_info SET ahead = 0, Checkpoint_group_bitmap = NULL,"
         " Checkpoint_relay_log_name = Relay_log_name, Checkpoint_relay_log_pos = Relay_log_pos,"
         " Checkpoint_master_log_name = Master_log_name, Checkpoint_master_log_pos = Master_log_pos"
-        " WHERE Channel_name = %s AND ahead = 1",
-        (channel,),
+        " WHERE prefix = %s AND Channel_name = %s AND ahead = 1",
+        channel,
     )
 
 
-def unfinished(channel: str) -> DownstreamError:
+def unfinished(channel: ChannelKey) -> DownstreamError:
     """The error for whoever would go on while a slice is applied in part."""
     return DownstreamError(
         "TR660",

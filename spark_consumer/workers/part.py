@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from schemas.errors import Where
 from schemas.server_url import ServerUrl
+from spark_consumer.channel import ChannelKey
 from spark_consumer.ledger import Ledger
 from spark_consumer.merge import Statement
 from spark_consumer.ordered import OrderedStatement
@@ -65,7 +66,7 @@ class Order:
     """
 
     target: ServerUrl
-    channel: str
+    channel: ChannelKey
     token: int
     ledger: Ledger
     before: Position

@@ -33,7 +33,8 @@ def list_channels(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) 
         typer.echo(channels.as_json({"channels": found}))
         return
     for channel in found:
-        typer.echo(f"{channel['channel']:<24}  {_place(channel):<24}  {channel['target']}")
+        of = f"{channel['channel']} of {channel['prefix']}"
+        typer.echo(f"{of:<32}  {_place(channel):<24}  {channel['target']}")
 
 
 @app.command("show")
@@ -46,7 +47,7 @@ def show(channel: Name, config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = F
     if as_json:
         typer.echo(channels.as_json(found))
         return
-    for name in ("channel", "target", "gtids", "began_at", "updated", "checkpoint"):
+    for name in ("channel", "prefix", "log_id", "target", "gtids", "began_at", "updated", "checkpoint"):
         typer.echo(f"{name:<12}{found[name] if found[name] is not None else ''}")
     typer.echo(f"{'position':<12}{_place(found)}")
     typer.echo(f"{'counters':<12}" + ", ".join(f"{name} {n:,}" for name, n in found["counters"].items()))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from contextlib import nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +12,7 @@ from tailrace.cli.options import DEFAULT_CONFIG, Channel, ConfigFile, StopAtGtid
 
 if TYPE_CHECKING:
     from spark_consumer.config import ConsumerConfig
+    from tailrace.config import Config
 
 From = Annotated[
     str | None,
@@ -62,34 +62,38 @@ def consume(
         stop_at_gtid=stop_at_gtid,
     )
     with recovery_hinted(loaded.relay.dir):
-        run_until_signalled(lambda stop: _run(settings, loaded.relay.dir, stop))
+        run_until_signalled(lambda stop: _run(loaded, settings, stop))
 
 
-def _run(settings: ConsumerConfig, relay_dir: Path, stop: threading.Event) -> None:
+def _run(config: Config, settings: ConsumerConfig, stop: threading.Event) -> None:
     from spark_consumer.spark import running_spark
     from tailrace.kafka_door import knock
 
     knock(settings.bootstrap_servers, settings.kafka_security)
+    if stop.is_set():
+        return
     with running_spark(settings) as spark:
         # What follows takes a while to import, and the JVM to start.
         from spark_consumer.job import run_consumer
         from spark_consumer.progress import Counters
         from tailrace.channel_mark import registered
         from tailrace.consume_progress import watching
-        from tailrace.live import consumer_socket, serving
+        from tailrace.live import CONSUMER, serving
+        from tailrace.preflight.gate import check_consumer
         from tailrace.status.memory import ConsumerMemory
 
+        check_consumer(config, settings.channel)
         # The two commands may be started in any order; only a bounded run must not wait for what is not there.
         bounded = settings.until_caught_up or settings.until
         if not bounded and not _wait_for_log(settings, stop):
             return
         counters = Counters()
         memory = ConsumerMemory(settings.channel, counters)
-        live = serving(settings.checkpoint_dir, consumer_socket(settings.channel), memory.snapshot)
+        live = serving(settings.channel_dir, CONSUMER, memory.snapshot)
         # `recover` cannot go on with a folder, so no relay file is kept for it.
-        needs = nullcontext() if settings.files else registered(settings, relay_dir, counters)
+        needs = nullcontext() if settings.files else registered(settings, config.relay.dir, counters)
         with watching(settings, counters), needs, live:
-            run_consumer(settings, spark, stop, counters)
+            run_consumer(settings, spark, stop, counters, lambda: check_consumer(config, settings.channel))
 
 
 def _wait_for_log(settings: ConsumerConfig, stop: threading.Event) -> bool:

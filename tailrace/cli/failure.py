@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.errors import ExitCode, TailraceError
+from tailrace.report import Report, comes_back, tell
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Shown:
 def report(error: Exception) -> int:
     """Write the error to stderr, as one JSON line if stderr is no terminal; returns the exit code."""
     shown = describe(error)
+    tell(Report(shown.code, shown.what, shown.where, shown.hint, comes_back(error)))
     if sys.stderr.isatty():
         _draw(shown)
     else:

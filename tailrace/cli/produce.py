@@ -9,6 +9,7 @@ from tailrace.cli.options import DEFAULT_CONFIG, ConfigFile, StopAtGtid, UntilCa
 
 if TYPE_CHECKING:
     from producer.run import ProducerConfig, ProducerProgress
+    from tailrace.config import Config
 
 
 def produce(
@@ -26,22 +27,24 @@ def produce(
     from tailrace.lifecycle import run_until_signalled
 
     logs.configure("produce")
-    settings = wiring.producer_config(
-        load(config), until_caught_up=until_caught_up, stop_at_gtid=stop_at_gtid
-    )
-    run_until_signalled(lambda stop: _run(settings, stop))
+    loaded = load(config)
+    settings = wiring.producer_config(loaded, until_caught_up=until_caught_up, stop_at_gtid=stop_at_gtid)
+    run_until_signalled(lambda stop: _run(loaded, settings, stop))
 
 
-def _run(settings: ProducerConfig, stop: Event) -> None:
+def _run(config: Config, settings: ProducerConfig, stop: Event) -> None:
     from producer.run import run_producer
+    from tailrace import wiring
     from tailrace.kafka_door import knock
     from tailrace.live import PRODUCER, serving
+    from tailrace.preflight.gate import check_producer
     from tailrace.produce_progress import Backlog
     from tailrace.progress import shown
     from tailrace.recovery_hint import recovery_hinted
     from tailrace.status.memory import ProducerMemory
 
     knock(settings.bootstrap_servers, settings.kafka_security)
+    check_producer(config)
     memory = ProducerMemory(settings)
     live = serving(settings.relay_dir, PRODUCER, memory.snapshot)
     with recovery_hinted(settings.relay_dir), shown("produce") as show, live:
@@ -51,4 +54,4 @@ def _run(settings: ProducerConfig, stop: Event) -> None:
             memory.state = state
             show(backlog.snapshot(state))
 
-        run_producer(settings, stop, report)
+        run_producer(settings, stop, report, wiring.origins(config))

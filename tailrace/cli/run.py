@@ -19,7 +19,11 @@ def run(
     until_caught_up: UntilCaughtUp = False,
     stop_at_gtid: StopAtGtid = None,
 ) -> None:
-    """Run produce and consume, each as a process of its own; one that a signal kills is started again."""
+    """Run produce and consume, each as a process of its own.
+
+    One that a signal kills, or that waits for what is away, is started again. What only you can heal stops that one
+    alone, and is said again every minute; the other goes on. SIGTERM or Ctrl-C stops both in order.
+    """
     from tailrace import children, logs
     from tailrace.config_file import load
     from tailrace.supervisor import Supervisor
@@ -30,7 +34,9 @@ def run(
     commands = _commands(config, until_caught_up, stop_at_gtid)
     finished = _caught_up(loaded) if until_caught_up else (lambda done: False)
     # Two live displays would draw over each other.
-    supervisor = Supervisor(commands, lambda args: children.start(args, env={logs.PLAIN: "1"}), finished)
+    plain = {logs.PLAIN: "1"}
+    bounded = until_caught_up or stop_at_gtid is not None
+    supervisor = Supervisor(commands, lambda args: children.start(args, **plain), finished, bounded)
     raise typer.Exit(supervisor.run())
 
 

@@ -42,8 +42,10 @@ def _print(report: dict[str, Any]) -> None:
         _channel(table, channel)
     if not report["downstream"]["channels"] and "error" not in report["downstream"]:
         table.add_row("", "no channel yet")
+    _others(table, report["downstream"])
     for part in report["targets"]:
         _head(table, "downstream", part)
+        _others(table, part)
     Console(highlight=False, soft_wrap=True).print(table)
 
 
@@ -103,6 +105,15 @@ def _kafka(table: Any, part: dict[str, Any]) -> None:
         committed = f", committed upstream {part['commit_time']}" if part.get("commit_time") else ""
         table.add_row("", epoch + committed)
         table.add_row("", _at(part.get("file"), part.get("position"), part.get("gtids")))
+
+
+def _others(table: Any, part: dict[str, Any]) -> None:
+    """The channels of other pipelines that write there as well."""
+    from rich.markup import escape
+
+    for other in part.get("others", ()):
+        name = escape(f"{other['channel']} of {other['prefix']}")
+        table.add_row("", f"[dim]another pipeline's channel {name}, updated {other['updated']}[/]")
 
 
 def _channel(table: Any, channel: dict[str, Any]) -> None:

@@ -11,45 +11,91 @@ from pymysql.connections import Connection
 
 from schemas.errors import TailraceError
 from schemas.tables import NEVER_REPLICATED, TableFilter
+from spark_consumer.config import ConsumerConfig
 from spark_consumer.letter_case import in_lower_case
 from spark_consumer.privileges import read_privileges
 from spark_consumer.rules import Rules
+from spark_consumer.scope import Scope
 from spark_consumer.session import Session
 from tailrace import kafka_door, servers, wiring
 from tailrace.config import Config
 from tailrace.config_file import kafka_security
+from tailrace.neighbours import (
+    feeding,
+    follows,
+    is_same_cluster,
+    is_same_server,
+    neighbours,
+    server_identity,
+    tables_of,
+)
 from tailrace.preflight.agreement import NO_KIT
+from tailrace.preflight.channels import ChannelFacts, channel_findings
 from tailrace.preflight.downstream import DownstreamFacts, downstream_findings, version_of
 from tailrace.preflight.finding import Finding, NotChecked, Part, Preflight, Result
 from tailrace.preflight.grants import downstream_reach, upstream_reach
 from tailrace.preflight.kafka import KafkaFacts, TopicFacts, kafka_findings
 from tailrace.preflight.kit import attempt, read_kit
 from tailrace.preflight.local import consumer_findings, folder_findings, relay_findings
+from tailrace.preflight.loops import LoopFacts, loop_findings
 from tailrace.preflight.programs import read_programs
 from tailrace.preflight.upstream import UpstreamFacts, upstream_findings
+from tailrace.status.position import last_epoch
 
 _PATIENCE_S = 8.0
+_OTHER_S = 2  # seconds in which a server answers that is only to be compared with
 
 
 def preflight(config: Config) -> Preflight:
     """Check everything that the configuration names."""
-    upstream: UpstreamFacts | None = None
-    results: list[Result] = []
-    try:
-        upstream = read_upstream(config)
-        results += upstream_findings(upstream)
-    except TailraceError as error:
-        results += _unreachable("upstream", error, "binlog settings, privileges, retention")
+    upstream, results = _of_upstream(config)
     results += relay_findings(config.relay.dir)
-    try:
-        results += kafka_findings(read_kafka(config))
-    except TailraceError as error:
-        results += _unreachable("kafka", error, "limits, topics")
+    log_id, found = _of_kafka(config)
+    results += found
     for one in wiring.targets(config):
-        found = _of_target(one, upstream)
+        found = _of_target(one, upstream, wiring.channels_of(config, one), log_id)
         # Those of a channel's own target say whose they are.
         results += found if one is config else [replace(each, part=_named(config, one)) for each in found]
     return Preflight((*results, *consumer_findings(config.consumer.checkpoint_dir)))
+
+
+def producer_results(config: Config) -> list[Result]:
+    """What concerns ``tailrace produce``, as far as it is soon known."""
+    _, results = _of_upstream(config, quick=True, kit=False)
+    log_id, found = _of_kafka(config)
+    results += [*relay_findings(config.relay.dir), *found]
+    if config.target is not None and wiring.files_target(config) is None:
+        results += _loops(config, [Scope(config.tables.include, config.tables.exclude)], log_id)
+    return results
+
+
+def consumer_results(config: Config, channel: str) -> list[Result]:
+    """What concerns ``tailrace consume`` of a channel; of an upstream only what both servers must agree on."""
+    own = config.for_channel(channel)
+    own = own.model_copy(update={"consumer": own.consumer.model_copy(update={"channel": channel})})
+    upstream = _of_upstream(own, quick=True)[0] if own.source is not None else None
+    log_id, results = _of_kafka(own)
+    results += _of_target(own, upstream, [wiring.channel_rules(config, channel)], log_id)
+    return [*results, *consumer_findings(config.consumer.checkpoint_dir)]
+
+
+def _of_upstream(
+    config: Config, *, quick: bool = False, kit: bool = True
+) -> tuple[UpstreamFacts | None, list[Result]]:
+    try:
+        facts = read_upstream(config, quick=quick, kit=kit)
+    except TailraceError as error:
+        return None, _unreachable("upstream", error, "binlog settings, privileges, retention")
+    return facts, upstream_findings(facts)
+
+
+def _of_kafka(config: Config) -> tuple[str | None, list[Result]]:
+    """The log's id, empty without a log, None if it is not known; the findings."""
+    try:
+        results, last = kafka_findings(read_kafka(config)), last_epoch(config)
+    except TailraceError as error:
+        return None, _unreachable("kafka", error, "limits, topics")
+    return "" if last is None else last.log_id, results
 
 
 def _named(config: Config, own: Config) -> Part:
@@ -57,13 +103,24 @@ def _named(config: Config, own: Config) -> Part:
     return f"downstream of {', '.join(names)}"
 
 
-def _of_target(config: Config, upstream: UpstreamFacts | None) -> list[Result]:
+def _of_target(
+    config: Config, upstream: UpstreamFacts | None, channels: list[ConsumerConfig], log_id: str | None
+) -> list[Result]:
     try:
         if (files := wiring.files_target(config)) is not None:
             return folder_findings(files)
-        return downstream_findings(read_downstream(config, upstream))
+        found = downstream_findings(read_downstream(config, upstream))
+        found += channel_findings(read_channels(config, channels, log_id))
     except TailraceError as error:
         return _unreachable("downstream", error, "privileges, GTIDs, settings")
+    return found + _loops(config, [Scope.of(one) for one in channels], log_id)
+
+
+def _loops(config: Config, scopes: list[Scope], log_id: str | None) -> list[Result]:
+    try:
+        return loop_findings(read_loops(config, scopes, log_id or ""))
+    except TailraceError as error:
+        return [NotChecked("downstream", "loops", f"one of the servers did not answer: {error.what}")]
 
 
 def _unreachable(part: Part, error: TailraceError, rest: str) -> list[Result]:
@@ -71,15 +128,21 @@ def _unreachable(part: Part, error: TailraceError, rest: str) -> list[Result]:
     return [found, NotChecked(part, "settings", f"not looked at: {rest}")]
 
 
-def read_upstream(config: Config) -> UpstreamFacts:
-    """The upstream's facts. Raises UpstreamError when it cannot be reached."""
+def read_upstream(config: Config, *, quick: bool = False, kit: bool = True) -> UpstreamFacts:
+    """The upstream's facts. Raises UpstreamError when it cannot be reached.
+
+    Args:
+        quick: leave out what only warns and takes long where there are many tables.
+        kit: read what a downstream must have as well.
+    """
     url = wiring.source_url(config)
-    with closing(servers.connect(url, "upstream")) as connection:
+    options = {"connect_timeout": _OTHER_S} if quick else {}
+    with closing(servers.connect(url, "upstream", **options)) as connection:
         try:
             mariadb = servers.is_mariadb(connection)
             names = attempt(lambda: _replica_ids(connection, mariadb))
             tables = TableFilter(config.tables.include, config.tables.exclude)
-            columns = attempt(lambda: _columns(connection, tables))
+            columns = attempt(lambda: _columns(connection, tables)) if kit else None
             return UpstreamFacts(
                 mariadb,
                 str(servers.rows(connection, "SELECT VERSION()")[0][0]),
@@ -88,14 +151,29 @@ def read_upstream(config: Config) -> UpstreamFacts:
                 upstream_reach(tables, columns or ()),
                 wiring.server_id(config),
                 names,
-                attempt(lambda: _count(connection, _KEYLESS)),
-                attempt(lambda: _count(connection, _NOT_TRANSACTIONAL)),
+                None if quick else attempt(lambda: _count(connection, _KEYLESS)),
+                None if quick else attempt(lambda: _count(connection, _NOT_TRANSACTIONAL)),
                 attempt(lambda: _count(connection, _CASES)),
-                read_kit(connection, tables),
+                read_kit(connection, tables) if kit else NO_KIT,
                 columns,
             )
         except pymysql.MySQLError as error:
             raise servers.unreachable(url, "upstream", error) from error
+
+
+def read_channels(config: Config, channels: list[ConsumerConfig], log_id: str | None) -> ChannelFacts:
+    """What the downstream says of channels. Raises DownstreamError when it cannot be reached."""
+    url = wiring.target_url(config)
+    with closing(servers.connect(url, "downstream")) as connection:
+        try:
+            return ChannelFacts(
+                {one.key: Scope.of(one) for one in channels},
+                log_id,
+                attempt(lambda: neighbours(connection)),
+                frozenset(tables_of(connection)),
+            )
+        except pymysql.MySQLError as error:
+            raise servers.unreachable(url, "downstream", error) from error
 
 
 def read_downstream(config: Config, upstream: UpstreamFacts | None) -> DownstreamFacts:
@@ -149,6 +227,27 @@ def _columns(connection: Connection[Any], tables: TableFilter) -> dict[tuple[str
         if tables.allows(str(db), str(table)):
             found.setdefault((str(db), str(table)), set()).add(str(column).lower())
     return {name: frozenset(names) for name, names in found.items()}
+
+
+def read_loops(config: Config, scopes: list[Scope], log_id: str) -> LoopFacts:
+    """What upstream and downstream are to each other. Raises TailraceError when one of them cannot be reached."""
+    source, target = wiring.source_url(config), wiring.target_url(config)
+    with (
+        closing(servers.connect(source, "upstream", connect_timeout=_OTHER_S)) as up,
+        closing(servers.connect(target, "downstream", connect_timeout=_OTHER_S)) as down,
+    ):
+        try:
+            there, tables = attempt(lambda: neighbours(up)), tables_of(up)
+            return LoopFacts(
+                is_same_server(up, down) or is_same_cluster(up, down),
+                log_id,
+                server_identity(down),
+                None if there is None else [one for scope in scopes for one in feeding(there, scope, tables)],
+                attempt(lambda: follows(up, down, target)),
+                attempt(lambda: follows(down, up, source)),
+            )
+        except pymysql.MySQLError as error:
+            raise servers.unreachable(target, "downstream", error) from error
 
 
 def _replica_ids(connection: Connection[Any], mariadb: bool) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from producer.records import Records
@@ -97,7 +98,8 @@ class AppliedLog:
         tracked: tuple[tuple[bytes, bytes | None], ...] = (),
     ) -> EpochCommitted:
         """Apply the epoch. Raises DownstreamError or LogError, and nothing of it is applied."""
-        epoch = epoch_with(())
+        # It is no epoch of a log, so the channel's stays what it is.
+        epoch = replace(epoch_with(()), log_id="")
         self._structures |= {v.fingerprint: TableStructure.from_json(v.structure) for v in epoch.structures}
         self._seen.update((v.db, v.table) for v in epoch.structures)
         if epoch.transactions or epoch.rows or epoch.ddl:

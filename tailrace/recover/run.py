@@ -30,6 +30,7 @@ from spark_consumer.log_reader import LogReader
 from spark_consumer.position import Position
 from spark_consumer.session import connect
 from spark_consumer.workers import info
+from tailrace.ownership import check_feeds
 from tailrace.recover.applied_log import AppliedLog, as_epoch
 
 _NEVER = math.inf  # seconds: an epoch ends when it is full, not when it is old
@@ -72,7 +73,7 @@ def recover(
 
     Raises:
         RelayError: TR301 a producer runs here, TR340 there is no relay log, TR341 it does not reach back to the
-            channel's position.
+            channel's position, TR311, TR312 it is another pipeline's.
         DownstreamError: TR612 the channel has no position; and what stops a consumer.
         DecodeError: what stops a publisher.
     """
@@ -130,7 +131,8 @@ def _writer(
     session = connect(config.target)
     try:
         positions.install(session)
-        position = positions.known(session, config.channel)
+        position = positions.known(session, config.key)
+        check_feeds(root, layout.check_owner(root, config.prefix), position)
         if position.epoch_rows is not None or position.rewound_from is not None:
             raise DownstreamError(
                 "TR615",
@@ -141,12 +143,12 @@ def _writer(
             )
         _begin(position, root, flavor)
         log = LogReader(config)
-        if info.slices_ahead(session, config.channel):
-            raise info.unfinished(config.channel)
+        if info.slices_ahead(session, config.key):
+            raise info.unfinished(config.key)
         applier = Applier(
             config,
             session,
-            positions.take_over(session, config.channel),
+            positions.take_over(session, config.key),
             # Asked only where routes are in use, and then Kafka has to answer.
             lambda epoch: seen | log.tables(epoch),
         )

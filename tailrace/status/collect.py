@@ -18,7 +18,7 @@ from spark_consumer.position import COUNTERS
 from spark_consumer.workers import info
 from tailrace import servers, wiring
 from tailrace.config import Config
-from tailrace.live import PRODUCER, ask, consumer_socket
+from tailrace.live import CONSUMER, PRODUCER, ask
 from tailrace.status.files import files_channels
 from tailrace.status.position import last_epoch
 
@@ -42,7 +42,7 @@ def collect(config: Config) -> Part:
     channels = report["downstream"].setdefault("channels", [])
     for other in others:
         channels += other.pop("channels", [])
-    _add_memory(channels, config.consumer.checkpoint_dir)
+    _add_memory(channels, config.consumer.checkpoint_dir, config.kafka.prefix)
     for channel in channels:
         channel["lag"] = lag(channel, upstream, kafka, time.time())
     parts = [report[name] for name in ("upstream", "relay", "kafka", "downstream")]
@@ -102,14 +102,14 @@ def relay_part(config: Config) -> Part:
     }
 
 
-def _add_memory(channels: list[Part], folder: Path) -> None:
+def _add_memory(channels: list[Part], folder: Path, prefix: str) -> None:
     """Add what consumers on this machine have in memory, also of channels that nothing is stored of."""
     known = {channel["channel"] for channel in channels}
-    running = {path.name.removesuffix(".sock") for path in folder.glob("*.sock")}
+    running = {path.parent.parent.name for path in folder.glob(f"*/{prefix}/{CONSUMER}")}
     for channel in channels:
-        channel["memory"] = memory_part(folder, consumer_socket(channel["channel"]))
+        channel["memory"] = memory_part(folder / channel["channel"] / prefix, CONSUMER)
     for name in sorted(running - known):
-        if memory := memory_part(folder, consumer_socket(name)):
+        if memory := memory_part(folder / name / prefix, CONSUMER):
             channels.append({"channel": name, "stored": None, "memory": memory})
 
 
@@ -129,8 +129,9 @@ def kafka_part(config: Config) -> Part:
     last = last_epoch(config)
     part: Part = {"servers": config.kafka.bootstrap_servers, "topic": f"{config.kafka.prefix}.epochs"}
     if last is None:
-        return part | {"epoch": None}
+        return part | {"epoch": None, "log_id": None}
     return part | {
+        "log_id": last.log_id,
         "epoch": last.epoch,
         "gtids": last.executed_gtids,
         "last_gtid": last.last_gtid,
@@ -152,29 +153,48 @@ _STORED = (
     "Id",
     "Channel_name",
 )
-_OURS = ("epoch", "epochs_offset", "executed_gtid_set", "consistent", "fencing_token", "structures_version")
+_OURS = (
+    "prefix",
+    "log_id",
+    "epoch",
+    "epochs_offset",
+    "executed_gtid_set",
+    "consistent",
+    "fencing_token",
+    "structures_version",
+)
 _CHANNELS = f"""
 SELECT {", ".join(_STORED + _OURS)}, ddl_intent, UNIX_TIMESTAMP(updated_at) AS updated,
   (SELECT UNIX_TIMESTAMP(a.last_commit_at) FROM tailrace.applied_epochs a
-    WHERE a.channel = i.Channel_name ORDER BY a.first_epoch DESC LIMIT 1) AS last_commit
-FROM tailrace.relay_log_info i ORDER BY Channel_name
+    WHERE a.prefix = i.prefix AND a.channel = i.Channel_name ORDER BY a.first_epoch DESC LIMIT 1) AS last_commit
+FROM tailrace.relay_log_info i ORDER BY prefix, Channel_name
 """
 _NO_SUCH_TABLE = (1049, 1146)
-# No such column: a downstream of before it.
-_NOT_THERE = (*_NO_SUCH_TABLE, 1054)
 
 
 def downstream_part(config: Config) -> Part:
-    """The downstream's channels; none before the first consumer has run."""
+    """The pipeline's channels there; none before the first consumer has run. Those of other prefixes by name only."""
     if (files := wiring.files_target(config)) is not None:
-        return {"server": f"parquet:{files}", "version": "change files", "channels": files_channels(files)}
+        return {
+            "server": f"parquet:{files}",
+            "version": "change files",
+            "channels": files_channels(files),
+            "others": [],
+        }
     url = wiring.target_url(config)
     # The audit's times are in UTC.
     connection = servers.connect(url, "downstream", init_command="SET time_zone = '+00:00'")
     try:
         version = servers.rows(connection, "SELECT VERSION()")[0][0]
-        found = [_channel(row) for row in servers.rows(connection, _CHANNELS)]
-        counters, workers, errors = _counters(connection), _workers(connection), _errors(connection)
+        each = [_channel(row) for row in servers.rows(connection, _CHANNELS)]
+        prefix = config.kafka.prefix
+        found = [channel for channel in each if channel["prefix"] == prefix]
+        others = [
+            {name: channel[name] for name in ("prefix", "channel", "updated")}
+            for channel in each
+            if channel["prefix"] != prefix
+        ]
+        counters, workers, errors = (read(connection, prefix) for read in (_counters, _workers, _errors))
         for channel in found:
             channel["counters"] = counters.get(channel["channel"])
             channel["workers"] = workers.get(channel["channel"], [])
@@ -183,50 +203,46 @@ def downstream_part(config: Config) -> Part:
     except pymysql.MySQLError as error:
         if not error.args or error.args[0] not in _NO_SUCH_TABLE:
             raise servers.unreachable(url, "downstream", error) from error
-        found = []
+        found, others = [], []
     finally:
         connection.close()
-    return {"server": str(url), "version": version, "channels": found}
+    return {"server": str(url), "version": version, "channels": found, "others": others}
 
 
-def _counters(connection: Any) -> dict[str, Part]:
+def _counters(connection: Any, prefix: str) -> dict[str, Part]:
     """What each stage did, by channel."""
-    sql = f"SELECT channel, {', '.join(COUNTERS)} FROM tailrace.channel_counters"
-    return {row[0]: dict(zip(COUNTERS, row[1:], strict=True)) for row in _rows_if_there(connection, sql)}
+    sql = f"SELECT channel, {', '.join(COUNTERS)} FROM tailrace.channel_counters WHERE prefix = %s"
+    rows = _rows_if_there(connection, sql, prefix)
+    return {row[0]: dict(zip(COUNTERS, row[1:], strict=True)) for row in rows}
 
 
-def _workers(connection: Any) -> dict[str, list[Part]]:
+def _workers(connection: Any, prefix: str) -> dict[str, list[Part]]:
     """What each worker did, by channel."""
     names = ", ".join(info.COLUMNS)
-    sql = f"SELECT Channel_name, {names} FROM tailrace.worker_info ORDER BY Channel_name, Id"
+    sql = (
+        f"SELECT Channel_name, {names} FROM tailrace.worker_info WHERE prefix = %s ORDER BY Channel_name, Id"
+    )
     found: dict[str, list[Part]] = {}
-    for channel, *values in _rows_if_there(connection, sql):
+    for channel, *values in _rows_if_there(connection, sql, prefix):
         found.setdefault(channel, []).append(dict(zip(info.COLUMNS, values, strict=True)))
     return found
 
 
-def _rows_if_there(connection: Any, sql: str) -> list[tuple[Any, ...]]:
-    """The rows of a query; none on a downstream of before there was such a table or column."""
+def _rows_if_there(connection: Any, sql: str, prefix: str) -> list[tuple[Any, ...]]:
+    """The rows of a query; none where a consumer is about to make the table."""
     try:
-        return list(servers.rows(connection, sql))
+        return list(servers.rows(connection, sql, (prefix,)))
     except pymysql.MySQLError as error:
-        if error.args and error.args[0] in _NOT_THERE:
+        if error.args and error.args[0] in _NO_SUCH_TABLE:
             return []
         raise
 
 
-def _errors(connection: Any) -> dict[str, Part]:
-    """What channels have ended with, by name; none on a downstream of before this was kept."""
+def _errors(connection: Any, prefix: str) -> dict[str, Part]:
+    """What channels have ended with, by name."""
     names = ("code", "what", "where", "hint", "at")
-    try:
-        rows = servers.rows(
-            connection,
-            "SELECT channel, code, what, place, hint, UNIX_TIMESTAMP(at) FROM tailrace.channel_errors",
-        )
-    except pymysql.MySQLError as error:
-        if error.args and error.args[0] in _NO_SUCH_TABLE:
-            return {}
-        raise
+    sql = "SELECT channel, code, what, place, hint, UNIX_TIMESTAMP(at) FROM tailrace.channel_errors WHERE prefix = %s"
+    rows = _rows_if_there(connection, sql, prefix)
     return {row[0]: dict(zip(names, (*row[1:5], _moment(float(row[5]) * 1000)), strict=True)) for row in rows}
 
 
@@ -238,6 +254,8 @@ def _channel(row: tuple[Any, ...]) -> Part:
     name = stored["Channel_name"]
     return {
         "channel": name,
+        "prefix": ours["prefix"],
+        "log_id": ours["log_id"],
         "epoch": ours["epoch"],
         "epochs_offset": ours["epochs_offset"],
         "gtids": ours["executed_gtid_set"],
@@ -252,8 +270,9 @@ def _channel(row: tuple[Any, ...]) -> Part:
 
 
 def lag(channel: Part, upstream: Part, kafka: Part, now: float) -> Part:
-    """How far a channel is behind; null where a part that must be known could not be read."""
-    if channel.get("stored", channel) is None:
+    """How far a channel is behind; null where a part that must be known could not be read, or is of another log."""
+    logs = {channel.get("log_id"), kafka.get("log_id")} - {None}
+    if channel.get("stored", channel) is None or len(logs) > 1:
         return dict.fromkeys(("epochs", "transactions", "seconds"))
     epochs = None
     if kafka.get("epoch") is not None:

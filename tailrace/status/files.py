@@ -28,6 +28,8 @@ def files_channels(root: Path) -> list[dict[str, Any]]:
     return [
         {
             "channel": content["channel"],
+            "prefix": content["prefix"],
+            "log_id": position.log_id,
             "target": f"parquet:{root}",
             "epoch": position.epoch,
             "epoch_rows": position.epoch_rows,

@@ -50,8 +50,8 @@ def channel_epoch(config: Config, channel: str | None = None) -> int:
         return int(found_there[0]["epoch"]) if found_there else -1
     connection = servers.connect(wiring.target_url(config), "downstream")
     try:
-        sql = "SELECT epoch FROM tailrace.relay_log_info WHERE Channel_name = %s"
-        found = servers.rows(connection, sql, (channel or config.consumer.channel,))
+        sql = "SELECT epoch FROM tailrace.relay_log_info WHERE prefix = %s AND Channel_name = %s"
+        found = servers.rows(connection, sql, (config.kafka.prefix, channel or config.consumer.channel))
     except pymysql.MySQLError as error:
         if error.args and error.args[0] in _NO_SUCH_TABLE:
             return -1

@@ -92,7 +92,7 @@ class Channel:
                 "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
             },
         )
-        self.downstream, self.folder = downstream, folder / NAME
+        self.downstream, self.folder = downstream, self.config.channel_dir
         self.topic = FakeTopic(kafka.bootstrap, NAME)
         self.topic.ddl(f"CREATE DATABASE {NAME}", "CREATE DATABASE")
         create = f"CREATE TABLE {NAME}.t (id INT PRIMARY KEY)"

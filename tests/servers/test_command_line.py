@@ -166,13 +166,39 @@ def test_children_do_not_outlive_a_killed_supervisor(operator: Operator) -> None
     _until(lambda: not any((Path("/proc") / str(pid)).exists() for pid in children))
 
 
-def test_an_error_of_one_child_ends_both_with_its_message(operator: Operator) -> None:
+def _logged(operator: Operator, event: str) -> list[dict[str, Any]]:
+    lines = operator.log("run").splitlines()
+    return [json.loads(line) for line in lines if f'"event": "{event}"' in line]
+
+
+def test_an_error_of_one_child_stops_that_one_and_tells_at_the_end(operator: Operator) -> None:
     operator.upstream.execute("ALTER USER tailrace@'%' IDENTIFIED BY 'changed'")
-    code, _ = operator.run("run")
-    assert code == 1
-    failed = [json.loads(line) for line in operator.log("run").splitlines() if '"event": "failed"' in line]
-    assert [entry["code"] for entry in failed] == ["TR202"]
+    supervisor = operator.start("run")
+    _until(lambda: bool(_logged(operator, "child_stands")))
+    [stands] = _logged(operator, "child_stands")
+    assert (stands["child"], stands["code"], stands["others_go_on"]) == ("produce", "TR202", ["consume"])
+    assert list(_children(supervisor.pid)) == ["consume"]
+    supervisor.send_signal(signal.SIGTERM)
+    assert supervisor.wait(60) == 1
     assert "changed" not in operator.log("run")
+
+
+def test_run_waits_for_an_upstream_that_is_down_at_the_start(operator: Operator) -> None:
+    _insert(operator, 0, 50)
+    operator.upstream.kill()
+    supervisor = operator.start("run")
+    _until(lambda: bool(_logged(operator, "child_waits")))
+    waits = _logged(operator, "child_waits")[0]
+    assert (waits["child"], waits["code"]) == ("produce", "TR201")
+    operator.upstream.start()
+    _until(operator.equal)
+    # A consumer that stands does not take the mirror along.
+    operator.downstream.execute(f"INSERT INTO {DB}.t VALUES (77, 'in the way')")
+    _insert(operator, 70, 80)
+    _until(lambda: bool(_logged(operator, "child_stands")))
+    assert list(_children(supervisor.pid)) == ["produce"]
+    supervisor.send_signal(signal.SIGTERM)
+    assert supervisor.wait(60) == 1
 
 
 def test_produce_stops_exactly_behind_a_gtid(operator: Operator) -> None:

@@ -112,27 +112,27 @@ def test_a_channel_survives_the_loss_of_each_part_of_its_checkpoint(
     assert downstream.execute(f"SELECT * FROM {name}.n") == [(1, None)]
 
     # without its checkpoint, the tracker knows the structures from the schemas topic
-    shutil.rmtree(tmp_path / name / "spark")
+    shutil.rmtree(tmp_path / name / name / "spark")
     topic.epoch(insert(t, row(2000)), update(no_key, twice, {"a": 2, "s": "x"}))
     assert consume().rows == 2
     assert downstream.execute(f"SELECT * FROM {name}.n") == [(2, "x")]
 
     # without its last commit file, Spark repeats the batch, and the position leaves it out
-    commits = tmp_path / name / "spark" / "commits"
+    commits = tmp_path / name / name / "spark" / "commits"
     last = max((f for f in commits.iterdir() if f.name.isdigit()), key=lambda f: int(f.name))
     last.unlink()
     topic.epoch(insert(t, row(2001)))
     assert consume().rows == 1
 
     # a damaged one is set aside
-    for file in (tmp_path / name / "spark" / "offsets").iterdir():
+    for file in (tmp_path / name / name / "spark" / "offsets").iterdir():
         file.write_text("v1\n{")
     topic.epoch(insert(t, row(2002)))
     assert consume().rows == 1
-    assert list((tmp_path / name).glob("spark.aside-*"))
+    assert list((tmp_path / name / name).glob("spark.aside-*"))
 
     # one whose state is gone, too, and the tracker's state is made anew
-    for file in (tmp_path / name / "spark" / "state").rglob("*"):
+    for file in (tmp_path / name / name / "spark" / "state").rglob("*"):
         if file.is_file() and "metadata" not in file.parts:
             file.unlink()
     topic.epoch(insert(t, row(1999)))
@@ -141,7 +141,7 @@ def test_a_channel_survives_the_loss_of_each_part_of_its_checkpoint(
     downstream.execute(f"DELETE FROM {name}.t WHERE id = 1999")
 
     # and so is another channel's
-    (tmp_path / name / "owner.json").write_text('{"channel": "other"}')
+    (tmp_path / name / name / "owner.json").write_text('{"channel": "other"}')
     structure = keyed(name, "t", integer("w", nullable=True))
     topic.ddl(f"ALTER TABLE {name}.t ADD COLUMN w INT", "ALTER TABLE", TableChanged(name, "t"))
     topic.epoch(insert(structure, {**row(2003), "w": 5}))

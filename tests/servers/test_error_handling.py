@@ -409,7 +409,7 @@ def test_a_decision_is_of_its_channel_and_the_last_one_holds(channel: Channel) -
     assert [(one["action"], bool(one["used_at"])) for one in shown] == [("replace", True), ("skip", True)]
     # A channel that begins anew knows of no decision.
     with closing(connect(it.config.target)) as session:
-        forget(session, it.name)
+        forget(session, it.config.key)
     it.downstream.execute(f"DELETE FROM {it.name}.t")
     consume(replace(it.config, start=f"epoch:{begin}"))
     assert it.rows() == [(1, 1, "taken"), (2, 2, None)]

@@ -303,7 +303,7 @@ def test_a_channel_is_registered_with_what_it_has_applied(downstream, flavor, tm
     layout.write_index(root, [subdir])
     with closing(connect(url)) as session:
         positions.install(session)
-        positions.create(session, channel, BEFORE_ALL)
+        positions.create(session, settings.key, BEFORE_ALL)
         session.execute("COMMIT")
     mark.look(-1)
     assert marks() == {f"channel-{channel}": RelayPosition(subdir, "mysql-bin.000003", 4)}

@@ -249,7 +249,7 @@ def alone(server: Callable[..., Database], tmp_path: Path) -> River:
 def make_channel(it: River, gtids: str = "") -> None:
     with closing(connect(settings(it).target)) as session:
         positions.install(session)
-        positions.create(session, "main", Place(-1, -1, gtids))
+        positions.create(session, settings(it).key, Place(-1, -1, gtids))
 
 
 def test_a_channel_that_never_ran_begins_with_the_relay_log(alone: River) -> None:

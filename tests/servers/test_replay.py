@@ -85,7 +85,7 @@ class History:
 
     def position(self, channel: str) -> Position:
         with closing(connect(self.config(channel).target)) as session:
-            found = read(session, channel)
+            found = read(session, self.config(channel).key)
             assert found is not None
             return found
 

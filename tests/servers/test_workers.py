@@ -165,13 +165,13 @@ def refusal(config: ConsumerConfig, log: MemoryLog) -> Refused | None:
 def decide(config: ConsumerConfig, refused: Refused, *before: str) -> None:
     """Have statements run instead of an event: the event's own, and some before it."""
     with closing(connect(config.target)) as session:
-        positions.take_over(session, config.channel)
-        token = positions.known(session, config.channel).fencing_token
-        error_log.record(session, config.channel, token, refused)
-        stopped = error_log.read(session, config.channel)
+        positions.take_over(session, config.key)
+        token = positions.known(session, config.key).fencing_token
+        error_log.record(session, config.key, token, refused)
+        stopped = error_log.read(session, config.key)
         assert stopped is not None
         assert stopped.statement is not None
-        error_log.add(session, config.channel, stopped, (*before, stopped.statement), "a test")
+        error_log.add(session, config.key, stopped, (*before, stopped.statement), "a test")
 
 
 def test_a_refused_statement_stops_and_the_rest_is_applied_once_it_is_possible(

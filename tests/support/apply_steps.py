@@ -48,9 +48,9 @@ def open_channel(
     config = ConsumerConfig("", "p", ServerUrl.parse(url), channel=channel, checkpoint_dir=Path(), **rules)
     session = connect(config.target)
     positions.install(session)
-    if positions.read(session, channel) is None:
-        positions.create(session, channel, BEFORE_ALL)
-    token = positions.take_over(session, channel)
+    if positions.read(session, config.key) is None:
+        positions.create(session, config.key, BEFORE_ALL)
+    token = positions.take_over(session, config.key)
     return Applier(config, session, token, lambda epoch: set(), versions), config
 
 

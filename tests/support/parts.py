@@ -82,6 +82,9 @@ class MemoryLog:
     def epochs(self, start: int = 0) -> Iterator[LoggedEpoch]:
         return iter(self.logged[start:])
 
+    def last_epoch(self) -> LoggedEpoch | None:
+        return self.logged[-1] if self.logged else None
+
     def structures(self, epoch: int) -> list[StructureVersion]:
         return [
             StructureVersion(0, s.db, s.table, fingerprint, s.to_json(), "")

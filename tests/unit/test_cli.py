@@ -16,6 +16,7 @@ from schemas.errors import ConfigError, DownstreamError, Where
 from tailrace.cli.app import app
 from tailrace.cli.failure import describe
 from tailrace.config_text import example
+from tailrace.lifecycle import STOP
 from tailrace.progress import Meter, Snapshot
 from tailrace.progress import describe as progress_line
 from tailrace.start_point import check_start
@@ -162,7 +163,7 @@ print("done", flush=True)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, STOP])
 def test_the_first_signal_finishes_and_ends_with_0(number: signal.Signals) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", _WORKER.format(after="pass")], stdout=subprocess.PIPE, text=True
@@ -183,5 +184,9 @@ def test_the_second_signal_ends_at_once(number: signal.Signals) -> None:
     process.send_signal(number)
     while "finishing" not in process.stdout.readline():
         pass
+    # These come beside a first one, from systemd and from `tailrace run`.
+    process.send_signal(STOP)
+    process.send_signal(signal.SIGHUP)
+    assert process.poll() is None
     process.send_signal(number)
     assert process.wait(30) == 128 + number, "it went on with what takes 60 s"

@@ -25,7 +25,7 @@ from spark_consumer.safe_mode import SafeMode
 
 @pytest.mark.parametrize("case", cases(), ids=lambda c: f"{c.place} {c.title}")
 def test_golden(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compose.artifacts.spark_kafka_jars", list)
+    monkeypatch.setattr("tailrace.spark_classes.spark_jars", tuple)
     monkeypatch.setattr("tailrace.spark_classes.class_archive", lambda: None)
     assert case.run(tmp_path) == case.expected
 

@@ -8,24 +8,99 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from tailrace.supervisor import Supervisor, pause_before_restart
+import pytest
+import structlog
 
-_LOOP = "import signal,sys,time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); time.sleep(60)"
+from schemas.errors import LogError
+from tailrace import children
+from tailrace.report import comes_back
+from tailrace.supervisor import Started, Supervisor, pause_before_restart
+
+_LOOP = "import signal,sys,time; signal.signal(signal.SIGUSR1, lambda *_: sys.exit(0)); time.sleep(60)"
+_FAILS = """
+import sys
+from schemas.errors import LogError
+from tailrace.cli.failure import report
+sys.exit(report(LogError("TR501", "Kafka is away", hint="wait", retryable={comes_back})))
+"""
 
 
-def _start(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", *arguments])
+def _start(arguments: Sequence[str]) -> Started:
+    return Started(subprocess.Popen([sys.executable, "-c", *arguments]))
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[str]], Started]:
+    """Starts a program as a child is started, that tells what it ended with."""
+    popen = subprocess.Popen
+
+    def program(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+        return popen([sys.executable, "-c", *command[3:]], **options)
+
+    monkeypatch.setattr(subprocess, "Popen", program)
+    return children.start
 
 
 def test_both_done_is_0() -> None:
     assert Supervisor([("a", ["pass"]), ("b", ["pass"])], _start).run() == 0
 
 
-def test_a_failed_child_stops_the_other_and_gives_its_code() -> None:
-    assert Supervisor([("a", ["import sys; sys.exit(3)"]), ("b", [_LOOP])], _start).run() == 3
+def test_an_error_ends_both_of_a_bounded_run_with_its_code() -> None:
+    commands = [("a", ["import sys; sys.exit(3)"]), ("b", [_LOOP])]
+    assert Supervisor(commands, _start, bounded=True).run() == 3
+
+
+def test_what_only_a_human_can_heal_stops_one_and_is_said_again(
+    told: Callable[[Sequence[str]], Started], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tailrace.supervisor._REMIND_S", 0.3)
+    starts: list[str] = []
+
+    def start(arguments: Sequence[str]) -> Started:
+        starts.append(arguments[0])
+        return told(arguments)
+
+    with structlog.testing.capture_logs() as logs:
+        stands = lambda: [entry for entry in logs if entry["event"] == "child_stands"]  # noqa: E731
+        supervisor = Supervisor(
+            [("bad", [_FAILS.format(comes_back=False)]), ("good", [_LOOP])],
+            start,
+            lambda done: len(stands()) == 4,
+        )
+        assert supervisor.run() == 1
+    assert len(starts) == 2
+    assert stands()[-1] == {
+        "event": "child_stands",
+        "log_level": "error",
+        "child": "bad",
+        "exit_code": 1,
+        "code": "TR501",
+        "what": "Kafka is away",
+        "where": "",
+        "hint": "wait",
+        "others_go_on": ["good"],
+    }
+
+
+def test_what_comes_back_is_waited_for(told: Callable[[Sequence[str]], Started], tmp_path: Path) -> None:
+    flag = str(tmp_path / "once")
+    once = f"import pathlib; p = pathlib.Path({flag!r})\nif p.exists(): raise SystemExit(0)\np.touch()"
+    with structlog.testing.capture_logs() as logs:
+        commands = [("a", [once + _FAILS.format(comes_back=True)]), ("b", ["pass"])]
+        assert Supervisor(commands, told).run() == 0
+    [waits] = [entry for entry in logs if entry["event"] == "child_waits"]
+    assert (waits["child"], waits["code"], waits["waits_for"]) == ("a", "TR501", "Kafka is away")
+
+
+def test_what_another_start_heals_comes_back_though_the_run_ended() -> None:
+    assert comes_back(LogError("TR563", "the JVM was killed"))
+    assert comes_back(LogError("TR501", "away", retryable=True))
+    assert not comes_back(LogError("TR505", "fenced"))
+    assert not comes_back(ValueError("nobody foresaw it"))
 
 
 def test_a_killed_child_is_started_again(tmp_path: Path) -> None:
@@ -37,7 +112,7 @@ def test_a_killed_child_is_started_again(tmp_path: Path) -> None:
     )
     starts: list[float] = []
 
-    def start(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+    def start(arguments: Sequence[str]) -> Started:
         starts.append(time.monotonic())
         return _start(arguments)
 
@@ -51,9 +126,18 @@ def test_pauses_grow_and_stay_bounded() -> None:
     assert pauses == [0.5, 1.0, 2.0, 30.0]
 
 
-def test_a_signal_is_passed_on_and_ends_with_0() -> None:
-    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_is_passed_on_and_ends_with_0(number: signal.Signals) -> None:
+    threading.Timer(1.0, os.kill, (os.getpid(), number)).start()
     assert Supervisor([("a", [_LOOP]), ("b", [_LOOP])], _start).run() == 0
+
+
+def test_a_second_signal_ends_both_at_once_and_a_hangup_beside_the_first_does_not() -> None:
+    deaf = "import signal,time; signal.signal(signal.SIGUSR1, signal.SIG_IGN); time.sleep({})"
+    signals = [(1.0, signal.SIGTERM), (1.2, signal.SIGHUP), (3.0, signal.SIGINT)]
+    for seconds, number in signals:
+        threading.Timer(seconds, os.kill, (os.getpid(), number)).start()
+    assert Supervisor([("a", [deaf.format(60)])], _start).run() == 128 + signal.SIGINT
 
 
 def test_children_stop_once_everything_is_through() -> None:
@@ -68,7 +152,7 @@ def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
         "import pathlib, subprocess, time, tailrace.children as children;"
         "popen = subprocess.Popen;"
         "subprocess.Popen = lambda arguments, **options: popen(['sleep', '60'], **options);"
-        f"pathlib.Path({str(pid_file)!r}).write_text(str(children.start([]).pid)); time.sleep(60)"
+        f"pathlib.Path({str(pid_file)!r}).write_text(str(children.start([]).process.pid)); time.sleep(60)"
     )
     parent = subprocess.Popen([sys.executable, "-c", code])
     try:

@@ -1,0 +1,23 @@
+"""Whose position it is: a channel's name means something within its prefix only."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+#: what a channel's name may be: it is also a folder's and a file's
+NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"
+
+
+class ChannelKey(NamedTuple):
+    """The key of a channel's rows on the downstream: pipelines with other prefixes may have channels of the same name.
+
+    Attributes:
+        prefix: of the Kafka topics that the channel reads.
+        name: the channel's own.
+    """
+
+    prefix: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.prefix}"

@@ -1,0 +1,68 @@
+"""The error that a command ended with, told to whoever started it: one line of JSON into a pipe."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+
+from schemas.errors import TailraceError
+
+#: names the pipe's file descriptor in the environment
+REPORT_FD = "TAILRACE_REPORT_FD"
+# A pipe holds 64 kB, and nobody reads before the end.
+_LONGEST = 4_000
+# What another start may find healed although the run that met it could not wait for that: a lock whose holder is about
+# to end, a disk without room, Spark's JVM, a log or position that has moved on.
+_ANOTHER_START = frozenset(
+    {"TR301", "TR320", "TR551", "TR563", "TR564", "TR565", "TR614", "TR654", "TR680", "TR681"}
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """An error as its process has shown it.
+
+    Attributes:
+        comes_back: whether another start may go on without anybody's doing.
+    """
+
+    code: str
+    what: str
+    where: str
+    hint: str
+    comes_back: bool
+
+    def fields(self) -> dict[str, str]:
+        """For a log."""
+        return {"code": self.code, "what": self.what, "where": self.where, "hint": self.hint}
+
+
+def comes_back(error: Exception) -> bool:
+    """Whether another start may go on without anybody's doing."""
+    return isinstance(error, TailraceError) and (error.retryable or error.code in _ANOTHER_START)
+
+
+def tell(report: Report) -> None:
+    """Write the report, if somebody waits for it."""
+    given = os.environ.get(REPORT_FD, "")
+    if not given.isdecimal():
+        return
+    short = {
+        name: text[:_LONGEST] if isinstance(text, str) else text for name, text in asdict(report).items()
+    }
+    with suppress(OSError):
+        os.write(int(given), json.dumps(short).encode())
+
+
+def read(fd: int) -> Report | None:
+    """What a process that has ended wrote; None if that is nothing."""
+    parts = []
+    with suppress(BlockingIOError):
+        while part := os.read(fd, 1 << 16):
+            parts.append(part)
+    try:
+        return Report(**json.loads(b"".join(parts)))
+    except (ValueError, TypeError):
+        return None
