@@ -47,7 +47,8 @@ class Server(ABC):
         """Start it, on a fresh copy of the template if it has no data yet, and wait until it answers."""
         if self._process():
             return
-        self.directory.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.directory.chmod(0o700)
         if not self.data.exists():
             self._copy_template()
         self._before_start()
@@ -104,7 +105,7 @@ class Server(ABC):
     def _kept_port(self, file: str) -> int:
         kept = self.directory / file
         if not kept.exists():
-            self.directory.mkdir(parents=True, exist_ok=True)
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             kept.write_text(str(free_port()))
         return int(kept.read_text())
 

@@ -211,7 +211,7 @@ def write_atomically(path: Path, text: str) -> None:
     """Replace a small file: readers and crashes see the old text or the new one. Raises OSError."""
     scratch = path.with_name(f".{path.name}.tmp")
     try:
-        fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
             write_whole(fd, text.encode())
             os.fsync(fd)

@@ -17,7 +17,7 @@ LOCK_NAME = "purge.lock"
 def files_locked(root: Path) -> Iterator[None]:
     """Hold the lock of a relay directory, against threads and processes; waits for it. Raises RelayError."""
     with disk_errors("locking the files of the relay log"):
-        fd = os.open(root / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
+        fd = os.open(root / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         with disk_errors("locking the files of the relay log"):
             fcntl.flock(fd, fcntl.LOCK_EX)

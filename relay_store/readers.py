@@ -23,6 +23,7 @@ from relay_store.layout import DISK_FULL, RelayPosition, disk_errors
 from relay_store.locks import files_locked
 from schemas.binlog import FIRST_POSITION
 from schemas.errors import RelayError, Where
+from schemas.private_files import make_folder
 
 READERS_NAME = "readers"
 PUBLISHER = "publisher"
@@ -186,7 +187,7 @@ def _write_new(root: Path, name: str, position: RelayPosition) -> None:
     path = _path(root, name)
     with disk_errors("writing a reader's mark", Where(file=path.name)):
         if not path.parent.is_dir():
-            path.parent.mkdir(exist_ok=True)
+            make_folder(path.parent)
             layout.sync_dir(root)
         layout.write_atomically(path, _text(position))
 

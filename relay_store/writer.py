@@ -31,6 +31,7 @@ from schemas.binlog import FIRST_POSITION, MAGIC
 from schemas.crashpoints import reached
 from schemas.errors import RelayError, Where
 from schemas.gtid import GtidSet
+from schemas.private_files import make_folder
 
 #: bytes of the disk that binlog does not take: without relay.meta, readers' marks and the index nothing could be
 #: purged, and a full disk would stay full
@@ -76,11 +77,16 @@ class RelayWriter:
         self._synced = ("", 0)  # the active file and its boundary as of the last fsync
         self._unsure = False  # whether an fsync failed: the next one succeeds even if bytes are lost
         with disk_errors("creating the relay directory"):
-            root.mkdir(parents=True, exist_ok=True)
+            others = make_folder(root, chosen=True)
+        if others:
+            _log.warning("folder_open_to_others", folder=str(root), others_may=others)
         self._lock = lock_directory(root)
         try:
             before_check()
             check_at_start(root)
+            with disk_errors("looking after the relay directory"):
+                for name in layout.read_index(root):
+                    make_folder(root / name)
             self.recover()
         except BaseException:
             os.close(self._lock)
@@ -123,7 +129,7 @@ class RelayWriter:
             serial = layout.subdir_serial(subdirs[-1]) + 1 if subdirs else 1
             name = layout.subdir_name(server_uuid, serial)
             with disk_errors("creating a relay sub-directory", Where(file=name)):
-                (self.root / name).mkdir(exist_ok=True)
+                make_folder(self.root / name)
                 layout.sync_dir(self.root)
             layout.write_index(self.root, [*subdirs, name])
         self._subdir, self._file, self._meta_written = name, "", None
@@ -154,7 +160,7 @@ class RelayWriter:
         self.close_file()
         with disk_errors("creating a relay file", Where(file=name)):
             path = self.root / self._subdir / name
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             layout.write_whole(self._fd, header)
             layout.sync_dir(path.parent)
         self._file, self._offset = name, layout.part_offset(name)
@@ -321,7 +327,7 @@ class RelayWriter:
 def lock_directory(root: Path) -> int:
     """Become the one process that writes here, until the descriptor is closed. Raises RelayError."""
     with disk_errors("locking the relay directory"):
-        fd = os.open(root / layout.LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
+        fd = os.open(root / layout.LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from pathlib import Path
 import structlog
 
 from schemas.errors import DownstreamError, LogError
+from schemas.private_files import make_folder, opener
 from spark_consumer.log_reader import LogReader
 from spark_consumer.position import Position
 from spark_consumer.slices import LoggedEpoch
@@ -31,9 +33,9 @@ def in_use(folder: Path, *, alone: bool = False) -> Iterator[None]:
         LogError: TR564, it cannot be written.
     """
     with _written(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / "lock").open("w")
-    with file:
+        make_folder(folder)
+        lock = opener(str(folder / "lock"), os.O_WRONLY | os.O_CREAT)
+    with os.fdopen(lock, "w") as file:
         try:
             fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
         except OSError as error:
@@ -103,9 +105,10 @@ class Checkpoint:
         if self.path.exists() and (reason := self._unusable(position, log)):
             self.set_aside(reason)
         with _written(self._folder):
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self._folder)
             kept = self.path.exists()
-            self._owner_file.write_text(json.dumps(asdict(self._owner)))
+            with open(self._owner_file, "w", opener=opener) as file:
+                file.write(json.dumps(asdict(self._owner)))
         return kept
 
     def set_aside(self, reason: str) -> None:

@@ -17,6 +17,8 @@ def main() -> None:
     A signal that comes while it only loads ends it as the system does, without a word, or with 0 where a stop is the
     usual end: nothing has begun.
     """
+    # What is written, also by Spark and the stack's servers, is this user's alone.
+    os.umask(0o077)
     ours = signal.getsignal(signal.SIGINT)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.argv[1:] and sys.argv[1] in _LONG:

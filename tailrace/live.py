@@ -17,6 +17,8 @@ from typing import Any
 
 import structlog
 
+from schemas.private_files import make_folder
+
 PRODUCER = "producer.sock"
 CONSUMER = "consumer.sock"
 _PATIENCE_S = 2.0
@@ -30,7 +32,7 @@ def serving(folder: Path, name: str, snapshot: Callable[[], dict[str, Any]]) -> 
     ``snapshot`` is called in a thread of its own. A folder that allows no socket is no reason not to run.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, chosen=True)
         listener = _listen(folder, name)
         ours = (folder / name).stat().st_ino
     except OSError as error:

@@ -18,13 +18,17 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
+
+import structlog
 
 from schemas.crashpoints import reached
 from schemas.errors import DownstreamError
+from schemas.private_files import make_folder, opener
 
 OURS = "_tailrace"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_log = structlog.get_logger()
 
 
 class Folder:
@@ -32,7 +36,7 @@ class Folder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._lock: IO[str] | None = None
+        self._lock: int | None = None
 
     @property
     def _ours(self) -> Path:
@@ -48,12 +52,15 @@ class Folder:
         Raises DownstreamError: TR681 another process holds it, TR680 the file system refuses.
         """
         with refused(self.root):
-            self._staged.mkdir(parents=True, exist_ok=True)
-            lock = (self._ours / "lock").open("w")
+            if others := make_folder(self.root, chosen=True):
+                _log.warning("folder_open_to_others", folder=str(self.root), others_may=others)
+            make_folder(self._ours)
+            make_folder(self._staged)
+            lock = opener(str(self._ours / "lock"), os.O_WRONLY | os.O_CREAT)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                lock.close()
+                os.close(lock)
                 raise DownstreamError(
                     "TR681",
                     f"another process writes to {self.root}",
@@ -68,7 +75,7 @@ class Folder:
     def close(self) -> None:
         """Let others have it."""
         if self._lock is not None:
-            self._lock.close()
+            os.close(self._lock)
             self._lock = None
 
     @contextmanager
@@ -77,6 +84,7 @@ class Folder:
         path = self._staged / str(number)
         with refused(self.root):
             yield path
+            path.chmod(0o600)
             _sync(path)
 
     def commit(self, content: Mapping[str, Any], files: Mapping[str, str]) -> None:
@@ -88,7 +96,8 @@ class Folder:
         with refused(self.root):
             _sync(self._staged)
             scratch = self._ours / "position.json.new"
-            scratch.write_text(json.dumps({**content, "files": dict(files)}, indent=1, ensure_ascii=False))
+            with open(scratch, "w", opener=opener, encoding="utf-8") as file:
+                file.write(json.dumps({**content, "files": dict(files)}, indent=1, ensure_ascii=False))
             _sync(scratch)
             reached("apply.before_commit")
             scratch.rename(self._ours / "position.json")
@@ -103,7 +112,7 @@ class Folder:
             if source.exists():
                 for folder in reversed(target.relative_to(self.root).parents):
                     if not (self.root / folder).is_dir():
-                        (self.root / folder).mkdir()
+                        make_folder(self.root / folder)
                         folders.add((self.root / folder).parent)
                 source.rename(target)
                 folders.add(target.parent)

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from schemas.epoch import SchemaChanged
 from schemas.errors import ConfigError, DownstreamError, TailraceError
+from schemas.private_files import make_folder
 from schemas.structure import TableStructure
 from schemas.wire import value_header, widened
 from spark_consumer.config import ConsumerConfig
@@ -261,6 +262,6 @@ def check_folder(root: Path) -> None:
     """Whether a channel could write here. Raises DownstreamError TR680."""
     probe = root / OURS / "probe"
     with refused(root):
-        probe.parent.mkdir(parents=True, exist_ok=True)
-        probe.write_bytes(b"")
+        make_folder(probe.parent)
+        probe.touch(0o600)
         probe.unlink()

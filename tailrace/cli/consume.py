@@ -49,10 +49,12 @@ def consume(
     from tailrace.config_file import load
     from tailrace.lifecycle import run_until_signalled
     from tailrace.recovery_hint import recovery_hinted
+    from tailrace.secret_files import warn_if_exposed
     from tailrace.start_point import check_start, check_until
 
     logs.configure("consume")
     loaded = load(config)
+    warn_if_exposed(config, loaded)
     settings = wiring.consumer_config(
         loaded,
         channel=channel,

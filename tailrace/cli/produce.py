@@ -25,9 +25,11 @@ def produce(
     from tailrace import logs, wiring
     from tailrace.config_file import load
     from tailrace.lifecycle import run_until_signalled
+    from tailrace.secret_files import warn_if_exposed
 
     logs.configure("produce")
     loaded = load(config)
+    warn_if_exposed(config, loaded)
     settings = wiring.producer_config(loaded, until_caught_up=until_caught_up, stop_at_gtid=stop_at_gtid)
     run_until_signalled(lambda stop: _run(loaded, settings, stop))
 

@@ -20,9 +20,11 @@ def recover(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None) -> Non
     from tailrace import logs
     from tailrace.config_file import load
     from tailrace.lifecycle import run_until_signalled
+    from tailrace.secret_files import warn_if_exposed
 
     logs.configure("recover")
     settings = load(config)
+    warn_if_exposed(config, settings)
     run_until_signalled(lambda stop: _run(settings, channel, stop))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import traceback
@@ -15,6 +16,7 @@ from rich.console import Console
 from compose.errors import StackError
 from compose.stack import Stack, StackInfo
 from schemas.errors import ExitCode, TailraceError
+from tailrace.console import console as open_console
 from tailrace.demo.display import Display, two_columns
 from tailrace.demo.run import Demo, only_one
 from tailrace.demo.settings import FILE
@@ -29,9 +31,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tailrace.demo", description="Replicate, kill, compare.")
     parser.add_argument("--keep", action="store_true", help="leave Kafka and the two servers up")
     keep = parser.parse_args().keep
+    os.umask(0o077)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
-    console = Console(highlight=False)
+    console = open_console()
     try:
         with only_one(_DIRECTORY.parent):
             summary, code = Demo(_DIRECTORY, Display(console), keep).run()
@@ -53,15 +56,15 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def _failed(error: Exception) -> int:
     """Say what went wrong in one paragraph; where nobody foresaw it, the traceback goes to a file."""
-    console = Console(stderr=True, highlight=False)
+    console = open_console(stderr=True)
     if isinstance(error, TailraceError | StackError):
-        console.print(str(error), style="red", markup=False, soft_wrap=True)
+        console.print(str(error), style="red", markup=False)
         return error.exit_code if isinstance(error, TailraceError) else ExitCode.FAILED
     log = _DIRECTORY / "demo.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("".join(traceback.format_exception(error)))
     kind = "a server refused a statement" if isinstance(error, pymysql.MySQLError) else type(error).__name__
-    console.print(f"the demo failed: {kind}: {error}\nsee {log}", style="red", markup=False, soft_wrap=True)
+    console.print(f"the demo failed: {kind}: {error}\nsee {log}", style="red", markup=False)
     return ExitCode.FAILED
 
 
@@ -70,7 +73,7 @@ def _report(console: Console, summary: Summary, keep: bool) -> None:
     console.print(two_columns(summary.rows()))
     console.print()
     for line in _kept(Stack(_DIRECTORY).info()) if keep else _next():
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, markup=False)
 
 
 def _kept(info: StackInfo) -> list[str]:

@@ -22,7 +22,7 @@ class Display:
     def milestone(self, text: str, style: str = "") -> None:
         """One line with the seconds since the start."""
         elapsed = time.monotonic() - self._begin
-        self.console.print(Text(f"{elapsed:5.1f} s  ", style="dim") + Text(text, style=style), soft_wrap=True)
+        self.console.print(Text(f"{elapsed:5.1f} s  ", style="dim") + Text(text, style=style))
 
     @contextmanager
     def live(self, rows: Callable[[], list[tuple[str, str]]]) -> Iterator[None]:

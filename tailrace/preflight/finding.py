@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
 Level = Literal["block", "warn", "ok"]
-#: upstream, relay, kafka, downstream, consumer; "downstream of NAME" for a channel's own target
+#: configuration, upstream, relay, kafka, downstream, consumer; "downstream of NAME" for a channel's own target
 Part: TypeAlias = str
 
 

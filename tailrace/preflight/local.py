@@ -6,10 +6,38 @@ import os
 import shutil
 from pathlib import Path
 
-from tailrace.preflight.finding import Finding, Level, Result, verdict
+from schemas.private_files import others_may
+from tailrace.config import Config
+from tailrace.preflight.finding import Finding, Level, Part, Result, verdict
+from tailrace.secret_files import exposed
 
 _GIB = 1 << 30
 _TOO_LITTLE = 256 << 20
+
+
+def secret_findings(file: Path, config: Config) -> list[Result]:
+    """Whether files with passwords or keys are this user's alone."""
+    found: list[Result] = [
+        Finding(
+            "warn",
+            "configuration",
+            "secrets",
+            f"{path} holds a password or key, and others may read it (mode {path.stat().st_mode & 0o777:o})",
+            f"chmod 600 {path}",
+        )
+        for path in exposed(file, config)
+    ]
+    return found or [
+        Finding("ok", "configuration", "secrets", "no file with a password or key is open to others")
+    ]
+
+
+def _privacy(part: Part, folder: Path) -> list[Result]:
+    """Whether a folder that is there is this user's alone; an empty one becomes so when it is used."""
+    if not folder.is_dir() or not (others := others_may(folder)) or not any(folder.iterdir()):
+        return []
+    what = f"others may {'write into' if others == 'write' else 'look into'} {folder}"
+    return [Finding("warn", part, "private", what, f"chmod 700 {folder}")]
 
 
 def relay_findings(folder: Path) -> list[Result]:
@@ -26,6 +54,7 @@ def relay_findings(folder: Path) -> list[Result]:
     level: Level = "block" if free < _TOO_LITTLE else "warn"
     return [
         Finding("ok", "relay", "writable", f"{folder} can be written"),
+        *_privacy("relay", folder),
         verdict(free >= 2 * _GIB, "relay", "space", text, f"only {text}", remedy, level),
     ]
 
@@ -35,7 +64,11 @@ def folder_findings(folder: Path) -> list[Result]:
     parent = next(p for p in (folder, *folder.parents) if p.exists())
     writable = parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)
     wrong, remedy = f"{folder} cannot be written", "set [target] url to a folder of this account's own"
-    return [verdict(writable, "downstream", "writable", f"{folder} can be written", wrong, remedy)]
+    fine = f"{folder} can be written"
+    return [
+        verdict(writable, "downstream", "writable", fine, wrong, remedy),
+        *_privacy("downstream", folder),
+    ]
 
 
 def consumer_findings(checkpoint: Path) -> list[Result]:
@@ -57,4 +90,5 @@ def consumer_findings(checkpoint: Path) -> list[Result]:
             f"{checkpoint} cannot be written",
             "set [consumer] checkpoint-dir to a folder of this account's own",
         ),
+        *_privacy("consumer", checkpoint),
     ]
