@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from schemas.errors import ConfigError, LogError
+from schemas.secrets import KAFKA_JAAS_PASSWORD, KAFKA_KEY_PASSWORD, KAFKA_PASSWORD, recall
 
 _T = TypeVar("_T")
 _LOGIN_MODULES = {
@@ -17,11 +18,12 @@ _LOGIN_MODULES = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
+_PROVIDERS = "org.apache.kafka.common.config.provider"
 
 
 @dataclass(frozen=True)
 class KafkaSecurity:
-    """What brokers ask for. No text form of it holds a password.
+    """What brokers ask for. No text form of it holds a password, and no pickle: see ``schemas.secrets``.
 
     Attributes:
         protocol: ``plaintext``, ``ssl``, ``sasl_plaintext`` or ``sasl_ssl``.
@@ -66,13 +68,36 @@ class KafkaSecurity:
                 said["ssl.key.password"] = self.key_password
         return said
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        secret = {"password": KAFKA_PASSWORD, "key_password": KAFKA_KEY_PASSWORD}
+        left = {name: variable for name, variable in secret.items() if getattr(self, name)}
+        return _unpickled, ({name: value for name, value in vars(self).items() if name not in secret}, left)
+
+    def environment(self) -> dict[str, str]:
+        """The variables by which pickles and ``java`` name the secrets."""
+        secrets = {
+            KAFKA_PASSWORD: self.password,
+            KAFKA_JAAS_PASSWORD: _escaped(self.password),
+            KAFKA_KEY_PASSWORD: self.key_password,
+        }
+        return {name: secret for name, secret in secrets.items() if secret}
+
     def java(self) -> dict[str, str]:
-        """The same for Kafka's Java clients, which take PEM by its text. Raises ConfigError."""
+        """The same for Kafka's Java clients, which take PEM by its text. Raises ConfigError.
+
+        Secrets are named only; each client looks for them in the environment of its process, and for the key in its
+        file. What holds these properties, such as a plan of Spark's, may be shown.
+        """
         if self.protocol == "plaintext":
             return {}
-        said = {"security.protocol": self.protocol.upper()}
+        said = {
+            "security.protocol": self.protocol.upper(),
+            "config.providers": "env,folder",
+            "config.providers.env.class": f"{_PROVIDERS}.EnvVarConfigProvider",
+            "config.providers.folder.class": f"{_PROVIDERS}.DirectoryConfigProvider",
+        }
         if self.protocol.startswith("sasl"):
-            login = f"username={_quoted(self.username)} password={_quoted(self.password)}"
+            login = f'username="{_escaped(self.username)}" password="${{env:{KAFKA_JAAS_PASSWORD}}}"'
             said |= {
                 "sasl.mechanism": self.mechanism,
                 "sasl.jaas.config": f"{_LOGIN_MODULES[self.mechanism]} required {login};",
@@ -84,10 +109,10 @@ class KafkaSecurity:
                 said |= {
                     "ssl.keystore.type": "PEM",
                     "ssl.keystore.certificate.chain": _text(self.certificate),
-                    "ssl.keystore.key": _text(self.key),
+                    "ssl.keystore.key": _named_file(self.key),
                 }
             if self.key_password:
-                said["ssl.key.password"] = self.key_password
+                said["ssl.key.password"] = f"${{env:{KAFKA_KEY_PASSWORD}}}"
         return said
 
 
@@ -165,9 +190,22 @@ def refused(servers: str, why: str, hint: str) -> LogError:
     return LogError("TR508", f"Kafka at {servers} does not let us in: {why[:300]}", hint=hint)
 
 
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+def _unpickled(fields: dict[str, Any], left: dict[str, str]) -> KafkaSecurity:
+    return KafkaSecurity(**(fields | {name: recall(variable) for name, variable in left.items()}))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _named_file(path: Path) -> str:
+    """A file's text, for a client that reads it itself."""
+    _text(path)
+    if any(sign in str(path) for sign in ":}"):
+        raise ConfigError(
+            "TR104", f"{path} cannot be named to Kafka's Java client: it has a colon or a brace in it"
+        )
+    return f"${{folder:{path.parent}:{path.name}}}"
 
 
 def _text(path: Path) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from schemas.kafka_security import OPEN, KafkaSecurity
+from schemas.secrets import TARGET_PASSWORD
 from schemas.server_url import ServerUrl
 from spark_consumer.channel import ChannelKey
 from spark_consumer.ddl_options import DdlOptions
@@ -58,7 +59,6 @@ class ConsumerConfig:
         spark_conf: Spark properties, stronger than ours.
         jars: Spark's Kafka connector and what it needs.
         class_archive: what ``spark_consumer.class_archive`` made, to start the JVM in half the time.
-        log_file: where the JVM logs; ``spark.log`` beside the checkpoint without it.
         upstream_folds: whether the patterns are in lower case, as all the upstream's names are.
         folded: where the downstream has all names in lower case: the upstream's tables that are known at the start;
             None where it tells cases apart. See ``spark_consumer.letter_case``.
@@ -96,7 +96,6 @@ class ConsumerConfig:
     jars: tuple[Path, ...] = ()
     class_archive: Path | None = None
     files: Path | None = None
-    log_file: Path | None = None
     kafka_security: KafkaSecurity = OPEN
     upstream_folds: bool = False
     folded: tuple[tuple[str, str], ...] | None = None
@@ -106,6 +105,12 @@ class ConsumerConfig:
     def key(self) -> ChannelKey:
         """Whose rows on the downstream are the channel's."""
         return ChannelKey(self.prefix, self.channel)
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        """The passwords of target and Kafka by the variables that pickles name them by; see ``schemas.secrets``."""
+        target = {TARGET_PASSWORD: self.target.password} if self.target.password else {}
+        return {**target, **self.kafka_security.environment()}
 
     @property
     def epochs_topic(self) -> str:

@@ -29,15 +29,19 @@ def explain(error: BaseException, piece: Slice | None, log: LogReader) -> Tailra
     if (refusal := _REFUSED.search(str(error))) is not None:
         hint = LOGIN_HINT if refusal[1] == "Sasl" else CERTIFICATE_HINT
         return LogError("TR508", f"Kafka does not let Spark in: {refusal[2][:300]}", hint=hint)
-    causes = _CAUSE.findall(str(error))
-    cause = f"{causes[-1][0].rsplit('.', 1)[-1]}: {causes[-1][1]}" if causes else str(error).split("\n", 1)[0]
     return LogError(
         "TR556",
-        f"a Spark job failed: {cause[:300]}",
+        f"a Spark job failed: {cause_of(error)[:300]}",
         where=piece.where if piece else Where(),
         hint="spark.log beside the checkpoint has the details; nothing of this batch was applied",
         retryable=bool(_PASSING.search(str(error))),
     )
+
+
+def cause_of(error: BaseException) -> str:
+    """The last cause that a Spark exception names, in one line."""
+    causes = _CAUSE.findall(str(error))
+    return f"{causes[-1][0].rsplit('.', 1)[-1]}: {causes[-1][1]}" if causes else str(error).split("\n", 1)[0]
 
 
 def _lost_rows(piece: Slice, log: LogReader) -> LogError | None:

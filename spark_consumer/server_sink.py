@@ -144,7 +144,7 @@ class ServerSink:
         try:
             with closing(connect(self._config.target)) as session:
                 error_log.record(session, self._config.key, self._applier.token, error)
-        except (DownstreamError, pymysql.MySQLError, OSError) as why:
+        except (TailraceError, pymysql.MySQLError, OSError) as why:
             _log.warning("error_not_written_down", reason=str(why))
 
     def close(self) -> None:

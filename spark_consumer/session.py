@@ -12,7 +12,8 @@ import pymysql
 from pymysql.constants import CLIENT
 
 from schemas.errors import DownstreamError
-from schemas.server_connection import ServerConnection
+from schemas.server_login import connect as open_connection
+from schemas.server_login import login_hint
 from schemas.server_url import ServerUrl
 from spark_consumer.server_errors import error_number as error_number
 from spark_consumer.server_errors import is_lost as is_lost
@@ -70,7 +71,8 @@ class Session:
         sock = getattr(self.connection, "_sock", None)
         with contextlib.suppress(OSError):
             if sock is not None:
-                sock.shutdown(socket.SHUT_RDWR)
+                # Not TLS's own shutdown: it would let the other thread go on in the clear.
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close, whatever state the connection is in."""
@@ -99,8 +101,8 @@ def connect(target: ServerUrl, *, database: str | None = None) -> Session:
 
 def _open(target: ServerUrl, database: str | None) -> pymysql.Connection[Any]:
     # UPDATE must count the rows it found: an UPDATE that changes nothing is no disagreement.
-    ours = {"database": database, "client_flag": CLIENT.FOUND_ROWS}
-    return ServerConnection(**(target.connection_options() | ours))
+    ours: dict[str, Any] = {"database": database, "client_flag": CLIENT.FOUND_ROWS}
+    return open_connection(target, **ours)
 
 
 def _value(connection: pymysql.Connection[Any], sql: str) -> Any:
@@ -121,10 +123,11 @@ def unreachable(target: ServerUrl, error: BaseException) -> DownstreamError:
     """The error for a downstream that does not let us in."""
     number = error_number(error)
     refused = number in (1044, 1045, 1049, 1227)
+    login = f"check user and password{login_hint(target, error)}"
     return DownstreamError(
         "TR601",
         f"cannot work with the downstream {target}: {message_of(error)}",
-        hint="check user and password" if refused else "check that the server runs and can be reached",
+        hint=login if refused else "check that the server runs and can be reached",
         retryable=not refused,
     )
 

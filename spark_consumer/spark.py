@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import structlog
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
-from pyspark.java_gateway import launch_gateway
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
-from schemas.errors import LogError
+from schemas.errors import ConfigError, LogError, TailraceError
+from schemas.private_files import make_folder
 from spark_consumer.config import ConsumerConfig
+from spark_consumer.failures import cause_of
+from spark_consumer.jvm import Ended, launch
 
 # A second and a third of CPU are saved by not compiling for the long run: the JVM only moves bytes here, and a
 # consumer that was killed should be back soon. The heap is small, so the simplest collector is the quickest.
@@ -31,7 +38,15 @@ _DEFAULTS = {
     "spark.app.name": "tailrace",
     # A task is tried four times: what it works in may be killed, and local[*] alone gives no second chance.
     "spark.master": "local[*,4]",
+    # Whoever connects has to know a secret of this run, which Spark makes itself where it starts no other programs.
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    # No Python worker listens on a port.
+    "spark.python.unix.domain.socket.enabled": "true",
+    # It sets the permissions of a checkpoint's files itself, whatever the umask of the process.
+    "spark.hadoop.fs.permissions.umask-mode": "077",
     "spark.ui.enabled": "false",
+    "spark.ui.killEnabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -64,7 +79,10 @@ _DEFAULTS = {
     # Spark's own expression, and what holds Kafka's login or key: nothing that shows options may show these.
     "spark.redaction.regex": r"(?i)secret|password|token|access[.]?key|jaas|keystore",
 }
+_log = structlog.get_logger()
 
+# Of what a JVM prints that does not come up.
+_SAYS_WHY = re.compile(r"ERROR|Error|Exception|Invalid|Unrecognized|Could not|Improperly")
 
 # An archive that is missing or does not fit the JVM or the class path is left aside without a word.
 _ARCHIVE = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off -XX:SharedArchiveFile="
@@ -79,6 +97,8 @@ def running_spark(config: ConsumerConfig) -> Iterator[Callable[[], SparkSession]
         def wait() -> SparkSession:
             try:
                 return session.result()
+            except TailraceError:
+                raise
             except Exception as error:
                 if (ended := jvm_end(JVM_PATIENCE)) is None:
                     raise
@@ -89,11 +109,6 @@ def running_spark(config: ConsumerConfig) -> Iterator[Callable[[], SparkSession]
         finally:
             with suppress(Exception):
                 session.result().stop()
-
-
-def log_file(config: ConsumerConfig) -> Path:
-    """Where the JVM logs."""
-    return (config.log_file or config.channel_dir / "spark.log").absolute()
 
 
 def lost(ended: str) -> LogError:
@@ -113,13 +128,21 @@ def _not_py4j(record: logging.LogRecord) -> bool:
 
 def jvm_end(patience: float = 0.0) -> str | None:
     """How Spark's JVM ended; None if it still runs after ``patience`` seconds."""
+    code = _exit_code(patience)
+    return None if code is None else _how(code)
+
+
+def _exit_code(patience: float = 0.0) -> int | None:
     process = getattr(SparkContext._gateway, "proc", None)
     if process is None:
         return None
     try:
-        code = int(process.wait(patience))
+        return int(process.wait(patience))
     except subprocess.TimeoutExpired:
         return None
+
+
+def _how(code: int) -> str:
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
 
 
@@ -131,8 +154,10 @@ def start_spark(config: ConsumerConfig) -> SparkSession:
     # The workers must be this very environment.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", str(_CONNECT_S))
-    log = log_file(config)
-    log.parent.mkdir(parents=True, exist_ok=True)
+    log = (config.channel_dir / "spark.log").absolute()
+    if others := make_folder(config.checkpoint_dir, chosen=True):
+        _log.warning("folder_open_to_others", folder=str(config.checkpoint_dir), others_may=others)
+    make_folder(config.channel_dir)
     settings = {**_DEFAULTS, **config.spark_conf}
     shared = f"{_ARCHIVE}{config.class_archive}" if config.class_archive else ""
     java = f"{_JVM} {shared} -Dlog4j2.configurationFile=file:{_LOGGING} -Dtailrace.spark.log={log}"
@@ -144,14 +169,52 @@ def start_spark(config: ConsumerConfig) -> SparkSession:
         # Only classes of the JVM's own class path can come from the archive, or before Spark's own.
         paths = filter(None, (*jars.split(","), settings.get("spark.driver.extraClassPath")))
         settings["spark.driver.extraClassPath"] = os.pathsep.join(paths)
-    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-    if SparkContext._gateway is None:
-        # What the JVM and its Python workers print goes to the log as well.
-        with log.open("ab") as sink:
-            SparkContext._gateway = launch_gateway(conf, {"stdout": sink, "stderr": sink})
-            SparkContext._jvm = SparkContext._gateway.jvm
-    session = SparkSession.builder.config(conf=conf).getOrCreate()
+    begin = log.stat().st_size if log.exists() else 0
+    try:
+        session = _session(settings, config.secrets, log)
+    except Ended as ended:
+        raise _ended_early(config, ended.code, log, begin) from None
+    except Exception as error:
+        # Who answers lives; otherwise a JVM's end is known a moment later than what it does to a call.
+        answered = isinstance(error, CapturedException | Py4JJavaError)
+        if (code := _exit_code(0.0 if answered else JVM_PATIENCE)) is not None:
+            raise _ended_early(config, code, log, begin) from error
+        raise _refused(config, cause_of(error), log) from error
     # It would print a stack trace when the JVM goes, which whoever uses the session gets told.
     accumulators: Any = session.sparkContext._accumulatorServer
     accumulators.handle_error = lambda request, address: None
     return session
+
+
+def _session(settings: Mapping[str, str], secrets: Mapping[str, str], log: Path) -> SparkSession:
+    if SparkContext._gateway is None:
+        SparkContext._gateway = launch(settings, secrets, log)
+        SparkContext._jvm = SparkContext._gateway.jvm
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    session: SparkSession = SparkSession.builder.config(conf=conf).getOrCreate()
+    # Only now are the settings of spark.sql looked at.
+    session.conf.get("spark.sql.shuffle.partitions")
+    return session
+
+
+def _ended_early(config: ConsumerConfig, code: int, log: Path, begin: int) -> TailraceError:
+    """The error for a JVM that ended while Spark started; its log says why, from ``begin`` on."""
+    if code < 0:
+        return lost(_how(code))
+    with log.open("rb") as file:
+        file.seek(begin)
+        lines = file.read().decode(errors="replace").splitlines()
+    said = ((line, after) for line, after in pairwise([*lines, ""]) if _SAYS_WHY.search(line))
+    # Java says one thing in two lines; what is indented is where it came from.
+    why = next((line if after[:1].isspace() else f"{line} {after}".strip() for line, after in said), "")
+    return _refused(config, cause_of(Exception(why)) if why else f"its JVM ended {_how(code)}", log)
+
+
+def _refused(config: ConsumerConfig, why: str, log: Path) -> TailraceError:
+    """The error for a Spark that does not start."""
+    what, hint = f"Spark does not start: {why[:300]}", f"{log} may say more"
+    if "spark.authenticate.secret" in why:
+        hint = "where spark.master is not local[N], Spark's ports need a secret of yours: docs/SECURITY.md"
+    if not config.spark_conf:
+        return LogError("TR556", what, hint=hint)
+    return ConfigError("TR108", what, hint=f"check [consumer] {', '.join(sorted(config.spark_conf))}; {hint}")

@@ -172,7 +172,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from spark_consumer.spark import start_spark
 
     folder = tmp_path_factory.mktemp("spark")
-    config = ConsumerConfig("", "", ServerUrl("h"), checkpoint_dir=folder, jars=tuple(spark_kafka_jars()))
+    # Python workers have the target's password from the JVM's environment; that of all tests' accounts is one.
+    target = ServerUrl("h", password="tailrace")
+    config = ConsumerConfig("", "", target, checkpoint_dir=folder, jars=tuple(spark_kafka_jars()))
     session = start_spark(config)
     yield session
     session.stop()

@@ -1,11 +1,15 @@
-"""A Kafka that asks for TLS and a login: the whole way, and no password in anything that is written."""
+"""A Kafka that asks for TLS and a login: the whole way, no password in anything that is written, and no way in."""
 
 from __future__ import annotations
 
 import os
+import re
+import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,7 @@ from producer.upstream.connect import describe
 from schemas.epoch import OffsetRange
 from schemas.errors import LogError
 from schemas.kafka_security import KafkaSecurity
+from schemas.private_files import others_may
 from schemas.server_url import ServerUrl
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.fetch import WHOLE, Source
@@ -24,10 +29,21 @@ from spark_consumer.log_reader import LogReader
 from spark_consumer.rows import REFUSED, task
 from tailrace.kafka_door import knock
 from tailrace.reader import EpochReader
+from tests.support.intruder import (
+    answer,
+    as_nobody,
+    attempts,
+    command_lines,
+    family,
+    has_opened,
+    ports,
+    unix_sockets,
+)
 from tests.support.secured_kafka import PASSWORD, USER, SecuredKafka
 
 pytestmark = pytest.mark.servers
 DB = "secured_t"
+TARGET_USER, TARGET_PASSWORD = "secured", "only-the-target-knows"
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +70,11 @@ def folder(
         f"CREATE TABLE {DB}.t (id INT PRIMARY KEY, v VARCHAR(20))",
         f"INSERT INTO {DB}.t VALUES (1, 'one'), (2, 'two')",
     )
+    downstream_mysql.execute(
+        f"CREATE USER {TARGET_USER} IDENTIFIED BY '{TARGET_PASSWORD}' REQUIRE SSL",
+        f"GRANT {downstream_mysql._grants['downstream']} ON *.* TO {TARGET_USER}",
+    )
+    authority = downstream_mysql.data / "ca.pem"
     made = tmp_path_factory.mktemp("secured")
     (made / "tailrace.toml").write_text(
         f'[source]\nurl = "{upstream_mariadb.url("tailrace")}"\nserver-id = 7481\n'
@@ -61,10 +82,17 @@ def folder(
         f'[kafka]\nbootstrap-servers = "{secured.secured}"\nprefix = "secured"\n'
         f'security-protocol = "sasl_ssl"\nsasl-mechanism = "PLAIN"\nsasl-username = "{USER}"\n'
         f'ssl-ca = "{secured.ca}"\n'
-        f'[target]\nurl = "{downstream_mysql.url("tailrace")}"\n'
-        f'[consumer]\nchannel = "secured"\n"spark.master" = "local[1]"\n[tables]\ninclude = ["{DB}.*"]\n'
+        f'[target]\nurl = "mysql://{TARGET_USER}@127.0.0.1:{downstream_mysql.port}/?ssl-ca={authority}"\n'
+        f'[consumer]\nchannel = "secured"\nconsistency = "worker"\nworker-count = 2\n'
+        f'"spark.master" = "local[1]"\n[tables]\ninclude = ["{DB}.*"]\n'
     )
     return made
+
+
+def environment(password: str = PASSWORD) -> dict[str, str]:
+    """Ours, with the passwords."""
+    secrets = {"TAILRACE_KAFKA_SASL_PASSWORD": password, "TAILRACE_TARGET_PASSWORD": TARGET_PASSWORD}
+    return {**os.environ, **secrets}
 
 
 def tailrace(folder: Path, *arguments: str, password: str = PASSWORD) -> tuple[int, str]:
@@ -72,7 +100,7 @@ def tailrace(folder: Path, *arguments: str, password: str = PASSWORD) -> tuple[i
     done = subprocess.run(
         [sys.executable, "-m", "tailrace", *arguments],
         cwd=folder,
-        env={**os.environ, "TAILRACE_KAFKA_SASL_PASSWORD": password},
+        env=environment(password),
         capture_output=True,
         text=True,
         timeout=240,
@@ -99,6 +127,68 @@ def test_every_command_logs_in(folder: Path, downstream_mysql: Any) -> None:
     written = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
     assert PASSWORD not in printed + said
     assert not any(PASSWORD.encode() in content for content in written)
+
+
+def eventually(met: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + 120
+    while not met():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_another_user_finds_no_way_in(folder: Path, upstream_mariadb: Any, downstream_mysql: Any) -> None:
+    def replicated(row: int) -> bool:
+        return bool(downstream_mysql.execute(f"SELECT 1 FROM {DB}.t WHERE id = {row}"))
+
+    def insert(row: int) -> None:
+        upstream_mariadb.execute(f"INSERT INTO {DB}.t VALUES ({row}, 'more')")
+        assert tailrace(folder, "produce", "--until-caught-up")[0] == 0
+
+    insert(3)
+    with (folder / "consume.log").open("wb") as log:
+        consumer = subprocess.Popen(
+            [sys.executable, "-m", "tailrace", "consume"], cwd=folder, env=environment(), stderr=log
+        )
+    try:
+        eventually(lambda: replicated(3))
+        pids = family(consumer.pid)
+        listening, named = ports(pids), unix_sockets(pids)
+        said = as_nobody(lambda: {port: [answer(port, sent) for sent in attempts()] for port in listening})
+        # Both ends of py4j, Spark's RPC and its block manager; the Python workers and their like have none.
+        assert len(said) == 4
+        for replies in said.values():
+            assert not any(has_opened(reply) or b"!y" in reply for reply in replies), replies
+        # Ours are bound by way of a file descriptor, to be short enough.
+        places = [next(folder.rglob(Path(name).name)) if "/fd/" in name else Path(name) for name in named]
+        assert as_nobody(lambda: [place for place in places if opens(place)]) == []
+        commands = command_lines(pids)
+        [scratch] = {
+            found[1] for line in commands if (found := re.search(rb"java\.io\.tmpdir=([^\0]+)", line))
+        }
+        written = [
+            path for top in (folder, Path(scratch.decode())) for path in top.rglob("*") if path.is_file()
+        ]
+        for secret in (PASSWORD.encode(), TARGET_PASSWORD.encode()):
+            assert not any(secret in text for text in (*commands, *(path.read_bytes() for path in written)))
+        ours = {folder / "tailrace.toml", folder / "consume.log"}
+        # Spark copies its connector's jars as they are, into folders of its own.
+        wide = [path for path in written if path not in ours and path.suffix != ".jar" and others_may(path)]
+        assert wide == []
+        assert others_may(Path(scratch.decode())) == ""
+        insert(4)
+        eventually(lambda: replicated(4))
+        consumer.send_signal(signal.SIGTERM)
+        assert consumer.wait(60) == 0
+        assert not Path(scratch.decode()).exists()
+    finally:
+        consumer.kill()
+
+
+def opens(place: Path) -> bool:
+    """Whether this user can connect to a unix socket."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(place)) == 0
 
 
 def wrong(folder: Path, secured: SecuredKafka, name: str) -> tuple[KafkaSecurity, Path]:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import pickle
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
+from pyspark import cloudpickle
 
 from schemas.errors import ConfigError, LogError
 from schemas.kafka_security import FIRST_ATTEMPT, OPEN, KafkaSecurity, Refusal
+from schemas.server_url import ServerUrl
+from spark_consumer.config import ConsumerConfig
+from spark_consumer.fetch import Source
+from spark_consumer.prepare import _read
+from spark_consumer.warm_up import nothing
 from tailrace.config_file import kafka_security, load
 from tailrace.config_text import effective_toml
 
@@ -30,8 +38,12 @@ def test_a_login() -> None:
     assert (java["security.protocol"], java["sasl.mechanism"]) == ("SASL_SSL", "PLAIN")
     assert java["sasl.jaas.config"] == (
         "org.apache.kafka.common.security.plain.PlainLoginModule required "
-        'username="me" password="a\\"b\\\\c";'
+        'username="me" password="${env:TAILRACE_KAFKA_JAAS_PASSWORD}";'
     )
+    assert LOGIN.environment() == {
+        "TAILRACE_KAFKA_SASL_PASSWORD": 'a"b\\c',
+        "TAILRACE_KAFKA_JAAS_PASSWORD": 'a\\"b\\\\c',
+    }
 
 
 def test_certificates(tmp_path: Path) -> None:
@@ -46,14 +58,15 @@ def test_certificates(tmp_path: Path) -> None:
         "ssl.key.location": str(files[2]),
         "ssl.key.password": "k",
     }
-    assert security.java() == {
+    java = security.java()
+    assert {name: value for name, value in java.items() if not name.startswith("config.")} == {
         "security.protocol": "SSL",
         "ssl.truststore.type": "PEM",
         "ssl.truststore.certificates": "ca.pem",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.certificate.chain": "mine.pem",
-        "ssl.keystore.key": "key.pem",
-        "ssl.key.password": "k",
+        "ssl.keystore.key": f"${{folder:{tmp_path}:key.pem}}",
+        "ssl.key.password": "${env:TAILRACE_KAFKA_SSL_KEY_PASSWORD}",
     }
 
 
@@ -65,6 +78,31 @@ def test_a_missing_file_is_named() -> None:
 def test_no_text_holds_a_password() -> None:
     assert 'a"b' not in repr(LOGIN)
     assert "hidden" not in repr(KafkaSecurity("ssl", key_password="hidden"))
+
+
+def test_a_pickle_leaves_passwords_behind_and_finds_them_in_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    target = ServerUrl.parse("mysql://me:hidden%20one@h:1/?ssl-mode=required")
+    security = KafkaSecurity("sasl_ssl", "PLAIN", "me", "hidden two", key_password="hidden three")
+    config = ConsumerConfig("b:1", "p", target, kafka_security=security)
+    source = Source("b:1", "p.rows", "g", security)
+    for pickled in (pickle.dumps, cloudpickle.dumps):
+        packed = [pickled(one) for one in (target, config, partial(_read, source, nothing), OPEN)]
+        assert not any(b"hidden" in one for one in packed)
+    with pytest.raises(ConfigError, match=r"TR109: .*TAILRACE_TARGET_PASSWORD"):
+        pickle.loads(packed[0])
+    for name, secret in config.secrets.items():
+        monkeypatch.setenv(name, secret)
+    assert [pickle.loads(one) for one in (*packed[:2], packed[3])] == [target, config, OPEN]
+    assert pickle.loads(packed[2]).args == (source, nothing)
+
+
+def test_a_key_that_java_cannot_name_is_refused(tmp_path: Path) -> None:
+    for name in ("ca.pem", "mine.pem", "key:1.pem"):
+        (tmp_path / name).write_text(name)
+    with pytest.raises(ConfigError, match=r"TR104: .*key:1\.pem"):
+        KafkaSecurity("ssl", certificate=tmp_path / "mine.pem", key=tmp_path / "key:1.pem").java()
 
 
 class _Error:
