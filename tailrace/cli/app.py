@@ -24,6 +24,7 @@ from tailrace.cli import (
     topic,
 )
 from tailrace.cli.failure import report
+from tailrace.console import UNWRAPPED, on_terminals
 
 app = typer.Typer(
     name="tailrace",
@@ -34,7 +35,9 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    # Rich draws frames and wraps what they hold, at 80 columns where there is no terminal.
+    rich_markup_mode="rich" if on_terminals() else None,
+    context_settings={} if on_terminals() else {"terminal_width": UNWRAPPED, "max_content_width": UNWRAPPED},
 )
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)

@@ -69,10 +69,11 @@ class _Talk:
 
 
 def _print(result: CompareResult) -> None:
-    from rich.console import Console
     from rich.markup import escape
 
-    console = Console(highlight=False, soft_wrap=True)
+    from tailrace.console import console as open_console
+
+    console = open_console()
     for table in result.tables:
         if table.equal:
             console.print(f"[green]=[/] {escape(table.table)}  {table.rows:,} rows")
@@ -85,7 +86,7 @@ def _print(result: CompareResult) -> None:
         for difference in table.differences:
             console.print(f"    {escape(difference.key)}  [dim]{difference.kind}[/]")
     if not result.tables:
-        Console(stderr=True).print("[yellow]neither server has a table that is replicated[/]")
+        open_console(stderr=True).print("[yellow]neither server has a table that is replicated[/]")
     verdict = "[bold green]equal[/]" if result.equal else "[bold red]different[/]"
     tables = "1 table" if len(result.tables) == 1 else f"{len(result.tables):,} tables"
     console.print(f"{tables}, {result.rows:,} rows: {verdict}")

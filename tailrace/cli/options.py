@@ -21,9 +21,7 @@ StopAtGtid = Annotated[
 ]
 Channel = Annotated[
     str | None,
-    typer.Option(
-        "--channel", metavar="NAME", help="The channel; default: \\[consumer] channel, main if absent."
-    ),
+    typer.Option("--channel", metavar="NAME", help="The channel; default: consumer.channel, main if absent."),
 ]
 DEFAULT_CONFIG = Path("tailrace.toml")
 

@@ -48,10 +48,11 @@ def _as_dict(report: Report, root: str) -> dict[str, Any]:
 
 
 def _print(report: Report, root: str) -> None:
-    from rich.console import Console
     from rich.markup import escape
 
-    console = Console(highlight=False, soft_wrap=True)
+    from tailrace.console import console as open_console
+
+    console = open_console()
     for finding in report.findings:
         console.print(f"[bold red]✗ {finding.code}[/]  {escape(finding.place)}  {escape(finding.what)}")
         console.print(f"    [dim]remedy[/]  {escape(finding.remedy)}")

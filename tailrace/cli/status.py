@@ -30,8 +30,9 @@ def status(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None
 
 
 def _print(report: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
+
+    from tailrace.console import console
 
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     _upstream(table, report["upstream"])
@@ -46,7 +47,7 @@ def _print(report: dict[str, Any]) -> None:
     for part in report["targets"]:
         _head(table, "downstream", part)
         _others(table, part)
-    Console(highlight=False, soft_wrap=True).print(table)
+    console().print(table)
 
 
 def _head(table: Any, name: str, part: dict[str, Any], more: str = "") -> bool:

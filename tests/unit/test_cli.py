@@ -10,12 +10,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.table import Table
 from typer.testing import CliRunner
 
 from schemas.errors import ConfigError, DownstreamError, Where
 from tailrace.cli.app import app
 from tailrace.cli.failure import describe
 from tailrace.config_text import example
+from tailrace.console import console
 from tailrace.lifecycle import STOP
 from tailrace.progress import Meter, Snapshot
 from tailrace.progress import describe as progress_line
@@ -53,6 +55,20 @@ def test_every_command_has_its_fixed_name_and_a_help_text() -> None:
 def test_the_options_are_fixed(command: str, options: list[str]) -> None:
     output = runner.invoke(app, [command, "--help"], env={"COLUMNS": "200"}).output
     assert [option for option in options if option not in output] == []
+
+
+def test_what_goes_into_a_pipe_is_not_wrapped(capsys: pytest.CaptureFixture[str]) -> None:
+    sentence = "the position is in the downstream's own transaction."
+    [line] = [one for one in _tailrace("consume", "--help").stdout.splitlines() if sentence in one]
+    assert line.startswith("  SIGTERM or Ctrl-C finishes")
+    long = "--no-such-option-" + "long-" * 40
+    assert f"No such option: {long}" in _tailrace("consume", long).stderr
+    # Tables and lines of other commands go through the same console.
+    table = Table(box=None)
+    table.add_row("a", "word " * 60)
+    for one in (table, "word " * 60):
+        console().print(one)
+        assert len([line for line in capsys.readouterr().out.splitlines() if line.strip()]) == 1
 
 
 def test_help_does_not_load_what_takes_long_to_load() -> None:
