@@ -24,9 +24,9 @@ def write_config(directory: Path, backlog: Backlog, kafka: Kafka, target: MySQL,
     """A configuration with nothing but addresses: everything else is measured at its default."""
     path = directory / "tailrace.toml"
     path.write_text(
-        f'[source]\nurl = "{backlog.upstream.url("tailrace")}"\nserver-id = 7101\n'
+        f'[source]\nurl = "{backlog.upstream.url("tailrace")}?ssl-mode=disabled"\nserver-id = 7101\n'
         f'[kafka]\nbootstrap-servers = "{kafka.bootstrap}"\nprefix = "{prefix}"\n'
-        f'[target]\nurl = "{target.url("tailrace")}"\n[tables]\ninclude = ["sbtest.*"]\n'
+        f'[target]\nurl = "{target.url("tailrace")}?ssl-mode=disabled"\n[tables]\ninclude = ["sbtest.*"]\n'
     )
     return path
 

@@ -170,7 +170,13 @@ class Mirror:
         stream = DumpStream(self.url, info, file, asked, self._server_id)
         self.progress.connected, self.progress.upstream = True, info
         if self.progress.paused is None:
-            _log.info("mirror_connected", upstream=str(self.url), begin=str(begin), version=info.version)
+            _log.info(
+                "mirror_connected",
+                upstream=str(self.url),
+                begin=str(begin),
+                version=info.version,
+                tls=stream.tls or None,
+            )
         try:
             while not stop.is_set():
                 self._step(stream, intake)

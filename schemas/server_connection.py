@@ -31,10 +31,13 @@ class ServerConnection(_Connection):
 
     Args:
         max_answer: bytes of one answer.
+        proved: whether it is sure, once a login begins, that it is the server: by its certificate, or by the way to it.
     """
 
-    def __init__(self, *args: Any, max_answer: int = MAX_ANSWER, **options: Any) -> None:
-        self._max_answer, self._left = max_answer, _MAX_GREETING
+    def __init__(
+        self, *args: Any, max_answer: int = MAX_ANSWER, proved: bool = False, **options: Any
+    ) -> None:
+        self._max_answer, self._left, self._proved = max_answer, _MAX_GREETING, proved
         super().__init__(*args, **options)
 
     def connect(self, sock: Any = None) -> None:
@@ -59,12 +62,17 @@ class ServerConnection(_Connection):
         return data
 
     def _process_auth(self, plugin_name: bytes, auth_packet: Any, handler: Any = None) -> Any:
-        if plugin_name in _CLEAR and not self._secure:  # type: ignore[attr-defined]
+        # Encryption alone does not do: it may be with somebody in between.
+        if plugin_name in _CLEAR and not self._proved:
             raise pymysql.err.OperationalError(
                 CR.CR_AUTH_PLUGIN_ERR,
-                f"the server asks for the password in clear text ({plugin_name.decode()}), over an open line",
+                f"the server asks for the password in clear text ({plugin_name.decode()}) and has proved nothing",
             )
-        return super()._process_auth(plugin_name, auth_packet, handler)  # type: ignore[misc]
+        try:
+            return super()._process_auth(plugin_name, auth_packet, handler)  # type: ignore[misc]
+        except (RuntimeError, AttributeError) as error:
+            # What pymysql has no means for, or has lost.
+            raise pymysql.err.OperationalError(CR.CR_AUTH_PLUGIN_ERR, str(error)) from error
 
 
 @contextmanager

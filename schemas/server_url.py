@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from schemas.errors import ConfigError
+from schemas.secrets import TARGET_PASSWORD, recall
 
 _SCHEMES = ("mysql", "mariadb")
 _PARAMS = ("ssl-ca", "ssl-cert", "ssl-key", "ssl-mode", "unix-socket")
-SSL_MODES = ("disabled", "required", "verify-ca", "verify-identity")
+_FILES = ("ssl-ca", "ssl-cert", "ssl-key")
+SslMode = Literal["disabled", "preferred", "required", "verify-ca", "verify-identity"]
+SSL_MODES = get_args(SslMode)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_ENDS = re.compile(r"[\0\r\n]")
 
 
 @dataclass(frozen=True)
 class ServerUrl:
-    """Where a server is and who asks. The password is in no text form of it."""
+    """Where a server is and who asks. The password is in no text form of it.
+
+    Pickled, it is the address of a target on its way to who writes there, and leaves its password behind: see
+    ``schemas.secrets``.
+    """
 
     host: str
     port: int = 3306
@@ -30,62 +41,86 @@ class ServerUrl:
 
         Raises ConfigError, which never repeats the password.
         """
+        # Some would be taken away without a word, others end a name or a password early.
+        if _CONTROL.search(text) or _ENDS.search(unquote(text)) or _ENDS.search(password or ""):
+            raise _wrong("there is a control character in it, or in its password")
         try:
             parts = urlsplit(text)
-            port = parts.port or 3306
+            port = 3306 if parts.port is None else parts.port
         except ValueError as error:
             raise _wrong("the port is not a number from 1 to 65535") from error
         if parts.scheme not in _SCHEMES:
             raise _wrong(f"the scheme is {parts.scheme!r}, allowed: {', '.join(_SCHEMES)}")
-        if not parts.hostname:
-            raise _wrong("the host is missing")
-        params = dict(parse_qsl(parts.query, keep_blank_values=True))
-        if unknown := sorted(set(params) - set(_PARAMS)):
-            raise _wrong(f"unknown parameter {unknown[0]!r}, allowed: {', '.join(_PARAMS)}")
-        if (mode := params.get("ssl-mode")) not in (None, *SSL_MODES):
-            raise _wrong(f"ssl-mode is {mode!r}, allowed: {', '.join(SSL_MODES)}")
+        if not port:
+            raise _wrong("the port is not a number from 1 to 65535")
+        if not parts.hostname or not _can_be_looked_up(parts.hostname):
+            raise _wrong("the host is missing" if not parts.hostname else "the host's name is none")
         given = unquote(parts.password or "") if password is None else password
-        return cls(parts.hostname, port, unquote(parts.username or "root"), given, params)
+        return cls(parts.hostname, port, unquote(parts.username or "root"), given, _params(parts.query))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (self.host, self.port, self.user, dict(self.params), bool(self.password))
 
     def with_password(self, password: str) -> ServerUrl:
         """The same address with another password."""
         return replace(self, password=password)
 
-    def ssl_options(self) -> dict[str, object] | None:
-        """What a pymysql connection takes as `ssl`; None for a connection without TLS.
+    @property
+    def ssl_mode(self) -> SslMode:
+        """Whether connections are encrypted, and what the server has to prove.
 
-        Without `ssl-mode`, a CA means verify-ca and nothing means no TLS.
+        A certificate authority is there to be believed alone, so naming one asks for the proof; a certificate of our
+        own is no use without encryption; and a unix socket needs none.
         """
-        mode = self.params.get("ssl-mode") or ("verify-ca" if "ssl-ca" in self.params else "disabled")
-        if mode == "disabled":
-            return None
-        names = {"ssl-ca": "ca", "ssl-cert": "cert", "ssl-key": "key"}
-        options: dict[str, object] = {
-            ours: self.params[key] for key, ours in names.items() if key in self.params
-        }
-        options["check_hostname"] = mode == "verify-identity"
-        options["verify_mode"] = "none" if mode == "required" else "required"
-        return options
-
-    def connection_options(self) -> dict[str, Any]:
-        """What `pymysql.connect` takes for this address, in autocommit mode."""
-        ssl = self.ssl_options()
-        return {
-            "host": self.host,
-            "port": self.port,
-            "user": self.user,
-            "password": self.password,
-            "charset": "utf8mb4",
-            "autocommit": True,
-            "connect_timeout": 10,
-            "ssl": ssl,
-            # Otherwise pymysql encrypts by itself where it can, which halves the speed unasked.
-            "ssl_disabled": ssl is None,
-            "unix_socket": self.params.get("unix-socket"),
-        }
+        if "ssl-ca" in self.params and self.params.get("ssl-mode", "required") == "required":
+            return "verify-ca"
+        if mode := self.params.get("ssl-mode"):
+            return cast(SslMode, mode)
+        if "ssl-cert" in self.params:
+            return "required"
+        return "disabled" if "unix-socket" in self.params else "preferred"
 
     def __str__(self) -> str:
         return f"mysql://{self.user}@{self.host}:{self.port}/"
+
+
+def with_absolute_files(text: str, folder: Path) -> str:
+    """An address in which the files that it names are named from a folder on, if they were not named as a whole."""
+    address, _, query = text.partition("?")
+    pairs = [(name, str(folder / value) if name in _FILES else value) for name, value in parse_qsl(query)]
+    return f"{address}?{urlencode(pairs, safe='/')}"
+
+
+def _params(query: str) -> dict[str, str]:
+    pairs = parse_qsl(query, keep_blank_values=True)
+    params = dict(pairs)
+    for name, value in params.items():
+        if name not in _PARAMS:
+            raise _wrong(f"unknown parameter {name!r}, allowed: {', '.join(_PARAMS)}")
+        if not value or [key for key, _ in pairs].count(name) > 1:
+            raise _wrong(f"{name} is empty, or there twice")
+    if (mode := params.get("ssl-mode")) is not None:
+        # As MySQL's own programs write it, too.
+        params["ssl-mode"] = mode = mode.lower().replace("_", "-")
+        if mode not in SSL_MODES:
+            raise _wrong(f"ssl-mode is {mode!r}, allowed: {', '.join(SSL_MODES)}")
+    if mode in ("disabled", "preferred") and (files := [name for name in _FILES if name in params]):
+        raise _wrong(f"ssl-mode is {mode}, which makes no use of {files[0]}: leave one of the two away")
+    if "ssl-key" in params and "ssl-cert" not in params:
+        raise _wrong("ssl-key needs ssl-cert")
+    return params
+
+
+def _can_be_looked_up(host: str) -> bool:
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
+
+
+def _unpickled(host: str, port: int, user: str, params: dict[str, str], has_password: bool) -> ServerUrl:
+    return ServerUrl(host, port, user, recall(TARGET_PASSWORD) if has_password else "", params)
 
 
 def _wrong(why: str) -> ConfigError:

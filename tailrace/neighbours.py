@@ -209,9 +209,10 @@ def _is_from(row: dict[str, Any], source: Connection[Any], url: ServerUrl) -> bo
     # 0: it has not been connected yet.
     if row["Master_Server_Id"] not in (0, servers.rows(source, "SELECT @@server_id")[0][0]):
         return False
-    there = replace(url, host=str(row["Master_Host"]), port=int(row["Master_Port"]))
+    params = {name: value for name, value in url.params.items() if name != "unix-socket"}
+    there = replace(url, host=str(row["Master_Host"]), port=int(row["Master_Port"]), params=params)
     try:
-        with closing(servers.connect(there, "upstream", connect_timeout=2, unix_socket=None)) as connection:
+        with closing(servers.connect(there, "upstream", connect_timeout=2)) as connection:
             return is_same_server(connection, source)
     except (TailraceError, pymysql.MySQLError):
         return False

@@ -10,7 +10,8 @@ from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 
 from schemas.errors import DownstreamError, TailraceError, UpstreamError
-from schemas.server_connection import ServerConnection
+from schemas.server_login import connect as open_connection
+from schemas.server_login import login_hint
 from schemas.server_url import ServerUrl
 
 Side = Literal["upstream", "downstream"]
@@ -19,11 +20,12 @@ Side = Literal["upstream", "downstream"]
 def connect(url: ServerUrl, side: Side, **options: Any) -> Connection[Any]:
     """A pymysql connection in autocommit mode; `options` are pymysql's and go first.
 
-    Raises UpstreamError or DownstreamError (TR200, TR600) when it does not answer or refuses the login.
+    Raises UpstreamError or DownstreamError (TR200, TR600) when it does not answer or refuses the login, and what
+    ``schemas.server_login.connect`` raises.
     """
     try:
-        return ServerConnection(**(url.connection_options() | {"connect_timeout": 5} | options))
-    except (pymysql.MySQLError, OSError, RuntimeError) as error:
+        return open_connection(url, **({"connect_timeout": 5} | options))
+    except (pymysql.MySQLError, OSError) as error:
         raise unreachable(url, side, error) from error
 
 
@@ -33,6 +35,7 @@ def unreachable(url: ServerUrl, side: Side, error: Exception) -> TailraceError:
     section = "source" if side == "upstream" else "target"
     hint = (
         f"check [{section}] url, the password (TAILRACE_{section.upper()}_PASSWORD) and that the server runs"
+        + login_hint(url, error)
     )
     return kind(code, f"the {side} {url} cannot be reached: {message(error)}", hint=hint, retryable=True)
 

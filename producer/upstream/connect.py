@@ -12,7 +12,8 @@ from pymysql.connections import Connection
 from schemas.errors import UpstreamError
 from schemas.gtid import Flavor, GtidSet, empty_gtid_set, parse_gtid_set
 from schemas.names import binlog_file, server_uuid
-from schemas.server_connection import ServerConnection
+from schemas.server_login import connect as open_connection
+from schemas.server_login import login_hint
 from schemas.server_url import ServerUrl
 
 READ_TIMEOUT = 30.0  # seconds
@@ -56,7 +57,7 @@ def connect(url: ServerUrl, **options: Any) -> Connection[Any]:
     """
     options = {"read_timeout": READ_TIMEOUT, **options}
     try:
-        return ServerConnection(**({"max_answer": _MAX_ANSWER} | url.connection_options() | options))
+        return open_connection(url, **({"max_answer": _MAX_ANSWER} | options))
     except pymysql.err.MySQLError as error:
         raise translate(error, url) from error
 
@@ -67,7 +68,8 @@ def translate(error: Exception, url: ServerUrl) -> UpstreamError:
     text = str(error.args[-1]) if error.args else str(error)
     if number in _DENIED:
         hint = "check user and password; replication needs REPLICATION SLAVE and REPLICATION CLIENT"
-        return UpstreamError("TR202", f"{url} refused: {text}", hint=hint + " (MariaDB: BINLOG MONITOR)")
+        hint += " (MariaDB: BINLOG MONITOR)" + login_hint(url, error)
+        return UpstreamError("TR202", f"{url} refused: {text}", hint=hint)
     hint = "check that the server is up and can be reached from here"
     return UpstreamError("TR201", f"{url} cannot be reached: {text}", hint=hint, retryable=True)
 

@@ -29,6 +29,7 @@ from producer.upstream.connect import (
 )
 from producer.upstream.packets import UNKNOWN, ServerSaid
 from schemas.errors import UpstreamError, Where
+from schemas.server_login import tls_of
 from schemas.server_url import ServerUrl
 
 HEARTBEAT = 1.0  # seconds
@@ -102,6 +103,11 @@ class DumpStream:
         except ServerSaid as said:
             raise self._refused(said) from said
         return taken
+
+    @property
+    def tls(self) -> str:
+        """What it is encrypted with; empty if it is not."""
+        return tls_of(self._connection)
 
     @property
     def heard_at(self) -> float:

@@ -25,7 +25,7 @@ def check(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
     from tailrace.preflight.gather import preflight
 
     logs.configure("check")
-    result = preflight(load(config))
+    result = preflight(load(config), config)
     if as_json:
         import json
 
@@ -36,12 +36,12 @@ def check(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
 
 
 def _print(result: Preflight) -> None:
-    from rich.console import Console
     from rich.markup import escape
 
+    from tailrace.console import console as open_console
     from tailrace.preflight.finding import Finding
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = open_console()
     part = ""
     for item in result.results:
         if item.part != part:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from spark_consumer.privileges import Privileges
 from spark_consumer.side_writes import SideWrite
 from tailrace.preflight.agreement import NO_KIT, Kit, agreement_findings
+from tailrace.preflight.encryption import UNENCRYPTED, Encryption, encryption_finding
 from tailrace.preflight.finding import Finding, Level, NotChecked, Result, setting, verdict
 from tailrace.preflight.grants import Need, Reach, rights_results
 
@@ -127,6 +128,7 @@ class DownstreamFacts:
     kit: Kit = NO_KIT
     upstream_kit: Kit = NO_KIT
     programs: Programs | None = None
+    encryption: Encryption = UNENCRYPTED
 
 
 def downstream_findings(facts: DownstreamFacts) -> list[Result]:
@@ -136,6 +138,7 @@ def downstream_findings(facts: DownstreamFacts) -> list[Result]:
         Finding(
             "ok", "downstream", "reachable", f"{'MariaDB' if facts.mariadb else 'MySQL'} {facts.version}"
         ),
+        encryption_finding("downstream", facts.encryption),
         *_rights(facts),
         *_programs(facts),
         *_functions(facts),

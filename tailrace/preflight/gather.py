@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pymysql
 from pymysql.connections import Connection
 
 from schemas.errors import TailraceError
+from schemas.server_login import tls_of
 from schemas.tables import NEVER_REPLICATED, TableFilter
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.letter_case import in_lower_case
@@ -32,11 +34,12 @@ from tailrace.neighbours import (
 from tailrace.preflight.agreement import NO_KIT
 from tailrace.preflight.channels import ChannelFacts, channel_findings
 from tailrace.preflight.downstream import DownstreamFacts, downstream_findings, version_of
+from tailrace.preflight.encryption import Encryption
 from tailrace.preflight.finding import Finding, NotChecked, Part, Preflight, Result
 from tailrace.preflight.grants import downstream_reach, upstream_reach
 from tailrace.preflight.kafka import KafkaFacts, TopicFacts, kafka_findings
 from tailrace.preflight.kit import attempt, read_kit
-from tailrace.preflight.local import consumer_findings, folder_findings, relay_findings
+from tailrace.preflight.local import consumer_findings, folder_findings, relay_findings, secret_findings
 from tailrace.preflight.loops import LoopFacts, loop_findings
 from tailrace.preflight.programs import read_programs
 from tailrace.preflight.upstream import UpstreamFacts, upstream_findings
@@ -46,9 +49,10 @@ _PATIENCE_S = 8.0
 _OTHER_S = 2  # seconds in which a server answers that is only to be compared with
 
 
-def preflight(config: Config) -> Preflight:
-    """Check everything that the configuration names."""
-    upstream, results = _of_upstream(config)
+def preflight(config: Config, file: Path) -> Preflight:
+    """Check everything that the configuration names; ``file`` is where it is from."""
+    upstream, found = _of_upstream(config)
+    results = [*secret_findings(file, config), *found]
     results += relay_findings(config.relay.dir)
     log_id, found = _of_kafka(config)
     results += found
@@ -156,6 +160,7 @@ def read_upstream(config: Config, *, quick: bool = False, kit: bool = True) -> U
                 attempt(lambda: _count(connection, _CASES)),
                 read_kit(connection, tables) if kit else NO_KIT,
                 columns,
+                Encryption.of(url, tls_of(connection)),
             )
         except pymysql.MySQLError as error:
             raise servers.unreachable(url, "upstream", error) from error
@@ -200,6 +205,7 @@ def read_downstream(config: Config, upstream: UpstreamFacts | None) -> Downstrea
                 attempt(
                     lambda: read_programs(session, account, each, upstream.columns if upstream else None)
                 ),
+                Encryption.of(url, tls_of(connection)),
             )
         except pymysql.MySQLError as error:
             raise servers.unreachable(url, "downstream", error) from error

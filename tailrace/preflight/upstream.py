@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from spark_consumer.privileges import Privileges
 from tailrace.preflight.agreement import NO_KIT, Kit
+from tailrace.preflight.encryption import UNENCRYPTED, Encryption, encryption_finding
 from tailrace.preflight.finding import Finding, NotChecked, Result, setting, verdict
 from tailrace.preflight.grants import Name, Need, Reach, rights_results
 
@@ -35,6 +36,7 @@ class UpstreamFacts:
     only_cases_differ: int | None = None
     kit: Kit = NO_KIT
     columns: Mapping[Name, frozenset[str]] | None = None
+    encryption: Encryption = UNENCRYPTED
 
 
 def upstream_findings(facts: UpstreamFacts) -> list[Result]:
@@ -42,6 +44,7 @@ def upstream_findings(facts: UpstreamFacts) -> list[Result]:
     variables = facts.variables
     return [
         Finding("ok", "upstream", "reachable", f"{'MariaDB' if facts.mariadb else 'MySQL'} {facts.version}"),
+        encryption_finding("upstream", facts.encryption),
         verdict(
             variables.get("log_bin", "").upper() == "ON",
             "upstream",

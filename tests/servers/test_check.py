@@ -54,6 +54,26 @@ def test_a_stack_set_up_with_care_passes(upstream: Any, downstream: Any, kafka: 
     assert findings["downstream", "privileges"]["level"] == "ok"
     assert findings["downstream", "ledger"]["level"] == "ok"
     assert findings["kafka", "reachable"]["level"] == "ok"
+    for part, server in (("upstream", upstream), ("downstream", downstream)):
+        said = "encrypted (TLSv1.3" if server.flavor == "mysql" else "not encrypted: the server offers no TLS"
+        assert said in findings[part, "encryption"]["what"]
+        assert findings[part, "encryption"]["level"] == "ok"
+    assert findings["configuration", "secrets"]["level"] == "warn"
+    assert findings["configuration", "secrets"]["remedy"] == f"chmod 600 {config}"
+
+
+def test_an_account_that_asks_for_tls_is_named(
+    upstream: Any, downstream: Any, kafka: Any, tmp_path: Path
+) -> None:
+    for server in (upstream, downstream):
+        server.execute("DROP USER IF EXISTS tls@'%'", "CREATE USER tls@'%' IDENTIFIED BY 'tls' REQUIRE SSL")
+    urls = [
+        server.url().replace("root@", "tls:tls@") + "?ssl-mode=disabled" for server in (upstream, downstream)
+    ]
+    code, findings, _ = _check(_config(tmp_path, urls[0], urls[1], kafka.bootstrap))
+    assert code == 3
+    for part in ("upstream", "downstream"):
+        assert "REQUIRE SSL" in findings[part, "reachable"]["remedy"]
 
 
 def test_an_account_without_rights_blocks_with_the_statement_that_helps(

@@ -169,11 +169,12 @@ def assert_reads_back(source, root: Path) -> None:
 
 # The stack's MariaDB runs without TLS.
 @pytest.mark.parametrize(
-    ("flavor", "tls"), [("mysql", "disabled"), ("mysql", "required"), ("mariadb", "disabled")]
+    ("flavor", "tls"), [("mysql", "disabled"), ("mysql", "verify-ca"), ("mariadb", "preferred")]
 )
 def test_files_are_equal_through_rotation_restart_and_odd_things(source, flavor, tmp_path, tls):
     root = tmp_path / "relay"
-    address = ServerUrl.parse(f"{source.url('tailrace')}?ssl-mode={tls}")
+    ca = f"&ssl-ca={source.data}/ca.pem" if tls == "verify-ca" else ""
+    address = ServerUrl.parse(f"{source.url('tailrace')}?ssl-mode={tls}{ca}")
     work_on(source, 20)
     with mirroring(source, root) as mirror:
         mirror.url = address

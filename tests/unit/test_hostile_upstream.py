@@ -15,7 +15,7 @@ from producer.mirror import Mirror
 from producer.upstream.connect import describe, set_at_start
 from relay_store.writer import RelayWriter
 from schemas import binlog
-from schemas.errors import RelayError, TailraceError, UpstreamError
+from schemas.errors import ConfigError, RelayError, TailraceError, UpstreamError
 from schemas.server_connection import ServerConnection
 from tests.support.fake_upstream import FIRST, UUID, FakeUpstream, fake_upstream, framed, result_set
 
@@ -305,7 +305,7 @@ def test_an_answer_without_an_end_is_given_up(mysql):
 @pytest.mark.parametrize("plugin", [b"mysql_clear_password", b"dialog"])
 def test_no_server_gets_the_password_in_clear_text_over_an_open_line(mysql, plugin):
     mysql.login = framed(b"\xfe" + plugin + b"\0\x04Password: ", 2)
-    with pytest.raises(UpstreamError, match="clear text"):
+    with pytest.raises(ConfigError, match=r"TR152: .*clear text"):
         describe(mysql.url.with_password("very secret"))
     assert b"very secret" not in b"".join(mysql.received)
 
