@@ -47,6 +47,8 @@ _SIZES = {
 MIN_PART_SIZE = 4096  # bytes
 #: what the url of a folder of change files begins with
 FILES = "parquet:"
+# As librdkafka reads them; the host may be an address of IPv6 in brackets.
+_BROKER = re.compile(r"(?:\w+://)?(?:\[[0-9A-Fa-f:.]+\]|[^\s:,/\[\]]+)(?::(\d{1,5}))?")
 _DURATIONS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -144,6 +146,14 @@ class Section(BaseModel):
     model_config = ConfigDict(
         extra="forbid", alias_generator=kebab, populate_by_name=True, frozen=True, hide_input_in_errors=True
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _whole(cls, value: object) -> object:
+        # Files, servers and Kafka all take it for the end of a text.
+        if isinstance(value, str) and "\0" in value:
+            raise ValueError("there is a NUL character in it")
+        return value
 
 
 class Server(Section):
@@ -285,6 +295,15 @@ class Kafka(Section):
     @classmethod
     def _join(cls, value: object) -> object:
         return ",".join(map(str, value)) if isinstance(value, list) else value
+
+    @field_validator("bootstrap_servers")
+    @classmethod
+    def _addresses(cls, value: str) -> str:
+        for one in list(filter(None, map(str.strip, value.split(",")))) or [value]:
+            found = _BROKER.fullmatch(one)
+            if found is None or not 0 < int(found[1] or 1) < 1 << 16:
+                raise ValueError(f"{one} is not host:port")
+        return value
 
 
 class Epoch(Section):

@@ -15,7 +15,7 @@ from pydantic_settings import SettingsError
 
 from schemas.errors import ConfigError
 from schemas.kafka_security import KafkaSecurity
-from schemas.server_url import ServerUrl
+from schemas.server_url import ServerUrl, with_absolute_files
 from tailrace.config import Channel, Config, Kafka, Section, Server, kebab
 
 DEFAULT_FILE = Path("tailrace.toml")
@@ -29,7 +29,7 @@ def load(path: Path) -> Config:
     text = _read(path)
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError("TR101", f"{path} is not valid TOML: {error}", hint=_TOML_HINT) from None
     reader = _Reader(path, text)
     reader.reject_unknown(data)
@@ -45,19 +45,18 @@ def load(path: Path) -> Config:
 
 def server_url(server: Server) -> ServerUrl:
     """The server's address with its password: that of environment or file, else the url's."""
-    url = ServerUrl.parse(server.url)
     if server.password is not None:
-        return url.with_password(server.password.get_secret_value())
+        return ServerUrl.parse(server.url, server.password.get_secret_value())
     if server.password_file is not None:
-        return url.with_password(_password(server.password_file))
-    return url
+        return ServerUrl.parse(server.url, _password("password-file", server.password_file))
+    return ServerUrl.parse(server.url)
 
 
 def kafka_security(kafka: Kafka) -> KafkaSecurity:
     """How the brokers are reached, with the password of environment or file. Raises ConfigError."""
     password = kafka.sasl_password.get_secret_value() if kafka.sasl_password else ""
     if kafka.sasl_password is None and kafka.sasl_password_file is not None:
-        password = _password(kafka.sasl_password_file)
+        password = _password("sasl-password-file", kafka.sasl_password_file)
     return KafkaSecurity(
         protocol=kafka.security_protocol,
         mechanism=kafka.sasl_mechanism,
@@ -70,6 +69,8 @@ def kafka_security(kafka: Kafka) -> KafkaSecurity:
     )
 
 
+_LONGEST_PASSWORD = 1 << 16  # bytes
+_PASSWORD_HINT = "it has to hold the password and nothing else, as UTF-8 text in one line"
 _TOML_HINT = "text needs quotes; where one Spark property begins another's name, quote both names"
 
 
@@ -83,11 +84,18 @@ def _read(path: Path) -> str:
         raise ConfigError("TR100", f"{path} cannot be read: {error}") from None
 
 
-def _password(path: Path) -> str:
+def _password(field: str, path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8").rstrip("\r\n")
-    except OSError as error:
-        raise ConfigError("TR104", f"password-file {path} cannot be read: {error.strerror}") from None
+        with path.open("rb") as file:
+            read = file.read(_LONGEST_PASSWORD + 1)
+            text = read.decode("utf-8-sig").rstrip("\r\n")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ConfigError("TR104", f"{field} {path} cannot be read: {reason}", hint=_PASSWORD_HINT) from None
+    if not text or len(read) > _LONGEST_PASSWORD or any(sign in text for sign in "\0\r\n"):
+        what = "is empty" if not text else "holds more than a password: another line, or a NUL character"
+        raise ConfigError("TR104", f"{field} {path} {what}", hint=_PASSWORD_HINT)
+    return text
 
 
 def _inner(annotation: Any) -> type[Section] | None:
@@ -245,6 +253,8 @@ def _absolute(section: Section, base: Path) -> Section:
     for field, value in section:
         if isinstance(value, Path):
             updates[field] = base / value
+        elif field == "url" and "?" in value:
+            updates[field] = with_absolute_files(value, base)
         elif isinstance(value, Section):
             updates[field] = _absolute(value, base)
     return section.model_copy(update=updates)

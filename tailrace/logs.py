@@ -7,7 +7,10 @@ import os
 import sys
 
 import structlog
+from structlog.tracebacks import ExceptionDictTransformer
 
+# Without the values of variables, among which passwords may be.
+_TRACEBACKS = structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False))
 #: set for processes whose terminal somebody else draws on
 PLAIN = "TAILRACE_PLAIN"
 
@@ -32,7 +35,7 @@ def configure(process: str) -> None:
     if for_people():
         renderer: list[structlog.typing.Processor] = [structlog.dev.ConsoleRenderer()]
     else:
-        renderer = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer(default=str)]
+        renderer = [_TRACEBACKS, structlog.processors.JSONRenderer(default=str)]
     structlog.configure(
         processors=[*shared, _named(process), *renderer],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),

@@ -9,7 +9,7 @@ import pytest
 
 from schemas.errors import ConfigError, ExitCode
 from tailrace.config import Channel, Config, Consumer, parse_duration, parse_size
-from tailrace.config_file import SECTIONS, field_names, load, server_url
+from tailrace.config_file import SECTIONS, field_names, kafka_security, load, server_url
 from tailrace.config_text import effective_toml, example
 
 PIPELINE = (Path(__file__).parents[2] / "docs/PIPELINE.md").read_text()
@@ -263,3 +263,85 @@ def test_a_mistake_in_a_rule_is_named(tmp_path: Path, text: str, code: str, name
     assert caught.value.code == code
     for part in named:
         assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (None, "No such file"),
+        ("folder", "Is a directory"),
+        (b"", "is empty"),
+        (b"\n", "is empty"),
+        (b"a\nb\n", "another line"),
+        (b"a\0b", "NUL"),
+        (bytes(range(128, 256)), "not UTF-8"),
+        (b"x" * (1 << 17), "more than a password"),
+    ],
+    ids=["missing", "folder", "empty", "blank", "lines", "nul", "binary", "long"],
+)
+def test_a_password_file_that_holds_no_password(
+    tmp_path: Path, content: bytes | str | None, why: str
+) -> None:
+    file = tmp_path / "password"
+    if content == "folder":
+        file.mkdir()
+    elif isinstance(content, bytes):
+        file.write_bytes(content)
+    (tmp_path / "tailrace.toml").write_text(
+        '[source]\nurl = "mysql://h"\npassword-file = "password"\n[kafka]\nsecurity-protocol = "sasl_ssl"\n'
+        'sasl-username = "me"\nsasl-password-file = "password"\n'
+    )
+    config = load(tmp_path / "tailrace.toml")
+    assert config.source is not None
+    for read in (lambda: server_url(config.source), lambda: kafka_security(config.kafka)):  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match=rf"TR104: (sasl-)?password-file .*{why}"):
+            read()
+
+
+def test_a_password_file_of_another_editor(tmp_path: Path) -> None:
+    (tmp_path / "password").write_bytes("\ufeffpä ss\r\n".encode())
+    (tmp_path / "tailrace.toml").write_text('[source]\nurl = "mysql://h"\npassword-file = "password"\n')
+    source = load(tmp_path / "tailrace.toml").source
+    assert source is not None
+    assert server_url(source).password == "pä ss"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[relay]\ndir = "a\\u0000b"\n',
+        '[source]\nurl = "mysql://h/\\u0000"\n',
+        '[source]\nurl = "mysql://h"\npassword = "a\\u0000b"\n',
+        '[kafka]\nbootstrap-servers = "h\\u0000:1"\n',
+        '[channel.a.target]\nurl = "mysql://h"\npassword-file = "a\\u0000b"\n',
+    ],
+)
+def test_a_nul_is_refused_wherever_it_is(tmp_path: Path, text: str) -> None:
+    (tmp_path / "tailrace.toml").write_text(text)
+    with pytest.raises(ConfigError, match="TR103"):
+        load(tmp_path / "tailrace.toml")
+
+
+def test_files_in_a_url_are_named_from_the_configuration_on(tmp_path: Path) -> None:
+    (tmp_path / "tailrace.toml").write_text(
+        '[source]\nurl = "mysql://h/?ssl-ca=ca.pem"\n[channel.a.target]\nurl = "mysql://h/?ssl-ca=/x/ca.pem"\n'
+    )
+    config = load(tmp_path / "tailrace.toml")
+    assert config.source is not None
+    assert server_url(config.source).params == {"ssl-ca": str(tmp_path / "ca.pem")}
+    target = config.for_channel("a").target
+    assert target is not None
+    assert server_url(target).params == {"ssl-ca": "/x/ca.pem"}
+
+
+@pytest.mark.parametrize(
+    "servers", ["h", "h:9092", "a:1, b:2,", "[::1]:9092", "SASL_SSL://h:1", "kafka_1.x-y:65535"]
+)
+def test_addresses_of_brokers(tmp_path: Path, servers: str) -> None:
+    assert _load(tmp_path, f'[kafka]\nbootstrap-servers = "{servers}"').kafka.bootstrap_servers == servers
+
+
+@pytest.mark.parametrize("servers", ["h:x", "h:0", "h:65536", "a:1,b:", "::1", "a b", "h:1/x", " "])
+def test_addresses_that_no_broker_has(tmp_path: Path, servers: str) -> None:
+    with pytest.raises(ConfigError, match="TR103"):
+        _load(tmp_path, f'[kafka]\nbootstrap-servers = "{servers}"')
