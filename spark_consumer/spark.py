@@ -8,8 +8,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
@@ -88,24 +88,36 @@ _SAYS_WHY = re.compile(r"ERROR|Error|Exception|Invalid|Unrecognized|Could not|Im
 _ARCHIVE = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off -XX:SharedArchiveFile="
 
 
+class StartingSpark:
+    """A Spark that starts; called, it waits for the session."""
+
+    def __init__(self, session: Future[SparkSession]) -> None:
+        self._session = session
+
+    def __call__(self) -> SparkSession:
+        """The session. Raises TailraceError."""
+        try:
+            return self._session.result()
+        except TailraceError:
+            raise
+        except Exception as error:
+            if (ended := jvm_end(JVM_PATIENCE)) is None:
+                raise
+            raise lost(ended) from error
+
+    def check(self) -> None:
+        """Raise what kept it from starting, if that is known yet."""
+        if self._session.done():
+            self()
+
+
 @contextmanager
-def running_spark(config: ConsumerConfig) -> Iterator[Callable[[], SparkSession]]:
-    """Spark for the block, started while the block goes on; call what it yields to wait for the session."""
+def running_spark(config: ConsumerConfig) -> Iterator[StartingSpark]:
+    """Spark for the block, started while the block goes on."""
     with ThreadPoolExecutor(1, thread_name_prefix="spark") as starter:
         session = starter.submit(start_spark, config)
-
-        def wait() -> SparkSession:
-            try:
-                return session.result()
-            except TailraceError:
-                raise
-            except Exception as error:
-                if (ended := jvm_end(JVM_PATIENCE)) is None:
-                    raise
-                raise lost(ended) from error
-
         try:
-            yield wait
+            yield StartingSpark(session)
         finally:
             with suppress(Exception):
                 session.result().stop()
@@ -205,8 +217,8 @@ def _ended_early(config: ConsumerConfig, code: int, log: Path, begin: int) -> Ta
         file.seek(begin)
         lines = file.read().decode(errors="replace").splitlines()
     said = ((line, after) for line, after in pairwise([*lines, ""]) if _SAYS_WHY.search(line))
-    # Java says one thing in two lines; what is indented is where it came from.
-    why = next((line if after[:1].isspace() else f"{line} {after}".strip() for line, after in said), "")
+    # Of "Error occurred during initialization of VM" the next line is the reason.
+    why = next((line if ":" in line else f"{line}: {after}".strip(": ") for line, after in said), "")
     return _refused(config, cause_of(Exception(why)) if why else f"its JVM ended {_how(code)}", log)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated
 
@@ -87,7 +88,7 @@ def _run(config: Config, settings: ConsumerConfig, stop: threading.Event) -> Non
         check_consumer(config, settings.channel)
         # The two commands may be started in any order; only a bounded run must not wait for what is not there.
         bounded = settings.until_caught_up or settings.until
-        if not bounded and not _wait_for_log(settings, stop):
+        if not bounded and not _wait_for_log(settings, stop, spark.check):
             return
         counters = Counters()
         memory = ConsumerMemory(settings.channel, counters)
@@ -98,8 +99,12 @@ def _run(config: Config, settings: ConsumerConfig, stop: threading.Event) -> Non
             run_consumer(settings, spark, stop, counters, lambda: check_consumer(config, settings.channel))
 
 
-def _wait_for_log(settings: ConsumerConfig, stop: threading.Event) -> bool:
-    """Wait until the producer has created the topics; false if stopped before."""
+def _wait_for_log(settings: ConsumerConfig, stop: threading.Event, check: Callable[[], None]) -> bool:
+    """Wait until the producer has created the topics; false if stopped before.
+
+    Args:
+        check: raises what it is of no use to wait with.
+    """
     import structlog
 
     from schemas.errors import LogError
@@ -109,6 +114,7 @@ def _wait_for_log(settings: ConsumerConfig, stop: threading.Event) -> bool:
     told = False
     patience = Patience(settings.retry_time, stop)
     while not stop.is_set():
+        check()
         try:
             if log_exists(settings.bootstrap_servers, settings.prefix, settings.kafka_security):
                 return True

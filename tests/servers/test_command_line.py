@@ -208,3 +208,35 @@ def test_produce_stops_exactly_behind_a_gtid(operator: Operator) -> None:
     assert operator.run("produce", "--stop-at-gtid", str(end))[0] == 0, operator.log("produce")
     _, text = operator.run("status", "--json")
     assert json.loads(text)["kafka"]["gtids"] == str(end)
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        ('"spark.master" = "nonsense"', "Master must"),
+        ('"spark.driver.memory" = "lots"', "Invalid maximum heap size"),
+        ('"spark.network.timeout" = "soon"', "spark.network.timeout"),
+        ('"spark.sql.shuffle.partitions" = "some"', "spark.sql.shuffle.partitions"),
+        ('"spark.master" = "spark://127.0.0.1:1"', "spark.authenticate.secret"),
+    ],
+)
+def test_a_setting_that_spark_refuses_is_said(
+    setting: str, why: str, downstream_mysql: Any, kafka: Any, tmp_path: Path
+) -> None:
+    # Nobody has made topics of this prefix, for which a consumer waits: the setting is known to be wrong before.
+    (tmp_path / "tailrace.toml").write_text(
+        f'[kafka]\nbootstrap-servers = "{kafka.bootstrap}"\nprefix = "refused"\n'
+        f'[target]\nurl = "{downstream_mysql.url("tailrace")}"\n[consumer]\n{setting}\n'
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "tailrace", "consume"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    said = json.loads(done.stderr.splitlines()[-1])
+    assert (done.returncode, said["code"]) == (2, "TR108")
+    assert why in said["what"]
+    assert setting.partition('"')[2].partition('"')[0] in said["hint"]
