@@ -13,6 +13,7 @@ from pydantic_core import PydanticUndefined
 
 from tailrace.config import Config, Section, kebab
 from tailrace.config_file import LISTS, SECTIONS
+from tailrace.secret_files import SECRET
 
 MASK = "********"
 
@@ -111,6 +112,8 @@ def _plain(field: str, value: Any) -> Any:
         return {kebab(f): _plain(f, v) for f, v in value if v is not None}
     if isinstance(value, SecretStr):
         return MASK
+    if field == "spark" and isinstance(value, dict):
+        return {name: MASK if SECRET.search(name) else item for name, item in value.items()}
     if field.endswith("url"):
         return re.sub(r"(//[^/@:]*):.*@", rf"\1:{MASK}@", str(value))
     if isinstance(value, Path):

@@ -15,8 +15,8 @@ from schemas.private_files import others_may
 from schemas.server_url import ServerUrl
 from tailrace.config import Config, Section
 
-# A setting that holds a secret; Spark's names for them are as Spark redacts them.
-_SECRET = re.compile(r"(?i)(^|[-.])(password|secret)$|spark\..*(secret|password|token)")
+#: names of settings that hold a secret; of Spark's, what Spark redacts
+SECRET = re.compile(r"(?i)(^|[-.])(password|secret)$|spark\..*(secret|password|token)")
 _FILES = ("password_file", "sasl_password_file", "ssl_key")
 
 
@@ -41,7 +41,7 @@ def _holds_secret(value: Any, name: str = "") -> bool:
         return any(_holds_secret(item, name) for item in value)
     if name.endswith("url") and isinstance(value, str):
         return bool(urlsplit(value).password)
-    return bool(_SECRET.search(name))
+    return bool(SECRET.search(name))
 
 
 def _named(section: Any) -> Iterator[Path]:

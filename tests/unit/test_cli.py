@@ -87,6 +87,15 @@ def test_config_example_is_a_configuration(tmp_path: Path) -> None:
     assert json.loads(shown.output)["kafka"]["prefix"] == "tailrace"
 
 
+def test_config_show_masks_secrets_of_spark(tmp_path: Path) -> None:
+    (tmp_path / "tailrace.toml").write_text(
+        '[consumer]\n"spark.authenticate.secret" = "x y"\n"spark.cores.max" = 2'
+    )
+    shown = runner.invoke(app, ["config", "show", "--config", str(tmp_path / "tailrace.toml")]).output
+    assert '"spark.authenticate.secret" = "********"' in shown
+    assert '"spark.cores.max" = "2"' in shown
+
+
 def test_config_show_masks_passwords(tmp_path: Path) -> None:
     file = tmp_path / "tailrace.toml"
     file.write_text(example().replace("replicator@", "replicator:geheim@"))
