@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 
 from schemas.ddl import Category, Statement, classify
 from schemas.ddl_cursor import Reference
-from schemas.ddl_lexer import Dialect, Flavor, Lexer, Token, TokenKind, dialect_of
+from schemas.ddl_lexer import Dialect, Flavor, Lexer, LexError, Token, TokenKind, dialect_of
 from schemas.ddl_query import Qualified, Read, Unreadable, read_query
 from schemas.letter_case import lowered
 
@@ -96,11 +97,14 @@ def in_lower_case(statement: str, default_db: str, flavor: Flavor, *, sql_mode: 
     if found.category not in (Category.DDL, Category.OBJECT):
         return Renamed(statement, default_db)
     table = lowered if found.category is Category.DDL else str
+    names = max((reference.end for reference in found.references), default=0)
     text = _Text(
         statement,
         dialect_of(flavor, sql_mode),
         default_db,
         lambda db, name: (lowered(db), None if name is None else table(name)),
+        # A program's body may be of another language.
+        None if found.category is Category.DDL else names,
     )
     changes = [text.change(reference) for reference in found.references]
     if found.kind in _BODIES:
@@ -118,12 +122,30 @@ class _Change:
 
 
 class _Text:
-    """A statement's tokens, and what becomes of the names in it."""
+    """A statement's tokens, and what becomes of the names in it.
 
-    def __init__(self, statement: str, dialect: Dialect, default_db: str, new_name: NewName) -> None:
+    Args:
+        end: where to stop reading it; None: at its end.
+
+    Raises:
+        Unroutable: a quote or comment is open.
+    """
+
+    def __init__(
+        self,
+        statement: str,
+        dialect: Dialect,
+        default_db: str,
+        new_name: NewName,
+        end: int | None = None,
+    ) -> None:
         lexer = Lexer(statement, dialect)
+        limit = len(statement) if end is None else end
         self._statement = statement
-        self._tokens = list(lexer)
+        try:
+            self._tokens = list(takewhile(lambda token: token.start < limit, lexer))
+        except LexError as error:
+            raise Unroutable(str(error)) from error
         self._gaps = lexer.gaps
         self._flavor = dialect.flavor
         self._default_db = default_db

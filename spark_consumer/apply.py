@@ -307,7 +307,7 @@ class Applier:
             tables = online_tables.from_json(before.online_tables)
         directive.check(ddl_event(piece))
         _log.warning("event_directed", which=ddl_event(piece).name, statements=directive.statements)
-        ddls, instead = replacement.parted(directive.statements, piece.ddl)
+        ddls, instead = replacement.parted(directive.statements, piece.ddl, self.flavor)
         if len(ddls) > 1 and not self._ledger.proves:
             raise DownstreamError(
                 "TR643",

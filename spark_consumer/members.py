@@ -8,6 +8,7 @@ members that no collation known here takes for each other are written by text.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from schemas.structure import Column, WrittenColumn
 from schemas.types.enum_set import ENUM, SET
@@ -51,7 +52,8 @@ def _twice(members: Sequence[str]) -> str:
     return next((repr(m[:60]) for n, m in enumerate(members) if m in members[:n]), "")
 
 
-def _apart(members: Sequence[str], name: str) -> bool:
+@lru_cache(maxsize=1024)
+def _apart(members: tuple[str, ...], name: str) -> bool:
     """Whether it is sure that the collation takes no two members, nor one and none, for equal."""
     try:
         key = collation(name).key

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 from schemas.ddl import Category, classify
 from schemas.ddl_cursor import Cursor, TableName, Unparsable
@@ -40,11 +39,17 @@ def check(statements: tuple[str, ...], *, for_ddl: bool, flavor: Flavor) -> None
         dml_seen |= not is_ddl
 
 
-def parted(statements: tuple[str, ...], ddl: SchemaChanged) -> tuple[list[SchemaChanged], list[str]]:
-    """What runs instead of a DDL: DDL, as ``ddl`` is stated, and DML behind it."""
+def parted(
+    statements: tuple[str, ...], ddl: SchemaChanged, flavor: Flavor
+) -> tuple[list[SchemaChanged], list[str]]:
+    """What runs instead of a DDL: DDL, as ``ddl`` is stated, and DML behind it.
+
+    Args:
+        flavor: of the downstream, as for ``check``.
+    """
     changes: list[SchemaChanged] = []
     rows: list[str] = []
-    flavor = cast(Flavor, ddl.source_flavor)
+    check(statements, for_ddl=True, flavor=flavor)
     for statement in statements:
         found = classify(statement, ddl.default_db, flavor)
         if found.category is Category.DDL:

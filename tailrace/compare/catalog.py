@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from pymysql.connections import Connection
 
@@ -22,7 +22,7 @@ class Column:
 
     Attributes:
         members: of ENUM and SET, the whole type.
-        numbered: whether its values' numbers mean the same on the other side.
+        compared: of ENUM and SET, what of a value's number is compared beside its text.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Column:
     charset: str
     nullable: bool
     members: str = ""
-    numbered: bool = False
+    compared: Literal["nothing", "number", "zero"] = "nothing"
 
     @property
     def quoted(self) -> str:
@@ -42,8 +42,10 @@ class Column:
 
         Of an ENUM two members may have one text, and index 0 that of a member.
         """
-        if self.numbered:
-            return f"CONCAT(CAST({self.quoted} AS SIGNED), ' ', CONVERT({self.quoted} USING utf8mb4))"
+        if self.compared != "nothing":
+            number = f"CAST({self.quoted} AS SIGNED)"
+            shown = number if self.compared == "number" else f"SIGN({number})"
+            return f"CONCAT({shown}, ' ', CONVERT({self.quoted} USING utf8mb4))"
         return f"CAST({self.quoted} AS DOUBLE)" if self.data_type in {"float", "double"} else self.quoted
 
     @property
@@ -79,16 +81,21 @@ class Table:
 
 
 def alike(tables: Sequence[Table]) -> list[Table]:
-    """Tables that are compared with each other: ENUM and SET by number too, where all have the same members."""
-    found = [
-        {(column.name, column.members) for column in table.columns if column.members} for table in tables
-    ]
-    common = found[0].intersection(*found[1:])
+    """Tables that are compared with each other: ENUM and SET by number too, where all have the same members.
 
-    def numbered(column: Column) -> Column:
-        return replace(column, numbered=(column.name, column.members) in common)
+    Where they differ, an ENUM's number still tells what was no member from the member ``''``.
+    """
+    lists = [{c.name: (c.data_type, c.members) for c in table.columns if c.members} for table in tables]
 
-    return [replace(table, columns=tuple(map(numbered, table.columns))) for table in tables]
+    def told(column: Column) -> Column:
+        found = {each.get(column.name, ("", "")) for each in lists}
+        if not column.members or ("", "") in found:
+            return column
+        if len(found) == 1:
+            return replace(column, compared="number")
+        return replace(column, compared="zero") if {kind for kind, _ in found} == {"enum"} else column
+
+    return [replace(table, columns=tuple(map(told, table.columns))) for table in tables]
 
 
 def read_catalog(connection: Connection[Any], replicated: Callable[[str, str], bool]) -> dict[str, Table]:

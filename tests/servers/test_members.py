@@ -181,4 +181,10 @@ def test_a_difference_of_numbers_is_seen_by_compare(
         LOOSE, f"UPDATE {db}.t SET e = 1 WHERE id = 2", f"UPDATE {db}.t SET e = 0 WHERE id = 3"
     )
     assert compared() == ["id=2", "id=3"]
+    # In another list the numbers are others; that of what was no member tells it from the member ''.
+    change = f"ALTER TABLE {db}.t MODIFY e ENUM('', 'a', 'b') COLLATE utf8mb4_bin"
+    downstream.execute(LOOSE, change, f"UPDATE {db}.t SET e = IF(id = 3, 0, 2)")
+    assert compared() == ["id=3"]
+    downstream.execute(f"UPDATE {db}.t SET e = 1 WHERE id = 3")
+    assert compared() == []
     upstream.execute(f"DROP DATABASE {db}")

@@ -38,6 +38,15 @@ def test_letters_that_python_lowers_in_another_way() -> None:
             "CREATE FUNCTION Shop.Fn() RETURNS INT RETURN 1",
             "CREATE FUNCTION `shop`.`Fn`() RETURNS INT RETURN 1",
         ),
+        (
+            "/*!50003 CREATE*/ /*!50020 DEFINER=`A`@`%`*/ /*!50003 FUNCTION Shop.Fn() RETURNS INT RETURN 'a' */",
+            "/*!50003 CREATE*/ /*!50020 DEFINER=`A`@`%`*/ /*!50003 FUNCTION `shop`.`Fn`() RETURNS INT RETURN 'a' */",
+        ),
+        (
+            "CREATE LIBRARY Shop.Lib LANGUAGE JAVASCRIPT AS $$ // it's \"no SQL $$",
+            "CREATE LIBRARY `shop`.`Lib` LANGUAGE JAVASCRIPT AS $$ // it's \"no SQL $$",
+        ),
+        ("DROP USER A", "DROP USER A"),
         ("INSERT INTO Foo VALUES (1)", "INSERT INTO Foo VALUES (1)"),
     ],
 )
