@@ -89,9 +89,10 @@ class Applier:
         self._side_writes = SideWrites.of(config)
         self._given_up = threading.Event()
         self._failed = error_log.read(session, config.key) is not None
-        decided = error_log.decided(session, config.key)
-        #: what an operator has decided about events that are still to come, or to come again
-        self.directives = {event: one for event, one in decided.items() if event[0] > position.epoch}
+        #: all that an operator has decided about events that were refused
+        self.decided = error_log.decided(session, config.key)
+        #: what of it is about events that are still to come, or to come again
+        self.directives = {event: one for event, one in self.decided.items() if event[0] > position.epoch}
         self.position = position
         #: set before the first slice with parts
         self.crew = crew

@@ -41,6 +41,7 @@ CREATE TABLE tailrace.error_directives (
   seq BIGINT NOT NULL COMMENT 'number of the row within the epoch, -1: the DDL',
   gtid VARCHAR(255),
   digest BIGINT NOT NULL COMMENT 'CRC-32 of the record or of the text of the DDL',
+  table_name TEXT COMMENT 'of the row, as the upstream calls it',
   action VARCHAR(8) NOT NULL COMMENT 'skip or replace',
   statements LONGTEXT NOT NULL COMMENT 'JSON: what runs instead',
   refused LONGTEXT NOT NULL COMMENT 'what was refused, long values cut',
@@ -63,6 +64,7 @@ class Directive:
         id: its row on the downstream.
         statements: what runs instead; empty: nothing.
         used: whether it has taken effect before.
+        table: the upstream's table, of a row.
     """
 
     id: int
@@ -72,6 +74,7 @@ class Directive:
     digest: int
     statements: tuple[str, ...]
     used: bool = False
+    table: str | None = None
 
     @property
     def name(self) -> str:
@@ -147,13 +150,15 @@ def clear(session: Session, channel: ChannelKey) -> None:
 def decided(session: Session, channel: ChannelKey) -> dict[tuple[int, int], Directive]:
     """What has been decided, by epoch and number; of several decisions for one event the last one."""
     rows = session.rows(
-        "SELECT id, epoch, seq, gtid, digest, statements, used_at IS NOT NULL FROM tailrace.error_directives"
-        " WHERE prefix = %s AND channel = %s ORDER BY id",
+        "SELECT id, epoch, seq, gtid, digest, statements, used_at IS NOT NULL, table_name"
+        " FROM tailrace.error_directives WHERE prefix = %s AND channel = %s ORDER BY id",
         channel,
     )
     return {
-        (epoch, seq): Directive(id_, epoch, seq, gtid, digest, tuple(json.loads(statements)), bool(used))
-        for id_, epoch, seq, gtid, digest, statements, used in rows
+        (epoch, seq): Directive(
+            id_, epoch, seq, gtid, digest, tuple(json.loads(statements)), bool(used), table
+        )
+        for id_, epoch, seq, gtid, digest, statements, used, table in rows
     }
 
 
@@ -169,11 +174,13 @@ def add(
         (*channel, event.epoch, event.seq),
     )
     session.run(
-        "INSERT INTO tailrace.error_directives (prefix, channel, epoch, seq, gtid, digest, action, statements,"
-        " refused, reason, made_by, made_at) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, UTC_TIMESTAMP(6))",
+        "INSERT INTO tailrace.error_directives (prefix, channel, epoch, seq, gtid, digest, table_name, action,"
+        " statements, refused, reason, made_by, made_at)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, UTC_TIMESTAMP(6))",
         (
             *channel,
             *event.identity,
+            error.table,
             "replace" if chosen else "skip",
             json.dumps(chosen, ensure_ascii=False),
             error.statement or "",
@@ -200,6 +207,6 @@ def use(session: Session, directives: Iterable[Directive]) -> None:
 
 _LATER = (
     "SELECT COUNT(*) FROM tailrace.error_directives this JOIN tailrace.error_directives later"
-    " ON later.channel = this.channel AND later.epoch = this.epoch AND later.seq = this.seq AND later.id > this.id"
-    " WHERE this.id = %s"
+    " ON later.prefix = this.prefix AND later.channel = this.channel AND later.epoch = this.epoch"
+    " AND later.seq = this.seq AND later.id > this.id WHERE this.id = %s"
 )

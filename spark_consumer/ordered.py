@@ -9,8 +9,8 @@ Where changes of a table are left out by a filter, an UPDATE or DELETE may find 
 there already, or gone already: INSERT and UPDATE change the row with that key, and insert it if there is none.
 No statement looks for a row by anything but its key, so none meets another row by a secondary unique key.
 
-A row that is applied again, after a rewind, may meet one of the future by a secondary unique value. That one comes
-later in the stretch, so it gives way: what has the key is removed, and the row is written by REPLACE.
+A row that is applied again, after a rewind, may meet itself as it was or will be: what has its key, before or after,
+is removed before it is written.
 
 Where row images lack columns, an UPDATE sets those that its after image has. In safe mode it still needs its row,
 since the whole row is not known; an INSERT gives the columns that it lacks their defaults.
@@ -67,7 +67,7 @@ class OrderedStatement:
         seq: the number of the first of them within its epoch.
         free: an operator's own statement, which changes as many rows as it does.
         removes: the predicate of the row that it removes together with what hangs on it.
-        clears: a DELETE of the row as it may be there, which goes before it.
+        clears: a DELETE of what may have its key already, which goes before it.
     """
 
     sql: bytes
@@ -156,7 +156,7 @@ def _statement(row: OrderedRow, second: OrderedRow | None) -> OrderedStatement:
     else:
         may_miss = row.table.partial and (second is not None or row.op in (_UPDATE, _DELETE))
     changes = 1 if second is None else 2
-    clears = _delete(row, b"") if _again(row, second) else None
+    clears = _clearing(row, second) if _again(row, second) else None
     removes = row.match if checks and second is None and row.op == _DELETE else None
     return OrderedStatement(
         attempts[0],
@@ -177,11 +177,17 @@ def _again(row: OrderedRow, second: OrderedRow | None) -> bool:
     return row.table.again and row.table.safe and (second is not None or row.op != _DELETE)
 
 
+def _clearing(row: OrderedRow, second: OrderedRow | None) -> bytes:
+    keys = [one.match for one in (row, second) if one is not None and one.match is not None]
+    return b"DELETE FROM " + row.table.target + b" WHERE " + b" OR ".join(b"(" + key + b")" for key in keys)
+
+
 def _attempts(row: OrderedRow, second: OrderedRow | None) -> tuple[bytes, ...]:
     """The statement for a change; in safe mode more of them, for a row that is not as the log implies."""
     inserts = row.table.knows_rows
     if _again(row, second):
-        return (b"REPLACE" + _insert(second or row)[len(b"INSERT") :],)
+        insert = _insert(second or row)
+        return (b"REPLACE" + insert[len(b"INSERT") :] if row.table.gives_way else insert,)
     if second is not None:
         attempts = [_update(row, second)]
         attempts += [_update(second, second)] if row.table.safe else []
@@ -218,9 +224,7 @@ def _insert(row: OrderedRow) -> bytes:
 def _sql(row: OrderedRow) -> bytes:
     if row.op == _UPDATE:
         return _update(row, row)
-    return _delete(row, _limit(row)) if row.op == _DELETE else _insert(row)
-
-
-def _delete(row: OrderedRow, limit: bytes) -> bytes:
-    assert row.match is not None
-    return b"DELETE FROM " + row.table.target + b" WHERE " + row.match + limit
+    if row.op == _DELETE:
+        assert row.match is not None
+        return b"DELETE FROM " + row.table.target + b" WHERE " + row.match + _limit(row)
+    return _insert(row)

@@ -58,6 +58,8 @@ class TablePlan:
         identity: how rows are found on the downstream.
         definition: of the downstream's table, as this plan was made for it.
         again: it is applied for a second time, after a rewind.
+        gives_way: whether a row that has another one's unique value is removed then, since it is one of the future,
+            and comes later in the stretch.
         filled: what is written into columns that the row images lack.
         documents: text columns, such as MariaDB's JSON, that are JSON on the downstream.
         history: whether rows of the past are passed over, since the downstream keeps its own.
@@ -77,6 +79,7 @@ class TablePlan:
     identity: Identity = BY_KEY
     definition: str = ""
     again: bool = False
+    gives_way: bool = False
     filled: Filled = ()
     documents: tuple[str, ...] = ()
     history: bool = False
@@ -200,7 +203,7 @@ def plan_slice(
             merged = into[name] > 1 or rules.router.merges(*name)
             table = _plan_table(header, structure, targets[name], name, rules, where, merged)
             safely = safe and table.identity.find is not Find.WHOLE
-            tables.append(replace(table, safe=safely, again=again))
+            tables.append(replace(table, safe=safely, again=again, gives_way=again))
     return SlicePlan(_level(tables), limits)
 
 

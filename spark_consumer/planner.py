@@ -11,7 +11,7 @@ from spark_consumer.apply import Applier
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.merge import Limits
 from spark_consumer.plan import SlicePlan, plan_slice, structures_of, targets_of
-from spark_consumer.repeatable import check_tables
+from spark_consumer.repeatable import check_tables, deviating
 from spark_consumer.rules import Rules
 from spark_consumer.safe_mode import SafeMode
 from spark_consumer.slices import Slice
@@ -30,6 +30,7 @@ class Planner:
         self._catalog = TargetCatalog()
         self._foreign = ForeignKeyCatalog()
         self._in_parts = config.workers > 1
+        self._deviates = deviating(applier.decided.values(), applier.flavor)
         self._by_tables = config.causality == "tables"
         # Room for the statement's own words and the packet's header.
         most = min(1 << 20, applier.session.max_allowed_packet - 65536)
@@ -51,12 +52,13 @@ class Planner:
         rules = replace(self._rules, hidden=self._applier.hidden)
         names = targets_of(needed, rules).values()
         targets = self._applier.with_retries(lambda: self._catalog.load(self._applier.session, names))
-        level = self._applier.position.level
-        again = level is not None and piece.order <= level.order
+        again = self._applier.position.repeats(piece.order)
         safe = again or self._safe_mode.active(time.monotonic())
         plan = plan_slice(needed, targets, rules, self._limits, piece.where, safe=safe, again=again)
         if again:
             check_tables(plan, targets, rules)
+            tables = (replace(table, gives_way=not self._deviates(table)) for table in plan.tables)
+            plan = replace(plan, tables=tuple(tables))
         plan = replace(plan, window=piece.window)
         if row_by_row:
             return plan.row_by_row()

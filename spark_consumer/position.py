@@ -183,6 +183,10 @@ class Position:
         """Up to where everything is applied for a second time, after a rewind."""
         return Place.from_json(self.rewound_from) if self.rewound_from else None
 
+    def repeats(self, order: tuple[int, int]) -> bool:
+        """Whether what ends at a place is applied for a second time."""
+        return self.level is not None and order <= self.level.order
+
     @property
     def recovered(self) -> bool:
         """Whether ``tailrace recover`` has applied what the epochs behind ``epoch`` hold."""

@@ -230,11 +230,18 @@ def stages_of(
     )
 
 
-def directed(prepared: Prepared, directives: Mapping[tuple[int, int], Directive], flavor: Flavor) -> Prepared:
+def directed(
+    prepared: Prepared,
+    directives: Mapping[tuple[int, int], Directive],
+    flavor: Flavor,
+    *,
+    again: bool = False,
+) -> Prepared:
     """A slice, prepared row by row, as an operator wants it.
 
     Args:
         flavor: of the downstream.
+        again: whether the slice is applied for a second time.
 
     Raises:
         Refused: a directive for something else.
@@ -262,10 +269,10 @@ def directed(prepared: Prepared, directives: Mapping[tuple[int, int], Directive]
             statements.append(made)
             continue
         instead = chosen.statements
-        if chosen.used and made.table.again:
+        if chosen.used and again:
             instead = tuple(repetition(chosen, sql, flavor).sql for sql in instead)
         _log.warning("event_directed", which=chosen.name, statements=instead)
-        plain = replace(made, otherwise=(), clears=None, removes=None, free=True)
+        plain = replace(made, otherwise=(), removes=None, clears=None, free=True)
         statements += [replace(plain, sql=sql.encode()) for sql in instead]
     return replace(prepared, ordered=statements, directives=tuple(of_piece))
 

@@ -6,8 +6,10 @@ it sets rows and does not add to them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
+from schemas.ddl_lexer import NO_BACKSLASH_ESCAPES
+from schemas.dml import read_dml
 from schemas.errors import DownstreamError, Where
 from spark_consumer.error_log import Directive
 from spark_consumer.identity import Find
@@ -66,6 +68,27 @@ def check_decisions(session: Session, decisions: Iterable[Directive]) -> None:
             found = repetition(one, statement, session.flavor)
             if reason := _differs(found, read_table(session, (found.table.db, found.table.table))):
                 raise _once(one, statement, reason)
+
+
+def deviating(decisions: Iterable[Directive], flavor: Flavor) -> Callable[[TablePlan], bool]:
+    """Whether a table may have other rows than the log says, since somebody has decided about some of them.
+
+    There a row with another one's unique value need not be one that comes later in the log.
+    """
+    names: set[Name] = set()
+    upstream: set[str] = set()
+    for one in decisions:
+        changed = [read_dml(sql, "", flavor, sql_mode=NO_BACKSLASH_ESCAPES) for sql in one.statements]
+        if one.table is None or None in changed:
+            return lambda table: True
+        upstream.add(one.table)
+        names |= {(name.db.lower(), name.table.lower()) for dml in changed if dml for name in dml.tables}
+
+    def deviates(table: TablePlan) -> bool:
+        db, name = table.target_name
+        return table.name in upstream or (db.lower(), name.lower()) in names
+
+    return deviates
 
 
 def _once(decision: Directive, statement: str, reason: str) -> DownstreamError:

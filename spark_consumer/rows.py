@@ -213,7 +213,7 @@ class TableRows:
         deletes = merged_deletes(target, self.find_columns, self._gone(), limits)
         inserts = merged_inserts(target, render.columns, map(render.after, self.written), limits)
         yield from (self._result(DELETES, statement) for statement in deletes)
-        if self.plan.again:
+        if self.plan.gives_way:
             # Who else has a unique value now comes later in the stretch, so its row is written anew as well.
             inserts = (Statement(b"REPLACE" + one.sql[len(b"INSERT") :], one.rows) for one in inserts)
         yield from (self._result(INSERTS, statement) for statement in inserts)

@@ -75,7 +75,9 @@ class ServerSink:
 
     def _read(self, piece: Slice, plan: SlicePlan) -> Prepared:
         assert self._reader is not None
-        return directed(self._reader.prepare(piece, plan), self._applier.directives, self._applier.flavor)
+        applier = self._applier
+        again = applier.position.repeats(piece.order)
+        return directed(self._reader.prepare(piece, plan), applier.directives, applier.flavor, again=again)
 
     def _after_ddl(self, piece: Slice) -> Prepared:
         self._planner.forget()

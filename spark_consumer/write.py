@@ -35,7 +35,7 @@ def write(
     for table, statement in deletes:
         _run(session, table, where, statement, may_miss=table.safe)
     for table, statement in inserts:
-        _run(session, table, where, statement, may_exceed=table.again)
+        _run(session, table, where, statement, may_exceed=table.gives_way)
     checks = False
     hanging: Cascades | None = None
     try:
@@ -85,13 +85,13 @@ def _run_ordered(session: Session, one: OrderedStatement, where: Where) -> None:
         _run(session, one.table, place, Statement(one.sql, 0), free=True)
         return
     if one.clears is not None:
-        _run(session, one.table, place, Statement(one.clears, 1), may_miss=True, may_exceed=True)
+        _run(session, one.table, place, Statement(one.clears, 2), may_miss=True)
     *attempts, last = one.sql, *one.otherwise
     for sql in attempts:
         if _run(session, one.table, place, Statement(sql, one.rows), may_miss=True):
             return
-    again = one.table.again
-    _run(session, one.table, place, Statement(last, one.rows), may_miss=one.may_miss, may_exceed=again)
+    exceed = one.table.gives_way
+    _run(session, one.table, place, Statement(last, one.rows), may_miss=one.may_miss, may_exceed=exceed)
 
 
 def _execute(session: Session, table: TablePlan, sql: bytes) -> int:

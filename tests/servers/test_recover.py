@@ -136,8 +136,8 @@ def test_recovered_without_upstream_and_kafka(river: MakeRiver, upstream: str, d
     [stopped_at] = channel(it, "epoch")
     # A decision whose event is yet to come is about a place in the epoch log; one that is past is nothing to it.
     decided = (
-        "INSERT INTO tailrace.error_directives VALUES"
-        " (NULL, 'main', {}, -1, '', 0, 'skip', '[]', '', '', '', NOW(), {})"
+        f"INSERT INTO tailrace.error_directives VALUES (NULL, '{settings(it).prefix}', 'main', {{}}, -1, '', 0, NULL,"
+        " 'skip', '[]', '', '', '', NOW(), {})"
     )
     it.downstream.execute(
         decided.format(stopped_at, "NOW()"), decided.format(int(str(stopped_at)) + 1, "NULL")

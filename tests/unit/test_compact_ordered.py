@@ -54,20 +54,22 @@ def test_rows_are_put_back_into_the_upstreams_order() -> None:
     ]
 
 
-def test_a_row_that_is_written_again_makes_room_and_a_deleted_one_may_be_gone() -> None:
-    table = replace(planned(PARENT, Mode.ORDERED), safe=True, again=True)
+@pytest.mark.parametrize(("gives_way", "verb"), [(True, b"REPLACE"), (False, b"INSERT")])
+def test_a_row_that_is_written_again_removes_what_has_its_key(gives_way: bool, verb: bytes) -> None:
+    table = replace(planned(PARENT, Mode.ORDERED), safe=True, again=True, gives_way=gives_way)
     one, two = {"id": 1, "v": None}, {"id": 1, "v": 2}
     changes = [insert(PARENT, one), update(PARENT, one, two), delete(PARENT, two)]
     changes += [
         delete(PARENT, {"id": 3, "v": 5}, KEY_CHANGE),
         insert(PARENT, {"id": 9, "v": 5}, KEY_CHANGE),
     ]
+    clears, into = b"DELETE FROM `d`.`p` WHERE (`id`=1)", verb + b" INTO `d`.`p` (`id`,`v`) VALUES "
     found = statements(rendered(table, *changes), Limits())
     assert [(made.clears, made.sql, made.otherwise, made.may_miss) for made in found] == [
-        (b"DELETE FROM `d`.`p` WHERE `id`=1", b"REPLACE INTO `d`.`p` (`id`,`v`) VALUES (1,NULL)", (), False),
-        (b"DELETE FROM `d`.`p` WHERE `id`=1", b"REPLACE INTO `d`.`p` (`id`,`v`) VALUES (1,2)", (), False),
+        (clears, into + b"(1,NULL)", (), False),
+        (clears, into + b"(1,2)", (), False),
         (None, b"DELETE FROM `d`.`p` WHERE `id`=1 LIMIT 1", (), True),
-        (b"DELETE FROM `d`.`p` WHERE `id`=3", b"REPLACE INTO `d`.`p` (`id`,`v`) VALUES (9,5)", (), False),
+        (b"DELETE FROM `d`.`p` WHERE (`id`=3) OR (`id`=9)", into + b"(9,5)", (), False),
     ]
 
 
