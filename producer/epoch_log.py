@@ -393,8 +393,9 @@ class EpochLog:
                 self._call(lambda: self._producer.poll(0.05), "writing rows")
                 self._go_on(deadline, "writing rows")
             except KafkaException as error:
-                found = log_error(error, "writing rows")
-                found.where = Where(table=".".join(key_table(key)))
+                found = log_error(self._cause(error), "writing rows")
+                if found.code == "TR502":
+                    found.where = Where(table=".".join(key_table(key)))
                 raise found from error
 
     def _in_parts(self, records: Records) -> Records:
@@ -425,7 +426,7 @@ class EpochLog:
         """
         self._flush()
         if self._error is not None:
-            raise log_error(KafkaException(self._error), "writing rows")
+            raise log_error(self._cause(KafkaException(self._error)), "writing rows")
         ranges = tuple(OffsetRange(p, self._starts[p], self._ends[p]) for p in sorted(self._starts))
         epoch = epoch_with(ranges)
         for version in epoch.structures:
@@ -514,11 +515,15 @@ class EpochLog:
         try:
             return action()
         except KafkaException as error:
-            raise log_error(error, doing) from error
+            raise log_error(self._cause(error), doing) from error
         except SystemError as error:
             # A fatal error was raised among callbacks, and the next of them stumbled over it.
             cause = error.__cause__ if isinstance(error.__cause__, KafkaException) else self._fatal_error()
             raise log_error(cause, doing) from error
+
+    def _cause(self, error: KafkaException) -> KafkaException:
+        """Of an error that says no more than that there was a fatal one before, that one."""
+        return self._fatal_error() if error.args[0].code() == KafkaError._FATAL else error
 
     def _fatal_error(self) -> KafkaException:
         """Why the producer can do nothing any more; it says so to every question."""

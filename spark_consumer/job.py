@@ -68,6 +68,9 @@ def run_consumer(
     patience = Patience(0 if config.until_caught_up or config.until else config.retry_time, stop)
     config = _patiently(patience, lambda: as_servers_compare(config, log))
 
+    if stop.is_set():
+        return
+
     def take_over() -> Sink:
         before()
         return open_sink(config, log)

@@ -8,7 +8,6 @@ folder of this user's own.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import tempfile
 import time
@@ -23,6 +22,7 @@ from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 
 from schemas.private_files import opener
+from spark_consumer.deaf import begin_deaf
 
 _POLL = 0.02
 # The kernel allows 108 bytes for a socket's path; the names of Spark's own take 43 of them.
@@ -74,7 +74,7 @@ def launch(settings: Mapping[str, str], secrets: Mapping[str, str], log: Path) -
                 "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told),
             },
             umask=0o077,
-            preexec_fn=_without_interrupts,
+            preexec_fn=begin_deaf,
         )
     while not told.exists():
         if (code := process.poll()) is not None:
@@ -165,11 +165,6 @@ def _escaped(text: str) -> str:
 def _units(char: str) -> list[int]:
     data = char.encode("utf-16-be", "surrogatepass")
     return [int.from_bytes(data[at : at + 2], "big") for at in range(0, len(data), 2)]
-
-
-def _without_interrupts() -> None:
-    # A terminal's Ctrl-C comes to the JVM as well, and it is for us to end it in order.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -92,18 +93,35 @@ def _until(condition: Callable[[], bool], patience: float = 300.0) -> None:
         time.sleep(0.2)
 
 
-def _children(pid: int) -> dict[str, int]:
-    """The supervisor's children by their command."""
+def _processes() -> dict[int, tuple[int, list[str]]]:
+    """Parent and command of each process that runs."""
     found = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            state, parent, *_ = (entry / "stat").read_text().rpartition(")")[2].split()
             command = (entry / "cmdline").read_text().split("\0")
         except OSError:
             continue
-        if parent == pid and "tailrace" in command:
-            found[command[command.index("tailrace") + 1]] = int(entry.name)
+        if state not in "ZX":
+            found[int(entry.name)] = (int(parent), command)
     return found
+
+
+def _children(pid: int) -> dict[str, int]:
+    """The supervisor's children by their command."""
+    return {
+        command[command.index("tailrace") + 1]: child
+        for child, (parent, command) in _processes().items()
+        if parent == pid and "tailrace" in command
+    }
+
+
+def _all_of(pid: int) -> dict[int, str]:
+    """A process and all that come from it, as a service's are, with their commands."""
+    processes, found = _processes(), {pid}
+    while more := {child for child, (parent, _) in processes.items() if parent in found} - found:
+        found |= more
+    return {one: " ".join(processes[one][1]) for one in found & processes.keys()}
 
 
 def test_a_first_replication_command_by_command(operator: Operator) -> None:
@@ -150,6 +168,42 @@ def test_run_brings_back_what_was_killed_and_ends_with_0(operator: Operator) -> 
     supervisor.send_signal(signal.SIGTERM)
     assert supervisor.wait(60) == 0
     assert not any((Path("/proc") / str(pid)).exists() for pid in children)
+
+
+def _signalled(pids: dict[int, str], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _gone(pids: dict[int, str]) -> bool:
+    return not pids.keys() & _processes().keys()
+
+
+def test_a_signal_to_every_process_of_a_service_ends_it_in_order(operator: Operator) -> None:
+    _insert(operator, 0, 100)
+    assert operator.run("produce", "--until-caught-up")[0] == 0, operator.log("produce")
+    # While the JVM starts, while a batch is on its way, and once there is nothing to do.
+    moments: list[Callable[[str], bool]] = [
+        lambda commands: "java " in commands,
+        lambda commands: "transform_with_state_driver_worker" in commands,
+        lambda commands: "spark_consumer.daemon" in commands and operator.equal(),
+    ]
+    for number, moment in zip((signal.SIGINT, signal.SIGHUP, signal.SIGTERM), moments, strict=True):
+        consumer = operator.start("consume")
+        _until(lambda moment=moment, pid=consumer.pid: moment(" ".join(_all_of(pid).values())))  # type: ignore[misc]
+        everybody = _all_of(consumer.pid)
+        _signalled(everybody, number)
+        assert consumer.wait(120) == 0, operator.log("consume")
+        _until(lambda gone=everybody: _gone(gone))  # type: ignore[misc]
+    said = [json.loads(line) for line in operator.log("consume").splitlines() if line.startswith("{")]
+    assert {"failed", "stopped_with"}.isdisjoint(entry["event"] for entry in said)
+    # What is killed leaves nobody behind.
+    supervisor = operator.start("run")
+    _until(lambda: "spark_consumer.daemon" in " ".join(_all_of(supervisor.pid).values()))
+    everybody = _all_of(supervisor.pid)
+    _signalled({supervisor.pid: "", _children(supervisor.pid)["consume"]: ""}, signal.SIGKILL)
+    _until(lambda: _gone(everybody))
 
 
 def test_run_until_caught_up_ends_by_itself(operator: Operator) -> None:

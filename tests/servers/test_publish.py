@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from producer.epoch_log import EpochLog
+from producer.records import Records
 from producer.run import ProducerProgress, run_producer
 from schemas.errors import DecodeError, LogError, TailraceError
 from tests.support.binlog_rows import Row, binlog_end, rows_since
@@ -103,6 +105,26 @@ def test_kills_lose_and_double_nothing(case: Case) -> None:
     # Nothing left to do is nothing written.
     case.catch_up()
     assert len(case.published().epochs) == len(published.epochs)
+
+
+@pytest.mark.parametrize("flavor", ["mariadb"])
+def test_a_fenced_producer_says_so_whichever_call_notices_it(case: Case) -> None:
+    """Once a client knows, each call says only that there was a fatal error before."""
+    config, records = case.config, Records()
+    records.keys, records.values = [b"\x01k"] * 10, [b"\0" * 100] * 10
+
+    def keep_on(log: EpochLog) -> None:
+        while True:
+            log.write(records)
+            time.sleep(0.01)
+
+    for _ in range(5):
+        one, other = (EpochLog(config.bootstrap_servers, config.prefix, config.partitions) for _ in range(2))
+        one.open()
+        one.begin()
+        other.open()
+        with pytest.raises(LogError, match="TR505"):
+            keep_on(one)
 
 
 def test_second_producer_fences_the_first(case: Case, tmp_path: Path) -> None:

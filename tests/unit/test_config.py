@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -345,3 +346,17 @@ def test_addresses_of_brokers(tmp_path: Path, servers: str) -> None:
 def test_addresses_that_no_broker_has(tmp_path: Path, servers: str) -> None:
     with pytest.raises(ConfigError, match="TR103"):
         _load(tmp_path, f'[kafka]\nbootstrap-servers = "{servers}"')
+
+
+@pytest.mark.parametrize("name", ["../x", "..", ".x", "-x", "", "a/b", "a b", "x" * 65, "x\n", "ü"])
+def test_names_that_become_files_are_names(name: str, tmp_path: Path) -> None:
+    config = _load(tmp_path, "")
+    with pytest.raises(ConfigError, match="TR103"):
+        config.for_channel(name)
+    for text in (
+        f"[channel.{json.dumps(name)}]\nsafe-mode = true\n",
+        f"[consumer]\nchannel = {json.dumps(name)}\n",
+        f"[kafka]\nprefix = {json.dumps(name * 4)}\n",
+    ):
+        with pytest.raises(ConfigError, match="TR103"):
+            _load(tmp_path, text)
