@@ -25,7 +25,7 @@ _FAILS = """
 import sys
 from schemas.errors import LogError
 from tailrace.cli.failure import report
-sys.exit(report(LogError("TR501", "Kafka is away", hint="wait", retryable={comes_back})))
+sys.exit(report(LogError("TR557", "Kafka is away", hint="wait", retryable={comes_back})))
 """
 
 
@@ -78,7 +78,7 @@ def test_what_only_a_human_can_heal_stops_one_and_is_said_again(
         "log_level": "error",
         "child": "bad",
         "exit_code": 1,
-        "code": "TR501",
+        "code": "TR557",
         "what": "Kafka is away",
         "where": "",
         "hint": "wait",
@@ -93,7 +93,7 @@ def test_what_comes_back_is_waited_for(told: Callable[[Sequence[str]], Started],
         commands = [("a", [once + _FAILS.format(comes_back=True)]), ("b", ["pass"])]
         assert Supervisor(commands, told).run() == 0
     [waits] = [entry for entry in logs if entry["event"] == "child_waits"]
-    assert (waits["child"], waits["code"], waits["waits_for"]) == ("a", "TR501", "Kafka is away")
+    assert (waits["child"], waits["code"], waits["waits_for"]) == ("a", "TR557", "Kafka is away")
 
 
 def test_what_another_start_heals_comes_back_though_the_run_ended() -> None:

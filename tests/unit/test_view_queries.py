@@ -1,14 +1,14 @@
-"""The tables in the queries of views: found and renamed, or refused; on servers in ``servers/test_view_queries.py``."""
+"""The tables in the queries of views: found and renamed, or refused; on servers in ``servers/test_merged_views.py``."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from view_queries import QUERIES
 
 from schemas.ddl_lexer import FLAVORS, Flavor
 from schemas.ddl_names import Unroutable, rename
+from tests.support.view_queries import QUERIES
 
 _ORACLE, _ANSI_QUOTES = 0x200, 0x4
 _NAMES = {("src", "t"): ("dst", "t2"), ("src", "q"): ("dst", "q2"), ("src", "a"): ("other", "a")}

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from view_queries import QUERIES
 
 from compose.databases import Database
 from schemas.ddl_lexer import Flavor
 from schemas.ddl_names import rename
+from tests.support.view_queries import QUERIES
 
 pytestmark = pytest.mark.servers
 _NAMES = {"t": "t2", "q": "q2"}
