@@ -75,6 +75,50 @@ _DROPPED = frozenset(
 )
 
 
+def as_replacing(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
+    """MariaDB's ``CREATE SEQUENCE`` as ``CREATE OR REPLACE SEQUENCE``."""
+    tokens = list(Lexer(statement, dialect_of(flavor, sql_mode)))
+    words = [token.key for token in tokens]
+    at = words.index("CREATE")
+    if words[at + 1 : at + 3] == ["OR", "REPLACE"]:
+        return statement
+    what = words.index("SEQUENCE", at)
+    optional = words[what + 1 : what + 4] == ["IF", "NOT", "EXISTS"]
+    name = tokens[what + 4 if optional else what + 1]
+    return f"{statement[: tokens[at].start]}CREATE OR REPLACE SEQUENCE {statement[name.start :]}"
+
+
+def as_alter_database(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
+    """``CREATE DATABASE name options`` as the ALTER DATABASE that gives it the same options, for MariaDB.
+
+    Without a character set it gets the session's ``collation_server``, as a new database does; DEFAULT would be that
+    of the server.
+
+    Raises:
+        Uneditable: an executable comment begins before the options and ends in them.
+    """
+    lexer = Lexer(statement, dialect_of(flavor, sql_mode))
+    tokens = list(lexer)
+    words = [token.key for token in tokens]
+    at = next(index for index, word in enumerate(words) if word in ("DATABASE", "SCHEMA")) + 1
+    name = tokens[at + 3 if words[at : at + 3] == ["IF", "NOT", "EXISTS"] else at]
+    behind = [statement[start:end] for start, end in lexer.gaps if start >= name.end]
+    if behind.count("*/") != sum(text.startswith(("/*!", "/*M!")) for text in behind):
+        raise Uneditable("an executable comment holds its name")
+    head, options = f"ALTER DATABASE {statement[name.start : name.end]}", statement[name.end :]
+    if any(token.key in _CHARSET for token in tokens if token.start > name.start):
+        return head + options
+    return f"EXECUTE IMMEDIATE CONCAT({_text(head)}, ' COLLATE ', @@collation_server, {_text(options)})"
+
+
+def _text(text: str) -> str:
+    """A string that means the same under each sql_mode."""
+    return f"_utf8mb4 X'{text.encode().hex()}'"
+
+
+_CHARSET = frozenset(("CHARACTER", "CHARSET", "CHAR", "COLLATE"))
+
+
 def with_definer(statement: str, flavor: Flavor, user: str, host: str, *, sql_mode: int = 0) -> str:
     """``ALTER EVENT`` with a DEFINER: without one the server takes whoever runs the statement."""
     tokens = list(Lexer(statement, dialect_of(flavor, sql_mode)))

@@ -6,9 +6,10 @@ The protocol, in order:
 2. The next number of the ledger is set; BEGIN.
 3. The channel's row is read FOR UPDATE: a foreign fencing token, a gap, or a slice already applied end here, and so
    does one that workers have applied in part, unless this is what finishes it.
-4. A DDL runs on a connection of its own while the row stays locked, so no second consumer gets between; the
-   ledger or the intent row tells whether an earlier attempt already ran it. What became several statements has a
-   number for each, and the row is locked for each.
+4. A DDL runs on a connection of its own while the row stays locked, so no second consumer gets between. Before
+   that, in a transaction of its own, the position gets what the DDL becomes and what its objects look like; after an
+   interruption these and the ledger tell what is left of it (``spark_consumer.ddl.settle``). What became several
+   statements has a number for each, is written down for each, and the row is locked for each.
 5. The tables are held as they are, and must be those that the plan was made for, and no trigger of theirs may write
    beside us (``side_writes.py``; of parts, and of events, that is looked at before 1). DELETEs of all tables, then
    INSERTs, then the tables that keep the upstream's order; each statement must change exactly the rows that the log
@@ -29,14 +30,13 @@ import pymysql
 import structlog
 
 from schemas.crashpoints import reached
-from schemas.epoch import SchemaChanged
 from schemas.errors import DownstreamError
 from spark_consumer import error_log, online_tables, replacement
 from spark_consumer import ledger as ledgers
 from spark_consumer import position as positions
 from spark_consumer.config import ConsumerConfig
-from spark_consumer.ddl_apply import DdlApplier, KnownTables, NumberUsedUp, Versions
-from spark_consumer.ddl_plan import Carried
+from spark_consumer.ddl_apply import DdlApplier, KnownTables, Versions
+from spark_consumer.ddl_plan import Carried, Progress
 from spark_consumer.error_log import Directive
 from spark_consumer.ledger import Ledger
 from spark_consumer.log_reader import LogReader
@@ -129,8 +129,6 @@ class Applier:
 
     def apply(self, prepared: Prepared) -> int:
         """Apply a slice exactly once; the number of statements run. Raises DownstreamError or LogError."""
-        with contextlib.suppress(NumberUsedUp):
-            return self.with_retries(lambda: self._attempt(prepared))
         return self.with_retries(lambda: self._attempt(prepared))
 
     def apply_planned(self, prepared: Prepared, again: Callable[[], Prepared]) -> tuple[int, Prepared]:
@@ -198,22 +196,38 @@ class Applier:
         for part in prepared.parts:
             self._side_writes.check_tables(session, part.written, piece.where)
         self._run_parts(prepared, before)
-        used, carried, instead = self._carried(session, piece, before)
-        ddl, tables = carried.statements, carried.tables
-        number = before.ledger_seq + prepared.reserved + carried.ran + 1
-        self._ddl.keep(session, self._token, before, piece, carried)
-        self._hidden = tables.names
-        for index, one in enumerate(ddl[:-1]):
-            self._run_alone(piece, one, before, number + index, index)
-        last = len(ddl) - 1
-        if ddl:
-            before = self._ddl.declare(session, self._token, before, piece, ddl[last], last)
-        self._ledger.begin_rows(session, number + len(ddl))
+        used, progress, instead = self._progress(session, piece, before)
+        carried, pending = progress.carried, progress.pending
+        self._hidden = carried.tables.names
+        for index in pending[:-1]:
+            self._run_alone(piece, before, progress, index)
+        number = progress.number + prepared.reserved + len(pending) + 1
+        last = pending[-1] if pending else progress.index
+        with self._ddl.begun(session, self._token, piece, before, progress, last) as run_ddl:
+            count = self._commit(prepared, before, number, used, carried, instead, run_ddl)
+        reached("apply.after_commit")
+        self._failed = False
+        found = positions.read(session, self._channel)
+        self.position = positions.check_token(found, self._token, self._channel)
+        return count + len(pending)
+
+    def _commit(
+        self,
+        prepared: Prepared,
+        before: Position,
+        number: int,
+        used: tuple[Directive, ...],
+        carried: Carried,
+        instead: Sequence[str],
+        run_ddl: Callable[[], None],
+    ) -> int:
+        """The transaction with the data and the position; the number of statements in it."""
+        session, piece = self._session, prepared.piece
+        self._ledger.begin_rows(session, number)
         try:
             session.execute("BEGIN")
             self._locked(piece, prepared.slice_id, len(prepared.parts) or None)
-            if ddl:
-                self._ddl.run(session, piece, ddl[last], before, number + last, last)
+            run_ddl()
             for sql in instead:
                 run_free(session, sql, piece.where)
             made = prepared.late() if prepared.late else prepared
@@ -221,9 +235,8 @@ class Applier:
                 hold(session, name, table.definition)
             self._side_writes.check_tables(session, made.written, piece.where)
             write(session, made.deletes, made.inserts, made.ordered, piece.where)
-            count = made.statements
-            before = replace(before, online_tables=tables.to_json())
-            self._move(piece, before, number + len(ddl), count, carried.left_out)
+            before = replace(before, online_tables=carried.tables.to_json())
+            self._move(piece, before, number, made.statements, carried.left_out)
             if prepared.reserved:
                 info.level(session, self._channel)
             error_log.use(session, (*used, *made.directives))
@@ -240,23 +253,19 @@ class Applier:
         finally:
             with contextlib.suppress(pymysql.MySQLError, OSError):
                 self._ledger.end(session)
-        reached("apply.after_commit")
-        self._failed = False
-        found = positions.read(session, self._channel)
-        self.position = positions.check_token(found, self._token, self._channel)
-        return count + len(ddl)
+        return made.statements
 
-    def _run_alone(self, piece: Slice, ddl: SchemaChanged, before: Position, number: int, index: int) -> None:
+    def _run_alone(self, piece: Slice, before: Position, progress: Progress, index: int) -> None:
         """Run a statement that others of the same slice follow, with the channel's row locked."""
         session = self._session
-        before = self._ddl.declare(session, self._token, before, piece, ddl, index)
-        session.execute("BEGIN")
-        try:
-            self._locked(piece)
-            self._ddl.run(session, piece, ddl, before, number, index)
-        finally:
-            with contextlib.suppress(pymysql.MySQLError, OSError):
-                session.execute("ROLLBACK")
+        with self._ddl.begun(session, self._token, piece, before, progress, index) as run_ddl:
+            session.execute("BEGIN")
+            try:
+                self._locked(piece)
+                run_ddl()
+            finally:
+                with contextlib.suppress(pymysql.MySQLError, OSError):
+                    session.execute("ROLLBACK")
 
     def _ahead(self) -> list[Ahead]:
         self._token = positions.renew_token(self._session, self._channel, self._token)
@@ -294,13 +303,13 @@ class Applier:
         self._token = positions.renew_token(self._session, self._channel, self._token)
         return replace(order, token=self._token)
 
-    def _carried(
+    def _progress(
         self, session: Session, piece: Slice, before: Position
-    ) -> tuple[tuple[Directive, ...], Carried, Sequence[str]]:
+    ) -> tuple[tuple[Directive, ...], Progress, Sequence[str]]:
         """What an operator has decided about the slice's DDL; the DDL to run; the statements to run behind it."""
         directive = None if piece.ddl is None else self.directives.get((piece.first.epoch, DDL))
         if directive is None or piece.ddl is None:
-            return (), self._ddl.carried(session, piece, before), ()
+            return (), self._ddl.progress(session, piece, before), ()
         try:
             tables = self._ddl.carried(session, piece, before).tables
         except DownstreamError:
@@ -309,15 +318,8 @@ class Applier:
         directive.check(ddl_event(piece))
         _log.warning("event_directed", which=ddl_event(piece).name, statements=directive.statements)
         ddls, instead = replacement.parted(directive.statements, piece.ddl, self.flavor)
-        if len(ddls) > 1 and not self._ledger.proves:
-            raise DownstreamError(
-                "TR643",
-                "a downstream without GTIDs can tell of one DDL whether it happened, and here are more",
-                where=piece.where,
-                hint="run them by hand, then `tailrace error skip`",
-            )
-        chosen = "replaced" if directive.statements else "skipped"
-        return (directive,), Carried(ddls, tables, (chosen,)), instead
+        chosen = Carried(ddls, tables, ("replaced" if directive.statements else "skipped",))
+        return (directive,), self._ddl.progress(session, piece, before, (directive.id, chosen)), instead
 
     def trial(self, prepared: Prepared) -> Refused | None:
         """Run a slice that is prepared row by row, and roll it back: the first row that is refused, if any is."""
@@ -398,7 +400,7 @@ def _counts(piece: Slice, made: Prepared, carried: Carried) -> dict[str, int]:
     counts = made.counts if piece.rows else {}
     if piece.ddl is None:
         return counts
-    left_out = not carried.statements and not carried.ran
+    left_out = not carried.statements
     return counts | {
         "ddl_applied": int(not left_out),
         "ddl_left_out": int(left_out),

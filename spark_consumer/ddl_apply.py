@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import enum
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -14,14 +16,15 @@ from schemas.ddl import family, without_start_transaction
 from schemas.ddl_clauses import clauses_of
 from schemas.ddl_lexer import Flavor
 from schemas.epoch import SchemaChanged, StructureVersion
-from schemas.errors import DownstreamError, Where
+from schemas.errors import DownstreamError
 from schemas.structure import TableStructure
-from spark_consumer import ddl_intent, ddl_plan, ddl_session, online_tables
+from spark_consumer import ddl_session, online_tables
 from spark_consumer import position as positions
 from spark_consumer.config import ConsumerConfig
-from spark_consumer.ddl_outcome import unfinished
-from spark_consumer.ddl_plan import Carried
-from spark_consumer.ddl_rules import DdlRules, MergedDdl, database_of
+from spark_consumer.ddl.settle import Settled, await_predecessor, look_before, settled
+from spark_consumer.ddl.snapshot import drop_orphans
+from spark_consumer.ddl_plan import Carried, Intent, Progress, intent_of, place_of
+from spark_consumer.ddl_rules import DdlRules, MergedDdl
 from spark_consumer.ledger import Ledger
 from spark_consumer.merge import qualified
 from spark_consumer.merged_ddl import needs
@@ -45,10 +48,6 @@ _NO_TABLE = (1146, 1049)
 _log = structlog.get_logger()
 
 
-class NumberUsedUp(Exception):
-    """A number of the ledger stands for what failed; the slice is to be applied with the numbers behind it."""
-
-
 class DdlApplier:
     """Runs the DDL of DDL epochs on connections of their own, under the ledger's numbers."""
 
@@ -65,27 +64,55 @@ class DdlApplier:
         self._rules = DdlRules(rules.tables, rules.events, rules.router, config.ddl)
 
     def carried(self, session: Session, piece: Slice, position: Position) -> Carried:
-        """The statements that this channel makes of the slice's DDL, none if it does not carry it; those that it has
-        begun with, if a crash came in between, whatever the rules are now.
+        """What the rules as they are make of the slice's DDL.
 
-        The same DDL at the same position under the same rules always gives the same statements: each has its own
-        number in the ledger, by its place among them. Raises DownstreamError where it would have to carry half of
-        it, or guess.
+        Raises DownstreamError where they would have to carry half of it, or guess.
         """
         tables = online_tables.from_json(position.online_tables)
         if piece.ddl is None:
             return Carried((), tables.touched(piece))
-        begun = self._ledger.proves and self._ledger.happened(session, position.ledger_seq + 1)
-        if begun and (plan := ddl_plan.of(position.ddl_intent, ddl_intent.place_of(piece.first))):
-            return plan
-        try:
-            made = self._made(session, piece, piece.ddl, tables)
-        except DownstreamError:
-            if not begun:
-                raise
-            made = Carried((), tables.touched(piece))
-        # One statement, which has run; of another one it must not be said, and the number is used.
-        return made if len(made.statements) == 1 or not begun else replace(made, statements=(), ran=1)
+        return self._made(session, piece, piece.ddl, tables)
+
+    def progress(
+        self, session: Session, piece: Slice, position: Position, decided: tuple[int, Carried] | None = None
+    ) -> Progress:
+        """What is to run of the slice's DDL: all of it, or what an interruption has left, whatever the rules are now.
+
+        Args:
+            decided: an operator's decision, by its id, and what it makes of the DDL.
+        """
+        directive, chosen = decided or (None, None)
+        intent = intent_of(position.ddl_intent, place_of(piece.first)) if piece.ddl is not None else None
+        number = position.ledger_seq
+        if intent is not None and piece.ddl is not None:
+            if chosen is not None and intent.directive != directive:
+                # What has run of the DDL, or of an earlier decision, stands in front of this one.
+                number = max(number, intent.number)
+                return Progress(chosen, number, _in_front(intent, chosen), directive=directive)
+            found = self._settled(
+                piece, position, intent, chosen or Carried((piece.ddl,), online_tables.NO_TABLES)
+            )
+            if found.index > 0 or found.left is not None:
+                carried = chosen or intent.carried
+                return Progress(carried, found.number, found.index, found.left, intent.before, directive)
+            number = found.number
+        return Progress(chosen or self.carried(session, piece, position), number, directive=directive)
+
+    def _settled(self, piece: Slice, position: Position, intent: Intent, texts: Carried) -> Settled:
+        """How far an intent is; ``texts`` has what it keeps no text of."""
+        if intent.before is None:
+            return Settled(intent.index, None, intent.number)
+        ddl = intent.statement
+        if not ddl.statement and intent.index < len(texts.statements):
+            ddl = texts.statements[intent.index]
+        with closing(connect(self._config.target)) as own:
+            self._own = own
+            await_predecessor(own, position)
+            found = settled(own, self._ledger, intent, ddl, piece.where)
+            if found.index == intent.index and ddl.kind == "CREATE TABLE" and own.flavor == "mariadb":
+                for table in ddl.tables:
+                    drop_orphans(own, table.db, table.table)
+            return found
 
     def _made(self, session: Session, piece: Slice, ddl: SchemaChanged, tables: OnlineTables) -> Carried:
         """What the rules as they are make of a DDL."""
@@ -152,131 +179,121 @@ class DdlApplier:
             clauses, target, [TableStructure.from_json(v.structure) for v in versions], strict=strict
         )
 
-    def keep(self, session: Session, token: int, position: Position, piece: Slice, carried: Carried) -> None:
-        """With a proving ledger: write down what several statements the DDL becomes, before the first one runs."""
-        text = ddl_plan.to_json(ddl_intent.place_of(piece.first), carried)
-        if not self._ledger.proves or len(carried.statements) < 2 or position.ddl_intent == text:
-            return
-        self._declared(session, token, text)
+    @contextlib.contextmanager
+    def begun(
+        self, session: Session, token: int, piece: Slice, position: Position, progress: Progress, index: int
+    ) -> Iterator[Callable[[], None]]:
+        """Write down what is about to happen; the block then runs the statement once, with the channel's row locked.
 
-    def _declared(self, session: Session, token: int, text: str) -> Position:
-        """Write into the position what is about to happen; the position as it was."""
-        channel = self._config.key
-        session.execute("BEGIN")
-        found = positions.check_token(positions.read(session, channel, lock=True), token, channel)
-        session.run(
-            "UPDATE tailrace.relay_log_info SET ddl_intent = %s WHERE prefix = %s AND Channel_name = %s",
-            (text, *channel),
-        )
-        session.execute("COMMIT")
-        return found
-
-    def declare(
-        self, session: Session, token: int, position: Position, piece: Slice, ddl: SchemaChanged, index: int
-    ) -> Position:
-        """Without a proving ledger: write down what is about to happen, unless that was done before."""
-        if self._ledger.proves or ddl_intent.speaks_of(position.ddl_intent, piece.first, ddl, index):
-            return position
-        intent = ddl_intent.declare(session, piece.first, ddl, database_of(ddl), index)
-        return replace(self._declared(session, token, intent.to_json()), ddl_intent=None)
-
-    def run(
-        self, session: Session, piece: Slice, ddl: SchemaChanged, before: Position, number: int, index: int
-    ) -> None:
-        """Run one of the slice's statements under ``number`` unless an earlier attempt did.
-
-        ``session`` holds the channel's row; ``before`` carries the intent of an earlier attempt, if any;
-        ``index`` is the statement's place among the slice's.
+        Args:
+            session: without an open transaction, before and after the block.
+            index: which of the statements; behind the last one there is nothing to do.
         """
+        if index not in progress.pending:
+            yield lambda: None
+            return
+        ddl = progress.statement(index)
         with closing(connect(self._config.target)) as own:
             self._own = own
-            _await_predecessor(own, before)
-            if self._happened(session, piece, ddl, before, number, index):
-                if lacking := self._lacking(session, ddl, number):
-                    self._refused_half(session, piece, number, index, lacking)
-                _log.info("ddl_already_applied", epoch=piece.first.epoch, statement=ddl.shown[:200])
-                return
-            ddl_session.prepare(own, ddl)
-            self._ledger.begin(own, number)
-            reached("ddl.before")
+            await_predecessor(own, position)
+            intent = progress.intent(place_of(piece.first), index, look_before(own, ddl))
+            self._declare(session, token, intent)
+            attempt = _Attempt(own, self._ledger, ddl, intent.number, piece)
             try:
-                self._execute(own, ddl, piece.where)
-            except DownstreamError:
-                if self._ledger.proves and self._ledger.happened(session, number) and index == 0:
-                    # It will not do for another attempt, nor for what an operator has run instead.
-                    self._use_up(session, number)
+                yield attempt.run
+            except BaseException:
+                with contextlib.suppress(pymysql.MySQLError, OSError):
+                    self._note(session, token, position, intent, attempt.outcome)
                 raise
-            reached("ddl.after")
 
-    def _lacking(self, session: Session, ddl: SchemaChanged, number: int) -> str:
-        """What a statement whose number is used has not done; only the last one that ran can be such."""
-        if (
-            not self._ledger.proves
-            or session.flavor != "mariadb"
-            or self._ledger.happened(session, number + 1)
-        ):
-            return ""
-        return unfinished(session, ddl)
-
-    def _refused_half(self, session: Session, piece: Slice, number: int, index: int, lacking: str) -> None:
-        """A number that is used, and a statement that is not done: its consumer died before it could tell."""
-        if index:
-            raise DownstreamError(
-                "TR630",
-                f"a statement of a DDL that became several was refused halfway: {lacking}",
-                where=piece.where,
-                hint="make that so by hand, and start again: then the statement counts as done",
+    def _declare(self, session: Session, token: int, intent: Intent) -> None:
+        channel = self._config.key
+        session.execute("BEGIN")
+        try:
+            positions.check_token(positions.read(session, channel, lock=True), token, channel)
+            session.run(
+                "UPDATE tailrace.relay_log_info SET ddl_intent = %s WHERE prefix = %s AND Channel_name = %s",
+                (intent.to_json(), *channel),
             )
-        _log.warning("ddl_done_by_half", epoch=piece.first.epoch, lacking=lacking)
-        self._use_up(session, number)
-        raise NumberUsedUp
+            session.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(pymysql.MySQLError, OSError):
+                session.execute("ROLLBACK")
+            raise
 
-    def _use_up(self, session: Session, number: int) -> None:
+    def _note(
+        self, session: Session, token: int, position: Position, intent: Intent, outcome: Outcome
+    ) -> None:
+        """After a failure: write down what is known of the statement. What the tables look like later, when somebody
+        may have made it possible by hand, says nothing of it any more.
+        """
+        if outcome is Outcome.OPEN:
+            return
+        number = intent.number
+        if outcome is Outcome.NOT_RUN and not self._ledger.happened(session, number):
+            number -= 1
+        done = intent.index + (outcome is Outcome.RUN)
+        kept = replace(intent, index=done, number=number, before=None).to_json() if done else None
         session.run(
-            "UPDATE tailrace.relay_log_info SET ledger_seq = %s WHERE prefix = %s AND Channel_name = %s",
-            (number, *self._config.key),
+            "UPDATE tailrace.relay_log_info SET ddl_intent = %s, ledger_seq = %s"
+            " WHERE prefix = %s AND Channel_name = %s AND fencing_token = %s",
+            (kept, position.ledger_seq if done else number, *self._config.key, token),
         )
-        session.execute("COMMIT")
 
     def give_up(self) -> None:
         """From another thread: stop waiting for a DDL. The server may carry it out all the same."""
         if self._own is not None:
             self._own.cut()
 
-    def _happened(
-        self, session: Session, piece: Slice, ddl: SchemaChanged, before: Position, number: int, index: int
-    ) -> bool:
-        if self._ledger.proves:
-            return self._ledger.happened(session, number)
-        if before.ddl_intent is None:
-            return False
-        return ddl_intent.happened(session, before.ddl_intent, piece.first, ddl, database_of(ddl), index)
 
-    def _execute(self, own: Session, ddl: SchemaChanged, where: Where) -> None:
-        statement = ddl.statement
-        if ddl.kind == "CREATE TABLE":
-            statement = without_start_transaction(statement, sql_mode=ddl.sql_mode or 0)
+class Outcome(enum.Enum):
+    """What is known of a statement."""
+
+    NOT_RUN = "not run: not sent, or refused"
+    OPEN = "sent, and the connection was lost"
+    RUN = "run"
+
+
+class _Attempt:
+    """One statement on a connection of its own."""
+
+    def __init__(self, own: Session, ledger: Ledger, ddl: SchemaChanged, number: int, piece: Slice) -> None:
+        self._own, self._ledger, self._ddl, self._number, self._piece = own, ledger, ddl, number, piece
+        self.outcome = Outcome.NOT_RUN
+
+    def run(self) -> None:
+        """Run it. Raises DownstreamError, pymysql.MySQLError, OSError."""
+        ddl_session.prepare(self._own, self._ddl)
+        self._ledger.begin(self._own, self._number)
+        reached("ddl.before")
+        self.outcome = Outcome.OPEN
         try:
-            own.execute(statement)
+            self._own.execute(_text(self._ddl))
         except pymysql.MySQLError as error:
             if is_passing(error):
                 raise
+            self.outcome = Outcome.NOT_RUN
             raise DownstreamError(
                 "TR620",
-                f"the downstream refused a DDL: {message_of(error)}; {ddl.shown[:300]}",
-                where=where,
-                hint=_hint(ddl),
+                f"the downstream refused a DDL: {message_of(error)}; {self._ddl.shown[:300]}",
+                where=self._piece.where,
+                hint=_hint(self._ddl),
             ) from error
+        self.outcome = Outcome.RUN
+        reached("ddl.after")
 
 
-def _await_predecessor(own: Session, position: Position) -> None:
-    """Wait for the end of a DDL whose consumer has gone: the server carries it out all the same.
+def _text(ddl: SchemaChanged) -> str:
+    if ddl.kind != "CREATE TABLE":
+        return ddl.statement
+    return without_start_transaction(ddl.statement, sql_mode=ddl.sql_mode or 0)
 
-    Each DDL holds a lock of the channel's, which the server releases with the connection.
-    """
-    lock = f"tailrace.{position.ledger_uuid}"
-    while own.value("SELECT GET_LOCK(%s, 2)", (lock,)) != 1:
-        _log.warning("ddl_of_predecessor_runs", hint="it began before this consumer, and is waited for")
+
+def _in_front(intent: Intent, chosen: Carried) -> int:
+    """How many of a decision's statements have run already."""
+    ran = [one.statement for one in intent.carried.statements[: intent.index]]
+    same = ran == [one.statement for one in chosen.statements[: intent.index]]
+    return intent.index if same else 0
 
 
 def _merged_hint(hint: str, ddl: SchemaChanged) -> str:

@@ -8,7 +8,7 @@ the number after the position's among the executed ones?". Three kinds of server
 - MariaDB with its binlog on: ``gtid_domain_id`` and ``gtid_seq_no`` before, ``gtid_binlog_pos`` after. Only DDL
   is put under a number there: a transaction that writes to a sequence, or to a table without transactions, is
   logged as several groups and would take the numbers of what follows.
-- Others do not know (``NoLedger``); then an intent row and the table's structure decide (``ddl_intent.py``).
+- Others do not know (``NoLedger``); then an intent row and the table's structure decide (``spark_consumer.ddl``).
 """
 
 from __future__ import annotations

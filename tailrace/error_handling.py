@@ -11,11 +11,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from schemas.errors import DownstreamError, Where
-from spark_consumer import ddl_plan, error_log, replacement
+from schemas.errors import NOWHERE, DownstreamError, Where
+from schemas.server_url import ServerUrl
+from spark_consumer import error_log, replacement
 from spark_consumer import ledger as ledgers
 from spark_consumer import position as positions
 from spark_consumer.channel import ChannelKey
+from spark_consumer.ddl.settle import await_predecessor, settled
+from spark_consumer.ddl_plan import Intent, intent_of, place_at
 from spark_consumer.error_log import ChannelError
 from spark_consumer.ledger import Ledger
 from spark_consumer.position import Position
@@ -35,6 +38,7 @@ class Stopped:
     """A channel, and what it ended with."""
 
     key: ChannelKey
+    target: ServerUrl
     session: Session
     position: Position
     error: ChannelError | None
@@ -111,12 +115,17 @@ class Stopped:
         """What has run already, of an earlier decision about the event or of the several statements that the DDL
         became: it stays in front of the others.
         """
+        intent = intent_of(position.ddl_intent, place_at(event.gtid, event.file, event.pos))
+        if intent is None:
+            return ()
         old = error_log.decided(self.session, self.key).get((event.epoch, event.seq))
-        given = old.statements if old is not None and not old.used else ddl_plan.texts(position.ddl_intent)
-        count = 0
-        while ledger.happened(self.session, position.ledger_seq + 1 + count):
-            count += 1
-        if count > len(given):
+        given = (
+            old.statements
+            if old is not None and not old.used
+            else tuple(one.statement for one in intent.carried.statements)
+        )
+        count = self._settled(position, ledger, intent)
+        if count >= len(given):
             raise DownstreamError(
                 "TR644",
                 f"event {event.name} has run by now, and only its position is not written yet",
@@ -124,6 +133,19 @@ class Stopped:
                 hint="start the consumer",
             )
         return given[:count]
+
+    def _settled(self, position: Position, ledger: Ledger, intent: Intent) -> int:
+        """How many of an intent's statements have run; of one that nobody can know of the operator decides."""
+        if intent.before is None:
+            return intent.index
+        with closing(connect(self.target)) as own:
+            await_predecessor(own, position)
+            try:
+                return settled(own, ledger, intent, intent.statement, NOWHERE).index
+            except DownstreamError as error:
+                if error.code != "TR621":
+                    raise
+                return intent.index
 
     def _nothing(self, error: ChannelError | None) -> DownstreamError:
         what = "has no error" if error is None else f"ended with {error.code}, which is no event's"
@@ -143,4 +165,5 @@ def looked_at(config: Path, channel: str | None) -> Iterator[Stopped]:
     with closing(connect(settings.target)) as session:
         positions.install(session)
         position = positions.known(session, settings.key)
-        yield Stopped(settings.key, session, position, error_log.read(session, settings.key))
+        error = error_log.read(session, settings.key)
+        yield Stopped(settings.key, settings.target, session, position, error)

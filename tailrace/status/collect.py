@@ -14,7 +14,9 @@ import pymysql
 from schemas.errors import TailraceError
 from schemas.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet, parse_gtid_set
 from schemas.gtid_base import Flavor
+from spark_consumer.ddl_plan import intent_of
 from spark_consumer.position import COUNTERS
+from spark_consumer.refusal import cut_values
 from spark_consumer.workers import info
 from tailrace import servers, wiring
 from tailrace.config import Config
@@ -262,11 +264,22 @@ def _channel(row: tuple[Any, ...]) -> Part:
         "consistent": bool(ours["consistent"]),
         "fencing_token": ours["fencing_token"],
         "structures_version": ours["structures_version"],
-        "ddl_in_doubt": intent,
+        "ddl_in_doubt": _in_hand(intent),
         "updated": _moment(float(updated) * 1000) if updated is not None else None,
         "last_commit": _moment(float(last_commit) * 1000) if last_commit is not None else None,
         "stored": {**stored, "Executed_Gtid_Set": ours["executed_gtid_set"]},
     }
+
+
+def _in_hand(intent: str | None) -> str | None:
+    """The DDL that a channel has begun, its place in the upstream and its statement; passwords are not in it."""
+    found = intent_of(intent)
+    if found is None:
+        return None
+    statements = found.carried.statements
+    number = min(found.index, len(statements) - 1)
+    which = f" statement {number + 1} of {len(statements)}" if len(statements) > 1 else ""
+    return f"{found.place}{which}: {cut_values(statements[number].shown, 300)}"
 
 
 def lag(channel: Part, upstream: Part, kafka: Part, now: float) -> Part:

@@ -11,6 +11,7 @@ from conftest import FLAVORS
 
 from compose.databases import Database
 from schemas.errors import DownstreamError, LogError
+from spark_consumer.ddl_apply import DdlApplier
 from tests.support.apply_steps import apply_steps, open_applier, prepared
 from tests.support.child import in_child
 from tests.support.names import own_name
@@ -267,10 +268,13 @@ HALVES = [
 
 @pytest.mark.parametrize("noted", [True, False], ids=["noted", "killed before"])
 def test_a_ddl_that_mariadb_did_by_half_is_not_taken_as_done(
-    downstream_mariadb: Database, name: str, noted: bool
+    downstream_mariadb: Database, name: str, noted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It logs what a refused statement has done under the statement's number."""
     target = downstream_mariadb
+    if not noted:
+        # As a consumer leaves it that dies in that moment.
+        monkeypatch.setattr(DdlApplier, "_note", lambda *args: None)
     made = [
         f"CREATE TABLE {name}.a (id INT PRIMARY KEY)",
         f"CREATE TABLE IF NOT EXISTS {name}.b (id INT PRIMARY KEY)",
@@ -286,16 +290,11 @@ def test_a_ddl_that_mariadb_did_by_half_is_not_taken_as_done(
             with pytest.raises(DownstreamError, match="TR620"):
                 apply_steps(open_applier(target.url("tailrace"), name), steps)
         used += ledger_seq(target, name) - seq
-        if not noted:
-            # As a consumer leaves it that dies in that moment.
-            target.execute(
-                f"UPDATE tailrace.relay_log_info SET ledger_seq = {seq} WHERE Channel_name = '{name}'"
-            )
         for again in (remedy, *([] if kind == "CREATE TABLE" else [made[len(steps) - 1]])):
             target.execute(again.format(db=name))
         apply_steps(open_applier(target.url("tailrace"), name), steps)
         assert position(target, name)[0] == len(steps) - 1
-    assert used >= 2
+    assert used >= 2 or not noted
     assert {table for (table,) in target.execute(f"SHOW TABLES FROM {name}")} == {"a", "later"}
     assert "`p` int" in target.execute(f"SHOW CREATE TABLE {name}.a")[0][1]
 

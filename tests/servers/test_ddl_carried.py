@@ -12,6 +12,7 @@ import pytest
 from compose.databases import Database
 from schemas.errors import DownstreamError
 from spark_consumer.ddl_options import DdlOptions
+from spark_consumer.ddl_plan import intent_of
 from tests.support.binlog_applied import Channel, definitions, epochs_since
 from tests.support.binlog_rows import binlog_end
 from tests.support.names import own_name
@@ -268,7 +269,8 @@ def test_a_ddl_of_several_statements_ends_under_the_rules_that_it_began_with(
     intent = f"SELECT ddl_intent FROM tailrace.relay_log_info WHERE Channel_name = '{db}'"
     # Until it dies behind the first of the two statements that the swap becomes.
     while channel.apply_until_it_dies(epochs, "ddl.after") == signal.SIGKILL:
-        if downstream.execute(intent) != [(None,)]:
+        found = intent_of(downstream.execute(intent)[0][0])
+        if found is not None and len(found.carried.statements) == 2:
             break
     columns = (
         f"SELECT column_name FROM information_schema.columns WHERE table_schema = '{db}' AND table_name = 't'"

@@ -36,9 +36,14 @@ Epoch = tuple[EpochCommitted, Records]
 
 
 def epochs_since(
-    server: Database, begin: tuple[str, int], tables: TableFilter | None = None, *, accounts: bool = False
+    server: Database,
+    begin: tuple[str, int],
+    tables: TableFilter | None = None,
+    *,
+    accounts: bool = False,
+    number: int = 0,
 ) -> list[Epoch]:
-    """What was logged since ``begin``, in the same file, as epochs; each record was in Avro once."""
+    """What was logged since ``begin``, in the same file, as epochs from ``number`` on; each record was in Avro once."""
     file, at = begin
     data = (server.data / file).read_bytes()
     decoder = EventDecoder(
@@ -54,6 +59,7 @@ def epochs_since(
     size = int.from_bytes(data[_MAGIC + 9 : _MAGIC + 13], "little")
     decoder.next_file("", file)
     decoder.enter_file(data[_MAGIC : _MAGIC + size], "", file)
+    decoder.epoch = OpenEpoch(number)
     found: list[Epoch] = []
     while at < len(data):
         at = decoder.run(data, at, 0)

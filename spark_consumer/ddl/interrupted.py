@@ -1,0 +1,281 @@
+"""What is left to do of a DDL that was interrupted: pure, from what its objects were before and what they are now.
+
+A statement that leaves the same behind however often it runs is simply left to do, unless its objects show that it
+is done. Of one that must not run twice the objects have to show which of both it is, and they do: InnoDB's ids go with
+a table through RENAME and EXCHANGE, a CREATE leaves something and a DROP nothing, an ALTER another definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import cast
+
+from schemas.ddl import family
+from schemas.ddl_edit import Uneditable, as_alter_database, as_replacing, with_if_exists
+from schemas.ddl_lexer import Flavor, Lexer, dialect_of
+from schemas.epoch import SchemaChanged, TableChanged
+from spark_consumer.ddl.snapshot import ABSENT, ACCOUNTS, UNKNOWN, Shown, Snapshot, key
+from spark_consumer.merge import qualified
+
+_TYPES = {
+    "TABLE": frozenset({"BASE TABLE", "SYSTEM VERSIONED"}),
+    "VIEW": frozenset({"VIEW"}),
+    "JSON DUALITY VIEW": frozenset({"VIEW"}),
+    "SEQUENCE": frozenset({"SEQUENCE"}),
+}
+_DATABASE = ("DATABASE", "SCHEMA")
+
+
+class Undecided(Exception):
+    """What is there now may be either; the text says why."""
+
+
+class Broken(Undecided):
+    """It is neither: the server has lost a table, or cannot open it."""
+
+
+def what_is_left(
+    ddl: SchemaChanged, before: Snapshot, now: Snapshot, *, mariadb: bool
+) -> SchemaChanged | None:
+    """The statement that is still to run: the DDL, the rest of it, or None.
+
+    Args:
+        before: its objects before it ran for the first time.
+        now: the same objects, with nobody at work on them.
+        mariadb: whether the downstream is one.
+
+    Raises:
+        Undecided: nobody can know.
+    """
+    verb, _, what = ddl.kind.partition(" ")
+    if family(ddl.kind) == ACCOUNTS:
+        return _accounts(ddl, before, now)
+    if what == "INDEX" or ddl.kind == "ALTER TABLE":
+        return _altered(ddl, before, now, mariadb)
+    if ddl.kind == "RENAME TABLE":
+        return _renamed(ddl, before, now, mariadb)
+    if verb == "DROP":
+        return _dropped(ddl, before, now)
+    if verb == "CREATE":
+        return _created(ddl, before, now, mariadb)
+    if ddl.kind == "ALTER EVENT" and any(shown.kind for shown in before.objects.values()) and not _any(now):
+        # It has another name now.
+        return None
+    # TRUNCATE, and ALTER of what is no table.
+    return ddl
+
+
+def half_done(ddl: SchemaChanged, now: Snapshot) -> bool:
+    """Whether a CREATE or DROP that the server says it has run has not left what it was to leave.
+
+    MariaDB logs what a refused statement has done under the statement's number: CREATE OR REPLACE has dropped the
+    table, a DROP of several those that were there, DROP DATABASE the tables before the one that it could not drop.
+    """
+    verb, _, what = ddl.kind.partition(" ")
+    if verb not in ("CREATE", "DROP") or what == "INDEX" or family(ddl.kind) == ACCOUNTS:
+        return False
+    return any(_is(shown, what) != (verb == "CREATE") for shown in now.objects.values())
+
+
+def needs_identities(ddl: SchemaChanged) -> bool:
+    """Whether definitions alone cannot show that the DDL has run."""
+    if ddl.kind == "RENAME TABLE":
+        return True
+    return ddl.kind == "ALTER TABLE" and (len(ddl.tables) > 1 or _exchanges_columns(ddl))
+
+
+def is_too_young(ddl: SchemaChanged, before: Snapshot) -> bool:
+    """Whether only the second of a table's last change would show that the DDL has run, and it is not over yet."""
+    return _exchanges_columns(ddl) and any(shown.created >= before.taken for shown in before.objects.values())
+
+
+def _is(shown: Shown, what: str) -> bool:
+    """Whether an object of this kind is there."""
+    return shown.kind in _TYPES[what] if what in _TYPES else bool(shown.kind)
+
+
+def _any(snapshot: Snapshot) -> bool:
+    return any(shown.kind for shown in snapshot.objects.values())
+
+
+def _accounts(ddl: SchemaChanged, before: Snapshot, now: Snapshot) -> SchemaChanged | None:
+    was, found = before.objects.get(ACCOUNTS, ABSENT), now.objects.get(ACCOUNTS, ABSENT)
+    if UNKNOWN in (was.definition, found.definition):
+        raise Undecided("the account may not read the tables of mysql that hold the grants")
+    return ddl if was.definition == found.definition else None
+
+
+def _dropped(ddl: SchemaChanged, before: Snapshot, now: Snapshot) -> SchemaChanged | None:
+    what = ddl.kind.partition(" ")[2]
+    there = [name for name, shown in now.objects.items() if _is(shown, what)]
+    if not there:
+        return None
+    if all(_is(shown, what) == (name in there) for name, shown in before.objects.items()):
+        return ddl
+    text = with_if_exists(ddl.statement, cast(Flavor, ddl.source_flavor), sql_mode=ddl.sql_mode or 0)
+    return replace(ddl, statement=text)
+
+
+def _created(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool) -> SchemaChanged | None:
+    what = ddl.kind.partition(" ")[2]
+    was = any(_is(shown, what) for shown in before.objects.values())
+    found = any(_is(shown, what) for shown in now.objects.values())
+    if was or not found:
+        # Either it does nothing, or it replaces what nobody has changed since.
+        return ddl
+    if what == "SEQUENCE":
+        # The table comes first, then its row. Without that nobody can use it, and it may be logged all the same.
+        text = as_replacing(ddl.statement, cast(Flavor, ddl.source_flavor), sql_mode=ddl.sql_mode or 0)
+        return replace(ddl, statement=text)
+    if what in _DATABASE and mariadb:
+        # Its folder comes first, then the file with its character set.
+        try:
+            text = as_alter_database(
+                ddl.statement, cast(Flavor, ddl.source_flavor), sql_mode=ddl.sql_mode or 0
+            )
+        except Uneditable as error:
+            raise Undecided(
+                f"the database is there, perhaps without its character set, and {error}"
+            ) from error
+        return replace(ddl, statement=text, kind="ALTER DATABASE")
+    return None
+
+
+def _renamed(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool) -> SchemaChanged | None:
+    """Which of the pairs are done, by what goes with a table through its names."""
+    pairs = [
+        (key(table.db, table.table), key(table.renamed_to_db or table.db, table.renamed_to or ""))
+        for table in ddl.tables
+    ]
+    if any(name not in before.objects for pair in pairs for name in pair):
+        # The server has names in lower case.
+        pairs = [(old.lower(), new.lower()) for old, new in pairs]
+    found = {name: shown.identity(mariadb=mariadb) for name, shown in now.objects.items()}
+    began = {name: shown.identity(mariadb=mariadb) for name, shown in before.objects.items()}
+    done = [count for count, state in enumerate(_through(pairs, began)) if state == found]
+    if not done:
+        # MariaDB renames a partitioned table one partition after the other.
+        for name, shown in now.objects.items():
+            if shown.definition == UNKNOWN and shown.kind != "SEQUENCE":
+                raise Broken(f"the server cannot open {name}")
+        raise Broken("the tables are neither as before nor as after it")
+    if len(done) > 1 and any(identity[:1] == (UNKNOWN,) for identity in found.values()):
+        raise Undecided("the tables look alike, and the ids of InnoDB's tables are not known")
+    # If several fit, what changed places is the same in every way.
+    rest = ddl.tables[done[-1] :]
+    if not rest:
+        return None
+    return ddl if len(rest) == len(ddl.tables) else replace(ddl, statement=_rename(rest), tables=rest)
+
+
+def _through(
+    pairs: Iterable[tuple[str, str]], began: Mapping[str, tuple[object, ...]]
+) -> Iterator[dict[str, tuple[object, ...]]]:
+    """What is where before the first pair, behind it, and so on."""
+    state = dict(began)
+    yield dict(state)
+    for old, new in pairs:
+        if state[old]:
+            state[old], state[new] = (), state[old]
+        yield dict(state)
+
+
+def _rename(tables: Iterable[TableChanged]) -> str:
+    pairs = (
+        f"{qualified(table.db, table.table).decode()} TO "
+        f"{qualified(table.renamed_to_db or table.db, table.renamed_to or '').decode()}"
+        for table in tables
+    )
+    return f"RENAME TABLE {', '.join(pairs)}"
+
+
+def _altered(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool) -> SchemaChanged | None:
+    table = ddl.tables[0]
+    was, found = before.get(table.db, table.table), now.get(table.db, table.table)
+    if len(ddl.tables) > 1:
+        return _partition_moved(ddl, before, now)
+    if table.renamed_to is not None and (table.renamed_to_db or table.db, table.renamed_to) != (
+        table.db,
+        table.table,
+    ):
+        other = now.get(table.renamed_to_db or table.db, table.renamed_to)
+        if bool(found.kind) == bool(was.kind) and not other.kind:
+            return ddl
+        if found.kind or not other.kind:
+            raise Broken("both of the table's names are in use, or none")
+        return None
+    if not was.kind:
+        return ddl
+    if _differs(was, found, before, now):
+        return None
+    if not _exchanges_columns(ddl) or _not_touched(was, found, before, mariadb):
+        return ddl
+    if was.ids != found.ids or was.created != found.created:
+        return None
+    raise Undecided("the table's definition is the same before and after it")
+
+
+def _differs(was: Shown, found: Shown, before: Snapshot, now: Snapshot) -> bool:
+    if was.kind and not found.kind:
+        raise Broken("the table is gone")
+    if UNKNOWN not in (was.definition, "") and found.definition == UNKNOWN:
+        raise Broken("the server cannot open the table")
+    if before.server != now.server:
+        if was.ids and found.ids and not set(was.ids) & set(found.ids):
+            return True
+        raise Undecided(
+            "the server shows definitions otherwise than before: another version, or other settings"
+        )
+    if UNKNOWN in (was.definition, found.definition):
+        raise Undecided("the server cannot show the table's definition")
+    return was.definition != found.definition
+
+
+def _not_touched(was: Shown, found: Shown, before: Snapshot, mariadb: bool) -> bool:
+    """Whether an ALTER that leaves the same definition has not run."""
+    if was.ids != found.ids:
+        return False
+    if was.ids and not mariadb:
+        # Columns that change places make a new table there.
+        return True
+    return bool(was.created) and was.created == found.created and was.created < before.taken
+
+
+def _partition_moved(ddl: SchemaChanged, before: Snapshot, now: Snapshot) -> SchemaChanged | None:
+    """EXCHANGE PARTITION, and MariaDB's CONVERT PARTITION and CONVERT TABLE: of a table and another one."""
+    one, other = ((before.get(t.db, t.table), now.get(t.db, t.table)) for t in ddl.tables[:2])
+    changed = _differs(*one, before, now)
+    if bool(other[0].kind) != bool(other[1].kind):
+        if not changed:
+            raise Broken("a table came or went, and the partitions are the same")
+        return None
+    if changed:
+        raise Broken("the partitions changed, and no table came or went")
+    if not other[0].kind:
+        return ddl
+    if not (one[0].ids and one[1].ids and other[0].ids and other[1].ids):
+        raise Undecided("the ids of InnoDB's tables are not known")
+    if one[0].ids == one[1].ids and other[0].ids == other[1].ids:
+        return ddl
+    if _numbers(other[1]) <= _numbers(one[0]) and _numbers(other[0]) <= _numbers(one[1]):
+        return None
+    raise Broken("neither the table nor the partition is what it was, nor what the other one was")
+
+
+def _numbers(shown: Shown) -> set[int]:
+    return {number for _, number in shown.ids or ()}
+
+
+def _exchanges_columns(ddl: SchemaChanged) -> bool:
+    """Whether columns may change names with each other: a second time would undo it."""
+    if ddl.kind != "ALTER TABLE":
+        return False
+    keys = [
+        token.key
+        for token in Lexer(ddl.statement, dialect_of(cast(Flavor, ddl.source_flavor), ddl.sql_mode or 0))
+    ]
+    renamed = sum(
+        word == "RENAME" and keys[index + 1 : index + 2] == ["COLUMN"] for index, word in enumerate(keys)
+    )
+    return keys.count("CHANGE") + renamed > 1

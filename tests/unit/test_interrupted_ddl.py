@@ -1,0 +1,224 @@
+"""What is left of a DDL that was interrupted, by what its objects were before and are now."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from schemas.ddl import classify
+from schemas.ddl_lexer import Flavor
+from schemas.epoch import SchemaChanged, TableChanged
+from spark_consumer.ddl.interrupted import (
+    Broken,
+    Undecided,
+    half_done,
+    is_too_young,
+    needs_identities,
+    what_is_left,
+)
+from spark_consumer.ddl.snapshot import ABSENT, ACCOUNTS, UNKNOWN, Shown, Snapshot, file_pattern, key
+
+Objects = dict[str, Shown]
+
+
+def ddl(statement: str, flavor: Flavor = "mariadb") -> SchemaChanged:
+    found = classify(statement, "d", flavor)
+    tables = tuple(TableChanged(*table) for table in found.tables)
+    return SchemaChanged(statement, "d", found.kind, tables, flavor, 0)
+
+
+def table(definition: str = "x", *ids: int, created: str = "2026-01-01 00:00:00") -> Shown:
+    """An InnoDB table; its partitions have the ids."""
+    parts = tuple((f"#p#p{number}" if len(ids) > 1 else "", one) for number, one in enumerate(ids))
+    return Shown("BASE TABLE", definition, "innodb", parts or None, created)
+
+
+def snapshot(objects: Objects, server: str = "s") -> Snapshot:
+    named = {
+        name if name == ACCOUNTS or name.startswith("`") else key("d", name): shown
+        for name, shown in objects.items()
+    }
+    return Snapshot(named, server, "2026-01-01 00:00:09")
+
+
+def left(statement: str, before: Objects, now: Objects, *, mariadb: bool = True) -> str | None:
+    """The text that is left, None if the DDL is done."""
+    found = what_is_left(ddl(statement), snapshot(before), snapshot(now), mariadb=mariadb)
+    return None if found is None else found.statement
+
+
+A, B, C = table("x", 1), table("x", 2), table("x", 3)
+SWAP = "RENAME TABLE a TO z, b TO a, z TO b"
+
+
+@pytest.mark.parametrize(
+    ("statement", "before", "now", "expected"),
+    [
+        # tables of one form change names: the ids go with them
+        (SWAP, {"a": A, "b": B, "z": ABSENT}, {"a": A, "b": B, "z": ABSENT}, SWAP),
+        (SWAP, {"a": A, "b": B, "z": ABSENT}, {"a": B, "b": A, "z": ABSENT}, None),
+        (SWAP, {"a": A, "b": B, "z": ABSENT}, {"a": ABSENT, "b": B, "z": A},
+         "RENAME TABLE `d`.`b` TO `d`.`a`, `d`.`z` TO `d`.`b`"),
+        (SWAP, {"a": A, "b": B, "z": ABSENT}, {"a": B, "b": ABSENT, "z": A}, "RENAME TABLE `d`.`z` TO `d`.`b`"),
+        ("RENAME TABLE a TO b", {"a": Shown("VIEW", "v"), "b": ABSENT}, {"a": ABSENT, "b": Shown("VIEW", "v")}, None),
+        ("RENAME TABLE IF EXISTS a TO b, c TO d", {"a": ABSENT, "b": ABSENT, "c": C, "d": ABSENT},
+         {"a": ABSENT, "b": ABSENT, "c": ABSENT, "d": C}, None),
+        # lists are dropped one by one
+        ("DROP TABLE a, b", {"a": A, "b": B}, {"a": A, "b": B}, "DROP TABLE a, b"),
+        ("DROP TABLE a, b", {"a": A, "b": B}, {"a": ABSENT, "b": B}, "DROP TABLE IF EXISTS a, b"),
+        ("DROP TABLE a, b", {"a": A, "b": B}, {"a": ABSENT, "b": ABSENT}, None),
+        ("DROP VIEW v", {"v": Shown("VIEW", "v")}, {"v": ABSENT}, None),
+        ("CREATE TABLE a (i INT)", {"a": ABSENT}, {"a": A}, None),
+        ("CREATE TABLE a (i INT)", {"a": ABSENT}, {"a": ABSENT}, "CREATE TABLE a (i INT)"),
+        # MariaDB has dropped the old one
+        ("CREATE OR REPLACE TABLE a (i INT)", {"a": A}, {"a": ABSENT}, "CREATE OR REPLACE TABLE a (i INT)"),
+        # its row may not be there
+        ("CREATE SEQUENCE IF NOT EXISTS s START 5", {"s": ABSENT}, {"s": Shown("SEQUENCE", UNKNOWN, "innodb")},
+         "CREATE OR REPLACE SEQUENCE s START 5"),
+        ("TRUNCATE TABLE a", {"a": A}, {"a": B}, "TRUNCATE TABLE a"),
+        ("ALTER TABLE a ADD v INT", {"a": A}, {"a": A}, "ALTER TABLE a ADD v INT"),
+        ("ALTER TABLE a ADD v INT", {"a": A}, {"a": table("y", 1)}, None),
+        ("CREATE INDEX i ON a (v)", {"a": A}, {"a": table("y", 1)}, None),
+        ("ALTER TABLE p TRUNCATE PARTITION p0, p1", {"p": table("x", 1, 2)}, {"p": table("x", 3, 2)},
+         "ALTER TABLE p TRUNCATE PARTITION p0, p1"),
+        ("ALTER TABLE a RENAME TO b, ADD v INT", {"a": A, "b": ABSENT}, {"a": ABSENT, "b": table("y", 1)}, None),
+        ("ALTER TABLE a RENAME TO b, ADD v INT", {"a": A, "b": ABSENT}, {"a": A, "b": ABSENT},
+         "ALTER TABLE a RENAME TO b, ADD v INT"),
+        ("ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE a", {"p": table("p", 8, 9), "a": A},
+         {"p": table("p", 8, 9), "a": A}, "ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE a"),
+        ("ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE a", {"p": table("p", 8, 9), "a": A},
+         {"p": table("p", 1, 9), "a": table("x", 8)}, None),
+        ("ALTER TABLE p CONVERT PARTITION p0 TO TABLE a", {"p": table("p", 8, 9), "a": ABSENT},
+         {"p": table("q", 9), "a": table("x", 8)}, None),
+        ("ALTER TABLE p CONVERT PARTITION p0 TO TABLE a", {"p": table("p", 8, 9), "a": ABSENT},
+         {"p": table("p", 8, 9), "a": ABSENT}, "ALTER TABLE p CONVERT PARTITION p0 TO TABLE a"),
+        # columns change places, and the definition stays: MariaDB's file is another one
+        ("ALTER TABLE a CHANGE v w INT, CHANGE w v INT AFTER id", {"a": A},
+         {"a": table("x", 1, created="2026-01-01 00:00:11")}, None),
+        ("ALTER TABLE a CHANGE v w INT, CHANGE w v INT AFTER id", {"a": A}, {"a": A},
+         "ALTER TABLE a CHANGE v w INT, CHANGE w v INT AFTER id"),
+        ("CREATE PROCEDURE f() SELECT 1", {"f": ABSENT}, {"f": Shown("PROCEDURE", "f")}, None),
+        ("ALTER EVENT e RENAME TO f", {"e": Shown("EVENT", "e")}, {"e": ABSENT}, None),
+        ("ALTER EVENT e COMMENT 'x'", {"e": Shown("EVENT", "e")}, {"e": Shown("EVENT", "e")},
+         "ALTER EVENT e COMMENT 'x'"),
+        ("DROP DATABASE d", {"`d`": Shown("DATABASE", "d")}, {"`d`": ABSENT}, None),
+        ("CREATE DATABASE d CHARACTER SET latin1", {"`d`": ABSENT}, {"`d`": Shown("DATABASE", "d")},
+         "ALTER DATABASE d CHARACTER SET latin1"),
+        ("GRANT SELECT ON *.* TO u", {ACCOUNTS: Shown(ACCOUNTS, "1")}, {ACCOUNTS: Shown(ACCOUNTS, "1")},
+         "GRANT SELECT ON *.* TO u"),
+        ("RENAME USER u TO v", {ACCOUNTS: Shown(ACCOUNTS, "1")}, {ACCOUNTS: Shown(ACCOUNTS, "2")}, None),
+    ],
+)  # fmt: skip
+def test_what_is_left(statement: str, before: Objects, now: Objects, expected: str | None) -> None:
+    assert left(statement, before, now) == expected
+
+
+NOBODY = table("x")
+MYISAM = Shown("BASE TABLE", "x", "myisam", content="5")
+
+
+@pytest.mark.parametrize(
+    ("statement", "before", "now", "error"),
+    [
+        # without PROCESS nobody sees InnoDB's ids
+        (SWAP, {"a": NOBODY, "b": NOBODY, "z": ABSENT}, {"a": NOBODY, "b": NOBODY, "z": ABSENT}, Undecided),
+        ("ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE a", {"p": table("p"), "a": NOBODY},
+         {"p": table("p"), "a": NOBODY}, Undecided),
+        # altered in the second in which it was looked at
+        ("ALTER TABLE a CHANGE v w INT, CHANGE w v INT AFTER id", {"a": replace(A, created="2026-01-01 00:00:09")},
+         {"a": replace(A, created="2026-01-01 00:00:09")}, Undecided),
+        ("GRANT SELECT ON *.* TO u", {ACCOUNTS: Shown(ACCOUNTS, UNKNOWN)}, {ACCOUNTS: Shown(ACCOUNTS, UNKNOWN)},
+         Undecided),
+        # MariaDB renames, converts and exchanges one partition after the other
+        ("RENAME TABLE p TO q", {"p": table("p", 8, 9), "q": ABSENT},
+         {"p": replace(table(UNKNOWN, 9), ids=(("#p#p1", 9),)), "q": ABSENT}, Broken),
+        ("ALTER TABLE p CONVERT PARTITION p0 TO TABLE a", {"p": table("p", 8, 9), "a": ABSENT},
+         {"p": ABSENT, "a": ABSENT}, Broken),
+        ("ALTER TABLE p CONVERT TABLE a TO PARTITION p0 VALUES LESS THAN (5)", {"p": table("p", 9), "a": A},
+         {"p": ABSENT, "a": ABSENT}, Broken),
+        ("ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE a", {"p": table("p", 8, 9), "a": A},
+         {"p": table("p", 8, 9), "a": table("x", 8)}, Broken),
+        ("ALTER TABLE a PARTITION BY HASH (id) PARTITIONS 3", {"a": A}, {"a": table(UNKNOWN, 1)}, Broken),
+        ("ALTER TABLE a ADD v INT", {"a": A}, {"a": ABSENT}, Broken),
+        ("ALTER TABLE a RENAME TO b", {"a": A, "b": ABSENT}, {"a": A, "b": A}, Broken),
+    ],
+)  # fmt: skip
+def test_what_nobody_can_know(statement: str, before: Objects, now: Objects, error: type[Undecided]) -> None:
+    with pytest.raises(Undecided) as raised:
+        left(statement, before, now)
+    assert raised.type is error
+
+
+def test_tables_without_ids_are_told_apart_by_their_contents() -> None:
+    other = replace(MYISAM, content="6")
+    swapped = {"a": other, "b": MYISAM, "z": ABSENT}
+    assert left(SWAP, {"a": MYISAM, "b": other, "z": ABSENT}, swapped) is None
+    # Tables that are the same in every way may have changed places.
+    assert (
+        left(SWAP, {"a": MYISAM, "b": MYISAM, "z": ABSENT}, {"a": MYISAM, "b": MYISAM, "z": ABSENT}) is None
+    )
+
+
+def test_mysql_tells_tables_apart_by_the_time_of_their_creation() -> None:
+    one, other = NOBODY, replace(NOBODY, created="2026-01-01 00:00:01")
+    before = {"a": one, "b": other, "z": ABSENT}
+    assert left(SWAP, before, {"a": other, "b": one, "z": ABSENT}, mariadb=False) is None
+    assert left(SWAP, before, before, mariadb=False) == SWAP
+
+
+def test_definitions_of_another_version_are_not_compared() -> None:
+    alter = ddl("ALTER TABLE a ADD v INT")
+    before, now = snapshot({"a": A}), snapshot({"a": table("shown otherwise", 1)}, "t")
+    with pytest.raises(Undecided, match="another version"):
+        what_is_left(alter, before, now, mariadb=True)
+    assert what_is_left(alter, before, snapshot({"a": table("y", 7)}, "t"), mariadb=True) is None
+
+
+def test_names_in_lower_case_are_the_same() -> None:
+    renamed = ddl("RENAME TABLE A TO B")
+    before = snapshot({"a": A, "b": ABSENT})
+    assert what_is_left(renamed, before, snapshot({"a": ABSENT, "b": A}), mariadb=True) is None
+    altered = ddl("ALTER TABLE A ADD v INT")
+    assert what_is_left(altered, before, snapshot({"a": table("y", 1), "b": ABSENT}), mariadb=True) is None
+
+
+def test_what_is_used_may_be_done_by_half() -> None:
+    assert half_done(ddl("CREATE OR REPLACE TABLE a (i INT)"), snapshot({"a": ABSENT}))
+    assert half_done(ddl("DROP TABLE a, b"), snapshot({"a": ABSENT, "b": B}))
+    assert not half_done(ddl("DROP TABLE a, b"), snapshot({"a": ABSENT, "b": Shown("VIEW", "b")}))
+    assert not half_done(ddl("CREATE INDEX i ON a (v)"), snapshot({"a": ABSENT}))
+    assert half_done(ddl("CREATE PROCEDURE f() SELECT 1"), snapshot({"f": ABSENT}))
+
+
+def test_ids_are_asked_for_where_they_decide() -> None:
+    assert needs_identities(ddl(SWAP))
+    assert needs_identities(ddl("ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE a"))
+    swapped = ddl("ALTER TABLE a RENAME COLUMN v TO w, RENAME COLUMN w TO v")
+    assert needs_identities(swapped)
+    assert not needs_identities(ddl("ALTER TABLE a ADD v INT"))
+    assert is_too_young(swapped, snapshot({"a": replace(A, created="2026-01-01 00:00:09")}))
+    assert not is_too_young(swapped, snapshot({"a": A}))
+
+
+def test_a_snapshot_survives_json() -> None:
+    made = snapshot({"a": table("x", 1, 2), "b": ABSENT, "c": MYISAM})
+    assert Snapshot.of(json.loads(json.dumps(made.to_fields()))) == made
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "same"),
+    [
+        ("a_1", "a_1", True),
+        ("a-1", "a@002d1", True),
+        ("日", "@65e5", True),
+        ("é", "@0p", True),
+        ("a$", "a@0024", True),
+        ("a", "b", False),
+        ("a-", "a-", False),
+    ],
+)
+def test_innodbs_names_of_files(name: str, file: str, same: bool) -> None:
+    assert bool(re.fullmatch(file_pattern(name), file)) is same
