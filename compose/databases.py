@@ -133,7 +133,7 @@ class MariaDB(Database):
     flavor = "mariadb"
     _grants: ClassVar[dict[Role, str]] = {
         "upstream": "SELECT, REPLICATION SLAVE, BINLOG MONITOR",
-        "downstream": f"{_DDL_AND_DML}, SET USER, BINLOG ADMIN, BINLOG REPLAY, BINLOG MONITOR",
+        "downstream": f"{_DDL_AND_DML}, SET USER, BINLOG ADMIN, BINLOG REPLAY, BINLOG MONITOR, PROCESS",
     }
 
     def _program(self) -> list[str]:

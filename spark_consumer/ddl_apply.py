@@ -22,7 +22,7 @@ from spark_consumer import ddl_session, online_tables
 from spark_consumer import position as positions
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.ddl.settle import Settled, await_predecessor, look_before, settled
-from spark_consumer.ddl.snapshot import drop_orphans
+from spark_consumer.ddl.snapshot import clear_half_made
 from spark_consumer.ddl_plan import Carried, Intent, Progress, intent_of, place_of
 from spark_consumer.ddl_rules import DdlRules, MergedDdl
 from spark_consumer.ledger import Ledger
@@ -109,9 +109,10 @@ class DdlApplier:
             self._own = own
             await_predecessor(own, position)
             found = settled(own, self._ledger, intent, ddl, piece.where)
-            if found.index == intent.index and ddl.kind == "CREATE TABLE" and own.flavor == "mariadb":
+            if found.index == intent.index and ddl.kind == "CREATE TABLE":
                 for table in ddl.tables:
-                    drop_orphans(own, table.db, table.table)
+                    if not intent.before.get(table.db, table.table).kind:
+                        clear_half_made(own, table.db, table.table)
             return found
 
     def _made(self, session: Session, piece: Slice, ddl: SchemaChanged, tables: OnlineTables) -> Carried:

@@ -47,7 +47,7 @@ CREATE TABLE tailrace.relay_log_info (
   ledger_domain INT UNSIGNED NOT NULL COMMENT 'the same for MariaDB',
   ledger_seq BIGINT UNSIGNED NOT NULL COMMENT 'the number of the last GTID used',
   xa_prepared LONGTEXT COMMENT 'JSON: XA transactions prepared and undecided, and where the relay log has them',
-  ddl_intent LONGTEXT COMMENT 'a DDL in hand: about to run where no GTID can prove that it did, or several statements',
+  ddl_intent LONGTEXT COMMENT 'JSON: a DDL in hand, how far it is, and its objects before',
   online_tables LONGTEXT COMMENT 'JSON: tables of online schema changes that only the upstream has',
   rewound_from LONGTEXT COMMENT 'JSON: the place up to which everything is applied for a second time',
   began_at TEXT COMMENT 'the --from of its first run',

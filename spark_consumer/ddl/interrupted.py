@@ -15,7 +15,7 @@ from schemas.ddl import family
 from schemas.ddl_edit import Uneditable, as_alter_database, as_replacing, with_if_exists
 from schemas.ddl_lexer import Flavor, Lexer, dialect_of
 from schemas.epoch import SchemaChanged, TableChanged
-from spark_consumer.ddl.snapshot import ABSENT, ACCOUNTS, UNKNOWN, Shown, Snapshot, key
+from spark_consumer.ddl.snapshot import ABSENT, ACCOUNTS, BROKEN, UNKNOWN, Shown, Snapshot, key
 from spark_consumer.merge import qualified
 
 _TYPES = {
@@ -111,7 +111,8 @@ def _dropped(ddl: SchemaChanged, before: Snapshot, now: Snapshot) -> SchemaChang
     there = [name for name, shown in now.objects.items() if _is(shown, what)]
     if not there:
         return None
-    if all(_is(shown, what) == (name in there) for name, shown in before.objects.items()):
+    whole = all(now.objects[name].definition != BROKEN for name in there)
+    if whole and all(_is(shown, what) == (name in there) for name, shown in before.objects.items()):
         return ddl
     text = with_if_exists(ddl.statement, cast(Flavor, ddl.source_flavor), sql_mode=ddl.sql_mode or 0)
     return replace(ddl, statement=text)
@@ -120,7 +121,7 @@ def _dropped(ddl: SchemaChanged, before: Snapshot, now: Snapshot) -> SchemaChang
 def _created(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool) -> SchemaChanged | None:
     what = ddl.kind.partition(" ")[2]
     was = any(_is(shown, what) for shown in before.objects.values())
-    found = any(_is(shown, what) for shown in now.objects.values())
+    found = any(_is(shown, what) and shown.definition != BROKEN for shown in now.objects.values())
     if was or not found:
         # Either it does nothing, or it replaces what nobody has changed since.
         return ddl
@@ -151,13 +152,17 @@ def _renamed(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool)
     if any(name not in before.objects for pair in pairs for name in pair):
         # The server has names in lower case.
         pairs = [(old.lower(), new.lower()) for old, new in pairs]
-    found = {name: shown.identity(mariadb=mariadb) for name, shown in now.objects.items()}
-    began = {name: shown.identity(mariadb=mariadb) for name, shown in before.objects.items()}
+    # The right to see ids may have been given, or taken, in between.
+    known = all(one.ids or one.engine != "innodb" for each in (before, now) for one in each.objects.values())
+    began, found = (
+        {name: shown.identity(mariadb=mariadb, by_id=known) for name, shown in each.objects.items()}
+        for each in (before, now)
+    )
     done = [count for count, state in enumerate(_through(pairs, began)) if state == found]
     if not done:
         # MariaDB renames a partitioned table one partition after the other.
         for name, shown in now.objects.items():
-            if shown.definition == UNKNOWN and shown.kind != "SEQUENCE":
+            if shown.definition == BROKEN:
                 raise Broken(f"the server cannot open {name}")
         raise Broken("the tables are neither as before nor as after it")
     if len(done) > 1 and any(identity[:1] == (UNKNOWN,) for identity in found.values()):
@@ -211,7 +216,7 @@ def _altered(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool)
         return None
     if not _exchanges_columns(ddl) or _not_touched(was, found, before, mariadb):
         return ddl
-    if was.ids != found.ids or was.created != found.created:
+    if _other_ids(was, found) or was.created != found.created:
         return None
     raise Undecided("the table's definition is the same before and after it")
 
@@ -219,7 +224,7 @@ def _altered(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool)
 def _differs(was: Shown, found: Shown, before: Snapshot, now: Snapshot) -> bool:
     if was.kind and not found.kind:
         raise Broken("the table is gone")
-    if UNKNOWN not in (was.definition, "") and found.definition == UNKNOWN:
+    if BROKEN in (was.definition, found.definition):
         raise Broken("the server cannot open the table")
     if before.server != now.server:
         if was.ids and found.ids and not set(was.ids) & set(found.ids):
@@ -228,18 +233,22 @@ def _differs(was: Shown, found: Shown, before: Snapshot, now: Snapshot) -> bool:
             "the server shows definitions otherwise than before: another version, or other settings"
         )
     if UNKNOWN in (was.definition, found.definition):
-        raise Undecided("the server cannot show the table's definition")
+        raise Undecided("the account may not see the table's definition")
     return was.definition != found.definition
 
 
 def _not_touched(was: Shown, found: Shown, before: Snapshot, mariadb: bool) -> bool:
     """Whether an ALTER that leaves the same definition has not run."""
-    if was.ids != found.ids:
+    if _other_ids(was, found):
         return False
-    if was.ids and not mariadb:
+    if was.ids and found.ids and not mariadb:
         # Columns that change places make a new table there.
         return True
     return bool(was.created) and was.created == found.created and was.created < before.taken
+
+
+def _other_ids(was: Shown, found: Shown) -> bool:
+    return bool(was.ids and found.ids) and was.ids != found.ids
 
 
 def _partition_moved(ddl: SchemaChanged, before: Snapshot, now: Snapshot) -> SchemaChanged | None:

@@ -18,8 +18,10 @@ from spark_consumer.server_errors import error_number, is_denied, is_passing
 from spark_consumer.session import Session
 
 ACCOUNTS = "accounts"
-#: a definition that the server could not show
+#: the definition of what the account may not see, or nobody should look at
 UNKNOWN = "unknown"
+#: the definition of what the server cannot open
+BROKEN = "broken"
 PROGRAMS = ("PROCEDURE", "FUNCTION", "EVENT", "PACKAGE", "PACKAGE BODY", "LIBRARY")
 #: rows from each end of a table
 _SAMPLE = 5
@@ -46,12 +48,12 @@ class Shown:
 
     Attributes:
         kind: the server's TABLE_TYPE, DATABASE, the program's kind, ``ACCOUNTS``; "" if it is not there.
-        definition: hash of SHOW CREATE without the object's own name, or ``UNKNOWN``.
+        definition: hash of SHOW CREATE without the object's own name, ``UNKNOWN`` or ``BROKEN``.
         engine: of a table, in lower case.
         ids: InnoDB's table ids by partition, None if they are not known. A table keeps its id when it is renamed; one
             that is rebuilt or truncated has another.
         created: CREATE_TIME in UTC; MariaDB moves it with every ALTER and RENAME, MySQL with every ALTER.
-        content: of a table without ids, where that was asked for: CHECKSUM TABLE, of InnoDB's its first and last rows.
+        content: where identities were asked for: CHECKSUM TABLE, of an InnoDB table only its first and last rows.
     """
 
     kind: str = ""
@@ -61,16 +63,20 @@ class Shown:
     created: str = ""
     content: str = ""
 
-    def identity(self, *, mariadb: bool) -> tuple[object, ...]:
+    def identity(self, *, mariadb: bool, by_id: bool) -> tuple[object, ...]:
         """What goes with the object when it gets another name; () if it is not there.
 
         If it begins with ``UNKNOWN``, two objects with the same may be different ones all the same.
         """
         if not self.kind:
             return ()
-        if self.ids:
+        if by_id and self.ids:
             return self.ids
-        if self.definition == UNKNOWN or self.engine == "innodb" or (self.engine and not self.content):
+        if (
+            self.definition in (UNKNOWN, BROKEN)
+            or self.engine == "innodb"
+            or (self.engine and not self.content)
+        ):
             # The definition has names of foreign keys in it that follow the table's.
             return UNKNOWN, self.content, "" if mariadb else self.created
         return self.definition, self.content
@@ -153,20 +159,14 @@ def _table(
     if not found:
         return ABSENT
     kind, engine, created = found[0]
-    content = (
-        _content(session, db, name, str(engine)) if identities and kind == "BASE TABLE" and not ids else ""
-    )
+    content = _content(session, db, name, str(engine)) if identities and kind == "BASE TABLE" else ""
     # MariaDB has to read a sequence to show it. One that lost its row in a crash then takes the server down when it is
     # dropped or replaced (11.4, trx0trx.cc).
-    sequence = kind == "SEQUENCE"
-    return Shown(
-        str(kind),
-        UNKNOWN if sequence else _definition(session, b"TABLE " + qualified(db, name), name) or UNKNOWN,
-        str(engine),
-        ids,
-        str(created or ""),
-        content,
-    )
+    definition = "" if kind == "SEQUENCE" else _definition(session, b"TABLE " + qualified(db, name), name)
+    if definition == BROKEN and kind == "VIEW":
+        # What it reads is not there.
+        definition = UNKNOWN
+    return Shown(str(kind), definition or UNKNOWN, str(engine), ids, str(created or ""), content)
 
 
 def _content(session: Session, db: str, name: str, engine: str) -> str:
@@ -222,7 +222,7 @@ def _definition(session: Session, what: bytes, own: str) -> str:
             return ""
         if is_passing(error):
             raise
-        return UNKNOWN
+        return UNKNOWN if is_denied(error) else BROKEN
     # The counter is no part of the structure, and some servers recompute it at a restart.
     text = _COUNTER.sub("", str(shown[0][1:]))
     return _hash(text.replace(quote(own).decode(), "``", 1))
@@ -289,24 +289,27 @@ def _match(name: tuple[str, str], path: str, folded: bool) -> re.Match[str] | No
     return re.fullmatch(pattern, path, re.IGNORECASE if folded else 0)
 
 
-def drop_orphans(session: Session, db: str, table: str) -> None:
-    """Drop the partitions that MariaDB has left behind of a table that it was killed in the middle of creating.
+def clear_half_made(session: Session, db: str, table: str) -> None:
+    """Drop what a killed server has left of a table that it was creating, which was not there before.
 
-    They have no definition, so that nobody can read them, and keep the table from being created.
+    MariaDB leaves partitions without a definition, MySQL definitions of MyISAM tables without files. Nobody can read
+    them, and they keep the table from being created.
     """
     folded, there = session.rows(
         "SELECT @@lower_case_table_names, COUNT(*) FROM information_schema.TABLES"
         " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
         (db, table),
     )[0]
+    name = qualified(db, table)
     if there:
+        if _definition(session, b"TABLE " + name, table) == BROKEN:
+            session.execute(b"DROP TABLE IF EXISTS " + name)
         return
-    for path, _ in _files(session):
+    for path, _ in _files(session) if session.flavor == "mariadb" else ():
         match = _match((db, table), path, bool(folded))
         if match and match["part"]:
             # Behind this prefix a name is that of the file.
-            orphan = qualified(db, "#mysql50#" + path.partition("/")[2]).decode()
-            session.execute(f"DROP TABLE IF EXISTS {orphan}")
+            session.execute(b"DROP TABLE IF EXISTS " + qualified(db, "#mysql50#" + path.partition("/")[2]))
 
 
 def file_pattern(name: str) -> str:

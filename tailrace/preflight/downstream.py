@@ -96,6 +96,14 @@ _SESSION = Need(
     "server",
     "warn",
 )
+_IDENTITIES = Need(
+    "identities",
+    ("PROCESS",),
+    "InnoDB's ids of tables are invisible, so after a crash within EXCHANGE PARTITION, or a RENAME of tables that look"
+    " alike, you are asked whether it happened (TR621)",
+    "server",
+    "warn",
+)
 _MIN_PACKET = 16 << 20
 
 
@@ -155,6 +163,8 @@ def _rights(facts: DownstreamFacts) -> list[Result]:
     needs = [_DATA, _TRIGGERS, _EVENTS, _PROGRAMS, _VIEWS, _ROUTINES, _TEMPORARY]
     needs.append(_definers(facts.mariadb, version))
     needs += [] if facts.mariadb else [_MONITOR, *([_SESSION] if version >= (8, 0, 14) else [])]
+    # MySQL's GTIDs prove it.
+    needs += [_IDENTITIES] if facts.mariadb or not _has_gtids(facts) else []
     return rights_results("downstream", facts.account, needs, facts.reach)
 
 
@@ -191,19 +201,19 @@ def _functions(facts: DownstreamFacts) -> list[Result]:
 
 
 def _ledger(facts: DownstreamFacts) -> list[Result]:
-    """Whether the server's own GTIDs can prove what was applied; otherwise an intent row has to do."""
-    variables = facts.variables
-    on = variables.get("log_bin", "").upper() == "ON"
-    if not facts.mariadb:
-        on = on and variables.get("gtid_mode", "").upper() == "ON"
+    """Whether the server's own GTIDs can prove what was applied; otherwise the tables have to show it."""
     name = "log_bin" if facts.mariadb else "gtid_mode"
-    if not on:
-        what = (
-            f"{name} is not ON: after a crash within a DDL the tables' structure has to decide if it happened"
-        )
+    if not _has_gtids(facts):
+        what = f"{name} is not ON: after a crash within a DDL the tables alone have to show if it happened"
         return [Finding("warn", "downstream", "ledger", what, f"set {name} = ON in the server's option file")]
     need = _ledger_rights(facts.mariadb, version_of(facts.version))
     return rights_results("downstream", facts.account, [need], facts.reach)
+
+
+def _has_gtids(facts: DownstreamFacts) -> bool:
+    variables = facts.variables
+    on = variables.get("log_bin", "").upper() == "ON"
+    return on and (facts.mariadb or variables.get("gtid_mode", "").upper() == "ON")
 
 
 def _read_only(variables: dict[str, str]) -> Result:

@@ -9,22 +9,28 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+import signal
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import pymysql
 import pytest
 from conftest import FLAVORS
 
 from compose.databases import Database
+from compose.processes import wait_until
 from spark_consumer.ddl_options import DdlOptions
+from tests.support.apply_steps import apply_steps, open_applier
 from tests.support.binlog_applied import Channel, definitions, epochs_since
 from tests.support.binlog_rows import binlog_end
-from tests.support.killing import Killer
+from tests.support.killing import Child, Killer
 
 pytestmark = [pytest.mark.servers, pytest.mark.long]
 
+Break = Callable[[Database, str], None]
 KILLS = int(os.environ.get("TAILRACE_KILLS", "14"))
 SEED = int(os.environ.get("TAILRACE_SEED", "0")) or random.randrange(1 << 30)
 
@@ -261,23 +267,16 @@ def tell(story: Story, db: str, source: Database, killer: Killer) -> None:
     """Bring a story over to the killed server, statement by statement."""
     begin = binlog_end(source)
     accounts = "accounts" in str(story.options)
-    channel = Channel(killer.server, db, "root", **(story.options or {}))
+    user = "root" if accounts else "tailrace"
+    channel = Channel(killer.server, db, user, **(story.options or {}))
 
-    def upstream(statement: str) -> None:
-        with source.connect() as connection, connection.cursor() as cursor:
-            cursor.execute("SET foreign_key_checks = 0")
-            if statement != f"CREATE DATABASE {db}":
-                cursor.execute(f"USE {db}")
-            cursor.execute(statement)
-
-    upstream(f"CREATE DATABASE {db}")
-    for statement in lines(story.begin, db):
-        upstream(statement)
+    for statement in lines(f"CREATE DATABASE {{db}}\n{story.begin}", db):
+        run_upstream(source, db, statement)
     epochs = epochs_since(source, begin, accounts=accounts)
     channel.apply(epochs).close()
     for statement in lines(story.then, db):
         begin = binlog_end(source)
-        upstream(statement)
+        run_upstream(source, db, statement)
         epochs += epochs_since(source, begin, accounts=accounts, number=len(epochs))
         killer.bring_through(partial(channel.apply, epochs))
         wanted, found = everything(source, db, accounts), everything(killer.server, db, accounts)
@@ -314,3 +313,155 @@ def channel_done(server: Database, channel: str) -> None:
     """Nothing is in doubt any more."""
     where = f"WHERE Channel_name = '{channel}'"
     assert server.execute(f"SELECT ddl_intent FROM tailrace.relay_log_info {where}") == [(None,)]
+
+
+def without_files(pattern: str) -> Break:
+    """Files of the database that are gone once the server is down."""
+
+    def remove(server: Database, db: str) -> None:
+        for file in (server.data / db).glob(pattern):
+            file.unlink()
+
+    return remove
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """What a crash within a statement has left, made by other means.
+
+    Attributes:
+        begin: what is there.
+        statement: the one in whose middle it was.
+        done: what is done of it while the server runs; a statement under the channel's number if it begins with ``!``.
+        down: what is done to the files of the server.
+    """
+
+    begin: str
+    statement: str
+    done: str
+    down: Break | None = None
+
+
+COLUMNS = "CREATE TABLE a (id INT PRIMARY KEY, v INT)\nINSERT INTO a VALUES (1, 1)"
+OTHER = "CREATE TABLE b (id INT PRIMARY KEY, v INT)\nINSERT INTO b VALUES (2, 2)"
+RANGE = (
+    "CREATE TABLE p (id INT PRIMARY KEY, v INT) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (9))"
+)
+SWAP = "RENAME TABLE a TO z, b TO a, z TO b"
+EXCHANGE = "ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE a"
+LEFTOVERS = {
+    # crash recovery has finished it, and logged it under another GTID or not at all
+    "alter": Leftover(COLUMNS, "ALTER TABLE a ADD w INT DEFAULT 5", "ALTER TABLE a ADD w INT DEFAULT 5"),
+    "swap": Leftover(f"{COLUMNS}\n{OTHER}", SWAP, SWAP),
+    "not swapped": Leftover(f"{COLUMNS}\n{OTHER}", SWAP, ""),
+    "exchange": Leftover(f"{COLUMNS}\n{RANGE}\nINSERT INTO p VALUES (3, 3)", EXCHANGE, EXCHANGE),
+    "drop": Leftover(f"{COLUMNS}\n{OTHER}", "DROP TABLE a, b", "DROP TABLE a"),
+    "truncate": Leftover(COLUMNS, "TRUNCATE TABLE a", "TRUNCATE TABLE a"),
+    "replaced": Leftover(COLUMNS, "CREATE OR REPLACE TABLE a (x INT)", "DROP TABLE a"),
+    "event": Leftover("", "CREATE EVENT e ON SCHEDULE AT '2037-01-01' DISABLE DO SELECT 1",
+                      "CREATE EVENT e ON SCHEDULE AT '2037-01-01' DISABLE ON SLAVE DO SELECT 1"),
+    # it was logged, and is lost
+    "procedure": Leftover("", "CREATE PROCEDURE f() SELECT 1", "!CREATE PROCEDURE f() SELECT 1\nDROP PROCEDURE f"),
+    # half of it
+    "database": Leftover("", "CREATE DATABASE {db}_2 CHARACTER SET latin1", "CREATE DATABASE {db}_2"),
+    "sequence": Leftover("", "CREATE SEQUENCE s START WITH 5", "CREATE SEQUENCE s"),
+    "partitions": Leftover("", RANGE, RANGE, without_files("p.*")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("flavor", ["mariadb"])
+def test_what_mariadbs_recovery_leaves_is_brought_to_its_end(
+    upstream: Database, mariadb_server: Callable[..., Database]
+) -> None:
+    """Under the channel's number or not, done or half done: the tables tell, whatever the binlog says."""
+    down = mariadb_server(role="downstream", server_id=111)
+    channels = {}
+    for number, (what, leftover) in enumerate(LEFTOVERS.items()):
+        db = f"left{number}_{down.port}"
+        begin = binlog_end(upstream)
+        for statement in lines(f"CREATE DATABASE {db}\n{leftover.begin}\n{leftover.statement}", db):
+            run_upstream(upstream, db, statement)
+        epochs = epochs_since(upstream, begin)
+        channel = Channel(down, db)
+        channel.apply(epochs[:-1]).close()
+        assert channel.apply_until_it_dies(epochs, "ddl.before") == signal.SIGKILL
+        for statement in lines(leftover.done, db):
+            with down.connect() as connection, connection.cursor() as cursor:
+                if statement.startswith("!"):
+                    [[domain, last]] = down.execute(
+                        f"SELECT ledger_domain, ledger_seq FROM tailrace.relay_log_info WHERE Channel_name = '{db}'"
+                    )
+                    cursor.execute(f"SET gtid_domain_id = {domain}")
+                    cursor.execute(f"SET gtid_seq_no = {last + 1}")
+                cursor.execute(f"USE {db}")
+                cursor.execute(statement.removeprefix("!"))
+        channels[what, db] = channel, epochs
+    down.kill()
+    for what, db in channels:
+        if remove := LEFTOVERS[what].down:
+            remove(down, db)
+    down.start()
+    for (what, db), (channel, epochs) in channels.items():
+        channel.apply(epochs).close()
+        assert everything(down, db, False) == everything(upstream, db, False), what
+        channel_done(down, db)
+
+
+def run_upstream(source: Database, db: str, statement: str) -> None:
+    with source.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET foreign_key_checks = 0")
+        if statement != f"CREATE DATABASE {db}":
+            cursor.execute(f"USE {db}")
+        cursor.execute(statement)
+
+
+@pytest.mark.parametrize("flavor", ["mariadb", "mysql"])
+def test_ordinary_batches_are_there_once_wherever_the_server_is_killed(
+    flavor: str, server: Callable[..., Database]
+) -> None:
+    """The position is in the transaction of the data, whatever recovery makes of binlog and InnoDB."""
+    down = server(flavor, role="downstream", server_id=112)
+    down.execute(
+        "CREATE DATABASE o",
+        "CREATE TABLE o.counted (n INT)",
+        "INSERT INTO o.counted VALUES (0)",
+        "CREATE TABLE o.each_one (epoch INT)",
+    )
+    kills = max(4, KILLS // 3)
+    steps = [
+        {"rows": [("UPDATE o.counted SET n = n + 1", 1), (f"INSERT INTO o.each_one VALUES ({epoch})", 1)]}
+        for epoch in range(80 * kills)
+    ]
+    rng = random.Random(SEED)
+
+    def start() -> Child:
+        return Child(lambda: apply_steps(open_applier(down.url("tailrace"), "o"), steps))
+
+    child = start()
+    for _ in range(kills):
+        assert wait_until(partial(has_moved, down, applied(down)), 60)
+        time.sleep(rng.random() * 0.2)
+        down.kill()
+        if also := rng.random() < 0.5:
+            child.kill()
+            child.end()
+        down.start()
+        if also:
+            child = start()
+    assert child.end() == (0, "")
+    assert down.execute("SELECT n FROM o.counted") == [(len(steps),)]
+    found = down.execute("SELECT COUNT(*), COUNT(DISTINCT epoch) FROM o.each_one")
+    assert found == [(len(steps), len(steps))]
+
+
+def applied(server: Database) -> int:
+    """The channel's position, before the first one -1."""
+    try:
+        [[epoch]] = server.execute("SELECT COALESCE(MAX(epoch), -1) FROM tailrace.relay_log_info")
+    except pymysql.ProgrammingError:
+        return -1
+    return int(epoch)
+
+
+def has_moved(server: Database, before: int) -> bool:
+    return applied(server) != before

@@ -19,7 +19,7 @@ from spark_consumer.ddl.interrupted import (
     needs_identities,
     what_is_left,
 )
-from spark_consumer.ddl.snapshot import ABSENT, ACCOUNTS, UNKNOWN, Shown, Snapshot, file_pattern, key
+from spark_consumer.ddl.snapshot import ABSENT, ACCOUNTS, BROKEN, UNKNOWN, Shown, Snapshot, file_pattern, key
 
 Objects = dict[str, Shown]
 
@@ -70,6 +70,9 @@ SWAP = "RENAME TABLE a TO z, b TO a, z TO b"
         ("DROP TABLE a, b", {"a": A, "b": B}, {"a": A, "b": B}, "DROP TABLE a, b"),
         ("DROP TABLE a, b", {"a": A, "b": B}, {"a": ABSENT, "b": B}, "DROP TABLE IF EXISTS a, b"),
         ("DROP TABLE a, b", {"a": A, "b": B}, {"a": ABSENT, "b": ABSENT}, None),
+        # MySQL's MyISAM: the files are gone
+        ("DROP TABLE a", {"a": A}, {"a": table(BROKEN)}, "DROP TABLE IF EXISTS a"),
+        ("CREATE TABLE a (i INT)", {"a": ABSENT}, {"a": table(BROKEN)}, "CREATE TABLE a (i INT)"),
         ("DROP VIEW v", {"v": Shown("VIEW", "v")}, {"v": ABSENT}, None),
         ("CREATE TABLE a (i INT)", {"a": ABSENT}, {"a": A}, None),
         ("CREATE TABLE a (i INT)", {"a": ABSENT}, {"a": ABSENT}, "CREATE TABLE a (i INT)"),
@@ -134,14 +137,14 @@ MYISAM = Shown("BASE TABLE", "x", "myisam", content="5")
          Undecided),
         # MariaDB renames, converts and exchanges one partition after the other
         ("RENAME TABLE p TO q", {"p": table("p", 8, 9), "q": ABSENT},
-         {"p": replace(table(UNKNOWN, 9), ids=(("#p#p1", 9),)), "q": ABSENT}, Broken),
+         {"p": replace(table(BROKEN, 9), ids=(("#p#p1", 9),)), "q": ABSENT}, Broken),
         ("ALTER TABLE p CONVERT PARTITION p0 TO TABLE a", {"p": table("p", 8, 9), "a": ABSENT},
          {"p": ABSENT, "a": ABSENT}, Broken),
         ("ALTER TABLE p CONVERT TABLE a TO PARTITION p0 VALUES LESS THAN (5)", {"p": table("p", 9), "a": A},
          {"p": ABSENT, "a": ABSENT}, Broken),
         ("ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE a", {"p": table("p", 8, 9), "a": A},
          {"p": table("p", 8, 9), "a": table("x", 8)}, Broken),
-        ("ALTER TABLE a PARTITION BY HASH (id) PARTITIONS 3", {"a": A}, {"a": table(UNKNOWN, 1)}, Broken),
+        ("ALTER TABLE a PARTITION BY HASH (id) PARTITIONS 3", {"a": A}, {"a": table(BROKEN, 1)}, Broken),
         ("ALTER TABLE a ADD v INT", {"a": A}, {"a": ABSENT}, Broken),
         ("ALTER TABLE a RENAME TO b", {"a": A, "b": ABSENT}, {"a": A, "b": A}, Broken),
     ],

@@ -248,6 +248,19 @@ def test_a_downstream_without_gtids_is_warned_of_intent_rows() -> None:
     assert finding.level == "warn"
 
 
+def test_ids_of_tables_are_needed_where_gtids_prove_nothing() -> None:
+    account = _account("GRANT SELECT ON *.* TO `a`@`%`")
+    there = replace(DOWN, account=account)
+    assert all(one.code != "identities" for one in downstream_findings(there))
+    for facts in (
+        replace(there, variables={**DOWN.variables, "gtid_mode": "OFF"}),
+        replace(there, mariadb=True, version="11.4.5-MariaDB"),
+    ):
+        finding = _named(downstream_findings(facts), "identities")
+        assert isinstance(finding, Finding)
+        assert (finding.level, finding.remedy) == ("warn", "GRANT PROCESS ON *.* TO 'a'@'%'")
+
+
 def test_an_account_that_may_not_set_gtids() -> None:
     rights = "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, REFERENCES"
     facts = replace(DOWN, account=_account(f"GRANT {rights} ON *.* TO `a`@`%`"))
