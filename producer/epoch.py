@@ -42,6 +42,7 @@ class OpenEpoch:
         avro_number: ``number`` as Avro bytes.
         counts: per structure: records of INSERT, UPDATE and DELETE events (a key change counts two).
         skipped: events that a rule passed over, by schema, table and kind.
+        log_begins: of epoch 0, as in its record.
     """
 
     number: int
@@ -58,6 +59,7 @@ class OpenEpoch:
     structures: dict[RowDecoder, StructureVersion] = field(default_factory=dict)
     skipped: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     ddl: SchemaChanged | None = None
+    log_begins: str | None = None
 
     def __post_init__(self) -> None:
         self.avro_number = encode_long(self.number)

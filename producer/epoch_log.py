@@ -14,7 +14,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from itertools import repeat
 from operator import length_hint
 from typing import Any, TypeVar
@@ -113,6 +113,16 @@ def log_error(error: KafkaException, doing: str) -> LogError:
     )
 
 
+def _emptied(what: str, prefix: str) -> LogError:
+    return LogError(
+        "TR510",
+        f"{what}: a topic was emptied, by its retention or by hand, or made anew; what it held is lost to every channel"
+        " that has not applied it",
+        hint=f"nothing was published. To begin a new log, set another kafka.prefix, or delete the topics {prefix}.rows,"
+        " .epochs, .schemas and .tracked; where it begins is then up to the relay log, [source] start and [relay]",
+    )
+
+
 class Left(Exception):
     """Kafka or the schema registry was away when the producer was stopped: the next start writes the epoch in hand."""
 
@@ -171,9 +181,9 @@ class EpochLog:
             self._patiently(self._open)
 
     def look(self) -> EpochCommitted | None:
-        """The last committed epoch, before ``open``: nobody is fenced. None if there is none or no topic.
+        """The last committed epoch, before ``open``: nobody is fenced. None if there never was one.
 
-        Raises LogError as ``open`` does.
+        Raises LogError: as ``open`` does, and TR510 there were epochs, or rows of this one, and they are gone.
         """
         return self._patiently(self._look)
 
@@ -182,7 +192,14 @@ class EpochLog:
             there = self._topics(AdminClient(self._address, logger=_LIBRDKAFKA))
         except KafkaException as error:
             raise log_error(error, "looking at the epoch log") from error
-        return self._last_epoch() if self.epochs_topic in there else None
+        last = self._last_epoch() if self.epochs_topic in there else None
+        if last is None:
+            self._refuse_emptied(there)
+        elif self.rows_topic in there:
+            self._refuse_shortened(last)
+        else:
+            raise _emptied(f"there is no topic {self.rows_topic}, and epochs that name its rows", self.prefix)
+        return last
 
     def _topics(self, admin: Any) -> Any:
         """The topics that there are, by name. Raises LogError TR509."""
@@ -304,6 +321,31 @@ class EpochLog:
                     return None
                 # Nothing but aborted records and markers so far: look further back.
                 back *= 8
+
+    def _refuse_shortened(self, last: EpochCommitted) -> None:
+        """Rows of a topic that was made anew would have the offsets of others that epochs name."""
+        with self._reading(self.rows_topic) as reader:
+            for part in last.ranges:
+                end = reader.bounds(part.partition)[1] if part.partition < self._count else 0
+                if end < part.end:
+                    what = f"{self.rows_topic}, partition {part.partition}, ends at offset {end}, and epoch"
+                    raise _emptied(f"{what} {last.epoch} has rows up to {part.end}", self.prefix)
+
+    def _refuse_emptied(self, there: Container[str]) -> None:
+        """A log begins once: behind epochs that were deleted another epoch 0 would hide what they held."""
+        where = f"{self.epochs_topic} holds no epoch"
+        if self.epochs_topic in there:
+            with self._reading(self.epochs_topic) as reader:
+                first_offset = reader.bounds()[0]
+            if first_offset > 0:
+                raise _emptied(f"{where}, and its first {first_offset} offsets were deleted", self.prefix)
+        # Epoch 0 is committed before the first row is sent.
+        for topic, count in ((self.rows_topic, self._count), (self.schemas_topic, 1)):
+            if topic not in there:
+                continue
+            with self._reading(topic) as reader:
+                if any(reader.bounds(partition)[1] for partition in range(count)):
+                    raise _emptied(f"{where}, and {topic} has records of a log", self.prefix)
 
     def versions(self) -> dict[tuple[str, str], str]:
         """The fingerprint of each table's newest structure."""
@@ -535,10 +577,10 @@ class EpochLog:
 
 
 class _Reading:
-    """Reads a one-partition topic to its end, committed records only."""
+    """Reads a topic's only partition to its end, committed records only."""
 
     def __init__(self, address: dict[str, Any], topic: str, refusal: Refusal) -> None:
-        self._place = (topic, 0)
+        self._topic = topic
         self._refusal = refusal
         self._consumer: Any = Consumer(
             {
@@ -560,14 +602,14 @@ class _Reading:
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
-    def bounds(self) -> tuple[int, int]:
+    def bounds(self, partition: int = 0) -> tuple[int, int]:
         """First and end offset; of a topic just created once it has its leader."""
         deadline = time.monotonic() + 3 * _TIMEOUT
         while True:
             try:
                 low, high = self._refusal.ends(
                     lambda seconds: self._consumer.get_watermark_offsets(
-                        TopicPartition(*self._place), seconds
+                        TopicPartition(self._topic, partition), seconds
                     ),
                     _TIMEOUT,
                     lambda: self._consumer.poll(0),
@@ -585,7 +627,7 @@ class _Reading:
 
     def records(self, start: int) -> Iterator[tuple[bytes, bytes | None]]:
         """Keys and values from an offset to the topic's end."""
-        self._consumer.assign([TopicPartition(*self._place, start)])
+        self._consumer.assign([TopicPartition(self._topic, 0, start)])
         deadline = time.monotonic() + _TIMEOUT
         while True:
             message = self._consumer.poll(1.0)

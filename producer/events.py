@@ -47,7 +47,7 @@ _KIND_SIZE_TABLE = struct.Struct("<4xB4xI6x6s").unpack_from
 _TABLE_MAP_AT = binlog.HEADER_SIZE + 6
 # Of a QUERY event, behind what differs from one session to the next: its thread and seconds.
 _QUERY_AT = binlog.HEADER_SIZE + 8
-_TIMESTAMP_SERVER = struct.Struct("<IxI").unpack_from
+_SERVER_ID = struct.Struct("<5xI").unpack_from
 # Of MySQL's usual GTID event: server id, source, number, and in the upper 56 bits the time of its commit.
 _GTID_EVENT, _GTID_EVENT_SIZE = struct.Struct("<5xI11x16sq16xQ").unpack_from, 70
 _GTIDS = frozenset({binlog.GTID, binlog.GTID_TAGGED, binlog.ANONYMOUS_GTID, binlog.MARIADB_GTID})
@@ -476,7 +476,7 @@ class EventDecoder:
     def _begin_mysql(self, data: bytes, i: int) -> None:
         """MySQL's usual GTID event at ``data[i]`` opens a group: what ``_begin`` does, with a fourth of its calls."""
         server_id, source, number, committed = _GTID_EVENT(data, i)
-        micros = committed >> 8 if committed < 1 << 63 else _original_micros(data, i)
+        micros = committed >> 8 if committed < 1 << 63 else binlog.original_micros(data, i)
         if number < 1:
             binlog.check_number(number)
         self._group_begin(binlog.GTID, server_id, micros // 1000)
@@ -487,8 +487,8 @@ class EventDecoder:
 
     def _begin(self, kind: int, event: bytes) -> None:
         """A GTID event opens a group."""
-        timestamp, server_id = _TIMESTAMP_SERVER(event)
-        self._group_begin(kind, server_id, _commit_ms(kind, event, timestamp))
+        (server_id,) = _SERVER_ID(event)
+        self._group_begin(kind, server_id, binlog.commit_ms(event))
         self._group_pos = self._event_pos
         scanner = self.scanner
         self._gtid = scanner.gtid() or None
@@ -899,21 +899,3 @@ class EventDecoder:
         error.where = Where(here.gtid, here.file, here.position, error.where.table, self.epoch.number)
         error.hint = error.hint or _COMPARE
         return error
-
-
-def _commit_ms(kind: int, event: bytes, timestamp: int) -> int:
-    """The upstream's commit time, ms. MySQL 8 says it in µs; other logs have the event's seconds.
-
-    Source: MySQL control_events.h, Gtid_event: the timestamps' top bit tells that the original one follows.
-    """
-    if kind == binlog.GTID_TAGGED:
-        return binlog.tagged_gtid(event).commit_micros // 1000 or timestamp * 1000
-    if kind not in (binlog.GTID, binlog.ANONYMOUS_GTID) or len(event) < 70:
-        return timestamp * 1000
-    micros = int.from_bytes(event[61:68], "little")
-    return (_original_micros(event, 0) if micros >> 55 else micros) // 1000
-
-
-def _original_micros(data: bytes, i: int) -> int:
-    """The time of the first commit, µs, where the GTID event at ``data[i]`` was logged again by another server."""
-    return int.from_bytes(data[i + 68 : i + 75], "little") & ((1 << 55) - 1)

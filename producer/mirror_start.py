@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 import structlog
 
-from producer.upstream.connect import UpstreamInfo, describe, file_before, purged, set_at_start
+from producer.upstream.connect import UpstreamInfo, describe, purged, set_at_start
+from producer.upstream.history import file_before, missing_before, older_table
 from relay_store.discard import discard_behind
-from relay_store.layout import Owner, RelayPosition, StartPosition, subdir_uuid
+from relay_store.layout import Owner, RelayPosition, StartPosition, file_number, subdir_uuid
 from relay_store.writer import RelayWriter
 from schemas.binlog import FIRST_POSITION
-from schemas.epoch import EpochCommitted
+from schemas.epoch import ORIGIN, EpochCommitted
 from schemas.errors import ConfigError, RelayError, UpstreamError
 from schemas.gtid import GtidSet, parse_gtid_set
 from schemas.server_url import ServerUrl
+from schemas.tables import TableFilter
 
 
 @dataclass(frozen=True)
@@ -27,13 +29,17 @@ class Start:
     Attributes:
         gtid_set: behind these transactions, if the upstream writes GTIDs.
         file: with this binlog file.
-        place: with the oldest binlog file that the upstream has, or with what comes from now on. Either way files
-            are kept from their first byte; the publisher is told where to begin.
+        published: the last epoch, if there is one: at whatever the upstream still has, which must reach back to it.
+        place: with the upstream's own beginning, or with what comes from now on. Either way files are kept from their
+            first byte; the publisher is told where to begin.
+        tables: those that are replicated.
     """
 
     gtid_set: str = ""
     file: str = ""
     place: Literal["earliest", "current"] = "earliest"
+    published: EpochCommitted | None = None
+    tables: TableFilter = field(default_factory=TableFilter)
 
 
 EARLIEST = Start()
@@ -71,20 +77,49 @@ def _begin_file(
     url: ServerUrl, info: UpstreamInfo, relay: RelayWriter, executed: GtidSet, start: Start
 ) -> None:
     """Begin with a file's first byte: then every relay file is whole, whatever the start."""
-    if executed:
-        file = file_before(url, info, executed)
-    elif relay.position is not None:
-        raise _other_server(f"{url} is another server than the relay log is of, and neither has GTIDs")
-    else:
-        first = _first_position(url, info, start)
-        relay.write_start(first)
+    first: _Place | None = None
+    if not executed and relay.position is None:
+        first = _first_place(url, info, start)
         file = first.file
+    elif executed and info.has_gtids:
+        file = file_before(url, info, executed)
+    else:
+        raise _other_server(f"{url} is another server than the relay log is of, and not both have GTIDs")
     if not relay.subdir or relay.position is not None or subdir_uuid(relay.subdir) != info.server_uuid:
         relay.open_subdir(info.server_uuid)
+    if first is not None:
+        relay.write_start(StartPosition(file, first.pos, first.gtid_set, relay.subdir, first.log_begins))
     relay.rotate(file)
 
 
-def _first_position(url: ServerUrl, info: UpstreamInfo, start: Start) -> StartPosition:
+@dataclass(frozen=True)
+class _Place:
+    """A begin; the fields are those of ``StartPosition``."""
+
+    file: str
+    pos: int
+    gtid_set: str
+    log_begins: str
+
+
+def _first_place(url: ServerUrl, info: UpstreamInfo, start: Start) -> _Place:
+    place = _place_to_begin(url, info, start)
+    if start.published is not None:
+        return replace(place, log_begins="")
+    if place.log_begins != ORIGIN:
+        _log.warning(
+            "history_not_known",
+            upstream=str(url),
+            begin=f"{place.file}:{place.pos}",
+            behind=place.gtid_set,
+            reason=place.log_begins,
+            hint="what was written before is not in the log: a target needs a copy of exactly that, and nothing here"
+            " can tell whether it has one; `tailrace consume --from gtid:SET` compares a copy's GTID set with the log",
+        )
+    return place
+
+
+def _place_to_begin(url: ServerUrl, info: UpstreamInfo, start: Start) -> _Place:
     if start.gtid_set and not info.has_gtids and not start.file:
         hint = "set relay.relay-binlog-name instead, or gtid_mode upstream"
         raise ConfigError("TR106", f"relay.relay-binlog-gtid is set, but {url} writes no GTIDs", hint=hint)
@@ -94,16 +129,52 @@ def _first_position(url: ServerUrl, info: UpstreamInfo, start: Start) -> StartPo
         except ValueError as error:
             raise ConfigError("TR106", f"relay.relay-binlog-gtid is no GTID set of {url}: {error}") from error
         refuse_errant(url, info, wanted, "relay.relay-binlog-gtid")
-        return StartPosition(file_before(url, info, wanted), FIRST_POSITION, str(wanted))
+        file = file_before(url, info, wanted)
+        return _Place(file, FIRST_POSITION, str(wanted), "relay.relay-binlog-gtid")
     if start.file:
         if start.file not in [name for name, _ in info.files]:
             raise purged(url, info, f"the binlog file {start.file}")
-        file = start.file
-    elif start.place == "current":
-        return StartPosition(info.file, info.position, str(info.executed))
-    else:
-        file = info.files[0][0]
-    return StartPosition(file, FIRST_POSITION, str(set_at_start(url, info, file)))
+        before = set_at_start(url, info, start.file)
+        return _Place(start.file, FIRST_POSITION, str(before), "relay.relay-binlog-name")
+    if start.published is not None:
+        return _behind_epochs(url, info, start.published)
+    if start.place == "current":
+        # A transaction may be in the binlog and not yet in the executed set, so the set decides where there is one.
+        exact = info.flavor == "mysql" and info.has_gtids
+        file, pos = (
+            (file_before(url, info, info.executed), FIRST_POSITION) if exact else (info.file, info.position)
+        )
+        return _Place(file, pos, str(info.executed), "source.start is current")
+    return _earliest(url, info, start.tables)
+
+
+def _earliest(url: ServerUrl, info: UpstreamInfo, tables: TableFilter) -> _Place:
+    """The upstream's own beginning. Raises UpstreamError TR204 if it no longer has that."""
+    oldest = info.files[0][0]
+    if missing := missing_before(url, info):
+        raise UpstreamError(
+            "TR204",
+            f"{url} no longer has {missing}; its earliest binlog file is {oldest}, and source.start is earliest",
+            hint="what is missing can be had from a copy of the tables only: begin the log before the copy is made,"
+            ' with source.start = "current", or behind what it holds, with relay.relay-binlog-gtid, and start the'
+            f' channel with `--from gtid:SET`. relay.relay-binlog-name = "{oldest}" begins there, whatever is missing',
+        )
+    if older := older_table(url, info, tables):
+        _log.warning("table_older_than_binlogs", table=older)
+        return _Place(oldest, FIRST_POSITION, "", "the first binlog file is younger than the tables")
+    return _Place(oldest, FIRST_POSITION, "", ORIGIN)
+
+
+def _behind_epochs(url: ServerUrl, info: UpstreamInfo, last: EpochCommitted) -> _Place:
+    """The oldest file that the upstream has, which holds all that the last epoch lacks. Raises UpstreamError TR204."""
+    oldest = info.files[0][0]
+    before = set_at_start(url, info, oldest)
+    executed = parse_gtid_set(last.executed_gtids, info.flavor)
+    if executed and (last.last_gtid is not None or not last.transactions):
+        file_before(url, info, executed)
+    elif last.source_id == info.server_uuid and last.source_file not in [name for name, _ in info.files]:
+        raise purged(url, info, f"the binlog file {last.source_file}")
+    return _Place(oldest, FIRST_POSITION, str(before), "")
 
 
 def refuse_errant(url: ServerUrl, info: UpstreamInfo, executed: GtidSet, where: str) -> None:
@@ -143,6 +214,13 @@ def check_history(url: ServerUrl, info: UpstreamInfo, last: EpochCommitted, wher
     if not executed and not info.has_gtids and last.source_id != info.server_uuid:
         raise _other_server(f"{url} is another server than {where} is of, and neither has GTIDs")
     refuse_errant(url, info, executed, where)
+    # Without GTIDs only the place tells: a binlog that ends before the last epoch does is another history.
+    here, end = (file_number(last.source_file), last.source_pos), (file_number(info.file), info.position)
+    if not info.has_gtids and last.source_id == info.server_uuid and here > end:
+        raise _other_server(
+            f"the binlog of {url} ends at {info.file}:{info.position}, and {where} is at {last.source_file}:"
+            f"{last.source_pos}: the binlog was reset or cut since"
+        )
 
 
 def discard_unpublished(root: Path, info: UpstreamInfo, last: EpochCommitted) -> None:

@@ -91,6 +91,7 @@ class _Begin:
     position: RelayPosition
     needed: RelayPosition
     executed: GtidSet
+    log_begins: str = ""
 
 
 @dataclass
@@ -215,7 +216,7 @@ class Publisher:
                 return None
             self._seed()
             self._log_id = str(uuid.uuid4())
-            self._write_first_epoch(found.position, str(found.executed))
+            self._write_first_epoch(found)
             self._origins.begin(self._log_id)
             self._began(self._log_id)
             return found.position, found.executed.tracker(), 1
@@ -234,10 +235,14 @@ class Publisher:
 
     def _first(self) -> _Begin | None:
         found = initial_position(self._root, self._flavor)
-        return _Begin(found[0], found[0], found[1]) if found else None
+        if found is None:
+            return None
+        return _Begin(found.position, found.position, found.executed, found.log_begins)
 
     def _resume(self, last: EpochCommitted, executed: GtidSet) -> _Begin | None:
-        here = resume_position(self._root, last.relay_dir, last.source_file, last.source_pos, executed)
+        has_gtids = last.last_gtid is not None or not last.transactions
+        place = last.relay_dir, last.source_file, last.source_pos
+        here = resume_position(self._root, *place, executed, by_gtids=has_gtids)
         if here is None:
             return None
         if self._mark is None:
@@ -258,12 +263,13 @@ class Publisher:
             time.sleep(0.02)
         return None
 
-    def _write_first_epoch(self, position: RelayPosition, executed: str) -> None:
-        """Epoch 0 holds nothing but the place where the log starts: it is decided once, for good."""
+    def _write_first_epoch(self, begin: _Begin) -> None:
+        """Epoch 0 holds nothing but the place where the log starts, and why there: it is decided once, for good."""
         self._log.begin()
         self._in_transaction = True
-        epoch = OpenEpoch(0)
-        self._commit(epoch, position, executed, (), 0, (), self._structures.take_changes())
+        epoch = OpenEpoch(0, log_begins=begin.log_begins)
+        changes = self._structures.take_changes()
+        self._commit(epoch, begin.position, str(begin.executed), (), 0, (), changes)
         self._in_transaction = False
 
     # -- following the relay log -----------------------------------------------------------------
@@ -490,6 +496,7 @@ class Publisher:
                 skipped=epoch.events_skipped(),
                 log_id=self._log_id,
                 origins=self._origins.ids,
+                log_begins=epoch.log_begins,
             ),
             tracked,
         )

@@ -28,6 +28,7 @@ from relay_store.purge import PurgeRules
 from relay_store.readers import PUBLISHER, Mark
 from relay_store.writer import RelayWriter
 from schemas.avro_schema import fingerprint_of
+from schemas.epoch import EpochCommitted
 from schemas.errors import UpstreamError
 from schemas.kafka_security import OPEN, KafkaSecurity
 from schemas.server_url import ServerUrl
@@ -176,8 +177,11 @@ def _run(
     # The mirror goes on while the publisher completes its epoch, so each has its own event.
     mirror_stop, publish_stop = threading.Event(), threading.Event()
 
+    last: EpochCommitted | None = None
+
     def look_at_log() -> None:
         # Only once the relay directory is ours, and only if the log is: opening it fences whoever writes it.
+        nonlocal last
         owner, last = layout.check_owner(config.relay_dir, config.prefix), epoch_log.look()
         check_log(config.relay_dir, owner, last)
         if last is not None:
@@ -185,23 +189,25 @@ def _run(
         origins.begin(last.log_id if last is not None else "")
         epoch_log.open()
         layout.write_owner(config.relay_dir, Owner(config.prefix, owner.log_id))
-        if config.relay_log_recovery and (last := epoch_log.last_epoch()) is not None:
+        # Whoever wrote it meanwhile writes no more.
+        last = epoch_log.last_epoch()
+        if config.relay_log_recovery and last is not None:
             discard_unpublished(config.relay_dir, info, last)
 
     relay = RelayWriter(config.relay_dir, before_check=look_at_log)
+    tables = TableFilter(config.include, config.exclude, folds=info.folds)
     write_folds(config.relay_dir, info.folds)
     purging = Purging(config.relay_dir, config.purge_rules, config.purge_interval)
     mirror = Mirror(
         config.source,
         relay,
         server_id=config.server_id,
-        start=Start(config.relay_binlog_gtid, config.relay_binlog_name, config.start),
+        start=Start(config.relay_binlog_gtid, config.relay_binlog_name, config.start, last, tables),
         max_file_size=config.max_file_size,
         sync_groups=config.sync_relay_log,
         make_room=purging.purge,
     )
     limits = EpochLimits(config.epoch_max_rows, config.epoch_max_bytes, config.epoch_max_delay)
-    tables = TableFilter(config.include, config.exclude, folds=info.folds)
     registry = config.schema_registry_url
     patience = _BOUNDED_PATIENCE if config.until_caught_up else _REGISTRY_PATIENCE
     schema_name = (

@@ -10,6 +10,7 @@ from relay_store import layout
 from relay_store.file_head import read_head
 from relay_store.layout import INDEX_NAME, META_NAME, RelayMeta, disk_errors
 from schemas.binlog import CHECKSUM_SIZE, FIRST_POSITION, HEADER_SIZE, MAGIC, ROTATE, STOP, header
+from schemas.counted import counted
 from schemas.errors import RelayError, Where
 
 ROTATE_SIZE = HEADER_SIZE + 8  # and the next file's name
@@ -45,7 +46,11 @@ class Finding:
 
     def as_error(self, more: int = 0) -> RelayError:
         """The error that stops a producer; `more` findings are not in it."""
-        what = f"{self.what} (and {more} more findings: see `tailrace relay verify`)" if more else self.what
+        what = (
+            f"{self.what} (and {counted(more, 'more finding')}: see `tailrace relay verify`)"
+            if more
+            else self.what
+        )
         return RelayError(self.code, what, where=Where(file=self.place), hint=self.remedy)
 
 
@@ -242,7 +247,7 @@ def _check_meta(folder: Path, subdir: Subdir, meta: RelayMeta, found: DirectoryC
         behind = behind[1:] if behind[:1] == later[:1] else behind
     if behind and layout.read_meta(folder) == meta:  # else it has moved on meanwhile
         what = (
-            f"{META_NAME} ends with {file}, and there are {len(behind)} files behind it, up to {behind[-1]}"
+            f"{META_NAME} ends with {file}, with {counted(len(behind), 'file')} behind it, up to {behind[-1]}"
         )
         found.add("TR334", place, what, META_REMEDY)
     elif not subdir.is_active and more:

@@ -3,7 +3,7 @@
 relay.lock                        held by the one producer that writes here
 purge.lock                        held while the set of files shrinks or gets a new sub-directory
 owner.toml                        the prefix whose log is made of this relay log, and that log's id
-start.toml                        where the first file's reader is to begin
+start.toml                        where this relay log begins, and why there; stays when that file is purged
 lower-case-names                  is there if the upstream has all names in lower case
 readers/<name>.toml               what a registered reader still needs
 server-uuid.index                 one sub-directory per line, oldest first
@@ -22,7 +22,7 @@ import os
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
@@ -68,11 +68,21 @@ class RelayPosition:
 
 @dataclass(frozen=True)
 class StartPosition:
-    """Where the first reader of a relay log begins, and which transactions lie before that."""
+    """Where a relay log begins, and which transactions lie before that.
+
+    Attributes:
+        file, pos: in the upstream's own binlog.
+        gtid_set: all that is executed there.
+        subdir: the sub-directory of the file.
+        log_begins: why a log may begin here: ``schemas.epoch.ORIGIN``, or the setting that says so; empty where the
+            relay log only goes on behind epochs that were published before there was one.
+    """
 
     file: str
     pos: int
     gtid_set: str
+    subdir: str
+    log_begins: str
 
 
 @dataclass(frozen=True)
@@ -93,6 +103,13 @@ class RelayMeta:
 
 
 _Place = TypeVar("_Place", RelayMeta, StartPosition)
+_KEYS = {
+    "file": "binlog-name",
+    "pos": "binlog-pos",
+    "gtid_set": "binlog-gtid",
+    "subdir": "sub-dir",
+    "log_begins": "log-begins",
+}
 
 
 def file_number(name: str) -> int:
@@ -292,7 +309,7 @@ def read_folds(root: Path) -> bool:
 
 
 def read_start(root: Path) -> StartPosition | None:
-    """Where the first reader begins, None when nothing was written down yet."""
+    """Where the relay log begins, None when nothing was written down yet. Raises RelayError."""
     return _read_toml(root / START_NAME, StartPosition)
 
 
@@ -338,12 +355,16 @@ _REBUILD = "move the relay directory away and start again: the relay log is fetc
 
 
 def _write_toml(path: Path, place: RelayMeta | StartPosition) -> None:
-    said = place.file + place.gtid_set
+    values = asdict(place)
+    said = "".join(value for value in values.values() if isinstance(value, str))
     if not said.isprintable() or '"' in said or "\\" in said:
         raise RelayError("TR306", f"{place.file!r} cannot be written to {path.name}")
-    text = f'binlog-name = "{place.file}"\nbinlog-pos = {place.pos}\nbinlog-gtid = "{place.gtid_set}"\n'
+    lines = [
+        f"{_KEYS[name]} = {value}\n" if isinstance(value, int) else f'{_KEYS[name]} = "{value}"\n'
+        for name, value in values.items()
+    ]
     with disk_errors(f"writing {path.name}"):
-        write_atomically(path, text)
+        write_atomically(path, "".join(lines))
 
 
 def _read_toml(path: Path, build: type[_Place]) -> _Place | None:
@@ -353,10 +374,18 @@ def _read_toml(path: Path, build: type[_Place]) -> _Place | None:
         except FileNotFoundError:
             return None
     try:
-        fields = tomllib.loads(data.decode())
-        place = build(fields["binlog-name"], fields["binlog-pos"], fields["binlog-gtid"])
+        found = tomllib.loads(data.decode())
+        values = {field.name: found[_KEYS[field.name]] for field in fields(build)}
+        place = build(**values)
         names.binlog_file(place.file)
-        if type(place.pos) is not int or place.pos < FIRST_POSITION or not isinstance(place.gtid_set, str):
+        if "subdir" in values:
+            names.relay_subdir(values["subdir"])
+        texts = [value for name, value in values.items() if name != "pos"]
+        if (
+            type(place.pos) is not int
+            or place.pos < FIRST_POSITION
+            or not all(isinstance(text, str) for text in texts)
+        ):
             raise ValueError("a field is out of range")
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise RelayError("TR306", f"{path} cannot be read: {error}", hint=_REBUILD) from error

@@ -4,7 +4,7 @@ A file must stay while the mirror may write to it, while the publisher or anothe
 needs it, and while any process has it open for reading, whatever the rules say.
 
 The order on disk, for a crash at any point:
-  1. the files, one by one, each with its directory synced; start.toml goes with the file that it names;
+  1. the files, one by one, each with its directory synced;
   2. a sub-directory without files leaves the index;
   3. only then it is removed.
 So what a crash leaves is a shorter relay log, at most with an empty sub-directory, which the next purge removes.
@@ -27,7 +27,6 @@ from relay_store.inventory import RelayFile, relay_files
 from relay_store.layout import DISK_FULL, RelayPosition, disk_errors
 from relay_store.locks import files_locked
 from relay_store.readers import PUBLISHER, Reader, read_readers
-from relay_store.start import first_used
 from schemas.binlog import FIRST_POSITION
 from schemas.crashpoints import reached
 from schemas.errors import RelayError, Where
@@ -232,7 +231,6 @@ def purge(
 def _delete(root: Path, file: RelayFile, dry_run: bool) -> bool:
     """Delete one file unless somebody reads it."""
     path = root / file.subdir / file.name
-    has_start = file.subdir == first_used(root) and _start_is_in(root, file)
     with disk_errors("purging a relay file", Where(file=str(file))):
         fd = os.open(path, os.O_RDWR)  # not for writing: an exclusive lock needs it on NFS
         try:
@@ -246,22 +244,8 @@ def _delete(root: Path, file: RelayFile, dry_run: bool) -> bool:
         finally:
             os.close(fd)
     reached("purge.after_unlink")
-    if has_start:
-        _remove_start(root)
     _log.info("relay_file_purged", file=str(file), bytes=file.size)
     return True
-
-
-def _start_is_in(root: Path, file: RelayFile) -> bool:
-    start = layout.read_start(root)
-    here = layout.locate(root, file.subdir, start.file, start.pos) if start else None
-    return here is not None and here.file == file.name
-
-
-def _remove_start(root: Path) -> None:
-    with disk_errors(f"removing {layout.START_NAME}"):
-        (root / layout.START_NAME).unlink(missing_ok=True)
-        layout.sync_dir(root)
 
 
 def _remove_subdirs(root: Path, state: RelayState, deleted: list[RelayFile], dry_run: bool) -> list[str]:
@@ -278,8 +262,6 @@ def _remove_subdirs(root: Path, state: RelayState, deleted: list[RelayFile], dry
         return gone
     try:
         if gone:
-            if first_used(root) in gone:
-                _remove_start(root)  # it would be taken to speak of the next sub-directory
             layout.write_index(root, list(state.subdirs[len(gone) :]))
             reached("purge.after_index")
     except RelayError as error:

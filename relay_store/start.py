@@ -2,50 +2,79 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from relay_store import layout
 from relay_store.file_head import read_head
 from relay_store.layout import RelayPosition
 from schemas import binlog
-from schemas.errors import RelayError
+from schemas.errors import RelayError, Where
 from schemas.gtid import Flavor, GtidSet, MariadbGtidSet, empty_gtid_set, parse_gtid_set
 
 
-def initial_position(root: Path, flavor: Flavor) -> tuple[RelayPosition, GtidSet] | None:
-    """The position and the GTID set of all that lies before it; None when nothing is mirrored yet.
+@dataclass(frozen=True)
+class Begin:
+    """Where a relay log begins.
 
-    It is what the mirror wrote down for a start at "current", else the oldest file's first event with
-    the set that this file itself says was executed before it; so it is once the first file is purged.
+    Attributes:
+        executed: the GTID set of all that lies before it.
+        log_begins: as in start.toml; not empty.
     """
-    first = first_used(root)
-    for subdir in layout.read_index(root):
-        files = layout.binlog_files(root / subdir)
-        if files and subdir == first and (start := layout.read_start(root)):
-            if begin := layout.locate(root, subdir, start.file, start.pos):
-                return begin, parse_gtid_set(start.gtid_set, flavor)
-            if layout.file_order(files[0]) <= (layout.file_number(start.file), start.pos):
-                return None  # the mirror has not come so far yet
-        if files:
-            before = gtids_before(root / subdir / files[0], flavor)
-            position = RelayPosition(subdir, files[0], binlog.FIRST_POSITION)
-            return (position, before) if before is not None else None
-    return None
+
+    position: RelayPosition
+    executed: GtidSet
+    log_begins: str
 
 
-def first_used(root: Path) -> str | None:
-    """The sub-directory that start.toml speaks of, the oldest that ever had a file; later ones have namesakes."""
-    for subdir in layout.read_index(root):
-        if layout.read_meta(root / subdir) or layout.binlog_files(root / subdir):
-            return subdir
-    return None
+def initial_position(root: Path, flavor: Flavor) -> Begin | None:
+    """Where a log that nobody has read yet begins: where start.toml says, and nowhere else.
+
+    What a purge left is no begin, for nobody can tell what was before it.
+
+    Returns None when the mirror has not come so far yet. Raises RelayError TR313: the begin is not there any more.
+    """
+    there = [
+        (subdir, file) for subdir in layout.read_index(root) for file in layout.binlog_files(root / subdir)
+    ]
+    if not there:
+        return None
+    oldest = f"{there[0][0]}/{there[0][1]}"
+    start = layout.read_start(root)
+    if start is None:
+        raise _no_begin(f"{layout.START_NAME} is missing, which says where this relay log begins", oldest)
+    if not start.log_begins:
+        raise _no_begin(
+            "this relay log goes on behind epochs that were published before there was one", oldest
+        )
+    if begin := layout.locate(root, start.subdir, start.file, start.pos):
+        return Begin(begin, parse_gtid_set(start.gtid_set, flavor), start.log_begins)
+    subdir, file = there[0]
+    if subdir == start.subdir and layout.file_order(file) <= (layout.file_number(start.file), start.pos):
+        return None
+    raise _no_begin(f"this relay log began at {start.subdir}/{start.file}:{start.pos}", oldest)
 
 
-def resume_position(root: Path, subdir: str, file: str, pos: int, executed: GtidSet) -> RelayPosition | None:
+def _no_begin(what: str, oldest: str) -> RelayError:
+    return RelayError(
+        "TR313",
+        f"what was written before {oldest}, the oldest relay file, is not here any more: {what}",
+        where=Where(file=oldest),
+        hint="put the relay files back from a backup; or, if Kafka has no epochs and shall have none of that, move the"
+        " relay directory away: the next `tailrace produce` begins anew as [source] start and [relay] say",
+    )
+
+
+def resume_position(
+    root: Path, subdir: str, file: str, pos: int, executed: GtidSet, *, by_gtids: bool = True
+) -> RelayPosition | None:
     """Where to go on behind the upstream's `file` and `pos` as this relay log's `subdir` had them.
 
     If they are not there any more (the relay log was made anew, of this server or of another one), it is the
     begin of the newest file that holds nothing older than what `executed` lacks.
+
+    Args:
+        by_gtids: whether the transactions before the place had GTIDs; without, a set does not say what is lacking.
 
     Returns None while the relay log has not come so far again. Raises RelayError TR308 when it cannot.
     """
@@ -67,17 +96,29 @@ def resume_position(root: Path, subdir: str, file: str, pos: int, executed: Gtid
         for name in layout.binlog_files(root / folder)
     }
     for (folder, name), before in reversed(sets.items()):
-        if executed and before is not None and executed.contains(before):
-            return RelayPosition(folder, name, binlog.FIRST_POSITION)
+        if not (by_gtids and executed) or before is None or not executed.contains(before):
+            continue
+        if _begins_anonymous(root / folder / name):
+            break
+        return RelayPosition(folder, name, binlog.FIRST_POSITION)
     if None in sets.values() or not sets:
         return None
     raise RelayError(
         "TR308",
         f"the relay log begins behind what is published: it has neither {file}:{pos} of {subdir} nor all that"
         f" follows the GTID set {executed or 'of nothing'}",
-        hint="move the relay directory away, and set relay.relay-binlog-gtid to that set, or"
-        " relay.relay-binlog-name to that file, if the upstream still has it",
+        hint="move the relay directory away, and take relay.relay-binlog-gtid and relay-binlog-name out of the"
+        " configuration, or set them to that set and file: the next start fetches what the upstream still has",
     )
+
+
+def _begins_anonymous(path: Path) -> bool:
+    """Whether a file's first transaction has no GTID: then those just before it may have had none either."""
+    end = read_head(path).end
+    with layout.disk_errors("reading the relay log", Where(file=path.name)), path.open("rb") as file:
+        file.seek(end)
+        event = file.read(binlog.HEADER_SIZE)
+    return len(event) == binlog.HEADER_SIZE and binlog.header(event).type == binlog.ANONYMOUS_GTID
 
 
 def gtids_before(path: Path, flavor: Flavor) -> GtidSet | None:

@@ -29,6 +29,7 @@ from relay_store.gtid_chain import GtidChain
 from relay_store.layout import META_NAME, START_NAME, RelayPosition
 from relay_store.readers import READERS_NAME, read_readers
 from schemas.binlog import FIRST_POSITION
+from schemas.counted import counted
 from schemas.errors import RelayError
 from schemas.gtid import Flavor, GtidSet, empty_gtid_set, parse_gtid_set
 
@@ -173,7 +174,7 @@ class _Verification:
             self._check_subdir(subdir)
         self._check_other_files()
         if self._unprotected:
-            what = f"{self._unprotected:,} events have no checksum (binlog_checksum was NONE)"
+            what = f"without a checksum: {counted(self._unprotected, 'event')} (binlog_checksum was NONE)"
             self._report.notes.append(f"{what}: of them only the framing could be checked")
         return self._report
 

@@ -26,8 +26,11 @@ _STRUCTURE_SCHEMA = fastavro.parse_schema(
 )
 
 # Fields were only ever added at the end: a record from before ends early, and these are the defaults of
-# `prepared`, `ddl_settings`, `skipped`, `names_in_lower_case`, `log_id` and `origins`.
-_DEFAULTS = bytes(6)
+# `prepared`, `ddl_settings`, `skipped`, `names_in_lower_case`, `log_id`, `origins` and `log_begins`.
+_DEFAULTS = bytes(7)
+
+#: `log_begins` of a log that holds everything that was ever written upstream
+ORIGIN = "origin"
 
 #: digests are sums of CRC-32 values modulo this number
 DIGEST_MODULUS = 1 << 63
@@ -172,6 +175,7 @@ class EpochCommitted:
     names_in_lower_case: bool = False
     log_id: str = ""
     origins: tuple[str, ...] = ()
+    log_begins: str | None = None
 
     def encode(self) -> bytes:
         """Avro binary, without a header: the epochs topic has one schema."""

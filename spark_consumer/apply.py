@@ -242,8 +242,8 @@ class Applier:
             error_log.use(session, (*used, *made.directives))
             if self._failed:
                 error_log.clear(session, self._channel)
-            if piece.rows or piece.ddl is not None:
-                positions.count(session, self._channel, _counts(piece, made, carried))
+            if counts := _counts(piece, made, carried):
+                positions.count(session, self._channel, counts)
             reached("apply.before_commit")
             session.execute("COMMIT")
         except BaseException:
@@ -398,6 +398,8 @@ class Applier:
 
 def _counts(piece: Slice, made: Prepared, carried: Carried) -> dict[str, int]:
     counts = made.counts if piece.rows else {}
+    if skipped := piece.skipped:
+        counts = counts | {"skipped": skipped}
     if piece.ddl is None:
         return counts
     left_out = not carried.statements

@@ -111,8 +111,9 @@ class BatchRunner:
             self._sink.move_to(position)
         if len(fresh) < len(found):
             _log.info("epochs_skipped", count=len(found) - len(fresh), position=position.epoch)
-        if any(one.record.log_id != (position.log_id or one.record.log_id) for one in fresh):
-            raise not_in_log(position)
+        others = [one.record.log_id for one in fresh if position.log_id not in (None, one.record.log_id)]
+        if others:
+            raise not_in_log(position, f"what comes is of the log {others[0]}")
         self._check_names(fresh)
         self._goal = self._goal.found(position, fresh, self._inside)
         structures = {

@@ -59,17 +59,30 @@ class LogReader:
             yield LoggedEpoch(EpochCommitted.decode(value), offset)
 
     def last_epoch(self) -> LoggedEpoch | None:
-        """The last committed epoch, None in an empty log."""
+        """The last committed epoch, None in a log that has not begun. Raises LogError TR555 if all were deleted."""
         low, high = self.bounds()
         # Transaction markers use up offsets, so the last record lies a little before the end.
         step = 8
         while high > low:
             start = max(low, high - step)
             found = deque(self.epochs(start), maxlen=1)
-            if found or start == low:
-                return found[0] if found else None
+            if found:
+                return found[0]
+            if start == low:
+                break
             step *= 8
+        self.refuse_emptied()
         return None
+
+    def refuse_emptied(self) -> None:
+        """Of a log without an epoch: raises LogError TR555 unless there never was one."""
+        low, _ = self.bounds()
+        if low > 0:
+            raise LogError(
+                "TR555",
+                f"topic {self._config.epochs_topic} holds no epoch any more: all up to offset {low} were deleted",
+                hint="build the downstream anew from a copy, and keep the topics longer",
+            )
 
     def structures(self, up_to_epoch: int) -> list[StructureVersion]:
         """All structure versions that hold from an epoch not behind ``up_to_epoch``."""

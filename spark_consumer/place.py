@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
-from schemas.epoch import EpochCommitted
+from schemas.counted import counted
+from schemas.epoch import ORIGIN, EpochCommitted
 from schemas.gtid import Flavor, GtidSet, MariadbGtidSet, MysqlGtidSet, parse_gtid_set
 
 
@@ -48,13 +49,46 @@ class Place:
         """The inverse of ``to_json``."""
         return cls(**json.loads(text))
 
+    @property
+    def shown(self) -> dict[str, object]:
+        """As commands with --json have it."""
+        return {"epoch": self.epoch, "epoch_rows": self.rows, "gtids": self.executed}
+
     def __str__(self) -> str:
         if self.rows is None:
             return f"the end of epoch {self.epoch}" if self.epoch >= 0 else "the log's begin"
-        return f"behind {self.rows} rows of epoch {self.epoch + 1}"
+        return f"behind {counted(self.rows, 'row')} of epoch {self.epoch + 1}"
 
 
 BEFORE_ALL = Place(-1, -1, "")
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Where a channel begins, for the first time.
+
+    Attributes:
+        place: what lies before it counts as applied.
+        last: the epoch at whose end the place is, or behind whose end inside the next; at the log's begin epoch 0,
+            which holds nothing. None where nothing is known.
+        start: the ``--from`` that it is the place of.
+    """
+
+    place: Place
+    last: EpochCommitted | None
+    start: str
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is missing before it: the operator says exactly what the tables hold, or nothing ever was."""
+        origin = self.last is not None and self.last.epoch == 0 and self.last.log_begins == ORIGIN
+        return self.start.startswith("gtid:") or (origin and self.place.rows is None)
+
+    @property
+    def behind(self) -> str:
+        """All that lies before it: a GTID set, or a place in the upstream's binlog where there are no GTIDs."""
+        file = f"{self.last.source_file}:{self.last.source_pos}" if self.last is not None else ""
+        return self.place.executed or file
 
 
 def order_of(epoch: int, rows: int | None) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from schemas.epoch import DIGEST_MODULUS, EpochCommitted, PreparedTransaction
 from schemas.errors import DownstreamError, Where
 from spark_consumer import error_log
 from spark_consumer.channel import ChannelKey
-from spark_consumer.place import Place, order_of
+from spark_consumer.place import Begin, Place, order_of
 from spark_consumer.session import Session
 from spark_consumer.workers import info
 
@@ -51,6 +51,8 @@ CREATE TABLE tailrace.relay_log_info (
   online_tables LONGTEXT COMMENT 'JSON: tables of online schema changes that only the upstream has',
   rewound_from LONGTEXT COMMENT 'JSON: the place up to which everything is applied for a second time',
   began_at TEXT COMMENT 'the --from of its first run',
+  began_behind LONGTEXT COMMENT 'what lay before that: a GTID set, or a place in the upstream''s binlog',
+  began_whole TINYINT COMMENT '1: nothing is missing before that; 0: nothing here can tell',
   origins LONGTEXT COMMENT 'servers and logs that its rows come from, whatever lies in between',
   replicates LONGTEXT COMMENT 'JSON: the patterns and routes of its last run',
   updated_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6),
@@ -99,6 +101,7 @@ CREATE TABLE tailrace.channel_counters (
   ddl_left_out BIGINT NOT NULL DEFAULT 0 COMMENT 'DDL of which nothing was run',
   ddl_ignored BIGINT NOT NULL DEFAULT 0 COMMENT 'of these left out by [ddl]',
   ddl_passed_over BIGINT NOT NULL DEFAULT 0 COMMENT 'of these passed over: the merged table needed nothing of it',
+  skipped BIGINT NOT NULL DEFAULT 0 COMMENT 'events that the producer passed over by its [[skip]] rules',
   PRIMARY KEY (prefix, channel)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: what each stage did, per channel'
 """,
@@ -119,6 +122,7 @@ COUNTERS = (
     "ddl_left_out",
     "ddl_ignored",
     "ddl_passed_over",
+    "skipped",
 )
 _COLUMNS = (
     "epoch, epochs_offset, executed_gtid_set, fencing_token, structures_version,"
@@ -137,7 +141,7 @@ class Position:
     Attributes:
         epoch: the last one that is applied whole.
         executed_gtids: everything that is applied.
-        relay_log: sub-directory and file of the relay log, None before the first epoch.
+        relay_log: sub-directory and file of the relay log; None once that was forgotten.
         epoch_gtids: None where the epoch is all that is applied, else the executed set at its end: the position is
             inside the next epoch, or ``tailrace recover`` has gone on, up to the relay position.
         xa_prepared: JSON of the prepared transactions whose end is still to come; None without any.
@@ -167,6 +171,34 @@ class Position:
     online_tables: str | None = None
     log_id: str | None = None
     origins: str | None = None
+
+    @classmethod
+    def first(cls, begin: Begin) -> Position:
+        """The position of a channel that has applied nothing."""
+        ledger = str(uuid.uuid4())
+        position = cls(
+            epoch=begin.place.epoch,
+            epochs_offset=begin.place.offset,
+            executed_gtids=begin.place.executed,
+            fencing_token=0,
+            structures_version=-1,
+            ledger_uuid=ledger,
+            # Domain 0 is everybody's default, so it is never ours.
+            ledger_domain=(zlib.crc32(ledger.encode()) or 1) & 0xFFFFFFFF,
+            ledger_seq=0,
+            ddl_intent=None,
+        )
+        if begin.last is not None:
+            position = position.at_end_of(begin.last)
+        return replace(
+            position,
+            executed_gtids=begin.place.executed,
+            epoch_gtids=begin.place.epoch_gtids,
+            epoch_rows=begin.place.rows,
+            # The relay log's place says where to go on; of the upstream's nothing was executed yet.
+            source_log=None,
+            source_pos=None,
+        )
 
     @property
     def order(self) -> tuple[int, int]:
@@ -253,39 +285,40 @@ def read(
 
 
 def create(
-    session: Session,
-    channel: ChannelKey,
-    begin: Place,
-    began_at: str | None = None,
-    last: EpochCommitted | None = None,
+    session: Session, channel: ChannelKey, begin: Begin, last: EpochCommitted | None = None
 ) -> None:
     """The first position of a channel: what lies before ``begin`` counts as applied. Nothing if there is one.
 
     Args:
-        last: the log's last epoch, which tells what log it is and where its rows come from.
+        last: the log's last epoch, which tells best where its rows come from.
     """
-    ledger = str(uuid.uuid4())
-    # Domain 0 is everybody's default, so it is never ours.
-    domain = (zlib.crc32(ledger.encode()) or 1) & 0xFFFFFFFF
+    first = Position.first(begin)
     session.run(
         "INSERT IGNORE INTO tailrace.relay_log_info (Number_of_lines, Sql_delay, Number_of_workers, Id,"
-        " prefix, Channel_name, log_id, origins, executed_gtid_set, epoch_gtid_set, epoch, epoch_rows, epochs_offset,"
-        " began_at, consistent, fencing_token, structures_version, ledger_uuid, ledger_domain, ledger_seq)"
+        " prefix, Channel_name, log_id, origins, Relay_log_name, Relay_log_pos, executed_gtid_set,"
+        " epoch_gtid_set, epoch, epoch_rows, epochs_offset, xa_prepared, began_at, began_behind, began_whole,"
+        " consistent, fencing_token, structures_version, ledger_uuid, ledger_domain, ledger_seq)"
         # A token that no consumer of an earlier channel of this name has.
-        " VALUES (%s, 0, 1, 1, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, 0, UNIX_TIMESTAMP(), -1, %s, %s, 0)",
+        " VALUES (%s, 0, 1, 1, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s,"
+        " 0, UNIX_TIMESTAMP(), -1, %s, %s, 0)",
         (
             _NUMBER_OF_LINES,
             *channel,
-            last.log_id if last is not None else None,
-            " ".join(last.origins) if last is not None else None,
-            begin.executed,
-            begin.epoch_gtids,
-            begin.epoch,
-            begin.rows,
-            begin.offset,
-            began_at,
-            ledger,
-            domain,
+            first.log_id,
+            first.origins if last is None else " ".join(last.origins),
+            first.relay_log,
+            first.relay_pos,
+            first.executed_gtids,
+            first.epoch_gtids,
+            first.epoch,
+            first.epoch_rows,
+            first.epochs_offset,
+            first.xa_prepared,
+            begin.start,
+            begin.behind,
+            begin.whole,
+            first.ledger_uuid,
+            first.ledger_domain,
         ),
     )
 
@@ -367,14 +400,26 @@ def unknown(channel: ChannelKey) -> DownstreamError:
     )
 
 
+def has_audit(session: Session, channel: ChannelKey) -> bool:
+    """Whether a channel has ever applied anything: ``forget`` leaves nothing of it."""
+    sql = "SELECT 1 FROM tailrace.applied_epochs WHERE prefix = %s AND channel = %s LIMIT 1"
+    return session.value(sql, channel) is not None
+
+
+def lost(channel: ChannelKey) -> DownstreamError:
+    """A channel without a position that has applied something: where it stands, nobody knows."""
+    return DownstreamError(
+        "TR611",
+        f"the row of channel {channel} in tailrace.relay_log_info is gone",
+        hint="restore it: tailrace.applied_epochs says what was applied last; or let `tailrace channel remove` forget"
+        " the rest of the channel, and start it anew with --from",
+    )
+
+
 def check_token(found: Position | None, token: int, channel: ChannelKey) -> Position:
     """The position as found under lock, if this consumer may still write it."""
     if found is None:
-        raise DownstreamError(
-            "TR611",
-            f"the row of channel {channel} in tailrace.relay_log_info is gone",
-            hint="restore it, or start the channel anew with --from",
-        )
+        raise lost(channel)
     if found.fencing_token != token:
         raise DownstreamError(
             "TR610",

@@ -217,17 +217,19 @@ def stages_of(
     made: Sequence[Prepared | Part],
 ) -> Stages:
     """What became of a slice's rows."""
-    merged = [s for one in made for _, s in (*one.deletes, *one.inserts)]
     ordered = [s for one in made for s in one.ordered]
-    written = sum(s.rows for s in merged) + sum(s.rows for s in ordered)
-    return Stages.of_plan(piece, plan) + Stages(
-        # Halves of a key change come from two executors, and only here it is known whether both are left out.
-        expression_filtered=sum(r[2] for r in results if r[0] == LEFT_OUT)
-        + len(in_order)
-        - sum(one.changes for one in ordered),
-        compacted=sum(r[2] for r in results if r[0] == COMPACTED),
-        merged=written - len(merged) - len(ordered),
+    planned = Stages.of_plan(piece, plan)
+    # Halves of a key change come from two executors, and only here it is known whether both are left out.
+    left_out = (
+        sum(r[2] for r in results if r[0] == LEFT_OUT) + len(in_order) - sum(s.changes for s in ordered)
     )
+    compacted = sum(r[2] for r in results if r[0] == COMPACTED)
+    merged = [s for one in made for _, s in (*one.deletes, *one.inserts)]
+    written = sum(s.rows for s in (*merged, *ordered))
+    # A change may write two rows, to delete one and to insert it anew.
+    changes = piece.rows - planned.filtered - left_out - compacted
+    together = min(changes, written - len(merged) - len(ordered))
+    return planned + Stages(expression_filtered=left_out, compacted=compacted, merged=together)
 
 
 def directed(

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
+from schemas.counted import counted
 from schemas.errors import DownstreamError, LogError, Where
 from schemas.structure import TableStructure
 from spark_consumer import error_log
@@ -68,7 +69,8 @@ class Rewind:
         return [
             f"channel {self.config.channel} stands at {self.before.place}: {self.before.executed_gtids or '(empty)'}",
             f"goes back to {self.after.place}: {self.after.executed_gtids or '(empty)'}",
-            f"applies again, in safe mode up to {level}: {len(self.epochs)} epochs with {rows:,} rows",
+            f"applies again, in safe mode up to {level}: {counted(len(self.epochs), 'epoch')} with"
+            f" {counted(rows, 'row')}",
             *(
                 f"`tailrace error` has decided about event {one.name}, which holds:"
                 f" {'; '.join(one.statements) or 'left out'}"

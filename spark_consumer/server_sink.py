@@ -14,7 +14,6 @@ from spark_consumer import error_log
 from spark_consumer import position as positions
 from spark_consumer.apply import Applier
 from spark_consumer.config import ConsumerConfig
-from spark_consumer.inside import Insides
 from spark_consumer.log_reader import LogReader
 from spark_consumer.plan import SlicePlan
 from spark_consumer.planner import Planner
@@ -26,7 +25,7 @@ from spark_consumer.session import Session, closing, connect, unreachable
 from spark_consumer.sink import Prepare
 from spark_consumer.slices import LoggedEpoch, Slice
 from spark_consumer.stages import NO_STAGES, Stages
-from spark_consumer.start import check_began, check_log, first_position
+from spark_consumer.start import begin_of, check_began, check_log
 from spark_consumer.workers import info
 from spark_consumer.workers.reader import PartsReader
 from spark_consumer.workers.resume import Rest, finish_slice
@@ -173,11 +172,13 @@ def open_server(config: ConsumerConfig, log: LogReader) -> ServerSink:
 def _ensure_position(config: ConsumerConfig, session: Session, log: LogReader) -> None:
     """The channel's position, which is in this log: whoever has another one must not be disturbed."""
     found, last = positions.read(session, config.key), log.last_epoch()
-    if found is None:
-        begin = first_position(config.start or "earliest", log, Insides(config, log))
-        record = None if last is None else last.record
-        positions.create(session, config.key, begin, config.start or "earliest", record)
-        _log.info("channel_created", channel=config.channel, start=config.start, begin=str(begin))
-    else:
+    if found is not None:
         check_log(config.key, found, last)
         check_began(config, positions.began_at(session, config.key))
+        return
+    if positions.has_audit(session, config.key):
+        # Not even with --from: a service may name it at each of its starts.
+        raise positions.lost(config.key)
+    begin = begin_of(config, log)
+    positions.create(session, config.key, begin, last and last.record)
+    _log.info("channel_created", channel=config.channel, start=config.start, begin=str(begin.place))

@@ -47,6 +47,12 @@ class Slice:
         return sum(logged.record.digest for logged in self.epochs) % DIGEST_MODULUS
 
     @property
+    def skipped(self) -> int:
+        """How many events a [[skip]] rule of the producer's has passed over in the epochs that end here."""
+        whole = self.epochs if self.order == order_of(self.last.epoch, None) else ()
+        return sum(passed.events for logged in whole for passed in logged.record.skipped)
+
+    @property
     def where(self) -> Where:
         return Where(gtid=self.last.last_gtid, epoch=self.first.epoch)
 

@@ -21,7 +21,7 @@ class Stages:
         causality_groups: groups of rows that conflict with none outside.
         conflicts: rows that another one's group took in.
         parts: shares of workers.
-        merged: rows that were written by a statement together with others: statements saved.
+        merged: changes that were written by a statement together with others.
     """
 
     filtered: int = 0

@@ -6,36 +6,57 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
+import structlog
+
 from schemas.epoch import EpochCommitted
 from schemas.errors import ConfigError, LogError, Where
 from schemas.gtid import Flavor, GtidSet, parse_gtid_set
 from spark_consumer.channel import ChannelKey
 from spark_consumer.config import ConsumerConfig
-from spark_consumer.inside import Transaction, before_time, behind_gtids
+from spark_consumer.inside import Insides, Transaction, before_time, behind_gtids
 from spark_consumer.log_reader import LogReader
-from spark_consumer.place import BEFORE_ALL, Place, end_of, flavor_of
+from spark_consumer.place import Begin, Place, end_of, flavor_of, parsed
 from spark_consumer.position import Position
 from spark_consumer.slices import LoggedEpoch
 
+_log = structlog.get_logger()
+
 #: the transactions of an epoch, in upstream order; see ``spark_consumer.inside``
 Inside = Callable[[LoggedEpoch], Sequence[Transaction]]
+
+
+def begin_of(config: ConsumerConfig, log: LogReader) -> Begin:
+    """Where a channel without a position begins. Raises as ``first_position`` does."""
+    start = config.start or "earliest"
+    place = first_position(start, log, Insides(config, log))
+    last = begin_of_log(log) if place.epoch < 0 else next(log.epochs(place.offset))
+    begin = Begin(place, last.record, start)
+    if not begin.whole:
+        _log.warning(
+            "history_not_known",
+            channel=config.channel,
+            begin=str(place),
+            behind=begin.behind,
+            log_begins=last.record.log_begins,
+            hint="what was written upstream before this is not applied: only a copy of exactly that makes the target's"
+            " tables equal, and nothing here can tell whether it has one; --from gtid:SET compares a copy's GTID set",
+        )
+    return begin
 
 
 def first_position(start: str, log: LogReader, inside: Inside) -> Place:
     """The place behind which a range begins: of ``--from``, and of a rewind's ``--to``.
 
     Args:
-        start: ``earliest``; ``epoch:N``, N is the first one behind the place; ``gtid:SET``, exactly this lies before
-            it; ``time:RFC3339``, the first transaction behind it was committed then or later.
+        start: ``earliest``, the log's begin; ``epoch:N``, N is the first one behind the place; ``gtid:SET``, exactly
+            this lies before it; ``time:RFC3339``, the first transaction behind it was committed then or later.
 
-    Raises ConfigError for an unusable ``start``, LogError if the log does not hold it.
+    Raises ConfigError for an unusable ``start``, LogError if the log does not hold it: TR555 not any more, TR566 not
+    yet.
     """
     kind, _, value = start.partition(":")
     if start == "earliest":
-        first = next(log.epochs(), None)
-        if first is not None and first.record.epoch != 0:
-            raise _not_kept(f"the log begins with epoch {first.record.epoch}", first.record.epoch)
-        return BEFORE_ALL
+        return Place(-1, -1, begin_of_log(log).record.executed_gtids)
     if kind == "epoch" and value.isdigit():
         return _before_epoch(int(value), log)
     if kind == "gtid" and value:
@@ -46,6 +67,27 @@ def first_position(start: str, log: LogReader, inside: Inside) -> Place:
         "TR560",
         f"{start} is not a place in the log",
         hint="earliest, epoch:N, gtid:SET or time:2026-01-31T12:00:00Z",
+    )
+
+
+def begin_of_log(log: LogReader) -> LoggedEpoch:
+    """Epoch 0. Raises LogError: TR555 it is not kept, TR566 it is still to come."""
+    first = first_kept(log)
+    if first.record.epoch != 0:
+        raise not_kept(first.record)
+    return first
+
+
+def first_kept(log: LogReader) -> LoggedEpoch:
+    """The oldest epoch that the log still has. Raises LogError: TR555 it has none any more, TR566 none yet."""
+    for logged in log.epochs():
+        return logged
+    log.refuse_emptied()
+    raise LogError(
+        "TR566",
+        "the log holds no epoch yet",
+        hint="start the producer: it writes where the log begins before anything else",
+        retryable=True,
     )
 
 
@@ -60,8 +102,7 @@ def last_position(until: str, log: LogReader, inside: Inside) -> Place:
     """
     kind, _, value = until.partition(":")
     if until == "now":
-        last = log.last_epoch()
-        return _at(last) if last is not None else BEFORE_ALL
+        return _at(log.last_epoch() or first_kept(log))
     if kind == "epoch" and value.isdigit():
         return _behind_epoch(int(value), log)
     if kind == "gtid" and value:
@@ -108,10 +149,19 @@ def check_began(config: ConsumerConfig, began: str | None) -> None:
 def _before_epoch(number: int, log: LogReader) -> Place:
     if number == 0:
         return first_position("earliest", log, lambda logged: ())
-    for logged in log.epochs():
-        if logged.record.epoch == number - 1:
-            return _at(logged)
-    raise _not_kept(f"the log does not hold epoch {number - 1}, behind which epoch {number} begins", number)
+    first = first_kept(log)
+    if number <= first.record.epoch:
+        raise not_kept(first.record)
+    last = first
+    for last in log.epochs(first.offset):
+        if last.record.epoch == number - 1:
+            return _at(last)
+    raise LogError(
+        "TR555",
+        f"the log does not hold epoch {number - 1}, behind which epoch {number} begins: its last one is"
+        f" {last.record.epoch}",
+        hint=f"--from epoch:{last.record.epoch + 1} begins with what is published next",
+    )
 
 
 def _behind_epoch(number: int, log: LogReader) -> Place:
@@ -120,7 +170,7 @@ def _behind_epoch(number: int, log: LogReader) -> Place:
         if last.record.epoch == number:
             return _at(last)
         if last.record.epoch > number:
-            raise _not_kept(f"the log begins with epoch {last.record.epoch}", number)
+            raise not_kept(last.record)
     raise _not_yet(f"the last epoch is {last.record.epoch if last else 'still to come'}", f"epoch {number}")
 
 
@@ -134,7 +184,8 @@ def _from_gtids(text: str, log: LogReader, inside: Inside) -> Place:
             break
         best = logged
     if best is None:
-        raise _not_kept("the log begins behind this GTID set", beyond.record.epoch if beyond else 0)
+        first = beyond or first_kept(log)
+        raise not_kept(first.record, f"it begins behind this GTID set, at {first.record.executed_gtids}")
     if parse_gtid_set(best.record.executed_gtids, flavor).contains(wanted):
         return _at(best)
     if beyond is not None:
@@ -159,7 +210,7 @@ def _until_gtids(text: str, log: LogReader, inside: Inside) -> Place:
             if wanted.contains(executed):
                 return _at(logged)
             if before is None:
-                raise _not_kept("the log begins behind this GTID set", logged.record.epoch)
+                raise not_kept(logged.record, "it begins behind this GTID set")
             return _inside_gtids(before, logged, wanted, inside)
         before = logged
     missing = "the log is empty"
@@ -175,18 +226,22 @@ def _inside_gtids(before: LoggedEpoch, logged: LoggedEpoch, wanted: GtidSet, ins
 def _at_time(wanted: float, log: LogReader, inside: Inside) -> Place:
     """Before the first transaction that was committed at a moment, in seconds since 1970, or later."""
     before: LoggedEpoch | None = None
-    ms = wanted * 1000
+    ms, is_earlier_known = wanted * 1000, False
     for logged in log.epochs():
         record = logged.record
+        # Where epochs are deleted, one that was committed before tells that the moment is not among them.
+        is_earlier_known |= record.epoch == 0 or (record.transactions > 0 and record.first_commit_ms < ms)
         if record.transactions and max(record.first_commit_ms, record.last_commit_ms) >= ms:
-            if before is None and record.epoch != 0:
-                raise _not_kept(f"the log begins with epoch {record.epoch}", record.epoch)
-            if before is None or record.first_commit_ms >= ms or record.ddl is not None:
-                return _at(before) if before is not None else BEFORE_ALL
+            if before is None or not is_earlier_known:
+                raise not_kept(record, "it begins behind this moment")
+            if record.first_commit_ms >= ms or record.ddl is not None:
+                return _at(before)
             executed = before.record.executed_gtids
             return before_time(executed, logged, before.offset, inside(logged), ms)
         before = logged
-    return _at(before) if before is not None else BEFORE_ALL
+    if before is None or not is_earlier_known:
+        raise not_kept(first_kept(log).record, "it may begin behind this moment")
+    return _at(before)
 
 
 def moment(text: str) -> float:
@@ -214,48 +269,84 @@ def _not_yet(what: str, wanted: str) -> LogError:
     )
 
 
-def _not_kept(what: str, epoch: int) -> LogError:
+def not_kept(first: EpochCommitted, what: str = "") -> LogError:
+    """The error for a place that lies before the first epoch that the log still has."""
+    gtids = f"; from a copy with a GTID set, not older than {first.executed_gtids}, with --from gtid:SET"
     return LogError(
         "TR555",
-        what,
-        where=Where(epoch=epoch),
-        hint="load the downstream from a snapshot, then name the epoch to go on with: --from epoch:N",
+        f"the log begins with epoch {first.epoch}" + (f": {what}" if what else ""),
+        where=Where(epoch=first.epoch),
+        hint=f"what is missing can be had from a copy of the tables only{gtids if first.executed_gtids else ''};"
+        f" --from epoch:{first.epoch + 1} begins there, whatever is missing",
     )
 
 
 def resume_offset(position: Position, log: LogReader) -> int:
     """The offset to read from, after a look at whether the log is the position's own. Raises LogError."""
-    low, _ = log.bounds()
-    at = max(position.epochs_offset, low, 0)
-    first = next(log.epochs(at), None)
-    if first is not None and position.log_id not in (None, first.record.log_id):
-        raise not_in_log(position)
+    low, high = log.bounds()
     if position.epoch < 0:
-        if first is not None and first.record.epoch != 0:
-            raise _lost(position, first.record)
-        return low
-    if low > position.epochs_offset:
-        if first is None or first.record.epoch > position.epoch + 1:
-            raise _lost(position, first.record if first else None)
-        return low
-    if first is None or first.offset != position.epochs_offset or not _same(position, first.record):
-        raise not_in_log(position)
-    return position.epochs_offset + 1
+        return _from_begin(position, log, low)
+    at = position.epochs_offset
+    if at >= high:
+        raise not_in_log(position, f"its last offset is {high - 1}")
+    first = next(log.epochs(max(at, low)), None)
+    if low <= at:
+        if first is None or first.offset != at or not _same(position, first.record):
+            raise not_in_log(position, f"there it has {_named(first)}")
+        return at + 1
+    if first is not None and _is_another(position, first.record):
+        raise not_in_log(position, f"it begins at offset {first.offset} with {_named(first)}")
+    if first is None or first.record.epoch > position.epoch + 1:
+        raise _lost(position, first.record if first else None)
+    return low
 
 
-def not_in_log(position: Position) -> LogError:
-    """The error for a position that is of another log than what is read."""
-    return LogError(
-        "TR558",
-        f"the position of the downstream is not in this log: it says epoch {position.epoch} at offset"
-        f" {position.epochs_offset}",
-        where=Where(epoch=position.epoch),
-        hint="check prefix and channel; a topic that was deleted and made anew is another log",
-    )
+def _from_begin(position: Position, log: LogReader, low: int) -> int:
+    first = next(log.epochs(low), None)
+    if first is not None and position.log_id not in (None, first.record.log_id):
+        raise not_in_log(position, f"it begins with {_named(first)}")
+    if (first is None and low > 0) or (first is not None and first.record.epoch != 0):
+        raise _lost(position, first.record if first else None)
+    return low
+
+
+def _is_another(position: Position, later: EpochCommitted) -> bool:
+    """Whether a position cannot be in the log of an epoch that lies behind its offset."""
+    if position.log_id not in (None, later.log_id) or later.epoch <= position.epoch:
+        return True
+    executed = parsed(later.executed_gtids, position.gtids_of_epoch)
+    return not executed.contains(parsed(position.gtids_of_epoch, later.executed_gtids))
 
 
 def _same(position: Position, record: EpochCommitted) -> bool:
-    return (record.epoch, record.executed_gtids) == (position.epoch, position.gtids_of_epoch)
+    if position.log_id not in (None, record.log_id):
+        return False
+    if (record.epoch, record.executed_gtids) != (position.epoch, position.gtids_of_epoch):
+        return False
+    # Without GTIDs only the upstream's place tells; with them it means something in one relay log only.
+    of_this = (position.relay_log or "").rpartition("/")[0] == record.relay_dir or not record.executed_gtids
+    if position.recovered or position.source_log is None or not of_this:
+        return True
+    return (position.source_log, position.source_pos) == (record.source_file, record.source_pos)
+
+
+def _named(logged: LoggedEpoch | None) -> str:
+    if logged is None:
+        return "no epoch"
+    record = logged.record
+    gtids = f", {record.executed_gtids}" if record.executed_gtids else ""
+    return f"epoch {record.epoch}, the upstream's {record.source_file}:{record.source_pos}{gtids}"
+
+
+def not_in_log(position: Position, there: str) -> LogError:
+    """The error for a position that is of another log than what is read; ``there`` is what that has."""
+    return LogError(
+        "TR558",
+        f"the position of the downstream is not in this log: it says epoch {position.epoch} at offset"
+        f" {position.epochs_offset}; {there}",
+        where=Where(epoch=position.epoch),
+        hint="check prefix and channel; a topic that was deleted and made anew is another log",
+    )
 
 
 def _lost(position: Position, first: EpochCommitted | None) -> LogError:

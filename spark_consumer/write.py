@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pymysql
 
+from schemas.counted import counted
 from schemas.errors import NOWHERE, DownstreamError, Where
 from spark_consumer import cascades
 from spark_consumer.cascades import Cascades
@@ -142,7 +143,7 @@ def _run(
     if not free and ((affected < statement.rows and not may_miss) or exceeds):
         raise DownstreamError(
             "TR603",
-            f"a statement changed {affected} rows where the log implies {statement.rows}:"
+            f"a statement changed {counted(affected, 'row')} where the log implies {statement.rows}:"
             f" {_shown(statement.sql)}",
             where=place,
             hint="the downstream's rows differ from the upstream's; nothing of this batch was applied;"

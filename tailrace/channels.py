@@ -12,7 +12,6 @@ from spark_consumer.channel import ChannelKey
 from spark_consumer.checkpoint import clear, in_use
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.place import Place
-from spark_consumer.position import Position
 from spark_consumer.session import Session, closing, connect, error_number
 from tailrace import wiring
 from tailrace.config import Config
@@ -65,7 +64,6 @@ def _rows(session: Session) -> list[tuple[Any, ...]]:
 
 def _channel(target: str, row: tuple[Any, ...]) -> Channel:
     name, prefix, log_id, epoch, rows, gtids, consistent, rewound, began, updated = row
-    level = Place.from_json(rewound) if rewound else None
     return {
         "channel": name,
         "prefix": prefix,
@@ -75,9 +73,7 @@ def _channel(target: str, row: tuple[Any, ...]) -> Channel:
         "epoch_rows": rows,
         "gtids": gtids,
         "consistent": bool(consistent),
-        "rewound_from": {"epoch": level.epoch, "epoch_rows": level.rows, "gtids": level.executed}
-        if level
-        else None,
+        "rewound_from": Place.from_json(rewound).shown if rewound else None,
         "began_at": began,
         "updated": updated,
     }
@@ -129,17 +125,17 @@ def _batches(session: Session, channel: ChannelKey) -> list[Channel]:
     return [dict(zip((*names, "ddl", "applied"), row, strict=True)) for row in rows]
 
 
-def remove(config: ConsumerConfig) -> Position:
+def remove(config: ConsumerConfig) -> None:
     """Forget a channel: position, audit rows, counters, checkpoint. Tables, relay log and topics stay.
 
     Raises DownstreamError: TR612 there is no such channel, TR614 its consumer runs here.
     """
     with in_use(config.channel_dir, alone=True), closing(connect(config.target)) as session:
         positions.install(session)
-        position = positions.known(session, config.key)
+        if positions.read(session, config.key) is None and not positions.has_audit(session, config.key):
+            raise positions.unknown(config.key)
         positions.forget(session, config.key)
         clear(config.channel_dir)
-    return position
 
 
 def as_json(value: object) -> str:

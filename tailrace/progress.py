@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from schemas.counted import counted
 from tailrace.logs import live
 
 _WINDOW_S = 10.0
@@ -60,7 +61,7 @@ class Meter:
 
 def describe(snapshot: Snapshot, rate: float, left: float | None) -> str:
     """One line for people."""
-    parts = [f"{snapshot.rows:,} rows", f"{rate:,.0f} rows/s", snapshot.position or "no position yet"]
+    parts = [counted(snapshot.rows, "row"), f"{rate:,.0f} rows/s", snapshot.position or "no position yet"]
     if snapshot.lag_s is not None:
         parts.append(f"lag {snapshot.lag_s:.1f} s")
     if left is not None:

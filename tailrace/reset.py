@@ -11,6 +11,7 @@ from pathlib import Path
 from relay_store import layout
 from relay_store.forget import forget_relay_log
 from relay_store.writer import lock_directory
+from schemas.counted import counted
 from schemas.errors import DownstreamError
 from spark_consumer import position as positions
 from spark_consumer.checkpoint import clear, in_use
@@ -104,7 +105,8 @@ def _contents(root: Path) -> str:
     if not found:
         return "no file"
     size = sum(path.stat().st_size for path in found)
-    return f"{len(found)} files, {size:,} bytes, {_name(found[0])} to {_name(found[-1])}"
+    counts = f"{counted(len(found), 'file')}, {counted(size, 'byte')}"
+    return f"{counts}, {_name(found[0])} to {_name(found[-1])}"
 
 
 def _name(path: Path) -> str:

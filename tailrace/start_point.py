@@ -13,6 +13,11 @@ def check_start(text: str) -> str:
     return _checked(text, "--from", "earliest")
 
 
+def check_cat_start(text: str) -> str:
+    """The same for whoever only looks, and may begin with whatever is kept. Raises ConfigError."""
+    return text if text == "oldest" else _checked(text, "--from", "earliest")
+
+
 def check_until(text: str | None) -> str | None:
     """The text itself, if it says where to end. Raises ConfigError."""
     return None if text is None else _checked(text, "--until", "now")

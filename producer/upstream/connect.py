@@ -166,19 +166,6 @@ def _current(connection: Connection[Any], flavor: Flavor) -> tuple[str, int, str
     return binlog_file(str(row[0]))[0], int(row[1]), str(row[4] or "")
 
 
-def file_before(url: ServerUrl, info: UpstreamInfo, executed: GtidSet) -> str:
-    """The newest binlog file that begins before anything which `executed` lacks.
-
-    Raises UpstreamError TR204 when the upstream has purged it.
-    """
-    missing = executed
-    for name, _ in reversed(info.files):
-        missing = set_at_start(url, info, name).minus(executed)
-        if not missing:
-            return name
-    raise purged(url, info, f"these transactions: {missing}")
-
-
 def purged(url: ServerUrl, info: UpstreamInfo, missing: str) -> UpstreamError:
     """The error for what a relay log needs and the upstream has no more."""
     earliest = info.files[0][0]
@@ -186,8 +173,9 @@ def purged(url: ServerUrl, info: UpstreamInfo, missing: str) -> UpstreamError:
         "TR204",
         f"{url} no longer has {missing}; its earliest binlog file is {earliest}",
         hint="what was purged can be had from a copy of the tables only: make one, move the relay directory away, and"
-        f" set relay.relay-binlog-gtid to what the copy holds, or relay.relay-binlog-name to {earliest} or later;"
-        " keep binlogs longer from now on (binlog_expire_logs_seconds)",
+        " begin a log of another kafka.prefix, for this one would have a gap: relay.relay-binlog-gtid is what the copy"
+        f" holds, or relay.relay-binlog-name {earliest} or later, whatever is missing; keep binlogs longer from now on"
+        " (binlog_expire_logs_seconds)",
     )
 
 

@@ -38,6 +38,7 @@ _RECEIVE_SIZE = 1 << 20
 
 _COM_BINLOG_DUMP = 0x12
 _COM_REGISTER_SLAVE = 0x15
+_DO_NOT_WAIT = 0x01  # end the dump with the binlog
 _SEND_ANNOTATE_ROWS = 0x02  # MariaDB leaves these events out unless asked for
 
 _NAMESPACE = uuid.UUID("7461696c-7261-4365-8000-000000000000")  # "tailrace"
@@ -50,11 +51,21 @@ class DumpStream:
         url, info: the upstream and what it said of itself.
         file, position: where to begin; the position is at most 2**32-1, the protocol's limit.
         server_id: of this replica, unique among the upstream's replicas.
+        follow: whether to wait for what is still to come; else the server says where its binlog ends.
 
     Raises UpstreamError.
     """
 
-    def __init__(self, url: ServerUrl, info: UpstreamInfo, file: str, position: int, server_id: int) -> None:
+    def __init__(
+        self,
+        url: ServerUrl,
+        info: UpstreamInfo,
+        file: str,
+        position: int,
+        server_id: int,
+        *,
+        follow: bool = True,
+    ) -> None:
         self._url = url
         self._info = info
         self._place = Where(file=file, position=position)
@@ -64,6 +75,7 @@ class DumpStream:
         try:
             self._prepare(server_id)
             flags = _SEND_ANNOTATE_ROWS if info.flavor == "mariadb" else 0
+            flags |= 0 if follow else _DO_NOT_WAIT
             payload = struct.pack("<IHI", position, flags, server_id) + file.encode()
             self._command(_COM_BINLOG_DUMP, payload)
         except (pymysql.err.MySQLError, OSError) as error:

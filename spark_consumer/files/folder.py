@@ -142,6 +142,18 @@ def read(root: Path) -> dict[str, Any] | None:
     return content
 
 
+def refuse_without_position(root: Path) -> None:
+    """Of a folder without a position file: raises DownstreamError TR682 if a channel has written here."""
+    with refused(root):
+        written = next((root / OURS).glob("batches/*.json"), None)
+    if written is not None:
+        raise DownstreamError(
+            "TR682",
+            f"{root / OURS / 'position.json'} is gone, and batches are here: where the channel stands, nobody knows",
+            hint="restore the folder from a copy, or empty it: the channel then begins anew, by its --from",
+        )
+
+
 @contextmanager
 def refused(root: Path) -> Iterator[None]:
     """Say what an operating system's error means for the channel."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -22,12 +21,11 @@ from spark_consumer.config import ConsumerConfig
 from spark_consumer.ddl_rules import DdlRules
 from spark_consumer.event_filter import DML
 from spark_consumer.files.changes import changes, form_of
-from spark_consumer.files.folder import OURS, Folder, read, refused, safe_name
-from spark_consumer.inside import Insides
+from spark_consumer.files.folder import OURS, Folder, read, refuse_without_position, refused, safe_name
 from spark_consumer.log_reader import LogReader
 from spark_consumer.merge import Limits, Statement
 from spark_consumer.pieces import joined
-from spark_consumer.place import Place
+from spark_consumer.place import Begin
 from spark_consumer.plan import Mode, SlicePlan, TablePlan, structures_of
 from spark_consumer.position import Position
 from spark_consumer.prepare import Prepared, verify
@@ -37,7 +35,7 @@ from spark_consumer.rules import Rules
 from spark_consumer.sink import Prepare
 from spark_consumer.slices import Slice
 from spark_consumer.stages import Stages
-from spark_consumer.start import check_began, check_log, first_position
+from spark_consumer.start import begin_of, check_began, check_log
 from spark_consumer.workers.reader import PartsReader
 
 
@@ -47,7 +45,7 @@ class FilesSink:
     Raises DownstreamError: TR680 to TR683, what is wrong with the folder.
     """
 
-    def __init__(self, config: ConsumerConfig, root: Path, first: Place | None = None) -> None:
+    def __init__(self, config: ConsumerConfig, root: Path, first: Begin | None = None) -> None:
         """``first`` is where a channel without a position begins; without it such a folder is an error."""
         if config.expressions:
             raise ConfigError(
@@ -188,22 +186,23 @@ class FilesSink:
 
 def open_files(config: ConsumerConfig, root: Path, log: LogReader) -> FilesSink:
     """The channel's sink; a folder without a position begins at the configuration's start."""
-    found, first = read(root), None
-    if found is None:
-        first = first_position(config.start or "earliest", log, Insides(config, log))
-    else:
+    found = read(root)
+    if found is not None:
         _check_owner(root, config, found)
         check_log(config.key, position_of(found), log.last_epoch())
         check_began(config, found["began_at"])
-    return FilesSink(config, root, first)
+        return FilesSink(config, root)
+    refuse_without_position(root)
+    return FilesSink(config, root, begin_of(config, log))
 
 
-def _content(root: Path, config: ConsumerConfig, first: Place | None) -> dict[str, Any]:
+def _content(root: Path, config: ConsumerConfig, first: Begin | None) -> dict[str, Any]:
     found = read(root)
     if found is None:
         assert first is not None
         owner = {"channel": config.channel, "prefix": config.prefix}
-        return {**owner, "began_at": config.start or "earliest", "position": asdict(_begin(first))}
+        began = {"began_at": first.start, "began_behind": first.behind, "began_whole": first.whole}
+        return {**owner, **began, "position": asdict(Position.first(first))}
     _check_owner(root, config, found)
     return found
 
@@ -215,22 +214,6 @@ def _check_owner(root: Path, config: ConsumerConfig, found: Mapping[str, Any]) -
             f"{root} belongs to channel {found['channel']} of {found['prefix']}",
             hint="each channel needs a folder of its own",
         )
-
-
-def _begin(first: Place) -> Position:
-    return Position(
-        first.epoch,
-        first.offset,
-        first.executed,
-        0,
-        -1,
-        str(uuid.uuid4()),
-        0,
-        0,
-        None,
-        epoch_gtids=first.epoch_gtids,
-        epoch_rows=first.rows,
-    )
 
 
 def position_of(content: Mapping[str, Any]) -> Position:

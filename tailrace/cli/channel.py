@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from schemas.counted import counted
 from tailrace.cli.options import DEFAULT_CONFIG, AsJson, ConfigFile
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def _place(channel: dict[str, Any]) -> str:
         return "not begun"
     place = f"epoch {channel['epoch']}"
     if channel["epoch_rows"] is not None:
-        place += f" and {channel['epoch_rows']} rows"
+        place += f" and {counted(channel['epoch_rows'], 'row')}"
     if channel["rewound_from"] is not None:
         place += f", rewound from {channel['rewound_from']['epoch']}"
     return place
@@ -126,4 +127,4 @@ def _batch(batch: dict[str, Any]) -> str:
     rows = sum(batch[name] for name in ("inserts", "updates", "deletes"))
     which = f"epochs {batch['first_epoch']} to {batch['last_epoch']}"
     gtids = f"{batch['first_gtid']} to {batch['last_gtid']}" if batch["first_gtid"] else ""
-    return f"{batch['applied']}  {which}  {rows:,} rows  {gtids}".rstrip()
+    return f"{batch['applied']}  {which}  {counted(rows, 'row')}  {gtids}".rstrip()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from schemas.counted import counted
 from tailrace.cli.options import DEFAULT_CONFIG, AsJson, ConfigFile
 
 if TYPE_CHECKING:
@@ -56,4 +57,4 @@ def _print(result: Preflight) -> None:
     blocks = sum(isinstance(r, Finding) and r.level == "block" for r in result.results)
     warnings = sum(isinstance(r, Finding) and r.level == "warn" for r in result.results)
     verdict = f"[bold red]{blocks} blocking[/]" if blocks else "[bold green]nothing blocks[/]"
-    console.print(f"{verdict}, {warnings} warning{'' if warnings == 1 else 's'}")
+    console.print(f"{verdict}, {counted(warnings, 'warning')}")

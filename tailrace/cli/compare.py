@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from schemas.counted import counted
 from tailrace.cli.options import DEFAULT_CONFIG, AsJson, Channel, ConfigFile
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class _Talk:
 
     def show(self, table: TableResult) -> None:
         if self._status:
-            self._status.update(f"compare: {table.table} · {table.rows:,} rows")
+            self._status.update(f"compare: {table.table} · {counted(table.rows, 'row')}")
 
 
 def _print(result: CompareResult) -> None:
@@ -76,7 +77,7 @@ def _print(result: CompareResult) -> None:
     console = open_console()
     for table in result.tables:
         if table.equal:
-            console.print(f"[green]=[/] {escape(table.table)}  {table.rows:,} rows")
+            console.print(f"[green]=[/] {escape(table.table)}  {counted(table.rows, 'row')}")
             continue
         number = f": {'at least ' if table.more else ''}{table.differing:,}"
         detail = number if table.differing or table.more else ""
@@ -88,5 +89,5 @@ def _print(result: CompareResult) -> None:
     if not result.tables:
         open_console(stderr=True).print("[yellow]neither server has a table that is replicated[/]")
     verdict = "[bold green]equal[/]" if result.equal else "[bold red]different[/]"
-    tables = "1 table" if len(result.tables) == 1 else f"{len(result.tables):,} tables"
-    console.print(f"{tables}, {result.rows:,} rows: {verdict}")
+    counts = f"{counted(len(result.tables), 'table')}, {counted(result.rows, 'row')}"
+    console.print(f"{counts}: {verdict}")

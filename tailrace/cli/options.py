@@ -24,8 +24,3 @@ Channel = Annotated[
     typer.Option("--channel", metavar="NAME", help="The channel; default: consumer.channel, main if absent."),
 ]
 DEFAULT_CONFIG = Path("tailrace.toml")
-
-
-def files(count: int) -> str:
-    """A number of files in words."""
-    return "1 file" if count == 1 else f"{count:,} files"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from schemas.counted import counted
 from tailrace.cli import relay_cat, relay_list, relay_verify
 from tailrace.cli.options import DEFAULT_CONFIG, AsJson, ConfigFile
 
@@ -90,12 +91,12 @@ def _file(file: RelayFile) -> dict[str, Any]:
 
 def _print_purge(report: PurgeReport, dry_run: bool) -> None:
     done = "would delete" if dry_run else "deleted"
-    rows = [(done, str(file), f"{file.size:,} bytes", _moment(file.updated)) for file in report.deleted]
+    rows = [(done, str(file), counted(file.size, "byte"), _moment(file.updated)) for file in report.deleted]
     if rows:
         _print_columns(rows)
     for subdir in report.removed_subdirs:
         typer.echo(f"{'would remove' if dry_run else 'removed'}  {subdir}")
-    typer.echo(f"{done} {len(rows)} files, {report.bytes:,} bytes")
+    typer.echo(f"{done} {counted(len(rows), 'file')}, {counted(report.bytes, 'byte')}")
     typer.echo(f"kept from {report.kept} on: {report.why}" if report.kept else report.why)
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tailrace.cli.options import DEFAULT_CONFIG, AsJson, ConfigFile, files
+from schemas.counted import counted
+from tailrace.cli.options import DEFAULT_CONFIG, AsJson, ConfigFile
 
 if TYPE_CHECKING:
     from relay_store.catalog import Entry
@@ -73,7 +74,7 @@ def _moment(seconds: int | None) -> str | None:
 
 def _print(report: dict[str, Any]) -> None:
     for subdir in report["subdirs"]:
-        typer.echo(f"{subdir['name']}  {subdir['bytes']:,} bytes")
+        typer.echo(f"{subdir['name']}  {counted(subdir['bytes'], 'byte')}")
         name_width = max(len(file["name"]) for file in subdir["files"])
         size_width = max(len(f"{file['size']:,}") for file in subdir["files"])
         for file in subdir["files"]:
@@ -82,14 +83,13 @@ def _print(report: dict[str, Any]) -> None:
             typer.echo("  " + "  ".join([*cells, *_marks(file)]).rstrip())
             if file["first_gtid"]:
                 typer.echo(f"    {file['first_gtid']} – {file['last_gtid']}")
-    typer.echo(
-        f"{report['directory']}: {files(report['files'])}, {report['bytes']:,} bytes; times are in UTC"
-    )
+    counts = f"{counted(report['files'], 'file')}, {counted(report['bytes'], 'byte')}"
+    typer.echo(f"{report['directory']}: {counts}; times are in UTC")
 
 
 def _marks(file: dict[str, Any]) -> list[str]:
     count = file["transactions"]
-    marks = [f"{count:,} transactions"] if count is not None else []
+    marks = [counted(count, "transaction")] if count is not None else []
     marks += ["active"] if file["active"] else []
     marks += [f"needed by {', '.join(file['needed_by'])}"] if file["needed_by"] else []
     return marks + ([file["trouble"]] if file.get("trouble") else [])

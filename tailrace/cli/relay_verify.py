@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tailrace.cli.options import DEFAULT_CONFIG, AsJson, ConfigFile, files
+from tailrace.cli.options import DEFAULT_CONFIG, AsJson, ConfigFile
 
 if TYPE_CHECKING:
     from relay_store.verify import Report
@@ -50,6 +50,7 @@ def _as_dict(report: Report, root: str) -> dict[str, Any]:
 def _print(report: Report, root: str) -> None:
     from rich.markup import escape
 
+    from schemas.counted import counted
     from tailrace.console import console as open_console
 
     console = open_console()
@@ -58,11 +59,11 @@ def _print(report: Report, root: str) -> None:
         console.print(f"    [dim]remedy[/]  {escape(finding.remedy)}")
     for note in report.notes:
         console.print(f"[yellow]·[/] {escape(note)}")
-    count = len(report.findings)
-    verdict = "[bold green]sound[/]" if report.sound else f"[bold red]{count} finding{'s' * (count > 1)}[/]"
-    console.print(
-        f"{escape(root)}: {files(report.files)}, {report.bytes:,} bytes, {report.events:,} events: {verdict}"
-    )
+    found = counted(len(report.findings), "finding")
+    verdict = "[bold green]sound[/]" if report.sound else f"[bold red]{found}[/]"
+    counts = {"file": report.files, "byte": report.bytes, "event": report.events}
+    said = ", ".join(counted(count, noun) for noun, count in counts.items())
+    console.print(f"{escape(root)}: {said}: {verdict}")
 
 
 @contextmanager

@@ -49,7 +49,7 @@ def show(
     security = kafka_security(kafka)
     knock(kafka.bootstrap_servers, security)
     with EpochReader(kafka.bootstrap_servers, kafka.prefix, security) as log:
-        epochs = list(log.epochs())
+        epochs = list(log.epochs("oldest"))
         if epochs and epochs[-1].names_in_lower_case:
             db, name = lowered(db), lowered(name)
         answer = look_up((db, name), Place(at_epoch, at_gtid), epochs, log.structures())

@@ -6,7 +6,8 @@ from typing import Any
 
 import typer
 
-from tailrace.cli.options import DEFAULT_CONFIG, AsJson, ConfigFile, files
+from schemas.counted import counted
+from tailrace.cli.options import DEFAULT_CONFIG, AsJson, ConfigFile
 
 
 def status(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
@@ -73,7 +74,8 @@ def _upstream(table: Any, part: dict[str, Any]) -> None:
 def _relay(table: Any, part: dict[str, Any]) -> None:
     from rich.markup import escape
 
-    readable = _head(table, "relay", part, f"{files(part.get('files', 0))}, {part.get('bytes', 0):,} bytes")
+    size = f"{counted(part.get('files', 0), 'file')}, {counted(part.get('bytes', 0), 'byte')}"
+    readable = _head(table, "relay", part, size)
     memory = part["memory"]
     if memory is None:
         table.add_row("  memory", "[yellow]no producer runs on this machine[/]")
@@ -131,13 +133,13 @@ def _channel(table: Any, channel: dict[str, Any]) -> None:
         table.add_row("", _mysql_at(memory, "Executed_Gtid_Set"))
         if batch := memory["batch_in_hand"]:
             epochs = f"epochs {batch['first_epoch']} to {batch['last_epoch']}"
-            table.add_row("", f"in hand since {batch['since']}: {epochs}, {batch['rows']:,} rows")
+            table.add_row("", f"in hand since {batch['since']}: {epochs}, {counted(batch['rows'], 'row')}")
     if stored is None:
         table.add_row("  stored", "[yellow]not known[/]")
         return
     lag = channel["lag"]
-    behind = [f"{_known(lag['epochs'])} epochs", f"{_known(lag['transactions'])} transactions"]
-    behind.append(f"{_known(lag['seconds'])} s")
+    behind = [_counted(lag["epochs"], "epoch"), _counted(lag["transactions"], "transaction")]
+    behind.append("? s" if lag["seconds"] is None else f"{lag['seconds']:,} s")
     colour = "green" if lag["seconds"] == 0 else "yellow"
     table.add_row("  stored", f"epoch {channel['epoch']}")
     table.add_row("", _mysql_at(stored, "Executed_Gtid_Set"))
@@ -146,20 +148,52 @@ def _channel(table: Any, channel: dict[str, Any]) -> None:
         shown = (f"{name.replace('_', ' ')} {number:,}" for name, number in counters.items() if number)
         table.add_row("", f"since it began: {', '.join(shown)}")
     for worker in channel["workers"]:
-        done = (
-            f"{worker['parts']:,} parts, {worker['rows_written']:,} rows, {worker['statements']:,} statements"
-        )
+        did = {"part": "parts", "row": "rows_written", "statement": "statements"}
+        done = ", ".join(counted(worker[field], noun) for noun, field in did.items())
         ahead = "  [yellow]ahead of the position[/]" if worker["ahead"] else ""
         table.add_row("", f"worker {worker['Id']}: {done}{ahead}")
-    if channel["consistent"]:
-        table.add_row("", "ended in order; the tables equal the upstream at this position")
-    else:
-        table.add_row("", "runs, or was cut off")
+    for line in _state(channel):
+        table.add_row("", escape(line))
     if error := channel.get("error"):
         table.add_row("", f"[red]stopped at {error['at']}: {error['code']}[/]: {escape(error['what'])}")
         table.add_row("", f"[dim]{escape(error['where'])}  {escape(error['hint'])}[/]")
     if channel["ddl_in_doubt"]:
         table.add_row("", f"[yellow]a DDL is in hand: {escape(channel['ddl_in_doubt'])}[/]")
+
+
+def _state(channel: dict[str, Any]) -> list[str]:
+    """How the last run ended, and what is proved of the tables; nothing else is said of them."""
+    if not channel["consistent"]:
+        runs = channel["memory"] is not None
+        return ["runs" if runs else "was cut off, or runs on another machine"]
+    if (level := channel["rewound_from"]) is not None:
+        again = f"its history is applied again up to epoch {level['epoch']}"
+        return [f"ended in order; rewound: {again}, and until then the tables are of different times"]
+    if str(channel.get("target", "")).startswith("parquet:"):
+        behind = "" if channel["began_whole"] else f" behind {channel['began_behind']}"
+        return [f"ended in order; the files hold every change{behind} up to this position"]
+    if not channel["began_whole"]:
+        before = channel["began_behind"] or "its begin"
+        what = f"what was written upstream up to {before} did not come by this channel"
+        return [
+            "ended in order at this position",
+            f"{what}: whether the tables hold it, nothing here can tell",
+        ]
+    equal = "ended in order; the tables equal the upstream at this position"
+    return [equal + "".join(f", but for {what}" for what in _exceptions(channel))]
+
+
+def _exceptions(channel: dict[str, Any]) -> list[str]:
+    """What the tables lack because somebody said so."""
+    counters = channel["counters"] or {}
+    left_out = sum(counters.get(name, 0) for name in ("filtered", "expression_filtered"))
+    found = [
+        (left_out, "row change", "that its rules leave out"),
+        (counters.get("ddl_left_out", 0), "DDL statement", "that was left out"),
+        (counters.get("skipped", 0), "event", "that [[skip]] passed over"),
+        (channel["decided"], "event", "that was decided about with `tailrace error`"),
+    ]
+    return [f"{counted(count, noun)} {why}" for count, noun, why in found if count]
 
 
 def _not_told(memory: dict[str, Any]) -> str:
@@ -181,5 +215,5 @@ def _at(file: str | None, position: int | None, gtids: str | None) -> str:
     return escape(f"{f'{file}:{position}' if file else 'nothing yet'}  {gtids or ''}".rstrip())
 
 
-def _known(value: Any) -> str:
-    return "?" if value is None else f"{value:,}"
+def _counted(count: int | None, noun: str) -> str:
+    return f"? {noun}s" if count is None else counted(count, noun)

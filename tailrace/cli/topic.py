@@ -18,7 +18,11 @@ app = typer.Typer(help="Look into the epoch log in Kafka.", no_args_is_help=True
 
 Start = Annotated[
     str,
-    typer.Option("--from", metavar="earliest|epoch:N|gtid:SET|time:RFC3339", help="Where to begin."),
+    typer.Option(
+        "--from",
+        metavar="earliest|oldest|epoch:N|gtid:SET|time:RFC3339",
+        help="Where to begin; oldest is the first epoch that is still kept.",
+    ),
 ]
 Pattern = Annotated[
     list[str] | None,
@@ -50,11 +54,11 @@ def cat(
     from tailrace.kafka_door import knock
     from tailrace.lifecycle import run_until_signalled
     from tailrace.reader import EpochReader
-    from tailrace.start_point import check_start
+    from tailrace.start_point import check_cat_start
 
     logs.configure("topic")
     kafka = load(config).kafka
-    start, wanted = check_start(start), _filter(table or [])
+    start, wanted = check_cat_start(start), _filter(table or [])
 
     def run(stop: threading.Event) -> None:
         security = kafka_security(kafka)

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from schemas.counted import counted
+
 #: differing keys that are named for each table; the others are only counted
 MAX_KEYS = 20
 
@@ -80,4 +82,5 @@ class CompareResult:
         wrong = [
             f"{t.table}: {t.problem} {[d.key for d in t.differences]}" for t in self.tables if not t.equal
         ]
-        return f"{len(self.tables)} tables, {self.rows} rows, " + ("; ".join(wrong) or "equal")
+        counts = f"{counted(len(self.tables), 'table')}, {counted(self.rows, 'row')}"
+        return f"{counts}, " + ("; ".join(wrong) or "equal")

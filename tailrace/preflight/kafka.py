@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from schemas.counted import counted
 from tailrace.preflight.finding import Finding, NotChecked, Result, verdict
 
 #: what the producer opens its transactions with
@@ -33,7 +34,7 @@ class KafkaFacts:
 def kafka_findings(facts: KafkaFacts) -> list[Result]:
     """Everything that brokers and topics say."""
     return [
-        Finding("ok", "kafka", "reachable", f"{facts.brokers} broker{'s' if facts.brokers > 1 else ''}"),
+        Finding("ok", "kafka", "reachable", counted(facts.brokers, "broker")),
         *_limits(facts),
         *_topics(facts),
     ]
@@ -82,8 +83,9 @@ def _topics(facts: KafkaFacts) -> list[Result]:
             rows.partitions == facts.partitions,
             "kafka",
             "partitions",
-            f"{rows.partitions} partitions of rows",
-            f"{facts.prefix}.rows has {rows.partitions} partitions, the configuration says {facts.partitions}",
+            f"{counted(rows.partitions, 'partition')} of rows",
+            f"{facts.prefix}.rows has {counted(rows.partitions, 'partition')}, the configuration says"
+            f" {facts.partitions}",
             f"set [kafka] partitions = {rows.partitions}: another number would scatter the keys anew",
         ),
         verdict(
@@ -91,7 +93,7 @@ def _topics(facts: KafkaFacts) -> list[Result]:
             "kafka",
             "epochs",
             "one partition of epochs",
-            f"{facts.prefix}.epochs has {epochs.partitions} partitions and would lose its order",
+            f"{facts.prefix}.epochs has {counted(epochs.partitions, 'partition')} and would lose its order",
             "use another [kafka] prefix; the producer creates its topics itself",
         ),
     ]

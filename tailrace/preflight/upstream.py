@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from schemas.counted import counted
 from spark_consumer.privileges import Privileges
 from tailrace.preflight.agreement import NO_KIT, Kit
 from tailrace.preflight.encryption import UNENCRYPTED, Encryption, encryption_finding
@@ -144,10 +145,11 @@ def _tables(facts: UpstreamFacts) -> list[Result]:
         return [NotChecked("upstream", "tables", "the tables could not be listed")]
     results: list[Result] = []
     if facts.keyless_tables:
-        what = f"{facts.keyless_tables} tables have no primary or NOT NULL unique key: each of their rows is "
-        what += "matched by all its values, one by one"
+        what = f"without a primary or NOT NULL unique key: {counted(facts.keyless_tables, 'table')}, each of whose"
+        what += " rows is matched by all its values, one by one"
         results.append(Finding("warn", "upstream", "keys", what, "give them a primary key"))
     if facts.non_transactional_tables:
-        what = f"{facts.non_transactional_tables} tables are not transactional: what a rollback leaves there stays"
+        what = f"not transactional: {counted(facts.non_transactional_tables, 'table')}, and what a rollback leaves"
+        what += " there stays"
         results.append(Finding("warn", "upstream", "engines", what, "ALTER TABLE … ENGINE=InnoDB"))
     return results or [Finding("ok", "upstream", "tables", "all tables have a key and transactions")]

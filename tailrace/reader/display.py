@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+from schemas.counted import counted
 from schemas.epoch import EpochCommitted
 from tailrace.reader.rows import Image, Row
 
@@ -44,7 +45,7 @@ def epoch_text(epoch: EpochCommitted) -> str:
     if epoch.last_gtid != epoch.first_gtid:
         gtids += f" … {epoch.last_gtid}"
     times = "" if not epoch.transactions else f"  {_moment(epoch.last_commit_ms)}"
-    counts = f"{_number(epoch.rows, 'row')} in {_number(epoch.transactions, 'transaction')}"
+    counts = f"{counted(epoch.rows, 'row')} in {counted(epoch.transactions, 'transaction')}"
     lines = [f"epoch {epoch.epoch}{times}  {gtids}  {epoch.source_file}:{epoch.source_pos}  {counts}"]
     if epoch.ddl is not None:
         database = f" in {epoch.ddl.default_db}" if epoch.ddl.default_db else ""
@@ -90,7 +91,3 @@ def _visible(text: str) -> str:
 
 def _moment(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"

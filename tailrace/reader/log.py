@@ -21,7 +21,7 @@ from schemas.wire import Joiner, header_size, schema_name
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.inside import Insides
 from spark_consumer.log_reader import LogReader
-from spark_consumer.start import first_position
+from spark_consumer.start import begin_of_log, first_kept, first_position
 from tailrace.reader.rows import Row, row_reader
 
 _WAIT = 0.2  # seconds
@@ -80,7 +80,8 @@ class EpochReader:
         """The epochs from ``start`` on, without a gap.
 
         Args:
-            start: ``earliest``, ``epoch:N``, ``gtid:SET`` (behind this set) or ``time:RFC3339``.
+            start: ``earliest``, the log's first epoch; ``oldest``, the oldest that is kept, whatever was before;
+                ``epoch:N``, ``gtid:SET`` (behind this set) or ``time:RFC3339``.
             follow: wait for further epochs at the end of the log.
             stop: set it to end the iteration.
 
@@ -120,11 +121,17 @@ class EpochReader:
     def _begin(self, start: str) -> tuple[int, int | None]:
         """Offset and number of the first epoch; no number if it is whichever the log still has."""
         low, _ = self._log.bounds()
-        if start == "earliest":
+        if start == "oldest":
             return low, None
+        if start == "earliest":
+            # Where nothing was deleted nothing is lost, also if the log is still to come.
+            return (begin_of_log(self._log).offset if low else low), 0
+        first = first_kept(self._log)
+        if start == f"epoch:{first.record.epoch}":
+            return first.offset, first.record.epoch
         # An epoch is read whole: the one that a place lies in is the first.
         begin = first_position(start, self._log, self._insides)
-        return (low, None) if begin.epoch < 0 else (begin.offset + 1, begin.epoch + 1)
+        return max(low, begin.offset + 1), begin.epoch + 1
 
     def structures(self) -> list[StructureVersion]:
         """All structures that the tables have had since the log began, however much of it is kept."""

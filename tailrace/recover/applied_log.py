@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from producer.records import Records
+from relay_store.layout import RelayPosition
 from schemas.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, digest_of
 from schemas.structure import TableStructure
 from spark_consumer.apply import Applier
@@ -23,14 +24,18 @@ def as_epoch(position: Position) -> EpochCommitted | None:
     if position.epoch < 0 and position.relay_log is None and not position.executed_gtids:
         return None
     subdir, _, file = (position.relay_log or "").rpartition("/")
+    source = position.source_log, position.source_pos
+    if position.source_log is None and file:
+        # Nothing is applied yet: the place in the relay log is that of the epoch behind which the channel begins.
+        source = RelayPosition(subdir, file, position.relay_pos or 0).upstream
     return EpochCommitted(
         epoch=position.epoch,
         first_gtid=None,
         last_gtid=None,
         executed_gtids=position.executed_gtids,
         source_id=subdir.rpartition(".")[0],
-        source_file=position.source_log or "",
-        source_pos=position.source_pos or 0,
+        source_file=source[0] or "",
+        source_pos=source[1] or 0,
         relay_dir=subdir,
         relay_file=file,
         relay_pos=position.relay_pos or 0,

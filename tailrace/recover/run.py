@@ -189,9 +189,13 @@ def _begin(position: Position, root: Path, flavor: Flavor) -> RelayPosition:
     """Where in the relay log the channel goes on: the publisher will find the same. Raises RelayError TR341."""
     last = as_epoch(position)
     if last is None:
-        if found := initial_position(root, flavor):
-            return found[0]
-        raise _out_of_reach("its first file is not whole", position, root)
+        try:
+            found = initial_position(root, flavor)
+        except RelayError as error:
+            raise _out_of_reach(f"nothing is applied yet ({error})", position, root) from error
+        if found is None:
+            raise _out_of_reach("its first file is not whole", position, root)
+        return found.position
     try:
         executed = parse_gtid_set(last.executed_gtids, flavor)
         here = resume_position(root, last.relay_dir, last.source_file, last.source_pos, executed)

@@ -15,6 +15,7 @@ from schemas.errors import TailraceError
 from schemas.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet, parse_gtid_set
 from schemas.gtid_base import Flavor
 from spark_consumer.ddl_plan import intent_of
+from spark_consumer.place import Place
 from spark_consumer.position import COUNTERS
 from spark_consumer.refusal import cut_values
 from spark_consumer.workers import info
@@ -165,11 +166,15 @@ _OURS = (
     "fencing_token",
     "structures_version",
 )
+_BEGAN = ("began_at", "began_behind", "began_whole", "rewound_from")
 _CHANNELS = f"""
-SELECT {", ".join(_STORED + _OURS)}, ddl_intent, UNIX_TIMESTAMP(updated_at) AS updated,
+SELECT {", ".join(_STORED + _OURS + _BEGAN)}, ddl_intent, UNIX_TIMESTAMP(updated_at) AS updated,
   (SELECT UNIX_TIMESTAMP(a.last_commit_at) FROM tailrace.applied_epochs a
     WHERE a.prefix = i.prefix AND a.channel = i.Channel_name ORDER BY a.first_epoch DESC LIMIT 1) AS last_commit
 FROM tailrace.relay_log_info i ORDER BY prefix, Channel_name
+"""
+_DECIDED = """
+SELECT channel, COUNT(*) FROM tailrace.error_directives WHERE prefix = %s AND used_at IS NOT NULL GROUP BY channel
 """
 _NO_SUCH_TABLE = (1049, 1146)
 
@@ -197,10 +202,12 @@ def downstream_part(config: Config) -> Part:
             if channel["prefix"] != prefix
         ]
         counters, workers, errors = (read(connection, prefix) for read in (_counters, _workers, _errors))
+        decided = {str(name): int(count) for name, count in servers.rows(connection, _DECIDED, (prefix,))}
         for channel in found:
             channel["counters"] = counters.get(channel["channel"])
             channel["workers"] = workers.get(channel["channel"], [])
             channel["error"] = errors.get(channel["channel"])
+            channel["decided"] = decided.get(channel["channel"], 0)
             channel["target"] = str(url)
     except pymysql.MySQLError as error:
         if not error.args or error.args[0] not in _NO_SUCH_TABLE:
@@ -251,7 +258,7 @@ def _errors(connection: Any, prefix: str) -> dict[str, Part]:
 def _channel(row: tuple[Any, ...]) -> Part:
     """A channel's row, with MySQL's own columns under `stored`."""
     stored = dict(zip(_STORED, row, strict=False))
-    ours = dict(zip(_OURS, row[len(_STORED) :], strict=False))
+    ours = dict(zip(_OURS + _BEGAN, row[len(_STORED) :], strict=False))
     intent, updated, last_commit = row[-3:]
     name = stored["Channel_name"]
     return {
@@ -265,6 +272,10 @@ def _channel(row: tuple[Any, ...]) -> Part:
         "fencing_token": ours["fencing_token"],
         "structures_version": ours["structures_version"],
         "ddl_in_doubt": _in_hand(intent),
+        "began_at": ours["began_at"],
+        "began_behind": ours["began_behind"],
+        "began_whole": bool(ours["began_whole"]),
+        "rewound_from": Place.from_json(ours["rewound_from"]).shown if ours["rewound_from"] else None,
         "updated": _moment(float(updated) * 1000) if updated is not None else None,
         "last_commit": _moment(float(last_commit) * 1000) if last_commit is not None else None,
         "stored": {**stored, "Executed_Gtid_Set": ours["executed_gtid_set"]},

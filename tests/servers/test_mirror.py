@@ -19,14 +19,17 @@ import pytest
 from producer.mirror import Mirror
 from producer.mirror_start import Start
 from producer.upstream.connect import describe, synthetic_uuid
+from producer.upstream.history import file_before
 from relay_store import layout
 from relay_store.reader import RelayReader
 from relay_store.start import gtids_before, initial_position
 from relay_store.writer import RelayWriter
 from schemas import binlog
+from schemas.epoch import ORIGIN
 from schemas.errors import ConfigError, UpstreamError
-from schemas.gtid import MysqlGtidSet
+from schemas.gtid import MysqlGtidSet, empty_gtid_set
 from schemas.server_url import ServerUrl
+from schemas.tables import TableFilter
 
 pytestmark = pytest.mark.servers
 
@@ -337,11 +340,14 @@ def test_a_start_at_current_mirrors_whole_files_and_says_where_to_begin(source, 
         wait_for(mirror, source)
     [file] = relay_files(root)
     assert file.name == info.file
-    position, before = initial_position(root, flavor)
-    assert (position.file, position.pos, before) == (info.file, info.position, info.executed)
+    begin = initial_position(root, flavor)
+    # MySQL's set is exact, and its position may lie behind a transaction that is not in the set yet.
+    pos = 4 if flavor == "mysql" else info.position
+    assert (begin.position.file, begin.position.pos, begin.executed) == (info.file, pos, info.executed)
+    assert begin.log_begins == "source.start is current"
     assert file.stat().st_size > info.position
     if flavor == "mysql":
-        assert before.contains(gtids_before(file, flavor))
+        assert begin.executed.contains(gtids_before(file, flavor))
 
 
 def test_a_start_at_a_file_or_behind_a_set(source, flavor, tmp_path):
@@ -357,8 +363,11 @@ def test_a_start_at_a_file_or_behind_a_set(source, flavor, tmp_path):
         assert relay_files(root)[0].name == info.file
         catch_up(source, root, start=Start(place="current"))
         assert relay_files(root)[0].name == info.file
-    assert initial_position(named, flavor)[1] == gtids_before(relay_files(named)[0], flavor)
-    assert initial_position(behind, flavor)[1] == info.executed
+    begin = initial_position(named, flavor)
+    assert begin.executed == gtids_before(relay_files(named)[0], flavor)
+    assert begin.log_begins == "relay.relay-binlog-name"
+    begin = initial_position(behind, flavor)
+    assert (begin.executed, begin.log_begins) == (info.executed, "relay.relay-binlog-gtid")
     with pytest.raises(UpstreamError, match=r"(?s)TR204.*mysql-bin\.000099.*relay-binlog-name"):
         catch_up(source, tmp_path / "none", start=Start(file="mysql-bin.000099"))
     unknown = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-3" if flavor == "mysql" else "9-9-9"
@@ -403,6 +412,44 @@ def test_what_is_purged_upstream_stops_with_a_remedy(source, flavor, tmp_path):
         time.sleep(0.1)
     with pytest.raises(UpstreamError, match=f"(?s)TR204.*earliest binlog file is {last}.*relay-binlog-gtid"):
         catch_up(source, root)
+    # Without a relay log it is no begin either, unless somebody says that it is one.
+    with pytest.raises(UpstreamError, match=f"(?s)TR204: .*these transactions: .*{last}.*relay-binlog-name"):
+        catch_up(source, tmp_path / "new")
+    catch_up(source, tmp_path / "named", start=Start(file=last))
+    assert initial_position(tmp_path / "named", flavor).log_begins == "relay.relay-binlog-name"
+
+
+def test_the_upstreams_own_beginning_is_proved(source, flavor, tmp_path):
+    """By the number of its first binlog file, by the GTIDs before it, and by its tables."""
+    work_on(source, 2)
+    catch_up(source, tmp_path / "whole")
+    assert initial_position(tmp_path / "whole", flavor).log_begins == ORIGIN
+    reset = "RESET BINARY LOGS AND GTIDS" if flavor == "mysql" else "RESET MASTER"
+
+    def begin(name: str, *before: str, tables: TableFilter = TableFilter()) -> str:  # noqa: B008
+        source.execute(reset, *before)
+        catch_up(source, tmp_path / name, start=Start(tables=tables))
+        return initial_position(tmp_path / name, flavor).log_begins
+
+    # No transaction is missing, but somebody has left the tables' own out.
+    newest = "SELECT MAX(create_time) < NOW() FROM information_schema.tables WHERE table_schema = 'm'"
+    while source.execute(newest) != [(1,)]:  # tables' times are in whole seconds
+        time.sleep(0.1)
+    assert begin("reset") == "the first binlog file is younger than the tables"
+    assert (
+        begin("new", "CREATE DATABASE n", "CREATE TABLE n.t (id INT)", tables=TableFilter(["n.*"])) == ORIGIN
+    )
+    # The server was made from a copy, and its own binlog begins behind that.
+    other = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-500"
+    copied = f"SET GLOBAL gtid_purged = '+{other}'" if flavor == "mysql" else "SET gtid_seq_no = 501"
+    with pytest.raises(UpstreamError, match=r"TR204: .* no longer has these transactions: .*500;"):
+        begin("copied", copied, "INSERT m.t (v) VALUES ('behind')")
+    # A failover to such a server is none either.
+    with pytest.raises(UpstreamError, match=r"TR204: .* no longer has these transactions: .*500;"):
+        file_before(url_of(source), describe(url_of(source)), empty_gtid_set(flavor))
+    if flavor == "mysql":
+        with pytest.raises(UpstreamError, match=r"TR204: .*its first binlog files, those before number 7"):
+            begin("number", "RESET BINARY LOGS AND GTIDS TO 7")
 
 
 def test_another_history_is_refused(source, flavor, server, tmp_path):

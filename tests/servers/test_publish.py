@@ -6,6 +6,7 @@ Every test has its own database, topic prefix and relay directory, and starts it
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 import subprocess
 import threading
@@ -16,11 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from producer.epoch_log import EpochLog
 from producer.records import Records
 from producer.run import ProducerProgress, run_producer
-from schemas.errors import DecodeError, LogError, TailraceError
+from schemas.errors import DecodeError, LogError, RelayError, TailraceError
+from spark_consumer.config import ConsumerConfig
+from spark_consumer.log_reader import LogReader
 from tests.support.binlog_rows import Row, binlog_end, rows_since
 from tests.support.child import handles
 from tests.support.producer_case import Case
@@ -50,10 +55,15 @@ def _assert_exactly_once(case: Case, begin: tuple[str, int]) -> Published:
     published = case.published()
     logged = [_comparable(row) for row in rows_since(case.upstream, begin, f"{case.db}.*")]
     assert [_comparable(row) for row in published.all_rows] == logged
+    _assert_equal(case, published)
+    return published
+
+
+def _assert_equal(case: Case, published: Published) -> None:
+    """The log amounts to the tables' content."""
     for table, images in published.tables().items():
         ours = sorted(tuple(image.values()) for image in images.values())
         assert ours == case.content(table), table
-    return published
 
 
 def _work(case: Case, transactions: int, rng: random.Random) -> None:
@@ -308,3 +318,52 @@ def test_progress_is_reported(case: Case) -> None:
     run_producer(replace(case.config, until_caught_up=True), threading.Event(), reports.append)
     assert reports[-1].publish.rows == 2
     assert reports[-1].publish.gtid
+
+
+def test_a_log_has_one_begin(case: Case, tmp_path: Path) -> None:
+    """Whatever is lost of relay log and topics, nothing begins anew in the midst of what was published."""
+    admin = AdminClient({"bootstrap.servers": case.config.bootstrap_servers})
+    topics = [f"{case.config.prefix}.{kind}" for kind in ("rows", "epochs", "schemas", "tracked")]
+    rng = random.Random(5)
+    _work(case, 3, rng)
+    case.catch_up()
+    # Without its relay log the producer fetches what the last epoch lacks, whatever the settings say of a begin.
+    _work(case, 3, rng)
+    case.upstream.execute("FLUSH BINARY LOGS")
+    _work(case, 3, rng)
+    shutil.rmtree(case.config.relay_dir)
+    case.catch_up(start="current")
+    published = case.published()
+    _assert_equal(case, published)
+    assert published.epochs[0].log_begins == "source.start is current"
+    assert {epoch.log_begins for epoch in published.epochs[1:]} == {None}
+    # Rows that are not where the last epoch says.
+    _delete(admin, topics[:1])
+    with pytest.raises(LogError, match=rf"TR510: there is no topic {topics[0]}, and epochs that"):
+        case.catch_up()
+    # Epochs that retention deleted.
+    _, end = LogReader(
+        ConsumerConfig(case.config.bootstrap_servers, case.config.prefix, case.config.source)
+    ).bounds()
+    [done] = admin.delete_records([TopicPartition(topics[1], 0, end)]).values()
+    done.result()
+    with pytest.raises(LogError, match=rf"TR510: {topics[1]} holds no epoch, and its first {end} offsets"):
+        case.catch_up()
+    # The topic made anew, and the others not.
+    _delete(admin, topics[1:2])
+    with pytest.raises(LogError, match=rf"TR510: {topics[1]} holds no epoch, and {topics[2]} has records"):
+        case.catch_up()
+    # All of them gone: this relay log was published to another log.
+    _delete(admin, topics[2:])
+    with pytest.raises(RelayError, match="TR312"):
+        case.catch_up()
+    shutil.rmtree(case.config.relay_dir)
+    case.catch_up(start="current")
+    [only] = case.published().epochs
+    assert (only.epoch, only.executed_gtids) == (0, case.executed())
+
+
+def _delete(admin: AdminClient, topics: list[str]) -> None:
+    for future in admin.delete_topics(topics).values():
+        future.result()
+    _wait_for(lambda: not set(topics) & set(admin.list_topics(timeout=10).topics))

@@ -33,7 +33,7 @@ from schemas.errors import RelayError
 from schemas.server_url import ServerUrl
 from spark_consumer import position as positions
 from spark_consumer.config import ConsumerConfig
-from spark_consumer.place import BEFORE_ALL
+from spark_consumer.place import BEFORE_ALL, Begin
 from spark_consumer.session import closing, connect
 from tailrace.channel_mark import ChannelMark
 from tests.support.published import read_published, read_topic
@@ -303,7 +303,7 @@ def test_a_channel_is_registered_with_what_it_has_applied(downstream, flavor, tm
     layout.write_index(root, [subdir])
     with closing(connect(url)) as session:
         positions.install(session)
-        positions.create(session, settings.key, BEFORE_ALL)
+        positions.create(session, settings.key, Begin(BEFORE_ALL, None, "earliest"))
         session.execute("COMMIT")
     mark.look(-1)
     assert marks() == {f"channel-{channel}": RelayPosition(subdir, "mysql-bin.000003", 4)}

@@ -26,8 +26,9 @@ from schemas.gtid import MysqlGtidSet
 from schemas.server_url import ServerUrl
 from spark_consumer import position as positions
 from spark_consumer.config import ConsumerConfig
+from spark_consumer.job import open_sink
 from spark_consumer.log_reader import LogReader
-from spark_consumer.place import Place
+from spark_consumer.place import BEFORE_ALL, Begin
 from spark_consumer.session import closing, connect
 from tailrace import wiring
 from tailrace.config_file import load
@@ -246,10 +247,10 @@ def alone(server: Callable[..., Database], tmp_path: Path) -> River:
     return it
 
 
-def make_channel(it: River, gtids: str = "") -> None:
+def make_channel(it: River) -> None:
     with closing(connect(settings(it).target)) as session:
         positions.install(session)
-        positions.create(session, settings(it).key, Place(-1, -1, gtids))
+        positions.create(session, settings(it).key, Begin(BEFORE_ALL, None, "earliest"))
 
 
 def test_a_channel_that_never_ran_begins_with_the_relay_log(alone: River) -> None:
@@ -262,6 +263,49 @@ def test_a_channel_that_never_ran_begins_with_the_relay_log(alone: River) -> Non
     assert channel(alone, "fencing_token, epoch, consistent") == (int(str(before)) + 1, -1, 1)
     assert recover(alone) == 0
     assert "nothing_to_recover" in alone.talk()
+
+
+def test_a_channel_killed_before_its_first_commit_needs_the_logs_begin(river: MakeRiver) -> None:
+    it = river("mysql", "mysql")
+    run_dml(it.upstream, 0, 30)
+    it.upstream.execute("FLUSH BINARY LOGS")
+    run_dml(it.upstream, 1, 30)
+    assert it.run("produce", "--until-caught-up") == 0, it.talk()
+    open_sink(settings(it), LogReader(settings(it))).close()
+    assert channel(it, "epoch, executed_gtid_set, began_at, began_whole") == (-1, "", "earliest", 1)
+    [(name, pos)] = [channel(it, "Relay_log_name, Relay_log_pos")]
+    oldest = it.folder / "relay" / str(name)
+    assert (oldest.name, pos) == ("mysql-bin.000001", 4)
+    aside = oldest.rename(it.folder / "aside")
+    assert recover(it) == 1
+    assert "TR341" in it.talk()
+    assert it.downstream.execute("SHOW DATABASES LIKE 'river'") == []
+    aside.rename(oldest)
+    assert recover(it) == 0, it.talk()
+    it.assert_equal()
+    consume(settings(it))
+    assert channel(it, "epoch_gtid_set, consistent") == (None, 1)
+    it.assert_equal()
+    assert_each_once(it)
+
+
+def test_a_channel_that_never_ran_does_not_begin_with_what_a_purge_left(alone: River) -> None:
+    """What was in the first file would be missing for ever, and the executed set would say that it is there."""
+    make_channel(alone)
+    root = alone.folder / "relay"
+    [subdir] = read_index(root)
+    first, second = binlog_files(root / subdir)
+    before = channel(alone, "epoch, executed_gtid_set, consistent, fencing_token")
+    (root / subdir / first).unlink()
+    for place in (
+        "NULL",
+        f"'{subdir}/{first}', Relay_log_pos = 4, Master_log_name = '{first}', Master_log_pos = 4",
+    ):
+        alone.downstream.execute(f"UPDATE tailrace.relay_log_info SET Relay_log_name = {place}")
+        assert recover(alone) == 1
+        assert re.search(f"TR341.*has {subdir}/{second} to {subdir}/{second}", alone.talk())
+        assert channel(alone, "epoch, executed_gtid_set, consistent, fencing_token") == before
+        assert alone.downstream.execute("SHOW DATABASES LIKE 'river'") == []
 
 
 def test_what_keeps_it_from_recovering(alone: River) -> None:

@@ -193,6 +193,12 @@ def test_a_relay_log_made_anew_is_gone_on_with_by_gtid(
     last = describe(source(first)).file
     with pytest.raises(RelayError, match=r"TR308.*relay-binlog-gtid"):
         run_producer(replace(ours, relay_binlog_name=last), threading.Event())
+    shutil.rmtree(config.relay_dir)
+    while describe(source(first)).files[0][0] != last:  # a dump that is ending still holds its file
+        first.execute(f"PURGE BINARY LOGS TO '{last}'")
+        time.sleep(0.1)
+    with pytest.raises(UpstreamError, match=r"TR204: .* no longer has these transactions"):
+        run_producer(ours, threading.Event())
 
 
 def test_relay_log_recovery_fetches_again_what_is_not_published(

@@ -20,7 +20,7 @@ from spark_consumer.apply import Applier
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.ddl_apply import Versions
 from spark_consumer.merge import Limits, Statement
-from spark_consumer.place import BEFORE_ALL
+from spark_consumer.place import BEFORE_ALL, Begin
 from spark_consumer.plan import Mode, TablePlan, plan_slice, targets_of
 from spark_consumer.prepare import Prepared, sorted_out
 from spark_consumer.rows import render
@@ -49,7 +49,7 @@ def open_channel(
     session = connect(config.target)
     positions.install(session)
     if positions.read(session, config.key) is None:
-        positions.create(session, config.key, BEFORE_ALL)
+        positions.create(session, config.key, Begin(BEFORE_ALL, None, "earliest"))
     token = positions.take_over(session, config.key)
     return Applier(config, session, token, lambda epoch: set(), versions), config
 

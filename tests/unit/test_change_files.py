@@ -21,10 +21,10 @@ from spark_consumer.config import ConsumerConfig
 from spark_consumer.event_filter import EventRule
 from spark_consumer.expression import ExpressionRule
 from spark_consumer.files.changes import changes, form_of
-from spark_consumer.files.folder import Folder, read, safe_name
+from spark_consumer.files.folder import Folder, read, refuse_without_position, safe_name
 from spark_consumer.files.sink import FilesSink
 from spark_consumer.merge import Statement
-from spark_consumer.place import BEFORE_ALL
+from spark_consumer.place import BEFORE_ALL, Begin
 from spark_consumer.prepare import Prepared
 from spark_consumer.route import Route
 from spark_consumer.rows import INSERTS
@@ -81,7 +81,7 @@ def prepared(sink: FilesSink, number: int, *rows: Any, ddl: SchemaChanged | None
 
 
 def opened(root: Path, **rules: Any) -> FilesSink:
-    return FilesSink(config(**rules), root, BEFORE_ALL)
+    return FilesSink(config(**rules), root, Begin(BEFORE_ALL, None, "earliest"))
 
 
 def rows_of(root: Path) -> list[dict[str, Any]]:
@@ -201,6 +201,18 @@ def test_a_folder_is_one_channels_and_one_process_s(tmp_path: Path) -> None:
     file.touch()
     with pytest.raises(DownstreamError, match="TR680"):
         opened(file)
+
+
+def test_a_lost_position_is_no_reason_to_begin_anew(tmp_path: Path) -> None:
+    sink = opened(tmp_path)
+    refuse_without_position(tmp_path / "new")
+    (tmp_path / "_tailrace/position.json").unlink()
+    refuse_without_position(tmp_path)
+    sink.apply(prepared(sink, 0, insert(T, {"id": 1, "s": "é"})))
+    sink.close()
+    (tmp_path / "_tailrace/position.json").unlink()
+    with pytest.raises(DownstreamError, match=r"TR682: .*position\.json is gone"):
+        refuse_without_position(tmp_path)
 
 
 def test_what_was_interrupted_is_completed_or_undone(tmp_path: Path) -> None:

@@ -28,9 +28,10 @@ from relay_store.locks import files_locked
 from relay_store.purge import GB, PurgeRules, RelayState, decide, look, purge
 from relay_store.reader import RelayReader
 from relay_store.readers import PUBLISHER, Reader, register
-from relay_store.start import initial_position
+from relay_store.start import Begin, initial_position
 from relay_store.writer import RelayWriter
 from schemas import binlog
+from schemas.epoch import ORIGIN
 from schemas.errors import RelayError
 from schemas.gtid import MysqlGtidSet
 from schemas.server_url import ServerUrl
@@ -374,10 +375,12 @@ def test_parts_of_one_file_go_one_by_one(root):
     relay.close()
     names = layout.binlog_files(root / subdir)
     assert len(names) == 4
-    layout.write_start(root, StartPosition("mysql-bin.000001", 4, ""))
+    layout.write_start(root, StartPosition("mysql-bin.000001", 4, "", subdir, ORIGIN))
     register(root, PUBLISHER, RelayPosition(subdir, names[2], 200))
+    assert initial_position(root, "mysql").position == RelayPosition(subdir, names[0], 4)
     assert [file.name for file in purge(root, ALL).deleted] == names[:2]
-    assert initial_position(root, "mysql") == (RelayPosition(subdir, names[2], 4), gtids(3))
+    with pytest.raises(RelayError, match="TR313"):
+        initial_position(root, "mysql")
     register(root, PUBLISHER, here)
     report = purge(root, ALL)
     assert ([file.name for file in report.deleted], report.why) == (names[2:3], "the mirror writes to it")
@@ -465,27 +468,27 @@ def test_a_running_mirror_keeps_its_index_whatever_is_purged(root):
     RelayWriter(root).close()
 
 
-# -- where a first reader begins -------------------------------------------------------------------
+# -- where a log begins ----------------------------------------------------------------------------
 
 
-def test_start_toml_goes_with_its_file(small):
+def test_what_a_purge_left_is_no_begin(small):
     first, second = layout.read_index(small)
-    layout.write_start(small, StartPosition("mysql-bin.000007", 200, f"{DEB}:1-77"))
-    assert initial_position(small, "mysql") == (at(first, 7, 200), MysqlGtidSet.parse(f"{DEB}:1-77"))
+    layout.write_start(small, StartPosition("mysql-bin.000007", 200, f"{DEB}:1-77", first, ORIGIN))
+    begin = Begin(at(first, 7, 200), MysqlGtidSet.parse(f"{DEB}:1-77"), ORIGIN)
+    assert initial_position(small, "mysql") == begin
+    for needed in (at(first, 8), at(second, 2)):
+        register(small, "channel-main", needed)
+        purge(small, ALL)
+        with pytest.raises(RelayError, match=f"TR313.*before {needed.subdir}/{needed.file}"):
+            initial_position(small, "mysql")
+
+
+def test_a_begin_stays_while_its_file_does(small):
+    first = f"{DEB}.000001"
+    layout.write_start(small, StartPosition("mysql-bin.000008", 200, f"{DEB}:1-77", first, ORIGIN))
     register(small, "channel-main", at(first, 8))
     purge(small, ALL)
-    assert not (small / layout.START_NAME).exists()
-    assert initial_position(small, "mysql") == (at(first, 8), gtids(2))
-    register(small, "channel-main", at(second, 2))
-    purge(small, ALL)
-    assert initial_position(small, "mysql") == (at(second, 2), gtids(5))
-
-
-def test_start_toml_stays_while_its_file_does(small):
-    layout.write_start(small, StartPosition("mysql-bin.000008", 200, f"{DEB}:1-77"))
-    register(small, "channel-main", at(f"{DEB}.000001", 8))
-    purge(small, ALL)
-    assert initial_position(small, "mysql")[0] == at(f"{DEB}.000001", 8, 200)
+    assert initial_position(small, "mysql").position == at(first, 8, 200)
 
 
 # -- crashes ---------------------------------------------------------------------------------------
@@ -501,7 +504,7 @@ POINTS = [*[f"purge.after_unlink:{n}" for n in (1, 2, 3, 4)], "purge.after_index
 
 @pytest.mark.parametrize("point", POINTS)
 def test_a_kill_at_any_point_leaves_a_relay_log_that_goes_on(small, point):
-    layout.write_start(small, StartPosition("mysql-bin.000009", 200, f"{DEB}:1-77"))
+    layout.write_start(small, StartPosition("mysql-bin.000009", 200, f"{DEB}:1-77", f"{DEB}.000001", ORIGIN))
     whole = tree(small)
     files = [(subdir, name) for subdir, names in whole.items() for name in names]
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), "TAILRACE_CRASH_AT": point}
@@ -510,12 +513,11 @@ def test_a_kill_at_any_point_leaves_a_relay_log_that_goes_on(small, point):
 
     left = [(subdir, name) for subdir, names in tree(small).items() for name in names]
     assert left == files[len(files) - len(left) :]
-    position, before = initial_position(small, "mysql")
     if (f"{DEB}.000001", "mysql-bin.000009") in left:
-        assert (position, str(before)) == (at(f"{DEB}.000001", 9, 200), f"{DEB}:1-77")
+        assert initial_position(small, "mysql").position == at(f"{DEB}.000001", 9, 200)
     else:
-        assert (position.subdir, position.file, position.pos) == (*left[0], 4)
-        assert before == gtids(files.index(left[0]) + 1)
+        with pytest.raises(RelayError, match="TR313"):
+            initial_position(small, "mysql")
     relay = RelayWriter(small)
     assert relay.position.file == "mysql-bin.000002"
     reader = RelayReader(small, None, relay.tail)
@@ -525,7 +527,6 @@ def test_a_kill_at_any_point_leaves_a_relay_log_that_goes_on(small, point):
     purge(small, ALL)
     assert tree(small) == {f"{E4E}.000002": logs(2)}
     assert sorted(p.name for p in small.iterdir() if p.is_dir()) == [f"{E4E}.000002", "readers"]
-    assert initial_position(small, "mysql") == (at(f"{E4E}.000002", 2), gtids(5))
     relay.close()
 
 
@@ -537,7 +538,6 @@ def test_an_index_entry_whose_directory_was_removed_by_hand_is_taken_out(small):
     register(small, PUBLISHER, at(f"{E4E}.000002", 1))
     with pytest.raises(RelayError, match="TR332"):
         RelayWriter(small)
-    assert initial_position(small, "mysql")[0] == at(f"{E4E}.000002", 1)
     assert purge(small, ALL).removed_subdirs == (f"{DEB}.000001",)
     assert tree(small) == {f"{E4E}.000002": logs(1, 2)}
     RelayWriter(small).close()

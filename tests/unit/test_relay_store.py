@@ -14,9 +14,10 @@ from relay_events import event, format_description, group, rows
 from relay_store import layout, reader, writer
 from relay_store.layout import RelayPosition
 from relay_store.reader import RelayReader
-from relay_store.start import initial_position
+from relay_store.start import Begin, initial_position
 from relay_store.writer import RelayWriter
 from schemas import binlog
+from schemas.epoch import ORIGIN
 from schemas.errors import RelayError
 from schemas.gtid import MysqlGtidSet
 
@@ -271,18 +272,24 @@ def test_format_description_for_a_start_in_mid_file(root):
     relay.close()
 
 
-def test_the_first_position_comes_from_the_oldest_file(root):
+def test_a_log_begins_where_start_toml_says_and_nowhere_else(root):
     assert initial_position(root, "mysql") is None
     relay = fresh(root)
-    before = MysqlGtidSet.parse(f"{UUID}:1-9")
-    put(relay, event(binlog.PREVIOUS_GTIDS, before.encode()))
+    put(relay, event(binlog.PREVIOUS_GTIDS, MysqlGtidSet.parse(f"{UUID}:1-9").encode()))
     relay.close()
-    assert initial_position(root, "mysql") == (RelayPosition(relay.subdir, FIRST, 4), before)
-    begin = 4 + len(format_description())
-    relay.write_start(layout.StartPosition(FIRST, begin, f"{UUID}:1-12"))
-    assert initial_position(root, "mysql")[0].pos == begin
-    relay.write_start(layout.StartPosition(FIRST, 9_999, f"{UUID}:1-12"))
+    with pytest.raises(RelayError, match=r"TR313.*start\.toml is missing"):
+        initial_position(root, "mysql")
+    pos = 4 + len(format_description())
+    relay.write_start(layout.StartPosition(FIRST, pos, f"{UUID}:1-12", relay.subdir, "by hand"))
+    begin = initial_position(root, "mysql")
+    assert begin == Begin(
+        RelayPosition(relay.subdir, FIRST, pos), MysqlGtidSet.parse(f"{UUID}:1-12"), "by hand"
+    )
+    relay.write_start(layout.StartPosition(FIRST, 9_999, f"{UUID}:1-12", relay.subdir, ORIGIN))
     assert initial_position(root, "mysql") is None, "the mirror has not come so far"
+    relay.write_start(layout.StartPosition(FIRST, 4, f"{UUID}:1-12", relay.subdir, ""))
+    with pytest.raises(RelayError, match=r"TR313.*goes on behind epochs"):
+        initial_position(root, "mysql")
 
 
 @settings(deadline=None)  # it writes files
@@ -431,21 +438,21 @@ def test_a_small_file_is_written_whole_or_not_at_all(root, monkeypatch):
     assert [path.name for path in root.iterdir()] == [layout.INDEX_NAME]
 
 
-def test_the_first_position_does_not_take_a_purged_files_place_from_a_later_namesake(root):
+def test_a_purged_begin_is_none_also_if_a_later_sub_directory_has_a_namesake(root):
     relay = fresh(root)
-    relay.write_start(layout.StartPosition(FIRST, 200, f"{UUID}:1-12"))
+    first = relay.subdir
+    relay.write_start(layout.StartPosition(FIRST, 200, f"{UUID}:1-12", first, ORIGIN))
     put(relay, *group(1))
     relay.open_subdir("4d11fa47-71ca-11e1-9e33-c80aa9429562")
     relay.rotate(FIRST)
-    put(relay, format_description())
-    relay.sync()
-    first, second = layout.read_index(root)
-    assert initial_position(root, "mysql")[0] == RelayPosition(first, FIRST, 200)
-    (root / first / FIRST).unlink()
-    assert initial_position(root, "mysql") is None, "its GTIDs are still to come"
-    put(relay, event(binlog.PREVIOUS_GTIDS, MysqlGtidSet.parse("").encode()))
+    put(relay, format_description(), event(binlog.PREVIOUS_GTIDS, MysqlGtidSet.parse("").encode()))
     relay.close()
-    assert initial_position(root, "mysql") == (RelayPosition(second, FIRST, 4), MysqlGtidSet.parse(""))
+    assert initial_position(root, "mysql").position == RelayPosition(first, FIRST, 200)
+    (root / first / FIRST).unlink()
+    with pytest.raises(
+        RelayError, match=f"TR313.*before {relay.subdir}/{FIRST}.*began at {first}/{FIRST}:200"
+    ):
+        initial_position(root, "mysql")
 
 
 def test_sub_directories_that_are_missing(root):
@@ -460,7 +467,6 @@ def test_sub_directories_that_are_missing(root):
     with pytest.raises(RelayError, match=f"TR303.*{gone}.000002 is missing"):
         read_all(root)
     (root / first).rename(root / f"{UUID}.000003")
-    assert initial_position(root, "mysql")[0] == RelayPosition(f"{UUID}.000003", FIRST, 4)
     assert read_all(root) == b"".join([format_description(), *group(1)])
     layout.write_index(root, [f"{UUID}.000003"])
     RelayWriter(root).close()

@@ -20,7 +20,7 @@ from relay_store.layout import RelayPosition
 from relay_store.whole_groups import keep_whole_groups, server_flavor
 from relay_store.writer import RelayWriter
 from schemas import binlog
-from schemas.epoch import EpochCommitted, OffsetRange
+from schemas.epoch import ORIGIN, EpochCommitted, OffsetRange
 from schemas.errors import RelayError
 from schemas.gtid import MysqlGtidSet
 from schemas.tables import TableFilter
@@ -37,9 +37,10 @@ def relay_log(root: Path, data: bytes, vouched: int = 0) -> RelayPosition:
     """A relay log whose relay.meta vouches for so many groups of its file; the file's start."""
     relay = RelayWriter(root)
     relay.open_subdir(UUID)
+    subdir = f"{UUID}.000001"
+    relay.write_start(layout.StartPosition(FILE, 4, "", subdir, ORIGIN))
     relay.rotate(FILE)
     relay.close()
-    subdir = f"{UUID}.000001"
     (root / subdir / FILE).write_bytes(data)
     gtids = f"{SOURCE}:1-{vouched}" if vouched else ""
     layout.write_meta(root / subdir, layout.RelayMeta(FILE, ENDS[vouched], gtids))

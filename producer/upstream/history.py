@@ -1,0 +1,172 @@
+"""Whether the binlogs that an upstream still has reach back to where something begins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import pymysql
+
+from producer.upstream.connect import (
+    UNHEARD_OF,
+    UpstreamInfo,
+    connect,
+    not_believed,
+    purged,
+    query,
+    set_at_start,
+    translate,
+)
+from producer.upstream.peek import GTID_EVENTS, events_from
+from relay_store.layout import file_number
+from schemas import binlog
+from schemas.binlog import FIRST_POSITION
+from schemas.errors import UpstreamError
+from schemas.gtid import GtidSet, MariadbGtid, MariadbGtidSet
+from schemas.server_url import ServerUrl
+from schemas.tables import TableFilter
+
+_MARIADB_GTID = re.compile(r"GTID (\d+)-(\d+)-(\d+)")
+_HEAD = 20  # events among which a file's first transaction begins, if it has one
+_CREATED = """
+SELECT table_schema, table_name, UNIX_TIMESTAMP(create_time) FROM information_schema.tables
+WHERE table_type = 'BASE TABLE' AND create_time IS NOT NULL ORDER BY create_time
+"""
+
+
+def missing_before(url: ServerUrl, info: UpstreamInfo) -> str:
+    """What was logged before the oldest binlog file, or in none of them, in words; empty if nothing was.
+
+    A server numbers its files from 1, and each says what was executed before it.
+
+    Raises UpstreamError.
+    """
+    oldest = info.files[0][0]
+    if lacking := set_at_start(url, info, oldest).union(info.purged):
+        return f"these transactions: {lacking}"
+    if (number := file_number(oldest)) != 1:
+        return f"its first binlog files, those before number {number}"
+    if gap := mariadb_gap(url, info, oldest, MariadbGtidSet()):
+        return f"these transactions: up to {gap}"
+    return ""
+
+
+def file_before(url: ServerUrl, info: UpstreamInfo, executed: GtidSet) -> str:
+    """The newest binlog file that begins before anything which `executed` lacks.
+
+    Raises UpstreamError TR204 when the upstream has purged it.
+    """
+    if missing := info.purged.minus(executed):
+        raise purged(url, info, f"these transactions: {missing}")
+    for name, _ in reversed(info.files):
+        missing = set_at_start(url, info, name).minus(executed)
+        if not missing:
+            break
+    else:
+        raise purged(url, info, f"these transactions: {missing}")
+    if gap := mariadb_gap(url, info, name, executed):
+        raise purged(url, info, f"these transactions: up to {gap}")
+    return name
+
+
+def mariadb_gap(url: ServerUrl, info: UpstreamInfo, file: str, executed: GtidSet) -> str:
+    """The last transaction that is neither in ``executed`` nor in a MariaDB's binlogs, from a file on; empty if none.
+
+    A MariaDB that was made from a copy begins its binlog behind what the copy held, and its first file does not say
+    so. Its numbers grow by one, so the first one tells.
+
+    Raises UpstreamError.
+    """
+    if info.flavor != "mariadb":
+        return ""
+    assert isinstance(executed, MariadbGtidSet)
+    before = set_at_start(url, info, file)
+    assert isinstance(before, MariadbGtidSet)
+    first = _first_transaction(url, info, file)
+    if first is None:
+        # Nothing was logged; what it got from others it may have without a binlog of its own.
+        return str(_slave_position(url).minus(executed.union(before)))
+    domain, gtid = first
+    known = executed.domains.get(domain, MariadbGtid(0, 0))
+    # What the file says of a domain is true, whatever numbers its transactions were given.
+    is_gap = domain not in before.domains and gtid.sequence > known.sequence + 1
+    return f"{domain}-{gtid.server_id}-{gtid.sequence - 1}" if is_gap else ""
+
+
+def _first_transaction(url: ServerUrl, info: UpstreamInfo, file: str) -> tuple[int, MariadbGtid] | None:
+    """Domain and GTID of the first transaction from a file's begin on; None if there is none yet."""
+    names = [name for name, _ in info.files]
+    for name in names[names.index(file) :]:
+        for row in _rows(url, f"SHOW BINLOG EVENTS IN %s LIMIT {_HEAD}", (name,)):
+            if row[2] == "Gtid" and (found := _MARIADB_GTID.search(str(row[5]))):
+                domain, server, sequence = map(int, found.groups())
+                return domain, MariadbGtid(server, sequence)
+    return None
+
+
+def _slave_position(url: ServerUrl) -> MariadbGtidSet:
+    rows = _rows(url, "SELECT @@global.gtid_slave_pos")
+    try:
+        return MariadbGtidSet.parse(str(rows[0][0] or "") if rows else "")
+    except ValueError as error:
+        raise not_believed(error, url) from error
+
+
+def _rows(url: ServerUrl, sql: str, arguments: Sequence[Any] = ()) -> Sequence[tuple[Any, ...]]:
+    connection = connect(url, init_command="SET time_zone = '+00:00'")
+    try:
+        return query(connection, sql, arguments)
+    except (pymysql.err.MySQLError, OSError) as error:
+        raise translate(error, url) from error
+    finally:
+        connection.close()
+
+
+def older_table(url: ServerUrl, info: UpstreamInfo, tables: TableFilter) -> str:
+    """A replicated table that may have been made before the binlogs begin, in words; empty if there is none.
+
+    Such tables were made while the binlog was off, or it was reset since. ALTER TABLE may give a table another time,
+    and the account may not see it, so this finds not all of them.
+
+    Raises UpstreamError.
+    """
+    found = next((row for row in _rows(url, _CREATED) if tables.allows(str(row[0]), str(row[1]))), None)
+    if found is None:
+        return ""
+    try:
+        db, table, created = found
+        began = _began(url, info)
+        if began is not None and float(created) >= began:
+            return ""
+        times = [_moment(float(created)), "an unknown time" if began is None else _moment(began)]
+    except (*UNHEARD_OF, OverflowError) as error:
+        raise not_believed(error, url) from error
+    return f"{db}.{table} was made at {times[0]}, and the first binlog file at {times[1]}"
+
+
+def _began(url: ServerUrl, info: UpstreamInfo) -> int | None:
+    """When the oldest binlog file was begun, seconds since 1970; None if the server does not say."""
+    with suppress(UpstreamError):
+        for event in events_from(url, info, info.files[0][0], FIRST_POSITION):
+            header = binlog.header(event)
+            if header.type == binlog.FORMAT_DESCRIPTION:
+                return header.timestamp or None
+    return None
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def first_commit_behind(url: ServerUrl, info: UpstreamInfo, file: str, position: int) -> int | None:
+    """When the first transaction behind a place was committed, ms since 1970; None if there is none.
+
+    Raises UpstreamError.
+    """
+    for event in events_from(url, info, file, position):
+        if event[4] in GTID_EVENTS:
+            return binlog.commit_ms(event)
+    return None

@@ -1,0 +1,8 @@
+"""Numbers of things in words, for people."""
+
+from __future__ import annotations
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 table``, ``2 tables``, ``45,000 rows``; the noun is one whose plural has an s."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
