@@ -77,7 +77,7 @@ def _begin_file(
     url: ServerUrl, info: UpstreamInfo, relay: RelayWriter, executed: GtidSet, start: Start
 ) -> None:
     """Begin with a file's first byte: then every relay file is whole, whatever the start."""
-    first: _Place | None = None
+    first: FirstPlace | None = None
     if not executed and relay.position is None:
         first = _first_place(url, info, start)
         file = first.file
@@ -93,7 +93,7 @@ def _begin_file(
 
 
 @dataclass(frozen=True)
-class _Place:
+class FirstPlace:
     """A begin; the fields are those of ``StartPosition``."""
 
     file: str
@@ -102,8 +102,8 @@ class _Place:
     log_begins: str
 
 
-def _first_place(url: ServerUrl, info: UpstreamInfo, start: Start) -> _Place:
-    place = _place_to_begin(url, info, start)
+def _first_place(url: ServerUrl, info: UpstreamInfo, start: Start) -> FirstPlace:
+    place = place_to_begin(url, info, start)
     if start.published is not None:
         return replace(place, log_begins="")
     if place.log_begins != ORIGIN:
@@ -119,7 +119,8 @@ def _first_place(url: ServerUrl, info: UpstreamInfo, start: Start) -> _Place:
     return place
 
 
-def _place_to_begin(url: ServerUrl, info: UpstreamInfo, start: Start) -> _Place:
+def place_to_begin(url: ServerUrl, info: UpstreamInfo, start: Start) -> FirstPlace:
+    """Where a relay log would begin. Raises ConfigError TR106, UpstreamError TR204 or TR207."""
     if start.gtid_set and not info.has_gtids and not start.file:
         hint = "set relay.relay-binlog-name instead, or gtid_mode upstream"
         raise ConfigError("TR106", f"relay.relay-binlog-gtid is set, but {url} writes no GTIDs", hint=hint)
@@ -130,12 +131,12 @@ def _place_to_begin(url: ServerUrl, info: UpstreamInfo, start: Start) -> _Place:
             raise ConfigError("TR106", f"relay.relay-binlog-gtid is no GTID set of {url}: {error}") from error
         refuse_errant(url, info, wanted, "relay.relay-binlog-gtid")
         file = file_before(url, info, wanted)
-        return _Place(file, FIRST_POSITION, str(wanted), "relay.relay-binlog-gtid")
+        return FirstPlace(file, FIRST_POSITION, str(wanted), "relay.relay-binlog-gtid")
     if start.file:
         if start.file not in [name for name, _ in info.files]:
             raise purged(url, info, f"the binlog file {start.file}")
         before = set_at_start(url, info, start.file)
-        return _Place(start.file, FIRST_POSITION, str(before), "relay.relay-binlog-name")
+        return FirstPlace(start.file, FIRST_POSITION, str(before), "relay.relay-binlog-name")
     if start.published is not None:
         return _behind_epochs(url, info, start.published)
     if start.place == "current":
@@ -144,11 +145,11 @@ def _place_to_begin(url: ServerUrl, info: UpstreamInfo, start: Start) -> _Place:
         file, pos = (
             (file_before(url, info, info.executed), FIRST_POSITION) if exact else (info.file, info.position)
         )
-        return _Place(file, pos, str(info.executed), "source.start is current")
+        return FirstPlace(file, pos, str(info.executed), "source.start is current")
     return _earliest(url, info, start.tables)
 
 
-def _earliest(url: ServerUrl, info: UpstreamInfo, tables: TableFilter) -> _Place:
+def _earliest(url: ServerUrl, info: UpstreamInfo, tables: TableFilter) -> FirstPlace:
     """The upstream's own beginning. Raises UpstreamError TR204 if it no longer has that."""
     oldest = info.files[0][0]
     if missing := missing_before(url, info):
@@ -161,11 +162,11 @@ def _earliest(url: ServerUrl, info: UpstreamInfo, tables: TableFilter) -> _Place
         )
     if older := older_table(url, info, tables):
         _log.warning("table_older_than_binlogs", table=older)
-        return _Place(oldest, FIRST_POSITION, "", "the first binlog file is younger than the tables")
-    return _Place(oldest, FIRST_POSITION, "", ORIGIN)
+        return FirstPlace(oldest, FIRST_POSITION, "", "the first binlog file is younger than the tables")
+    return FirstPlace(oldest, FIRST_POSITION, "", ORIGIN)
 
 
-def _behind_epochs(url: ServerUrl, info: UpstreamInfo, last: EpochCommitted) -> _Place:
+def _behind_epochs(url: ServerUrl, info: UpstreamInfo, last: EpochCommitted) -> FirstPlace:
     """The oldest file that the upstream has, which holds all that the last epoch lacks. Raises UpstreamError TR204."""
     oldest = info.files[0][0]
     before = set_at_start(url, info, oldest)
@@ -174,7 +175,7 @@ def _behind_epochs(url: ServerUrl, info: UpstreamInfo, last: EpochCommitted) -> 
         file_before(url, info, executed)
     elif last.source_id == info.server_uuid and last.source_file not in [name for name, _ in info.files]:
         raise purged(url, info, f"the binlog file {last.source_file}")
-    return _Place(oldest, FIRST_POSITION, str(before), "")
+    return FirstPlace(oldest, FIRST_POSITION, str(before), "")
 
 
 def refuse_errant(url: ServerUrl, info: UpstreamInfo, executed: GtidSet, where: str) -> None:

@@ -32,6 +32,7 @@ from tailrace.neighbours import (
     tables_of,
 )
 from tailrace.preflight.agreement import NO_KIT
+from tailrace.preflight.begin import begin_findings
 from tailrace.preflight.channels import ChannelFacts, channel_findings
 from tailrace.preflight.downstream import DownstreamFacts, downstream_findings, version_of
 from tailrace.preflight.encryption import Encryption
@@ -56,6 +57,8 @@ def preflight(config: Config, file: Path) -> Preflight:
     results += relay_findings(config.relay.dir)
     log_id, found = _of_kafka(config)
     results += found
+    if log_id == "":
+        results += begin_findings(config)
     for one in wiring.targets(config):
         found = _of_target(one, upstream, wiring.channels_of(config, one), log_id)
         # Those of a channel's own target say whose they are.

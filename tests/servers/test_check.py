@@ -60,6 +60,13 @@ def test_a_stack_set_up_with_care_passes(upstream: Any, downstream: Any, kafka: 
         assert findings[part, "encryption"]["level"] == "ok"
     assert findings["configuration", "secrets"]["level"] == "warn"
     assert findings["configuration", "secrets"]["remedy"] == f"chmod 600 {config}"
+    assert findings["kafka", "log_begins"]["level"] == "ok"
+    # What somebody accepts is no reason to stop, and is said.
+    with Path(config).open("a") as file:
+        file.write('[relay]\nrelay-binlog-name = "mysql-bin.000001"\n')
+    code, findings, _ = _check(config)
+    assert (code, findings["kafka", "log_begins"]["level"]) == (0, "warn")
+    assert "what was written before is not in it" in findings["kafka", "log_begins"]["what"]
 
 
 def test_an_account_that_asks_for_tls_is_named(

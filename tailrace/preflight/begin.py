@@ -1,0 +1,46 @@
+"""Where a log that is still to come would begin: what the producer would do, found out before it is started."""
+
+from __future__ import annotations
+
+from producer.mirror_start import Start, place_to_begin
+from producer.upstream.connect import describe
+from relay_store.layout import read_index
+from relay_store.start import initial_position
+from schemas.epoch import ORIGIN
+from schemas.errors import TailraceError, UpstreamError
+from schemas.tables import TableFilter
+from tailrace import wiring
+from tailrace.config import Config
+from tailrace.preflight.finding import Finding, NotChecked, Result
+
+_CODE = "log_begins"
+
+
+def begin_findings(config: Config) -> list[Result]:
+    """Whether anything is missing before the place where the producer would let a log begin, if there is none yet."""
+    try:
+        behind, why = _begin(config)
+    except UpstreamError as error:
+        if error.retryable or error.code == "TR202":
+            return [NotChecked("kafka", _CODE, "the upstream does not answer")]
+        return [Finding("block", "kafka", _CODE, error.what, error.hint)]
+    except TailraceError as error:
+        return [Finding("block", "kafka", _CODE, error.what, error.hint)]
+    if why == ORIGIN:
+        return [Finding("ok", "kafka", _CODE, "the log will hold all that was ever written upstream")]
+    remedy = "start the producer before a copy is made, and the channel with `--from gtid:SET`, the set of the copy"
+    what = f"the log will begin behind {behind} ({why}): what was written before is not in it"
+    return [Finding("warn", "kafka", _CODE, what, remedy)]
+
+
+def _begin(config: Config) -> tuple[str, str]:
+    """What would lie before the log, and why it begins there. Raises TailraceError if it would not begin."""
+    url, root, relay = wiring.source_url(config), config.relay.dir, config.relay
+    info = describe(url)
+    if root.is_dir() and read_index(root) and (found := initial_position(root, info.flavor)):
+        return str(found.executed) or str(found.position), found.log_begins
+    tables = TableFilter(config.tables.include, config.tables.exclude, folds=info.folds)
+    place = config.source.start if config.source else "earliest"
+    start = Start(relay.relay_binlog_gtid, relay.relay_binlog_name, place, tables=tables)
+    begin = place_to_begin(url, info, start)
+    return begin.gtid_set or f"{begin.file}:{begin.pos}", begin.log_begins
