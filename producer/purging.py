@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import structlog
@@ -22,11 +23,12 @@ class Purging(threading.Thread):
         root: the relay directory.
         rules: which files are to go.
         interval: seconds; 0 leaves it to `purge` alone.
+        awaited: readers that need everything, if they have not registered yet.
     """
 
-    def __init__(self, root: Path, rules: PurgeRules, interval: float) -> None:
+    def __init__(self, root: Path, rules: PurgeRules, interval: float, awaited: Sequence[str] = ()) -> None:
         super().__init__(name="purge", daemon=True)
-        self._root, self._rules = root, rules
+        self._root, self._rules, self._awaited = root, rules, awaited
         self._interval = min(interval, _PASSED_INTERVAL) if rules.passed else interval
         self._stop_event = threading.Event()
         self._said: tuple[str, str] | None = None
@@ -43,7 +45,7 @@ class Purging(threading.Thread):
     def purge(self) -> bool:
         """Purge now; whether anything was deleted. What keeps it from that is logged, and no reason to stop."""
         try:
-            report = purge(self._root, self._rules)
+            report = purge(self._root, self._rules, awaited=self._awaited)
         except TailraceError as error:
             log.error("purge_failed", **error.as_dict())
             return False

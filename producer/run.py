@@ -53,6 +53,7 @@ class ProducerConfig:
         purge_interval: seconds; 0 means that only a full disk causes a purge.
         until_caught_up: stop once everything that was upstream at the start is published.
         stop_at_gtid: stop exactly behind this GTID set.
+        awaited_readers: of the relay log, by name; they need all of it until they register.
         accounts: whether statements on accounts, which may hold passwords, are published.
         kafka_security: what Kafka asks for.
         schema_registry_url: its ids name the rows' schemas; it may hold a password.
@@ -78,6 +79,7 @@ class ProducerConfig:
     skip: tuple[SkipRule, ...] = ()
     purge_interval: float = 0
     purge_rules: PurgeRules = field(default_factory=PurgeRules)
+    awaited_readers: tuple[str, ...] = ()
     until_caught_up: bool = False
     stop_at_gtid: str | None = None
     accounts: bool = False
@@ -197,7 +199,7 @@ def _run(
     relay = RelayWriter(config.relay_dir, before_check=look_at_log)
     tables = TableFilter(config.include, config.exclude, folds=info.folds)
     write_folds(config.relay_dir, info.folds)
-    purging = Purging(config.relay_dir, config.purge_rules, config.purge_interval)
+    purging = Purging(config.relay_dir, config.purge_rules, config.purge_interval, config.awaited_readers)
     mirror = Mirror(
         config.source,
         relay,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,10 +52,14 @@ class Entry:
     trouble: str = ""
 
 
-def entries(root: Path) -> list[Entry]:
-    """The files of a relay log, oldest first. Raises RelayError for what is no file's own trouble."""
+def entries(root: Path, awaited: Iterable[str] = ()) -> list[Entry]:
+    """The files of a relay log, oldest first. Raises RelayError for what is no file's own trouble.
+
+    Args:
+        awaited: readers that need everything, if they have not registered yet.
+    """
     subdirs = [name for name in layout.read_index(root) if (root / name).is_dir()]
-    readers = read_readers(root)
+    readers = read_readers(root, awaited)
     files = relay_files(root, subdirs)
     meta = layout.read_meta(root / subdirs[-1]) if subdirs else None
     active = layout.locate(root, subdirs[-1], meta.file, meta.pos) if meta else None

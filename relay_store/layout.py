@@ -269,6 +269,14 @@ def binlog_files(subdir: Path) -> list[str]:
     return sorted(filter(is_file_name, found), key=file_order)
 
 
+def oldest_file(root: Path) -> RelayPosition | None:
+    """The first byte of the relay log that is left; None if there is no file. Raises RelayError."""
+    for subdir in read_index(root):
+        if files := binlog_files(root / subdir):
+            return RelayPosition(subdir, files[0], FIRST_POSITION)
+    return None
+
+
 def locate(root: Path, subdir: str, file: str, pos: int) -> RelayPosition | None:
     """Where the upstream's `file` and `pos` lie in a sub-directory, at the end of a part rather than at the
     begin of the next; None if they are not there. Raises RelayError."""

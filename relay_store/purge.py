@@ -16,7 +16,7 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,7 +80,7 @@ class RelayState:
         subdirs: the index, oldest first.
         files: all files of these, oldest first.
         active: the oldest file that the mirror may still write to.
-        readers: the registered ones.
+        readers: the registered ones, and those that have not begun.
         free: bytes that are free on the disk.
     """
 
@@ -123,14 +123,14 @@ class PurgeReport:
         return sum(file.size for file in self.deleted)
 
 
-def look(root: Path) -> RelayState:
-    """The relay log as it is now. Raises RelayError if any part of it cannot be trusted."""
+def look(root: Path, awaited: Iterable[str] = ()) -> RelayState:
+    """The relay log as it is now, with readers that have not begun. Raises RelayError if it cannot be trusted."""
     subdirs = layout.read_index(root)
     files = relay_files(root, subdirs)
     active = _active(root, subdirs[-1], files) if subdirs else None
     with disk_errors("asking for free space"):
         free = shutil.disk_usage(root).free
-    return RelayState(tuple(subdirs), tuple(files), active, tuple(read_readers(root)), free)
+    return RelayState(tuple(subdirs), tuple(files), active, tuple(read_readers(root, awaited)), free)
 
 
 def _active(root: Path, subdir: str, files: list[RelayFile]) -> RelayPosition | None:
@@ -179,7 +179,11 @@ def _protected(state: RelayState, file: RelayFile) -> str:
         return "the mirror writes to it"
     if all(reader.name != PUBLISHER for reader in state.readers):
         return "nothing was published yet: the publisher is not registered"
-    needing = [reader.name for reader in state.readers if _needs(state, reader.position, file)]
+    needing = [
+        reader.name if reader.updated is not None else f"{reader.name}, which has not begun"
+        for reader in state.readers
+        if _needs(state, reader.position, file)
+    ]
     return f"needed by {', '.join(needing)}" if needing else ""
 
 
@@ -199,6 +203,7 @@ def purge(
     rule: PurgeRules | tuple[str, str | None],
     *,
     dry_run: bool = False,
+    awaited: Iterable[str] = (),
     clock: Callable[[], float] = time.time,
 ) -> PurgeReport:
     """Delete what a rule names and nobody needs; beside a running producer, or without one.
@@ -208,13 +213,14 @@ def purge(
         rule: the automatic rules, or file name and sub-directory (None: the last) of a manual purge, which
             deletes all files before it.
         dry_run: delete nothing.
+        awaited: readers that need everything, if they have not registered yet.
         clock: seconds since 1970.
 
     Raises RelayError: TR322 the file is not there; TR302, TR306 or TR307 the relay log cannot be read or
     changed. What was deleted until then was nobody's need.
     """
     with files_locked(root):
-        state = look(root)
+        state = look(root, awaited)
         wanted = rule if isinstance(rule, PurgeRules) else Before(find_file(state, *rule))
         decision = decide(state, wanted, clock())
         deleted: list[RelayFile] = []

@@ -12,7 +12,7 @@ import os
 import re
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,12 +39,12 @@ class Reader:
     """One registered reader.
 
     Attributes:
-        updated: when the mark was written, seconds since 1970.
+        updated: when the mark was written, seconds since 1970; None for one that is awaited and has not begun.
     """
 
     name: str
     position: RelayPosition
-    updated: float
+    updated: float | None
 
 
 def channel_reader(channel: str) -> str:
@@ -52,11 +52,18 @@ def channel_reader(channel: str) -> str:
     return f"channel-{channel}"
 
 
-def read_readers(root: Path) -> list[Reader]:
-    """The registered readers by name. Raises RelayError on a mark that cannot be read: it could be any."""
+def read_readers(root: Path, awaited: Iterable[str] = ()) -> list[Reader]:
+    """The registered readers by name. Raises RelayError on a mark that cannot be read: it could be any.
+
+    Args:
+        awaited: readers that are going to come; one without a mark needs everything that is there.
+    """
     with disk_errors("reading the marks of the relay log's readers"):
         paths = [p for p in (root / READERS_NAME).glob(f"*{_SUFFIX}") if not p.name.startswith(".")]
-    return sorted(filter(None, map(_read, paths)), key=lambda reader: reader.name)
+    found = {reader.name: reader for reader in map(_read, paths) if reader is not None}
+    if (oldest := layout.oldest_file(root)) is not None:
+        found = {name: Reader(name, oldest, None) for name in awaited} | found
+    return sorted(found.values(), key=lambda reader: reader.name)
 
 
 def register(root: Path, name: str, position: RelayPosition) -> None:

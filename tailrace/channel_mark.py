@@ -1,12 +1,13 @@
-"""Registers a consumer's channel as a reader of the relay log, where that is on the same machine.
+"""Registers channels as readers of the relay log, by their positions on the downstream.
 
-So no purge takes from the channel what `tailrace recover` would need to bring it forward.
+A consumer registers its own, where the relay log is on the same machine; a producer those of its configuration. So no
+purge takes from the channel what `tailrace recover` would need to bring it forward.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +18,6 @@ from relay_store import layout
 from relay_store.layout import RelayPosition
 from relay_store.locks import files_locked
 from relay_store.readers import Mark, channel_reader
-from schemas.binlog import FIRST_POSITION
 from schemas.errors import TailraceError
 from spark_consumer import position as positions
 from spark_consumer.config import ConsumerConfig
@@ -26,24 +26,46 @@ from spark_consumer.progress import Counters
 from spark_consumer.session import closing, connect, error_number
 from tailrace.ownership import check_feeds
 
-_EVERY = 2.0  # seconds
+_EVERY, _EVERY_ELSEWHERE = 2.0, 10.0  # seconds
+_LEAVE = 2.0
 _NOT_YET = (1049, 1054, 1146)  # the consumer is about to create schema, table or column
 _log = structlog.get_logger()
 
 
 @contextmanager
 def registered(settings: ConsumerConfig, root: Path, counters: Counters) -> Iterator[None]:
-    """Keep the mark up with the channel while the block runs, and at its end.
+    """Keep the mark up with a running channel while the block runs, and at its end.
 
     Trouble with it is logged, and no reason to stop: an old mark keeps more files, not fewer.
     """
     channel = ChannelMark(settings, root)
+    try:
+        with _again_and_again(lambda: channel.look(counters.position_epoch), _EVERY):
+            yield
+    finally:
+        channel.look(counters.position_epoch)
+
+
+@contextmanager
+def followed(channels: Sequence[ConsumerConfig], root: Path) -> Iterator[None]:
+    """Keep the marks up of channels whose consumers may run where nobody can reach the relay log."""
+    marks = [ChannelMark(settings, root) for settings in channels]
+
+    def look() -> None:
+        for mark in marks:
+            mark.look()
+
+    with _again_and_again(look, _EVERY_ELSEWHERE):
+        yield
+
+
+@contextmanager
+def _again_and_again(look: Callable[[], None], pause: float) -> Iterator[None]:
     done = threading.Event()
 
     def watch() -> None:
-        while not done.wait(_EVERY):
-            channel.look(counters.position_epoch)
-        channel.look(counters.position_epoch)
+        while not done.wait(pause):
+            look()
 
     thread = threading.Thread(target=watch, name="channel-mark", daemon=True)
     thread.start()
@@ -51,7 +73,8 @@ def registered(settings: ConsumerConfig, root: Path, counters: Counters) -> Iter
         yield
     finally:
         done.set()
-        thread.join()
+        # A downstream that is away must not hold up the end.
+        thread.join(_LEAVE)
 
 
 class ChannelMark:
@@ -64,9 +87,9 @@ class ChannelMark:
         self._seen: int | None = None
         self._said = ""
 
-    def look(self, epoch: int) -> None:
+    def look(self, epoch: int | None = None) -> None:
         """Move the mark to the channel's position, unless it stands at ``epoch`` as it did the last time."""
-        if epoch == self._seen or not self._root.is_dir():
+        if (epoch is not None and epoch == self._seen) or not self._root.is_dir():
             return
         try:
             position = self._read()
@@ -93,18 +116,12 @@ class ChannelMark:
             return needed is not None
         with files_locked(self._root):
             needed = needed_from(position)
-            first = needed or self._oldest()
+            # Of a channel whose place was forgotten nobody knows how much it needs.
+            first = needed or layout.oldest_file(self._root)
             if first is not None:
                 self._mark.begin(first)
                 self._begun = True
         return needed is not None
-
-    def _oldest(self) -> RelayPosition | None:
-        """Before the first epoch nobody knows how much is needed; None if there is no relay file yet."""
-        for subdir in layout.read_index(self._root):
-            if files := layout.binlog_files(self._root / subdir):
-                return RelayPosition(subdir, files[0], FIRST_POSITION)
-        return None
 
 
 def needed_from(position: Position) -> RelayPosition | None:

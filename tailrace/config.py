@@ -235,7 +235,7 @@ class Purge(Section):
     )
     passed: bool = Field(
         default=False,
-        description="delete a file as soon as the publisher and all registered readers have passed it",
+        description="delete a file as soon as the publisher, all channels and other readers have passed it",
     )
 
 

@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import structlog
+
 from schemas.errors import ConfigError
 from schemas.server_url import ServerUrl
 from tailrace.config import FILES, Config
@@ -68,6 +70,35 @@ def channel_rules(config: Config, name: str) -> ConsumerConfig:
     return _own_config(config, name, lambda _: ServerUrl("unused"))
 
 
+def relay_readers(config: Config) -> tuple[str, ...]:
+    """The names under which the configuration's channels read the relay log, as far as their targets are servers.
+
+    Change files have no use for it, since `tailrace recover` cannot go on with them.
+    """
+    from relay_store.readers import channel_reader
+
+    return tuple(channel_reader(name) for name in server_channels(config))
+
+
+def followed_channels(config: Config) -> list[ConsumerConfig]:
+    """Those of the ``server_channels`` whose targets this machine can log in to."""
+    found = []
+    for name in server_channels(config):
+        try:
+            found.append(recovery_config(config, name))
+        except ConfigError as error:
+            # A machine that only produces may lack the password file.
+            structlog.get_logger().warning("channel_not_followed", channel=name, reason=str(error))
+    return found
+
+
+def server_channels(config: Config) -> list[str]:
+    """The channels of the configuration whose targets are servers: those with a section, and the default one."""
+    names = dict.fromkeys([config.consumer.channel, *config.channel])
+    own = {name: config.for_channel(name) for name in names}
+    return [name for name, one in own.items() if one.target is not None and files_target(one) is None]
+
+
 def server_id(config: Config) -> int:
     """The replica's id: as configured, else one that stays the same for this host and prefix."""
     if config.source is not None and config.source.server_id is not None:
@@ -104,6 +135,7 @@ def producer_config(
         relay_log_recovery=config.relay.relay_log_recovery,
         purge_interval=config.purge.interval,
         purge_rules=PurgeRules(config.purge.expires, config.purge.remain_space, config.purge.passed),
+        awaited_readers=relay_readers(config),
         bootstrap_servers=config.kafka.bootstrap_servers,
         kafka_security=kafka_security(config.kafka),
         prefix=config.kafka.prefix,

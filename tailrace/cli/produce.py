@@ -37,6 +37,7 @@ def produce(
 def _run(config: Config, settings: ProducerConfig, stop: Event) -> None:
     from producer.run import run_producer
     from tailrace import wiring
+    from tailrace.channel_mark import followed
     from tailrace.kafka_door import knock
     from tailrace.live import PRODUCER, serving
     from tailrace.preflight.gate import check_producer
@@ -48,8 +49,9 @@ def _run(config: Config, settings: ProducerConfig, stop: Event) -> None:
     knock(settings.bootstrap_servers, settings.kafka_security)
     check_producer(config)
     memory = ProducerMemory(settings)
+    marks = followed(wiring.followed_channels(config), settings.relay_dir)
     live = serving(settings.relay_dir, PRODUCER, memory.snapshot)
-    with recovery_hinted(settings.relay_dir), shown("produce") as show, live:
+    with recovery_hinted(settings.relay_dir), shown("produce") as show, live, marks:
         backlog = Backlog(settings.source)
 
         def report(state: ProducerProgress) -> None:

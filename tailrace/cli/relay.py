@@ -47,15 +47,17 @@ def purge(
 ) -> None:
     """Delete all relay files before FILE, those of earlier sub-directories too, oldest first.
 
-    It stops at the first file that is being written or read, or that the publisher or another registered
-    reader still needs. A producer may run meanwhile.
+    It stops at the first file that is being written or read, or that the publisher, a channel of the configuration or
+    another registered reader still needs. A producer may run meanwhile.
     """
     from relay_store.purge import purge as run
-    from tailrace import logs
+    from tailrace import logs, wiring
     from tailrace.config_file import load
 
     logs.configure("relay purge")
-    report = run(_relay_dir(load(config)), (filename, sub_dir), dry_run=dry_run)
+    loaded = load(config)
+    awaited = wiring.relay_readers(loaded)
+    report = run(_relay_dir(loaded), (filename, sub_dir), dry_run=dry_run, awaited=awaited)
     if as_json:
         import json
 
@@ -108,18 +110,19 @@ def _moment(seconds: float) -> str:
 def readers(config: ConfigFile = DEFAULT_CONFIG, forget: Forget = None, as_json: AsJson = False) -> None:
     """List who still needs the relay log, and from where on; no purge deletes that.
 
-    The publisher and each consumer's channel on this machine register by themselves. A channel that will
-    never run again keeps its files until it is forgotten.
+    The publisher and the configuration's channels register by themselves; one that has not begun needs everything.
+    A channel that will never run again keeps its files until it is out of the configuration and forgotten.
     """
-    from tailrace import logs
+    from tailrace import logs, wiring
     from tailrace.config_file import load
 
     logs.configure("relay readers")
-    root = _relay_dir(load(config))
+    loaded = load(config)
+    root, awaited = _relay_dir(loaded), wiring.relay_readers(loaded)
     if forget is not None:
-        _forget(root, forget)
+        _forget(root, forget, awaited)
         return
-    found = _readers(root)
+    found = _readers(root, awaited)
     if as_json:
         import json
 
@@ -128,17 +131,24 @@ def readers(config: ConfigFile = DEFAULT_CONFIG, forget: Forget = None, as_json:
         _print_readers(found, root)
 
 
-def _forget(root: Path, name: str) -> None:
+def _forget(root: Path, name: str, awaited: Sequence[str]) -> None:
     from relay_store.readers import forget
     from schemas.errors import RelayError
 
+    if name in awaited:
+        what = f"{name} is a channel of the configuration, which needs the relay log as long as it is there"
+        hint = (
+            "take its section out of the configuration first; of the default channel, name another one in [consumer]"
+            " channel, or leave [target] out on a machine that only produces"
+        )
+        raise RelayError("TR323", what, hint=hint)
     if not forget(root, name):
         hint = "`tailrace relay readers` lists those that are"
         raise RelayError("TR321", f"no reader {name!r} is registered in {root}", hint=hint)
     typer.echo(f"forgot {name}", err=True)
 
 
-def _readers(root: Path) -> list[dict[str, Any]]:
+def _readers(root: Path, awaited: Sequence[str]) -> list[dict[str, Any]]:
     from relay_store.inventory import bytes_behind, relay_files
     from relay_store.layout import read_index
     from relay_store.readers import read_readers
@@ -151,9 +161,9 @@ def _readers(root: Path) -> list[dict[str, Any]]:
             "file": reader.position.file,
             "position": reader.position.pos,
             "bytes_behind": bytes_behind(files, reader.position),
-            "updated": _moment(reader.updated),
+            "updated": None if reader.updated is None else _moment(reader.updated),
         }
-        for reader in read_readers(root)
+        for reader in read_readers(root, awaited)
     ]
 
 
@@ -164,7 +174,8 @@ def _print_readers(found: list[dict[str, Any]], root: Path) -> None:
     rows = [("reader", "needs from", "bytes behind", "updated")]
     for row in found:
         place = f"{row['subdir']}/{row['file']}:{row['position']}"
-        rows.append((row["reader"], place, f"{row['bytes_behind']:,}", row["updated"]))
+        updated = row["updated"] or "has not begun"
+        rows.append((row["reader"], place, f"{row['bytes_behind']:,}", updated))
     _print_columns(rows)
 
 

@@ -23,12 +23,13 @@ def list_files(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> 
     files say how many they hold.
     """
     from relay_store.catalog import entries
-    from tailrace import logs
+    from tailrace import logs, wiring
     from tailrace.config_file import load
 
     logs.configure("relay list")
-    root = load(config).relay.dir
-    found = entries(root)
+    loaded = load(config)
+    root = loaded.relay.dir
+    found = entries(root, wiring.relay_readers(loaded))
     report = _report(found, str(root))
     if as_json:
         import json

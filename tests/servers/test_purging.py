@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -35,7 +35,8 @@ from spark_consumer import position as positions
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.place import BEFORE_ALL, Begin
 from spark_consumer.session import closing, connect
-from tailrace.channel_mark import ChannelMark
+from tailrace import channel_mark
+from tailrace.channel_mark import ChannelMark, followed
 from tests.support.published import read_published, read_topic
 
 pytestmark = pytest.mark.servers
@@ -277,7 +278,7 @@ def test_a_producer_publishes_more_than_its_disk_holds(source, flavor, small_dis
 # -- channels --------------------------------------------------------------------------------------
 
 
-def test_a_channel_is_registered_with_what_it_has_applied(downstream, flavor, tmp_path):
+def test_a_channel_is_registered_with_what_it_has_applied(downstream, flavor, tmp_path, monkeypatch):
     root, channel = tmp_path / "relay", f"mark-{flavor}"
     url = ServerUrl.parse(downstream.url())
     settings = ConsumerConfig("unused:1", "unused", url, channel=channel)
@@ -319,6 +320,14 @@ def test_a_channel_is_registered_with_what_it_has_applied(downstream, flavor, tm
     applied(0, Relay_log_name=f"{subdir}/mysql-bin.000003", Relay_log_pos=200, xa_prepared=None)
     ChannelMark(settings, root).look(0)
     assert marks() == {f"channel-{channel}": RelayPosition(subdir, "mysql-bin.000003", 200)}
+    # A producer follows the channels of its configuration, wherever their consumers run.
+    monkeypatch.setattr(channel_mark, "_EVERY_ELSEWHERE", 0.05)
+    with followed([replace(settings, channel="none"), settings], root):
+        applied(1, Relay_log_name=f"{subdir}/mysql-bin.000004", Relay_log_pos=700)
+        deadline = time.monotonic() + 60
+        while marks() != {f"channel-{channel}": RelayPosition(subdir, "mysql-bin.000004", 700)}:
+            assert time.monotonic() < deadline, marks()
+            time.sleep(0.05)
 
 
 def test_a_downstream_that_is_away_leaves_the_channels_old_mark(tmp_path):

@@ -12,14 +12,15 @@ from relay_store import catalog, layout
 from relay_store.layout import RelayPosition
 from relay_store.readers import register
 from schemas import binlog
+from schemas.errors import RelayError
 from schemas.groups import GroupScanner
 from tailrace.cli.app import app
 from tests.support.damage import LOGS, copy_of, events_of, flip
 
 
-def relay(root: Path, *arguments: str) -> Result:
+def relay(root: Path, *arguments: str, more: str = "") -> Result:
     config = root.with_name("tailrace.toml")
-    config.write_text(f'[relay]\ndir = "{root}"\n')
+    config.write_text(f'[relay]\ndir = "{root}"\n{more}')
     return CliRunner().invoke(app, ["relay", *arguments, "--config", str(config)])
 
 
@@ -81,3 +82,41 @@ def test_list_shows_a_damaged_file_as_what_it_is(tmp_path: Path) -> None:
         "not a binlog file: it does not begin with a binlog's magic",
         None,
     ]
+
+
+CHANNELS = """
+[target]
+url = "mysql://applier@127.0.0.1:1"
+[channel.copy]
+safe-mode = true
+[channel.lake.target]
+url = "parquet:/lake"
+"""
+
+
+def test_channels_of_the_configuration_are_readers_from_the_start(tmp_path: Path) -> None:
+    """Of change files `recover` knows nothing, so they need no relay file."""
+    root = copy_of("mysql", tmp_path)
+    [subdir] = layout.read_index(root)
+    third = RelayPosition(subdir, "mysql-bin.000003", 4)
+    register(root, "publisher", third)
+    purge = ("purge", "--filename", "mysql-bin.000003")
+    result = relay(root, *purge, more=CHANNELS)
+    assert "deleted 0 files" in result.stdout
+    assert "channel-copy, which has not begun, channel-main, which has not begun" in result.stdout
+    listed = json.loads(relay(root, "readers", "--json", more=CHANNELS).stdout)
+    assert [(one["reader"], one["file"], one["updated"] is None) for one in listed] == [
+        ("channel-copy", "mysql-bin.000001", True),
+        ("channel-main", "mysql-bin.000001", True),
+        ("publisher", "mysql-bin.000003", False),
+    ]
+    assert "has not begun" in relay(root, "readers", more=CHANNELS).stdout
+    files = json.loads(relay(root, "list", "--json", more=CHANNELS).stdout)["subdirs"][0]["files"]
+    assert [file["needed_by"] for file in files][:2] == [["channel-copy", "channel-main"]] * 2
+    refused = relay(root, "readers", "--forget", "channel-main", more=CHANNELS)
+    assert isinstance(refused.exception, RelayError)
+    assert refused.exception.code == "TR323"
+    # Two that have begun, or are out of the configuration, keep nothing that they do not need.
+    register(root, "channel-main", third)
+    named = CHANNELS.replace("[channel.copy]", "[consumer]")
+    assert "deleted 2 files" in relay(root, *purge, more=named).stdout

@@ -27,7 +27,7 @@ from relay_store.layout import RelayMeta, RelayPosition, StartPosition
 from relay_store.locks import files_locked
 from relay_store.purge import GB, PurgeRules, RelayState, decide, look, purge
 from relay_store.reader import RelayReader
-from relay_store.readers import PUBLISHER, Reader, register
+from relay_store.readers import PUBLISHER, Reader, read_readers, register
 from relay_store.start import Begin, initial_position
 from relay_store.writer import RelayWriter
 from schemas import binlog
@@ -466,6 +466,25 @@ def test_a_running_mirror_keeps_its_index_whatever_is_purged(root):
         assert layout.read_index(root) == [f"{uuid}.{serial:06d}"]
     relay.close()
     RelayWriter(root).close()
+
+
+# -- readers that have not begun -------------------------------------------------------------------
+
+
+def test_a_reader_that_is_awaited_needs_everything_until_it_registers(small):
+    rule = ("mysql-bin.000002", f"{E4E}.000002")
+    for wanted in (ALL, rule):
+        report = purge(small, wanted, awaited=["channel-main", "channel-lake"])
+        assert report.deleted == ()
+        assert report.blocked
+        assert report.why == "needed by channel-lake, which has not begun, channel-main, which has not begun"
+    register(small, "channel-main", at(f"{DEB}.000001", 9))
+    register(small, "channel-lake", at(f"{DEB}.000001", 8))
+    assert [
+        file.name for file in purge(small, rule, awaited=["channel-main", "channel-lake"]).deleted
+    ] == logs(7)
+    # Where there is no file, nothing is needed.
+    assert read_readers(small / "none", ["channel-main"]) == []
 
 
 # -- where a log begins ----------------------------------------------------------------------------
