@@ -535,6 +535,12 @@ class EventDecoder:
         self._group_begin(0, 0, 0)
 
     @property
+    def oldest_ms(self) -> int:
+        """When the open epoch's first transaction, or the open group, was committed, ms; 0 if nothing is open."""
+        is_open = self.scanner.in_group and not self._skip_group
+        return self.epoch.first_commit_ms or (self._commit_ms if is_open else 0)
+
+    @property
     def whole_records(self) -> int:
         """How many of the open epoch's records at hand belong to transactions that are whole."""
         epoch = self.epoch

@@ -96,7 +96,13 @@ class _Begin:
 
 @dataclass
 class PublishProgress:
-    """Counters of this run; one thread writes, any thread may read."""
+    """Counters of this run; one thread writes, any thread may read.
+
+    Attributes:
+        read: up to here the relay log is decoded.
+        waiting: first commit of each epoch that is sealed and not in Kafka, ms since 1970; 0 without a transaction.
+        open_ms: of the oldest transaction behind them that was decoded; 0 without one.
+    """
 
     rows: int = 0
     epochs: int = 0
@@ -105,8 +111,25 @@ class PublishProgress:
     position: RelayPosition | None = None
     gtid: str | None = None
     executed_gtids: str = ""
-    commit_ms: int = 0
+    read: RelayPosition | None = None
+    waiting: list[int] = field(default_factory=list)
+    open_ms: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
+
+    def lag_s(self, durable: RelayPosition | None, now: float) -> float | None:
+        """Age of the oldest transaction in the relay log that is not in Kafka, seconds; 0 if there is none.
+
+        Args:
+            durable: the relay log's end.
+            now: seconds since 1970.
+
+        Returns None while nobody knows it: the relay log, or what is in it, was not read yet.
+        """
+        oldest = next(filter(None, (*self.waiting, self.open_ms)), None)
+        if oldest is not None:
+            return max(0.0, now - oldest / 1000)
+        is_read = self.read is not None and durable is not None and self.read.order >= durable.order
+        return 0.0 if is_read else None
 
 
 class Publisher:
@@ -179,6 +202,7 @@ class Publisher:
             begin = self._begin(stop, last)
             if begin is not None:
                 self._ends, self._sealed = read_epoch_ends(self._root), begin[0]
+                self.progress.read = begin[0]
                 self._follow(*begin, stop, until, stop_at_gtid)
                 if self._mark is not None:
                     self._mark.flush()
@@ -229,7 +253,7 @@ class Publisher:
         self._seed()
         self._prepared = PreparedTransactions(self._root, last.prepared)
         self.progress.epoch, self.progress.position = last.epoch, found.position
-        self.progress.executed_gtids, self.progress.commit_ms = last.executed_gtids, last.last_commit_ms
+        self.progress.executed_gtids = last.executed_gtids
         log.info("publisher_resumes", epoch=last.epoch, position=str(found.position))
         return found.position, executed.tracker(), last.epoch + 1
 
@@ -343,6 +367,7 @@ class Publisher:
                     self._finish()
                     self.reached = self._sealed
                     return
+            self.progress.read = here
             self._hand_over(decoder)
             self._end_epoch_at(decoder, here)
         if not decoder.scanner.in_group and not decoder.epoch.empty:
@@ -404,6 +429,7 @@ class Publisher:
             elif decoder.stopped or decoder.epoch.is_due(self._limits):
                 self._seal(decoder, here)
             i = stopped_at
+        self.progress.open_ms = decoder.oldest_ms
         self._held += end
         if self._held >= SPILL_BYTES and decoder.epoch.records:
             self._spill(decoder.epoch)
@@ -440,6 +466,8 @@ class Publisher:
         """End the open epoch at ``position`` and begin the next; its commit may still be under way."""
         self._origins.keep_up()
         epoch, decoder.epoch = decoder.epoch, OpenEpoch(decoder.epoch.number + 1)
+        self.progress.waiting.append(epoch.first_commit_ms)
+        self.progress.open_ms = 0
         self._sealed = position
         self._spill(epoch)
         structures = tuple(epoch.structures.values())
@@ -509,7 +537,9 @@ class Publisher:
         progress.epochs += 1
         progress.epoch, progress.position = epoch.epoch, position
         progress.executed_gtids = epoch.executed_gtids
-        progress.gtid, progress.commit_ms = epoch.last_gtid, epoch.last_commit_ms
+        progress.gtid = epoch.last_gtid
+        # Epoch 0 was never open.
+        del progress.waiting[:1]
         for passed in epoch.skipped:
             progress.skipped[f"{passed.db}.{passed.table} {passed.kind}"] += passed.events
         self._needed = needed_from(epoch)

@@ -58,6 +58,10 @@ class LogReader:
         for offset, value in self._records(self._config.epochs_topic, start):
             yield LoggedEpoch(EpochCommitted.decode(value), offset)
 
+    def behind(self, offset: int) -> Iterator[LoggedEpoch]:
+        """The epochs behind the one at ``offset``, as far as they are kept."""
+        return self.epochs(max(offset + 1, self.bounds()[0]))
+
     def last_epoch(self) -> LoggedEpoch | None:
         """The last committed epoch, None in a log that has not begun. Raises LogError TR555 if all were deleted."""
         low, high = self.bounds()

@@ -27,8 +27,6 @@ class Counters:
     position: Position | None = None  # None until it has been read
     position_epoch: int = -1
     executed_gtids: str = ""
-    last_commit_ms: int = 0
-    lag_s: float | None = None
     rows_per_s: float = 0.0
     in_hand: Slice | None = None
     in_hand_since: float = 0.0  # seconds since 1970
@@ -57,9 +55,8 @@ class Counters:
         self.ddl += piece.ddl is not None
         self.stages += stages
         self.rows_per_s = piece.rows / seconds if seconds > 0 else 0.0
-        if piece.last.transactions:
-            self.last_commit_ms = piece.last.last_commit_ms
-            self.lag_s = max(0.0, time.time() - self.last_commit_ms / 1000)
+        oldest = next((one.record.first_commit_ms for one in piece.epochs if one.record.transactions), 0)
+        latency = round(max(0.0, time.time() - oldest / 1000), 3) if oldest else None
         emit = _log.info if piece.rows or piece.ddl else _log.debug
         emit(
             "batch_applied",
@@ -69,7 +66,8 @@ class Counters:
             statements=statements,
             **{stage: count for stage, count in asdict(stages).items() if count},
             rows_per_s=round(self.rows_per_s),
-            lag_s=None if self.lag_s is None else round(self.lag_s, 3),
+            # From the commit of its oldest transaction upstream to now.
+            latency_s=latency,
             source=f"{piece.last.source_file}:{piece.last.source_pos}",
             gtid=piece.last.last_gtid,
         )

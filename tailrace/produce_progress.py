@@ -30,7 +30,9 @@ class Backlog:
 
     def _snapshot(self, state: ProducerProgress) -> Snapshot:
         published = state.publish
-        lag = max(0.0, time.time() - published.commit_ms / 1000) if published.commit_ms else None
+        lag = published.lag_s(state.relay.tail.position, time.time())
+        if lag == 0.0 and not state.mirror.connected:
+            lag = None  # what is upstream, nobody knows
         place = published.position
         if place is None:
             return Snapshot(published.rows, "", lag)
@@ -42,7 +44,7 @@ class Backlog:
         if published.gtid:
             position += f", gtid {published.gtid}"
         known = float(max(0, remaining)) if number in self._sizes else None
-        return Snapshot(published.rows, position, lag if known else None, float(done), known)
+        return Snapshot(published.rows, position, lag, float(done), known)
 
     def _look(self) -> None:
         if time.monotonic() < self._next_look:

@@ -12,8 +12,6 @@ from typing import Any
 import pymysql
 
 from schemas.errors import TailraceError
-from schemas.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet, parse_gtid_set
-from schemas.gtid_base import Flavor
 from spark_consumer.ddl_plan import intent_of
 from spark_consumer.place import Place
 from spark_consumer.position import COUNTERS
@@ -23,6 +21,7 @@ from tailrace import servers, wiring
 from tailrace.config import Config
 from tailrace.live import CONSUMER, PRODUCER, ask
 from tailrace.status.files import files_channels
+from tailrace.status.lag import Waiting, lag
 from tailrace.status.position import last_epoch
 
 Part = dict[str, Any]
@@ -46,8 +45,9 @@ def collect(config: Config) -> Part:
     for other in others:
         channels += other.pop("channels", [])
     _add_memory(channels, config.consumer.checkpoint_dir, config.kafka.prefix)
+    waiting = Waiting(config, upstream, kafka)
     for channel in channels:
-        channel["lag"] = lag(channel, upstream, kafka, time.time())
+        channel["lag"] = lag(channel, upstream, kafka, waiting.behind(channel), time.time())
     parts = [report[name] for name in ("upstream", "relay", "kafka", "downstream")]
     report["ok"] = all("error" not in part for part in (*parts, *others))
     return report
@@ -72,6 +72,7 @@ def upstream_part(config: Config) -> Part:
         "version": info.version,
         "uuid": info.server_uuid,
         "gtids": str(info.executed),
+        "has_gtids": info.has_gtids,
         "file": info.file,
         "position": info.position,
     }
@@ -138,6 +139,7 @@ def kafka_part(config: Config) -> Part:
         "epoch": last.epoch,
         "gtids": last.executed_gtids,
         "last_gtid": last.last_gtid,
+        "source_id": last.source_id,
         "file": last.source_file,
         "position": last.source_pos,
         "commit_time": _moment(last.last_commit_ms),
@@ -291,40 +293,6 @@ def _in_hand(intent: str | None) -> str | None:
     number = min(found.index, len(statements) - 1)
     which = f" statement {number + 1} of {len(statements)}" if len(statements) > 1 else ""
     return f"{found.place}{which}: {cut_values(statements[number].shown, 300)}"
-
-
-def lag(channel: Part, upstream: Part, kafka: Part, now: float) -> Part:
-    """How far a channel is behind; null where a part that must be known could not be read, or is of another log."""
-    logs = {channel.get("log_id"), kafka.get("log_id")} - {None}
-    if channel.get("stored", channel) is None or len(logs) > 1:
-        return dict.fromkeys(("epochs", "transactions", "seconds"))
-    epochs = None
-    if kafka.get("epoch") is not None:
-        epochs = max(0, kafka["epoch"] - channel["epoch"])
-    transactions = None
-    if "error" not in upstream:
-        transactions = transactions_behind(upstream["gtids"], channel["gtids"], upstream["flavor"])
-    seconds = None
-    if transactions == 0 or (transactions is None and epochs == 0):
-        seconds = 0.0
-    elif channel["last_commit"] is not None:
-        seconds = max(0.0, round(now - datetime.fromisoformat(channel["last_commit"]).timestamp(), 3))
-    return {"epochs": epochs, "transactions": transactions, "seconds": seconds}
-
-
-def transactions_behind(upstream: str, applied: str, flavor: Flavor) -> int | None:
-    """Transactions of the upstream that are not applied; None if the sets cannot be compared."""
-    try:
-        ours: GtidSet = parse_gtid_set(upstream, flavor)
-        theirs: GtidSet = parse_gtid_set(applied, flavor)
-    except ValueError:
-        return None
-    if isinstance(ours, MysqlGtidSet) and isinstance(theirs, MysqlGtidSet):
-        return ours.minus(theirs).count()
-    if isinstance(ours, MariadbGtidSet) and isinstance(theirs, MariadbGtidSet):
-        done = {domain: gtid.sequence for domain, gtid in theirs.domains.items()}
-        return sum(max(0, g.sequence - done.get(d, 0)) for d, g in ours.domains.items())
-    return None
 
 
 def _moment(milliseconds: float) -> str | None:

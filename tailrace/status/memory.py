@@ -44,10 +44,8 @@ class ProducerMemory:
         received, durable, published = state.relay.position, state.relay.tail.position, state.publish.position
         receiver = self._receiver(state.mirror, received)
         receiver["Retrieved_Gtid_Set"] = state.relay.executed_gtids
-        commit_s = state.publish.commit_ms / 1000
-        behind = None if durable is None else 0.0
-        if durable is not None and commit_s and (published is None or published.order < durable.order):
-            behind = round(max(0.0, time.time() - commit_s), 3)
+        lag = state.publish.lag_s(durable, time.time())
+        behind = None if lag is None else round(lag, 3)
         publisher = {"epoch": state.publish.epoch, **_position(published)}
         publisher |= {"Executed_Gtid_Set": state.publish.executed_gtids, "Seconds_behind_source": behind}
         publisher["Skipped"] = dict(state.publish.skipped)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pymysql
 
 from schemas.epoch import EpochCommitted
@@ -11,24 +13,31 @@ from tailrace.config import Config
 from tailrace.config_file import kafka_security
 from tailrace.status.files import files_channels
 
+if TYPE_CHECKING:
+    from spark_consumer.log_reader import LogReader
+
 _NO_SUCH_TABLE = (1049, 1146)
 
 
 def last_epoch(config: Config) -> EpochCommitted | None:
     """The last committed epoch, None in an empty log or without one. Raises LogError."""
-    security = kafka_security(config.kafka)
-    if not log_exists(config.kafka.bootstrap_servers, config.kafka.prefix, security):
+    if not log_exists(config.kafka.bootstrap_servers, config.kafka.prefix, kafka_security(config.kafka)):
         return None
+    found = log_reader(config).last_epoch()
+    return found.record if found else None
+
+
+def log_reader(config: Config) -> LogReader:
+    """A reader of the epoch log; it needs no target, and a producer's machine may have none configured."""
     from schemas.server_url import ServerUrl
     from spark_consumer.config import ConsumerConfig
     from spark_consumer.log_reader import LogReader
 
-    # The reader needs no target; a producer's machine may have none configured.
-    kafka = ConsumerConfig(
-        config.kafka.bootstrap_servers, config.kafka.prefix, ServerUrl("unused"), kafka_security=security
+    kafka = config.kafka
+    security = kafka_security(kafka)
+    return LogReader(
+        ConsumerConfig(kafka.bootstrap_servers, kafka.prefix, ServerUrl("unused"), kafka_security=security)
     )
-    found = LogReader(kafka).last_epoch()
-    return found.record if found else None
 
 
 def log_exists(servers: str, prefix: str, security: KafkaSecurity = OPEN) -> bool:

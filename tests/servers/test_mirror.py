@@ -19,7 +19,7 @@ import pytest
 from producer.mirror import Mirror
 from producer.mirror_start import Start
 from producer.upstream.connect import describe, synthetic_uuid
-from producer.upstream.history import file_before
+from producer.upstream.history import file_before, first_commit_behind
 from relay_store import layout
 from relay_store.reader import RelayReader
 from relay_store.start import gtids_before, initial_position
@@ -468,6 +468,19 @@ def test_a_wrong_password_stops_at_once(source, flavor, tmp_path):
         Mirror(address, relay, server_id=990).run(threading.Event())
     assert "wrong" not in str(caught.value)
     relay.close()
+
+
+def test_the_first_commit_behind_a_place_is_told(source, flavor):
+    work_on(source, 1)
+    info = describe(url_of(source))
+    place = info.file, info.position
+    source.execute("FLUSH BINARY LOGS")
+    assert first_commit_behind(url_of(source), info, *place) is None
+    before = int(time.time())
+    source.execute("INSERT m.t (v) VALUES ('first')", "INSERT m.t (v) VALUES ('second')")
+    found = first_commit_behind(url_of(source), info, *place)
+    assert before * 1000 <= found <= time.time() * 1000
+    assert first_commit_behind(url_of(source), info, info.files[0][0], 4) <= found
 
 
 def test_the_upstream_describes_itself(source, flavor):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+import time
 from typing import Any
 
 import pytest
@@ -103,6 +104,14 @@ def test_a_channels_memory_also_while_the_downstream_is_gone(operator: Operator)
         assert memory[name] == stored[name]
     assert (stored["Channel_name"], stored["Sql_delay"], stored["Number_of_workers"]) == ("main", 0, 1)
     assert memory["batch_in_hand"] is None
+    assert found["lag"] == {"epochs": 0, "transactions": 0, "seconds": 0.0}
+    # What no producer has fetched is as old as it is upstream, in MariaDB's whole seconds.
+    before = time.time()
+    _insert(operator, 100, 101)
+    [found] = status(operator)["downstream"]["channels"]
+    seconds = found["lag"].pop("seconds")
+    assert found["lag"] == {"epochs": 0, "transactions": 1}
+    assert 0 <= seconds <= time.time() - before + 1
     operator.downstream.kill()
     report = status(operator)
     assert "error" in report["downstream"]

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import replace
 
+from producer.publish import PublishProgress
+from relay_store.layout import RelayPosition
+from spark_consumer.progress import Counters
+from spark_consumer.slices import LoggedEpoch, Slice
 from tailrace.cli.status import _state
-from tailrace.status.collect import lag, transactions_behind
+from tailrace.consume_progress import snapshot
+from tailrace.status.lag import is_level, lag, transactions_behind
+from tests.support.records import epoch_record
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 
 def _channel(epoch: int, gtids: str) -> dict[str, object]:
-    at = datetime.fromtimestamp(1000, UTC).isoformat()
-    return {"epoch": epoch, "gtids": gtids, "last_commit": at}
+    return {"epoch": epoch, "gtids": gtids, "epochs_offset": 2 * epoch}
+
+
+def _upstream(last: int, **more: object) -> dict[str, object]:
+    return {"gtids": f"{UUID}:1-{last}", "flavor": "mysql", "has_gtids": True, "uuid": UUID} | more
 
 
 def test_transactions_of_both_flavours() -> None:
@@ -23,22 +32,58 @@ def test_transactions_of_both_flavours() -> None:
 
 
 def test_a_channel_that_has_everything_has_no_lag() -> None:
-    upstream = {"gtids": f"{UUID}:1-10", "flavor": "mysql"}
-    found = lag(_channel(5, f"{UUID}:1-10"), upstream, {"epoch": 5}, now=9999)
+    found = lag(_channel(5, f"{UUID}:1-10"), _upstream(10), {"epoch": 5}, 0, now=9999)
     assert found == {"epochs": 0, "transactions": 0, "seconds": 0.0}
+    # Also where something is in the log that it has all the same, and where nobody could look.
+    for waiting in (1, None):
+        found = lag(_channel(4, f"{UUID}:1-10"), _upstream(10), {"epoch": 5}, waiting, now=9999)
+        assert found == {"epochs": 1, "transactions": 0, "seconds": 0.0}
 
 
-def test_a_channel_behind_is_as_old_as_its_last_commit() -> None:
-    upstream = {"gtids": f"{UUID}:1-12", "flavor": "mysql"}
-    found = lag(_channel(3, f"{UUID}:1-10"), upstream, {"epoch": 5}, now=1004.5)
+def test_a_channel_behind_is_as_old_as_the_oldest_transaction_that_it_lacks() -> None:
+    found = lag(_channel(3, f"{UUID}:1-10"), _upstream(12), {"epoch": 5}, 1_000_000, now=1004.5)
     assert found == {"epochs": 2, "transactions": 2, "seconds": 4.5}
 
 
-def test_without_the_upstream_the_log_decides() -> None:
-    found = lag(_channel(5, ""), {"error": {}}, {"epoch": 5}, now=1004)
-    assert found == {"epochs": 0, "transactions": None, "seconds": 0.0}
-    found = lag(_channel(4, ""), {"error": {}}, {"error": {}}, now=1004)
-    assert found == {"epochs": None, "transactions": None, "seconds": 4.0}
+def test_what_nobody_knows_is_not_called_nothing() -> None:
+    found = lag(_channel(5, ""), {"error": {}}, {"epoch": 5}, None, now=1004)
+    assert found == {"epochs": 0, "transactions": None, "seconds": None}
+    found = lag(_channel(4, ""), {"error": {}}, {"error": {}}, None, now=1004)
+    assert found == {"epochs": None, "transactions": None, "seconds": None}
+    # Without GTIDs nobody can count, and the log and the positions tell.
+    found = lag(_channel(4, ""), _upstream(0, has_gtids=False), {"epoch": 5}, 1_000_000, now=1004)
+    assert found == {"epochs": 1, "transactions": None, "seconds": 4.0}
+
+
+def test_kafka_has_all_that_is_upstream_by_gtids_or_else_by_place() -> None:
+    last = {"gtids": f"{UUID}:1-10", "source_id": UUID, "file": "b.000002", "position": 4}
+    assert is_level(_upstream(10, file="b.000003", position=157), last)
+    assert not is_level(_upstream(11, file="b.000002", position=4), last)
+    assert is_level(_upstream(0, has_gtids=False, file="b.000002", position=4), last)
+    assert not is_level(_upstream(0, has_gtids=False, file="b.000002", position=9), last)
+
+
+def test_the_publishers_lag_is_the_age_of_what_is_not_in_kafka() -> None:
+    here, end = (RelayPosition(f"{UUID}.000001", "b.000001", pos) for pos in (500, 700))
+    progress = PublishProgress()
+    assert progress.lag_s(end, 100.0) is None, "nothing is read yet"
+    progress.read = here
+    assert progress.lag_s(here, 100.0) == 0.0
+    assert progress.lag_s(end, 100.0) is None, "nobody has looked at what is there"
+    progress.open_ms = 90_000
+    assert progress.lag_s(end, 100.0) == 10.0
+    progress.waiting = [0, 80_000]
+    assert progress.lag_s(end, 100.0) == 20.0
+
+
+def test_a_consumers_lag_is_the_age_of_what_waits() -> None:
+    counters = Counters(position_epoch=4)
+    assert snapshot(counters, 4, 1_000, 100.0).lag_s == 0.0
+    assert snapshot(counters, 5, 90_000, 100.0).lag_s == 10.0
+    assert snapshot(counters, 5, None, 100.0).lag_s is None
+    record = replace(epoch_record(5, transactions=1), first_commit_ms=70_000)
+    counters.begins(Slice((LoggedEpoch(epoch_record(5), 10), LoggedEpoch(record, 12))))
+    assert snapshot(counters, 6, 90_000, 100.0).lag_s == 30.0
 
 
 ENDED = {
