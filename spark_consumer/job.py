@@ -64,8 +64,8 @@ def run_consumer(
     stop = stop or threading.Event()
     counters = counters or Counters()
     log = LogReader(config)
-    # A bounded run has somebody waiting for its end.
-    patience = Patience(0 if config.until_caught_up or config.until else config.retry_time, stop)
+    # What is there at the start is all that such a run asks for.
+    patience = Patience(0 if config.until_caught_up else config.retry_time, stop)
     config = _patiently(patience, lambda: as_servers_compare(config, log))
 
     if stop.is_set():

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pymysql
 import pytest
 
 from schemas.errors import LogError
+from schemas.server_url import ServerUrl
+from spark_consumer import job
+from spark_consumer.config import ConsumerConfig
 from spark_consumer.failures import explain
 from spark_consumer.patience import Patience, pause_before
 from spark_consumer.server_errors import is_denied, is_lost, is_passing
@@ -112,3 +116,22 @@ def test_which_failures_of_spark_pass(text: str, passes: bool) -> None:
     error = explain(RuntimeError(text), None, None)  # type: ignore[arg-type]
     assert isinstance(error, LogError)
     assert error.retryable == passes
+
+
+@pytest.mark.parametrize(
+    ("bounds", "tries"), [({}, 2), ({"until": "now"}, 2), ({"until_caught_up": True}, 1)], ids=str
+)
+def test_only_a_run_until_caught_up_does_not_wait_at_its_start(
+    bounds: dict[str, Any], tries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def away(config: ConsumerConfig, log: object) -> ConsumerConfig:
+        asked.append(config.prefix)
+        raise LogError("TR557" if len(asked) == 1 else "TR508", "no answer", retryable=len(asked) == 1)
+
+    monkeypatch.setattr(job, "as_servers_compare", away)
+    config = ConsumerConfig("nobody:1", "p", ServerUrl("unused"), **bounds)
+    with pytest.raises(LogError, match="TR557" if tries == 1 else "TR508"):
+        job.run_consumer(config, lambda: pytest.fail("Spark is not needed yet"))
+    assert len(asked) == tries
