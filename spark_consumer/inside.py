@@ -20,6 +20,7 @@ import fastavro
 from zlib_ng.zlib_ng import crc32
 
 from schemas.avro_schema import KEY_CHANGE
+from schemas.counted import counted
 from schemas.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, TableTouched
 from schemas.errors import LogError, Where
 from schemas.gtid import GtidSet
@@ -201,7 +202,8 @@ class Insides:
             if len(heads) != record.rows or sum(h.crc for h in heads) % DIGEST_MODULUS != record.digest:
                 raise LogError(
                     "TR554",
-                    f"the rows topic does not hold what epoch {record.epoch} says: {len(heads)} rows of {record.rows}",
+                    f"the rows topic does not hold what epoch {record.epoch} says: {counted(len(heads), 'row')} of"
+                    f" {record.rows}",
                     where=Where(epoch=record.epoch),
                     hint="records were lost or changed",
                 )

@@ -284,9 +284,7 @@ def read(
     return Position(*rows[0]) if rows else None
 
 
-def create(
-    session: Session, channel: ChannelKey, begin: Begin, last: EpochCommitted | None = None
-) -> None:
+def create(session: Session, channel: ChannelKey, begin: Begin, last: EpochCommitted | None = None) -> None:
     """The first position of a channel: what lies before ``begin`` counts as applied. Nothing if there is one.
 
     Args:

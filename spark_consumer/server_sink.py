@@ -180,5 +180,5 @@ def _ensure_position(config: ConsumerConfig, session: Session, log: LogReader) -
         # Not even with --from: a service may name it at each of its starts.
         raise positions.lost(config.key)
     begin = begin_of(config, log)
-    positions.create(session, config.key, begin, last and last.record)
+    positions.create(session, config.key, begin, last.record if last else None)
     _log.info("channel_created", channel=config.channel, start=config.start, begin=str(begin.place))

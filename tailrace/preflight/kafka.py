@@ -67,7 +67,8 @@ def _limits(facts: KafkaFacts) -> list[Result]:
 
 def _replication(facts: KafkaFacts, settings: dict[str, str]) -> list[Result]:
     needed = int(settings.get("transaction.state.log.replication.factor", "1"))
-    what = f"Kafka's transaction log wants {needed} replicas and there are {facts.brokers} brokers"
+    there = counted(facts.brokers, "broker")
+    what = f"Kafka's transaction log wants {counted(needed, 'replica')}, and there is {there}"
     remedy = "start more brokers, or lower transaction.state.log.replication.factor"
     fine = "Kafka's transaction log can be replicated as wanted"
     return [verdict(needed <= facts.brokers, "kafka", "transactions", fine, what, remedy)]
