@@ -124,7 +124,7 @@ def test_a_wrong_row_count_undoes_the_batch(target: Database, name: str) -> None
     applier = open_applier(target.url("tailrace"), name)
     apply_steps(applier, steps[:3])
     wrong = rows((f"INSERT INTO {name}.t VALUES (5)", 1), (f"DELETE FROM {name}.t WHERE id IN (1,9)", 2))
-    with pytest.raises(DownstreamError, match="TR603: a statement changed 1 rows where the log implies 2"):
+    with pytest.raises(DownstreamError, match="TR603: a statement changed 1 row where the log implies 2"):
         applier.apply(prepared(3, wrong))
     assert target.execute(f"SELECT id FROM {name}.t ORDER BY id") == [(1,), (2,)]
     assert position(target, name)[0] == 2

@@ -425,6 +425,7 @@ def test_a_structure_stated_by_hand_is_as_good_as_ddl(case: Case, tmp_path: Any)
     path.write_text(
         f'[source]\nurl = "{case.upstream.url()}"\nserver-id = {case.config.server_id}\n'
         f'[kafka]\nbootstrap-servers = "{case.config.bootstrap_servers}"\nprefix = "{case.config.prefix}"\n'
+        f"partitions = {case.config.partitions}\n"
         f'[relay]\ndir = "{case.config.relay_dir}"\n[tables]\ninclude = ["{case.db}.*"]\n'
     )
     sql = tmp_path / "h.sql"
