@@ -99,13 +99,14 @@ class DumpStream:
         Returns whether anything was taken. Raises UpstreamError, and what `take` raises.
         """
         self._socket.settimeout(timeout)
+        lost: OSError | None = None
         try:
             self._receive()
         except TimeoutError:
             if time.monotonic() - self._heard > SILENCE_LIMIT:
                 raise self._lost(f"silent for {SILENCE_LIMIT:.0f} s") from None
         except OSError as error:
-            raise self._lost(str(error)) from error
+            lost = error  # the server's last words, if there are any, came before
         taken = False
         try:
             while len(self._rest) >= self._need:
@@ -114,6 +115,8 @@ class DumpStream:
                 taken = taken or used > 0
         except ServerSaid as said:
             raise self._refused(said) from said
+        if lost:
+            raise self._lost(str(lost)) from lost
         return taken
 
     @property

@@ -336,6 +336,7 @@ def test_a_start_at_current_mirrors_whole_files_and_says_where_to_begin(source, 
     source.execute("FLUSH BINARY LOGS", "INSERT m.t (v) VALUES ('before')")
     info = describe(url_of(source))
     with mirroring(source, root, start=Start(place="current")) as mirror:
+        wait_for(mirror, source)
         source.execute("INSERT m.t (v) VALUES ('after')")
         wait_for(mirror, source)
     [file] = relay_files(root)

@@ -28,7 +28,7 @@ from spark_consumer.job import run_consumer
 from spark_consumer.progress import Counters
 from tests.support.apply_steps import apply_steps, open_applier, prepared
 from tests.support.fake_topic import FakeTopic, insert, integer, update
-from tests.support.fault_proxy import Cut, fault_proxy
+from tests.support.fault_proxy import Cut, FaultProxy, fault_proxy
 from tests.support.names import own_name
 from tests.support.producer_case import producer_case
 
@@ -54,6 +54,12 @@ def table(downstream: Database, name: str) -> None:
     downstream.execute(f"CREATE DATABASE {name}", f"CREATE TABLE {name}.t (id INT PRIMARY KEY, v INT)")
 
 
+def through(proxy: FaultProxy, downstream: Database) -> str:
+    """The downstream's address behind a proxy, which can only find what is not encrypted."""
+    url = downstream.url("tailrace").replace(str(downstream.port), str(proxy.port))
+    return f"{url}?ssl-mode=disabled"
+
+
 def epoch_of(downstream: Database, channel: str) -> int:
     sql = f"SELECT epoch FROM tailrace.relay_log_info WHERE Channel_name = '{channel}'"
     return int(downstream.execute(sql)[0][0])
@@ -66,9 +72,7 @@ def test_a_connection_cut_at_commit_applies_the_batch_once(
     table(downstream, name)
     ddl = {"ddl": f"TRUNCATE TABLE {name}.t", "kind": "TRUNCATE TABLE", "tables": [(name, "t")]}
     with fault_proxy(downstream.port) as proxy:
-        applier = open_applier(
-            downstream.url("tailrace").replace(str(downstream.port), str(proxy.port)), name
-        )
+        applier = open_applier(through(proxy, downstream), name)
         apply_steps(applier, [step(f"INSERT INTO {name}.t VALUES (1, 1)")])
         proxy.cut_at(b"COMMIT", when)
         steps = [{}, step(f"INSERT INTO {name}.t VALUES (2, 2)"), step(f"UPDATE {name}.t SET v = v + 1", 2)]
@@ -151,8 +155,7 @@ def test_what_does_not_pass_in_time_or_at_all_stops_with_a_reason(downstream: Da
     assert epoch_of(downstream, name) == 0
 
     with fault_proxy(downstream.port) as proxy:
-        url = downstream.url("tailrace").replace(str(downstream.port), str(proxy.port))
-        lonely = open_applier(url, name, retry_time=0.3)
+        lonely = open_applier(through(proxy, downstream), name, retry_time=0.3)
         proxy.closed.set()
         proxy.cut_all()
         with pytest.raises(DownstreamError, match=r"TR607: the connection to the downstream was lost"):
@@ -328,8 +331,7 @@ def test_the_consumer_outlives_what_it_needs(
     topic.ddl(f"CREATE DATABASE {name}", "CREATE DATABASE")
     topic.ddl(f"CREATE TABLE {name}.t (id INT PRIMARY KEY, v INT)", "CREATE TABLE", TableChanged(name, "t"))
     with fault_proxy(downstream.port) as proxy:
-        target = downstream.url("tailrace").replace(str(downstream.port), str(proxy.port))
-        url = ServerUrl.parse(target)
+        url = ServerUrl.parse(through(proxy, downstream))
         config = ConsumerConfig(
             broker.bootstrap, name, url, channel=name, checkpoint_dir=tmp_path, pause_time=0.5
         )

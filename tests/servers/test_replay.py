@@ -28,6 +28,7 @@ from compose.databases import Database
 from compose.kafka import Kafka
 from schemas.errors import ConfigError, DownstreamError, LogError
 from schemas.gtid import parse_gtid_set
+from schemas.secrets import TARGET_PASSWORD
 from schemas.server_url import ServerUrl
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.event_filter import EventRule
@@ -315,7 +316,7 @@ def crashed(config: ConsumerConfig, kill: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code],
         input=pickle.dumps(config),
-        env=os.environ | {"TAILRACE_CRASH_AT": f"{kill}:4"},
+        env=os.environ | {"TAILRACE_CRASH_AT": f"{kill}:4", TARGET_PASSWORD: config.target.password},
         timeout=120,
         check=False,
     )
