@@ -30,8 +30,9 @@ from relay_store.layout import RelayPosition, part_offset, upstream_file
 from schemas import binlog
 from schemas.avro_schema import fingerprint_of, row_schema
 from schemas.ddl import Category, Statement, classify, family
+from schemas.ddl_engine import takes_default_engine
 from schemas.dml import read_dml, verb_on
-from schemas.epoch import PreparedTransaction, StructureVersion
+from schemas.epoch import PreparedTransaction, SchemaChanged, StructureVersion
 from schemas.errors import DecodeError, TailraceError, Where
 from schemas.groups import GroupScanner
 from schemas.gtid import Flavor, GtidTracker, before_number
@@ -168,6 +169,8 @@ class EventDecoder:
         accounts: whether statements on accounts, which may hold passwords, are published.
         structures: the tables' structures where decoding begins; kept up to date.
         skip: what to pass over that cannot be replicated.
+        engine_of: the storage engine that a table has upstream, of which its CREATE TABLE says none; None if nobody
+            knows.
     """
 
     def __init__(
@@ -183,7 +186,9 @@ class EventDecoder:
         accounts: bool = False,
         structures: Structures | None = None,
         skip: Sequence[SkipRule] = (),
+        engine_of: Callable[[SchemaChanged], str | None] = lambda change: None,
     ) -> None:
+        self._engine_of = engine_of
         #: of MariaDB, which of the sub-directory's transactions are in ``tracker`` already
         self.repetitions = repetitions(tracker.snapshot())
         self._accounts = accounts
@@ -621,6 +626,7 @@ class EventDecoder:
         if not self.epoch.empty:
             return False
         change = epoch_ddl(query, statement, self._flavor, timestamp)
+        change = self._with_engine(change)
         tables = [replace(t, before=self._fingerprint_of(t.db, t.table)) for t in change.tables]
         self.structures.apply(change, statement, self._here())
         tables = [
@@ -636,6 +642,19 @@ class EventDecoder:
         self._by_body.clear()
         self._maps.clear()
         return True
+
+    def _with_engine(self, change: SchemaChanged) -> SchemaChanged:
+        """With the engine that a CREATE TABLE took by default: the binlog does not say which one that was."""
+        mode = change.sql_mode or 0
+        if change.kind != "CREATE TABLE" or not takes_default_engine(
+            change.statement, self._flavor, sql_mode=mode
+        ):
+            return change
+        engine = self._engine_of(change)
+        if engine is None:
+            log.warning("default_engine_unknown", statement=change.shown[:200])
+            return change
+        return replace(change, settings=(*change.settings, ("default_storage_engine", engine)))
 
     def _fingerprint_of(self, db: str, table: str) -> str | None:
         """Of the structure that a table's last rows had, or that it has by its definition."""

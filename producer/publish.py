@@ -31,14 +31,15 @@ from producer.structures.store import Structures, Upstream
 from producer.structures.upstream import Interrupted
 from producer.xa import PreparedTransactions, needed_from
 from relay_store.epoch_ends import read_epoch_ends
-from relay_store.layout import RelayPosition, subdir_uuid
+from relay_store.layout import RelayPosition, read_default_engine, subdir_uuid
 from relay_store.locks import files_locked
 from relay_store.reader import RelayBlock, RelayReader
 from relay_store.readers import Mark
 from relay_store.start import initial_position, resume_position
 from relay_store.tail import DurableTail
 from schemas.avro_schema import fingerprint_of
-from schemas.epoch import EpochCommitted, OffsetRange, PreparedTransaction, StructureVersion
+from schemas.ddl_engine import has_foreign_key
+from schemas.epoch import EpochCommitted, OffsetRange, PreparedTransaction, SchemaChanged, StructureVersion
 from schemas.errors import UpstreamError
 from schemas.gtid import Flavor, GtidSet, GtidTracker, parse_gtid_set
 from schemas.tables import TableFilter
@@ -319,6 +320,7 @@ class Publisher:
             self._accounts,
             self._structures,
             self._skip,
+            self._engine_of,
         )
         decoder.epoch = OpenEpoch(number)
         decoder.on_channels = self._origins.meet
@@ -448,6 +450,20 @@ class Publisher:
         if whole:
             self._finish()
             self._write(decoder.epoch, whole)
+
+    def _engine_of(self, change: SchemaChanged) -> str | None:
+        """The engine that a table of which CREATE TABLE names none has upstream: as it is now, else by the default."""
+        default = read_default_engine(self._root)
+        table = change.tables[0]
+        found = self._upstream.engine((table.db, table.table)) if self._upstream else None
+        # Somebody may have altered it since. Then the log alters it as well; but meanwhile its foreign keys act.
+        if (
+            found
+            and default
+            and has_foreign_key(change.statement, self._flavor, sql_mode=change.sql_mode or 0)
+        ):
+            return default
+        return found or default
 
     def _spill(self, epoch: OpenEpoch) -> None:
         """Hand what is there of an epoch to Kafka, be it a part of a huge transaction."""

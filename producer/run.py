@@ -23,7 +23,14 @@ from producer.skipping import SkipRule
 from producer.structures.upstream import UpstreamStructures
 from producer.upstream.connect import describe
 from relay_store import layout
-from relay_store.layout import Owner, RelayPosition, file_number, subdir_uuid, write_folds
+from relay_store.layout import (
+    Owner,
+    RelayPosition,
+    file_number,
+    subdir_uuid,
+    write_default_engine,
+    write_folds,
+)
 from relay_store.purge import PurgeRules
 from relay_store.readers import PUBLISHER, Mark
 from relay_store.writer import RelayWriter
@@ -199,6 +206,7 @@ def _run(
     relay = RelayWriter(config.relay_dir, before_check=look_at_log)
     tables = TableFilter(config.include, config.exclude, folds=info.folds)
     write_folds(config.relay_dir, info.folds)
+    write_default_engine(config.relay_dir, info.default_engine)
     purging = Purging(config.relay_dir, config.purge_rules, config.purge_interval, config.awaited_readers)
     mirror = Mirror(
         config.source,

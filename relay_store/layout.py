@@ -38,6 +38,7 @@ START_NAME = "start.toml"
 OWNER_NAME = "owner.toml"
 LOCK_NAME = "relay.lock"
 FOLDS_NAME = "lower-case-names"
+ENGINE_NAME = "default-engine"
 
 #: the code of a disk, or a quota, without room: it heals by itself once there is some
 DISK_FULL = "TR320"
@@ -314,6 +315,20 @@ def write_folds(root: Path, folds: bool) -> None:
 def read_folds(root: Path) -> bool:
     """Whether the upstream has all names in lower case, as when a producer was here last."""
     return (root / FOLDS_NAME).exists()
+
+
+def write_default_engine(root: Path, engine: str | None) -> None:
+    """Keep the upstream's ``default_storage_engine``, if it has one. Raises RelayError."""
+    if engine:
+        write_atomically(root / ENGINE_NAME, f"{engine}\n")
+
+
+def read_default_engine(root: Path) -> str | None:
+    """The upstream's ``default_storage_engine``, as when a producer was here last; None if that is not known."""
+    try:
+        return (root / ENGINE_NAME).read_text().strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def read_start(root: Path) -> StartPosition | None:

@@ -13,8 +13,9 @@ The protocol, in order:
 5. The tables are held as they are, and must be those that the plan was made for, and no trigger of theirs may write
    beside us (``side_writes.py``; of parts, and of events, that is looked at before 1). DELETEs of all tables, then
    INSERTs, then the tables that keep the upstream's order; each statement must change exactly the rows that the log
-   says. Of a slice in parts nothing is left for this transaction.
-6. The position moves, the audit row is written, the workers' rows are level, COMMIT.
+   says. Of a slice in parts nothing is left for this transaction. Then rows of tables without transactions, on a
+   second connection (``nontransactional.py``).
+6. The position moves, the audit row is written, workers and tables without transactions are level, COMMIT.
 7. If the connection is lost, COMMIT included, a new one reads the position: it alone says what happened.
 """
 
@@ -31,10 +32,11 @@ import structlog
 
 from schemas.crashpoints import reached
 from schemas.errors import DownstreamError
-from spark_consumer import error_log, online_tables, replacement
+from spark_consumer import error_log, marks, nontransactional, online_tables, replacement
 from spark_consumer import ledger as ledgers
 from spark_consumer import position as positions
 from spark_consumer.config import ConsumerConfig
+from spark_consumer.ddl.settle import await_predecessor
 from spark_consumer.ddl_apply import DdlApplier, KnownTables, Versions
 from spark_consumer.ddl_plan import Carried, Progress
 from spark_consumer.error_log import Directive
@@ -44,8 +46,9 @@ from spark_consumer.patience import Patience
 from spark_consumer.position import Position
 from spark_consumer.prepare import Prepared
 from spark_consumer.refusal import DDL, DDL_CODES, ROW_CODES, Refused, cut_values, ddl_event
+from spark_consumer.rules import Rules
 from spark_consumer.server_errors import is_passing, message_of
-from spark_consumer.session import Flavor, Session, connect
+from spark_consumer.session import Flavor, Session, closing, connect
 from spark_consumer.side_writes import SideWrites
 from spark_consumer.slices import Slice
 from spark_consumer.target import TableMoved, hold
@@ -86,7 +89,7 @@ class Applier:
         self._ddl = DdlApplier(
             config, self._ledger, known or log.tables, versions if known else log.structures
         )
-        self._side_writes = SideWrites.of(config)
+        self._side_writes = SideWrites(config.key, Rules.of(config))
         self._given_up = threading.Event()
         self._failed = error_log.read(session, config.key) is not None
         #: all that an operator has decided about events that were refused
@@ -97,6 +100,8 @@ class Applier:
         #: set before the first slice with parts
         self.crew = crew
         self._hidden = online_tables.from_json(position.online_tables).names
+        self._unfinished = frozenset(marks.read(session, config.key))
+        self._beside: Session | None = None
 
     @property
     def hidden(self) -> frozenset[tuple[str, str]]:
@@ -107,6 +112,11 @@ class Applier:
     def token(self) -> int:
         """The fencing token under which it writes."""
         return self._token
+
+    @property
+    def unfinished(self) -> frozenset[tuple[str, str]]:
+        """The downstream's tables without transactions that are, or may be, ahead of the position."""
+        return self._unfinished
 
     @property
     def session(self) -> Session:
@@ -126,6 +136,8 @@ class Applier:
         self._given_up.set()
         self._session.cut()
         self._ddl.give_up()
+        if self._beside is not None:
+            self._beside.cut()
 
     def apply(self, prepared: Prepared) -> int:
         """Apply a slice exactly once; the number of statements run. Raises DownstreamError or LogError."""
@@ -235,6 +247,8 @@ class Applier:
                 hold(session, name, table.definition)
             self._side_writes.check_tables(session, made.written, piece.where)
             write(session, made.deletes, made.inserts, made.ordered, piece.where)
+            self._write_beside(session, made, before)
+            ahead = self._level(session, made, before)
             before = replace(before, online_tables=carried.tables.to_json())
             self._move(piece, before, number, made.statements, carried.left_out)
             if prepared.reserved:
@@ -253,7 +267,31 @@ class Applier:
         finally:
             with contextlib.suppress(pymysql.MySQLError, OSError):
                 self._ledger.end(session)
+        self._unfinished = ahead
         return made.statements
+
+    def _write_beside(self, session: Session, made: Prepared, before: Position) -> None:
+        """Write to tables without transactions; ``session`` holds the channel's row."""
+        if not any(one.steps for one in made.nontransactional):
+            return
+        piece = made.piece
+        with closing(connect(self._config.target)) as own:
+            self._beside = own
+            await_predecessor(own, before)
+            # Is the channel's row still ours? Once we have the lock, whoever takes it over waits for the lock.
+            session.rows("SELECT 1")
+            self._unfinished |= {one.name for one in made.nontransactional}
+            nontransactional.write_steps(
+                own, self._channel, made.nontransactional, piece.behind(before), piece.where
+            )
+        reached("nontransactional.after_all")
+
+    def _level(self, session: Session, made: Prepared, before: Position) -> frozenset[tuple[str, str]]:
+        """Those of these tables that are ahead of the slice's end as well."""
+        if not (made.nontransactional or self._unfinished):
+            return frozenset()
+        after = made.piece.behind(before)
+        return nontransactional.level(session, self._channel, made.nontransactional, after)
 
     def _run_alone(self, piece: Slice, before: Position, progress: Progress, index: int) -> None:
         """Run a statement that others of the same slice follow, with the channel's row locked."""

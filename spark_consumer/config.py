@@ -62,7 +62,6 @@ class ConsumerConfig:
         upstream_folds: whether the patterns are in lower case, as all the upstream's names are.
         folded: where the downstream has all names in lower case: the upstream's tables that are known at the start;
             None where it tells cases apart. See ``spark_consumer.letter_case``.
-        beside: the configuration's other channels that write to the same server.
     """
 
     bootstrap_servers: str
@@ -99,7 +98,6 @@ class ConsumerConfig:
     kafka_security: KafkaSecurity = OPEN
     upstream_folds: bool = False
     folded: tuple[tuple[str, str], ...] | None = None
-    beside: tuple[ConsumerConfig, ...] = ()
 
     @property
     def key(self) -> ChannelKey:

@@ -281,6 +281,8 @@ class _Attempt:
                 hint=_hint(self._ddl),
             ) from error
         self.outcome = Outcome.RUN
+        # With it goes the lock, which rows of the same slice may need.
+        self._own.close()
         reached("ddl.after")
 
 

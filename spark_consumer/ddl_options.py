@@ -22,6 +22,7 @@ class DdlOptions:
         triggers: never applied: the binlog holds the rows that they wrote upstream, so a trigger on the
             downstream would write them twice.
         events: ``apply`` makes them as disabled on a replica, for the same reason.
+        engines: ``innodb`` makes tables of engines without transactions in InnoDB, ``upstream`` as they are there.
         online_ddl: whether a schema change tool's work is one ALTER of the real table.
         shadow_table_rules: names of the tables in which the tools build the new table: regular expressions
             whose first group is the real table's name.
@@ -36,6 +37,7 @@ class DdlOptions:
     events: Carry = "apply"
     triggers: Literal["ignore", "stop"] = "ignore"
     accounts: Carry = "ignore"
+    engines: Literal["upstream", "innodb"] = "upstream"
     online_ddl: bool = False
     shadow_table_rules: tuple[str, ...] = SHADOW_RULES
     trash_table_rules: tuple[str, ...] = TRASH_RULES

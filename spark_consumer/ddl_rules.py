@@ -17,6 +17,7 @@ from typing import cast
 
 import structlog
 
+from schemas import ddl_engine as engines
 from schemas.ddl import Statement, classify
 from schemas.ddl_edit import Uneditable, narrowed, with_if_exists
 from schemas.ddl_fill import unsure_fill
@@ -72,9 +73,10 @@ class DdlRules:
         if is_object(ddl.kind):
             return carried(ddl, _classified(ddl), self._tables, self._events, self._router)
         part = self._part(ddl, has_rows)
-        if part is None or not self._router.routes:
-            return part
-        return self._routed(part, known)
+        if part is None:
+            return None
+        part = in_innodb(part) if self._options.engines == "innodb" else part
+        return self._routed(part, known) if self._router.routes else part
 
     def _part(self, ddl: SchemaChanged, has_rows: HasRows) -> SchemaChanged | None:
         """What the filters leave of a DDL."""
@@ -218,6 +220,22 @@ class DdlRules:
         if _is_database(ddl):
             return database_of(ddl), None
         return ddl.tables[0].db, ddl.tables[0].table
+
+
+def in_innodb(ddl: SchemaChanged) -> SchemaChanged:
+    """A CREATE or ALTER TABLE with InnoDB for engines without transactions, named or taken by default."""
+    if ddl.kind not in ("CREATE TABLE", "ALTER TABLE"):
+        return ddl
+    flavor, settings = cast(Flavor, ddl.source_flavor), dict(ddl.settings)
+    text = engines.in_innodb(ddl.statement, flavor, sql_mode=ddl.sql_mode or 0)
+    default = settings.get("default_storage_engine", "")
+    if text == ddl.statement and default.upper() not in engines.PLAIN:
+        return ddl
+    if default.upper() in engines.PLAIN:
+        settings["default_storage_engine"] = engines.INNODB
+    # Options that only the other engine has are passed over then, rather than refused.
+    settings["innodb_strict_mode"] = "0"
+    return replace(ddl, statement=text, settings=tuple(settings.items()))
 
 
 def _is_database(ddl: SchemaChanged) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import pymysql
 import structlog
 
+from schemas.ddl_engine import INNODB
 from schemas.epoch import SchemaChanged
 from schemas.errors import DownstreamError
 from spark_consumer.session import Flavor, Session, is_lost, message_of
@@ -87,6 +88,10 @@ def prepare(session: Session, ddl: SchemaChanged) -> None:
             _need(session, name, int(settings[name]))
     for name, wanted in _switches(ddl, settings, session.flavor):
         _switch(session, name, wanted)
+    if "innodb_strict_mode" in settings:
+        _need(session, "innodb_strict_mode", int(settings["innodb_strict_mode"]))
+    if "default_storage_engine" in settings:
+        _choose_engine(session, settings["default_storage_engine"])
     if session.flavor == "mariadb" and ddl.kind == "ALTER TABLE":
         # Without it no system-versioned table can be altered, and the upstream's session had it.
         _try(session, "system_versioning_alter_history", "KEEP")
@@ -171,6 +176,17 @@ def _choose_client(session: Session, ddl: SchemaChanged) -> None:
     utf8 = found in ("utf8mb3", "utf8") and all(ord(c) < 0x10000 for c in ddl.statement)
     if found and (utf8 or (ddl.statement.isascii() and _ASCII_CLIENTS.fullmatch(str(found)))):
         _try(session, "character_set_client", str(found))
+
+
+def _choose_engine(session: Session, name: str) -> None:
+    """What a CREATE TABLE without ENGINE takes; InnoDB where the upstream's engine is not there."""
+    try:
+        session.run("SET SESSION default_storage_engine = %s", (name,))
+    except pymysql.MySQLError as error:
+        if is_lost(error):
+            raise
+        _log.warning("ddl_engine_not_there", engine=name, instead=INNODB, reason=message_of(error))
+        _need(session, "default_storage_engine", INNODB)
 
 
 _ASCII_CLIENTS = re.compile(r"ascii|latin[1257]|cp(125[0167]|85[02]|866)|greek|hebrew|koi8[ru]")

@@ -34,8 +34,7 @@ def as_servers_compare(config: ConsumerConfig, log: LogReader) -> ConsumerConfig
         tables = TableFilter(config.include, config.exclude)
         there = log.tables(last.record.epoch) if last is not None else ()
         known = sorted(name for name in there if tables.allows(*name))
-        beside = tuple(replace(one, folded=()) for one in config.beside)
-        config = replace(config, folded=tuple(known), beside=beside)
+        config = replace(config, folded=tuple(known))
         # Two of them that are one downstream show here.
         Rules.of(config)
     return config
@@ -51,7 +50,6 @@ def in_lower_case(config: ConsumerConfig) -> ConsumerConfig:
         filters=tuple(map(_filter, config.filters)),
         routes=tuple(map(lower_route, config.routes)),
         expressions=tuple(map(_expression, config.expressions)),
-        beside=tuple(map(in_lower_case, config.beside)),
     )
 
 

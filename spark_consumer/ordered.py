@@ -110,6 +110,31 @@ def statements(rows: Iterable[OrderedRow], limits: Limits) -> Iterator[OrderedSt
         yield _merged(run)
 
 
+def one_by_one(
+    rows: Iterable[OrderedRow],
+) -> Iterator[tuple[OrderedRow, OrderedRow | None, OrderedStatement]]:
+    """Each change by itself: its row, the other half of a key-changing UPDATE, and the statement."""
+    for row, second in _changes(rows):
+        if second is None or not row.rules & second.rules:
+            yield row, second, _statement(row, second)
+
+
+def repeated(row: OrderedRow, second: OrderedRow | None, one: OrderedStatement) -> OrderedStatement:
+    """The statement for a change that may have been made already, which comes to the same in either case."""
+    inserts = row.table.knows_rows
+    if second is not None:
+        attempts = [_update(row, second), _update(second, second)]
+    elif row.op == _DELETE:
+        attempts, inserts = [_sql(row)], False
+    else:
+        attempts = [_update(row, row)]
+    # Of an UPDATE that finds no row, a filter may have left the INSERT out.
+    fresh = row.op not in (_UPDATE, _DELETE) or not row.table.partial
+    attempts += [_insert(second or row)] if inserts and fresh else []
+    may_miss = row.op == _DELETE and second is None
+    return replace(one, sql=attempts[0], otherwise=tuple(attempts[1:]), may_miss=may_miss or one.may_miss)
+
+
 def _continues(first: OrderedStatement, one: OrderedStatement) -> bool:
     """Whether an INSERT can join the ones before: same columns of the same table, under the same checks."""
     return one.table.header == first.table.header and (one.epoch, one.checks) == (first.epoch, first.checks)

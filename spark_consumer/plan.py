@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -64,6 +64,9 @@ class TablePlan:
         documents: text columns, such as MariaDB's JSON, that are JSON on the downstream.
         history: whether rows of the past are passed over, since the downstream keeps its own.
         triggers: whether the downstream's table has any.
+        transactional: whether what is written to it goes with its transaction.
+        alone: of one that is not: whether each change must be known to be there before the next one, since several,
+            repeated from the first one on, might meet each other.
     """
 
     header: bytes
@@ -84,6 +87,8 @@ class TablePlan:
     documents: tuple[str, ...] = ()
     history: bool = False
     triggers: bool = False
+    transactional: bool = True
+    alone: bool = False
 
     @property
     def name(self) -> str:
@@ -180,6 +185,7 @@ def plan_slice(
     *,
     safe: bool = False,
     again: bool = False,
+    unfinished: Collection[Name] = (),
 ) -> SlicePlan:
     """Plan each structure against the downstream's table.
 
@@ -187,6 +193,7 @@ def plan_slice(
         targets: the downstream's tables by their names there.
         safe: safe mode.
         again: the slice is applied for a second time.
+        unfinished: tables in which an interrupted attempt has left rows, whatever they are now.
 
     Raises:
         DownstreamError: a table does not fit.
@@ -201,7 +208,7 @@ def plan_slice(
             tables.append(TablePlan(header, structure, Mode.SKIP))
         else:
             merged = into[name] > 1 or rules.router.merges(*name)
-            table = _plan_table(header, structure, targets[name], name, rules, where, merged)
+            table = _plan_table(header, structure, targets[name], name, rules, where, merged, unfinished)
             safely = safe and table.identity.find is not Find.WHOLE
             tables.append(replace(table, safe=safely, again=again, gives_way=again))
     return SlicePlan(_level(tables), limits)
@@ -226,12 +233,14 @@ def _plan_table(
     rules: Rules,
     where: Where,
     merged: bool,
+    unfinished: Collection[Name],
 ) -> TablePlan:
     place = replace(where, table=structure.name)
-    if target is None:
-        raise DownstreamError(
-            "TR605", "the downstream has no such table", where=place, hint="create it as the upstream has it"
+    if target is None or target.is_view:
+        what = (
+            "the downstream has no such table" if target is None else "the downstream has a view in its place"
         )
+        raise DownstreamError("TR605", what, where=place, hint="create it as the upstream has it")
     _check_fit(structure, target, place)
     structure = _as_written(structure, target)
     hidden = {c.name for c in structure.columns if c.is_row_hash and target.column(c.name) is None}
@@ -267,11 +276,14 @@ def _plan_table(
             hint="give the downstream's table a unique key of columns that the images have, or SET GLOBAL"
             " binlog_row_image = FULL upstream; nothing of this batch was applied",
         )
+    transactional = target.transactional and name not in unfinished
+    if not transactional:
+        _check_repeatable(target, identity, place)
     # A trigger shall see the statements that the upstream ran, and not DELETE and INSERT for an UPDATE.
     apart = bool(extra or target.triggers) or not identity.sure
     ordered = apart or target.in_family or partial or not rules.compact
     # Nor would what an UPDATE's after image lacks. Of a DELETE nothing but the key is needed.
-    ordered = ordered or bool(after and absent) or history
+    ordered = ordered or bool(after and absent) or history or not transactional
     table = TablePlan(
         header,
         structure,
@@ -288,6 +300,8 @@ def _plan_table(
         documents=_documents(structure, target),
         history=history,
         triggers=bool(target.triggers),
+        transactional=transactional,
+        alone=len(target.keys) > 1 or bool(target.triggers) or not structure.is_full,
     )
     # What cannot be evaluated shall be told here, not on an executor.
     _ = table.filter
@@ -298,6 +312,20 @@ def _as_written(structure: TableStructure, target: TargetTable) -> TableStructur
     pairs = ((column, target.column(column.name)) for column in structure.columns)
     columns = tuple(column if there is None else as_written(column, there) for column, there in pairs)
     return structure if columns == structure.columns else replace(structure, columns=columns)
+
+
+def _check_repeatable(target: TargetTable, identity: Identity, place: Where) -> None:
+    """A table without transactions keeps what a failed attempt has written; only its key tells what that is."""
+    if identity.find is not Find.KEY:
+        there = ".".join(target.name)
+        raise DownstreamError(
+            "TR656",
+            f"the downstream's table has the engine {target.engine}, which has no transactions, and no unique key on"
+            " the upstream's key: what an interrupted batch has written would be written twice",
+            where=place,
+            hint=f"ALTER TABLE {there} ENGINE=InnoDB on the downstream, or give it a primary key on both sides;"
+            ' with [ddl] engines = "innodb" such tables are made in InnoDB; nothing of this batch was applied',
+        )
 
 
 def _documents(structure: TableStructure, target: TargetTable) -> tuple[str, ...]:

@@ -54,7 +54,16 @@ class Planner:
         targets = self._applier.with_retries(lambda: self._catalog.load(self._applier.session, names))
         again = self._applier.position.repeats(piece.order)
         safe = again or self._safe_mode.active(time.monotonic())
-        plan = plan_slice(needed, targets, rules, self._limits, piece.where, safe=safe, again=again)
+        plan = plan_slice(
+            needed,
+            targets,
+            rules,
+            self._limits,
+            piece.where,
+            safe=safe,
+            again=again,
+            unfinished=self._applier.unfinished,
+        )
         if again:
             check_tables(plan, targets, rules)
             tables = (replace(table, gives_way=not self._deviates(table)) for table in plan.tables)

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 
 from schemas.epoch import DIGEST_MODULUS, EpochCommitted, PreparedTransaction
 from schemas.errors import DownstreamError, Where
-from spark_consumer import error_log
+from spark_consumer import error_log, marks
 from spark_consumer.channel import ChannelKey
 from spark_consumer.place import Begin, Place, order_of
 from spark_consumer.session import Session
@@ -22,6 +22,7 @@ from spark_consumer.workers import info
 
 _TABLES = {
     "worker_info": info.TABLE,
+    "nontransactional_info": marks.TABLE,
     "relay_log_info": """
 CREATE TABLE tailrace.relay_log_info (
   Number_of_lines INT UNSIGNED NOT NULL,
@@ -291,7 +292,7 @@ def create(session: Session, channel: ChannelKey, begin: Begin, last: EpochCommi
         last: the log's last epoch, which tells best where its rows come from.
     """
     first = Position.first(begin)
-    session.run(
+    made = session.run(
         "INSERT IGNORE INTO tailrace.relay_log_info (Number_of_lines, Sql_delay, Number_of_workers, Id,"
         " prefix, Channel_name, log_id, origins, Relay_log_name, Relay_log_pos, executed_gtid_set,"
         " epoch_gtid_set, epoch, epoch_rows, epochs_offset, xa_prepared, began_at, began_behind, began_whole,"
@@ -319,6 +320,9 @@ def create(session: Session, channel: ChannelKey, begin: Begin, last: EpochCommi
             first.ledger_domain,
         ),
     )
+    if made:
+        # Of a channel whose row somebody has deleted.
+        marks.forget(session, channel)
 
 
 def take_over(session: Session, channel: ChannelKey) -> Position:
@@ -375,6 +379,7 @@ def forget(session: Session, channel: ChannelKey) -> None:
     session.run("DELETE FROM tailrace.applied_epochs WHERE prefix = %s AND channel = %s", channel)
     session.run("DELETE FROM tailrace.channel_counters WHERE prefix = %s AND channel = %s", channel)
     session.run("DELETE FROM tailrace.worker_info WHERE prefix = %s AND Channel_name = %s", channel)
+    marks.forget(session, channel)
     error_log.clear(session, channel)
     session.run("DELETE FROM tailrace.error_directives WHERE prefix = %s AND channel = %s", channel)
     session.execute("COMMIT")

@@ -15,6 +15,7 @@ from schemas.errors import DownstreamError, LogError, Where
 from spark_consumer.error_log import Directive
 from spark_consumer.fetch import Share, Source
 from spark_consumer.merge import Statement
+from spark_consumer.nontransactional import TableSteps, steps_of
 from spark_consumer.ordered import OrderedRow, OrderedStatement, statements
 from spark_consumer.pieces import Result, joined
 from spark_consumer.plan import Name, SlicePlan, TablePlan
@@ -63,6 +64,7 @@ class Prepared:
         events: of a slice that is applied row by row, which row changes it has, by epoch and number.
         directives: what an operator has decided about some of them.
         apart: nothing is prepared: its epochs are to be applied one by one.
+        nontransactional: what is written beside the transaction.
     """
 
     piece: Slice
@@ -77,16 +79,22 @@ class Prepared:
     events: Mapping[tuple[int, int], Event] = field(default_factory=dict)
     directives: tuple[Directive, ...] = ()
     apart: bool = False
+    nontransactional: tuple[TableSteps, ...] = ()
+
+    @property
+    def beside(self) -> list[OrderedStatement]:
+        """The statements for tables without transactions."""
+        return [step.statement for one in self.nontransactional for step in one.steps]
 
     @property
     def statements(self) -> int:
-        own = len(self.deletes) + len(self.inserts) + len(self.ordered)
+        own = len(self.deletes) + len(self.inserts) + len(self.ordered) + len(self.beside)
         return own + sum(part.statements for part in self.parts)
 
     @property
     def written(self) -> dict[Name, TablePlan]:
         """The downstream's tables that it writes itself, by name."""
-        return written_by(self.deletes, self.inserts, self.ordered)
+        return written_by(self.deletes, self.inserts, (*self.ordered, *self.beside))
 
     @property
     def counts(self) -> dict[str, int]:
@@ -203,10 +211,16 @@ def sorted_out(piece: Slice, plan: SlicePlan, results: Sequence[Result]) -> Prep
         return [(plan.tables[r[1]], Statement(r[7] or b"", r[2])) for r in results if r[0] == kind]
 
     in_order = list(ordered_rows(plan, results))
-    ordered = list(statements(in_order, plan.limits))
+    ordered = list(statements((row for row in in_order if row.table.transactional), plan.limits))
     events = {(r[3], r[4]): row_event(piece, r) for r in results if r[0] == EVENT}
-    made = Prepared(piece, merged(DELETES), merged(INSERTS), ordered, events=events)
-    return replace(made, stages=stages_of(piece, plan, results, in_order, [made]))
+    beside = {
+        (r[3], r[4]): (table, events[r[3], r[4]])
+        for r in results
+        if r[0] == EVENT and not (table := plan.tables[r[1]]).transactional
+    }
+    steps = steps_of((row for row in in_order if not row.table.transactional), beside)
+    made = Prepared(piece, merged(DELETES), merged(INSERTS), ordered, events=events, nontransactional=steps)
+    return replace(made, stages=stages_of(piece, plan, results, in_order, [made], made.beside))
 
 
 def stages_of(
@@ -215,9 +229,10 @@ def stages_of(
     results: Sequence[Result],
     in_order: Sequence[OrderedRow],
     made: Sequence[Prepared | Part],
+    beside: Sequence[OrderedStatement] = (),
 ) -> Stages:
     """What became of a slice's rows."""
-    ordered = [s for one in made for s in one.ordered]
+    ordered = [s for one in made for s in one.ordered] + list(beside)
     planned = Stages.of_plan(piece, plan)
     # Halves of a key change come from two executors, and only here it is known whether both are left out.
     left_out = (
@@ -267,16 +282,27 @@ def directed(
     statements: list[OrderedStatement] = []
     for made in prepared.ordered:
         chosen = directives.get((made.epoch, made.seq))
-        if chosen is None:
-            statements.append(made)
-            continue
-        instead = chosen.statements
-        if chosen.used and again:
-            instead = tuple(repetition(chosen, sql, flavor).sql for sql in instead)
-        _log.warning("event_directed", which=chosen.name, statements=instead)
-        plain = replace(made, otherwise=(), removes=None, clears=None, free=True)
-        statements += [replace(plain, sql=sql.encode()) for sql in instead]
-    return replace(prepared, ordered=statements, directives=tuple(of_piece))
+        statements += [made] if chosen is None else _instead(made, chosen, flavor, again=again)
+    beside = []
+    for table in prepared.nontransactional:
+        left = [step for step in table.steps if (step.statement.epoch, step.statement.seq) not in directives]
+        beside.append(replace(table, steps=left))
+        for step in table.steps:
+            # What is left out was not made; what runs in its place is in the transaction of the position.
+            chosen = directives.get((step.statement.epoch, step.statement.seq))
+            statements += [] if chosen is None else _instead(step.statement, chosen, flavor, again=again)
+    return replace(prepared, ordered=statements, nontransactional=tuple(beside), directives=tuple(of_piece))
+
+
+def _instead(
+    made: OrderedStatement, chosen: Directive, flavor: Flavor, *, again: bool
+) -> list[OrderedStatement]:
+    instead = chosen.statements
+    if chosen.used and again:
+        instead = tuple(repetition(chosen, sql, flavor).sql for sql in instead)
+    _log.warning("event_directed", which=chosen.name, statements=instead)
+    plain = replace(made, otherwise=(), removes=None, clears=None, free=True)
+    return [replace(plain, sql=sql.encode()) for sql in instead]
 
 
 def ordered_rows(plan: SlicePlan, results: Sequence[Any]) -> Iterator[OrderedRow]:

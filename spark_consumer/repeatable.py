@@ -42,6 +42,8 @@ def _reason(table: TablePlan, target: TargetTable | None, rules: Rules) -> str:
         return "no key tells for sure which row is there already"
     if target is not None and target.triggers:
         return "the downstream's table has triggers"
+    if not table.transactional:
+        return "the downstream's table has no transactions"
     if table.cascades:
         return "it has, or hangs on, a foreign key that cascades"
     if table.partial:

@@ -123,7 +123,7 @@ def render(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> I
         chosen = [header in apart for header in headers]
         for key, value in zip(compress(keys, chosen), compress(values, chosen), strict=True):
             table = tables[value[:HEADER_SIZE]]
-            if plan.traced:
+            if plan.traced or not table.plan.transactional:
                 yield table.event(key, value)
             result = table.in_order(key, value)
             if result is not None:

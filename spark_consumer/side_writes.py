@@ -19,16 +19,18 @@ from typing import Any
 from schemas.ddl_lexer import Dialect
 from schemas.errors import DownstreamError, Where
 from schemas.letter_case import lowered
-from spark_consumer.config import ConsumerConfig
+from spark_consumer.channel import ChannelKey
 from spark_consumer.plan import TablePlan
 from spark_consumer.privileges import Privileges, read_privileges
 from spark_consumer.program_text import Effects, Path, effects_of, query_effects
+from spark_consumer.route import Router
 from spark_consumer.rules import Rules
+from spark_consumer.scope import Scope
 from spark_consumer.session import Session
 
 Name = tuple[str, str]
-#: whether rows of some upstream table may go into a downstream table
-Replicated = Callable[[str, str], bool]
+#: the channel that may have rows of some upstream table in a downstream table; "" if there is none
+Replicated = Callable[[str, str], str]
 
 _OURS = "tailrace"
 # Their rows are in other tables, or on other servers.
@@ -86,20 +88,14 @@ class SideWrites:
     """Looks for them in one channel's transactions.
 
     Args:
-        channel: its name.
-        rules: by their names, those of the channels that write to the server; of the others than this one those count
-            that have a position there.
+        channel: its key.
+        rules: its rules.
     """
 
-    channel: str
-    rules: dict[str, Rules]
+    channel: ChannelKey
+    rules: Rules
     _grants: Sequence[Any] | None = field(default=None, init=False)
     _privileges: Privileges | None = field(default=None, init=False)
-
-    @classmethod
-    def of(cls, config: ConsumerConfig) -> SideWrites:
-        """For a channel, beside the configuration's others on its server."""
-        return cls(config.channel, {one.channel: Rules.of(one) for one in (config, *config.beside)})
 
     def check_events(self, session: Session, where: Where) -> None:
         """Raise for an enabled event that changes replicated rows, or may, and for triggers on our own tables.
@@ -107,7 +103,7 @@ class SideWrites:
         Raises:
             DownstreamError: TR657.
         """
-        _raise_first(events_beside(session, self._rights(session), self._in_force(session)), where)
+        _raise_first(events_beside(session, self._rights(session), self._replicated(session)), where)
 
     def check_tables(self, session: Session, tables: Mapping[Name, TablePlan], where: Where) -> None:
         """Raise where writing to these tables would change more than the log says.
@@ -129,14 +125,13 @@ class SideWrites:
         with_triggers = [name for name, table in tables.items() if table.triggers]
         cascading = [name for name, table in tables.items() if table.cascades]
         if with_triggers or cascading:
-            found = triggers_beside(session, rights, self._in_force(session), with_triggers, cascading)
+            found = triggers_beside(session, rights, self._replicated(session), with_triggers, cascading)
             _raise_first(found, where)
 
-    def _in_force(self, session: Session) -> list[Rules]:
-        if len(self.rules) < 2:
-            return list(self.rules.values())
-        there = {str(name) for (name,) in session.rows("SELECT Channel_name FROM tailrace.relay_log_info")}
-        return [rules for name, rules in self.rules.items() if name == self.channel or name in there]
+    def _replicated(self, session: Session) -> Replicated:
+        """This channel, or another one that writes to the server."""
+        others = [one for one in scopes(session, self.rules.router) if one[0] != self.channel]
+        return lambda db, table: filled_by(db, table, [self.rules], others)
 
     def _rights(self, session: Session) -> Privileges:
         """The account's rights, which somebody may take away while we run."""
@@ -146,22 +141,40 @@ class SideWrites:
         return self._privileges
 
 
-def events_beside(session: Session, privileges: Privileges, rules: Sequence[Rules]) -> Iterator[SideWrite]:
-    """The enabled events that change replicated rows, or may, and all triggers on our own tables.
+def scopes(session: Session, router: Router) -> list[tuple[ChannelKey, Scope]]:
+    """What the channels that write to a server replicate, as their rows tell it once they have run."""
+    rows = session.rows(
+        "SELECT prefix, Channel_name, replicates FROM tailrace.relay_log_info WHERE replicates IS NOT NULL"
+    )
+    found = [(ChannelKey(prefix, name), Scope.from_json(said)) for prefix, name, said in rows]
+    # Names are in lower case here, and patterns may not be.
+    return found if router.folded is None else [(key, _folded(scope)) for key, scope in found]
 
-    Args:
-        rules: those of all channels that write to the server.
-    """
+
+def filled_by(db: str, table: str, own: Iterable[Rules], others: Iterable[tuple[ChannelKey, Scope]]) -> str:
+    """Who may have rows in a downstream table: ``this channel``, or one of the others; "" if nobody has."""
+    if any(rules.may_fill(db, table) for rules in own):
+        return "this channel"
+    return next((f"channel {key}" for key, scope in others if scope.writes((db, table))), "")
+
+
+def _folded(scope: Scope) -> Scope:
+    include, exclude = (tuple(map(lowered, patterns)) for patterns in (scope.include, scope.exclude))
+    return Scope(include, exclude, Router(scope.routes, ()).routes)
+
+
+def events_beside(session: Session, privileges: Privileges, replicated: Replicated) -> Iterator[SideWrite]:
+    """The enabled events that change replicated rows, or may, and all triggers on our own tables."""
     server = _Server(session, privileges)
     for program in server.triggers("EVENT_OBJECT_SCHEMA = %s", (_OURS,)):
         yield SideWrite(program, "it is on a table of Tailrace's own", _dropped(program))
-    yield from _judged(server, server.events(), rules)
+    yield from _judged(server, server.events(), replicated)
 
 
 def triggers_beside(
     session: Session,
     privileges: Privileges,
-    rules: Sequence[Rules],
+    replicated: Replicated,
     tables: Iterable[Name],
     cascading: Iterable[Name],
 ) -> Iterator[SideWrite]:
@@ -173,13 +186,10 @@ def triggers_beside(
     """
     server = _Server(session, privileges)
     names = _with_children(server, tables, cascading)
-    yield from _judged(server, [one for name in names for one in server.triggers_on(name)], rules)
+    yield from _judged(server, [one for name in names for one in server.triggers_on(name)], replicated)
 
 
-def _judged(server: _Server, programs: Sequence[Program], rules: Sequence[Rules]) -> Iterator[SideWrite]:
-    def replicated(db: str, table: str) -> bool:
-        return any(one.may_fill(db, table) for one in rules)
-
+def _judged(server: _Server, programs: Sequence[Program], replicated: Replicated) -> Iterator[SideWrite]:
     for program in programs:
         if why := _Closure(server, replicated).harm(program):
             yield SideWrite(program, why, _remedy(program, why))
@@ -236,7 +246,9 @@ def _remedy(program: Program, why: str) -> str:
         else _dropped(program)
     )
     # Of a table that it changes, the rules may be what is wrong.
-    rules = ", or leave that table out of the channel ([tables] exclude)" if "changes" in why else ""
+    rules = (
+        ", or leave that table out of the channel ([tables] exclude)" if why.startswith("it changes") else ""
+    )
     return f"{gone} ({where}){rules}"
 
 
@@ -268,7 +280,7 @@ class _Server:
             "SELECT EVENT_SCHEMA, EVENT_NAME, EVENT_DEFINITION, SQL_MODE FROM information_schema.EVENTS"
             " WHERE STATUS = 'ENABLED' ORDER BY EVENT_SCHEMA, EVENT_NAME"
         )
-        return [Program("event", db, name, body, self._dialect(mode)) for db, name, body, mode in rows]
+        return [Program("event", db, name, _text(body), self._dialect(mode)) for db, name, body, mode in rows]
 
     def triggers_on(self, table: Name) -> list[Program]:
         return self.triggers("EVENT_OBJECT_SCHEMA = %s AND EVENT_OBJECT_TABLE = %s", table)
@@ -450,8 +462,10 @@ class _Closure:
             seen = self.server.sees_all_of(name[0])
             return "" if seen else f"it changes {shown}, of which nothing is known{through}"
         if kind in _TABLES or kind == "SEQUENCE":
-            if name[0] == _OURS or self.replicated(*name):
-                return f"it changes {shown}{through}"
+            who = self.replicated(*name) or (name[0] == _OURS and "Tailrace itself")
+            if who:
+                other = "" if who == "this channel" else f", which is {who}'s"
+                return f"it changes {shown}{other}{through}"
             if kind != "SEQUENCE":
                 return self._of_base_table(name, through)
             return ""

@@ -112,6 +112,9 @@ class TargetTable:
         in_family: whether it hangs, over any number of foreign keys, together with one that cascades.
         definition: ``SHOW CREATE TABLE`` without its counter, and its triggers: another text, another table.
         versioned: whether it is one of MariaDB's system-versioned tables.
+        engine: its storage engine.
+        transactional: whether what is written to it goes with its transaction.
+        is_view: whether it is a view.
     """
 
     name: Name
@@ -121,6 +124,9 @@ class TargetTable:
     triggers: tuple[Trigger, ...] = ()
     definition: str = ""
     versioned: bool = False
+    engine: str = "InnoDB"
+    transactional: bool = True
+    is_view: bool = False
 
     @cached_property
     def _by_key(self) -> dict[str, TargetColumn]:
@@ -176,6 +182,7 @@ def read_table(session: Session, name: Name, in_family: frozenset[Name] = frozen
         return None
     key = (name[0].lower(), name[1].lower())
     triggers = triggers_of(session, name)
+    kind, engine, transactions = _kind(session, name)
     return TargetTable(
         name,
         columns,
@@ -183,15 +190,24 @@ def read_table(session: Session, name: Name, in_family: frozenset[Name] = frozen
         key in in_family,
         triggers,
         _definition(session, name, triggers),
-        _versioned(session, name),
+        kind == "SYSTEM VERSIONED",
+        engine,
+        # A sequence is written whole, and BLACKHOLE keeps nothing: repeated, both are as before.
+        transactions == "YES" or kind == "SEQUENCE" or engine.upper() == "BLACKHOLE",
+        kind == "VIEW",
     )
 
 
-def _versioned(session: Session, name: Name) -> bool:
-    if session.flavor != "mariadb":
-        return False
-    kind = "SELECT TABLE_TYPE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
-    return str(session.value(kind, name)) == "SYSTEM VERSIONED"
+def _kind(session: Session, name: Name) -> tuple[str, str, str]:
+    """A table's type and engine, and whether that engine has transactions, as ``information_schema`` says them."""
+    rows = session.rows(
+        "SELECT t.TABLE_TYPE, t.ENGINE, e.TRANSACTIONS FROM information_schema.TABLES t"
+        " LEFT JOIN information_schema.ENGINES e ON e.ENGINE = t.ENGINE"
+        " WHERE t.TABLE_SCHEMA = %s AND t.TABLE_NAME = %s",
+        name,
+    )
+    kind, engine, transactions = rows[0] if rows else ("", "", "")
+    return str(kind), str(engine or ""), str(transactions or "")
 
 
 def _definition(session: Session, name: Name, triggers: Iterable[Trigger]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 import pymysql
 
@@ -19,6 +20,8 @@ from spark_consumer.plan import TablePlan
 from spark_consumer.refusal import cut_values
 from spark_consumer.server_errors import error_number, is_denied, is_lost, is_passing, message_of
 from spark_consumer.session import Session
+
+_NOTHING_KEPT = "nothing of this batch was applied"
 
 
 def write(
@@ -47,7 +50,7 @@ def write(
             if one.removes is not None:
                 hanging = hanging or cascades.load(session)
                 _run_cascade(session, hanging, one, where)
-            _run_ordered(session, one, where)
+            write_one(session, one, where)
     finally:
         # Also for what the session is used for once a statement was refused.
         if checks:
@@ -78,21 +81,30 @@ def _run_cascade(session: Session, hanging: Cascades, one: OrderedStatement, whe
         raise _refusal(error, replace(where, epoch=one.epoch, table=one.table.name), one.sql) from error
 
 
-def _run_ordered(session: Session, one: OrderedStatement, where: Where) -> None:
+def write_one(session: Session, one: OrderedStatement, where: Where, *, kept: str = _NOTHING_KEPT) -> None:
+    """Run one statement of those in order, foreign keys aside.
+
+    Args:
+        kept: what is to be said of the batch in an error.
+
+    Raises:
+        DownstreamError: it was refused, or changed other rows than the log implies.
+    """
     place = where if where.epoch is None else replace(where, epoch=one.epoch)
     if one.rows == 1 and where.epoch is not None:
         place = replace(place, event=f"{one.epoch}:{one.seq}")
+    run = partial(_run, session, one.table, place, kept=kept)
     if one.free:
-        _run(session, one.table, place, Statement(one.sql, 0), free=True)
+        run(Statement(one.sql, 0), free=True)
         return
     if one.clears is not None:
-        _run(session, one.table, place, Statement(one.clears, 2), may_miss=True)
+        run(Statement(one.clears, 2), may_miss=True)
     *attempts, last = one.sql, *one.otherwise
     for sql in attempts:
-        if _run(session, one.table, place, Statement(sql, one.rows), may_miss=True):
+        if run(Statement(sql, one.rows), may_miss=True):
             return
     exceed = one.table.gives_way
-    _run(session, one.table, place, Statement(last, one.rows), may_miss=one.may_miss, may_exceed=exceed)
+    run(Statement(last, one.rows), may_miss=one.may_miss, may_exceed=exceed)
 
 
 def _execute(session: Session, table: TablePlan, sql: bytes) -> int:
@@ -106,14 +118,16 @@ def _execute(session: Session, table: TablePlan, sql: bytes) -> int:
         return affected
 
 
-def _refusal(error: pymysql.MySQLError, place: Where, sql: bytes) -> DownstreamError:
+def _refusal(
+    error: pymysql.MySQLError, place: Where, sql: bytes, kept: str = _NOTHING_KEPT
+) -> DownstreamError:
     if is_denied(error):
         return denied(error, place)
     return DownstreamError(
         "TR604",
         f"the downstream refused a statement: {message_of(error)}; {_shown(sql)}",
         where=place,
-        hint="nothing of this batch was applied; remove what the message names, then start again",
+        hint=f"{kept}; remove what the message names, then start again",
         statement=_shown(sql, 2000),
     )
 
@@ -127,18 +141,19 @@ def _run(
     may_miss: bool = False,
     may_exceed: bool = False,
     free: bool = False,
+    kept: str = _NOTHING_KEPT,
 ) -> int:
     """Run one statement; the number of rows it changed, which may be less, or more, than the log's."""
     place = replace(where, table=table.name)
     # The server would cut the connection without a word of the reason.
     if len(statement.sql) >= session.max_allowed_packet:
-        raise _too_large(len(statement.sql), session.max_allowed_packet, place)
+        raise _too_large(len(statement.sql), session.max_allowed_packet, place, kept)
     try:
         affected = _execute(session, table, statement.sql)
     except pymysql.MySQLError as error:
         if is_passing(error):
             raise
-        raise _refusal(error, place, statement.sql) from error
+        raise _refusal(error, place, statement.sql, kept) from error
     exceeds = affected > statement.rows and not may_exceed
     if not free and ((affected < statement.rows and not may_miss) or exceeds):
         raise DownstreamError(
@@ -146,7 +161,7 @@ def _run(
             f"a statement changed {counted(affected, 'row')} where the log implies {statement.rows}:"
             f" {_shown(statement.sql)}",
             where=place,
-            hint="the downstream's rows differ from the upstream's; nothing of this batch was applied;"
+            hint=f"the downstream's rows differ from the upstream's; {kept};"
             " `tailrace compare` names the rows",
             statement=_shown(statement.sql, 2000),
         )
@@ -172,15 +187,14 @@ def _shown(sql: bytes, most: int = 400) -> str:
     return cut_values(sql[: 1 << 20].decode(errors="replace"), most)
 
 
-def _too_large(size: int, limit: int, where: Where) -> DownstreamError:
+def _too_large(size: int, limit: int, where: Where, kept: str) -> DownstreamError:
     needed = (size // 1024 + 1) * 1024
     remedy = f"SET GLOBAL max_allowed_packet = {needed} there"
     return DownstreamError(
         "TR608",
         f"a row needs a statement of {size} bytes, and the downstream takes {limit} (max_allowed_packet)",
         where=where,
-        hint=f"{remedy if needed <= 1 << 30 else 'no server takes that much: exclude the table'};"
-        " nothing of this batch was applied",
+        hint=f"{remedy if needed <= 1 << 30 else 'no server takes that much: exclude the table'}; {kept}",
     )
 
 

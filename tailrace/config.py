@@ -516,6 +516,11 @@ class Ddl(Section):
         description="users, roles, grants, passwords: apply, ignore or stop; only with apply outside of [channel.…]"
         " does the producer publish them, passwords and all",
     )
+    engines: Literal["upstream", "innodb"] = Field(
+        default="upstream",
+        description="tables of engines without transactions (MyISAM, Aria, MEMORY, CSV, ARCHIVE): as upstream, or in"
+        " InnoDB",
+    )
     online_ddl: bool = Field(
         default=False,
         description="what gh-ost and pt-online-schema-change do becomes one ALTER of the real table",

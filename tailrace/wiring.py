@@ -67,7 +67,7 @@ def channels_of(config: Config, target: Config) -> list[ConsumerConfig]:
 
 def channel_rules(config: Config, name: str) -> ConsumerConfig:
     """A channel's settings but for its target."""
-    return _own_config(config, name, lambda _: ServerUrl("unused"))
+    return _channel_config(config, name, lambda _: ServerUrl("unused"))
 
 
 def relay_readers(config: Config) -> tuple[str, ...]:
@@ -195,26 +195,6 @@ def recovery_config(config: Config, channel: str | None = None) -> ConsumerConfi
 
 
 def _channel_config(config: Config, name: str, target: Callable[[Config], ServerUrl]) -> ConsumerConfig:
-    """A channel's settings, and those of the others on its server."""
-    own = _own_config(config, name, target)
-    others = [one for one in dict.fromkeys((config.consumer.channel, *config.channel)) if one != name]
-    here = _place(config, name)
-    beside = (
-        _own_config(config, other, lambda _: own.target) for other in others if _place(config, other) == here
-    )
-    return replace(own, beside=tuple(beside))
-
-
-def _place(config: Config, name: str) -> tuple[str, int] | None:
-    """Where a channel's server is; None if it has none."""
-    own = config.for_channel(name)
-    if own.target is None or files_target(own) is not None:
-        return None
-    url = ServerUrl.parse(own.target.url)
-    return url.host, url.port
-
-
-def _own_config(config: Config, name: str, target: Callable[[Config], ServerUrl]) -> ConsumerConfig:
     from spark_consumer.config import ConsumerConfig
     from spark_consumer.ddl_options import DdlOptions
     from spark_consumer.event_filter import EventRule

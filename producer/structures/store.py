@@ -90,6 +90,10 @@ class Upstream(Protocol):
         """Whether a place is one of the server that is the upstream now."""
         ...
 
+    def engine(self, name: Name) -> str | None:
+        """The storage engine that a table has now; None if that cannot be told just now."""
+        ...
+
     def touched(self, since: Here, until: Place) -> set[Name]:
         """The tables that DDL touches from here to a place ahead.
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,8 @@ log = structlog.get_logger()
 _NO_SUCH_TABLE = 1146
 _MAX_ANSWER = 512 << 20  # bytes: a list of a million tables has a quarter
 _RETRY = 1.0  # seconds
+_SILENCE = 10.0  # seconds for which an upstream that is away is not asked what may be left open
+_ENGINE = "SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
 _GTIDS = frozenset({binlog.GTID, binlog.GTID_TAGGED, binlog.ANONYMOUS_GTID, binlog.MARIADB_GTID})
 _START_ALTER, _ROLLBACK_ALTER = 2, 8
 # Character sets with characters that utf8mb3 lacks; None where the definition does not tell it.
@@ -64,6 +68,7 @@ class UpstreamStructures:
     ) -> None:
         self._url, self._flavor, self._tables = url, flavor, tables
         self._root, self._tail, self._stop = root, tail, stop
+        self._silent_until = 0.0
 
     def read(self) -> Reading:
         """All tables that are replicated."""
@@ -80,6 +85,19 @@ class UpstreamStructures:
                 log.warning("upstream_unreachable", table=".".join(name), reason=error.what)
             if self._stop.wait(_RETRY):
                 raise Interrupted
+
+    def engine(self, name: Name) -> str | None:
+        """The storage engine that a table has now; None where the upstream does not answer at once."""
+        if time.monotonic() < self._silent_until:
+            return None
+        try:
+            with closing(connect(self._url, connect_timeout=3, read_timeout=10)) as connection:
+                rows = query(connection, _ENGINE, name)
+        except (UpstreamError, pymysql.err.MySQLError, OSError) as error:
+            log.warning("engine_not_asked", table=".".join(name), reason=str(error))
+            self._silent_until = time.monotonic() + _SILENCE
+            return None
+        return str(rows[0][0]) if rows and rows[0][0] else None
 
     def knows(self, place: Place) -> bool:
         """Whether a place is one of the server that is the upstream now."""

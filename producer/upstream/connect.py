@@ -43,6 +43,7 @@ class UpstreamInfo:
     row_metadata: str | None
     binlog_checksum: str
     folds: bool = False  # names of databases and tables are compared without their letters' cases
+    default_engine: str | None = None
 
     @property
     def has_gtids(self) -> bool:
@@ -147,6 +148,7 @@ def _describe(connection: Connection[Any]) -> UpstreamInfo:
         row_metadata=variable(connection, "binlog_row_metadata"),
         binlog_checksum=variable(connection, "binlog_checksum") or "NONE",
         folds=variable(connection, "lower_case_table_names") not in (None, "0"),
+        default_engine=variable(connection, "default_storage_engine"),
     )
 
 

@@ -58,13 +58,14 @@ class Settled:
 
 
 def await_predecessor(own: Session, position: Position) -> None:
-    """Wait for the end of a DDL whose consumer has gone: the server carries it out all the same.
+    """Wait for the end of a DDL, or of a statement on a table without transactions, whose consumer has gone: the
+    server carries it out all the same.
 
-    Each DDL holds a lock of the channel's, which the server releases with the connection.
+    Whoever runs one holds a lock of the channel's, which the server releases with the connection.
     """
     lock = f"tailrace.{position.ledger_uuid}"
     while own.value("SELECT GET_LOCK(%s, 2)", (lock,)) != 1:
-        _log.warning("ddl_of_predecessor_runs", hint="it began before this consumer, and is waited for")
+        _log.warning("statement_of_predecessor_runs", hint="it began before this consumer, and is waited for")
 
 
 def look(own: Session, ddl: SchemaChanged) -> Snapshot:

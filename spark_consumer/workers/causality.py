@@ -9,8 +9,8 @@ Two rows conflict if one transaction that writes both may not be two that write 
   filters, with row images that lack columns, or with a unique key over an expression, a generated column, a period,
   or a column of another type than the upstream's. Of such a table all rows are one group (``whole``).
 
-Where a trigger may change rows of any table, and in safe mode, where the log does not say what is there, nothing can
-be said; then one transaction writes the slice (``alone``).
+Where a trigger may change rows of any table, in safe mode, where the log does not say what is there, and where a table
+has no transactions, nothing can be said; then one transaction writes the slice (``alone``).
 
 The same value means the same identity: bytes that are equal wherever the server takes two values for equal. They
 may be equal where it does not, which only keeps together what could be apart. Identities of printable ASCII are
@@ -149,7 +149,7 @@ def causality_of(
     """
     used = [table for table in plan.tables if table.mode is not Mode.SKIP]
     there = {name: target for name, target in targets.items() if target is not None}
-    if any(table.safe or there[table.target_name].triggers for table in used):
+    if any(table.safe or there[table.target_name].triggers or not table.transactional for table in used):
         return Causality(tuple(TableCausality() for _ in plan.tables), alone=True)
     return _Builder(used, there, foreign, by_tables).build(plan.tables)
 

@@ -32,7 +32,12 @@ def compare(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, as_jso
     servers = wiring.source_url(loaded), wiring.target_url(loaded)
     with _Talk(quiet=as_json) as talk:
         result = compare_servers(
-            *servers, loaded.tables.include, loaded.tables.exclude, router=router, progress=talk.show
+            *servers,
+            loaded.tables.include,
+            loaded.tables.exclude,
+            router=router,
+            progress=talk.show,
+            engines=loaded.ddl.engines == "upstream",
         )
     if as_json:
         import json

@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 import pymysql
 from pymysql.connections import Connection
 
+from schemas.ddl_engine import in_innodb
+from schemas.ddl_lexer import Flavor
 from schemas.errors import DownstreamError, UpstreamError
 from schemas.server_url import ServerUrl
 from schemas.tables import TableFilter
@@ -56,6 +58,7 @@ def compare_servers(
     router: Router | None = None,
     progress: Progress | None = None,
     looks: int = LOOKS,
+    engines: bool = True,
 ) -> CompareResult:
     """Compare all replicated tables of two servers, structure and rows.
 
@@ -64,6 +67,7 @@ def compare_servers(
         router: the target's names of the source's tables; several of one name are compared as one.
         progress: called with a table's result as it grows, and when it is done.
         looks: how often something must be seen to differ before it counts.
+        engines: whether storage engines without transactions are told from InnoDB.
 
     Raises UpstreamError or DownstreamError when a server cannot be read.
     """
@@ -73,7 +77,7 @@ def compare_servers(
             stack.callback(side.close)
         pool = stack.enter_context(ThreadPoolExecutor(2))
         names = _pairing(sides, include, exclude, router or Router())
-        return _Comparison(sides, pool, names, progress, looks).run()
+        return _Comparison(sides, pool, names, progress, looks, engines).run()
 
 
 def _pairing(
@@ -124,8 +128,9 @@ class _Comparison:
         names: Pairing,
         progress: Progress | None,
         looks: int,
+        engines: bool,
     ) -> None:
-        self._most_looks = looks
+        self._most_looks, self._engines = looks, engines
         self._sides = sides
         self._pool = pool
         self._pairing = names
@@ -214,6 +219,9 @@ class _Comparison:
         if not self._same_flavor or (left.db, left.name) != (right.db, right.name):
             return structure_lines(plain_structure(left), plain_structure(right))
         source, target = self._each(create_statement, (left,), (right,))
+        if not self._engines:
+            flavor: Flavor = "mariadb" if self._sides[0].mariadb else "mysql"
+            source, target = (in_innodb(text, flavor) for text in (source, target))
         return structure_lines(source, target)
 
     def _rows(self, name: str, left: Table, right: Table, detail: tuple[str, ...]) -> TableResult:

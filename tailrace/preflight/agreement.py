@@ -13,6 +13,7 @@ from tailrace.preflight.finding import Finding, Level, NotChecked, Result, verdi
 Variables = Mapping[str, str]
 _UTC = frozenset({"UTC", "ETC/UTC", "GMT", "UCT", "ZULU", "UNIVERSAL", "+00:00"})
 _OFF = frozenset({"", "OFF", "0"})
+_TRANSACTIONAL = frozenset({"INNODB", "ROCKSDB", "NDBCLUSTER", "TOKUDB"})
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,12 @@ def _engine(theirs: Variables, ours: Variables) -> Result:
     if "INNODB" in ours.get("disabled_storage_engines", "").upper():
         what = "disabled_storage_engines has InnoDB, the only engine with transactions"
         return Finding("block", "downstream", code, what, "take it out in the server's option file")
-    what = (
-        f"default_storage_engine is {wanted} upstream and {value} here: CREATE TABLE without ENGINE differs"
-    )
-    remedy = "name the engine in the statements, or set default_storage_engine = InnoDB upstream"
-    return verdict(wanted.upper() == value.upper(), "downstream", code, fine, what, remedy, "warn")
+    if wanted and wanted.upper() not in _TRANSACTIONAL:
+        what = f"default_storage_engine is {wanted} upstream: tables made without ENGINE have no transactions, here too"
+        return Finding("warn", "downstream", code, what, '[ddl] engines = "innodb" makes them in InnoDB here')
+    what = f"default_storage_engine is {value} here, which a CREATE TABLE takes whose engine upstream is not known"
+    remedy = "SET GLOBAL default_storage_engine = InnoDB, and the same in the server's option file"
+    return verdict(value.upper() in _TRANSACTIONAL, "downstream", code, fine, what, remedy, "warn")
 
 
 def _alike(name: str, why: str) -> Callable[[Variables, Variables], Result]:

@@ -9,7 +9,7 @@ from spark_consumer.privileges import Privileges
 from spark_consumer.side_writes import SideWrite
 from tailrace.preflight.agreement import NO_KIT, Kit, agreement_findings
 from tailrace.preflight.encryption import UNENCRYPTED, Encryption, encryption_finding
-from tailrace.preflight.finding import Finding, Level, NotChecked, Result, setting, verdict
+from tailrace.preflight.finding import Finding, Level, NotChecked, Result, verdict
 from tailrace.preflight.grants import Need, Reach, rights_results
 
 _DATA = Need(
@@ -122,6 +122,15 @@ class Programs:
 
 
 @dataclass(frozen=True)
+class Nontransactional:
+    """A replicated table without transactions; ``keyed``: whether it has a unique key."""
+
+    table: str
+    engine: str
+    keyed: bool
+
+
+@dataclass(frozen=True)
 class DownstreamFacts:
     """What was read from the downstream, and of the upstream what both must agree on (None if unknown)."""
 
@@ -137,6 +146,7 @@ class DownstreamFacts:
     upstream_kit: Kit = NO_KIT
     programs: Programs | None = None
     encryption: Encryption = UNENCRYPTED
+    nontransactional: Sequence[Nontransactional] | None = None
 
 
 def downstream_findings(facts: DownstreamFacts) -> list[Result]:
@@ -149,10 +159,10 @@ def downstream_findings(facts: DownstreamFacts) -> list[Result]:
         encryption_finding("downstream", facts.encryption),
         *_rights(facts),
         *_programs(facts),
+        _nontransactional(facts),
         *_functions(facts),
         *_ledger(facts),
         _read_only(variables),
-        setting("downstream", variables, "default_storage_engine", ["INNODB"], "only it has transactions"),
         _packet(variables),
         *_agreement(facts),
     ]
@@ -189,6 +199,28 @@ def _programs(facts: DownstreamFacts) -> Iterator[Result]:
         yield Finding("block" if columns else "warn", "downstream", code, what, remedy)
     if not facts.programs.side_writes and not facts.programs.spoilt:
         yield Finding("ok", "downstream", code, fine)
+
+
+def _nontransactional(facts: DownstreamFacts) -> Result:
+    """Tables whose rows nothing takes back."""
+    code, fine = "nontransactional", "all replicated tables have transactions"
+    if facts.nontransactional is None:
+        return NotChecked("downstream", code, "the tables could not be listed")
+    found = sorted(facts.nontransactional, key=lambda one: (one.keyed, one.table))
+    if not found:
+        return Finding("ok", "downstream", code, fine)
+    first = found[0]
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    remedy = f"ALTER TABLE {first.table} ENGINE=InnoDB on the downstream"
+    remedy += ', and [ddl] engines = "innodb" for those that are made later'
+    if not first.keyed:
+        what = f"{first.table}{more} ({first.engine}) has neither transactions nor a unique key"
+        return Finding("block", "downstream", code, f"{what}: its rows stop the channel (TR656)", remedy)
+    what = f"{first.table}{more} ({first.engine}) has no transactions: its rows are written one by one, and readers see"
+    what += " them before the others of their transaction"
+    if any(one.engine.upper() == "MEMORY" for one in found):
+        what += "; MEMORY is empty after a restart of the downstream"
+    return Finding("warn", "downstream", code, what, remedy)
 
 
 def _functions(facts: DownstreamFacts) -> list[Result]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +35,12 @@ from tailrace.neighbours import (
 from tailrace.preflight.agreement import NO_KIT
 from tailrace.preflight.begin import begin_findings
 from tailrace.preflight.channels import ChannelFacts, channel_findings
-from tailrace.preflight.downstream import DownstreamFacts, downstream_findings, version_of
+from tailrace.preflight.downstream import (
+    DownstreamFacts,
+    Nontransactional,
+    downstream_findings,
+    version_of,
+)
 from tailrace.preflight.encryption import Encryption
 from tailrace.preflight.finding import Finding, NotChecked, Part, Preflight, Result
 from tailrace.preflight.grants import downstream_reach, upstream_reach
@@ -116,7 +122,7 @@ def _of_target(
     try:
         if (files := wiring.files_target(config)) is not None:
             return folder_findings(files)
-        found = downstream_findings(read_downstream(config, upstream))
+        found = downstream_findings(read_downstream(config, upstream, channels))
         found += channel_findings(read_channels(config, channels, log_id))
     except TailraceError as error:
         return _unreachable("downstream", error, "privileges, GTIDs, settings")
@@ -184,15 +190,21 @@ def read_channels(config: Config, channels: list[ConsumerConfig], log_id: str | 
             raise servers.unreachable(url, "downstream", error) from error
 
 
-def read_downstream(config: Config, upstream: UpstreamFacts | None) -> DownstreamFacts:
-    """The downstream's facts. Raises DownstreamError when it cannot be reached."""
+def read_downstream(
+    config: Config, upstream: UpstreamFacts | None, channels: Sequence[ConsumerConfig]
+) -> DownstreamFacts:
+    """The downstream's facts. Raises DownstreamError when it cannot be reached.
+
+    Args:
+        channels: those that write to it.
+    """
     url = wiring.target_url(config)
     with closing(servers.connect(url, "downstream")) as connection:
         try:
             session = _session(connection, servers.is_mariadb(connection))
             variables = servers.variables(connection)
             columns = (upstream.columns if upstream else None) or {}
-            each = _rules(config, upstream, folds=variables.get("lower_case_table_names", "0") != "0")
+            each = _rules(channels, upstream, folds=variables.get("lower_case_table_names", "0") != "0")
             account = read_privileges(session)
             return DownstreamFacts(
                 session.flavor == "mariadb",
@@ -209,6 +221,7 @@ def read_downstream(config: Config, upstream: UpstreamFacts | None) -> Downstrea
                     lambda: read_programs(session, account, each, upstream.columns if upstream else None)
                 ),
                 Encryption.of(url, tls_of(connection)),
+                attempt(lambda: _nontransactional(session, each)),
             )
         except pymysql.MySQLError as error:
             raise servers.unreachable(url, "downstream", error) from error
@@ -219,12 +232,27 @@ def _session(connection: Connection[Any], mariadb: bool) -> Session:
     return Session(connection, "mariadb" if mariadb else "mysql", version_of(version), 0)
 
 
-def _rules(config: Config, upstream: UpstreamFacts | None, *, folds: bool) -> list[Rules]:
-    """The rules of all channels that write to a target, as its two servers compare names."""
-    one = wiring.recovery_config(config)
+def _rules(channels: Sequence[ConsumerConfig], upstream: UpstreamFacts | None, *, folds: bool) -> list[Rules]:
+    """The rules of channels, as their two servers compare names."""
     if upstream is not None and upstream.variables.get("lower_case_table_names", "0") != "0":
-        one = in_lower_case(one)
-    return [Rules.of(replace(each, folded=() if folds else None)) for each in (one, *one.beside)]
+        channels = list(map(in_lower_case, channels))
+    return [Rules.of(replace(one, folded=() if folds else None)) for one in channels]
+
+
+def _nontransactional(session: Session, rules: Sequence[Rules]) -> list[Nontransactional]:
+    """The downstream's tables without transactions into which rows may go."""
+    rows = session.rows(
+        "SELECT t.TABLE_SCHEMA, t.TABLE_NAME, t.ENGINE, EXISTS (SELECT 1 FROM information_schema.STATISTICS s"
+        " WHERE s.TABLE_SCHEMA = t.TABLE_SCHEMA AND s.TABLE_NAME = t.TABLE_NAME AND s.NON_UNIQUE = 0)"
+        " FROM information_schema.TABLES t JOIN information_schema.ENGINES e ON e.ENGINE = t.ENGINE"
+        " WHERE t.TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') AND e.TRANSACTIONS <> 'YES'"
+        f" AND t.ENGINE <> 'BLACKHOLE' AND t.TABLE_SCHEMA NOT IN {_NOT_OURS}"
+    )
+    return [
+        Nontransactional(f"{db}.{table}", str(engine), bool(keyed))
+        for db, table, engine, keyed in rows
+        if any(one.may_fill(str(db), str(table)) for one in rules)
+    ]
 
 
 def _columns(connection: Connection[Any], tables: TableFilter) -> dict[tuple[str, str], frozenset[str]]:

@@ -8,9 +8,10 @@ from spark_consumer.fit import assigned, may_set
 from spark_consumer.privileges import Privileges
 from spark_consumer.rules import Rules
 from spark_consumer.session import Session
-from spark_consumer.side_writes import Name, events_beside, triggers_beside
+from spark_consumer.side_writes import Name, events_beside, filled_by, scopes, triggers_beside
 from spark_consumer.target import triggers_of
 from tailrace.preflight.downstream import Programs
+from tailrace.preflight.kit import attempt
 
 _WITH_TRIGGERS = "SELECT DISTINCT EVENT_OBJECT_SCHEMA, EVENT_OBJECT_TABLE FROM information_schema.TRIGGERS"
 _PARENTS = (
@@ -37,9 +38,15 @@ def read_programs(
         return [name for name in names if any(one.may_fill(*name) for one in rules)]
 
     with_triggers = filled(_WITH_TRIGGERS)
+    # There are none where no consumer has ever run.
+    others = attempt(lambda: scopes(session, rules[0].router)) or []
+
+    def replicated(db: str, table: str) -> str:
+        return filled_by(db, table, rules, others)
+
     found = [
-        *events_beside(session, account, rules),
-        *triggers_beside(session, account, rules, with_triggers, filled(_PARENTS)),
+        *events_beside(session, account, replicated),
+        *triggers_beside(session, account, replicated, with_triggers, filled(_PARENTS)),
     ]
     return Programs(found, list(_spoilt(session, with_triggers, rules, upstream)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from relay_store import layout
 from tests.support.producer_case import Case
 
 pytestmark = pytest.mark.servers
@@ -113,3 +114,27 @@ def test_numbers_that_go_back(case: Case) -> None:
         case.upstream.execute("SET GLOBAL gtid_strict_mode = ON")
     assert [image["id"] for image in _images(case)] == [row[0] for row in case.content("t")]
     assert len(case.content("t")) == 12
+
+
+def test_a_table_without_engine_says_which_one_it_took(case: Case) -> None:
+    case.sql(
+        "CREATE TABLE usual (id INT PRIMARY KEY)",
+        "SET SESSION default_storage_engine = MyISAM",
+        "CREATE TABLE sessions_own (id INT PRIMARY KEY)",
+        "CREATE TABLE gone (id INT PRIMARY KEY)",
+        "DROP TABLE gone",
+        "CREATE TABLE named (id INT PRIMARY KEY) ENGINE=MEMORY",
+        "CREATE TABLE alike LIKE named",
+    )
+    case.catch_up()
+    made = [e.ddl for e in case.published().epochs if e.ddl and e.ddl.kind == "CREATE TABLE"]
+    took = {ddl.tables[0].table: dict(ddl.settings).get("default_storage_engine") for ddl in made}
+    assert took == {
+        "usual": "InnoDB",
+        "sessions_own": "MyISAM",
+        "gone": "InnoDB",
+        "named": None,
+        "alike": None,
+    }
+    # Without the upstream, as in a recovery, its default is known.
+    assert layout.read_default_engine(case.config.relay_dir) == "InnoDB"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -34,7 +37,7 @@ from tailrace import wiring
 from tailrace.config_file import load
 from tests.support.consuming import consume
 from tests.support.river import River
-from tests.support.workload import SCHEMA, run_ddl, run_dml
+from tests.support.workload import FLAT, SCHEMA, run_ddl, run_dml, run_flat
 
 NO_KAFKA = cast(Kafka, SimpleNamespace(bootstrap="127.0.0.1:1"))
 MakeRiver = Callable[[str, str], River]
@@ -51,7 +54,7 @@ def river(tmp_path: Path, server: Callable[..., Database], kafka: Kafka) -> Make
         options = {"args": NO_GTIDS} if plain else {}
         up = server("mysql" if plain else upstream, role="upstream", server_id=1, **options)
         down = server(downstream, role="downstream", server_id=2)
-        up.execute(*SCHEMA, "CREATE TABLE river.last (id INT PRIMARY KEY)")
+        up.execute(*SCHEMA, FLAT, "CREATE TABLE river.last (id INT PRIMARY KEY)")
         it = River(tmp_path, up, down, kafka)
         gone = re.sub(r"127.0.0.1:\d+", "127.0.0.1:1", it.config.read_text().split("[target]")[0])
         kept = it.config.read_text().split("[target]")[1]
@@ -69,6 +72,12 @@ def settings(it: River) -> ConsumerConfig:
 def recover(it: River, crash_at: str = "") -> int:
     """`tailrace recover` with an upstream and a Kafka that nobody reaches; its exit code."""
     return it.run("recover", "--config", str(it.folder / "alone.toml"), crash_at=crash_at)
+
+
+def consume_until_it_dies(it: River, crash_at: str) -> int:
+    """The consumer in a process of its own; its exit code."""
+    command = [sys.executable, "-m", "tests.support.consuming", str(it.config)]
+    return subprocess.run(command, env=os.environ | {"TAILRACE_CRASH_AT": crash_at}, check=False).returncode
 
 
 def mirror(it: River) -> None:
@@ -130,11 +139,15 @@ def test_recovered_without_upstream_and_kafka(river: MakeRiver, upstream: str, d
     assert channel(it, "consistent, epoch_gtid_set") == (1, None)
     # Published, and applied in part.
     run_dml(it.upstream, 1, 150)
+    run_flat(it.upstream, 1, 30)
     run_ddl(it.upstream, 1)
     run_dml(it.upstream, 2, 100)
     assert it.run("produce", "--until-caught-up") == 0, it.talk()
     consume(settings(it), 2)
+    # Rows of a table without transactions are there, and the position is not: the recovery goes on behind them.
+    assert consume_until_it_dies(it, "nontransactional.after_row:5") == -signal.SIGKILL
     [stopped_at] = channel(it, "epoch")
+    assert it.downstream.execute("SELECT COUNT(*) FROM tailrace.nontransactional_info") == [(1,)]
     # A decision whose event is yet to come is about a place in the epoch log; one that is past is nothing to it.
     decided = (
         f"INSERT INTO tailrace.error_directives VALUES (NULL, '{settings(it).prefix}', 'main', {{}}, -1, '', 0, NULL,"
@@ -149,6 +162,7 @@ def test_recovered_without_upstream_and_kafka(river: MakeRiver, upstream: str, d
     # Mirrored only, behind what relay.meta vouches for, and the last transaction torn.
     metas = {path: path.read_bytes() for path in it.folder.glob("relay/*/relay.meta")}
     run_dml(it.upstream, 3, 150)
+    run_flat(it.upstream, 2, 60)
     with xa, xa.cursor() as cursor:
         cursor.execute("XA COMMIT 'x'")
     run_ddl(it.upstream, 3)
@@ -158,7 +172,8 @@ def test_recovered_without_upstream_and_kafka(river: MakeRiver, upstream: str, d
         path.write_bytes(text)
     tear(it)
 
-    for point in ("apply.before_commit:2", "apply.after_commit:3", "ddl.before", "ddl.after:2"):
+    points = ("apply.before_commit:2", "apply.after_commit:3", "ddl.before", "ddl.after:2")
+    for point in (*points, "nontransactional.after_mark", "nontransactional.after_row:3"):
         assert recover(it, crash_at=point) == -signal.SIGKILL, it.talk()
         assert channel(it, "consistent, epoch") == (0, stopped_at)
     assert recover(it) == 0, it.talk()

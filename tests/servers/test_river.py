@@ -15,7 +15,7 @@ from compose.databases import Database
 from compose.kafka import Kafka
 from relay_store.readers import read_readers
 from tests.support.river import River
-from tests.support.workload import SCHEMA, run_ddl, run_dml
+from tests.support.workload import FLAT, SCHEMA, run_ddl, run_dml, run_flat
 
 pytestmark = [pytest.mark.servers, pytest.mark.long]
 MakeRiver = Callable[..., River]
@@ -28,7 +28,7 @@ def river(tmp_path: Path, server: Callable[..., Database], kafka: Kafka) -> Make
     def make(upstream: str, downstream: str, consistency: str = "batch") -> River:
         up = server(upstream, role="upstream", server_id=1)
         down = server(downstream, role="downstream", server_id=2)
-        up.execute(*SCHEMA)
+        up.execute(*SCHEMA, FLAT)
         return River(tmp_path, up, down, kafka, consistency)
 
     return make
@@ -125,6 +125,9 @@ def test_each_crash_point_ends_equal(river: MakeRiver, flavor: str) -> None:
         run_dml(it.upstream, 9, 60)
         assert it.run("produce", "--until-caught-up") == 0, it.talk()
         it.crash("consume", "worker.after_parts")
+        run_flat(it.upstream, 3, 20)
+        assert it.run("produce", "--until-caught-up") == 0, it.talk()
+        it.crash("consume", "nontransactional.after_row:3")
     it.catch_up()
     it.assert_equal()
 

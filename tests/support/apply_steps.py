@@ -6,6 +6,7 @@ says are applied are left out, as the consumer does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -77,27 +78,39 @@ def apply_rows(applier: Applier, config: ConsumerConfig, *changes: Change) -> Pr
 
 def prepared_rows(applier: Applier, config: ConsumerConfig, *changes: Change) -> Prepared:
     """Changes as the next epoch, planned against the downstream as it is now."""
-    rules, epoch = Rules.of(config), applier.position.epoch + 1
-    each = halves(changes)
-    structures = {row_schema(c.structure).fingerprint.hex(): c.structure for c in each}
+    return prepared_epochs(applier, config, [changes])
+
+
+def prepared_epochs(applier: Applier, config: ConsumerConfig, epochs: Sequence[Sequence[Change]]) -> Prepared:
+    """The next epochs as one slice; each epoch is a transaction."""
+    rules, first = Rules.of(config), applier.position.epoch + 1
+    each = [halves(changes) for changes in epochs]
+    structures = {row_schema(c.structure).fingerprint.hex(): c.structure for one in each for c in one}
     targets = TargetCatalog().load(applier.session, targets_of(structures, rules).values())
-    plan = plan_slice(structures, targets, rules, Limits(), Where(), safe=config.safe_mode)
-    counts: dict[TableStructure, list[int]] = {}
-    for change in each:
-        column = 1 if change.flags & KEY_CHANGE else "cud".index(change.op)
-        counts.setdefault(change.structure, [0, 0, 0])[column] += 1
-    record = epoch_record(
-        epoch,
-        rows=len(each),
-        transactions=1,
-        executed=f"0-1-{epoch + 1}",
-        tables=tuple(
-            TableTouched(s.db, s.table, row_schema(s).fingerprint.hex(), *n) for s, n in counts.items()
-        ),
+    plan = plan_slice(
+        structures,
+        targets,
+        rules,
+        Limits(),
+        Where(),
+        safe=config.safe_mode,
+        unfinished=applier.unfinished,
     )
-    keys = [row_key(c.structure, c.after or c.before or {}) for c in each]
-    values = [row_value(c, epoch, seq, "g") for seq, c in enumerate(each)]
-    return sorted_out(Slice((LoggedEpoch(record, epoch),)), plan, list(render(plan, keys, values)))
+    logged, keys, values = [], [], []
+    for epoch, changes in enumerate(each, first):
+        gtid = f"0-1-{epoch + 1}"
+        counts: dict[TableStructure, list[int]] = {}
+        for change in changes:
+            column = 1 if change.flags & KEY_CHANGE else "cud".index(change.op)
+            counts.setdefault(change.structure, [0, 0, 0])[column] += 1
+        tables = tuple(
+            TableTouched(s.db, s.table, row_schema(s).fingerprint.hex(), *n) for s, n in counts.items()
+        )
+        record = epoch_record(epoch, rows=len(changes), transactions=1, executed=gtid, tables=tables)
+        logged.append(LoggedEpoch(record, epoch))
+        keys += [row_key(c.structure, c.after or c.before or {}) for c in changes]
+        values += [row_value(c, epoch, seq, gtid) for seq, c in enumerate(changes)]
+    return sorted_out(Slice(tuple(logged)), plan, list(render(plan, keys, values)))
 
 
 def apply_steps(applier: Applier, steps: list[dict[str, Any]]) -> None:

@@ -14,7 +14,7 @@ from producer.epoch import EpochLimits, OpenEpoch
 from producer.events import EventDecoder
 from producer.records import Records
 from producer.xa import PreparedTransactions
-from schemas.epoch import EpochCommitted
+from schemas.epoch import EpochCommitted, TableChanged
 from schemas.gtid import empty_gtid_set
 from schemas.server_url import ServerUrl
 from schemas.structure import TableStructure
@@ -55,6 +55,7 @@ def epochs_since(
         lambda epoch: None,
         PreparedTransactions(server.data),
         accounts=accounts,
+        engine_of=lambda change: _engine(server, change.tables[0]),
     )
     size = int.from_bytes(data[_MAGIC + 9 : _MAGIC + 13], "little")
     decoder.next_file("", file)
@@ -69,6 +70,14 @@ def epochs_since(
             decoder.scanner.reset()
         decoder.epoch = OpenEpoch(decoder.epoch.number + 1)
     return found
+
+
+def _engine(server: Database, table: TableChanged) -> str | None:
+    found = server.execute(
+        f"SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = '{table.db}'"
+        f" AND TABLE_NAME = '{table.table}'"
+    )
+    return found[0][0] if found else None
 
 
 def _record(epoch: OpenEpoch) -> EpochCommitted:

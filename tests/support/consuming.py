@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Sequence
 from contextlib import closing, suppress
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -29,6 +31,8 @@ from spark_consumer.tracker import OUT_EPOCH, OUT_STRUCTURE
 from spark_consumer.workers.apply_part import run_parts
 from spark_consumer.workers.part import Order, Outcome, Part
 from spark_consumer.workers.reader import PartsReader
+from tailrace import wiring
+from tailrace.config_file import load
 
 #: epochs of a micro-batch
 _BATCH = 7
@@ -92,3 +96,8 @@ def _apply(config: ConsumerConfig, sink: Sink, log: LogReader, epochs: int | Non
                 runner(cast(Any, frame), batch)
     finally:
         runner.close()
+
+
+if __name__ == "__main__":
+    # As a process of its own, that may die.
+    consume(wiring.recovery_config(load(Path(sys.argv[1]))))

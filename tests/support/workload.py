@@ -92,3 +92,27 @@ def run_ddl(server: Database, number: int) -> None:
         f"DROP TABLE temp{number}",
         f"ALTER TABLE plain DROP COLUMN extra{number}",
     )
+
+
+#: a table without transactions, and what it has seen of ``run_flat``
+FLAT = "CREATE TABLE river.flat (id INT PRIMARY KEY, u INT NOT NULL UNIQUE, v INT) ENGINE=MyISAM"
+_FLAT_STATEMENTS = (
+    "INSERT INTO river.flat VALUES ({i}, {j}, {k}), ({i} + 20, {j} + 20, {k}), ({i} + 40, {j} + 40, {k})",
+    "UPDATE river.flat SET v = v + 1 WHERE id % 5 = {k} % 5",
+    "UPDATE river.flat SET u = u + 100 - 200 * (u > 99) WHERE id < {i} ORDER BY u",
+    "UPDATE river.flat SET id = id + 7 WHERE id = {i}",
+    "DELETE FROM river.flat WHERE u % 20 = {j}",
+)
+
+
+def run_flat(server: Database, seed: int, statements: int) -> None:
+    """Run random statements on ``FLAT``; those that meet a duplicate have done a part of their work."""
+    random = Random(seed)
+    with server.connect() as connection, connection.cursor() as cursor:
+        for _ in range(statements):
+            i, j, k = random.randrange(12), random.randrange(12), random.randrange(6)
+            try:
+                cursor.execute(random.choice(_FLAT_STATEMENTS).format(i=i, j=j, k=k))
+            except pymysql.MySQLError as error:
+                if error.args[0] not in _EXPECTED:
+                    raise

@@ -243,6 +243,7 @@ def test_triggers_and_safe_mode_leave_everything_to_one_transaction() -> None:
     trigger = Trigger("x", "AFTER", "INSERT")
     assert causality((planned(T), target_of(T, triggers=(trigger,)))).alone
     assert causality((planned(T, safe=True), target_of(T))).alone
+    assert causality((planned(T, transactional=False), target_of(T))).alone
     assert not causality((planned(T), target_of(T))).alone
 
 

@@ -102,7 +102,11 @@ def test_crash_points_are_those_of_the_code() -> None:
     sources = [file for package in PACKAGES for file in (ROOT / package).rglob("*.py")]
     points = {name for file in sources for name in re.findall(r'\breached\("([a-z_.]+)"\)', file.read_text())}
     table = (ROOT / "ARCHITECTURE.md").read_text().partition("## kill -9")[2]
-    named = set(re.findall(r"`((?:relay|purge|publish|ddl|apply|worker|batch)\.(?:before|after)\w*)`", table))
+    named = set(
+        re.findall(
+            r"`((?:relay|purge|publish|ddl|apply|nontransactional|worker|batch)\.(?:before|after)\w*)`", table
+        )
+    )
     assert named == points
 
 

@@ -16,7 +16,7 @@ from spark_consumer.rules import Rules
 from spark_consumer.side_writes import Program, SideWrite
 from tailrace.config import Channel, Config, Target
 from tailrace.preflight.agreement import NO_KIT, Kit, agreement_findings
-from tailrace.preflight.downstream import DownstreamFacts, Programs, downstream_findings
+from tailrace.preflight.downstream import DownstreamFacts, Nontransactional, Programs, downstream_findings
 from tailrace.preflight.finding import Finding, NotChecked, Preflight, Result
 from tailrace.preflight.grants import Reach, downstream_reach, upstream_reach
 from tailrace.preflight.kafka import KafkaFacts, TopicFacts, kafka_findings
@@ -85,6 +85,7 @@ DOWN = DownstreamFacts(
     kit=KIT,
     upstream_kit=KIT,
     programs=Programs(),
+    nontransactional=(),
 )
 
 
@@ -230,6 +231,20 @@ def test_what_is_replicated_as_far_as_the_patterns_tell() -> None:
     assert upstream_reach(TableFilter(["a.t"]), ()) == Reach((), (("a", "t"),), open=False)
 
 
+def test_tables_without_transactions_are_named() -> None:
+    keyed, other = Nontransactional("d.b", "MEMORY", True), Nontransactional("d.a", "MyISAM", True)
+    finding = _named(downstream_findings(replace(DOWN, nontransactional=[keyed, other])), "nontransactional")
+    assert isinstance(finding, Finding)
+    assert finding.level == "warn"
+    assert "d.a and 1 more (MyISAM)" in finding.what
+    assert "MEMORY is empty after a restart" in finding.what
+    none = replace(keyed, keyed=False)
+    finding = _named(downstream_findings(replace(DOWN, nontransactional=[other, none])), "nontransactional")
+    assert isinstance(finding, Finding)
+    assert finding.level == "block"
+    assert "ALTER TABLE d.b ENGINE=InnoDB" in finding.remedy
+
+
 def test_programs_that_write_beside_us_block() -> None:
     program = Program("trigger", "d", "tr", "", Dialect("mysql"), "t")
     beside = SideWrite(program, "it changes d.u", "DROP TRIGGER `d`.`tr` on the downstream")
@@ -283,6 +298,7 @@ def test_other_flavour_and_other_letters_are_warnings() -> None:
     ("theirs", "ours", "code", "level"),
     [
         ({"default_storage_engine": "MyISAM"}, {}, "storage_engine", "warn"),
+        ({}, {"default_storage_engine": "MyISAM"}, "storage_engine", "warn"),
         ({}, {"enforce_storage_engine": "Aria"}, "storage_engine", "block"),
         ({}, {"enforce_storage_engine": "InnoDB"}, "storage_engine", "ok"),
         ({}, {"disabled_storage_engines": "MyISAM,InnoDB"}, "storage_engine", "block"),
