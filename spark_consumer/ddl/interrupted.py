@@ -205,6 +205,8 @@ def _altered(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool)
         table.table,
     ):
         other = now.get(table.renamed_to_db or table.db, table.renamed_to)
+        if BROKEN in (found.definition, other.definition) and was.definition != BROKEN:
+            raise Broken("the server cannot open the table")
         if bool(found.kind) == bool(was.kind) and not other.kind:
             return ddl
         if found.kind or not other.kind:

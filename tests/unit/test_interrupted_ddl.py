@@ -147,6 +147,8 @@ MYISAM = Shown("BASE TABLE", "x", "myisam", content="5")
         ("ALTER TABLE a PARTITION BY HASH (id) PARTITIONS 3", {"a": A}, {"a": table(BROKEN, 1)}, Broken),
         ("ALTER TABLE a ADD v INT", {"a": A}, {"a": ABSENT}, Broken),
         ("ALTER TABLE a RENAME TO b", {"a": A, "b": ABSENT}, {"a": A, "b": A}, Broken),
+        ("ALTER TABLE a RENAME TO b", {"a": A, "b": ABSENT}, {"a": table(BROKEN, 1), "b": ABSENT}, Broken),
+        ("ALTER TABLE a RENAME TO b", {"a": A, "b": ABSENT}, {"a": ABSENT, "b": table(BROKEN, 1)}, Broken),
     ],
 )  # fmt: skip
 def test_what_nobody_can_know(statement: str, before: Objects, now: Objects, error: type[Undecided]) -> None:
