@@ -159,15 +159,17 @@ def _renamed(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool)
         for each in (before, now)
     )
     done = [count for count, state in enumerate(_through(pairs, began)) if state == found]
+    places = list(_through(pairs, {name: (name,) if identity else () for name, identity in began.items()}))
     if not done:
         # MariaDB renames a partitioned table one partition after the other.
         for name, shown in now.objects.items():
             if shown.definition == BROKEN:
                 raise Broken(f"the server cannot open {name}")
         raise Broken("the tables are neither as before nor as after it")
-    if len(done) > 1 and any(identity[:1] == (UNKNOWN,) for identity in found.values()):
+    sure = not any(identity[:1] == (UNKNOWN,) for identity in found.values())
+    if not sure and any(places[count] != places[done[-1]] for count in done):
         raise Undecided("the tables look alike, and the ids of InnoDB's tables are not known")
-    # If several fit, what changed places is the same in every way.
+    # If several fit, what changed places is the same in every way, or nothing did.
     rest = ddl.tables[done[-1] :]
     if not rest:
         return None

@@ -151,22 +151,22 @@ def take(session: Session, ddl: SchemaChanged, database: str, *, identities: boo
 def _table(
     session: Session, db: str, name: str, ids: tuple[tuple[str, int], ...] | None, identities: bool
 ) -> Shown:
-    found = session.rows(
-        "SELECT TABLE_TYPE, LOWER(COALESCE(ENGINE, '')), CAST(CREATE_TIME AS CHAR) FROM information_schema.TABLES"
-        " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
-        (db, name),
-    )
+    row = "FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+    found = session.rows(f"SELECT TABLE_TYPE, LOWER(COALESCE(ENGINE, '')) {row}", (db, name))
     if not found:
         return ABSENT
-    kind, engine, created = found[0]
-    content = _content(session, db, name, str(engine)) if identities and kind == "BASE TABLE" else ""
-    # MariaDB has to read a sequence to show it. One that lost its row in a crash then takes the server down when it is
-    # dropped or replaced (11.4, trx0trx.cc).
-    definition = "" if kind == "SEQUENCE" else _definition(session, b"TABLE " + qualified(db, name), name)
+    kind, engine = map(str, found[0])
+    if kind == "SEQUENCE":
+        # MariaDB has to read a sequence for more. One that lost its row in a crash is shown as a table then, and may
+        # take the server down when it is dropped or replaced (11.4, trx0trx.cc).
+        return Shown(kind, UNKNOWN, engine, ids)
+    created = session.value(f"SELECT CAST(CREATE_TIME AS CHAR) {row}", (db, name))
+    content = _content(session, db, name, engine) if identities and kind == "BASE TABLE" else ""
+    definition = _definition(session, b"TABLE " + qualified(db, name), name)
     if definition == BROKEN and kind == "VIEW":
         # What it reads is not there.
         definition = UNKNOWN
-    return Shown(str(kind), definition or UNKNOWN, str(engine), ids, str(created or ""), content)
+    return Shown(kind, definition or UNKNOWN, engine, ids, str(created or ""), content)
 
 
 def _content(session: Session, db: str, name: str, engine: str) -> str:

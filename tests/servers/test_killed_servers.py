@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -316,6 +317,11 @@ def channel_done(server: Database, channel: str) -> None:
     assert server.execute(f"SELECT ddl_intent FROM tailrace.relay_log_info {where}") == [(None,)]
 
 
+def without_row(server: Database, db: str) -> None:
+    """Make the empty table s a sequence that has lost its row."""
+    shutil.copy(server.data / f"{db}_other" / "q.frm", server.data / db / "s.frm")
+
+
 def without_files(pattern: str) -> Break:
     """Files of the database that are gone once the server is down."""
 
@@ -366,6 +372,9 @@ LEFTOVERS = {
     # half of it
     "database": Leftover("", "CREATE DATABASE {db}_2 CHARACTER SET latin1", "CREATE DATABASE {db}_2"),
     "sequence": Leftover("", "CREATE SEQUENCE s START WITH 5", "CREATE SEQUENCE s"),
+    "sequence without a row": Leftover("", "CREATE SEQUENCE s START WITH 5", "CREATE DATABASE {db}_other\n"
+                                       "CREATE SEQUENCE {db}_other.q\n"
+                                       "CREATE TABLE s AS SELECT * FROM {db}_other.q LIMIT 0", without_row),
     "partitions": Leftover("", RANGE, RANGE, without_files("p.*")),
 }  # fmt: skip
 
@@ -404,6 +413,7 @@ def test_what_mariadbs_recovery_leaves_is_brought_to_its_end(
     down.start()
     for (what, db), (channel, epochs) in channels.items():
         channel.apply(epochs).close()
+        down.execute(f"DROP DATABASE IF EXISTS {db}_other")
         assert everything(down, db, False) == everything(upstream, db, False), what
         channel_done(down, db)
 

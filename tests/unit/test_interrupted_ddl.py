@@ -66,6 +66,12 @@ SWAP = "RENAME TABLE a TO z, b TO a, z TO b"
         ("RENAME TABLE a TO b", {"a": Shown("VIEW", "v"), "b": ABSENT}, {"a": ABSENT, "b": Shown("VIEW", "v")}, None),
         ("RENAME TABLE IF EXISTS a TO b, c TO d", {"a": ABSENT, "b": ABSENT, "c": C, "d": ABSENT},
          {"a": ABSENT, "b": ABSENT, "c": ABSENT, "d": C}, None),
+        # where ids are not known: pairs that move nothing leave nothing to doubt
+        ("RENAME TABLE a TO z, z TO a", {"a": table(), "z": ABSENT}, {"a": table(), "z": ABSENT}, None),
+        ("RENAME TABLE a TO z, z TO a", {"a": table(), "z": ABSENT}, {"a": ABSENT, "z": table()},
+         "RENAME TABLE `d`.`z` TO `d`.`a`"),
+        ("RENAME TABLE IF EXISTS a TO b, c TO d", {"a": ABSENT, "b": ABSENT, "c": table(), "d": ABSENT},
+         {"a": ABSENT, "b": ABSENT, "c": table(), "d": ABSENT}, "RENAME TABLE `d`.`c` TO `d`.`d`"),
         # lists are dropped one by one
         ("DROP TABLE a, b", {"a": A, "b": B}, {"a": A, "b": B}, "DROP TABLE a, b"),
         ("DROP TABLE a, b", {"a": A, "b": B}, {"a": ABSENT, "b": B}, "DROP TABLE IF EXISTS a, b"),
