@@ -15,7 +15,7 @@ from schemas.ddl import family
 from schemas.ddl_edit import Uneditable, as_alter_database, as_replacing, with_if_exists
 from schemas.ddl_lexer import Flavor, Lexer, dialect_of
 from schemas.epoch import SchemaChanged, TableChanged
-from spark_consumer.ddl.snapshot import ABSENT, ACCOUNTS, BROKEN, UNKNOWN, Shown, Snapshot, key
+from spark_consumer.ddl.snapshot import ABSENT, ACCOUNTS, BROKEN, NO_ROWS, UNKNOWN, Shown, Snapshot, key
 from spark_consumer.merge import qualified
 
 _TYPES = {
@@ -82,12 +82,12 @@ def needs_identities(ddl: SchemaChanged) -> bool:
     """Whether definitions alone cannot show that the DDL has run."""
     if ddl.kind == "RENAME TABLE":
         return True
-    return ddl.kind == "ALTER TABLE" and (len(ddl.tables) > 1 or _exchanges_columns(ddl))
+    return ddl.kind == "ALTER TABLE" and (len(ddl.tables) > 1 or _moves_columns(ddl))
 
 
 def is_too_young(ddl: SchemaChanged, before: Snapshot) -> bool:
     """Whether only the second of a table's last change would show that the DDL has run, and it is not over yet."""
-    return _exchanges_columns(ddl) and any(shown.created >= before.taken for shown in before.objects.values())
+    return _moves_columns(ddl) and any(shown.created >= before.taken for shown in before.objects.values())
 
 
 def _is(shown: Shown, what: str) -> bool:
@@ -218,11 +218,9 @@ def _altered(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool)
         return ddl
     if _differs(was, found, before, now):
         return None
-    if not _exchanges_columns(ddl) or _not_touched(was, found, before, mariadb):
+    if not _moves_columns(ddl) or was.content == found.content == NO_ROWS:
         return ddl
-    if _other_ids(was, found) or was.created != found.created:
-        return None
-    raise Undecided("the table's definition is the same before and after it")
+    return _moved(ddl, was, found, before, mariadb)
 
 
 def _differs(was: Shown, found: Shown, before: Snapshot, now: Snapshot) -> bool:
@@ -241,14 +239,19 @@ def _differs(was: Shown, found: Shown, before: Snapshot, now: Snapshot) -> bool:
     return was.definition != found.definition
 
 
-def _not_touched(was: Shown, found: Shown, before: Snapshot, mariadb: bool) -> bool:
-    """Whether an ALTER that leaves the same definition has not run."""
-    if _other_ids(was, found):
-        return False
-    if was.ids and found.ids and not mariadb:
-        # Columns that change places make a new table there.
-        return True
-    return bool(was.created) and was.created == found.created and was.created < before.taken
+def _moved(
+    ddl: SchemaChanged, was: Shown, found: Shown, before: Snapshot, mariadb: bool
+) -> SchemaChanged | None:
+    """What is left of an ALTER that may leave the same definition with other values under it."""
+    if _other_ids(was, found) or (was.content and found.content and was.content != found.content):
+        return None
+    if was.created == found.created:
+        if was.created and was.created < before.taken:
+            return ddl
+    elif not mariadb or was.engine != "innodb":
+        return None
+    # MariaDB's is the time of a file, which recovery has moved as well when it took the ALTER back.
+    raise Undecided("the table's definition is the same before and after it")
 
 
 def _other_ids(was: Shown, found: Shown) -> bool:
@@ -280,8 +283,8 @@ def _numbers(shown: Shown) -> set[int]:
     return {number for _, number in shown.ids or ()}
 
 
-def _exchanges_columns(ddl: SchemaChanged) -> bool:
-    """Whether columns may change names with each other: a second time would undo it."""
+def _moves_columns(ddl: SchemaChanged) -> bool:
+    """Whether a column may get the name of another one, which it loses or goes with: a second time would move more."""
     if ddl.kind != "ALTER TABLE":
         return False
     keys = [
@@ -291,4 +294,5 @@ def _exchanges_columns(ddl: SchemaChanged) -> bool:
     renamed = sum(
         word == "RENAME" and keys[index + 1 : index + 2] == ["COLUMN"] for index, word in enumerate(keys)
     )
-    return keys.count("CHANGE") + renamed > 1
+    names = keys.count("CHANGE") + renamed
+    return names > 1 or (names == 1 and "DROP" in keys)

@@ -39,6 +39,14 @@ from spark_consumer.session import Session
 
 # A table that was changed just now is that old after two seconds.
 _LONGEST_WAIT = 3.0
+_OPEN = (
+    "look at the tables. If it has happened, `tailrace error skip`; if it has not, `tailrace error replace` with the"
+    " statement itself; what is done by halves, finish by hand, and skip it"
+)
+_LOST = (
+    "the tables are neither as they were before it nor as it leaves them. Restore them as it leaves them, and `tailrace"
+    " error skip`; or as they were, and `tailrace error replace` with the statement itself"
+)
 _log = structlog.get_logger()
 
 
@@ -105,8 +113,7 @@ def settled(own: Session, ledger: Ledger, intent: Intent, ddl: SchemaChanged, wh
                 "TR621",
                 f"this DDL was interrupted, and nothing shows whether it has happened: {why}; {ddl.shown[:200]}",
                 where=where,
-                hint="look at the tables. If it has happened, `tailrace error skip`; if it has not, `tailrace error"
-                " replace` with the statement itself; what is done by halves, finish by hand, and skip it",
+                hint=_LOST if isinstance(why, Broken) else _OPEN,
             ) from None
     _log.info(
         "ddl_interrupted", statement=ddl.shown[:200], happened=left is None, left=left and left.shown[:200]

@@ -22,6 +22,8 @@ ACCOUNTS = "accounts"
 UNKNOWN = "unknown"
 #: the definition of what the server cannot open
 BROKEN = "broken"
+#: the content of an InnoDB table without rows
+NO_ROWS = "none"
 PROGRAMS = ("PROCEDURE", "FUNCTION", "EVENT", "PACKAGE", "PACKAGE BODY", "LIBRARY")
 #: rows from each end of a table
 _SAMPLE = 5
@@ -53,7 +55,8 @@ class Shown:
         ids: InnoDB's table ids by partition, None if they are not known. A table keeps its id when it is renamed; one
             that is rebuilt or truncated has another.
         created: CREATE_TIME in UTC; MariaDB moves it with every ALTER and RENAME, MySQL with every ALTER.
-        content: where identities were asked for: CHECKSUM TABLE, of an InnoDB table only its first and last rows.
+        content: where identities were asked for: CHECKSUM TABLE; of an InnoDB table only its first and last rows, or
+            ``NO_ROWS``.
     """
 
     kind: str = ""
@@ -191,7 +194,7 @@ def _content(session: Session, db: str, name: str, engine: str) -> str:
         if is_passing(error):
             raise
         return ""
-    return _hash(repr(rows))
+    return _hash(repr(rows)) if any(rows) else NO_ROWS
 
 
 def _other(session: Session, ddl: SchemaChanged, database: str) -> dict[str, Shown]:

@@ -122,6 +122,9 @@ ALTER TABLE b ADD COLUMN w INT AFTER v
 UPDATE b SET w = 77
 ALTER TABLE b CHANGE v w INT, CHANGE w v INT AFTER id
 ALTER TABLE b CHANGE v w INT, CHANGE w v INT AFTER id
+ALTER TABLE b DROP COLUMN v, RENAME COLUMN w TO v, ADD COLUMN w INT
+UPDATE b SET w = 78
+ALTER TABLE b DROP COLUMN v, CHANGE w v INT, ADD COLUMN w INT
 """),
     Story("partitions", PARTED, """
 ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE x
@@ -355,10 +358,14 @@ RANGE = (
     "CREATE TABLE p (id INT PRIMARY KEY, v INT) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (9))"
 )
 SWAP = "RENAME TABLE a TO z, b TO a, z TO b"
+WIDE = "CREATE TABLE a (id INT PRIMARY KEY, v INT, w INT)\nINSERT INTO a VALUES (1, 2, 3)"
+MOVE = "ALTER TABLE a DROP COLUMN v, RENAME COLUMN w TO v, ADD COLUMN w INT"
 EXCHANGE = "ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE a"
 LEFTOVERS = {
     # crash recovery has finished it, and logged it under another GTID or not at all
     "alter": Leftover(COLUMNS, "ALTER TABLE a ADD w INT DEFAULT 5", "ALTER TABLE a ADD w INT DEFAULT 5"),
+    "columns": Leftover(WIDE, MOVE, MOVE),
+    "columns not moved": Leftover(WIDE, MOVE, ""),
     "swap": Leftover(f"{COLUMNS}\n{OTHER}", SWAP, SWAP),
     "not swapped": Leftover(f"{COLUMNS}\n{OTHER}", SWAP, ""),
     "exchange": Leftover(f"{COLUMNS}\n{RANGE}\nINSERT INTO p VALUES (3, 3)", EXCHANGE, EXCHANGE),

@@ -19,7 +19,17 @@ from spark_consumer.ddl.interrupted import (
     needs_identities,
     what_is_left,
 )
-from spark_consumer.ddl.snapshot import ABSENT, ACCOUNTS, BROKEN, UNKNOWN, Shown, Snapshot, file_pattern, key
+from spark_consumer.ddl.snapshot import (
+    ABSENT,
+    ACCOUNTS,
+    BROKEN,
+    NO_ROWS,
+    UNKNOWN,
+    Shown,
+    Snapshot,
+    file_pattern,
+    key,
+)
 
 Objects = dict[str, Shown]
 
@@ -52,6 +62,14 @@ def left(statement: str, before: Objects, now: Objects, *, mariadb: bool = True)
 
 A, B, C = table("x", 1), table("x", 2), table("x", 3)
 SWAP = "RENAME TABLE a TO z, b TO a, z TO b"
+MYISAM = Shown("BASE TABLE", "x", "myisam", content="5")
+EMPTY = replace(A, content=NO_ROWS)
+LATER = "2026-01-01 00:00:11"
+MOVED = (
+    "CHANGE v w INT, CHANGE w v INT AFTER id",
+    "DROP COLUMN v, RENAME COLUMN w TO v, ADD COLUMN w INT",
+    "DROP v, CHANGE w v INT, ADD w INT",
+)
 
 
 @pytest.mark.parametrize(
@@ -104,11 +122,17 @@ SWAP = "RENAME TABLE a TO z, b TO a, z TO b"
          {"p": table("q", 9), "a": table("x", 8)}, None),
         ("ALTER TABLE p CONVERT PARTITION p0 TO TABLE a", {"p": table("p", 8, 9), "a": ABSENT},
          {"p": table("p", 8, 9), "a": ABSENT}, "ALTER TABLE p CONVERT PARTITION p0 TO TABLE a"),
-        # columns change places, and the definition stays: MariaDB's file is another one
-        ("ALTER TABLE a CHANGE v w INT, CHANGE w v INT AFTER id", {"a": A},
-         {"a": table("x", 1, created="2026-01-01 00:00:11")}, None),
-        ("ALTER TABLE a CHANGE v w INT, CHANGE w v INT AFTER id", {"a": A}, {"a": A},
-         "ALTER TABLE a CHANGE v w INT, CHANGE w v INT AFTER id"),
+        # columns change places, and the definition stays: the rows show it, or that nobody has touched the table
+        *[(f"ALTER TABLE a {moved}", {"a": replace(A, content="1")}, {"a": replace(A, content="2", created=when)}, None)
+          for moved in MOVED for when in (A.created, LATER)],
+        *[(f"ALTER TABLE a {moved}", {"a": A}, {"a": A}, f"ALTER TABLE a {moved}") for moved in MOVED],
+        *[(f"ALTER TABLE a {moved}", {"a": EMPTY}, {"a": replace(EMPTY, created=LATER)}, f"ALTER TABLE a {moved}")
+          for moved in MOVED],
+        (f"ALTER TABLE a {MOVED[0]}", {"a": A}, {"a": B}, None),
+        (f"ALTER TABLE a {MOVED[0]}", {"a": MYISAM}, {"a": replace(MYISAM, created=LATER)}, None),
+        # what leaves the same behind however often it runs
+        *[(f"ALTER TABLE a {same}", {"a": A}, {"a": replace(A, created=LATER)}, f"ALTER TABLE a {same}")
+          for same in ("DROP COLUMN v, ADD COLUMN v INT", "FORCE", "MODIFY v INT")],
         ("CREATE PROCEDURE f() SELECT 1", {"f": ABSENT}, {"f": Shown("PROCEDURE", "f")}, None),
         ("ALTER EVENT e RENAME TO f", {"e": Shown("EVENT", "e")}, {"e": ABSENT}, None),
         ("ALTER EVENT e COMMENT 'x'", {"e": Shown("EVENT", "e")}, {"e": Shown("EVENT", "e")},
@@ -126,7 +150,6 @@ def test_what_is_left(statement: str, before: Objects, now: Objects, expected: s
 
 
 NOBODY = table("x")
-MYISAM = Shown("BASE TABLE", "x", "myisam", content="5")
 
 
 @pytest.mark.parametrize(
@@ -136,6 +159,9 @@ MYISAM = Shown("BASE TABLE", "x", "myisam", content="5")
         (SWAP, {"a": NOBODY, "b": NOBODY, "z": ABSENT}, {"a": NOBODY, "b": NOBODY, "z": ABSENT}, Undecided),
         ("ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE a", {"p": table("p"), "a": NOBODY},
          {"p": table("p"), "a": NOBODY}, Undecided),
+        # rows that look the same, and a file that recovery may have touched
+        *[(f"ALTER TABLE a {moved}", {"a": replace(A, content="1")}, {"a": replace(A, content="1", created=LATER)},
+           Undecided) for moved in MOVED],
         # altered in the second in which it was looked at
         ("ALTER TABLE a CHANGE v w INT, CHANGE w v INT AFTER id", {"a": replace(A, created="2026-01-01 00:00:09")},
          {"a": replace(A, created="2026-01-01 00:00:09")}, Undecided),
@@ -161,6 +187,14 @@ def test_what_nobody_can_know(statement: str, before: Objects, now: Objects, err
     with pytest.raises(Undecided) as raised:
         left(statement, before, now)
     assert raised.type is error
+
+
+def test_on_mysql_the_time_of_a_table_is_as_sure_as_the_alter() -> None:
+    """Columns that are dropped, renamed and added there leave the table's id."""
+    for moved in MOVED:
+        before, now = {"a": replace(A, content="1")}, {"a": replace(A, content="1", created=LATER)}
+        assert left(f"ALTER TABLE a {moved}", before, now, mariadb=False) is None
+        assert left(f"ALTER TABLE a {moved}", before, before, mariadb=False) is not None
 
 
 def test_tables_without_ids_are_told_apart_by_their_contents() -> None:
