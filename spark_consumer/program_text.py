@@ -203,6 +203,9 @@ class _Scan:
                 # What a subquery reads is not changed.
                 index = self._behind_parentheses(index) - 1
                 expected = False
+            elif expected and key == "{":
+                # ODBC's { OJ … }.
+                index += 1
             elif key in _BEFORE_TABLES:
                 expected = True
             elif expected and key not in _MODIFIERS and key != "(":

@@ -428,7 +428,9 @@ class _Closure:
         for path in sorted(found.calls):
             if why := self._of_call(path, program, through):
                 return why
-        for path in sorted(found.names - found.writes):
+        # With Oracle's grammar a number is taken by the sequence's name and a word behind it.
+        numbered = {path[:-1] for path in found.names if len(path) > 1 and path[-1].lower() == "nextval"}
+        for path in sorted((found.names | numbered) - found.writes):
             name = _full(path, program.db)
             kind = self.server.kind(*name) if len(path) < 3 else ""
             if kind == "SEQUENCE":

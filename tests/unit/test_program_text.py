@@ -22,6 +22,7 @@ MYSQL, ANSI = Dialect("mysql"), Dialect("mysql", ansi_quotes=True)
             "a s.b",
         ),
         ("UPDATE (a JOIN (b STRAIGHT_JOIN c)) SET a.x = 1", "a b c"),
+        ("UPDATE { OJ a LEFT OUTER JOIN b ON a.id = b.id } SET a.x = 1", "a b"),
         ("DELETE x FROM s.t x WHERE x.a = (SELECT MAX(a) FROM reads)", "x s.t"),
         ("DELETE FROM t1, t2 USING t1 JOIN s.t2 JOIN (SELECT * FROM reads) d WHERE 1", "t1 t2 s.t2"),
         ("BEGIN SELECT 1 INTO @x FROM reads FOR UPDATE; DELETE LOW_PRIORITY FROM t; END", "t"),
