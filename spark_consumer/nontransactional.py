@@ -19,7 +19,8 @@ one on cannot meet what a later one has left: with one unique key, which none of
 consumers continue each other: a row's place is its transaction's and event's in the upstream.
 
 A server's statement on one row happens or does not. Those of a crashed server's that were answered are there, but for
-MEMORY, whose tables are empty then.
+MEMORY, whose tables are empty then. Where some are in doubt, a table whose files such a server has left out of order
+stops the channel (``crashed_tables``).
 """
 
 from __future__ import annotations
@@ -27,17 +28,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import pymysql
+
 from schemas.crashpoints import reached
 from schemas.errors import DownstreamError, LogError, Where
 from spark_consumer import marks
 from spark_consumer.channel import ChannelKey
+from spark_consumer.crashed_tables import check_order, crashed
 from spark_consumer.marks import Mark, RowPlace
 from spark_consumer.ordered import OrderedRow, OrderedStatement, one_by_one, repeated
 from spark_consumer.place import parsed
 from spark_consumer.plan import Name, TablePlan
 from spark_consumer.position import Position
 from spark_consumer.refusal import Event
-from spark_consumer.session import Session, error_number
+from spark_consumer.server_errors import error_number, is_crashed
+from spark_consumer.session import Session
 from spark_consumer.write import write_one
 
 _MOST = 500  # changes in doubt together
@@ -174,12 +179,15 @@ def write_steps(
         after: the position at the slice's end.
 
     Raises:
-        DownstreamError: a statement was refused, or changed other rows than the log implies.
+        DownstreamError: a statement was refused, or changed other rows than the log implies; TR663 a crashed table.
         LogError: TR659 the log does not have what a mark names.
     """
     there = marks.read(session, channel)
     for one in each:
-        for steps, again in _due(one, there.get(one.name), after, where):
+        mark = there.get(one.name)
+        if mark is not None and mark.rows:
+            check_order(session, one.name, where)
+        for steps, again in _due(one, mark, after, where):
             _write(session, channel, one, steps, again, where)
 
 
@@ -232,7 +240,10 @@ def _write(
                 _repeat(session, step, where)
             else:
                 write_one(session, step.statement, where, kept=_KEPT)
-        except DownstreamError:
+        except DownstreamError as error:
+            if isinstance(error.__cause__, pymysql.MySQLError) and is_crashed(error.__cause__):
+                # What it has done nobody knows.
+                raise crashed(one.name, error.__cause__, error.where) from error
             if not again:
                 # The server has answered: this one is not there, and all before it are.
                 marks.write(session, channel, one.name, Mark(one.places[step.first], 0))

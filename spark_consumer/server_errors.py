@@ -16,6 +16,8 @@ BUSY = frozenset(
 )
 #: the account may not do it
 DENIED = frozenset({1044, 1045, 1142, 1143, 1227, 1370, 1419, 1698})
+#: a table without transactions in which its server was killed: what is in its files has to be put in order
+CRASHED = frozenset({126, 127, 144, 145, 1032, 1034, 1194, 1195})
 # "Got error N from storage engine": the operating system's numbers for a full disk and quota.
 _ENGINE, _DISK_FULL = 1030, ("error 28 ", "error 122 ", "error: 28 ", "error: 122 ")
 
@@ -41,6 +43,11 @@ def is_passing(error: BaseException) -> bool:
 def is_denied(error: BaseException) -> bool:
     """Whether the account lacks a privilege."""
     return error_number(error) in DENIED
+
+
+def is_crashed(error: BaseException) -> bool:
+    """Whether a table's files are as a killed server has left them."""
+    return error_number(error) in CRASHED
 
 
 def message_of(error: BaseException) -> str:

@@ -11,8 +11,10 @@ from functools import cached_property
 import pymysql
 
 from schemas.errors import DownstreamError, Where
+from spark_consumer.crashed_tables import crashed
 from spark_consumer.implied import default_of
 from spark_consumer.merge import qualified, quote
+from spark_consumer.server_errors import is_crashed
 from spark_consumer.session import SQL_MODE, Flavor, Session, error_number
 from spark_consumer.sql_type import SqlType, parse_type
 
@@ -182,6 +184,12 @@ def read_table(session: Session, name: Name, in_family: frozenset[Name] = frozen
         return None
     key = (name[0].lower(), name[1].lower())
     triggers = triggers_of(session, name)
+    try:
+        definition = _definition(session, name, triggers)
+    except pymysql.MySQLError as error:
+        if is_crashed(error):
+            raise crashed(name, error, Where(table=".".join(name))) from error
+        raise
     kind, engine, transactions = _kind(session, name)
     return TargetTable(
         name,
@@ -189,7 +197,7 @@ def read_table(session: Session, name: Name, in_family: frozenset[Name] = frozen
         _keys(session, name),
         key in in_family,
         triggers,
-        _definition(session, name, triggers),
+        definition,
         kind == "SYSTEM VERSIONED",
         engine,
         # A sequence is written whole, and BLACKHOLE keeps nothing: repeated, both are as before.

@@ -182,6 +182,29 @@ def test_the_engine_may_change_between_two_attempts(downstream: Database, db: st
     assert _marks(downstream, db) == []
 
 
+@pytest.mark.parametrize(("flavor", "engine"), [("mysql", "MyISAM"), ("mariadb", "MyISAM")])
+def test_a_crashed_table_stops_it_and_a_repair_heals(downstream: Database, db: str, engine: str) -> None:
+    """As a server leaves it that is killed while it writes keys."""
+    _create(downstream, db, "a", engine)
+    a = _table(db, "a")
+    rows = [{"id": n, "v": n, "s": "x" * n} for n in range(1, 9)]
+    epochs = [[insert(a, row) for row in rows], [update(a, row, {**row, "v": 7}) for row in rows]]
+    url = downstream.url("tailrace")
+    assert in_child(lambda: _apply(url, db, epochs, 1), "nontransactional.after_row:11") == signal.SIGKILL
+    downstream.execute(f"FLUSH TABLES {db}.a")
+    index = downstream.data / db / "a.MYI"
+    index.write_bytes(index.read_bytes()[:1024] + bytes(1024))
+    for _ in range(3):
+        with pytest.raises(DownstreamError, match=f"TR663.*{db}.a was left crashed") as error:
+            _apply(url, db, epochs, 1)
+        assert f"REPAIR TABLE `{db}`.`a`" in error.value.hint
+        assert len(_marks(downstream, db)) == 1
+    assert downstream.execute(f"REPAIR TABLE {db}.a")[-1][3] == "OK"
+    _apply(url, db, epochs, 1)
+    assert downstream.execute(f"SELECT id, v FROM {db}.a ORDER BY id") == [(n, 7) for n in range(1, 9)]
+    assert _marks(downstream, db) == []
+
+
 @pytest.mark.parametrize("flavor", ["mysql"])
 @pytest.mark.parametrize("point", ["after_mark", "after_row:3"])
 def test_archive_takes_inserts(downstream: Database, db: str, point: str) -> None:
