@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
+import fastavro
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
 from schemas.structure import Column, TableStructure
@@ -113,6 +115,19 @@ def row_schema(structure: TableStructure) -> RowSchema:
     text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
     crc = fingerprint(to_parsing_canonical_form(json.loads(text)), "CRC-64-AVRO")
     return RowSchema(text, bytes.fromhex(crc))
+
+
+def read_record(schema: Any, data: bytes) -> Any:
+    """The value of a parsed schema that bytes hold from the first to the last one (slow: not for every row).
+
+    Raises:
+        ValueError, LookupError, EOFError, TypeError, struct.error: they hold none.
+    """
+    stream = io.BytesIO(data)
+    record: Any = fastavro.schemaless_reader(stream, schema, None)
+    if stream.tell() != len(data):
+        raise ValueError(f"{len(data) - stream.tell()} bytes lie behind it")
+    return record
 
 
 def fingerprint_of(structure: TableStructure) -> bytes:

@@ -5,7 +5,6 @@ The text is meant for a session with ``SESSION_SETUP``; in another one it may me
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Any
 
 import fastavro
 
-from schemas.avro_schema import OP_AT, row_schema
+from schemas.avro_schema import OP_AT, read_record, row_schema
 from schemas.codegen import compile_function, indent
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of, literal_constants, union_tags
@@ -200,8 +199,7 @@ def source_reader(structure: TableStructure) -> Callable[[bytes], Source]:
     schema = fastavro.parse_schema(json.loads(row_schema(structure).text))
 
     def source(value: bytes) -> Source:
-        record: Any = fastavro.schemaless_reader(io.BytesIO(value[HEADER_SIZE:]), schema, None)
-        return Source(**record["source"])
+        return Source(**read_record(schema, value[HEADER_SIZE:])["source"])
 
     return source
 
@@ -226,9 +224,9 @@ def compile_renderers(
     names = literal_names(structure.columns)
 
     def make(name: str, argument: str, body: list[str], result: str) -> Render:
-        return compile_function(
-            name, argument, [*body, f"return {result}"], names, f"<{name} of {structure.name}>"
-        )
+        whole = "if p > len(v): raise EOFError('the row ends within a column')"
+        lines = [*body, whole, f"return {result}"]
+        return compile_function(name, argument, lines, names, f"<{name} of {structure.name}>")
 
     image = [f"p = {AFTER_AT + 1}", *image_lines(columns, "s")]
     # The key starts with two strings, the names of schema and table: the same for all its rows.
@@ -260,7 +258,8 @@ def compile_literals(
     image = image_lines(structure.columns[: last + 1], "s")
     begin = [*_skip_after(structure), "p += 1"] if before else [f"p = {AFTER_AT + 1}"]
     result = ", ".join(f"s{places[name]}" for name in wanted)
-    body = [*begin, *image, f"return ({result},)" if wanted else "return ()"]
+    whole = "if p > len(v): raise EOFError('the row ends within a column')"
+    body = [*begin, *image, whole, f"return ({result},)" if wanted else "return ()"]
     return compile_function(
         "literals", "v", body, literal_names(structure.columns), f"<literals of {structure.name}>"
     )

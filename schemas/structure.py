@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -135,17 +134,48 @@ class TableStructure:
         return json.dumps(self.to_dict(), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> TableStructure:
-        """The inverse of ``to_dict``."""
+    def from_json(cls, text: str) -> TableStructure:
+        """The inverse of ``to_json``: of that text, and of no other.
+
+        Raises:
+            ValueError, LookupError, TypeError, RecursionError: it is none.
+        """
+        data = json.loads(text)
         columns = tuple(Column(**{**c, "members": tuple(c["members"])}) for c in data["columns"])
         images = [data.get(side) for side in ("before_columns", "after_columns")]
         before, after = (None if names is None else tuple(names) for names in images)
-        return cls(data["db"], data["table"], columns, tuple(data["key"]), before, after)
+        made = cls(data["db"], data["table"], columns, tuple(data["key"]), before, after)
+        made._check()
+        if made.to_json() != text:
+            raise ValueError("it says something else")
+        return made
 
-    @classmethod
-    def from_json(cls, text: str) -> TableStructure:
-        """The inverse of ``to_json``."""
-        return cls.from_dict(json.loads(text))
+    def _check(self) -> None:
+        """Raises ValueError for fields of other types, and names of columns that are none."""
+        names = [column.name for column in self.columns]
+        texts = [
+            self.db,
+            self.table,
+            *names,
+            *self.key,
+            *(self.before_columns or ()),
+            *(self.after_columns or ()),
+        ]
+        for column in self.columns:
+            texts += (column.sql_type, column.charset, *column.members)
+            if type(column.code) is not int or type(column.meta) is not int:
+                raise ValueError(f"column {column.name!r} has a type that is no number")
+            if type(column.nullable) is not bool or type(column.unsigned) is not bool:
+                raise ValueError(f"column {column.name!r} has a flag that is none")
+        if not all(isinstance(one, str) for one in texts):
+            raise ValueError("a name is no text")
+        if not all((self.db, self.table, *names)) or any(
+            "\0" in one for one in (self.db, self.table, *names)
+        ):
+            raise ValueError("a name is empty, or holds a NUL")
+        for some in (names, self.key, self.before_columns or (), self.after_columns or ()):
+            if len(set(some)) < len(some) or not set(some) <= set(names):
+                raise ValueError("a column is named twice, or is not there")
 
 
 def has_full_images(structure: str) -> bool:

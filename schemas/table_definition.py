@@ -173,13 +173,34 @@ class TableDefinition:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> TableDefinition:
-        """The inverse of ``to_dict``."""
+        """The inverse of ``to_dict``. Raises ValueError, LookupError, TypeError for what is none."""
         columns = (ColumnDefinition(**{**c, "members": tuple(c["members"])}) for c in data["columns"])
         keys = (
             KeyDefinition(**{**key, "parts": tuple(KeyPart(**part) for part in key["parts"])})
             for key in data["keys"]
         )
-        return cls(**{**data, "columns": tuple(columns), "keys": tuple(keys)})
+        made = cls(**{**data, "columns": tuple(columns), "keys": tuple(keys)})
+        if not made._has_its_types():
+            raise ValueError("a field is of another type")
+        return made
+
+    def _has_its_types(self) -> bool:
+        parts = [part for key in self.keys for part in key.parts]
+        texts = [key.name for key in self.keys] + [part.name for part in parts] + [self.charset or ""]
+        flags: list[object] = [self.foreign, self.whole, self.versioned]
+        flags += [flag for key in self.keys for flag in (key.named, key.hash)]
+        numbers: list[object] = [part.prefix for part in parts]
+        for column in self.columns:
+            texts += (column.name, column.type, column.charset or "", column.generated, *column.members)
+            flags += (column.unsigned, column.invisible, column.compressed)
+            flags += [] if column.nullable is None else [column.nullable]
+            numbers += (column.length, column.scale)
+        return (
+            all(isinstance(text, str) and "\0" not in text for text in texts)
+            and all(type(flag) is bool for flag in flags)
+            and all(n is None or (type(n) is int and 0 <= n < 1 << 32) for n in numbers)
+            and all(key.kind in ("primary", "unique", "other") for key in self.keys)
+        )
 
 
 def number_bytes(column: ColumnDefinition) -> int:

@@ -79,4 +79,6 @@ def read_bytes(data: bytes, pos: int) -> tuple[bytes, int]:
     """Avro ``bytes`` or ``string`` at ``pos`` and the offset behind it."""
     length, pos = read_long(data, pos)
     end = pos + length
+    if not pos <= end <= len(data):
+        raise ValueError(f"a text of {length} bytes")
     return data[pos:end], end

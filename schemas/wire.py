@@ -7,6 +7,7 @@ log's records name a schema by the header without its marker, in hexadecimal dig
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 SINGLE_OBJECT = b"\xc3\x01"
@@ -23,6 +24,7 @@ PART = "tailrace.part"
 LEAST_PART = 16 << 10
 
 Headers = list[tuple[str, bytes]]
+_NUMBERS = re.compile(rb"([1-9][0-9]{0,8})/([1-9][0-9]{0,8})")
 
 
 def value_header(name: bytes) -> bytes:
@@ -56,6 +58,7 @@ class Joiner:
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
+        self._count = 0
 
     def add(self, value: bytes, headers: Sequence[tuple[str, bytes]]) -> bytes | None:
         """The row's whole value once its last part is there; a row that was not divided at once.
@@ -64,13 +67,16 @@ class Joiner:
             ValueError: a part is missing.
         """
         part = next((content for name, content in headers if name == PART), None)
-        if part is None:
-            number, count = 1, 1
-        else:
-            number, count = map(int, part.split(b"/"))
-        if number != len(self._parts) + 1 or number > count:
+        number, count = 1, 1
+        if part is not None:
+            found = _NUMBERS.fullmatch(part)
+            if found is None:
+                raise ValueError(f"it is the part {part[:40]!r} of a row")
+            number, count = int(found[1]), int(found[2])
+        if number != len(self._parts) + 1 or number > count or (self._parts and count != self._count):
             raise ValueError(f"part {number} of {count} of a row stands behind {len(self._parts)} parts")
         self._parts.append(value)
+        self._count = count
         if number < count:
             return None
         whole, self._parts = b"".join(self._parts) if count > 1 else value, []

@@ -29,7 +29,7 @@ def read_counted(size: int) -> Lines:
     elif size == 2:
         head = "l = b[p] | b[p+1] << 8; p += 2"
     else:
-        head = f"l = from_bytes(b[p:p+{size}], 'little'); p += {size}"
+        head = f"l = from_bytes(b[p:p+{size:d}], 'little'); p += {size:d}"
     form = {1: "B", 2: "H", 4: "I"}.get(size)
     return [Head(head, form, "l", whole=False) if form else head, "q = p + l; d = b[p:q]; p = q"]
 
@@ -55,7 +55,7 @@ class Binary:
         """See ``Codec.decode``. The binlog strips BINARY's trailing zero bytes; they are put back."""
         lines = read_value(column)
         if column.code == STRING:
-            lines.append(f"if l < {column.meta}: d = d.ljust({column.meta}, b'\\0'); l = {column.meta}")
+            lines.append(f"if l < {column.meta:d}: d = d.ljust({column.meta:d}, b'\\0'); l = {column.meta:d}")
         return [*lines, f"{target} = {tags[0]} + encode_varint(l << 1) + d"]
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
@@ -85,7 +85,7 @@ class Bit:
     def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
         """See ``Codec.decode``."""
         size = (column.meta + 7) // 8
-        return [f"{target} = {tags[0]} + {bytes((size << 1,))!r} + b[p:p+{size}]; p += {size}"]
+        return [f"{target} = {tags[0]} + {bytes((size << 1,))!r} + b[p:p+{size:d}]; p += {size:d}"]
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
         """See ``Codec.literal``. A number, since BIT compares as one."""

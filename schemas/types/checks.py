@@ -40,6 +40,7 @@ _META: Mapping[int, frozenset[int] | range] = {
     ENUM: frozenset({1, 2}),
     SET: frozenset({1, 2, 3, 4, 8}),
 }
+_CHARACTERS = frozenset({VARCHAR, VAR_STRING, STRING, BLOB, VARCHAR_COMPRESSED, BLOB_COMPRESSED})
 _CHARSETS = frozenset(CHARSETS.values()) | {"utf8", ""}
 
 
@@ -52,5 +53,7 @@ def check_column(column: Column) -> None:
         check_digits(column.meta >> 8, column.meta & 0xFF)
     if column.charset not in _CHARSETS:
         raise ValueError(f"column {column.name} is in the unknown character set {column.charset[:100]!r}")
+    if column.code in _CHARACTERS and not column.charset:
+        raise ValueError(f"column {column.name} is of type {column.code} without a character set")
     if len(column.members) > MOST_MEMBERS.get(column.code, 0):
         raise ValueError(f"column {column.name} of type {column.code} has {len(column.members)} members")

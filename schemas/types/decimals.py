@@ -100,15 +100,17 @@ class Decimals:
         """See ``Codec.decode``."""
         precision, scale = column.meta >> 8, column.meta & 0xFF
         size = packed_size(precision, scale)
-        return [f"{target} = {tags[0]} + decimal_avro(b[p:p+{size}], {precision}, {scale}); p += {size}"]
+        return [
+            f"{target} = {tags[0]} + decimal_avro(b[p:p+{size:d}], {precision:d}, {scale:d}); p += {size:d}"
+        ]
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
         """See ``Codec.literal``."""
-        return [*read_length("d"), f"{target} = decimal_text(d, {column.meta & 0xFF})"]
+        return [*read_length("d"), f"{target} = decimal_text(d, {column.meta & 0xFF:d})"]
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
         """See ``Codec.value``. A Decimal with all digits."""
-        return [*read_length("d"), f"{target} = Decimal(decimal_text(d, {column.meta & 0xFF}).decode())"]
+        return [*read_length("d"), f"{target} = Decimal(decimal_text(d, {column.meta & 0xFF:d}).decode())"]
 
     def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
         """See ``Codec.predicate``."""

@@ -86,8 +86,8 @@ class EnumSet:
     def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
         """See ``Codec.decode``."""
         size = column.meta
-        read = "b[p]" if size == 1 else f"from_bytes(b[p:p+{size}], 'little')"
-        return [f"{target} = {tags[0]} + {target}_table[{read}]; p += {size}"]
+        read = "b[p]" if size == 1 else f"from_bytes(b[p:p+{size:d}], 'little')"
+        return [f"{target} = {tags[0]} + {target}_table[{read}]; p += {size:d}"]
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
         """See ``Codec.literal``. ENUM's empty error value is index 0: no text would be accepted for it."""

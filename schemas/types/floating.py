@@ -21,6 +21,8 @@ def float_text(number: float) -> bytes:
     written as the double it equals, so that comparing it with the column finds it.
     """
     text = repr(number)
+    if "n" in text:
+        raise ValueError(f"the number {text}")
     return (text if "e" in text else text + "e0").encode()
 
 

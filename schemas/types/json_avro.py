@@ -47,11 +47,17 @@ def _types(tree: Tree) -> list[tuple[str, str]]:
 
 
 def read_typed(v: bytes, p: int) -> tuple[bytes, dict[str, str], int]:
-    """Text and types of a typed document at ``v[p]``, and the offset behind it."""
+    """Text and types of a typed document at ``v[p]``, and the offset behind it.
+
+    Raises:
+        ValueError, LookupError: there is none.
+    """
     count, p = read_long(v, p)
     found: dict[str, bytes] = {}
     for _ in range(count):
         key, p = read_bytes(v, p)
         found[key.decode()], p = read_bytes(v, p)
+    if v[p]:
+        raise ValueError("a JSON document with more than one block of types")
     text = found.pop(_TEXT)
     return text, {path: sql_type.decode() for path, sql_type in found.items()}, p + 1

@@ -12,9 +12,17 @@ from base64 import b64decode
 from typing import Any
 
 from schemas.types.json_avro import read_typed
-from schemas.types.json_binary import quoted
+from schemas.types.json_binary import OPAQUE, quoted
 
-_ARGUMENT = re.compile(r"\d+")
+_OPAQUE = re.compile(r"opaque\(([0-9]{1,3})\)")
+_DIGITS = re.compile(r"-?[0-9]{1,20}")
+_MOMENT = re.compile(r"[-0-9: .]{1,32}")
+# What a value's text may be, by its type; nothing else becomes a part of a statement.
+_FORMS = (
+    (re.compile(r"(un)?signed"), _DIGITS),
+    (re.compile(r"decimal\([0-9]{1,2},[0-9]{1,2}\)"), re.compile(r"-?[0-9]{1,65}(\.[0-9]{1,65})?")),
+    (re.compile(r"date|(time|datetime|timestamp)\(6\)"), _MOMENT),
+)
 _Text = tuple[str, str | None]  # JSON text, and SQL if it holds typed scalars
 
 
@@ -32,13 +40,22 @@ def typed_literal(v: bytes, p: int) -> tuple[bytes, int]:
     """The expression of a typed document at ``v[p]``, and the offset behind it."""
     text, types, p = read_typed(v, p)
     document = json.loads(
-        text, object_pairs_hook=_Members, parse_int=_Number, parse_float=_Number, strict=False
+        text,
+        object_pairs_hook=_Members,
+        parse_int=_Number,
+        parse_float=_Number,
+        parse_constant=_no_constant,
+        strict=False,
     )
     _, sql = _expression(document, "$", types)
     if not isinstance(document, list):
         # Only as an element does a scalar become JSON whatever it is; CAST refuses bytes.
         sql = f"JSON_EXTRACT(JSON_ARRAY({sql}),'$[0]')"
     return f"/*M!{_string(text)}*//*!50708 {sql}*/".encode(), p
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} in a JSON document")
 
 
 def _string(data: bytes) -> str:
@@ -71,10 +88,16 @@ def _container(items: list[tuple[str, str, _Text]], brackets: str, function: str
     return text, f"{function}({','.join(parts)})"
 
 
-def _scalar(value: str, sql_type: str) -> str:
+def _scalar(value: Any, sql_type: str) -> str:
     """An expression of the type; ``value`` is a number's text or a string."""
-    if sql_type.startswith("opaque"):
-        return _bytes(int(_ARGUMENT.findall(sql_type)[0]), b64decode(value.rsplit(":", 1)[1]))
+    if opaque := _OPAQUE.fullmatch(sql_type):
+        head = f"base64:type{opaque[1]}:"
+        if int(opaque[1]) not in OPAQUE or not isinstance(value, str) or not value.startswith(head):
+            raise ValueError(f"a JSON document has no value of the type {sql_type}")
+        return _bytes(int(opaque[1]), b64decode(value[len(head) :], validate=True))
+    form = next((form for name, form in _FORMS if name.fullmatch(sql_type)), None)
+    if form is None or not isinstance(value, str) or form.fullmatch(value) is None:
+        raise ValueError(f"a JSON document has no value of the type {sql_type[:60]!r}")
     if sql_type == "timestamp(6)":
         return _column(sql_type, f"JSON_ARRAY('{value}')")
     return f"CAST('{value}' AS {sql_type.upper()})"

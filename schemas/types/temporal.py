@@ -160,8 +160,8 @@ def _fraction(fsp: int, offset: int) -> tuple[str, int]:
     size = (fsp + 1) // 2
     if not size:
         return "", 0
-    digits = f"b'.%0{2 * size}d' % from_bytes(b[p+{offset}:p+{offset + size}], 'big')"
-    return f" + ({digits})[:{fsp + 1}]", size
+    digits = f"b'.%0{2 * size:d}d' % from_bytes(b[p+{offset:d}:p+{offset + size:d}], 'big')"
+    return f" + ({digits})[:{fsp + 1:d}]", size
 
 
 class Temporal:
@@ -193,25 +193,29 @@ class Temporal:
         if column.code in _OLD:
             text, sizes = _OLD[column.code]
             size = sizes[fsp]
-            return [f"{target} = {tags[0]} + counted({text}(b[p:p+{size}], {fsp})); p += {size}"]
+            return [f"{target} = {tags[0]} + counted({text}(b[p:p+{size:d}], {fsp:d})); p += {size:d}"]
         if column.code == TIME2:
             size = 3 + (fsp + 1) // 2
-            return [f"{target} = {tags[0]} + counted(time_text(b[p:p+{size}], {fsp})); p += {size}"]
+            return [f"{target} = {tags[0]} + counted(time_text(b[p:p+{size:d}], {fsp:d})); p += {size:d}"]
         length = bytes(((19 + fsp + (fsp > 0)) << 1,))
         if column.code == TIMESTAMP2:
             text, size = _fraction(fsp, 4)
             whole = "timestamp_text(from_bytes(b[p:p+4], 'big'))"
-            return [f"{target} = {tags[0]} + {length!r} + {whole}{text}; p += {4 + size}"]
+            return [f"{target} = {tags[0]} + {length!r} + {whole}{text}; p += {4 + size:d}"]
         text, size = _fraction(fsp, 5)
         return [
             "i = from_bytes(b[p:p+5], 'big') - 0x8000000000",
             f"{target} = {tags[0]} + {length!r} + PACKED_DATES[i >> 17] + PACKED_TIMES[i & 0x1ffff]{text}"
-            f"; p += {5 + size}",
+            f"; p += {5 + size:d}",
         ]
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
-        """See ``Codec.literal``. All these texts are short: one length byte, no quotes inside."""
-        return [f'q = p + 1 + (v[p] >> 1); {target} = b"\'" + v[p+1:q] + b"\'"; p = q']
+        """See ``Codec.literal``. All these texts are short: one length byte."""
+        return [
+            "q = p + 1 + (v[p] >> 1); d = v[p+1:q]; p = q",
+            'if b"\'" in d: raise ValueError("a time with a quote in it")',
+            f'{target} = b"\'" + d + b"\'"',
+        ]
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
         """See ``Codec.value``. The canonical text."""

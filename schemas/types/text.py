@@ -87,13 +87,13 @@ class Text:
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
         """See ``Codec.literal``."""
-        introducer = f"_{column.charset} X'"
+        introducer = f"_{column.charset} X'".encode()
         return [
             *read_length("d"),
             f"if t == {branches * 2}:",
             '    if b"\'" in d: d = d.replace(b"\'", b"\'\'")',
             f'    {target} = b"\'" + d + b"\'"',
-            f'else: {target} = b"{introducer}" + d.hex().encode() + b"\'"',
+            f'else: {target} = {introducer!r} + d.hex().encode() + b"\'"',
         ]
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
