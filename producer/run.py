@@ -21,7 +21,7 @@ from producer.purging import Purging
 from producer.registry import SchemaRegistry
 from producer.skipping import SkipRule
 from producer.structures.upstream import UpstreamStructures
-from producer.upstream.connect import describe
+from producer.upstream.connect import UpstreamInfo, describe
 from relay_store import layout
 from relay_store.layout import (
     Owner,
@@ -36,7 +36,8 @@ from relay_store.readers import PUBLISHER, Mark
 from relay_store.writer import RelayWriter
 from schemas.avro_schema import fingerprint_of
 from schemas.epoch import EpochCommitted
-from schemas.errors import UpstreamError
+from schemas.errors import ConfigError, UpstreamError
+from schemas.gtid import parse_gtid_set
 from schemas.kafka_security import OPEN, KafkaSecurity
 from schemas.server_url import ServerUrl
 from schemas.tables import TableFilter
@@ -168,6 +169,7 @@ def _run(
     origins: Origins,
 ) -> None:
     info = describe(config.source)
+    _check_stop(config, info)
 
     if config.server_id == info.server_id:
         raise UpstreamError(
@@ -268,6 +270,16 @@ def _run(
         relay.close()
     if thread.error is not None:
         raise thread.error
+
+
+def _check_stop(config: ProducerConfig, info: UpstreamInfo) -> None:
+    try:
+        parse_gtid_set(config.stop_at_gtid or "", info.flavor)
+    except ValueError as error:
+        kind = "MariaDB" if info.flavor == "mariadb" else "MySQL"
+        raise ConfigError(
+            "TR110", f"--stop-at-gtid is no GTID set of {config.source}, a {kind} server: {error}"
+        ) from error
 
 
 def _watch(

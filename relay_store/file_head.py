@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,12 +57,17 @@ def read_head(path: Path) -> FileHead:
     with disk_errors("reading the relay log", where), path.open("rb") as file:
         if said := binlog.magic_fault(file.read(len(binlog.MAGIC))):
             raise RelayError("TR304", said, where=where)
+        size = os.fstat(file.fileno()).st_size
         begin = end = binlog.FIRST_POSITION
         while len(start := file.read(binlog.HEADER_SIZE)) == binlog.HEADER_SIZE:
             header = binlog.header(start)
             if header.type not in _HEAD:
                 return FileHead(created, version, has_checksum, previous, begin, end, is_bare=False)
-            event = start + file.read(max(0, header.size - binlog.HEADER_SIZE))
+            if header.size < binlog.HEADER_SIZE:
+                raise RelayError("TR304", f"an event of {header.size} bytes", where=where)
+            if end + header.size > size:
+                break
+            event = start + file.read(header.size - binlog.HEADER_SIZE)
             if len(event) < header.size:
                 break
             if header.type == binlog.FORMAT_DESCRIPTION:

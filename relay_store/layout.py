@@ -30,6 +30,7 @@ from typing import TypeVar
 from schemas import names
 from schemas.binlog import FIRST_POSITION
 from schemas.errors import NOWHERE, RelayError, Where
+from schemas.gtid import Flavor, GtidSet, parse_gtid_set
 from schemas.names import UnfitName
 
 INDEX_NAME = "server-uuid.index"
@@ -340,6 +341,15 @@ def write_start(root: Path, start: StartPosition) -> None:
     _write_toml(root / START_NAME, start)
 
 
+def stated_set(text: str, flavor: Flavor, path: Path) -> GtidSet:
+    """A GTID set that a metadata file states. Raises RelayError TR306."""
+    try:
+        return parse_gtid_set(text, flavor)
+    except ValueError as error:
+        what = f"{path} states no GTID set of a {flavor} server: {error}"
+        raise RelayError("TR306", what, hint=_REBUILD) from error
+
+
 def read_owner(root: Path) -> Owner | None:
     """Whose relay log it is, None if it is nobody's yet. Raises RelayError."""
     with disk_errors(f"reading {OWNER_NAME}"):
@@ -350,7 +360,7 @@ def read_owner(root: Path) -> Owner | None:
     try:
         fields = tomllib.loads(data.decode())
         return Owner(str(fields["prefix"]), str(fields["log-id"]))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError, RecursionError) as error:
         raise RelayError("TR306", f"{root / OWNER_NAME} cannot be read: {error}", hint=_REBUILD) from error
 
 

@@ -10,7 +10,7 @@ from relay_store.file_head import read_head
 from relay_store.layout import RelayPosition
 from schemas import binlog
 from schemas.errors import RelayError, Where
-from schemas.gtid import Flavor, GtidSet, MariadbGtidSet, empty_gtid_set, parse_gtid_set
+from schemas.gtid import Flavor, GtidSet, MariadbGtidSet, empty_gtid_set
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,9 @@ def initial_position(root: Path, flavor: Flavor) -> Begin | None:
             "this relay log goes on behind epochs that were published before there was one", oldest
         )
     if begin := layout.locate(root, start.subdir, start.file, start.pos):
-        return Begin(begin, parse_gtid_set(start.gtid_set, flavor), start.log_begins)
+        return Begin(
+            begin, layout.stated_set(start.gtid_set, flavor, root / layout.START_NAME), start.log_begins
+        )
     subdir, file = there[0]
     if subdir == start.subdir and layout.file_order(file) <= (layout.file_number(start.file), start.pos):
         return None
@@ -122,8 +124,14 @@ def _begins_anonymous(path: Path) -> bool:
 
 
 def gtids_before(path: Path, flavor: Flavor) -> GtidSet | None:
-    """The set in a file's PREVIOUS_GTIDS or GTID_LIST event; None if the file does not say so yet."""
+    """The set in a file's PREVIOUS_GTIDS or GTID_LIST event; None if the file does not say so yet.
+
+    Raises RelayError TR304 for a file of the other kind of server.
+    """
     head = read_head(path)
     if head.previous is None and head.is_bare:
         return None
-    return head.previous or empty_gtid_set(flavor)
+    before = head.previous or empty_gtid_set(flavor)
+    if isinstance(before, MariadbGtidSet) is not (flavor == "mariadb"):
+        raise RelayError("TR304", f"the file is not of a {flavor} server", where=Where(file=path.name))
+    return before

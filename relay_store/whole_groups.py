@@ -20,7 +20,7 @@ from relay_store.writer import lock_directory
 from schemas import binlog
 from schemas.errors import Where
 from schemas.groups import GroupScanner
-from schemas.gtid import Flavor, parse_gtid_set
+from schemas.gtid import Flavor
 
 _log = structlog.get_logger()
 
@@ -58,7 +58,7 @@ def server_flavor(root: Path) -> Flavor:
 
 
 def _extended(folder: Path, here: RelayPosition, meta: RelayMeta, flavor: Flavor) -> RelayMeta:
-    gtids = parse_gtid_set(meta.gtid_set, flavor).tracker()
+    gtids = layout.stated_set(meta.gtid_set, flavor, folder / layout.META_NAME).tracker()
     scanner, boundary, taken = GroupScanner(), meta.pos, str(gtids)
     for event, end in _events_behind(folder, here):
         kind, was_open = event[4], scanner.in_group

@@ -302,7 +302,10 @@ def tagged_gtid(event: Buffer) -> TaggedGtid:
     if len(uuid) != 16 or number < 1:
         raise ValueError("a tagged GTID event without UUID or number")
     check_number(number)
-    return TaggedGtid(checked_source(uuid, tag), number, fields.get(7) or fields.get(6, 0))
+    micros = fields.get(7) or fields.get(6, 0)
+    if micros >> 55:  # what other GTID events have room for
+        raise ValueError(f"a transaction of the time {micros} µs")
+    return TaggedGtid(checked_source(uuid, tag), number, micros)
 
 
 def check_number(number: int) -> None:

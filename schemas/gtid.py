@@ -32,6 +32,7 @@ __all__ = [
     "SourceKey",
     "before_number",
     "empty_gtid_set",
+    "flavor_of",
     "gtid_text",
     "parse_gtid_set",
     "source_key",
@@ -42,6 +43,11 @@ __all__ = [
 def parse_gtid_set(text: str, flavor: Flavor) -> GtidSet:
     """The set that `text` says in that flavour's form. Raises ValueError naming the wrong part."""
     return MariadbGtidSet.parse(text) if flavor == "mariadb" else MysqlGtidSet.parse(text)
+
+
+def flavor_of(*texts: str) -> Flavor:
+    """Which server's GTIDs these sets hold: only MySQL's have colons."""
+    return "mysql" if any(":" in text for text in texts) else "mariadb"
 
 
 def empty_gtid_set(flavor: Flavor) -> GtidSet:

@@ -66,8 +66,8 @@ class MariadbGtidSet:
         return tracker.snapshot()
 
     def minus(self, other: MariadbGtidSet) -> MariadbGtidSet:
-        """The domains in which this set is further than the other."""
-        theirs = other._domains
+        """The domains in which this set is further than the other. Raises ValueError for a MySQL set."""
+        theirs = _mariadb(other)._domains
         return MariadbGtidSet(
             {d: g for d, g in self._domains.items() if d not in theirs or theirs[d].sequence < g.sequence}
         )
@@ -75,7 +75,7 @@ class MariadbGtidSet:
     def contains(self, other: MariadbGtidSet | str) -> bool:
         if isinstance(other, str):
             other = MariadbGtidSet.parse(other)
-        return not other.minus(self)
+        return not _mariadb(other).minus(self)
 
     def add(self, gtid: str) -> MariadbGtidSet:
         return self.union(MariadbGtidSet.parse(gtid))
@@ -97,6 +97,12 @@ class MariadbGtidSet:
 
     def __hash__(self) -> int:
         return hash(tuple(self._domains.items()))
+
+
+def _mariadb(other: object) -> MariadbGtidSet:
+    if not isinstance(other, MariadbGtidSet):
+        raise ValueError("a MySQL GTID set among MariaDB's GTIDs")
+    return other
 
 
 class MariadbGtidTracker:

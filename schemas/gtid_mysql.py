@@ -110,20 +110,20 @@ class MysqlGtidSet:
 
     def union(self, other: MysqlGtidSet) -> MysqlGtidSet:
         merged = dict(self._sources)
-        for key, bounds in other._sources.items():
+        for key, bounds in _mysql(other)._sources.items():
             mine = merged.get(key)
             merged[key] = _normal([*_pairs(mine), *_pairs(bounds)]) if mine else bounds
         return MysqlGtidSet(merged)
 
     def minus(self, other: MysqlGtidSet) -> MysqlGtidSet:
-        """What is in this set and not in the other."""
-        theirs = other._sources
+        """What is in this set and not in the other. Raises ValueError for a MariaDB set."""
+        theirs = _mysql(other)._sources
         return MysqlGtidSet({k: _difference(v, theirs.get(k, ())) for k, v in self._sources.items()})
 
     def contains(self, other: MysqlGtidSet | str) -> bool:
         if isinstance(other, str):
             other = MysqlGtidSet.parse(other)
-        return not other.minus(self)
+        return not _mysql(other).minus(self)
 
     def add(self, gtid: str) -> MysqlGtidSet:
         return self.union(MysqlGtidSet.parse(gtid))
@@ -205,6 +205,12 @@ class MysqlGtidSet:
 
     def __hash__(self) -> int:
         return hash(tuple(self._sources.items()))
+
+
+def _mysql(other: object) -> MysqlGtidSet:
+    if not isinstance(other, MysqlGtidSet):
+        raise ValueError("a MariaDB GTID set among MySQL's GTIDs")
+    return other
 
 
 class MysqlGtidTracker:

@@ -47,9 +47,14 @@ def relay_file(name: str) -> tuple[str, int, int]:
     return (*binlog_file(part[1] if part else name), int(part[2]) if part else 0)
 
 
+def is_uuid(text: str) -> bool:
+    """Whether a text is a UUID as servers write it."""
+    return _UUID.fullmatch(text) is not None
+
+
 def server_uuid(text: str) -> str:
     """A server's UUID. Raises UnfitName."""
-    if not _UUID.fullmatch(text):
+    if not is_uuid(text):
         raise UnfitName(f"{text[:100]!r} is not a server's UUID")
     return text
 

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from schemas.errors import LogError, Where
-from schemas.gtid import GtidSet
+from schemas.gtid import GtidSet, flavor_of
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.inside import Insides, behind_gtids
 from spark_consumer.log_reader import LogReader
 from spark_consumer.place import Place, end_of, parsed
 from spark_consumer.position import Position
 from spark_consumer.slices import LoggedEpoch
-from spark_consumer.start import Inside, last_position, parse_set
+from spark_consumer.start import Inside, executed_of, last_position, other_kind, parse_set
+
+_OPTION = "--stop-at-gtid"
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Goal:
             return self
         gtids, offset = position.gtids_of_epoch, position.epochs_offset
         for logged in epochs:
-            after = parsed(logged.record.executed_gtids, str(self.gtids))
+            after = executed_of(logged.record, flavor_of(str(self.gtids)), _OPTION)
             if after.contains(self.gtids):
                 end = end_of(logged.record, logged.offset)
                 if not self.gtids.contains(after.minus(parsed(gtids, logged.record.executed_gtids))):
@@ -54,7 +56,9 @@ class Goal:
 def goal_of(config: ConsumerConfig, position: Position, log: LogReader) -> Goal:
     """Where a run ends by its configuration.
 
-    Raises LogError: TR571 the position is further on already, TR572 the log does not reach that far.
+    Raises:
+        LogError: TR571 the position is further on already, TR572 the log does not reach that far.
+        ConfigError: TR560 what it says is no place, or GTIDs of the other kind of server.
     """
     until = config.until or ("now" if config.until_caught_up else None)
     end = None if until is None else last_position(until, log, Insides(config, log))
@@ -67,4 +71,7 @@ def goal_of(config: ConsumerConfig, position: Position, log: LogReader) -> Goal:
         )
     if config.stop_at_gtid is None:
         return Goal(end)
-    return Goal(end, parse_set(config.stop_at_gtid, "--stop-at-gtid")[0])
+    gtids, flavor = parse_set(config.stop_at_gtid, _OPTION)
+    if position.executed_gtids and flavor_of(position.executed_gtids) != flavor:
+        raise other_kind(_OPTION, position.executed_gtids)
+    return Goal(end, gtids)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 from schemas.counted import counted
 from schemas.epoch import ORIGIN, EpochCommitted
-from schemas.gtid import Flavor, GtidSet, MariadbGtidSet, MysqlGtidSet, parse_gtid_set
+from schemas.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet, flavor_of, parse_gtid_set
 
 
 @dataclass(frozen=True)
@@ -99,11 +99,6 @@ def order_of(epoch: int, rows: int | None) -> tuple[int, int]:
 def end_of(record: EpochCommitted, offset: int) -> Place:
     """The place behind an epoch."""
     return Place(record.epoch, offset, record.executed_gtids)
-
-
-def flavor_of(*texts: str) -> Flavor:
-    """Which server's GTIDs these sets hold: only MySQL's have colons."""
-    return "mysql" if any(":" in text for text in texts) else "mariadb"
 
 
 def parsed(text: str, *others: str) -> GtidSet:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -10,17 +11,17 @@ import structlog
 
 from schemas.epoch import EpochCommitted
 from schemas.errors import ConfigError, LogError, Where
-from schemas.gtid import Flavor, GtidSet, parse_gtid_set
+from schemas.gtid import Flavor, GtidSet, flavor_of, parse_gtid_set
 from spark_consumer.channel import ChannelKey
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.inside import Insides, Transaction, before_time, behind_gtids
 from spark_consumer.log_reader import LogReader
-from spark_consumer.place import Begin, Place, end_of, flavor_of, parsed
+from spark_consumer.place import Begin, Place, end_of, parsed
 from spark_consumer.position import Position
 from spark_consumer.slices import LoggedEpoch
 
 _log = structlog.get_logger()
-
+_NUMBER = re.compile(r"[0-9]{1,18}")
 #: the transactions of an epoch, in upstream order; see ``spark_consumer.inside``
 Inside = Callable[[LoggedEpoch], Sequence[Transaction]]
 
@@ -57,7 +58,7 @@ def first_position(start: str, log: LogReader, inside: Inside) -> Place:
     kind, _, value = start.partition(":")
     if start == "earliest":
         return Place(-1, -1, begin_of_log(log).record.executed_gtids)
-    if kind == "epoch" and value.isdigit():
+    if kind == "epoch" and _NUMBER.fullmatch(value):
         return _before_epoch(int(value), log)
     if kind == "gtid" and value:
         return _from_gtids(value, log, inside)
@@ -103,7 +104,7 @@ def last_position(until: str, log: LogReader, inside: Inside) -> Place:
     kind, _, value = until.partition(":")
     if until == "now":
         return _at(log.last_epoch() or first_kept(log))
-    if kind == "epoch" and value.isdigit():
+    if kind == "epoch" and _NUMBER.fullmatch(value):
         return _behind_epoch(int(value), log)
     if kind == "gtid" and value:
         return _until_gtids(value, log, inside)
@@ -175,18 +176,19 @@ def _behind_epoch(number: int, log: LogReader) -> Place:
 
 
 def _from_gtids(text: str, log: LogReader, inside: Inside) -> Place:
-    wanted, flavor = parse_set(text, "--from gtid")
+    option = "--from gtid"
+    wanted, flavor = parse_set(text, option)
     best: LoggedEpoch | None = None
     beyond: LoggedEpoch | None = None
     for logged in log.epochs():
-        if not wanted.contains(parse_gtid_set(logged.record.executed_gtids, flavor)):
+        if not wanted.contains(executed_of(logged.record, flavor, option)):
             beyond = logged
             break
         best = logged
     if best is None:
         first = beyond or first_kept(log)
         raise not_kept(first.record, f"it begins behind this GTID set, at {first.record.executed_gtids}")
-    if parse_gtid_set(best.record.executed_gtids, flavor).contains(wanted):
+    if executed_of(best.record, flavor, option).contains(wanted):
         return _at(best)
     if beyond is not None:
         place = _inside_gtids(best, beyond, wanted, inside)
@@ -202,10 +204,11 @@ def _from_gtids(text: str, log: LogReader, inside: Inside) -> Place:
 
 
 def _until_gtids(text: str, log: LogReader, inside: Inside) -> Place:
-    wanted, flavor = parse_set(text, "--until gtid")
+    option = "--until gtid"
+    wanted, flavor = parse_set(text, option)
     before: LoggedEpoch | None = None
     for logged in log.epochs():
-        executed = parse_gtid_set(logged.record.executed_gtids, flavor)
+        executed = executed_of(logged.record, flavor, option)
         if executed.contains(wanted):
             if wanted.contains(executed):
                 return _at(logged)
@@ -215,7 +218,7 @@ def _until_gtids(text: str, log: LogReader, inside: Inside) -> Place:
         before = logged
     missing = "the log is empty"
     if before is not None:
-        missing = f"it lacks {wanted.minus(parse_gtid_set(before.record.executed_gtids, flavor))}"
+        missing = f"it lacks {wanted.minus(executed_of(before.record, flavor, option))}"
     raise _not_yet(missing, f"gtid:{text[:200]}")
 
 
@@ -248,13 +251,14 @@ def moment(text: str) -> float:
     """Seconds since 1970 of a time with its zone. Raises ConfigError."""
     try:
         found = datetime.fromisoformat(text)
-    except ValueError as error:
+        seconds = found.timestamp()
+    except (ValueError, OverflowError) as error:
         raise ConfigError(
             "TR560", f"time:{text}: {error}", hint="such as time:2026-01-31T12:00:00Z"
         ) from error
     if found.tzinfo is None:
         raise ConfigError("TR560", f"time:{text} has no time zone", hint=f"time:{text}Z is UTC")
-    return found.timestamp()
+    return seconds
 
 
 def _at(logged: LoggedEpoch) -> Place:
@@ -360,10 +364,31 @@ def _lost(position: Position, first: EpochCommitted | None) -> LogError:
     )
 
 
+def executed_of(record: EpochCommitted, flavor: Flavor, option: str) -> GtidSet:
+    """What is executed behind an epoch. Raises ConfigError if an option speaks of the other kind of server's GTIDs."""
+    try:
+        return parse_gtid_set(record.executed_gtids, flavor)
+    except ValueError as error:
+        raise other_kind(option, record.executed_gtids) from error
+
+
+def other_kind(option: str, logged: str) -> ConfigError:
+    """An option whose GTID set is of the other kind of server than the log's."""
+    names = {"mysql": "MySQL", "mariadb": "MariaDB"}
+    return ConfigError(
+        "TR560",
+        f"{option}: the log holds GTIDs of {names[flavor_of(logged)]}, and this set is none of them",
+        hint=f"the log has come to {logged[:200]}",
+    )
+
+
 def parse_set(text: str, what: str) -> tuple[GtidSet, Flavor]:
     """A GTID set of the option ``what``, and its flavour. Raises ConfigError."""
     flavor = flavor_of(text)
     try:
-        return parse_gtid_set(text, flavor), flavor
+        found = parse_gtid_set(text, flavor)
+        if not found:
+            raise ValueError("the set is empty")
     except ValueError as error:
         raise ConfigError("TR560", f"{what}: {error}") from error
+    return found, flavor

@@ -14,6 +14,7 @@ from pymysql.connections import Connection
 from pymysql.cursors import DictCursor
 
 from schemas.errors import TailraceError, UpstreamError
+from schemas.names import is_uuid
 from schemas.server_url import ServerUrl
 from schemas.tables import never_replicated
 from spark_consumer.channel import ChannelKey
@@ -85,14 +86,22 @@ def neighbours(connection: Connection[Any]) -> list[Neighbour]:
     return [
         Neighbour(
             ChannelKey(str(prefix), str(name)),
-            log_id,
-            frozenset((origins or "").split()),
-            Scope.from_json(replicates) if replicates else None,
+            log_id if is_uuid(str(log_id)) else None,
+            frozenset(filter(is_uuid, str(origins or "").split())),
+            _scope(replicates),
             int(epoch),
             str(updated),
         )
         for prefix, name, log_id, origins, replicates, epoch, updated in rows
     ]
+
+
+def _scope(text: str | None) -> Scope | None:
+    """What a channel said it replicates; None, which stands for everything, where it is not that."""
+    try:
+        return Scope.from_json(text) if text else None
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, TailraceError):
+        return None
 
 
 def tables_of(connection: Connection[Any]) -> set[Name]:
@@ -104,8 +113,8 @@ def tables_of(connection: Connection[Any]) -> set[Name]:
 def server_identity(connection: Connection[Any]) -> str:
     """A UUID that is the same by whichever address the server is reached: MySQL's own, MariaDB's of what it is."""
     rows = dict(servers.rows(connection, "SHOW GLOBAL VARIABLES WHERE Variable_name = 'server_uuid'"))
-    if found := rows.get("server_uuid"):
-        return str(found)
+    if is_uuid(found := str(rows.get("server_uuid", ""))):
+        return found
     names = ", ".join(f"'{name}'" for name in _PARTS)
     rows = dict(servers.rows(connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})"))
     return str(uuid.uuid5(uuid.NAMESPACE_URL, "/".join(str(rows.get(name, "")) for name in _PARTS)))

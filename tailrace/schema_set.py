@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from producer.epoch_log import EpochLog
+from producer.mirror_start import check_history
 from producer.structures.by_hand import corrected
 from producer.structures.forms import predicted
 from producer.structures.store import Place
@@ -54,6 +55,7 @@ def set_structure(config: Config, name: Name, file: Path, at: tuple[str, int] | 
         last = log.last_epoch()
         if last is None:
             raise ConfigError("TR112", "there is no log yet", hint="start `tailrace produce` once")
+        check_history(settings.source, upstream, last, f"the epoch log of {settings.prefix}")
         place = Place(last.source_id, file_number(at[0]), at[1]) if at else None
         here = Place(last.source_id, file_number(last.source_file), last.source_pos)
         if place is not None and here.reached(place):

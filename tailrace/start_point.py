@@ -6,6 +6,7 @@ import re
 from datetime import datetime
 
 from schemas.errors import ConfigError
+from schemas.gtid import flavor_of, parse_gtid_set
 
 
 def check_start(text: str) -> str:
@@ -30,9 +31,9 @@ def check_rewind(text: str) -> str:
 
 def _checked(text: str, option: str, word: str) -> str:
     kind, _, value = text.partition(":")
-    if text == word or (kind == "epoch" and value.isdecimal()):
+    if text == word or (kind == "epoch" and re.fullmatch(r"[0-9]{1,18}", value)):
         return text
-    if kind == "gtid" and re.fullmatch(r"[0-9A-Za-z:,_\-\s]+", value):
+    if kind == "gtid" and value.strip() and all(_is_set(part) for part in value.split(",")):
         return text
     if kind == "time" and _is_moment(value):
         return text
@@ -41,8 +42,29 @@ def _checked(text: str, option: str, word: str) -> str:
     raise ConfigError("TR110", f"{option} {text!r} is {what}", hint=hint)
 
 
-def _is_moment(text: str) -> bool:
+def check_gtid_set(text: str | None) -> str | None:
+    """The text of ``--stop-at-gtid`` itself, if it is a GTID set of some kind of server. Raises ConfigError TR110."""
+    if text is None or (text.strip() and _is_set(text)):
+        return text
+    raise ConfigError(
+        "TR110",
+        f"--stop-at-gtid {text[:200]!r} is no GTID set",
+        hint="such as 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5 of MySQL, or 0-1-100 of MariaDB",
+    )
+
+
+def _is_set(text: str) -> bool:
     try:
-        return datetime.fromisoformat(text).tzinfo is not None
+        parse_gtid_set(text, flavor_of(text))
     except ValueError:
         return False
+    return True
+
+
+def _is_moment(text: str) -> bool:
+    try:
+        moment = datetime.fromisoformat(text)
+        moment.timestamp()
+    except (ValueError, OverflowError):
+        return False
+    return moment.tzinfo is not None

@@ -15,6 +15,7 @@ from schemas.errors import ConfigError
 from schemas.server_url import ServerUrl
 from tailrace.config import FILES, Config
 from tailrace.config_file import kafka_security, server_url
+from tailrace.start_point import check_gtid_set
 
 if TYPE_CHECKING:
     from producer.run import ProducerConfig
@@ -147,7 +148,7 @@ def producer_config(
         exclude=config.tables.exclude,
         skip=skip_rules(config),
         until_caught_up=until_caught_up,
-        stop_at_gtid=stop_at_gtid,
+        stop_at_gtid=check_gtid_set(stop_at_gtid),
         schema_registry_url=config.kafka.schema_registry_url,
         accounts=config.ddl.accounts == "apply",
     )
@@ -182,7 +183,7 @@ def consumer_config(
         start=start,
         until=until,
         until_caught_up=until_caught_up,
-        stop_at_gtid=stop_at_gtid,
+        stop_at_gtid=check_gtid_set(stop_at_gtid),
         spark_conf=config.for_channel(channel).consumer.spark,
         jars=spark_jars(),
         class_archive=class_archive(),

@@ -97,9 +97,9 @@ def _seconds(option: str, text: str | None) -> int | None:
         return None
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError as error:
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+    except (ValueError, OverflowError) as error:
         raise typer.BadParameter("use 2026-11-21 22:00:00 or RFC 3339", param_hint=option) from error
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
 
 
 def _without_rows(event: dict[str, Any]) -> dict[str, Any]:

@@ -26,12 +26,13 @@ def run(
     """
     from tailrace import children, logs
     from tailrace.config_file import load
+    from tailrace.start_point import check_gtid_set
     from tailrace.supervisor import Supervisor
 
     logs.configure("run")
     loaded = load(config)
     _check_both_ends(loaded)
-    commands = _commands(config, until_caught_up, stop_at_gtid)
+    commands = _commands(config, until_caught_up, check_gtid_set(stop_at_gtid))
     finished = _caught_up(loaded) if until_caught_up else (lambda done: False)
     # Two live displays would draw over each other.
     plain = {logs.PLAIN: "1"}

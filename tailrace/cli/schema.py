@@ -78,7 +78,7 @@ def set_(table: Table, file: Structure, config: ConfigFile = DEFAULT_CONFIG, at:
     db, _, name = table.partition(".")
     if not db or not name:
         raise typer.BadParameter("write DATABASE.TABLE", param_hint="DATABASE.TABLE")
-    place = re.fullmatch(r"(.+\.\d+):(\d+)", at) if at is not None else None
+    place = re.fullmatch(r"(.+\.[0-9]{6,10}):([0-9]{1,10})", at) if at is not None else None
     if at is not None and place is None:
         raise typer.BadParameter("write it like mysql-bin.000007:1234", param_hint="--at")
     epoch = set_structure(load(config), (db, name), file, (place[1], int(place[2])) if place else None)
