@@ -32,18 +32,27 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 
 from producer.partitioner import partitions
 from producer.records import Headers, Records
+from producer.structures.store import check_record
 from schemas.crashpoints import reached
 from schemas.epoch import (
     DIGEST_MODULUS,
+    EPOCH_KEY,
     EpochCommitted,
     OffsetRange,
-    StructureVersion,
-    decode_structure_version,
     digest_of,
     encode_structure_version,
 )
 from schemas.errors import LogError, Where
 from schemas.kafka_security import OPEN, KafkaSecurity, Refusal
+from schemas.log_records import (
+    At,
+    EpochChain,
+    LoggedVersion,
+    check_names,
+    no_record,
+    read_epoch,
+    read_version,
+)
 from schemas.sql import key_table
 from schemas.structure import has_full_images
 from schemas.wire import LEAST_PART, divide
@@ -54,7 +63,6 @@ _LIBRDKAFKA = logging.getLogger("librdkafka")
 _LIBRDKAFKA.addHandler(logging.NullHandler())
 _LIBRDKAFKA.propagate = False
 
-EPOCH_KEY = b"epoch"
 _MAX_MESSAGE = 64 << 20
 # A row larger than this goes out in parts, so that neither broker nor readers need buffers for whole rows.
 _PART = 8 << 20
@@ -314,9 +322,12 @@ class EpochLog:
         with self._reading(self.epochs_topic) as reader:
             low, high = reader.bounds()
             while True:
-                values = list(reader.values(max(low, high - back)))
-                if values:
-                    return EpochCommitted.decode(values[-1])
+                chain, last = EpochChain(self.epochs_topic), None
+                for offset, key, value in reader.records(max(low, high - back)):
+                    last = read_epoch(value, At(self.epochs_topic, offset), key)
+                    chain.add(last, offset)
+                if last is not None:
+                    return last
                 if high - back <= low:
                     return None
                 # Nothing but aborted records and markers so far: look further back.
@@ -351,13 +362,17 @@ class EpochLog:
         """The fingerprint of each table's newest structure."""
         return {(v.db, v.table): v.fingerprint for v in self.structures() if has_full_images(v.structure)}
 
-    def structures(self) -> list[StructureVersion]:
+    def structures(self) -> list[LoggedVersion]:
         """All structures that the log names, in the order of their epochs."""
         return self._patiently(self._structures)
 
-    def _structures(self) -> list[StructureVersion]:
-        with self._reading(self.schemas_topic) as reader:
-            found = [decode_structure_version(value) for value in reader.values(reader.bounds()[0])]
+    def _structures(self) -> list[LoggedVersion]:
+        topic = self.schemas_topic
+        with self._reading(topic) as reader:
+            found = check_names(
+                read_version(value, At(topic, offset), key)
+                for offset, key, value in reader.records(reader.bounds()[0])
+            )
         return sorted(found, key=lambda version: version.epoch)
 
     def tracked(self) -> dict[bytes, bytes]:
@@ -367,11 +382,16 @@ class EpochLog:
     def _tracked(self) -> dict[bytes, bytes]:
         found: dict[bytes, bytes] = {}
         with self._reading(self.tracked_topic) as reader:
-            for key, value in reader.records(reader.bounds()[0]):
+            for offset, key, value in reader.records(reader.bounds()[0]):
                 if value is None:
-                    found.pop(key, None)
-                else:
-                    found[key] = value
+                    found.pop(key or b"", None)
+                    continue
+                try:
+                    check_record(key or b"", value)
+                except (ValueError, LookupError, TypeError, RecursionError) as error:
+                    at = At(self.tracked_topic, offset)
+                    raise no_record(at, "the record holds no tracked structure", error) from error
+                found[key or b""] = value
         return found
 
     def _reading(self, topic: str) -> _Reading:
@@ -621,12 +641,8 @@ class _Reading:
             else:
                 return low, high
 
-    def values(self, start: int) -> Iterator[bytes]:
-        """Values from an offset to the topic's end, where none is missing."""
-        return (value or b"" for _, value in self.records(start))
-
-    def records(self, start: int) -> Iterator[tuple[bytes, bytes | None]]:
-        """Keys and values from an offset to the topic's end."""
+    def records(self, start: int) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+        """Offsets, keys and values from an offset to the topic's end."""
         self._consumer.assign([TopicPartition(self._topic, 0, start)])
         deadline = time.monotonic() + _TIMEOUT
         while True:
@@ -639,7 +655,7 @@ class _Reading:
                 continue
             deadline = time.monotonic() + _TIMEOUT
             if message.error() is None:
-                yield message.key(), message.value()
+                yield message.offset(), message.key(), message.value()
             elif message.error().code() == KafkaError._PARTITION_EOF:
                 return
             else:

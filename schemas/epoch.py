@@ -25,13 +25,10 @@ _STRUCTURE_SCHEMA = fastavro.parse_schema(
     | {"namespace": "tailrace"}
 )
 
-# Fields were only ever added at the end: a record from before ends early, and these are the defaults of
-# `prepared`, `ddl_settings`, `skipped`, `names_in_lower_case`, `log_id`, `origins` and `log_begins`.
-_DEFAULTS = bytes(7)
-
 #: `log_begins` of a log that holds everything that was ever written upstream
 ORIGIN = "origin"
-
+#: of all records of the epochs topic
+EPOCH_KEY = b"epoch"
 #: digests are sums of CRC-32 values modulo this number
 DIGEST_MODULUS = 1 << 63
 
@@ -186,8 +183,15 @@ class EpochCommitted:
 
     @classmethod
     def decode(cls, data: bytes) -> EpochCommitted:
-        """The inverse of ``encode``."""
-        record: Any = fastavro.schemaless_reader(io.BytesIO(data + _DEFAULTS), _SCHEMA, None)
+        """The inverse of ``encode``; what a field may be ``schemas.log_records`` knows.
+
+        Raises:
+            ValueError, LookupError, EOFError, TypeError: the bytes are not of one epoch.
+        """
+        stream = io.BytesIO(data)
+        record: Any = fastavro.schemaless_reader(stream, _SCHEMA, None)
+        if stream.tell() != len(data):
+            raise ValueError(f"{len(data) - stream.tell()} bytes lie behind it")
         record["ranges"] = tuple(OffsetRange(**r) for r in record["ranges"])
         record["tables"] = tuple(TableTouched(**t) for t in record["tables"])
         record["structures"] = tuple(StructureVersion(**s) for s in record["structures"])
@@ -210,6 +214,10 @@ def encode_structure_version(version: StructureVersion) -> bytes:
 
 
 def decode_structure_version(data: bytes) -> StructureVersion:
-    """The inverse of ``encode_structure_version``."""
+    """The inverse of ``encode_structure_version``. Raises as ``EpochCommitted.decode``."""
     record: Any = fastavro.schemaless_reader(io.BytesIO(data), _STRUCTURE_SCHEMA, None)
-    return StructureVersion(**record)
+    version = StructureVersion(**record)
+    # It ends in a text, of which the reader takes as much as there is.
+    if encode_structure_version(version) != data:
+        raise ValueError("it does not end where its bytes do")
+    return version

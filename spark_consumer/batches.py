@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from schemas.crashpoints import reached
 from schemas.epoch import EpochCommitted
 from schemas.errors import LogError, TailraceError, Where
+from schemas.log_records import FOREIGN, EpochChain
 from schemas.structure import TableStructure
 from spark_consumer.config import ConsumerConfig, StopEvent
 from spark_consumer.division import divide
@@ -20,15 +21,18 @@ from spark_consumer.failures import explain
 from spark_consumer.goal import Goal
 from spark_consumer.inside import Insides
 from spark_consumer.log_reader import LogReader
+from spark_consumer.position import Position
 from spark_consumer.prepare import Prepared
 from spark_consumer.progress import Counters
 from spark_consumer.recovered import pass_over
 from spark_consumer.sink import Prepare, Sink
 from spark_consumer.slices import LoggedEpoch, Slice, follow
 from spark_consumer.start import not_in_log
-from spark_consumer.tracker import OUT_EPOCH, OUT_STRUCTURE, OUT_UNKNOWN
+from spark_consumer.tracker import OUT_BROKEN, OUT_EPOCH, OUT_STRUCTURE, OUT_UNKNOWN
 
 _log = structlog.get_logger()
+# Offsets before a run's first epoch, whose epochs tell where each partition's rows have ended.
+_LOOK_BACK = 100
 
 
 class Ended(Exception):
@@ -53,6 +57,7 @@ class BatchRunner:
         self._counters = counters
         self._ahead = ThreadPoolExecutor(1, thread_name_prefix="prepare")
         self._inside = Insides(config, LogReader(config))
+        self._chain, self._chained = EpochChain(config.epochs_topic), -2
         self.failure: BaseException | None = None
         #: whether it failed in the stream or the tracker, before the batch was known: a new checkpoint may help
         self.unread = False
@@ -94,8 +99,10 @@ class BatchRunner:
         """The stream's epochs with the tracker's structures."""
         self.unread = True
         rows: Sequence[Any] = frame.collect()
-        self._check_unknown(rows, self._sink.position.epoch)
+        position = self._sink.position
+        self._check_unknown(rows, position.epoch)
         self.unread = False
+        self._check_broken(rows, position.epochs_offset)
         return rows
 
     def _run(self, rows: Sequence[Any]) -> None:
@@ -105,15 +112,16 @@ class BatchRunner:
             for row in rows
             if row.kind == OUT_EPOCH
         ]
-        fresh = follow(position.epoch, found)
+        others = [one.record.log_id for one in found if position.log_id not in (None, one.record.log_id)]
+        if others:
+            raise not_in_log(position, f"what comes is of the log {others[0]}")
+        fresh = follow(position, found)
+        self._check_chain(position, fresh)
         if position.recovered:
             position, fresh = pass_over(position, fresh)
             self._sink.move_to(position)
         if len(fresh) < len(found):
             _log.info("epochs_skipped", count=len(found) - len(fresh), position=position.epoch)
-        others = [one.record.log_id for one in fresh if position.log_id not in (None, one.record.log_id)]
-        if others:
-            raise not_in_log(position, f"what comes is of the log {others[0]}")
         self._check_names(fresh)
         self._goal = self._goal.found(position, fresh, self._inside)
         structures = {
@@ -135,6 +143,32 @@ class BatchRunner:
                 "the upstream has all names in lower case, and had not, or nothing was logged, when this run began",
                 where=Where(epoch=first.record.epoch),
                 hint="start the consumer again; nothing of this batch was applied",
+            )
+
+    def _check_chain(self, position: Position, fresh: Sequence[LoggedEpoch]) -> None:
+        """Hold the epochs against those before them, also of the run before. Raises LogError TR567."""
+        if self._chained != position.epoch:
+            self._chain = EpochChain(self._config.epochs_topic)
+            log = LogReader(self._config)
+            begin = max(log.bounds()[0], position.epochs_offset - _LOOK_BACK)
+            for logged in log.epochs(begin):
+                if logged.offset > position.epochs_offset:
+                    break
+                self._chain.add(logged.record, logged.offset)
+        for logged in fresh:
+            self._chain.add(logged.record, logged.offset)
+            self._chained = logged.record.epoch
+
+    @staticmethod
+    def _check_broken(rows: Sequence[Any], offset: int) -> None:
+        broken = [row for row in rows if row.kind == OUT_BROKEN and row.log_offset > offset]
+        if broken:
+            first = min(broken, key=lambda row: int(row.log_offset))
+            raise LogError(
+                "TR568",
+                str(first.text),
+                where=Where(epoch=first.epoch if first.epoch >= 0 else None),
+                hint=FOREIGN,
             )
 
     @staticmethod

@@ -19,10 +19,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from schemas.avro_schema import OP_AT
+from schemas.sql import AFTER_AT
 from schemas.wire import HEADER_SIZE
 
+# Of a record: its operation, and whether it has a row behind it.
+_OPERATION = itemgetter(slice(OP_AT - 1, AFTER_AT + 1))
+_OPERATIONS = frozenset({b"\x02c\x02", b"\x02r\x02", b"\x02u\x02", b"\x02d\x00"})
 _INSERTS = frozenset(b"cr")
 _DELETE = ord("d")
 
@@ -51,7 +56,12 @@ def compact(
         keys: the changes' Kafka keys.
         values: their row records.
         safe_headers: what the records of tables in safe mode begin with.
+
+    Raises:
+        ValueError: a record has no operation.
     """
+    if not _OPERATIONS.issuperset(map(_OPERATION, values)):
+        raise ValueError("it has no operation")
     # dict() keeps the last value of a repeated key, so the reversed log yields the first one.
     firsts = dict(zip(reversed(keys), reversed(values), strict=True))
     lasts = dict(zip(keys, values, strict=True))

@@ -17,7 +17,7 @@ from schemas.ddl_clauses import clauses_of
 from schemas.ddl_lexer import Flavor
 from schemas.epoch import SchemaChanged, StructureVersion
 from schemas.errors import DownstreamError
-from schemas.structure import TableStructure
+from schemas.log_records import structure_of
 from spark_consumer import ddl_session, online_tables
 from spark_consumer import position as positions
 from spark_consumer.config import ConsumerConfig
@@ -176,9 +176,7 @@ class DdlApplier:
             return "the merged table is not there"
         versions = [v for v in self._versions(epoch) if (v.db, v.table) == name]
         strict = bool((ddl.sql_mode or 0) & _STRICT)
-        return needs(
-            clauses, target, [TableStructure.from_json(v.structure) for v in versions], strict=strict
-        )
+        return needs(clauses, target, [structure_of(v) for v in versions], strict=strict)
 
     @contextlib.contextmanager
     def begun(

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from schemas.epoch import EpochCommitted
+from schemas.epoch import EPOCH_KEY, EpochCommitted
+from schemas.errors import LogError
+from schemas.log_records import At, read_epoch, structure_of
 from spark_consumer.arrow import record_batch
 from spark_consumer.config import ConsumerConfig
 
 #: the tracker key of rows that only pass through: no table has an empty name
 PASS = ""
-# What an input row is: the epoch itself, a structure, a DDL on the table, or rows of the table.
-EPOCH, STRUCTURE, DDL, TOUCH = range(4)
+# What an input row is: the epoch itself, a structure, a DDL on the table, rows of the table, or a record that is none.
+EPOCH, STRUCTURE, DDL, TOUCH, BROKEN = range(5)
 
 INPUT = pa.schema(
     [
@@ -40,9 +43,10 @@ class Input(NamedTuple):
 
     Attributes:
         tracked: ``database.table``, or ``PASS``.
-        kind: EPOCH, STRUCTURE, DDL or TOUCH, which is also the order within one epoch.
+        epoch: its number, -1 of BROKEN where it is not known.
+        kind: EPOCH, STRUCTURE, DDL or TOUCH, which is also the order within one epoch; or BROKEN.
         fingerprint: of STRUCTURE and TOUCH.
-        text: the structure's JSON, or the DDL's kind and new name as JSON.
+        text: the structure's JSON, the DDL's kind and new name as JSON, or what is wrong with the record.
         record: the epoch's own bytes, of EPOCH.
     """
 
@@ -55,9 +59,20 @@ class Input(NamedTuple):
     record: bytes | None = None
 
 
-def explode(value: bytes, offset: int) -> Iterator[Input]:
+def explode(value: bytes | None, offset: int, topic: str = "", key: bytes | None = EPOCH_KEY) -> list[Input]:
     """The tracker's inputs of one record of the epochs topic."""
-    epoch = EpochCommitted.decode(value)
+    try:
+        epoch = read_epoch(value, At(topic, offset), key)
+        for version in epoch.structures:
+            structure_of(version)
+        return list(_inputs(epoch, value or b"", offset))
+    except LogError as error:
+        number = -1 if error.where.epoch is None else error.where.epoch
+        what = error.what if error.what.startswith("topic ") else f"{At(topic, offset)}: {error.what}"
+        return [Input(PASS, number, BROKEN, offset, text=what)]
+
+
+def _inputs(epoch: EpochCommitted, value: bytes, offset: int) -> Iterator[Input]:
     yield Input(PASS, epoch.epoch, EPOCH, offset, record=value)
     for version in epoch.structures:
         name = f"{version.db}.{version.table}"
@@ -70,11 +85,11 @@ def explode(value: bytes, offset: int) -> Iterator[Input]:
         yield Input(f"{touched.db}.{touched.table}", epoch.epoch, TOUCH, offset, touched.fingerprint)
 
 
-def explode_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """``explode`` over Arrow batches with the columns value and offset."""
+def explode_batches(topic: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """``explode`` over Arrow batches with the columns key, value and offset."""
     for batch in batches:
-        pairs = zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
-        inputs = [one for value, offset in pairs for one in explode(value, offset)]
+        records = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        inputs = [one for key, value, offset in records for one in explode(value, offset, topic, key)]
         yield record_batch(inputs, INPUT)
 
 
@@ -98,4 +113,4 @@ def open_stream(spark: SparkSession, config: ConsumerConfig, start_offset: int, 
             "maxTriggerDelay", f"{round(config.max_batch_delay * 1000)}ms"
         )
     source = source.load()
-    return source.select("value", "offset").mapInArrow(explode_batches, INPUT_DDL)
+    return source.select("key", "value", "offset").mapInArrow(partial(explode_batches, topic), INPUT_DDL)

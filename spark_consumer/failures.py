@@ -6,6 +6,7 @@ import re
 
 from schemas.errors import LogError, TailraceError, Where
 from schemas.kafka_security import CERTIFICATE_HINT, LOGIN_HINT
+from spark_consumer.fetch import Unreadable, unreadable
 from spark_consumer.log_reader import LogReader
 from spark_consumer.slices import Slice
 
@@ -26,6 +27,8 @@ def explain(error: BaseException, piece: Slice | None, log: LogReader) -> Tailra
         return error
     if piece is not None and (lost := _lost_rows(piece, log)):
         return lost
+    if isinstance(error, Unreadable):
+        return unreadable(error, piece.where if piece else Where())
     if (refusal := _REFUSED.search(str(error))) is not None:
         hint = LOGIN_HINT if refusal[1] == "Sasl" else CERTIFICATE_HINT
         return LogError("TR508", f"Kafka does not let Spark in: {refusal[2][:300]}", hint=hint)

@@ -10,14 +10,17 @@ import time
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from zlib_ng.zlib_ng import crc32
 
 from schemas.epoch import OffsetRange
+from schemas.errors import LogError, Where
 from schemas.kafka_security import OPEN, KafkaSecurity, Refusal
+from schemas.log_records import FOREIGN, At
 from schemas.wire import LEAST_PART, Joiner
 
 _BATCH = 10_000
+_LOOK = 5.0  # seconds of silence behind which the partition's end is asked for
 _WAIT = 0.05  # seconds for a batch that transaction markers keep from becoming full
 # What librdkafka heals by itself, once the broker is there again.
 _PASSING = frozenset(
@@ -48,11 +51,33 @@ class Silent(Unreadable):
     """Kafka does not answer."""
 
 
+class NoRow(Unreadable):
+    """A record that is no row; topic, partition and offset are in the text."""
+
+
+def unreadable(error: Unreadable, where: Where) -> LogError:
+    """What it means that rows cannot be read, and retention has not deleted them."""
+    if isinstance(error, NoRow):
+        return LogError("TR568", str(error), where=where, hint=FOREIGN)
+    return LogError(
+        "TR557",
+        f"rows cannot be read: {error}",
+        where=where,
+        hint="check that Kafka runs; nothing of this batch was applied",
+        retryable=True,
+    )
+
+
 class Share(NamedTuple):
-    """One of ``total`` parts of a range's rows; all rows of a key are in the same one."""
+    """One of ``total`` parts of a range's rows; all rows of a key are in the same one.
+
+    Attributes:
+        most: rows that the range can have; twice as many are not read.
+    """
 
     number: int
     total: int
+    most: int | None = None
 
     def holds(self, key: bytes) -> bool:
         """Whether a key's rows belong to it."""
@@ -86,7 +111,7 @@ class Source:
             offsets: where to put the rows' offsets; of a divided row that of its last part.
 
         Raises:
-            Unreadable: they are gone, or Kafka is, or a divided row lacks a part.
+            Unreadable: they are gone, or Kafka is; NoRow: a record there is none.
             LogError: TR508, Kafka lets nobody in.
         """
         consumer, refusal = _consumers.get(self) or self._connect()
@@ -98,21 +123,56 @@ class Source:
         try:
             at, last = part.start, part.end - 1
             deadline = time.monotonic() + self.patience
+            look = time.monotonic() + _LOOK
             while at <= last:
                 messages = consumer.consume(min(_BATCH, part.end - at), _WAIT)
-                before, at = at, self._take(messages, part, share, keys, values, offsets, joiner, at)
+                try:
+                    before, at = at, self._take(messages, part, share, keys, values, offsets, joiner, at)
+                except NoRow:
+                    raise
+                except Unreadable:
+                    self.check_end(part)
+                    raise
                 if at > before:
                     deadline = time.monotonic() + self.patience
+                    look = time.monotonic() + _LOOK
                 elif refused := refusal.error:
                     raise refused
                 elif time.monotonic() > deadline:
                     raise Silent(f"{self._place(part)}: nothing came for {self.patience:.0f} s")
+                elif time.monotonic() > look:
+                    self.check_end(part)
+                    look = deadline
         finally:
             # What lies behind the range must not be fetched.
             consumer.unassign()
         if joiner.inside:
-            raise Unreadable(f"{self._place(part)}: the last row lacks a part")
+            raise NoRow(f"{self._place(part)}: the last row lacks a part")
         return keys, values
+
+    def check_end(self, part: OffsetRange) -> None:
+        """Raises NoRow if the range goes on where the topic has ended, which no commit of the producer's does."""
+        # Of its own: to one that reads committed records a transaction that is left open is the end.
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap_servers,
+                **self.security.librdkafka(),
+                "group.id": self.group,
+                "isolation.level": "read_uncommitted",
+                "log_level": 0,
+            }
+        )
+        place = TopicPartition(self.topic, part.partition)
+        try:
+            _, end = consumer.get_watermark_offsets(place, timeout=_LOOK)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+                return
+            end = 0
+        finally:
+            consumer.close()
+        if part.end > end:
+            raise NoRow(f"{self._place(part)}: the partition ends at offset {end}")
 
     def _take(
         self,
@@ -136,6 +196,8 @@ class Source:
             if message.partition() == part.partition and at <= offset:
                 at = offset + 1
                 key, value = message.key(), message.value()
+                if at <= part.end and not (key and value):
+                    raise NoRow(f"{self._at(message)}: the record has no {'value' if key else 'key'}")
                 if at <= part.end and (share.total == 1 or share.holds(key)):
                     if len(value) >= LEAST_PART or joiner.inside:
                         value = self._joined(joiner, message)
@@ -145,14 +207,18 @@ class Source:
                     values.append(value)
                     if offsets is not None:
                         offsets.append(offset)
+        if share.most is not None and len(keys) > 2 * share.most + _BATCH:
+            raise NoRow(f"{self._place(part)}: there are more rows than the {share.most} of its epochs")
         return at
 
     def _joined(self, joiner: Joiner, message: Any) -> bytes | None:
         try:
             return joiner.add(message.value(), message.headers() or ())
         except ValueError as error:
-            place = f"{self.topic}, partition {message.partition()}, offset {message.offset()}"
-            raise Unreadable(f"{place}: {error}") from error
+            raise NoRow(f"{self._at(message)}: {error}") from error
+
+    def _at(self, message: Any) -> At:
+        return At(self.topic, message.offset(), message.partition())
 
     def _place(self, part: OffsetRange) -> str:
         return f"{self.topic}, partition {part.partition}, offsets {part.start} to {part.end}"

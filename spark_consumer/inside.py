@@ -8,7 +8,6 @@ changed nothing, it matters to nobody but who names one of them as a place.
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,14 +18,16 @@ from typing import Any, NamedTuple
 import fastavro
 from zlib_ng.zlib_ng import crc32
 
-from schemas.avro_schema import KEY_CHANGE
+from schemas.avro_schema import KEY_CHANGE, read_record, row_schema
 from schemas.counted import counted
 from schemas.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, TableTouched
 from schemas.errors import LogError, Where
 from schemas.gtid import GtidSet
+from schemas.log_records import UNFIT, At, LoggedVersion, no_record, structure_of
+from schemas.structure import TableStructure
 from schemas.wire import header_size, schema_name
 from spark_consumer.config import ConsumerConfig
-from spark_consumer.fetch import Source, Unreadable
+from spark_consumer.fetch import Source, Unreadable, unreadable
 from spark_consumer.log_reader import LogReader
 from spark_consumer.place import Place, common, end_of, filled, parsed
 from spark_consumer.slices import LoggedEpoch
@@ -211,40 +212,46 @@ class Insides:
         return self._kept[1]
 
     def _heads(self, record: EpochCommitted) -> Iterator[Head]:
-        schemas = (
-            {v.fingerprint: v.avro_schema for v in self._log.structures(record.epoch)} if record.rows else {}
-        )
+        schemas = {v.fingerprint: v for v in self._log.structures(record.epoch)} if record.rows else {}
         for part in record.ranges:
             if part.end > part.start:
                 yield from self._of_range(part, schemas, record)
 
-    def _of_range(self, part: OffsetRange, schemas: dict[str, str], record: EpochCommitted) -> Iterator[Head]:
+    def _of_range(
+        self, part: OffsetRange, schemas: dict[str, LoggedVersion], record: EpochCommitted
+    ) -> Iterator[Head]:
+        offsets: list[int] = []
         try:
-            _, values = self._source.read(part)
+            _, values = self._source.read(part, offsets=offsets)
         except Unreadable as error:
             low = self._log.first_row_offset(part.partition)
             gone = low is not None and low > part.start
+            if not gone:
+                raise unreadable(error, Where(epoch=record.epoch)) from error
             raise LogError(
-                "TR555" if gone else "TR557",
-                f"the rows of epoch {record.epoch} {'are no longer kept' if gone else 'cannot be read'}: {error}",
+                "TR555",
+                f"the rows of epoch {record.epoch} are no longer kept: {error}",
                 where=Where(epoch=record.epoch),
-                hint="" if gone else "check that Kafka runs",
-                retryable=not gone,
             ) from error
-        for value in values:
+        for value, offset in zip(values, offsets, strict=True):
+            at = At(self._source.topic, offset, part.partition)
             name = schema_name(value).hex()
             if name not in schemas:
                 raise LogError(
                     "TR552",
-                    f"a row's header {name} names no structure of the log",
+                    f"{at}: the row's header {name} names no structure of the log",
                     where=Where(epoch=record.epoch),
                     hint="the rows topic is damaged or was written by something else",
                 )
-            yield _head(value, name, schemas[name])
+            structure = structure_of(schemas[name])
+            try:
+                yield _head(value, name, structure)
+            except UNFIT as error:
+                raise no_record(at, "the record holds no row", error, Where(epoch=record.epoch)) from error
 
 
-def _head(value: bytes, name: str, schema: str) -> Head:
-    envelope: Any = fastavro.schemaless_reader(io.BytesIO(value[header_size(value) :]), _parsed(schema), None)
+def _head(value: bytes, name: str, structure: TableStructure) -> Head:
+    envelope = read_record(_parsed(row_schema(structure).text), value[header_size(value) :])
     source = envelope["source"]
     event = 1 if source["flags"] & KEY_CHANGE else {"c": 0, "r": 0, "u": 1, "d": 2}[envelope["op"]]
     return Head(

@@ -10,9 +10,9 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
-from schemas.epoch import EpochCommitted, StructureVersion, decode_structure_version
 from schemas.errors import LogError
 from schemas.kafka_security import PROTOCOL_HINT, Refusal
+from schemas.log_records import At, EpochChain, LoggedVersion, check_names, read_epoch, read_version
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.slices import LoggedEpoch
 
@@ -54,9 +54,16 @@ class LogReader:
                 return None
 
     def epochs(self, start: int | None = None) -> Iterator[LoggedEpoch]:
-        """The epochs from offset ``start`` (default: the first kept) to the end of the log as it is now."""
-        for offset, value in self._records(self._config.epochs_topic, start):
-            yield LoggedEpoch(EpochCommitted.decode(value), offset)
+        """The epochs from offset ``start`` (default: the first kept) to the end of the log as it is now.
+
+        Raises LogError: TR568 a record that is none, TR551 and TR567 one that does not follow from that before it.
+        """
+        topic = self._config.epochs_topic
+        chain = EpochChain(topic)
+        for offset, key, value in self._records(topic, start):
+            epoch = read_epoch(value, At(topic, offset), key)
+            chain.add(epoch, offset)
+            yield LoggedEpoch(epoch, offset)
 
     def behind(self, offset: int) -> Iterator[LoggedEpoch]:
         """The epochs behind the one at ``offset``, as far as they are kept."""
@@ -88,17 +95,19 @@ class LogReader:
                 hint="build the downstream anew from a copy, and keep the topics longer",
             )
 
-    def structures(self, up_to_epoch: int) -> list[StructureVersion]:
-        """All structure versions that hold from an epoch not behind ``up_to_epoch``."""
-        records = self._records(self._config.schemas_topic, None)
-        versions = (decode_structure_version(value) for _, value in records if value)
-        return [version for version in versions if version.epoch <= up_to_epoch]
+    def structures(self, up_to_epoch: int) -> list[LoggedVersion]:
+        """All structure versions that hold from an epoch not behind ``up_to_epoch``. Raises LogError TR568."""
+        topic = self._config.schemas_topic
+        records = self._records(topic, None)
+        versions = (read_version(value, At(topic, offset), key) for offset, key, value in records)
+        return [version for version in check_names(versions) if version.epoch <= up_to_epoch]
 
     def tables(self, up_to_epoch: int) -> set[tuple[str, str]]:
         """The upstream's tables that have had rows up to an epoch."""
         return {(version.db, version.table) for version in self.structures(up_to_epoch)}
 
-    def _records(self, topic: str, start: int | None) -> Iterator[tuple[int, bytes]]:
+    def _records(self, topic: str, start: int | None) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+        """Offset, key and value of each record."""
         with self._consumer() as consumer:
             _, high = self._bounds(consumer, topic)
             consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING if start is None else start)])
@@ -118,7 +127,7 @@ class LogReader:
                 if message.offset() >= high:
                     return
                 deadline = time.monotonic() + _PATIENCE
-                yield message.offset(), message.value()
+                yield message.offset(), message.key(), message.value()
 
     def _bounds(self, consumer: Any, topic: str, partition: int = 0) -> tuple[int, int]:
         place = TopicPartition(topic, partition)

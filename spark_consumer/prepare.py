@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -12,8 +13,9 @@ from pyspark.sql import SparkSession
 
 from schemas.epoch import DIGEST_MODULUS, OffsetRange
 from schemas.errors import DownstreamError, LogError, Where
+from schemas.log_records import FOREIGN, UNFIT, At, check_rows, no_record
 from spark_consumer.error_log import Directive
-from spark_consumer.fetch import Share, Source
+from spark_consumer.fetch import NoRow, Share, Source, Unreadable
 from spark_consumer.merge import Statement
 from spark_consumer.nontransactional import TableSteps, steps_of
 from spark_consumer.ordered import OrderedRow, OrderedStatement, statements
@@ -23,10 +25,12 @@ from spark_consumer.refusal import Event, row_event
 from spark_consumer.repeatable import repetition
 from spark_consumer.rows import (
     COMPACTED,
+    DAMAGED,
     DELETES,
     EVENT,
     INSERTS,
     LEFT_OUT,
+    NO_ROW,
     ORDERED,
     REFUSED,
     RESULT_DDL,
@@ -34,7 +38,10 @@ from spark_consumer.rows import (
     TALLY,
     UNEVALUABLE,
     UNKNOWN,
+    UNREADABLE,
     Results,
+    UnevaluableRow,
+    UnknownHeader,
     Work,
     render,
     task,
@@ -47,6 +54,9 @@ from spark_consumer.workers.part import Part, written_by
 # What a task holds at a time. Only a transaction larger than a slice usually is comes to more: its ranges are
 # then read several times, rather than held whole by workers and by the JVM between them and the driver.
 _TASK_ROWS = 100_000
+# From here on it is looked whether there can be so many rows.
+_MANY_SHARES = 20
+_MOST_SHARES = 10_000
 _log = structlog.get_logger()
 
 
@@ -114,30 +124,84 @@ class RowReader:
         Args:
             shares: how many tasks divide the keys of a range among themselves; each reads it whole.
         """
-        return self.run_over(ranges, partial(_read, self.source, work), shares)
+        return self.run_over(ranges, partial(read_range, self.source, work), shares)
 
-    def run_over(self, ranges: Sequence[OffsetRange], results: Results, shares: int = 1) -> Any:
-        """The same, where the reading is a part of the work."""
-        parts = tuple((part, Share(number, shares)) for part in ranges for number in range(shares))
+    def run_over(
+        self, ranges: Sequence[OffsetRange], results: Results, shares: int = 1, most: int | None = None
+    ) -> Any:
+        """The same, where the reading is a part of the work.
+
+        Args:
+            most: rows that the ranges can have.
+        """
+        parts = tuple((part, Share(number, shares, most)) for part in ranges for number in range(shares))
         frame = self._spark.range(0, len(parts), 1, len(parts))
         return frame.mapInArrow(task(parts, results), RESULT_DDL).toArrow()
 
     def prepare(self, piece: Slice, plan: SlicePlan) -> Prepared:
         """Read, render and verify one slice."""
+        work = partial(render, plan)
+        return assembled(piece, plan, self.results(piece, partial(read_range, self.source, work), work))
+
+    def results(self, piece: Slice, results: Results, work: Work) -> list[Result]:
+        """The results of all ranges of a slice.
+
+        Args:
+            results: what reads a range, or a share of it, and works on its rows.
+            work: what finds fault with a row that is none; asked row by row where ``results`` has failed.
+
+        Raises:
+            LogError: TR568, TR552 a record that is no row, or of no structure of the epochs; TR554 an epoch that
+                cannot have its rows.
+            Unreadable: a range cannot be read.
+        """
+        for logged in piece.epochs:
+            check_rows(logged.record, logged.offset)
         if not piece.ranges:
-            results: list[Result] = []
-        else:
-            results = results_of(self.run(piece.ranges, partial(render, plan), shares_of(piece)))
-        return assembled(piece, plan, results)
+            return []
+        shares = shares_of(piece)
+        if shares > _MANY_SHARES:
+            for part in piece.ranges:
+                self.source.check_end(part)
+        found = results_of(self.run_over(piece.ranges, results, shares, piece.rows))
+        for kind, number, *_, text, _, _, _ in found:
+            said = (text or b"").decode(errors="replace")
+            if kind in (UNREADABLE, NO_ROW):
+                raise NoRow(said) if kind == NO_ROW else Unreadable(said)
+            if kind in (UNKNOWN, DAMAGED):
+                raise self._fault(piece, piece.ranges[number // shares], work, said)
+        return found
+
+    def _fault(self, piece: Slice, part: OffsetRange, work: Work, said: str) -> Exception:
+        """The error for the first record of a range that is no row; what was said if there is none."""
+        offsets: list[int] = []
+        keys, values = self.source.read(part, offsets=offsets)
+        for key, value, offset in zip(keys, values, offsets, strict=True):
+            at = At(self.source.topic, offset, part.partition)
+            try:
+                deque(work([key], [value]), 0)
+            except UnknownHeader as unknown:
+                return LogError(
+                    "TR552",
+                    f"{at}: the row's header {unknown.args[0].hex()} names no structure that its epochs name",
+                    where=piece.where,
+                    hint=FOREIGN,
+                )
+            except UnevaluableRow:
+                continue
+            except UNFIT as error:
+                return no_record(at, "the record holds no row", error, piece.where)
+        return RuntimeError(said)
 
 
-def _read(source: Source, work: Work, part: OffsetRange, share: Share) -> Iterable[Result]:
+def read_range(source: Source, work: Work, part: OffsetRange, share: Share) -> Iterable[Result]:
+    """Read a share of a range, and work on its rows."""
     return work(*source.read(part, share))
 
 
 def shares_of(piece: Slice) -> int:
     """How many tasks divide each range of a slice among themselves."""
-    return max(1, -(-piece.rows // (len(piece.ranges) * _TASK_ROWS)))
+    return min(_MOST_SHARES, max(1, -(-piece.rows // (len(piece.ranges) * _TASK_ROWS))))
 
 
 def results_of(table: Any) -> list[Result]:
@@ -184,14 +248,6 @@ def _check_readable(piece: Slice, plan: SlicePlan, results: Sequence[Result]) ->
 
 def verify(piece: Slice, results: Sequence[Result]) -> None:
     """Compare what the executors read with what the epochs say was written."""
-    for result in results:
-        if result[0] == UNKNOWN:
-            raise LogError(
-                "TR552",
-                f"a row's header {(result[7] or b'').hex()} names no structure that its epochs name",
-                where=piece.where,
-                hint="the rows topic is damaged or was written by something else; nothing was applied",
-            )
     rows = sum(result[2] for result in results if result[0] == TALLY)
     digest = sum(result[4] for result in results if result[0] == TALLY) % DIGEST_MODULUS
     if (rows, digest) != (piece.rows, piece.digest):

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from schemas.counted import counted
 from schemas.errors import DownstreamError, LogError, Where
-from schemas.structure import TableStructure
+from schemas.log_records import structure_of
 from spark_consumer import error_log
 from spark_consumer import position as positions
 from spark_consumer.checkpoint import in_use
@@ -226,9 +226,7 @@ def _check_tables(
     if not touched:
         return
     versions = log.structures(epochs[-1].record.epoch)
-    structures = {
-        v.fingerprint: TableStructure.from_json(v.structure) for v in versions if v.fingerprint in touched
-    }
+    structures = {v.fingerprint: structure_of(v) for v in versions if v.fingerprint in touched}
     rules = Rules.of(config)
     names = targets_of(structures, rules)
     targets = TargetCatalog().load(session, names.values())

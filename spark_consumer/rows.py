@@ -14,6 +14,8 @@ from zlib_ng.zlib_ng import crc32
 from schemas.avro_schema import KEY_CHANGE, OP_AT
 from schemas.epoch import OffsetRange, digest_of
 from schemas.errors import LogError
+from schemas.log_records import UNFIT
+from schemas.row_record import compile_check
 from schemas.sql import Render, Renderers, compile_renderers, source_reader
 from schemas.sql_find import Finder, compile_finder
 from schemas.structure import WrittenColumn
@@ -21,7 +23,7 @@ from schemas.wire import HEADER_SIZE, widened
 from spark_consumer.arrow import record_batch
 from spark_consumer.compact import Net, compact
 from spark_consumer.expression_kinds import Unevaluable
-from spark_consumer.fetch import Share, Silent
+from spark_consumer.fetch import NoRow, Share, Silent, Unreadable
 from spark_consumer.identity import Find
 from spark_consumer.merge import Statement, merged_deletes, merged_inserts
 from spark_consumer.pieces import Result, in_pieces, size_of
@@ -32,6 +34,8 @@ from spark_consumer.versioned import InForce
 TALLY, DELETES, INSERTS, ORDERED, UNKNOWN, COMPACTED, LEFT_OUT, UNEVALUABLE, SILENT, EVENT, REFUSED = range(
     11
 )
+#: the range of the part with the number ``table`` cannot be read, or holds a record that is no row; the text says why
+UNREADABLE, NO_ROW, DAMAGED = 11, 12, 13
 
 RESULT = pa.schema(
     [
@@ -97,15 +101,21 @@ def task(
                 try:
                     yield from _packed(results(*parts[number]))
                 except UnknownHeader as unknown:
-                    yield record_batch([_text_result(UNKNOWN, 0, unknown.args[0])], RESULT)
+                    yield record_batch([_text_result(UNKNOWN, number, unknown.args[0])], RESULT)
                 except UnevaluableRow as row:
                     yield record_batch([_text_result(UNEVALUABLE, row.table, row.text.encode())], RESULT)
                 except Silent as silent:
                     # A failed task would be tried again at once, and its patience is at an end.
                     yield record_batch([_text_result(SILENT, 0, str(silent).encode())], RESULT)
+                except Unreadable as error:
+                    kind = NO_ROW if isinstance(error, NoRow) else UNREADABLE
+                    yield record_batch([_text_result(kind, number, str(error).encode())], RESULT)
                 except LogError as refused:
                     text = f"{refused.what}\n{refused.hint}"
                     yield record_batch([_text_result(REFUSED, 0, text.encode())], RESULT)
+                except UNFIT as error:
+                    text = f"{type(error).__name__}: {error}"[:500]
+                    yield record_batch([_text_result(DAMAGED, number, text.encode())], RESULT)
 
     return run
 
@@ -123,6 +133,7 @@ def render(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> I
         chosen = [header in apart for header in headers]
         for key, value in zip(compress(keys, chosen), compress(values, chosen), strict=True):
             table = tables[value[:HEADER_SIZE]]
+            table.check(key, value)
             if plan.traced or not table.plan.transactional:
                 yield table.event(key, value)
             result = table.in_order(key, value)
@@ -192,6 +203,11 @@ class TableRows:
         self.left_out = 0
         self.filter = self.plan.filter
         self._in_force = InForce(self.plan.structure) if self.plan.history else None
+
+    @cached_property
+    def check(self) -> Callable[[bytes, bytes], None]:
+        """Raises ValueError or LookupError unless a key is that of a value's row."""
+        return compile_check(self.plan.structure)
 
     # Rows ask for these, and to find them among all tables' costs more than to render a row.
     @cached_property

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from schemas.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, SchemaChanged
 from schemas.errors import LogError, Where
+from schemas.log_records import FOREIGN, missing
 from spark_consumer.place import BEFORE_ALL, Place, order_of
 from spark_consumer.position import Position
 
@@ -211,21 +212,23 @@ def past(position: Position, epochs: Sequence[LoggedEpoch]) -> Position:
     )
 
 
-def follow(position: int, found: Iterable[LoggedEpoch]) -> list[LoggedEpoch]:
-    """The epochs behind ``position`` in order, without repetitions. Raises LogError at a gap."""
-    fresh: list[LoggedEpoch] = []
-    for logged in sorted(found, key=lambda logged: logged.record.epoch):
-        expected = position + 1 + len(fresh)
-        if logged.record.epoch < expected:
-            continue
+def follow(position: Position, found: Iterable[LoggedEpoch]) -> list[LoggedEpoch]:
+    """The epochs behind a position in order; what lies before it in the topic is there once more, as Spark gives it.
+
+    Raises LogError: TR551 at a gap, TR567 at a number that is there already.
+    """
+    fresh = [logged for logged in found if logged.offset > position.epochs_offset]
+    fresh.sort(key=lambda logged: logged.offset)
+    for expected, logged in enumerate(fresh, position.epoch + 1):
         if logged.record.epoch > expected:
+            raise missing(expected, logged.record.epoch)
+        if logged.record.epoch < expected:
             raise LogError(
-                "TR551",
-                f"epoch {expected} is missing: the log goes on with epoch {logged.record.epoch}",
-                where=Where(epoch=expected),
-                hint="the log was cut or belongs to another producer; restore it, or load the tables anew",
+                "TR567",
+                f"epoch {logged.record.epoch} is there twice: again at offset {logged.offset} of the epochs topic",
+                where=Where(epoch=logged.record.epoch),
+                hint=FOREIGN,
             )
-        fresh.append(logged)
     return fresh
 
 

@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from schemas.structure import has_full_images
-from spark_consumer.epochs_stream import DDL, INPUT_DDL, PASS, STRUCTURE, TOUCH
+from spark_consumer.epochs_stream import BROKEN, DDL, INPUT_DDL, PASS, STRUCTURE, TOUCH
 
 # What an output row is.
-OUT_EPOCH, OUT_STRUCTURE, OUT_UNKNOWN = range(3)
+OUT_EPOCH, OUT_STRUCTURE, OUT_UNKNOWN, OUT_BROKEN = range(4)
 #: of the form and the meaning of the state: another one makes it anew from the schemas topic
 STATE_VERSION = 2
 #: columns of the output
@@ -42,7 +42,8 @@ class SchemaTracker(StatefulProcessor):  # type: ignore[misc]
         del timerValues
         if key[0] == PASS:
             for row in rows:
-                yield _output(PASS, row.epoch, OUT_EPOCH, row.log_offset, record=row.record)
+                kind = OUT_BROKEN if row.kind == BROKEN else OUT_EPOCH
+                yield _output(PASS, row.epoch, kind, row.log_offset, text=row.text, record=row.record)
             return
         yield from self._follow(key[0], sorted(rows, key=lambda row: (row.epoch, row.kind)))
 
@@ -58,21 +59,28 @@ class SchemaTracker(StatefulProcessor):  # type: ignore[misc]
         told: set[str] = set()
         for row in rows:
             if row.kind == STRUCTURE:
-                self._learn(row.epoch, row.fingerprint, row.text)
+                if not self._learn(row.epoch, row.fingerprint, row.text):
+                    what = f"the log has {row.fingerprint}, the name of this structure of {table}, for another one"
+                    yield _output(table, row.epoch, OUT_BROKEN, row.log_offset, text=what)
             elif row.kind == DDL:
                 self._changed(row.epoch, row.text)
             elif row.kind == TOUCH and row.fingerprint not in told:
                 told.add(row.fingerprint)
                 yield self._answer(table, row)
 
-    def _learn(self, epoch: int, fingerprint: str, structure: str) -> None:
+    def _learn(self, epoch: int, fingerprint: str, structure: str) -> bool:
+        """False: the name is another structure's already, as only a registry's id can be."""
+        version = self._versions.getValue((fingerprint,))
+        if version is not None and version[1] != structure:
+            return False
         self._versions.updateValue((fingerprint,), (epoch, structure))
         if not has_full_images(structure):
-            return
+            return True
         known = self._current.get()
         if known is None or known[0] <= epoch:
             ddl = (known[3], known[4]) if known else (None, None)
             self._current.update((epoch, fingerprint, structure, *ddl))
+        return True
 
     def _changed(self, epoch: int, ddl: str) -> None:
         known = self._current.get()

@@ -374,10 +374,21 @@ def encode_entry(now: Tracked | None, later: Later | None = None) -> bytes:
 
 
 def loaded_entry(record: bytes) -> tuple[Tracked | None, Later | None]:
-    """The inverse of ``encode_entry``."""
+    """The inverse of ``encode_entry``. Raises ValueError, LookupError, TypeError for what is none."""
     data = json.loads(record)
     later = data.get("later")
     return _parsed(data["now"]), _ahead(later) if later else None
+
+
+def check_record(key: bytes, record: bytes) -> None:
+    """Raises ValueError, LookupError, TypeError for a record of the tracked topic that is none."""
+    name = json.loads(key)
+    if not isinstance(name, list) or len(name) > 2 or not all(isinstance(part, str) for part in name):
+        raise ValueError(f"its key is {key[:100]!r}")
+    if len(name) == 2:
+        loaded_entry(record)
+    elif type(json.loads(record)) is not (str if name else bool):
+        raise ValueError("it says something else than its key")
 
 
 def _plain(table: Tracked | None) -> dict[str, Any] | None:
@@ -387,15 +398,24 @@ def _plain(table: Tracked | None) -> dict[str, Any] | None:
 
 
 def _ahead(data: dict[str, Any]) -> Later:
-    table = _parsed(data["table"])
-    assert table is not None
-    return Later(Place(*data["since"]), Place(*data["place"]), table)
+    table, since, place = _parsed(data["table"]), Place(*data["since"]), Place(*data["place"])
+    if table is None or not all(
+        isinstance(one.server, str) and type(one.number) is int and type(one.pos) is int
+        for one in (since, place)
+    ):
+        raise ValueError("what is in force later is nothing, or at no place")
+    return Later(since, place, table)
 
 
 def _parsed(data: dict[str, Any] | None) -> Tracked | None:
     if data is None:
         return None
-    return Unresolved(**data["unresolved"]) if "unresolved" in data else TableDefinition.from_dict(data)
+    if "unresolved" not in data:
+        return TableDefinition.from_dict(data)
+    unresolved = Unresolved(**data["unresolved"])
+    if not all(isinstance(text, str) for text in asdict(unresolved).values()):
+        raise ValueError("what is said of an unknown structure is no text")
+    return unresolved
 
 
 def _loaded(stored: Mapping[bytes, bytes]) -> _State:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,8 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
-from schemas.avro_schema import KEY_CHANGE, OP_AT, row_schema
+from schemas.avro_schema import KEY_CHANGE, OP_AT, read_record, row_schema
+from schemas.row_record import compile_check
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of
 from schemas.types.json_type import Json
@@ -105,12 +105,12 @@ def _arrow(avro: Any) -> pa.DataType:
 def changes(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> Iterator[Result]:
     """The results for one partition's rows: a tally of them all, and those of each table as Arrow batches."""
     if plan.window:
-        _, values = within(plan, plan.window, keys, values)
+        keys, values = within(plan, plan.window, keys, values)
     yield tally(values)
     tables = {table.header: number for number, table in enumerate(plan.tables)}
     taken: dict[int, list[Image]] = {}
     sizes: dict[int, int] = {}
-    for narrow in values:
+    for key, narrow in zip(keys, values, strict=True):
         value = widened(narrow)
         number = tables.get(value[:HEADER_SIZE])
         if number is None:
@@ -118,6 +118,7 @@ def changes(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> 
         table = plan.tables[number]
         if table.mode is Mode.SKIP:
             continue
+        compile_check(table.structure)(key, value)
         row = decoded(form_of(table.structure), value)
         if event_of(value[OP_AT], KEY_CHANGE if row["key_change"] else 0) in table.dropped:
             continue
@@ -132,7 +133,7 @@ def changes(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> 
 
 def decoded(form: Form, value: bytes) -> Image:
     """One row, by the columns of its file."""
-    envelope: Any = fastavro.schemaless_reader(io.BytesIO(value[HEADER_SIZE:]), form.avro, None)
+    envelope = read_record(form.avro, value[HEADER_SIZE:])
     source = envelope["source"]
     before, before_extra = _image(form, form.before, envelope["before"])
     after, after_extra = _image(form, form.after, envelope["after"])

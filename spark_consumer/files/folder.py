@@ -130,12 +130,12 @@ def read(root: Path) -> dict[str, Any] | None:
     """The position file's content; None if there is none. Raises DownstreamError TR680 or TR682."""
     path = root / OURS / "position.json"
     try:
-        content: dict[str, Any] = json.loads(path.read_text())
+        content = _checked(json.loads(path.read_text()))
     except FileNotFoundError:
         return None
     except OSError as error:
         raise _refusal(root, error) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DownstreamError(
             "TR682", f"{path} cannot be read: {error}", hint="restore the folder from a copy"
         ) from error
@@ -152,6 +152,20 @@ def refuse_without_position(root: Path) -> None:
             f"{root / OURS / 'position.json'} is gone, and batches are here: where the channel stands, nobody knows",
             hint="restore the folder from a copy, or empty it: the channel then begins anew, by its --from",
         )
+
+
+def _checked(content: Any) -> dict[str, Any]:
+    """Raises ValueError for what no commit writes; the names become paths."""
+    if not isinstance(content, dict) or not isinstance(files := content.get("files"), dict):
+        raise ValueError("it is no position")
+    for number, name in files.items():
+        if not (number.isdecimal() and isinstance(name, str) and name and not _leads_out(Path(name))):
+            raise ValueError(f"it names the file {number[:40]!r}: {str(name)[:100]!r}")
+    return content
+
+
+def _leads_out(name: Path) -> bool:
+    return name.is_absolute() or ".." in name.parts
 
 
 @contextmanager

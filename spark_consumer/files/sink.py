@@ -24,11 +24,10 @@ from spark_consumer.files.changes import changes, form_of
 from spark_consumer.files.folder import OURS, Folder, read, refuse_without_position, refused, safe_name
 from spark_consumer.log_reader import LogReader
 from spark_consumer.merge import Limits, Statement
-from spark_consumer.pieces import joined
 from spark_consumer.place import Begin
 from spark_consumer.plan import Mode, SlicePlan, TablePlan, structures_of
 from spark_consumer.position import Position
-from spark_consumer.prepare import Prepared, verify
+from spark_consumer.prepare import Prepared, check, read_range
 from spark_consumer.route import Router
 from spark_consumer.rows import INSERTS
 from spark_consumer.rules import Rules
@@ -97,11 +96,9 @@ class FilesSink:
     def _read(self, piece: Slice, plan: SlicePlan) -> Prepared:
         assert self._reader is not None
         plan = replace(plan, window=piece.window)
-        results = []
-        if piece.ranges:
-            table = self._reader.run(piece.ranges, partial(changes, plan))
-            results = list(joined(zip(*(column.to_pylist() for column in table.columns), strict=True)))
-        verify(piece, results)
+        work = partial(changes, plan)
+        results = self._reader.results(piece, partial(read_range, self._reader.source, work), work)
+        check(piece, plan, results)
         parts = [(plan.tables[r[1]], Statement(r[7] or b"", r[2])) for r in results if r[0] == INSERTS]
         return Prepared(piece, inserts=parts, stages=Stages.of_plan(piece, plan))
 
@@ -208,17 +205,22 @@ def _content(root: Path, config: ConsumerConfig, first: Begin | None) -> dict[st
 
 
 def _check_owner(root: Path, config: ConsumerConfig, found: Mapping[str, Any]) -> None:
-    if (found["prefix"], found["channel"]) != config.key:
+    if (found.get("prefix"), found.get("channel")) != config.key:
         raise DownstreamError(
             "TR683",
-            f"{root} belongs to channel {found['channel']} of {found['prefix']}",
+            f"{root} belongs to channel {found.get('channel')} of {found.get('prefix')}",
             hint="each channel needs a folder of its own",
         )
 
 
 def position_of(content: Mapping[str, Any]) -> Position:
-    """The position in a position file."""
-    return Position(**content["position"])
+    """The position in a position file. Raises DownstreamError TR682."""
+    try:
+        return Position(**content["position"])
+    except (LookupError, TypeError) as error:
+        raise DownstreamError(
+            "TR682", f"the position file has no position: {error}", hint="restore the folder from a copy"
+        ) from error
 
 
 def _in_order(table: TablePlan, parts: Sequence[bytes]) -> pa.Table:

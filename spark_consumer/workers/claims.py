@@ -92,6 +92,7 @@ def claimed(
     others = [not one for one in compacted]
     for key, value, offset in compress(zip(keys, values, offsets, strict=True), others):
         header = value[:HEADER_SIZE]
+        tables[header].check(key, value)
         if (result := tables[header].in_order(key, value)) is not None:
             yield claimers[header].of_change(result, value, partition, offset)
             yield result

@@ -13,7 +13,8 @@ from spark_consumer.failures import explain
 from spark_consumer.fetch import Source
 from spark_consumer.log_reader import LogReader
 from spark_consumer.plan import SlicePlan
-from spark_consumer.prepare import Prepared, RowReader, assembled, results_of, shares_of
+from spark_consumer.prepare import Prepared, RowReader, assembled
+from spark_consumer.rows import render
 from spark_consumer.session import closing, connect, unreachable
 from spark_consumer.slices import Slice
 from spark_consumer.workers.bitmap import Bits
@@ -49,15 +50,14 @@ class PartsReader(RowReader):
         # Rows of a DDL belong into the transaction that moves the position behind it.
         if plan.causality is None or plan.causality.alone or piece.ddl is not None or not piece.ranges:
             return super().prepare(piece, plan)
-        work = partial(read_claims, self.source, plan)
-        results = results_of(self.run_over(piece.ranges, work, shares_of(piece)))
+        results = self.results(piece, partial(read_claims, self.source, plan), partial(render, plan))
         return shared_out(piece, plan, results, self._workers, self._weigh)
 
     def rest(self, piece: Slice, plan: SlicePlan, applied: Sequence[Bits]) -> Prepared:
         """What is missing of a slice of which workers have applied some rows, for one transaction."""
         work = partial(read_rest, self.source, plan, applied)
         try:
-            results = results_of(self.run_over(piece.ranges, work, shares_of(piece)))
+            results = self.results(piece, work, partial(render, plan))
         except Exception as error:
             raise explain(error, piece, self.log) from error
         return assembled(piece, plan, results)

@@ -20,6 +20,7 @@ from typing import Protocol
 import structlog
 
 from schemas.errors import DownstreamError, LogError, Where
+from schemas.log_records import structure_of
 from schemas.structure import TableStructure
 from spark_consumer.apply import Applier
 from spark_consumer.config import ConsumerConfig
@@ -97,8 +98,9 @@ def finish_slice(config: ConsumerConfig, applier: Applier, reader: RestReader, l
         return
     piece = Slice(tuple(_epochs(found[0], applier, log)))
     structures = {
-        version.fingerprint: TableStructure.from_json(version.structure)
+        version.fingerprint: structure_of(version)
         for version in log.structures(found[0].last_epoch)
+        if version.fingerprint in piece.fingerprints
     }
     Rest(config, applier, reader, piece, structures, found).apply()
 
@@ -111,7 +113,7 @@ def _epochs(ahead: Ahead, applier: Applier, log: LogReader) -> list[LoggedEpoch]
         if logged.record.epoch > ahead.last_epoch:
             break
         found.append(logged)
-    epochs = follow(position.epoch, found)
+    epochs = follow(position, found)
     if not epochs or (epochs[0].record.epoch, epochs[-1].record.epoch) != (
         ahead.first_epoch,
         ahead.last_epoch,

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 from schemas.epoch import EpochCommitted, SchemaChanged, StructureVersion
 from schemas.errors import LogError, Where
-from schemas.gtid import Flavor, GtidSet, parse_gtid_set
+from schemas.gtid import GtidSet, flavor_of, parse_gtid_set
+from schemas.log_records import structure_of
 from schemas.structure import TableStructure
 from spark_consumer.ddl_rules import database_of
 
@@ -60,7 +61,7 @@ class Answer:
     @property
     def structure(self) -> TableStructure:
         """The structure itself."""
-        return TableStructure.from_json(self.version.structure)
+        return structure_of(self.version)
 
 
 @dataclass(frozen=True)
@@ -106,24 +107,20 @@ def _wanted(place: Place) -> GtidSet | None:
     if place.gtids is None:
         return None
     try:
-        return parse_gtid_set(place.gtids, _flavor(place.gtids))
+        return parse_gtid_set(place.gtids, flavor_of(place.gtids))
     except ValueError as error:
         raise LogError("TR560", f"--at-gtid: {error}") from error
-
-
-def _flavor(text: str) -> Flavor:
-    return "mysql" if ":" in text else "mariadb"
 
 
 def _is_at(epoch: EpochCommitted, place: Place, wanted: GtidSet | None) -> bool:
     if wanted is not None:
         executed = epoch.executed_gtids
-        return _flavor(executed) == _flavor(place.gtids or "") and _set(epoch).contains(wanted)
+        return flavor_of(executed) == flavor_of(place.gtids or "") and _set(epoch).contains(wanted)
     return epoch.epoch == place.epoch
 
 
 def _set(epoch: EpochCommitted) -> GtidSet:
-    return parse_gtid_set(epoch.executed_gtids, _flavor(epoch.executed_gtids))
+    return parse_gtid_set(epoch.executed_gtids, flavor_of(epoch.executed_gtids))
 
 
 def _checked(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from threading import Event
 from typing import Any
 
@@ -15,6 +15,7 @@ from zlib_ng.zlib_ng import crc32
 from schemas.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, StructureVersion
 from schemas.errors import LogError, Where
 from schemas.kafka_security import OPEN, PROTOCOL_HINT, KafkaSecurity, Refusal
+from schemas.log_records import UNFIT, At, EpochChain, check_rows, missing, no_record, read_epoch
 from schemas.server_url import ServerUrl
 from schemas.sql import key_table
 from schemas.wire import Joiner, header_size, schema_name
@@ -88,9 +89,11 @@ class EpochReader:
         Raises:
             ConfigError: TR560, no such kind of start.
             LogError: TR551 an epoch is missing, TR555 the start is not kept, TR557 Kafka cannot be read,
-                TR561 no place in the log has this GTID set, TR508 Kafka lets nobody in.
+                TR561 no place in the log has this GTID set, TR508 Kafka lets nobody in, TR568 a record is no epoch,
+                TR567 an epoch contradicts those before it.
         """
         offset, expected = self._begin(start)
+        chain = EpochChain(self._epochs_topic)
         consumer = self._consumer()
         try:
             consumer.assign([TopicPartition(self._epochs_topic, 0, offset)])
@@ -106,14 +109,12 @@ class EpochReader:
                     if error.code() != KafkaError._PARTITION_EOF and not error.retriable():
                         raise _unreadable(self._epochs_topic, error)
                     continue
-                epoch = EpochCommitted.decode(message.value())
+                at = At(self._epochs_topic, message.offset(), message.partition())
+                epoch = read_epoch(message.value(), at, message.key())
                 if expected is not None and epoch.epoch != expected:
-                    raise LogError(
-                        "TR551",
-                        f"epoch {expected} is missing: the log goes on with epoch {epoch.epoch}",
-                        where=Where(epoch=expected),
-                    )
-                expected = epoch.epoch + 1
+                    raise missing(expected, epoch.epoch)
+                expected = None
+                chain.add(epoch, at.offset)
                 yield epoch
         finally:
             consumer.close()
@@ -133,7 +134,7 @@ class EpochReader:
         begin = first_position(start, self._log, self._insides)
         return max(low, begin.offset + 1), begin.epoch + 1
 
-    def structures(self) -> list[StructureVersion]:
+    def structures(self) -> Sequence[StructureVersion]:
         """All structures that the tables have had since the log began, however much of it is kept."""
         return self._log.structures(_LAST)
 
@@ -147,8 +148,9 @@ class EpochReader:
 
         Raises:
             LogError: TR552 a row of an unknown structure; TR554, behind the last row: they are not those that the
-                epoch names; TR557 Kafka cannot be read.
+                epoch names; TR557 Kafka cannot be read; TR568 a record is no row.
         """
+        check_rows(epoch)
         self._versions |= {version.fingerprint: version for version in epoch.structures}
         ranges = [part for part in epoch.ranges if part.end > part.start]
         if not ranges:
@@ -163,19 +165,27 @@ class EpochReader:
     def _row(
         self, epoch: EpochCommitted, wanted: Wanted, key: bytes, value: bytes, partition: int, offset: int
     ) -> Row | None:
-        if not wanted(*key_table(key)):
-            return None
-        name = schema_name(value).hex()
+        at = At(self._rows_topic, offset, partition)
+        try:
+            if not wanted(*key_table(key)):
+                return None
+            name = schema_name(value).hex()
+        except UNFIT as error:
+            raise no_record(at, "the record holds no row", error, Where(epoch=epoch.epoch)) from error
         if name not in self._versions:
             self._versions |= {v.fingerprint: v for v in self._log.structures(epoch.epoch)}
         if name not in self._versions:
             raise LogError(
                 "TR552",
-                f"a row's header {value[: header_size(value)].hex()} names no structure of the log",
+                f"{at}: the row's header {value[: header_size(value)].hex()} names no structure of the log",
                 where=Where(epoch=epoch.epoch),
                 hint="the rows topic is damaged or was written by something else",
             )
-        return row_reader(self._versions[name]).read(key, value, partition, offset)
+        reader = row_reader(self._versions[name])
+        try:
+            return reader.read(key, value, partition, offset)
+        except UNFIT as error:
+            raise no_record(at, "the record holds no row", error, Where(epoch=epoch.epoch)) from error
 
     def _consumer(self) -> Any:
         self._refusal.forget()
@@ -279,12 +289,12 @@ class _Merge:
     ) -> None:
         partition.at = offset + 1
         try:
+            if not message.key() or not message.value():
+                raise ValueError(f"it has no {'value' if message.key() else 'key'}")
             value = partition.joiner.add(message.value(), message.headers() or ())
         except ValueError as error:
-            where = Where(epoch=self._epoch.epoch)
-            raise LogError(
-                "TR554", f"{self._topic}, partition {number}, offset {offset}: {error}", where=where
-            ) from error
+            at, where = At(self._topic, offset, number), Where(epoch=self._epoch.epoch)
+            raise no_record(at, "the record holds no row", error, where) from error
         if value is not None:
             self._count += 1
             self._digest += crc32(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,10 +9,13 @@ from typing import Any
 
 import fastavro
 
+from schemas.avro_schema import read_record, row_schema
 from schemas.epoch import StructureVersion
+from schemas.log_records import structure_of
+from schemas.row_record import compile_check
 from schemas.structure import TableStructure
 from schemas.types import avro_type
-from schemas.wire import header_size
+from schemas.wire import header_size, widened
 
 #: int, float, str, bytes, decimal.Decimal, None; dict for a JSON document whose text does not tell its types
 Image = dict[str, Any]
@@ -53,15 +55,11 @@ class Row:
 
 
 class RowReader:
-    """Reads the rows of one structure.
+    """Reads the rows of one structure."""
 
-    Args:
-        avro_schema: the envelope's schema, as ``StructureVersion`` has it.
-        structure: the table's structure.
-    """
-
-    def __init__(self, avro_schema: str, structure: TableStructure) -> None:
-        schema = json.loads(avro_schema)
+    def __init__(self, structure: TableStructure) -> None:
+        schema = json.loads(row_schema(structure).text)
+        self._structure = structure
         self._names = {
             "before": [column.name for column in structure.before_image],
             "after": [column.name for column in structure.after_image],
@@ -74,12 +72,14 @@ class RowReader:
         self._key = fastavro.parse_schema({"type": "record", "name": "Key", "fields": columns})
 
     def read(self, key: bytes, value: bytes, partition: int, offset: int) -> Row:
-        """One record, whose value is whole."""
-        envelope: Any = fastavro.schemaless_reader(
-            io.BytesIO(value[header_size(value) :]), self._envelope, None
-        )
-        record: Any = fastavro.schemaless_reader(io.BytesIO(key), self._key, None)
-        _, _, *parts = record.values()
+        """One record, whose value is whole.
+
+        Raises:
+            ValueError, LookupError, EOFError, TypeError: it is none.
+        """
+        compile_check(self._structure)(key, widened(value))
+        envelope = read_record(self._envelope, value[header_size(value) :])
+        _, _, *parts = read_record(self._key, key).values()
         source = envelope["source"]
         return Row(
             envelope["op"],
@@ -99,7 +99,11 @@ class RowReader:
         return None if image is None else dict(zip(self._names[side], image.values(), strict=True))
 
 
-@lru_cache(maxsize=4096)
 def row_reader(version: StructureVersion) -> RowReader:
-    """The reader of a structure's rows."""
-    return RowReader(version.avro_schema, TableStructure.from_json(version.structure))
+    """The reader of a structure's rows. Raises LogError TR568."""
+    return _reader(structure_of(version))
+
+
+@lru_cache(maxsize=4096)
+def _reader(structure: TableStructure) -> RowReader:
+    return RowReader(structure)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import threading
@@ -21,12 +22,14 @@ from schemas.epoch import TableChanged
 from schemas.errors import DownstreamError, LogError
 from schemas.server_url import ServerUrl
 from schemas.structure import TableStructure
+from schemas.wire import LEAST_PART, PART
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.event_filter import EventRule
 from spark_consumer.expression import ExpressionRule
 from spark_consumer.job import run_consumer
 from spark_consumer.progress import Counters
 from spark_consumer.route import Route
+from tests.support.consuming import consume as consume_here
 from tests.support.fake_topic import FakeTopic, delete, insert, integer, text, update
 from tests.support.names import own_name
 
@@ -181,6 +184,81 @@ def test_a_log_that_is_not_whole_stops_the_channel_before_it_writes(
     assert errors == {"digest": "TR554", "count": "TR554", "gap": "TR551"}
     # The gap shows before the epochs are read, so not even those in front of it are applied.
     assert applied == {"digest": [], "count": [], "gap": None}
+
+
+def _with_value(change: Callable[[bytes], bytes | None]) -> dict[str, Any]:
+    return {"spoil_row": lambda record: (record[0], change(record[1]), record[2])}
+
+
+def _as_part(said: bytes) -> dict[str, Any]:
+    return {"spoil_row": lambda record: (record[0], record[1] + bytes(LEAST_PART), [(PART, said)])}
+
+
+_STRANGE_ROWS: dict[str, dict[str, Any]] = {
+    "tombstone": _with_value(lambda value: None),
+    "no key": {"spoil_row": lambda record: (None, *record[1:])},
+    "garbage": _with_value(lambda value: b"garbage"),
+    "unknown structure": _with_value(lambda value: value[:2] + bytes(8) + value[10:]),
+    "cut": _with_value(lambda value: value[:14]),
+    "no operation": _with_value(lambda value: value[:11] + b"x" + value[12:]),
+    "part of a row": _as_part(b"1/2"),
+    "forged parts": _as_part(b"99/-1"),
+    "beyond the end": {
+        "spoil": lambda e: replace(e, ranges=tuple(replace(r, end=r.end + 10**12) for r in e.ranges))
+    },
+    "no such partition": {"spoil": lambda e: replace(e, ranges=(replace(e.ranges[0], partition=99),))},
+}
+
+
+@pytest.mark.parametrize("flavor", ["mysql"])
+def test_rows_that_are_none_stop_the_channel_at_their_place(
+    kafka: Kafka, config: ConsumerConfig, downstream: Database, name: str
+) -> None:
+    for number, (kind, spoiling) in enumerate(_STRANGE_ROWS.items()):
+        prefix = f"{name}_{number}"
+        topic = FakeTopic(kafka.bootstrap, prefix, partitions=1)
+        t = made(topic, prefix)
+        topic.epoch(insert(t, row(1)))
+        topic.epoch(insert(t, row(2)), **spoiling)
+        with pytest.raises(LogError) as caught:
+            consume_here(replace(config, prefix=prefix, channel=prefix))
+        where = rf"(topic )?{prefix}\.rows, partition (0, offset 2|\d+, offsets \d+ to \d+)"
+        assert caught.value.code == ("TR552" if kind == "unknown structure" else "TR568"), (
+            kind,
+            caught.value,
+        )
+        assert re.match(where, caught.value.what), (kind, caught.value)
+        # Nothing of the batch is there, and what was whole can be applied up to the epoch before.
+        assert downstream.execute(f"SELECT id FROM {prefix}.t") == [], kind
+
+
+@pytest.mark.parametrize("flavor", ["mysql"])
+def test_strange_records_stop_the_job_before_it_applies_anything(
+    kafka: Kafka, consume: Callable[..., Counters], downstream: Database, name: str
+) -> None:
+    strange: dict[str, Callable[[FakeTopic, TableStructure], Any]] = {
+        "epoch": lambda topic, t: topic.strange("epochs", b"garbage"),
+        "again": lambda topic, t: topic.epoch(
+            insert(t, row(2)), spoil=lambda e: replace(e, epoch=e.epoch - 1, structures=())
+        ),
+        "row": lambda topic, t: topic.epoch(insert(t, row(2)), **_with_value(lambda value: value[:14])),
+    }
+    found = {}
+    for kind, write in strange.items():
+        prefix = f"{name}_{kind}"
+        topic = FakeTopic(kafka.bootstrap, prefix, partitions=1)
+        t = made(topic, prefix)
+        write(topic, t)
+        with pytest.raises(LogError) as caught:
+            consume(prefix=prefix, channel=prefix)
+        found[kind] = f"{caught.value.code} {caught.value.what.removeprefix('topic ').removeprefix(prefix)}"
+        there = downstream.execute(f"SHOW TABLES FROM {prefix}") if kind == "row" else ()
+        assert list(there) == ([("t",)] if kind == "row" else []), kind
+    assert found["epoch"].startswith("TR568 .epochs, partition 0, offset 6: the record")
+    assert found["again"].startswith(
+        "TR567 .epochs, partition 0, offset 6: epoch 2 cannot lie behind epoch 2"
+    )
+    assert found["row"].startswith("TR568 .rows, partition 0, offset 0: the record")
 
 
 @pytest.mark.parametrize("flavor", ["mysql"])

@@ -199,7 +199,7 @@ def test_a_damaged_log_is_not_printed_as_if_it_were_whole(log: SourceLog) -> Non
     fill(log)
     log.publish()
     last, _ = log.epochs()[-1]
-    false = replace(last, epoch=last.epoch + 1, digest=last.digest ^ 1)
+    false = replace(last, epoch=last.epoch + 1, structures=(), rows=0, tables=(), ranges=())
     producer: Any = Producer({"bootstrap.servers": log.config.bootstrap_servers})
     producer.produce(f"{log.config.prefix}.epochs", false.encode(), b"epoch", 0)
     producer.flush()
@@ -207,6 +207,51 @@ def test_a_damaged_log_is_not_printed_as_if_it_were_whole(log: SourceLog) -> Non
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "TR554" in err
+
+
+def test_strange_records_stop_every_command_at_their_place(log: SourceLog) -> None:
+    fill(log)
+    log.publish()
+    config = log.config.relay_dir.parent / "tailrace.toml"
+    config.write_text(
+        f'[kafka]\nbootstrap-servers = "{log.config.bootstrap_servers}"\nprefix = "{log.config.prefix}"\n'
+        f'partitions = 3\n[source]\nurl = "{log.upstream.url()}"\n[relay]\ndir = "{log.config.relay_dir}"\n'
+        f'[target]\nurl = "parquet:{config.with_name("lake")}"\n'
+    )
+
+    statement = config.with_name("statement.sql")
+    statement.write_text("CREATE TABLE t (id INT)")
+
+    def run(*command: str) -> str:
+        done = subprocess.run(
+            [str(TAILRACE), *command, "--config", str(config)], capture_output=True, text=True, timeout=120
+        )
+        said = done.stdout + done.stderr
+        assert done.returncode != 0, command
+        assert "Traceback" not in said
+        assert "TR001" not in said
+        return said
+
+    other: Any = Producer({"bootstrap.servers": log.config.bootstrap_servers})
+    other.produce(f"{log.config.prefix}.schemas", b"garbage", b"shop.t@1", 0)
+    other.flush()
+    for command in (("schema", "show", f"{log.db}.t"), ("produce", "--until-caught-up")):
+        said = run(*command)
+        assert f"topic {log.config.prefix}.schemas, partition 0, offset " in said, (command, said)
+        assert "TR568" in said, (command, said)
+    other.produce(f"{log.config.prefix}.epochs", b"garbage", b"epoch", 0)
+    other.flush()
+    for command in (
+        ("topic", "cat"),
+        ("schema", "show", f"{log.db}.t"),
+        ("produce", "--until-caught-up"),
+        ("consume", "--until-caught-up"),
+        ("schema", "set", f"{log.db}.t", "--file", str(statement)),
+        ("status",),
+    ):
+        said = run(*command)
+        assert f"topic {log.config.prefix}.epochs, partition 0, offset " in said, (command, said)
+        assert "TR568" in said, (command, said)
 
 
 @pytest.mark.parametrize("flavor", ["mysql"])

@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from schemas.epoch import OffsetRange
 from schemas.errors import TailraceError
-from spark_consumer.arrow import record_batch
 from spark_consumer.batches import BatchRunner, Ended
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.fetch import Share, Source
@@ -22,9 +21,8 @@ from spark_consumer.goal import goal_of
 from spark_consumer.job import open_sink
 from spark_consumer.letter_case import as_servers_compare
 from spark_consumer.log_reader import LogReader
-from spark_consumer.pieces import in_pieces
 from spark_consumer.progress import Counters
-from spark_consumer.rows import RESULT, Results
+from spark_consumer.rows import RESULT, Results, task
 from spark_consumer.sink import Sink
 from spark_consumer.start import resume_offset
 from spark_consumer.tracker import OUT_EPOCH, OUT_STRUCTURE
@@ -47,14 +45,12 @@ class _LocalReader(PartsReader):
 
         super().__init__(cast(Any, None), source, config.target, config.workers, log, crew)
 
-    def run_over(self, ranges: Sequence[OffsetRange], results: Results, shares: int = 1) -> Any:
-        found = [
-            result
-            for part in ranges
-            for number in range(shares)
-            for result in in_pieces(results(part, Share(number, shares)))
-        ]
-        return pa.Table.from_batches([record_batch(found, RESULT)])
+    def run_over(
+        self, ranges: Sequence[OffsetRange], results: Results, shares: int = 1, most: int | None = None
+    ) -> Any:
+        parts = tuple((part, Share(number, shares, most)) for part in ranges for number in range(shares))
+        numbers = pa.record_batch([pa.array(range(len(parts)))], ["id"])
+        return pa.Table.from_batches(task(parts, results)(iter([numbers])), RESULT)
 
 
 def consume(config: ConsumerConfig, epochs: int | None = None) -> None:

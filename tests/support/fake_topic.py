@@ -14,7 +14,7 @@ import fastavro
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from schemas.avro_schema import KEY_CHANGE, envelope, row_schema
+from schemas.avro_schema import KEY_CHANGE, avro_name, envelope, row_schema
 from schemas.epoch import (
     DIGEST_MODULUS,
     EpochCommitted,
@@ -69,7 +69,7 @@ def delete(structure: TableStructure, before: Image, flags: int = 0) -> Change:
 def _schemas(structure: TableStructure) -> tuple[Any, Any]:
     whole: Any = fastavro.parse_schema(envelope(structure))
     fields = {f["name"]: f["type"] for f in envelope(structure)["fields"][1]["type"][1]["fields"]}
-    keys = [fastavro.parse_schema(fields[name]) for name in structure.key]
+    keys = [fastavro.parse_schema(fields[avro_name(name)]) for name in structure.key]
     return whole, keys
 
 
@@ -84,6 +84,10 @@ def row_key(structure: TableStructure, image: Image) -> bytes:
     _, keys = _schemas(structure)
     parts = [_encoded(schema, image[name]) for schema, name in zip(keys, structure.key, strict=True)]
     return key_prefix(structure) + b"".join(parts)
+
+
+def _avro(image: Image | None) -> Image | None:
+    return None if image is None else {avro_name(name): value for name, value in image.items()}
 
 
 def row_value(change: Change, epoch: int, seq: int, gtid: str) -> bytes:
@@ -101,8 +105,13 @@ def row_value(change: Change, epoch: int, seq: int, gtid: str) -> bytes:
         "pos": 4,
         "ts_ms": 0,
     }
-    record = {"op": change.op, "after": change.after, "before": change.before, "source": source, "ts_ms": 0}
+    images = {"after": _avro(change.after), "before": _avro(change.before)}
+    record = {"op": change.op, **images, "source": source, "ts_ms": 0}
     return row_schema(structure).header + _encoded(_schemas(structure)[0], record)
+
+
+#: key, value and headers of a row's record
+Record = tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]
 
 
 @dataclass
@@ -151,10 +160,11 @@ class FakeTopic:
         ddl: SchemaChanged | None = None,
         transactions: int = 1,
         spoil: Callable[[EpochCommitted], EpochCommitted] = lambda record: record,
+        spoil_row: Callable[[Record], Record] = lambda record: record,
     ) -> EpochCommitted:
         """Write one epoch, whose changes are shared out among its transactions.
 
-        ``spoil`` changes its record on the way, for tests of what must be noticed.
+        ``spoil`` changes its record on the way, for tests of what must be noticed, ``spoil_row`` those of its rows.
         """
         number = self.next_epoch
         first = self.transactions + 1
@@ -164,7 +174,7 @@ class FakeTopic:
         self._producer.begin_transaction()
         split = [(half, n) for n, change in enumerate(changes) for half in halves([change])]
         names = [f"{UUID}:{first + n * transactions // len(changes)}" for _, n in split]
-        values, offsets = self._write_rows([half for half, _ in split], number, names)
+        values, offsets = self._write_rows([half for half, _ in split], number, names, spoil_row)
         now = int(time.time() * 1000)
         counts: dict[TableStructure, list[int]] = {}
         for change, _ in split:
@@ -190,7 +200,7 @@ class FakeTopic:
             ddl=ddl,
             rows=len(values),
             transactions=transactions if changes or ddl else 0,
-            digest=sum(map(zlib.crc32, values)) % DIGEST_MODULUS,
+            digest=sum(zlib.crc32(value or b"") for value in values) % DIGEST_MODULUS,
             first_commit_ms=now,
             last_commit_ms=now,
             published_ms=now,
@@ -206,8 +216,12 @@ class FakeTopic:
         return record
 
     def _write_rows(
-        self, changes: Sequence[Change], epoch: int, gtids: Sequence[str]
-    ) -> tuple[list[bytes], dict[int, list[int]]]:
+        self,
+        changes: Sequence[Change],
+        epoch: int,
+        gtids: Sequence[str],
+        spoil: Callable[[Record], Record],
+    ) -> tuple[list[bytes | None], dict[int, list[int]]]:
         offsets: dict[int, list[int]] = {}
 
         def delivered(error: Any, message: Message) -> None:
@@ -218,22 +232,27 @@ class FakeTopic:
             span = offsets.setdefault(partition, [offset, offset + 1])
             span[0], span[1] = min(span[0], offset), max(span[1], offset + 1)
 
-        values = []
+        values: list[bytes | None] = []
         for seq, change in enumerate(changes):
             key = row_key(change.structure, change.after or change.before or {})
-            value = row_value(change, epoch, seq, gtids[seq])
+            partition = zlib.crc32(key) % self.partitions
+            sent, value, headers = spoil((key, row_value(change, epoch, seq, gtids[seq]), []))
             values.append(value)
             self._producer.produce(
-                f"{self.prefix}.rows",
-                value,
-                key,
-                partition=zlib.crc32(key) % self.partitions,
-                on_delivery=delivered,
+                f"{self.prefix}.rows", value, sent, partition, on_delivery=delivered, headers=headers
             )
             if seq % 1000 == 0:
                 self._producer.poll(0)
         self._producer.flush(60)
         return values, offsets
+
+    def strange(
+        self, name: str, value: bytes | None, key: bytes | None = b"epoch", partition: int = 0
+    ) -> None:
+        """A record that is none of the producer's, at the end of a topic."""
+        other = Producer({"bootstrap.servers": self.bootstrap})
+        other.produce(f"{self.prefix}.{name}", value, key, partition)
+        other.flush(30)
 
     def _version(self, structure: TableStructure, epoch: int) -> StructureVersion | None:
         schema = row_schema(structure)

@@ -30,7 +30,7 @@ from spark_consumer.workers.reader import PartsReader, weigh_at
 from spark_consumer.workers.share import shared_out
 from tests.support.child import in_child
 from tests.support.fake_topic import Change, halves, row_key, row_value
-from tests.support.records import epoch_record
+from tests.support.records import epoch_record, version_record
 
 _PARTITIONS = 3
 Rows = tuple[list[bytes], list[bytes], list[int]]
@@ -86,10 +86,7 @@ class MemoryLog:
         return self.logged[-1] if self.logged else None
 
     def structures(self, epoch: int) -> list[StructureVersion]:
-        return [
-            StructureVersion(0, s.db, s.table, fingerprint, s.to_json(), "")
-            for fingerprint, s in self.known.items()
-        ]
+        return [version_record(0, structure) for structure in self.known.values()]
 
     def read(self, part: OffsetRange) -> Rows:
         found = [

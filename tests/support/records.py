@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from schemas.avro_schema import row_schema
 from schemas.epoch import EpochCommitted, OffsetRange, SchemaChanged, StructureVersion, TableTouched
+from schemas.structure import TableStructure
+
+SOURCE = "00000000-0000-0000-0000-00000000cafe"
+
+
+def version_record(epoch: int, structure: TableStructure) -> StructureVersion:
+    """A structure as an epoch first writes it."""
+    schema = row_schema(structure)
+    name = schema.fingerprint.hex()
+    return StructureVersion(epoch, structure.db, structure.table, name, structure.to_json(), schema.text)
 
 
 def epoch_record(
@@ -22,10 +33,10 @@ def epoch_record(
         first_gtid=None,
         last_gtid=None,
         executed_gtids=executed,
-        source_id="s",
+        source_id=SOURCE,
         source_file="mysql-bin.000001",
         source_pos=1000 + epoch,
-        relay_dir="s.000001",
+        relay_dir=f"{SOURCE}.000001",
         relay_file="mysql-bin.000001",
         relay_pos=1000 + epoch,
         ranges=ranges,

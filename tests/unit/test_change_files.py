@@ -194,6 +194,10 @@ def test_a_folder_is_one_channels_and_one_process_s(tmp_path: Path) -> None:
     sink.close()
     with pytest.raises(DownstreamError, match=r"TR683: .* belongs to channel lake of p"):
         FilesSink(replace(config(), channel="other"), tmp_path, None)
+    for damaged in ("{", "[" * 100_000, "[]", "{}", '{"files": {"0": "../x"}}', '{"files": {"../0": "x"}}'):
+        (tmp_path / "_tailrace/position.json").write_text(damaged)
+        with pytest.raises(DownstreamError, match="TR682"):
+            read(tmp_path)
     (tmp_path / "_tailrace/position.json").write_text("{")
     with pytest.raises(DownstreamError, match="TR682"):
         opened(tmp_path)

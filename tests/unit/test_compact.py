@@ -12,7 +12,8 @@ Table = dict[bytes, bytes]
 
 
 def value(op: str, content: int) -> bytes:
-    return b"\xc3\x01" + bytes(8) + b"\x02" + op.encode() + content.to_bytes(2, "big")
+    after = b"\0" if op == "d" else b"\2"
+    return b"\xc3\x01" + bytes(8) + b"\x02" + op.encode() + after + content.to_bytes(2, "big")
 
 
 @st.composite
@@ -30,12 +31,12 @@ def histories(draw: st.DrawFn) -> tuple[Table, list[tuple[bytes, bytes]]]:
 
 
 def one_by_one(before: Table, log: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    table = {key: content[12:] for key, content in before.items()}
+    table = {key: content[13:] for key, content in before.items()}
     for key, content in log:
         if content[11:12] == b"d":
             del table[key]
         else:
-            table[key] = content[12:]
+            table[key] = content[13:]
     return table
 
 
@@ -43,12 +44,12 @@ def one_by_one(before: Table, log: list[tuple[bytes, bytes]]) -> dict[bytes, byt
 def test_the_net_effect_is_that_of_all_changes(history: tuple[Table, list[tuple[bytes, bytes]]]) -> None:
     before, log = history
     net = compact([key for key, _ in log], [content for _, content in log])
-    table = {key: content[12:] for key, content in before.items()}
+    table = {key: content[13:] for key, content in before.items()}
     for key, _ in net.gone:
         del table[key]  # the row must be there: DELETE is counted
     for key, content in net.written:
         assert key not in table  # and INSERT must not meet one
-        table[key] = content[12:]
+        table[key] = content[13:]
     assert table == one_by_one(before, log)
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from schemas.epoch import OffsetRange, SchemaChanged
 from schemas.errors import LogError
+from spark_consumer.position import Position
 from spark_consumer.slices import LoggedEpoch, cut, follow
 from tests.support.records import epoch_record
 
@@ -19,13 +20,23 @@ def logged(number: int, *, rows: int = 0, ddl: bool = False) -> LoggedEpoch:
     return LoggedEpoch(epoch_record(number, rows=rows, ddl=changed), number * 2)
 
 
-def test_repeated_epochs_are_left_out_and_order_is_restored() -> None:
-    assert [e.record.epoch for e in follow(2, [logged(4), logged(2), logged(3), logged(1)])] == [3, 4]
+AT_TWO = Position(2, 4, "", 1, -1, "", 0, 0, None)
+
+
+def test_what_is_applied_is_left_out_and_order_is_restored() -> None:
+    assert [e.record.epoch for e in follow(AT_TWO, [logged(4), logged(2), logged(3), logged(1)])] == [3, 4]
 
 
 def test_a_gap_stops_the_channel() -> None:
     with pytest.raises(LogError, match="TR551: epoch 4 is missing"):
-        follow(2, [logged(3), logged(5)])
+        follow(AT_TWO, [logged(3), logged(5)])
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_number_that_is_there_already_stops_the_channel(number: int) -> None:
+    again = LoggedEpoch(epoch_record(number), 7)
+    with pytest.raises(LogError, match=f"TR567: epoch {number} is there twice: again at offset 7"):
+        follow(AT_TWO, [logged(3), again])
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.booleans()), max_size=20), st.integers(1, 40))

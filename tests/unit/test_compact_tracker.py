@@ -8,13 +8,12 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from schemas.avro_schema import row_schema
-from schemas.epoch import SchemaChanged, StructureVersion, TableChanged, TableTouched
+from schemas.epoch import OffsetRange, SchemaChanged, TableChanged, TableTouched
 from schemas.structure import TableStructure
 from spark_consumer.epochs_stream import DDL, EPOCH, PASS, STRUCTURE, TOUCH, explode
 from spark_consumer.tracker import OUT_EPOCH, OUT_STRUCTURE, OUT_UNKNOWN, SchemaTracker
 from tests.support.fake_topic import integer
-from tests.support.records import epoch_record
+from tests.support.records import epoch_record, version_record
 
 
 def given(epoch: int, kind: int, fingerprint: str | None = None, text: str | None = None) -> Row:
@@ -80,9 +79,11 @@ def test_epochs_pass_through(tracker: Any) -> None:
 
 def test_an_epoch_becomes_inputs_for_each_table_it_names() -> None:
     structure = TableStructure("d", "t", (integer("id"),), ("id",))
-    fingerprint = row_schema(structure).fingerprint.hex()
+    version = version_record(9, structure)
     record = epoch_record(
         9,
+        rows=1,
+        ranges=(OffsetRange(0, 5, 6),),
         ddl=SchemaChanged(
             "RENAME TABLE a TO b",
             "d",
@@ -91,8 +92,8 @@ def test_an_epoch_becomes_inputs_for_each_table_it_names() -> None:
             "mysql",
             0,
         ),
-        tables=(TableTouched("d", "t", fingerprint, 1, 0, 0),),
-        structures=(StructureVersion(9, "d", "t", fingerprint, structure.to_json(), "{}"),),
+        tables=(TableTouched("d", "t", version.fingerprint, 1, 0, 0),),
+        structures=(version,),
     )
     inputs = list(explode(record.encode(), 44))
     assert [(one.tracked, one.kind, one.log_offset) for one in inputs] == [

@@ -13,7 +13,7 @@ from schemas.structure import TableStructure
 from tailrace.reader.history import Answer, Place, look_up
 from tailrace.reader.structure_text import answer_dict, answer_text
 from tests.support.fake_topic import integer, text
-from tests.support.records import epoch_record
+from tests.support.records import epoch_record, version_record
 
 A = TableStructure("shop", "t", (integer("id"),), ("id",))
 B = TableStructure("shop", "t", (integer("id"), text("na`me", nullable=True)), ("id",))
@@ -43,9 +43,7 @@ class Log:
         known = fingerprint(structure)
         if new:
             epoch = self.first + len(self.epochs)
-            self.versions.append(
-                StructureVersion(epoch, structure.db, structure.table, known, structure.to_json(), "")
-            )
+            self.versions.append(version_record(epoch, structure))
         return self.add(tables=(TableTouched(structure.db, structure.table, known, 1, 0, 0),))
 
     def ddl(self, statement: str, kind: str, *tables: TableChanged) -> Log:
@@ -132,8 +130,7 @@ def test_a_place_by_gtids() -> None:
 
 def test_what_is_kept_begins_late() -> None:
     log = Log(first=100).rows(A).add()
-    known = fingerprint(A)
-    log.versions = [StructureVersion(7, "shop", "t", known, A.to_json(), "")]
+    log.versions = [version_record(7, A)]
     assert log.found(101) == (A, 7, None)
     with pytest.raises(
         LogError, match="TR580: epoch 50 is not kept any more: the log holds epochs 100 to 101"

@@ -15,7 +15,7 @@ from schemas.kafka_security import FIRST_ATTEMPT, OPEN, KafkaSecurity, Refusal
 from schemas.server_url import ServerUrl
 from spark_consumer.config import ConsumerConfig
 from spark_consumer.fetch import Source
-from spark_consumer.prepare import _read
+from spark_consumer.prepare import read_range
 from spark_consumer.warm_up import nothing
 from tailrace.config_file import kafka_security, load
 from tailrace.config_text import effective_toml
@@ -88,7 +88,7 @@ def test_a_pickle_leaves_passwords_behind_and_finds_them_in_the_environment(
     config = ConsumerConfig("b:1", "p", target, kafka_security=security)
     source = Source("b:1", "p.rows", "g", security)
     for pickled in (pickle.dumps, cloudpickle.dumps):
-        packed = [pickled(one) for one in (target, config, partial(_read, source, nothing), OPEN)]
+        packed = [pickled(one) for one in (target, config, partial(read_range, source, nothing), OPEN)]
         assert not any(b"hidden" in one for one in packed)
     with pytest.raises(ConfigError, match=r"TR109: .*TAILRACE_TARGET_PASSWORD"):
         pickle.loads(packed[0])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from schemas.epoch import ORIGIN, EpochCommitted
+from schemas.epoch import EPOCH_KEY, ORIGIN, EpochCommitted
 from schemas.errors import LogError
 from schemas.server_url import ServerUrl
 from spark_consumer.config import ConsumerConfig
@@ -15,7 +15,7 @@ from spark_consumer.log_reader import LogReader
 from spark_consumer.place import Place
 from spark_consumer.position import Position
 from spark_consumer.start import begin_of, first_position, resume_offset
-from tests.support.records import epoch_record
+from tests.support.records import SOURCE, epoch_record
 
 UUID = "00000000-0000-0000-0000-00000000cafe"
 CONFIG = ConsumerConfig("nobody:1", "p", ServerUrl("unused"))
@@ -36,12 +36,12 @@ class Log(LogReader):
     def bounds(self) -> tuple[int, int]:
         return self.low, self.first_offset + 2 * len(self.records) + self.more
 
-    def _records(self, topic: str, start: int | None) -> Iterator[tuple[int, bytes]]:
+    def _records(self, topic: str, start: int | None) -> Iterator[tuple[int, bytes | None, bytes | None]]:
         begin = self.low if start is None else start
         assert self.low <= begin <= self.bounds()[1], "the broker would refuse it"
         for n, record in enumerate(self.records):
             if (offset := self.first_offset + 2 * n) >= begin:
-                yield offset, record.encode()
+                yield offset, EPOCH_KEY, record.encode()
 
 
 def executed(count: int) -> str:
@@ -122,7 +122,7 @@ def test_what_is_known_of_a_begin(start: str | None, log_begins: str | None, who
     position = Position.first(begin)
     # A channel that has applied nothing has a place in the relay log all the same.
     assert (position.relay_log, position.relay_pos) == (
-        "s.000001/mysql-bin.000001",
+        f"{SOURCE}.000001/mysql-bin.000001",
         1000 + max(begin.place.epoch, 0),
     )
     assert (position.epoch, position.executed_gtids) == (begin.place.epoch, begin.place.executed)
@@ -163,7 +163,8 @@ def test_a_log_that_lacks_the_next_epoch_or_is_another_one_stops(log: Log, what:
 def test_without_gtids_the_upstreams_place_tells_another_log() -> None:
     made = epochs(5, gtids=False)
     assert resume_offset(at(made[2], 4), Log(made)) == 5
-    anew = [replace(record, source_pos=record.source_pos + 7) for record in made]
+    places = [(record, record.source_pos + 7) for record in made]
+    anew = [replace(record, source_pos=pos, relay_pos=pos) for record, pos in places]
     with pytest.raises(LogError, match=r"TR558: .* the upstream's mysql-bin\.000001:1009"):
         resume_offset(at(made[2], 4), Log(anew))
 

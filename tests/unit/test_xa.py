@@ -65,14 +65,9 @@ def test_an_xid_that_is_prepared_again_supersedes(tmp_path) -> None:
         known.committed("X'61',X'',1")
 
 
-def test_an_epochs_record_keeps_them_and_older_records_are_still_read() -> None:
+def test_an_epochs_record_keeps_them() -> None:
     epoch = replace(epoch_record(3), prepared=(_prepared("X'61',X'',1", 100),))
     assert EpochCommitted.decode(epoch.encode()) == epoch
-    before = epoch_record(4)
-    record = before.encode()
-    assert record[-1:] == b"\0"
-    # What was written before the field was there ends one byte earlier.
-    assert EpochCommitted.decode(record[:-1]) == before
 
 
 def test_the_relay_log_is_needed_from_the_oldest_open_one_on() -> None:
