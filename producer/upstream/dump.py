@@ -106,7 +106,7 @@ class DumpStream:
             if time.monotonic() - self._heard > SILENCE_LIMIT:
                 raise self._lost(f"silent for {SILENCE_LIMIT:.0f} s") from None
         except OSError as error:
-            lost = error  # the server's last words, if there are any, came before
+            lost = error  # what it said last may have come with the end
         taken = False
         try:
             while len(self._rest) >= self._need:
@@ -115,7 +115,7 @@ class DumpStream:
                 taken = taken or used > 0
         except ServerSaid as said:
             raise self._refused(said) from said
-        if lost:
+        if lost and not taken:
             raise self._lost(str(lost)) from lost
         return taken
 
