@@ -284,15 +284,18 @@ def _numbers(shown: Shown) -> set[int]:
 
 
 def _moves_columns(ddl: SchemaChanged) -> bool:
-    """Whether a column may get the name of another one, which it loses or goes with: a second time would move more."""
+    """Whether a column gets the name of one that loses it or goes: a second time would move more."""
     if ddl.kind != "ALTER TABLE":
         return False
-    keys = [
-        token.key
-        for token in Lexer(ddl.statement, dialect_of(cast(Flavor, ddl.source_flavor), ddl.sql_mode or 0))
-    ]
-    renamed = sum(
-        word == "RENAME" and keys[index + 1 : index + 2] == ["COLUMN"] for index, word in enumerate(keys)
-    )
-    names = keys.count("CHANGE") + renamed
-    return names > 1 or (names == 1 and "DROP" in keys)
+    tokens = list(Lexer(ddl.statement, dialect_of(cast(Flavor, ddl.source_flavor), ddl.sql_mode or 0)))
+    gone, given = set[str](), set[str]()
+    for at, token in enumerate(tokens):
+        if token.key in ("CHANGE", "RENAME", "DROP"):
+            behind = [
+                one for one in tokens[at + 1 : at + 7] if one.key not in ("COLUMN", "IF", "EXISTS", "TO")
+            ]
+            names = [one.text.lower() for one in behind]
+            gone.update(names[:1])
+            if token.key != "DROP" and names[:1] != names[1:2]:
+                given.update(names[1:2])
+    return not gone.isdisjoint(given)
