@@ -202,10 +202,14 @@ def _altered(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool)
     was, found = before.get(table.db, table.table), now.get(table.db, table.table)
     if len(ddl.tables) > 1:
         return _partition_moved(ddl, before, now)
-    if table.renamed_to is not None and (table.renamed_to_db or table.db, table.renamed_to) != (
-        table.db,
-        table.table,
-    ):
+    names = [
+        key(table.db, table.table),
+        key(table.renamed_to_db or table.db, table.renamed_to or table.table),
+    ]
+    if not before.objects.keys() >= set(names):
+        # The server has names in lower case.
+        names = [name.lower() for name in names]
+    if table.renamed_to is not None and names[0] != names[1]:
         other = now.get(table.renamed_to_db or table.db, table.renamed_to)
         if BROKEN in (found.definition, other.definition) and was.definition != BROKEN:
             raise Broken("the server cannot open the table")

@@ -232,6 +232,12 @@ def test_definitions_of_another_version_are_not_compared() -> None:
     assert what_is_left(alter, before, snapshot({"a": table("y", 7)}, "t"), mariadb=True) is None
 
 
+def test_a_name_in_other_letters_is_no_other_table_where_names_are_in_lower_case() -> None:
+    for text in ("ALTER TABLE a RENAME A, ADD v INT", "ALTER TABLE A RENAME a, ADD v INT"):
+        assert left(text, {"a": A}, {"a": table("y", 1)}) is None
+        assert left(text, {"a": A}, {"a": A}) == text
+
+
 def test_names_in_lower_case_are_the_same() -> None:
     renamed = ddl("RENAME TABLE A TO B")
     before = snapshot({"a": A, "b": ABSENT})
