@@ -12,10 +12,19 @@ from relay_store.locks import files_locked
 from relay_store.readers import READERS_NAME
 
 _ASIDE = ".forgotten-"
+# The index first: without it there is no relay log, whatever else is here.
+_FILES = (
+    layout.INDEX_NAME,
+    layout.START_NAME,
+    RECOVERED_NAME,
+    layout.OWNER_NAME,
+    layout.FOLDS_NAME,
+    layout.ENGINE_NAME,
+)
 
 
 def forget_relay_log(root: Path) -> None:
-    """Remove sub-directories, index, start, owner and readers; whoever calls holds the directory's lock.
+    """Remove all but the locks; whoever calls holds the directory's lock.
 
     Killed on the way, it leaves a directory that a producer refuses or takes for empty, never half a relay log.
 
@@ -26,7 +35,7 @@ def forget_relay_log(root: Path) -> None:
             # A sub-directory that is begun anew may get this name again, and must not find old files.
             if (root / name).exists():
                 (root / name).rename(root / f"{_ASIDE}{name}")
-        for name in (layout.INDEX_NAME, layout.START_NAME, RECOVERED_NAME, layout.OWNER_NAME):
+        for name in _FILES:
             (root / name).unlink(missing_ok=True)
         layout.sync_dir(root)
         shutil.rmtree(root / READERS_NAME, ignore_errors=True)
