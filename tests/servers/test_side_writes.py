@@ -20,7 +20,7 @@ from spark_consumer.scope import Scope
 from spark_consumer.target import TableMoved
 from tests.support.apply_steps import apply_rows, open_channel, prepared_rows
 from tests.support.fake_topic import insert, integer, update
-from tests.support.names import own_name
+from tests.support.names import forget_others, own_name
 
 pytestmark = pytest.mark.servers
 Channel = Callable[..., tuple[Applier, ConsumerConfig]]
@@ -36,9 +36,7 @@ def db(request: pytest.FixtureRequest, downstream: Database) -> Iterator[str]:
         *(f"CREATE TABLE {name}.{table} (id INT PRIMARY KEY, v INT)" for table in ("t", "u")),
         f"CREATE TABLE {name}_own.a (id INT, v INT, KEY (id)) ENGINE=InnoDB",
     )
-    if downstream.execute("SHOW DATABASES LIKE 'tailrace'"):
-        # What channels of other tests replicate would count.
-        downstream.execute("UPDATE tailrace.relay_log_info SET replicates = NULL")
+    forget_others(downstream)
     yield name
     # An event is everybody's concern.
     downstream.execute(f"DROP DATABASE {name}", f"DROP DATABASE {name}_own")

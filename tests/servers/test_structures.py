@@ -12,7 +12,6 @@ import pytest
 from test_values import LOOSE, _types
 
 from compose.databases import Database
-from schemas.epoch import StructureVersion
 from schemas.errors import DownstreamError
 from schemas.server_url import ServerUrl
 from schemas.structure import Column, TableStructure
@@ -27,7 +26,8 @@ from spark_consumer.target import TableMoved, read_table
 from tests.support.apply_steps import apply_rows, apply_steps, open_channel, prepared_rows
 from tests.support.binlog_rows import binlog_end, rows_since
 from tests.support.fake_topic import delete, insert, integer, text, update
-from tests.support.names import own_name
+from tests.support.names import forget_others, own_name
+from tests.support.records import version_record
 
 pytestmark = pytest.mark.servers
 Channel = Callable[..., tuple[Applier, ConsumerConfig]]
@@ -38,6 +38,7 @@ def db(request: pytest.FixtureRequest, downstream: Database) -> str:
     """A database of the test's own."""
     name = own_name("s_", request)
     downstream.execute(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
+    forget_others(downstream)
     return name
 
 
@@ -317,7 +318,7 @@ def test_a_merged_table_is_altered_once_and_each_shards_alter_passed_over(
 ) -> None:
     old = [table("up", integer("id"), integer("v"), name=f"t_{number}") for number in (1, 2)]
     new = [replace(s, columns=(*s.columns, text("note"))) for s in old]
-    known = [StructureVersion(1, s.db, s.table, str(n), s.to_json(), "") for n, s in enumerate(old)]
+    known = [version_record(1, s) for s in old]
     applier, config = channel(versions=lambda epoch: known, routes=(Route("up", db, "t_*", "t"),))
     create = [
         altering(f"CREATE TABLE up.t_{n} (id INT PRIMARY KEY, v INT NOT NULL)", n, "CREATE") for n in (1, 2)
@@ -346,7 +347,7 @@ def test_a_merged_table_is_altered_once_and_each_shards_alter_passed_over(
         (7, 1 << 30, "y"),
     ]
     assert downstream.execute(f"SHOW CREATE TABLE {db}.t") == before
-    known += [StructureVersion(5, s.db, s.table, f"n{n}", s.to_json(), "") for n, s in enumerate(new)]
+    known += [version_record(5, s) for s in new]
     # a column that goes and comes again has other values there
     again = [
         altering("ALTER TABLE up.t_1 DROP note", 1),
