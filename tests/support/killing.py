@@ -102,10 +102,14 @@ class Killer:
     #: seconds, of the last DDL that ran undisturbed
     _took: float = 0.03
 
-    def bring_through(self, work: Callable[[], object], most: int = 3) -> None:
-        """Do the work until it is done, killing in between. Raises AssertionError if it stops otherwise."""
+    def bring_through(self, work: Callable[[], object], most: int = 3, *, spared: bool = False) -> None:
+        """Do the work until it is done, killing in between, the server only if it is not spared.
+
+        Raises AssertionError if it stops otherwise.
+        """
+        victims = [one for one in VICTIMS if not spared or one not in ("server", "both")]
         while True:
-            victim = self.rng.choice(VICTIMS) if self.left > 0 and most > 0 else None
+            victim = self.rng.choice(victims) if self.left > 0 and most > 0 else None
             child = Child(work)
             try:
                 hit = self._disturb(child, victim)

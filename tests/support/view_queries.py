@@ -22,7 +22,7 @@ BOTH = [
     "SELECT STRAIGHT_JOIN t.id FROM t RIGHT OUTER JOIN u ON LEFT(t.id, 1) = u.id",
     "SELECT x.id FROM (SELECT id FROM t UNION ALL SELECT id FROM u) AS x",
     "SELECT x.id FROM ((SELECT id FROM t) UNION (SELECT id FROM u)) x, t WHERE x.id = t.id",
-    "(SELECT id FROM t) UNION (SELECT t.v FROM t, u LIMIT 1)",
+    "(SELECT id FROM t) UNION (SELECT t.v FROM t, u ORDER BY t.v LIMIT 1)",
     "SELECT id FROM t UNION DISTINCT SELECT id FROM u EXCEPT SELECT id FROM keep.w",
     "SELECT id FROM t INTERSECT SELECT id FROM u",
     "SELECT (SELECT MAX(u.v) FROM u WHERE u.id = t.id) AS t, id FROM t",
