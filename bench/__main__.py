@@ -18,10 +18,10 @@ from bench.report import Result, Turn, print_table
 from compose.databases import MySQL
 from compose.errors import StackError as ComposeError
 from compose.kafka import Kafka
+from schemas.access.server_url import ServerUrl
 from schemas.errors import ExitCode, TailraceError
-from schemas.server_url import ServerUrl
 from tailrace.compare import compare_servers
-from tailrace.console import console
+from tailrace.service.console import console
 
 _LATEST = Path(__file__).parent / "out" / "latest.json"
 _ROWS = 600_000

@@ -15,7 +15,7 @@ from bench.processes import Measured, measured
 from compose.databases import MySQL
 from compose.kafka import Kafka
 from schemas.errors import StackError
-from schemas.gtid import MysqlGtidSet
+from schemas.gtid.sets import MysqlGtidSet
 
 _PATIENCE_S = 900.0
 

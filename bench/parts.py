@@ -20,9 +20,9 @@ Settings = dict[str, Any]
 
 def mirror(settings: Settings) -> dict[str, float]:
     """The upstream's binlog into relay files, up to the end of the backlog."""
-    from producer.mirror import Mirror
-    from relay_store.writer import RelayWriter
-    from schemas.server_url import ServerUrl
+    from producer.mirror.loop import Mirror
+    from relay_store.write.writer import RelayWriter
+    from schemas.access.server_url import ServerUrl
 
     relay = RelayWriter(Path(settings["relay_dir"]))
     running = Mirror(ServerUrl.parse(settings["source"]), relay, server_id=settings["server_id"])
@@ -37,13 +37,13 @@ def publish(settings: Settings) -> dict[str, Any]:
     """Relay files into Kafka; with ``sample`` also where the time goes, which costs a little of it."""
     from bench.meter import peak_rss_mb
     from bench.where import Where
-    from producer.epoch import EpochLimits
-    from producer.epoch_log import EpochLog
+    from producer.epochs.open_epoch import EpochLimits
+    from producer.kafka.epoch_log import EpochLog
     from producer.publish import Publisher
-    from relay_store.layout import RelayPosition, file_number
-    from relay_store.writer import RelayWriter
+    from relay_store.layout.directory import RelayPosition, file_number
+    from relay_store.write.writer import RelayWriter
     from schemas.tables import TableFilter
-    from tailrace.config import Epoch, Kafka
+    from tailrace.config.model import Epoch, Kafka
 
     after_a_tenth: list[float] = []
 
@@ -107,7 +107,7 @@ _PARTS: dict[str, Callable[[Settings], dict[str, Any]]] = {
 
 
 def main() -> None:
-    from tailrace import logs
+    from tailrace.service import logs
 
     logs.configure(f"bench-{sys.argv[1]}")
     print(json.dumps(_PARTS[sys.argv[1]](json.loads(Path(sys.argv[2]).read_text()))))

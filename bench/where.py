@@ -11,14 +11,14 @@ _EVERY_S = 0.001
 _OTHER = "other"
 # The innermost frame that one of these fits says the stage; a None stands for every function of the file.
 _STAGES: tuple[tuple[str, str | None, str], ...] = (
-    ("relay_store/reader.py", "_whole_events", "events' sizes and checksums"),
-    ("relay_store/reader.py", None, "relay files read"),
-    ("producer/partitioner.py", None, "partitions of keys"),
-    ("producer/epoch_log.py", "_call", "waiting for Kafka"),
-    ("producer/epoch_log.py", None, "digest, and rows handed to librdkafka"),
+    ("relay_store/read/reader.py", "_whole_events", "events' sizes and checksums"),
+    ("relay_store/read/reader.py", None, "relay files read"),
+    ("producer/kafka/partitioner.py", None, "partitions of keys"),
+    ("producer/kafka/epoch_log.py", "_call", "waiting for Kafka"),
+    ("producer/kafka/epoch_log.py", None, "digest, and rows handed to librdkafka"),
     ("producer/publish.py", "_finish", "waiting for Kafka"),
-    ("producer/events.py", "_walk", "events and table maps"),
-    ("producer/events.py", None, "transactions: GTID, BEGIN, XID"),
+    ("producer/decode/walk.py", "_walk", "events and table maps"),
+    ("producer/decode/walk.py", None, "transactions: GTID, BEGIN, XID"),
 )
 _ROWS = "rows to Avro"
 

@@ -20,29 +20,35 @@ from typing import Protocol
 
 import structlog
 
-from producer.epoch import EpochLimits, OpenEpoch
-from producer.events import SPILL_BYTES, EventDecoder
-from producer.origins import Origins
-from producer.records import Records
-from producer.repetitions import repetitions
-from producer.row_decoder import SchemaName
-from producer.skipping import SkipRule
+from producer.decode.duplicate_filter import repetitions
+from producer.decode.origins import Origins
+from producer.decode.row_decoder import SchemaName
+from producer.decode.skipping import SkipRule
+from producer.decode.walk import SPILL_BYTES, EventDecoder
+from producer.decode.xa import PreparedTransactions, needed_from
+from producer.epochs.open_epoch import EpochLimits, OpenEpoch
+from producer.epochs.records import Records
 from producer.structures.store import Structures, Upstream
 from producer.structures.upstream import Interrupted
-from producer.xa import PreparedTransactions, needed_from
-from relay_store.epoch_ends import read_epoch_ends
-from relay_store.layout import RelayPosition, read_default_engine, subdir_uuid
-from relay_store.locks import files_locked
-from relay_store.reader import RelayBlock, RelayReader
-from relay_store.readers import Mark
-from relay_store.start import initial_position, resume_position
-from relay_store.tail import DurableTail
-from schemas.avro_schema import fingerprint_of
-from schemas.ddl_engine import has_foreign_key
-from schemas.epoch import EpochCommitted, OffsetRange, PreparedTransaction, SchemaChanged, StructureVersion
+from relay_store.layout.directory import RelayPosition, read_default_engine, subdir_uuid
+from relay_store.layout.epoch_ends import read_epoch_ends
+from relay_store.layout.locks import files_locked
+from relay_store.layout.readers import Mark
+from relay_store.read.reader import RelayBlock, RelayReader
+from relay_store.read.start import initial_position, resume_position
+from relay_store.read.tail import DurableTail
+from schemas.ddl.engine import has_foreign_key
 from schemas.errors import UpstreamError
-from schemas.gtid import Flavor, GtidSet, GtidTracker, parse_gtid_set
+from schemas.gtid.sets import Flavor, GtidSet, GtidTracker, parse_gtid_set
 from schemas.tables import TableFilter
+from schemas.wire.avro_schema import fingerprint_of
+from schemas.wire.epoch import (
+    EpochCommitted,
+    OffsetRange,
+    PreparedTransaction,
+    SchemaChanged,
+    StructureVersion,
+)
 
 log = structlog.get_logger()
 

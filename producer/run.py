@@ -11,19 +11,19 @@ from typing import Literal
 
 import structlog
 
-from producer.epoch import EpochLimits
-from producer.epoch_log import EpochLog, Left
-from producer.mirror import Mirror, MirrorProgress
-from producer.mirror_start import Start, check_history, check_log, discard_unpublished
-from producer.origins import Look, Origins
+from producer.decode.origins import Look, Origins
+from producer.decode.skipping import SkipRule
+from producer.epochs.open_epoch import EpochLimits
+from producer.kafka.epoch_log import EpochLog, Left
+from producer.kafka.registry import SchemaRegistry
+from producer.mirror.loop import Mirror, MirrorProgress
+from producer.mirror.purging import Purging
+from producer.mirror.start import Start, check_history, check_log, discard_unpublished
 from producer.publish import Publisher, PublishProgress
-from producer.purging import Purging
-from producer.registry import SchemaRegistry
-from producer.skipping import SkipRule
 from producer.structures.upstream import UpstreamStructures
 from producer.upstream.connect import UpstreamInfo, describe
-from relay_store import layout
-from relay_store.layout import (
+from relay_store.layout import directory as layout
+from relay_store.layout.directory import (
     Owner,
     RelayPosition,
     file_number,
@@ -31,16 +31,16 @@ from relay_store.layout import (
     write_default_engine,
     write_folds,
 )
-from relay_store.purge import PurgeRules
-from relay_store.readers import PUBLISHER, Mark
-from relay_store.writer import RelayWriter
-from schemas.avro_schema import fingerprint_of
-from schemas.epoch import EpochCommitted
+from relay_store.layout.readers import PUBLISHER, Mark
+from relay_store.purge.purge import PurgeRules
+from relay_store.write.writer import RelayWriter
+from schemas.access.kafka_security import OPEN, KafkaSecurity
+from schemas.access.server_url import ServerUrl
 from schemas.errors import ConfigError, UpstreamError
-from schemas.gtid import parse_gtid_set
-from schemas.kafka_security import OPEN, KafkaSecurity
-from schemas.server_url import ServerUrl
+from schemas.gtid.sets import parse_gtid_set
 from schemas.tables import TableFilter
+from schemas.wire.avro_schema import fingerprint_of
+from schemas.wire.epoch import EpochCommitted
 
 log = structlog.get_logger()
 

@@ -20,7 +20,7 @@ class Column:
         sql_type: MySQL's type text without attributes, e.g. ``decimal(10,2)``, ``int unsigned``,
             ``datetime(6)``, ``enum('a','b')``.
         code: the binlog's column type code (``MYSQL_TYPE_*``), ENUM and SET already resolved from STRING.
-        meta: the binlog's metadata for that code, as one integer (see ``producer/table_map.py``).
+        meta: the binlog's metadata for that code, as one integer (see ``producer/events/table_map.py``).
         nullable: whether the column may hold NULL.
         unsigned: for numeric types.
         charset: MySQL's character set name for text, ENUM and SET; ``binary`` for bytes; ``""`` otherwise.

@@ -26,7 +26,7 @@ def main() -> None:
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, _leave)
         ours = _leave
-    from tailrace.cli import main as run
+    from tailrace.commands import main as run
 
     signal.signal(signal.SIGINT, ours)
     run()

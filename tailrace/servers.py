@@ -9,10 +9,10 @@ import pymysql
 from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 
+from schemas.access.server_login import connect as open_connection
+from schemas.access.server_login import login_hint
+from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError, TailraceError, UpstreamError
-from schemas.server_login import connect as open_connection
-from schemas.server_login import login_hint
-from schemas.server_url import ServerUrl
 
 Side = Literal["upstream", "downstream"]
 
@@ -21,7 +21,7 @@ def connect(url: ServerUrl, side: Side, **options: Any) -> Connection[Any]:
     """A pymysql connection in autocommit mode; `options` are pymysql's and go first.
 
     Raises UpstreamError or DownstreamError (TR200, TR600) when it does not answer or refuses the login, and what
-    ``schemas.server_login.connect`` raises.
+    ``schemas.access.server_login.connect`` raises.
     """
     try:
         return open_connection(url, **({"connect_timeout": 5} | options))

@@ -14,7 +14,7 @@ import pyspark
 import structlog
 
 from compose.artifacts import bundle, java, progress, spark_kafka_jars
-from spark_consumer.worker_patience import write_jar
+from spark_consumer.job.worker_patience import write_jar
 
 _PATIENCE_S = 240.0
 _log = structlog.get_logger()
@@ -45,7 +45,7 @@ def class_archive() -> Path:
 
 def _train(folder: Path, jars: Sequence[Path]) -> None:
     progress("preparing Spark's class archive")
-    command = [sys.executable, "-m", "spark_consumer.class_archive", str(folder), *map(str, jars)]
+    command = [sys.executable, "-m", "spark_consumer.job.class_archive", str(folder), *map(str, jars)]
     # Without an archive everything works, so a failure is only noted, in the log that stays.
     with (folder / "training.log").open("wb") as log, contextlib.suppress(subprocess.TimeoutExpired):
         subprocess.run(command, stdout=log, stderr=log, check=False, timeout=_PATIENCE_S)

@@ -167,9 +167,9 @@ def mariadb_server(server: Callable[..., Database]) -> Callable[..., Database]:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One Spark for the module: it takes seconds to start."""
     from compose.artifacts import spark_kafka_jars
-    from schemas.server_url import ServerUrl
-    from spark_consumer.config import ConsumerConfig
-    from spark_consumer.spark import start_spark
+    from schemas.access.server_url import ServerUrl
+    from spark_consumer.job.spark import start_spark
+    from spark_consumer.rules.config import ConsumerConfig
 
     folder = tmp_path_factory.mktemp("spark")
     # Python workers have the target's password from the JVM's environment; that of all tests' accounts is one.

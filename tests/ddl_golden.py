@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemas.ddl import Statement, TableName, classify
-from schemas.ddl_lexer import ANSI_QUOTES, FLAVORS, NO_BACKSLASH_ESCAPES, Flavor
+from schemas.ddl.classify import Statement, TableName, classify
+from schemas.ddl.lexer import ANSI_QUOTES, FLAVORS, NO_BACKSLASH_ESCAPES, Flavor
 
 GOLDEN = Path(__file__).parent / "golden" / "ddl"
 DEFAULT_DB = "app"

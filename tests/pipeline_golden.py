@@ -8,23 +8,23 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from schemas.avro_schema import KEY_CHANGE, row_schema
-from schemas.ddl import classify
-from schemas.ddl_lexer import Flavor
-from schemas.epoch import SchemaChanged, TableChanged, TableTouched
+from schemas.ddl.classify import classify
+from schemas.ddl.lexer import Flavor
 from schemas.errors import TailraceError, Where
 from schemas.structure import TableStructure
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.ddl_rules import DdlRules
-from spark_consumer.merge import Limits
-from spark_consumer.plan import plan_slice, targets_of
-from spark_consumer.prepare import Prepared, assembled
-from spark_consumer.rows import UNEVALUABLE, UnevaluableRow, render
-from spark_consumer.rules import Rules
-from spark_consumer.slices import LoggedEpoch, Slice
-from spark_consumer.target import TargetTable
-from tailrace import wiring
-from tailrace.config_file import load
+from schemas.wire.avro_schema import KEY_CHANGE, row_schema
+from schemas.wire.epoch import SchemaChanged, TableChanged, TableTouched
+from spark_consumer.apply.prepare import Prepared, assembled
+from spark_consumer.ddl.translate import DdlRules
+from spark_consumer.epochs.slices import LoggedEpoch, Slice
+from spark_consumer.plan.plan import plan_slice, targets_of
+from spark_consumer.plan.statements import Limits
+from spark_consumer.rows.render import UNEVALUABLE, UnevaluableRow, render
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.rules.rules import Rules
+from spark_consumer.target.tables import TargetTable
+from tailrace import assemble as wiring
+from tailrace.config.file import load
 from tests.support.fake_topic import Change, delete, halves, insert, integer, row_key, row_value, text, update
 from tests.support.records import epoch_record
 from tests.support.targets import as_it_is, unique

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
+from producer.structures.interpret import Name
 from producer.structures.store import Later, Place, encode_entry, loaded_entry, topic_key
-from schemas.ddl_structure import Name
-from schemas.ddl_types import in_charset
-from schemas.table_definition import ColumnDefinition, TableDefinition
+from schemas.ddl.column_types import in_charset
+from schemas.ddl.table_definition import ColumnDefinition, TableDefinition
 
 
 def corrected(

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from producer.table_map import CHARACTER as CHARACTER_CODES
-from producer.table_map import OLD_TEMPORAL, TableMap, sql_type, stated_columns
-from schemas.collations import MAX_CHARACTER_BYTES
-from schemas.ddl_lexer import Flavor
-from schemas.errors import DecodeError
-from schemas.structure import ROW_HASH, Column, TableStructure
-from schemas.table_definition import (
+from producer.events.table_map import CHARACTER as CHARACTER_CODES
+from producer.events.table_map import OLD_TEMPORAL, TableMap, sql_type, stated_columns
+from schemas.charsets.collations import MAX_CHARACTER_BYTES
+from schemas.ddl.lexer import Flavor
+from schemas.ddl.table_definition import (
     CHARACTER,
     PERIOD,
     ColumnDefinition,
@@ -19,6 +17,8 @@ from schemas.table_definition import (
     TableDefinition,
     number_bytes,
 )
+from schemas.errors import DecodeError
+from schemas.structure import ROW_HASH, Column, TableStructure
 from schemas.types.binary import (
     BIT,
     BLOB,

@@ -15,20 +15,20 @@ from typing import Any, NamedTuple, Protocol
 
 import structlog
 
+from producer.events.table_map import TableMap, full_structure, read_table_map
 from producer.structures.forms import SET_HINT, completed, definition_of, matched, predicted
-from producer.table_map import TableMap, full_structure, read_table_map
-from relay_store.layout import RelayPosition, file_number, subdir_uuid
-from schemas.collations import CHARSETS
-from schemas.ddl import Statement
-from schemas.ddl_lexer import Flavor
-from schemas.ddl_structure import Catalog, Name, Tracked, Unresolved, ddl_changes
-from schemas.ddl_types import Session
-from schemas.epoch import SchemaChanged
+from producer.structures.interpret import Catalog, Name, Tracked, Unresolved, ddl_changes
+from relay_store.layout.directory import RelayPosition, file_number, subdir_uuid
+from schemas.charsets.collations import CHARSETS
+from schemas.ddl.classify import Statement
+from schemas.ddl.column_types import Session
+from schemas.ddl.lexer import Flavor
+from schemas.ddl.table_definition import TableDefinition
 from schemas.errors import DecodeError, TailraceError
-from schemas.gtid import GtidTracker
+from schemas.gtid.sets import GtidTracker
 from schemas.structure import TableStructure
-from schemas.table_definition import TableDefinition
 from schemas.tables import TableFilter
+from schemas.wire.epoch import SchemaChanged
 
 log = structlog.get_logger()
 

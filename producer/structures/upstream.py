@@ -13,23 +13,23 @@ import pymysql
 import structlog
 from pymysql.connections import Connection
 
-from producer.compressed import plain_event
-from producer.payload import unpacked
-from producer.query_event import in_lower_case, parse_query_event
+from producer.events.compressed import plain_event
+from producer.events.payload import unpacked
+from producer.events.query_event import in_lower_case, parse_query_event
+from producer.structures.interpret import Name, Tracked, Unresolved, created
 from producer.structures.store import Here, Place, Reading
 from producer.upstream.connect import UNHEARD_OF, connect, describe, not_believed, query, translate
-from relay_store.layout import file_number
-from relay_store.reader import RelayReader
-from relay_store.tail import DurableTail
-from schemas import binlog
-from schemas.ddl import Category, Statement, classify
-from schemas.ddl_lexer import Flavor
-from schemas.ddl_structure import Name, Tracked, Unresolved, created
-from schemas.ddl_types import Session
+from relay_store.layout.directory import file_number
+from relay_store.read.reader import RelayReader
+from relay_store.read.tail import DurableTail
+from schemas.access.server_url import ServerUrl
+from schemas.binlog import framing as binlog
+from schemas.binlog.groups import GroupScanner
+from schemas.ddl.classify import Category, Statement, classify
+from schemas.ddl.column_types import Session
+from schemas.ddl.lexer import Flavor
 from schemas.errors import RelayError, UpstreamError
-from schemas.groups import GroupScanner
-from schemas.gtid import parse_gtid_set
-from schemas.server_url import ServerUrl
+from schemas.gtid.sets import parse_gtid_set
 from schemas.tables import TableFilter, never_replicated
 
 log = structlog.get_logger()

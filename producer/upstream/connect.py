@@ -9,12 +9,12 @@ from typing import Any
 import pymysql
 from pymysql.connections import Connection
 
+from schemas.access.server_login import connect as open_connection
+from schemas.access.server_login import login_hint
+from schemas.access.server_url import ServerUrl
 from schemas.errors import UpstreamError
-from schemas.gtid import Flavor, GtidSet, empty_gtid_set, parse_gtid_set
+from schemas.gtid.sets import Flavor, GtidSet, empty_gtid_set, parse_gtid_set
 from schemas.names import binlog_file, server_uuid
-from schemas.server_login import connect as open_connection
-from schemas.server_login import login_hint
-from schemas.server_url import ServerUrl
 
 READ_TIMEOUT = 30.0  # seconds
 # Bytes of an answer: far more than GTID sets and lists of files have.

@@ -28,9 +28,9 @@ from producer.upstream.connect import (
     translate,
 )
 from producer.upstream.packets import UNKNOWN, ServerSaid
+from schemas.access.server_login import tls_of
+from schemas.access.server_url import ServerUrl
 from schemas.errors import UpstreamError, Where
-from schemas.server_login import tls_of
-from schemas.server_url import ServerUrl
 
 HEARTBEAT = 1.0  # seconds
 SILENCE_LIMIT = 30.0  # seconds without even a heartbeat: the connection is dead

@@ -21,12 +21,12 @@ from producer.upstream.connect import (
     translate,
 )
 from producer.upstream.peek import GTID_EVENTS, events_from
-from relay_store.layout import file_number
-from schemas import binlog
-from schemas.binlog import FIRST_POSITION
+from relay_store.layout.directory import file_number
+from schemas.access.server_url import ServerUrl
+from schemas.binlog import framing as binlog
+from schemas.binlog.framing import FIRST_POSITION
 from schemas.errors import UpstreamError
-from schemas.gtid import GtidSet, MariadbGtid, MariadbGtidSet
-from schemas.server_url import ServerUrl
+from schemas.gtid.sets import GtidSet, MariadbGtid, MariadbGtidSet
 from schemas.tables import TableFilter
 
 _MARIADB_GTID = re.compile(r"GTID (\d+)-(\d+)-(\d+)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from schemas.binlog import EVENT_SIZE, HEADER_SIZE, MAX_EVENT, SIZE_OFFSET
+from schemas.binlog.framing import EVENT_SIZE, HEADER_SIZE, MAX_EVENT, SIZE_OFFSET
 from schemas.errors import UpstreamError
 
 MAX_PACKET = 0xFFFFFF  # a packet of this size goes on in the next one

@@ -10,9 +10,9 @@ from contextlib import closing
 from producer.upstream.connect import UpstreamInfo
 from producer.upstream.dump import DumpStream
 from producer.upstream.packets import UNKNOWN, ServerSaid, slow_packet
-from schemas.binlog import ANONYMOUS_GTID, GTID, GTID_TAGGED, MARIADB_GTID
+from schemas.access.server_url import ServerUrl
+from schemas.binlog.framing import ANONYMOUS_GTID, GTID, GTID_TAGGED, MARIADB_GTID
 from schemas.errors import UpstreamError
-from schemas.server_url import ServerUrl
 
 #: types of the event that a transaction begins with
 GTID_EVENTS = frozenset({GTID, ANONYMOUS_GTID, GTID_TAGGED, MARIADB_GTID})

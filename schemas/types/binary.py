@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from schemas.mariadb_zlib import inflate_column
+from schemas.binlog.mariadb_zlib import inflate_column
 from schemas.structure import Column
 from schemas.types.codec import Head, Lines, plain_predicate, read_length
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from schemas.collations import CHARSETS
+from schemas.charsets.collations import CHARSETS
 from schemas.structure import Column
 from schemas.types.binary import (
     BIT,

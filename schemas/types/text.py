@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from schemas.charset_text import text_of
-from schemas.mariadb_zlib import inflate_column
+from schemas.binlog.mariadb_zlib import inflate_column
+from schemas.charsets.text import text_of
 from schemas.structure import Column
 from schemas.types.binary import read_value
 from schemas.types.codec import Lines, read_length, text_predicate
-from schemas.varint import VARINT, encode_bytes
+from schemas.wire.varint import VARINT, encode_bytes
 
 #: length prefixes behind a union tag: PREFIX[tag][length]
 STRING_PREFIX: dict[bytes, list[bytes]] = {

@@ -11,7 +11,7 @@ import pymysql
 from pymysql.connections import Connection
 from pymysql.cursors import Cursor, SSCursor
 
-from schemas.server_url import ServerUrl
+from schemas.access.server_url import ServerUrl
 from tailrace.compare.catalog import Column, Table
 from tailrace.servers import Side, connect
 

@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 import pymysql
 from pymysql.connections import Connection
 
-from schemas.ddl_engine import in_innodb
-from schemas.ddl_lexer import Flavor
+from schemas.access.server_url import ServerUrl
+from schemas.ddl.engine import in_innodb
+from schemas.ddl.lexer import Flavor
 from schemas.errors import DownstreamError, UpstreamError
-from schemas.server_url import ServerUrl
 from schemas.tables import TableFilter
-from spark_consumer.letter_case import lower_route
-from spark_consumer.route import Router
+from spark_consumer.epochs.letter_case import lower_route
+from spark_consumer.rules.route import Router
 from tailrace.compare import chunks
 from tailrace.compare.catalog import (
     Table,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from spark_consumer.route import Router
+from spark_consumer.rules.route import Router
 from tailrace.compare.catalog import Table
 
 

@@ -16,11 +16,11 @@ from rich.console import Console
 from compose.errors import StackError
 from compose.stack import Stack, StackInfo
 from schemas.errors import ExitCode, TailraceError
-from tailrace.console import console as open_console
 from tailrace.demo.display import Display, two_columns
 from tailrace.demo.run import Demo, only_one
 from tailrace.demo.settings import FILE
 from tailrace.demo.summary import Summary
+from tailrace.service.console import console as open_console
 
 _DIRECTORY = Path("var/demo")
 _INTERRUPTED = 130

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+from schemas.access.server_url import ServerUrl
 from schemas.errors import LogError
-from schemas.server_url import ServerUrl
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.log_reader import LogReader
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.rules.config import ConsumerConfig
 
 _EVERY = 1.0  # seconds
 

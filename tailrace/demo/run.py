@@ -10,8 +10,8 @@ from pathlib import Path
 
 from compose.databases import Database
 from compose.stack import Stack
+from schemas.access.server_url import ServerUrl
 from schemas.errors import ExitCode, StackError
-from schemas.server_url import ServerUrl
 from tailrace.compare import CompareResult, compare_servers
 from tailrace.demo import schema, settings
 from tailrace.demo.display import Display

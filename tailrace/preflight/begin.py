@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from producer.mirror_start import Start, place_to_begin
+from producer.mirror.start import Start, place_to_begin
 from producer.upstream.connect import describe
-from relay_store.layout import read_index
-from relay_store.start import initial_position
-from schemas.epoch import ORIGIN
+from relay_store.layout.directory import read_index
+from relay_store.read.start import initial_position
 from schemas.errors import TailraceError, UpstreamError
 from schemas.tables import TableFilter
-from tailrace import wiring
-from tailrace.config import Config
+from schemas.wire.epoch import ORIGIN
+from tailrace import assemble as wiring
+from tailrace.config.model import Config
 from tailrace.preflight.finding import Finding, NotChecked, Result
 
 _CODE = "log_begins"

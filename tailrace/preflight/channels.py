@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from spark_consumer.channel import ChannelKey
-from spark_consumer.scope import Scope
-from tailrace.neighbours import Name, Neighbour
+from spark_consumer.rules.channel import ChannelKey
+from spark_consumer.rules.scope import Scope
+from tailrace.channels.neighbours import Name, Neighbour
 from tailrace.preflight.finding import Finding, NotChecked, Result
 
 

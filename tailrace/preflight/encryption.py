@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 
-from schemas.server_url import ServerUrl, SslMode
+from schemas.access.server_url import ServerUrl, SslMode
 from tailrace.preflight.finding import Finding, Part
 
 

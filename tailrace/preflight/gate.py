@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import structlog
 
 from schemas.errors import TailraceError
-from tailrace.config import Config
+from tailrace.config.model import Config
 from tailrace.preflight.finding import Finding, Result
 from tailrace.preflight.gather import consumer_results, producer_results
 

@@ -11,19 +11,19 @@ from typing import Any
 import pymysql
 from pymysql.connections import Connection
 
+from schemas.access.server_login import tls_of
 from schemas.errors import TailraceError
-from schemas.server_login import tls_of
 from schemas.tables import NEVER_REPLICATED, TableFilter
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.letter_case import in_lower_case
-from spark_consumer.privileges import read_privileges
-from spark_consumer.rules import Rules
-from spark_consumer.scope import Scope
-from spark_consumer.session import Session
-from tailrace import kafka_door, servers, wiring
-from tailrace.config import Config
-from tailrace.config_file import kafka_security
-from tailrace.neighbours import (
+from spark_consumer.epochs.letter_case import in_lower_case
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.rules.rules import Rules
+from spark_consumer.rules.scope import Scope
+from spark_consumer.target.privileges import read_privileges
+from spark_consumer.target.session import Session
+from tailrace import assemble as wiring
+from tailrace import probe_kafka as kafka_door
+from tailrace import servers
+from tailrace.channels.neighbours import (
     feeding,
     follows,
     is_same_cluster,
@@ -32,6 +32,8 @@ from tailrace.neighbours import (
     server_identity,
     tables_of,
 )
+from tailrace.config.file import kafka_security
+from tailrace.config.model import Config
 from tailrace.preflight.agreement import NO_KIT
 from tailrace.preflight.begin import begin_findings
 from tailrace.preflight.channels import ChannelFacts, channel_findings

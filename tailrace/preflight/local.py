@@ -6,10 +6,10 @@ import os
 import shutil
 from pathlib import Path
 
-from schemas.private_files import others_may
-from tailrace.config import Config
+from schemas.access.private_files import others_may
+from tailrace.config.model import Config
+from tailrace.config.secret_files import exposed
 from tailrace.preflight.finding import Finding, Level, Part, Result, verdict
-from tailrace.secret_files import exposed
 
 _GIB = 1 << 30
 _TOO_LITTLE = 256 << 20

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from spark_consumer.fit import assigned, may_set
-from spark_consumer.privileges import Privileges
-from spark_consumer.rules import Rules
-from spark_consumer.session import Session
-from spark_consumer.side_writes import Name, events_beside, filled_by, scopes, triggers_beside
-from spark_consumer.target import triggers_of
+from spark_consumer.plan.side_writes import Name, events_beside, filled_by, scopes, triggers_beside
+from spark_consumer.rules.rules import Rules
+from spark_consumer.target.compatibility import assigned, may_set
+from spark_consumer.target.privileges import Privileges
+from spark_consumer.target.session import Session
+from spark_consumer.target.tables import triggers_of
 from tailrace.preflight.downstream import Programs
 from tailrace.preflight.kit import attempt
 

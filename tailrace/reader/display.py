@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from schemas.counted import counted
-from schemas.epoch import EpochCommitted
+from schemas.wire.epoch import EpochCommitted
 from tailrace.reader.rows import Image, Row
 
 # Of one value, in lines for people.

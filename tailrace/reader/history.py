@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from schemas.epoch import EpochCommitted, SchemaChanged, StructureVersion
 from schemas.errors import LogError, Where
-from schemas.gtid import GtidSet, flavor_of, parse_gtid_set
-from schemas.log_records import structure_of
+from schemas.gtid.sets import GtidSet, flavor_of, parse_gtid_set
 from schemas.structure import TableStructure
-from spark_consumer.ddl_rules import database_of
+from schemas.wire.epoch import EpochCommitted, SchemaChanged, StructureVersion
+from schemas.wire.log_records import structure_of
+from spark_consumer.ddl.translate import database_of
 
 Name = tuple[str, str]
 

@@ -12,17 +12,17 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from zlib_ng.zlib_ng import crc32
 
-from schemas.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, StructureVersion
+from schemas.access.kafka_security import OPEN, PROTOCOL_HINT, KafkaSecurity, Refusal
+from schemas.access.server_url import ServerUrl
 from schemas.errors import LogError, Where
-from schemas.kafka_security import OPEN, PROTOCOL_HINT, KafkaSecurity, Refusal
-from schemas.log_records import UNFIT, At, EpochChain, check_rows, missing, no_record, read_epoch
-from schemas.server_url import ServerUrl
-from schemas.sql import key_table
-from schemas.wire import Joiner, header_size, schema_name
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.inside import Insides
-from spark_consumer.log_reader import LogReader
-from spark_consumer.start import begin_of_log, first_kept, first_position
+from schemas.sql.literals import key_table
+from schemas.wire.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, StructureVersion
+from schemas.wire.log_records import UNFIT, At, EpochChain, check_rows, missing, no_record, read_epoch
+from schemas.wire.rows import Joiner, header_size, schema_name
+from spark_consumer.epochs.epoch_transactions import Insides
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.start import begin_of_log, first_kept, first_position
+from spark_consumer.rules.config import ConsumerConfig
 from tailrace.reader.rows import Row, row_reader
 
 _WAIT = 0.2  # seconds

@@ -9,13 +9,13 @@ from typing import Any
 
 import fastavro
 
-from schemas.avro_schema import read_record, row_schema
-from schemas.epoch import StructureVersion
-from schemas.log_records import structure_of
-from schemas.row_record import compile_check
+from schemas.sql.row_record import compile_check
 from schemas.structure import TableStructure
 from schemas.types import avro_type
-from schemas.wire import header_size, widened
+from schemas.wire.avro_schema import read_record, row_schema
+from schemas.wire.epoch import StructureVersion
+from schemas.wire.log_records import structure_of
+from schemas.wire.rows import header_size, widened
 
 #: int, float, str, bytes, decimal.Decimal, None; dict for a JSON document whose text does not tell its types
 Image = dict[str, Any]

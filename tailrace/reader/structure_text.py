@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from schemas.sql import quote_name
+from schemas.sql.literals import quote_name
 from schemas.structure import Column, TableStructure
 from tailrace.reader.history import Answer, Span
 

@@ -6,17 +6,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from producer.records import Records
-from relay_store.layout import RelayPosition
-from schemas.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, digest_of
+from producer.epochs.records import Records
+from relay_store.layout.directory import RelayPosition
 from schemas.structure import TableStructure
-from spark_consumer.apply import Applier
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.planner import Planner
-from spark_consumer.position import Position
-from spark_consumer.prepare import Prepared, assembled
-from spark_consumer.rows import render
-from spark_consumer.slices import LoggedEpoch, RelaySlice
+from schemas.wire.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, digest_of
+from spark_consumer.apply.applier import Applier
+from spark_consumer.apply.position_store import Position
+from spark_consumer.apply.prepare import Prepared, assembled
+from spark_consumer.epochs.slices import LoggedEpoch, RelaySlice
+from spark_consumer.plan.planner import Planner
+from spark_consumer.rows.render import render
+from spark_consumer.rules.config import ConsumerConfig
 
 
 def as_epoch(position: Position) -> EpochCommitted | None:

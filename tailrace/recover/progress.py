@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from producer.publish import PublishProgress
-from relay_store import layout
-from relay_store.layout import RelayPosition
-from tailrace.progress import Snapshot, shown
+from relay_store.layout import directory as layout
+from relay_store.layout.directory import RelayPosition
+from tailrace.service.progress import Snapshot, shown
 
 Watch = Callable[[PublishProgress, RelayPosition, RelayPosition], None]
 

@@ -9,28 +9,28 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from producer.epoch import EpochLimits
+from producer.decode.skipping import SkipRule
+from producer.epochs.open_epoch import EpochLimits
 from producer.publish import Publisher, PublishProgress
-from producer.skipping import SkipRule
-from relay_store import layout
-from relay_store.epoch_ends import add_epoch_end
-from relay_store.layout import RelayPosition
-from relay_store.start import initial_position, resume_position
-from relay_store.tail import DurableTail
-from relay_store.whole_groups import keep_whole_groups, server_flavor
-from relay_store.writer import RelayWriter
+from relay_store.layout import directory as layout
+from relay_store.layout.directory import RelayPosition
+from relay_store.layout.epoch_ends import add_epoch_end
+from relay_store.read.start import initial_position, resume_position
+from relay_store.read.tail import DurableTail
+from relay_store.write.whole_groups import keep_whole_groups, server_flavor
+from relay_store.write.writer import RelayWriter
 from schemas.errors import DownstreamError, RelayError, Where
-from schemas.gtid import Flavor, parse_gtid_set
+from schemas.gtid.sets import Flavor, parse_gtid_set
 from schemas.tables import TableFilter
-from spark_consumer import position as positions
-from spark_consumer.apply import Applier
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.letter_case import downstream_folds, in_lower_case
-from spark_consumer.log_reader import LogReader
-from spark_consumer.position import Position
-from spark_consumer.session import connect
-from spark_consumer.workers import info
-from tailrace.ownership import check_feeds
+from spark_consumer.apply import position_store as positions
+from spark_consumer.apply.applier import Applier
+from spark_consumer.apply.position_store import Position
+from spark_consumer.apply.workers import info
+from spark_consumer.epochs.letter_case import downstream_folds, in_lower_case
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.target.session import connect
+from tailrace.channels.ownership import check_feeds
 from tailrace.recover.applied_log import AppliedLog, as_epoch
 
 _NEVER = math.inf  # seconds: an epoch ends when it is full, not when it is old

@@ -12,14 +12,15 @@ from typing import Any
 import pymysql
 
 from schemas.errors import TailraceError
-from spark_consumer.ddl_plan import intent_of
-from spark_consumer.place import Place
-from spark_consumer.position import COUNTERS
-from spark_consumer.refusal import cut_values
-from spark_consumer.workers import info
-from tailrace import servers, wiring
-from tailrace.config import Config
-from tailrace.live import CONSUMER, PRODUCER, ask
+from spark_consumer.apply.ddl.intent import intent_of
+from spark_consumer.apply.position_store import COUNTERS
+from spark_consumer.apply.workers import info
+from spark_consumer.epochs.log_position import Place
+from spark_consumer.plan.refusal import cut_values
+from tailrace import assemble as wiring
+from tailrace import servers
+from tailrace.config.model import Config
+from tailrace.service.live import CONSUMER, PRODUCER, ask
 from tailrace.status.files import files_channels
 from tailrace.status.lag import Waiting, lag
 from tailrace.status.position import last_epoch
@@ -80,8 +81,8 @@ def upstream_part(config: Config) -> Part:
 
 def relay_part(config: Config) -> Part:
     """The files, and what relay.meta says; `stored` is null before the first file."""
-    from relay_store.inventory import relay_files
-    from relay_store.layout import locate, read_index, read_meta, subdir_uuid
+    from relay_store.layout.directory import locate, read_index, read_meta, subdir_uuid
+    from relay_store.layout.inventory import relay_files
 
     root = config.relay.dir
     subdirs = read_index(root) if root.is_dir() else []

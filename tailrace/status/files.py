@@ -9,8 +9,8 @@ from typing import Any
 
 def files_channels(root: Path) -> list[dict[str, Any]]:
     """The channel that the folder belongs to, none before its first run. Raises DownstreamError."""
-    from spark_consumer.files.folder import OURS, read
-    from spark_consumer.files.sink import position_of
+    from spark_consumer.sinks.parquet.folder import OURS, read
+    from spark_consumer.sinks.parquet.sink import position_of
 
     content = read(root)
     if content is None:

@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import Any
 
 from schemas.errors import TailraceError
-from schemas.gtid import Flavor, GtidSet, MariadbGtidSet, MysqlGtidSet, parse_gtid_set
-from spark_consumer.place import parsed
-from tailrace import wiring
-from tailrace.config import Config
+from schemas.gtid.sets import Flavor, GtidSet, MariadbGtidSet, MysqlGtidSet, parse_gtid_set
+from spark_consumer.epochs.log_position import parsed
+from tailrace import assemble as wiring
+from tailrace.config.model import Config
 
 Part = dict[str, Any]
 

@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from producer.mirror import MirrorProgress
+    from producer.mirror.loop import MirrorProgress
     from producer.run import ProducerConfig, ProducerProgress
-    from relay_store.layout import RelayPosition
-    from spark_consumer.progress import Counters
+    from relay_store.layout.directory import RelayPosition
+    from spark_consumer.job.progress import Counters
 
 Part = dict[str, Any]
 

@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING
 
 import pymysql
 
-from schemas.epoch import EpochCommitted
-from schemas.kafka_security import OPEN, KafkaSecurity
-from tailrace import kafka_door, servers, wiring
-from tailrace.config import Config
-from tailrace.config_file import kafka_security
+from schemas.access.kafka_security import OPEN, KafkaSecurity
+from schemas.wire.epoch import EpochCommitted
+from tailrace import assemble as wiring
+from tailrace import probe_kafka as kafka_door
+from tailrace import servers
+from tailrace.config.file import kafka_security
+from tailrace.config.model import Config
 from tailrace.status.files import files_channels
 
 if TYPE_CHECKING:
-    from spark_consumer.log_reader import LogReader
+    from spark_consumer.epochs.log_reader import LogReader
 
 _NO_SUCH_TABLE = (1049, 1146)
 
@@ -29,9 +31,9 @@ def last_epoch(config: Config) -> EpochCommitted | None:
 
 def log_reader(config: Config) -> LogReader:
     """A reader of the epoch log; it needs no target, and a producer's machine may have none configured."""
-    from schemas.server_url import ServerUrl
-    from spark_consumer.config import ConsumerConfig
-    from spark_consumer.log_reader import LogReader
+    from schemas.access.server_url import ServerUrl
+    from spark_consumer.epochs.log_reader import LogReader
+    from spark_consumer.rules.config import ConsumerConfig
 
     kafka = config.kafka
     security = kafka_security(kafka)

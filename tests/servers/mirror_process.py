@@ -6,9 +6,9 @@ import sys
 import threading
 from pathlib import Path
 
-from producer.mirror import Mirror
-from relay_store.writer import RelayWriter
-from schemas.server_url import ServerUrl
+from producer.mirror.loop import Mirror
+from relay_store.write.writer import RelayWriter
+from schemas.access.server_url import ServerUrl
 
 if __name__ == "__main__":
     address, root, server_id, max_file_size = sys.argv[1:]

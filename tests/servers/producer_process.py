@@ -17,10 +17,10 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     # Only now: on a busy machine these take longer than a test waits before it asks for the stop.
     from producer.run import ProducerConfig, run_producer
-    from relay_store.purge import PurgeRules
+    from relay_store.purge.purge import PurgeRules
+    from schemas.access.kafka_security import KafkaSecurity
+    from schemas.access.server_url import ServerUrl
     from schemas.errors import TailraceError
-    from schemas.kafka_security import KafkaSecurity
-    from schemas.server_url import ServerUrl
 
     values = json.loads(sys.argv[1])
     values |= {"source": ServerUrl.parse(values["source"]), "relay_dir": Path(values["relay_dir"])}

@@ -16,11 +16,11 @@ from test_values import LOOSE
 
 from compose.databases import Database
 from compose.kafka import Kafka
+from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError
-from schemas.server_url import ServerUrl
 from schemas.structure import Column, TableStructure
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.route import Route
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.rules.route import Route
 from tailrace.compare import compare_servers
 from tests.support.apply_steps import apply_rows, open_channel
 from tests.support.consuming import consume

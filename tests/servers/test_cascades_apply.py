@@ -6,8 +6,8 @@ import pytest
 
 from compose.databases import Database
 from schemas.structure import TableStructure
-from spark_consumer.apply import Applier
-from spark_consumer.config import ConsumerConfig
+from spark_consumer.apply.applier import Applier
+from spark_consumer.rules.config import ConsumerConfig
 from tests.support.apply_steps import apply_rows, open_channel
 from tests.support.fake_topic import delete, insert, integer
 from tests.support.names import own_name

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tailrace import wiring
-from tailrace.cli.app import app
-from tailrace.config_file import load
+from tailrace import assemble as wiring
+from tailrace.commands.app import app
+from tailrace.config.file import load
 from tailrace.preflight.downstream import downstream_findings
 from tailrace.preflight.finding import Finding, Result
 from tailrace.preflight.gather import read_downstream, read_upstream

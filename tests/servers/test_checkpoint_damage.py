@@ -12,13 +12,13 @@ import pytest
 from compose.artifacts import spark_kafka_jars
 from compose.databases import Database
 from compose.kafka import Kafka
-from schemas.epoch import TableChanged
-from schemas.server_url import ServerUrl
+from schemas.access.server_url import ServerUrl
 from schemas.structure import TableStructure
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.job import run_consumer
-from spark_consumer.progress import Counters
-from spark_consumer.spark import start_spark
+from schemas.wire.epoch import TableChanged
+from spark_consumer.job.progress import Counters
+from spark_consumer.job.run import run_consumer
+from spark_consumer.job.spark import start_spark
+from spark_consumer.rules.config import ConsumerConfig
 from tests.support.fake_topic import FakeTopic, insert, integer
 
 pytestmark = pytest.mark.servers

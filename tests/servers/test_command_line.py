@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from schemas.server_url import ServerUrl
+from schemas.access.server_url import ServerUrl
 from tailrace.compare import compare_servers
 
 pytestmark = pytest.mark.servers
@@ -187,7 +187,7 @@ def test_a_signal_to_every_process_of_a_service_ends_it_in_order(operator: Opera
     moments: list[Callable[[str], bool]] = [
         lambda commands: "java " in commands,
         lambda commands: "transform_with_state_driver_worker" in commands,
-        lambda commands: "spark_consumer.daemon" in commands and operator.equal(),
+        lambda commands: "spark_consumer.job.daemon" in commands and operator.equal(),
     ]
     for number, moment in zip((signal.SIGINT, signal.SIGHUP, signal.SIGTERM), moments, strict=True):
         consumer = operator.start("consume")
@@ -200,7 +200,7 @@ def test_a_signal_to_every_process_of_a_service_ends_it_in_order(operator: Opera
     assert {"failed", "stopped_with"}.isdisjoint(entry["event"] for entry in said)
     # What is killed leaves nobody behind.
     supervisor = operator.start("run")
-    _until(lambda: "spark_consumer.daemon" in " ".join(_all_of(supervisor.pid).values()))
+    _until(lambda: "spark_consumer.job.daemon" in " ".join(_all_of(supervisor.pid).values()))
     everybody = _all_of(supervisor.pid)
     _signalled({supervisor.pid: "", _children(supervisor.pid)["consume"]: ""}, signal.SIGKILL)
     _until(lambda: _gone(everybody))

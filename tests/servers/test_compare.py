@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from schemas.server_url import ServerUrl
-from spark_consumer.route import Route, Router
+from schemas.access.server_url import ServerUrl
+from spark_consumer.rules.route import Route, Router
 from tailrace.compare import CompareResult, compare_servers
 
 pytestmark = pytest.mark.servers

@@ -18,17 +18,17 @@ import pytest
 
 from compose.databases import Database
 from compose.kafka import Kafka
-from schemas.epoch import TableChanged
+from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError, LogError
-from schemas.server_url import ServerUrl
 from schemas.structure import TableStructure
-from schemas.wire import LEAST_PART, PART
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.event_filter import EventRule
-from spark_consumer.expression import ExpressionRule
-from spark_consumer.job import run_consumer
-from spark_consumer.progress import Counters
-from spark_consumer.route import Route
+from schemas.wire.epoch import TableChanged
+from schemas.wire.rows import LEAST_PART, PART
+from spark_consumer.job.progress import Counters
+from spark_consumer.job.run import run_consumer
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.rules.event_filter import EventRule
+from spark_consumer.rules.expressions.filter import ExpressionRule
+from spark_consumer.rules.route import Route
 from tests.support.consuming import consume as consume_here
 from tests.support.fake_topic import FakeTopic, delete, insert, integer, text, update
 from tests.support.names import own_name

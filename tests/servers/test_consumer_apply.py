@@ -11,7 +11,7 @@ from conftest import FLAVORS
 
 from compose.databases import Database
 from schemas.errors import DownstreamError, LogError
-from spark_consumer.ddl_apply import DdlApplier
+from spark_consumer.apply.ddl.run import DdlApplier
 from tests.support.apply_steps import apply_steps, open_applier, prepared
 from tests.support.child import in_child
 from tests.support.names import own_name
@@ -181,7 +181,7 @@ def test_a_connection_lost_in_commit_is_resolved_by_the_position(
             killed.append(point)
             raise ConnectionResetError("lost")
 
-    monkeypatch.setattr("spark_consumer.apply.reached", kill_after_commit)
+    monkeypatch.setattr("spark_consumer.apply.applier.reached", kill_after_commit)
     apply_steps(applier, steps[:3])
     assert killed
     assert target.execute(f"SELECT COUNT(*) FROM {name}.t") == [(2,)]

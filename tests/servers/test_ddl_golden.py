@@ -14,11 +14,11 @@ from conftest import FLAVORS
 from ddl_golden import Case, cases, quoted, render
 
 from compose.databases import Database
-from producer.compressed import plain_event
-from producer.query_event import QueryEvent, epoch_ddl, parse_query_event
-from schemas.binlog import CHECKSUM_SIZE, HEADER, HEADER_SIZE, MARIADB_QUERY_COMPRESSED, QUERY
-from schemas.ddl import Category, Statement, classify
-from schemas.ddl_lexer import Flavor
+from producer.events.compressed import plain_event
+from producer.events.query_event import QueryEvent, epoch_ddl, parse_query_event
+from schemas.binlog.framing import CHECKSUM_SIZE, HEADER, HEADER_SIZE, MARIADB_QUERY_COMPRESSED, QUERY
+from schemas.ddl.classify import Category, Statement, classify
+from schemas.ddl.lexer import Flavor
 
 pytestmark = pytest.mark.servers
 

@@ -12,9 +12,9 @@ import pytest
 from test_tracked_structures import Tracker, table_maps, tracker_in
 
 from compose.databases import Database
+from producer.events.table_map import full_structure, read_table_map
 from producer.structures.forms import matched
-from producer.table_map import full_structure, read_table_map
-from schemas.table_definition import TableDefinition
+from schemas.ddl.table_definition import TableDefinition
 from tests.support.binlog_rows import binlog_end
 
 pytestmark = pytest.mark.servers

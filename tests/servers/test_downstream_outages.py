@@ -17,11 +17,11 @@ import pymysql
 import pytest
 
 from compose.databases import Database
+from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError
-from schemas.server_url import ServerUrl
 from schemas.structure import TableStructure
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.workers import apply_part
+from spark_consumer.apply.workers import apply_part
+from spark_consumer.rules.config import ConsumerConfig
 from tests.conftest import FLAVORS
 from tests.support.fake_topic import insert, integer, text, update
 from tests.support.parts import MemoryLog, apply_log

@@ -13,16 +13,16 @@ from typer.testing import CliRunner
 
 from compose.databases import Database
 from compose.kafka import Kafka
-from schemas.epoch import TableChanged
+from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError
-from schemas.server_url import ServerUrl
 from schemas.structure import TableStructure
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.position import forget
-from spark_consumer.refusal import Refused
-from spark_consumer.rewind import opened
-from spark_consumer.session import closing, connect
-from tailrace.cli.app import app
+from schemas.wire.epoch import TableChanged
+from spark_consumer.apply.position_store import forget
+from spark_consumer.job.rewind import opened
+from spark_consumer.plan.refusal import Refused
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.target.session import closing, connect
+from tailrace.commands.app import app
 from tests.support.consuming import consume
 from tests.support.fake_topic import FakeTopic, delete, insert, integer, text, update
 from tests.support.names import own_name
@@ -200,7 +200,7 @@ def test_a_replacement_runs_once(channel: Channel, monkeypatch: pytest.MonkeyPat
         if passed == [*passed[:-1], lost] and passed.count(lost) == 1:
             raise ConnectionResetError("lost")
 
-    monkeypatch.setattr("spark_consumer.apply.reached", reached)
+    monkeypatch.setattr("spark_consumer.apply.applier.reached", reached)
     it.consume()
     assert passed.count(lost) >= 1
     assert it.rows() == [(1, 6, None), *(tuple(one.values()) for one in others)]
@@ -230,8 +230,8 @@ def test_a_refused_ddl_is_skipped_or_replaced_once(channel: Channel, monkeypatch
             lost.append(point)
             raise ConnectionResetError("lost")
 
-    monkeypatch.setattr("spark_consumer.apply.reached", reached)
-    monkeypatch.setattr("spark_consumer.ddl_apply.reached", reached)
+    monkeypatch.setattr("spark_consumer.apply.applier.reached", reached)
+    monkeypatch.setattr("spark_consumer.apply.ddl.run.reached", reached)
     it.consume()
     assert lost[:3] == ["ddl.after", "ddl.after", "apply.before_commit"]
     assert it.rows("id, v, w") == [(1, 11, 7), (2, 2, 7)]
@@ -274,7 +274,7 @@ def test_a_rewind_keeps_what_was_decided_about_rows(
 ) -> None:
     it = channel
     # as a large transaction, which several tasks divide among themselves
-    monkeypatch.setattr("spark_consumer.prepare._TASK_ROWS", 2)
+    monkeypatch.setattr("spark_consumer.apply.prepare._TASK_ROWS", 2)
     it.consume()
     it.downstream.execute(
         f"CREATE TABLE {it.name}.other (id INT PRIMARY KEY, v INT)",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relay_store import layout
+from relay_store.layout import directory as layout
 from tests.support.producer_case import Case
 
 pytestmark = pytest.mark.servers

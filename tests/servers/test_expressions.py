@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from compose.databases import Database
 from schemas.codegen import compile_function
-from schemas.row_values import value_lines, value_names
-from schemas.sql import SESSION_SETUP, compile_renderers
+from schemas.sql.literals import SESSION_SETUP, compile_renderers
 from schemas.structure import Column, TableStructure
-from spark_consumer.expression_code import Coder
-from spark_consumer.expression_kinds import Unevaluable, collation
-from spark_consumer.expression_parse import Refused, parse
+from spark_consumer.rules.expressions.code import Coder
+from spark_consumer.rules.expressions.kinds import Unevaluable, collation
+from spark_consumer.rules.expressions.parse import Refused, parse
+from spark_consumer.rules.expressions.row_values import value_lines, value_names
 from tests.support.fake_topic import insert, row_value
 
 pytestmark = pytest.mark.servers

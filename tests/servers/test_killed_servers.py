@@ -22,7 +22,7 @@ from conftest import FLAVORS
 
 from compose.databases import Database
 from compose.processes import wait_until
-from spark_consumer.ddl_options import DdlOptions
+from spark_consumer.rules.ddl_options import DdlOptions
 from tests.support.apply_steps import apply_steps, open_applier
 from tests.support.binlog_applied import Channel, definitions, epochs_since
 from tests.support.binlog_rows import binlog_end

@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from compose.databases import Database
 from compose.kafka import Kafka
-from producer.epoch_log import EpochLog
-from producer.records import Records
+from producer.epochs.records import Records
+from producer.kafka.epoch_log import EpochLog
 from schemas.errors import LogError
 from tests.support.applied import consume
 from tests.support.published import read_topic
@@ -139,8 +139,8 @@ def test_a_transaction_larger_than_a_task_is_shared_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Inserts, updates, moved keys, deletes and a table without a key, all in one transaction."""
-    monkeypatch.setattr("spark_consumer.prepare._TASK_ROWS", 150)
-    monkeypatch.setattr("producer.epoch_log._PART", 20_000)
+    monkeypatch.setattr("spark_consumer.apply.prepare._TASK_ROWS", 150)
+    monkeypatch.setattr("producer.kafka.epoch_log._PART", 20_000)
     with source_log(upstream, kafka.bootstrap, tmp_path) as log:
         log.sql(
             _TABLE,

@@ -10,13 +10,13 @@ import pytest
 
 from compose.databases import Database
 from compose.kafka import Kafka
-from producer.skipping import SkipRule
+from producer.decode.skipping import SkipRule
+from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError
 from schemas.letter_case import lowered
-from schemas.server_url import ServerUrl
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.event_filter import EventRule
-from spark_consumer.route import Route, Router
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.rules.event_filter import EventRule
+from spark_consumer.rules.route import Route, Router
 from tailrace.compare.engine import compare_servers
 from tests.support.consuming import consume
 from tests.support.producer_case import Case, producer_case

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from compose.databases import Database
-from schemas.ddl_lexer import Flavor
-from schemas.ddl_names import rename
+from schemas.ddl.lexer import Flavor
+from schemas.ddl.names import rename
 from tests.support.view_queries import QUERIES
 
 pytestmark = pytest.mark.servers

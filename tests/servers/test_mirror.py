@@ -16,20 +16,20 @@ from pathlib import Path
 
 import pytest
 
-from producer.mirror import Mirror
-from producer.mirror_start import Start
+from producer.mirror.loop import Mirror
+from producer.mirror.start import Start
 from producer.upstream.connect import describe, synthetic_uuid
 from producer.upstream.history import file_before, first_commit_behind
-from relay_store import layout
-from relay_store.reader import RelayReader
-from relay_store.start import gtids_before, initial_position
-from relay_store.writer import RelayWriter
-from schemas import binlog
-from schemas.epoch import ORIGIN
+from relay_store.layout import directory as layout
+from relay_store.read.reader import RelayReader
+from relay_store.read.start import gtids_before, initial_position
+from relay_store.write.writer import RelayWriter
+from schemas.access.server_url import ServerUrl
+from schemas.binlog import framing as binlog
 from schemas.errors import ConfigError, UpstreamError
-from schemas.gtid import MysqlGtidSet, empty_gtid_set
-from schemas.server_url import ServerUrl
+from schemas.gtid.sets import MysqlGtidSet, empty_gtid_set
 from schemas.tables import TableFilter
+from schemas.wire.epoch import ORIGIN
 
 pytestmark = pytest.mark.servers
 

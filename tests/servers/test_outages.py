@@ -19,13 +19,13 @@ from compose.databases import Database
 from compose.kafka import Kafka
 from producer import run as producer_run
 from producer.run import ProducerConfig, ProducerProgress, run_producer
-from schemas.epoch import TableChanged
+from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError
-from schemas.server_url import ServerUrl
 from schemas.structure import TableStructure
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.job import run_consumer
-from spark_consumer.progress import Counters
+from schemas.wire.epoch import TableChanged
+from spark_consumer.job.progress import Counters
+from spark_consumer.job.run import run_consumer
+from spark_consumer.rules.config import ConsumerConfig
 from tests.support.apply_steps import apply_steps, open_applier, prepared
 from tests.support.fake_topic import FakeTopic, insert, integer, update
 from tests.support.fault_proxy import Cut, FaultProxy, fault_proxy
@@ -318,7 +318,9 @@ def python_workers() -> list[int]:
     def ours(pid: int) -> bool:
         return pid == os.getpid() or (pid in parents and ours(parents[pid]))
 
-    daemons = {pid for pid, command in commands.items() if b"spark_consumer.daemon" in command and ours(pid)}
+    daemons = {
+        pid for pid, command in commands.items() if b"spark_consumer.job.daemon" in command and ours(pid)
+    }
     return [pid for pid, parent in parents.items() if parent in daemons and pid in daemons]
 
 

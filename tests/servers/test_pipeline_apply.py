@@ -12,12 +12,12 @@ import pytest
 from compose.databases import Database
 from schemas.errors import ConfigError, DownstreamError
 from schemas.structure import TableStructure
-from spark_consumer.apply import Applier
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.event_filter import EventRule
-from spark_consumer.expression import ExpressionRule
-from spark_consumer.route import Route
-from spark_consumer.rows import UnevaluableRow
+from spark_consumer.apply.applier import Applier
+from spark_consumer.rows.render import UnevaluableRow
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.rules.event_filter import EventRule
+from spark_consumer.rules.expressions.filter import ExpressionRule
+from spark_consumer.rules.route import Route
 from tests.support.apply_steps import apply_rows, apply_steps, open_channel
 from tests.support.fake_topic import delete, insert, integer, text, update
 from tests.support.names import own_name

@@ -20,12 +20,12 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from producer.epoch_log import EpochLog
-from producer.records import Records
+from producer.epochs.records import Records
+from producer.kafka.epoch_log import EpochLog
 from producer.run import ProducerProgress, run_producer
 from schemas.errors import DecodeError, LogError, RelayError, TailraceError
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.log_reader import LogReader
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.rules.config import ConsumerConfig
 from tests.support.binlog_rows import Row, binlog_end, rows_since
 from tests.support.child import handles
 from tests.support.producer_case import Case

@@ -15,28 +15,28 @@ from pathlib import Path
 import pytest
 from test_mirror import assert_same_files, mirroring, relay_files, url_of, wait_for, work_on
 
-from producer.mirror import Mirror
-from producer.purging import Purging
+from producer.mirror.loop import Mirror
+from producer.mirror.purging import Purging
 from producer.run import ProducerConfig, run_producer
 from producer.upstream.connect import describe
-from relay_store import layout
-from relay_store.layout import RelayPosition
-from relay_store.locks import files_locked
-from relay_store.purge import PurgeRules, purge
-from relay_store.reader import RelayReader
-from relay_store.readers import PUBLISHER, Mark, read_readers, register
-from relay_store.verify import verify
-from relay_store.writer import RESERVE, RelayWriter
-from schemas.binlog import MAGIC
-from schemas.epoch import EpochCommitted, PreparedTransaction
+from relay_store.check.verify import verify
+from relay_store.layout import directory as layout
+from relay_store.layout.directory import RelayPosition
+from relay_store.layout.locks import files_locked
+from relay_store.layout.readers import PUBLISHER, Mark, read_readers, register
+from relay_store.purge.purge import PurgeRules, purge
+from relay_store.read.reader import RelayReader
+from relay_store.write.writer import RESERVE, RelayWriter
+from schemas.access.server_url import ServerUrl
+from schemas.binlog.framing import MAGIC
 from schemas.errors import RelayError
-from schemas.server_url import ServerUrl
-from spark_consumer import position as positions
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.place import BEFORE_ALL, Begin
-from spark_consumer.session import closing, connect
-from tailrace import channel_mark
-from tailrace.channel_mark import ChannelMark, followed
+from schemas.wire.epoch import EpochCommitted, PreparedTransaction
+from spark_consumer.apply import position_store as positions
+from spark_consumer.epochs.log_position import BEFORE_ALL, Begin
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.target.session import closing, connect
+from tailrace.channels import mark as channel_mark
+from tailrace.channels.mark import ChannelMark, followed
 from tests.support.published import read_published, read_topic
 
 pytestmark = pytest.mark.servers

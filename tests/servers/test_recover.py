@@ -19,22 +19,22 @@ import pytest
 
 from compose.databases import Database
 from compose.kafka import Kafka
-from producer.mirror import Mirror
+from producer.mirror.loop import Mirror
 from producer.upstream.connect import describe
-from relay_store.epoch_ends import RECOVERED_NAME
-from relay_store.layout import binlog_files, read_index
-from relay_store.writer import RelayWriter
+from relay_store.layout.directory import binlog_files, read_index
+from relay_store.layout.epoch_ends import RECOVERED_NAME
+from relay_store.write.writer import RelayWriter
+from schemas.access.server_url import ServerUrl
 from schemas.errors import LogError
-from schemas.gtid import MysqlGtidSet
-from schemas.server_url import ServerUrl
-from spark_consumer import position as positions
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.job import open_sink
-from spark_consumer.log_reader import LogReader
-from spark_consumer.place import BEFORE_ALL, Begin
-from spark_consumer.session import closing, connect
-from tailrace import wiring
-from tailrace.config_file import load
+from schemas.gtid.sets import MysqlGtidSet
+from spark_consumer.apply import position_store as positions
+from spark_consumer.epochs.log_position import BEFORE_ALL, Begin
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.job.run import open_sink
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.target.session import closing, connect
+from tailrace import assemble as wiring
+from tailrace.config.file import load
 from tests.support.consuming import consume
 from tests.support.river import River
 from tests.support.workload import FLAT, SCHEMA, run_ddl, run_dml, run_flat

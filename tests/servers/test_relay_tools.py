@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from test_mirror import catch_up, mirroring, relay_files, start_process, wait_for, work_on, write_odd_things
 
-from relay_store import layout
-from relay_store.catalog import entries
-from relay_store.layout import RelayPosition
-from relay_store.verify import check_at_start, verify
-from tailrace.relay_cat import Selection, events
+from relay_store.check.verify import check_at_start, verify
+from relay_store.layout import directory as layout
+from relay_store.layout.directory import RelayPosition
+from relay_store.read.catalog import entries
+from tailrace.reader.relay_cat import Selection, events
 from tests.support.damage import events_of, flip
 
 pytestmark = pytest.mark.servers
@@ -79,7 +79,7 @@ def test_bits_flipped_at_random_are_found(odd_log, tmp_path):
 
 
 def _has_no_checksums(path: Path) -> bool:
-    from relay_store.file_head import read_head
+    from relay_store.layout.file_head import read_head
 
     return not read_head(path).has_checksum
 

@@ -26,17 +26,17 @@ from typer.testing import CliRunner
 
 from compose.databases import Database
 from compose.kafka import Kafka
+from schemas.access.secrets import TARGET_PASSWORD
+from schemas.access.server_url import ServerUrl
 from schemas.errors import ConfigError, DownstreamError, LogError
-from schemas.gtid import parse_gtid_set
-from schemas.secrets import TARGET_PASSWORD
-from schemas.server_url import ServerUrl
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.event_filter import EventRule
-from spark_consumer.position import Position, read
-from spark_consumer.rewind import opened
-from spark_consumer.route import Route
-from spark_consumer.session import closing, connect
-from tailrace.cli.app import app
+from schemas.gtid.sets import parse_gtid_set
+from spark_consumer.apply.position_store import Position, read
+from spark_consumer.job.rewind import opened
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.rules.event_filter import EventRule
+from spark_consumer.rules.route import Route
+from spark_consumer.target.session import closing, connect
+from tailrace.commands.app import app
 from tailrace.status.files import files_channels
 from tests.support.consuming import consume
 from tests.support.source_log import SourceLog, source_log

@@ -10,14 +10,14 @@ import pytest
 
 from compose.databases import Database
 from compose.kafka import Kafka
-from relay_store.layout import RelayPosition
-from relay_store.readers import register
-from relay_store.writer import RelayWriter
+from relay_store.layout.directory import RelayPosition
+from relay_store.layout.readers import register
+from relay_store.write.writer import RelayWriter
 from schemas.errors import ExitCode
-from spark_consumer.checkpoint import in_use
-from spark_consumer.config import ConsumerConfig
-from tailrace import wiring
-from tailrace.config_file import load
+from spark_consumer.job.checkpoint import in_use
+from spark_consumer.rules.config import ConsumerConfig
+from tailrace import assemble as wiring
+from tailrace.config.file import load
 from tests.support.consuming import consume
 from tests.support.river import River
 from tests.support.workload import SCHEMA, run_ddl, run_dml

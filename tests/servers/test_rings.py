@@ -14,9 +14,9 @@ from compose.databases import Database
 from compose.kafka import Kafka
 from producer.run import run_producer
 from schemas.errors import TailraceError
-from tailrace import wiring
-from tailrace.config import Config
-from tailrace.config_file import load
+from tailrace import assemble as wiring
+from tailrace.config.file import load
+from tailrace.config.model import Config
 from tailrace.preflight.finding import Finding
 from tailrace.preflight.gate import check_consumer, check_producer
 from tailrace.preflight.gather import preflight

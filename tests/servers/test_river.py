@@ -13,7 +13,7 @@ import pytest
 
 from compose.databases import Database
 from compose.kafka import Kafka
-from relay_store.readers import read_readers
+from relay_store.layout.readers import read_readers
 from tests.support.river import River
 from tests.support.workload import FLAT, SCHEMA, run_ddl, run_dml, run_flat
 

@@ -14,10 +14,10 @@ import pytest
 
 from compose.databases import Database
 from compose.kafka import Kafka
-from schemas.server_url import ServerUrl
+from schemas.access.server_url import ServerUrl
 from schemas.structure import has_full_images
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.route import Route
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.rules.route import Route
 from tests.support.consuming import consume
 from tests.support.producer_case import Case
 

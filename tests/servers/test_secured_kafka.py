@@ -16,18 +16,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from producer.epoch_log import EpochLog
+from producer.kafka.epoch_log import EpochLog
 from producer.upstream.connect import describe
-from schemas.epoch import OffsetRange
+from schemas.access.kafka_security import KafkaSecurity
+from schemas.access.private_files import others_may
+from schemas.access.server_url import ServerUrl
 from schemas.errors import LogError
-from schemas.kafka_security import KafkaSecurity
-from schemas.private_files import others_may
-from schemas.server_url import ServerUrl
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.fetch import WHOLE, Source
-from spark_consumer.log_reader import LogReader
-from spark_consumer.rows import REFUSED, task
-from tailrace.kafka_door import knock
+from schemas.wire.epoch import OffsetRange
+from spark_consumer.epochs.fetch import WHOLE, Source
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.rows.render import REFUSED, task
+from spark_consumer.rules.config import ConsumerConfig
+from tailrace.probe_kafka import knock
 from tailrace.reader import EpochReader
 from tests.support.intruder import (
     answer,

@@ -11,13 +11,13 @@ import pytest
 from compose.databases import Database
 from schemas.errors import DownstreamError
 from schemas.structure import TableStructure
-from spark_consumer import position as positions
-from spark_consumer.apply import Applier
-from spark_consumer.channel import ChannelKey
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.route import Route
-from spark_consumer.scope import Scope
-from spark_consumer.target import TableMoved
+from spark_consumer.apply import position_store as positions
+from spark_consumer.apply.applier import Applier
+from spark_consumer.rules.channel import ChannelKey
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.rules.route import Route
+from spark_consumer.rules.scope import Scope
+from spark_consumer.target.tables import TableMoved
 from tests.support.apply_steps import apply_rows, open_channel, prepared_rows
 from tests.support.fake_topic import insert, integer, update
 from tests.support.names import forget_others, own_name

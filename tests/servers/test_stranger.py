@@ -137,7 +137,7 @@ def test_a_reader_made_from_the_document_finds_what_the_upstream_has(
         with running() as registry:
             log.publish(schema_registry_url=registry.url)
     else:
-        monkeypatch.setattr("producer.epoch_log._PART", 30_000 if form == "parts" else 8 << 20)
+        monkeypatch.setattr("producer.kafka.epoch_log._PART", 30_000 if form == "parts" else 8 << 20)
         log.publish()
     read = Log(log.config.bootstrap_servers, log.config.prefix)
     changes = read.changes()

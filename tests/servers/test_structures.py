@@ -12,17 +12,17 @@ import pytest
 from test_values import LOOSE, _types
 
 from compose.databases import Database
+from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError
-from schemas.server_url import ServerUrl
 from schemas.structure import Column, TableStructure
-from spark_consumer.apply import Applier
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.event_filter import EventRule
-from spark_consumer.fit import misfits
-from spark_consumer.plan import Mode
-from spark_consumer.route import Route
-from spark_consumer.session import connect
-from spark_consumer.target import TableMoved, read_table
+from spark_consumer.apply.applier import Applier
+from spark_consumer.plan.plan import Mode
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.rules.event_filter import EventRule
+from spark_consumer.rules.route import Route
+from spark_consumer.target.compatibility import misfits
+from spark_consumer.target.session import connect
+from spark_consumer.target.tables import TableMoved, read_table
 from tests.support.apply_steps import apply_rows, apply_steps, open_channel, prepared_rows
 from tests.support.binlog_rows import binlog_end, rows_since
 from tests.support.fake_topic import delete, insert, integer, text, update

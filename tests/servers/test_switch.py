@@ -19,10 +19,10 @@ from compose.databases import Database
 from compose.kafka import Kafka
 from producer.run import ProducerConfig, run_producer
 from producer.upstream.connect import describe
-from relay_store import layout
+from relay_store.layout import directory as layout
+from schemas.access.server_url import ServerUrl
 from schemas.errors import RelayError, UpstreamError
-from schemas.gtid import parse_gtid_set
-from schemas.server_url import ServerUrl
+from schemas.gtid.sets import parse_gtid_set
 from tests.support.published import read_published
 
 pytestmark = pytest.mark.servers
@@ -228,8 +228,8 @@ def test_relay_log_recovery_fetches_again_what_is_not_published(
 
 
 def _mirror_all(upstream: Database, config: ProducerConfig) -> None:
-    from producer.mirror import Mirror
-    from relay_store.writer import RelayWriter
+    from producer.mirror.loop import Mirror
+    from relay_store.write.writer import RelayWriter
 
     info, relay = describe(source(upstream)), RelayWriter(config.relay_dir)
     try:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from compose.databases import Database
+from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError
-from schemas.server_url import ServerUrl
 from schemas.structure import TableStructure
-from spark_consumer.ddl_options import DdlOptions
-from spark_consumer.expression import ExpressionRule
+from spark_consumer.rules.ddl_options import DdlOptions
+from spark_consumer.rules.expressions.filter import ExpressionRule
 from tailrace.compare import compare_servers
 from tests.support.apply_steps import apply_rows, open_channel, prepared_epochs
 from tests.support.binlog_applied import Channel, definitions, epochs_since

@@ -17,19 +17,19 @@ from hypothesis import strategies as st
 from test_values import TYPES
 
 from compose.databases import Database
-from producer.query_event import epoch_ddl, parse_query_event
+from producer.events.query_event import epoch_ddl, parse_query_event
+from producer.events.table_map import full_structure, read_table_map
 from producer.structures.forms import matched, predicted
-from producer.table_map import full_structure, read_table_map
-from schemas.binlog import CHECKSUM_SIZE, HEADER_SIZE, QUERY
-from schemas.collations import CHARSETS
-from schemas.ddl import Category, classify
-from schemas.ddl_lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES
-from schemas.ddl_structure import Catalog, Unresolved, created, ddl_changes
-from schemas.ddl_types import Session
+from producer.structures.interpret import Catalog, Unresolved, created, ddl_changes
+from schemas.binlog.framing import CHECKSUM_SIZE, HEADER_SIZE, QUERY
+from schemas.charsets.collations import CHARSETS
+from schemas.ddl.classify import Category, classify
+from schemas.ddl.column_types import Session
+from schemas.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES
+from schemas.ddl.table_definition import TableDefinition
 from schemas.errors import DecodeError
-from schemas.table_definition import TableDefinition
-from tailrace.config_file import load
-from tailrace.schema_set import set_structure
+from tailrace.config.file import load
+from tailrace.reader.schema_set import set_structure
 from tests.support.binlog_rows import binlog_end
 from tests.support.producer_case import Case
 from tests.support.random_ddl import ORACLE, Maker

@@ -17,14 +17,14 @@ from typer.testing import CliRunner
 
 from compose.databases import Database
 from compose.kafka import Kafka
-from producer.epoch_log import EpochLog
+from producer.kafka.epoch_log import EpochLog
 from producer.run import run_producer
+from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError, LogError, RelayError, TailraceError, UpstreamError
-from schemas.server_url import ServerUrl
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.rewind import opened
-from tailrace.channel_mark import ChannelMark
-from tailrace.cli.app import app
+from spark_consumer.job.rewind import opened
+from spark_consumer.rules.config import ConsumerConfig
+from tailrace.channels.mark import ChannelMark
+from tailrace.commands.app import app
 from tests.support.consuming import consume
 from tests.support.source_log import SourceLog, source_log
 

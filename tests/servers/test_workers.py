@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from compose.databases import Database
+from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError
-from schemas.server_url import ServerUrl
 from schemas.structure import TableStructure
-from spark_consumer import error_log
-from spark_consumer import position as positions
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.refusal import Refused
-from spark_consumer.session import closing, connect
-from spark_consumer.workers.apply_part import run_parts
+from spark_consumer.apply import error_log
+from spark_consumer.apply import position_store as positions
+from spark_consumer.apply.workers.apply_part import run_parts
+from spark_consumer.plan.refusal import Refused
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.target.session import closing, connect
 from tests.support.fake_topic import delete, insert, integer, text
 from tests.support.model import TABLES, Model
 from tests.support.names import own_name

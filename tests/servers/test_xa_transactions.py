@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_store.readers import read_readers
+from relay_store.layout.readers import read_readers
 from schemas.errors import DecodeError
 from tests.support.binlog_rows import binlog_end
 from tests.support.producer_case import Case

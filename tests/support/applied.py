@@ -6,10 +6,10 @@ from pathlib import Path
 
 from compose.artifacts import spark_kafka_jars
 from compose.databases import Database
-from schemas.server_url import ServerUrl
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.job import run_consumer
-from spark_consumer.spark import start_spark
+from schemas.access.server_url import ServerUrl
+from spark_consumer.job.run import run_consumer
+from spark_consumer.job.spark import start_spark
+from spark_consumer.rules.config import ConsumerConfig
 from tests.support.source_log import SourceLog
 
 

@@ -11,24 +11,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from schemas.avro_schema import KEY_CHANGE, row_schema
-from schemas.epoch import SchemaChanged, TableChanged, TableTouched
+from schemas.access.server_url import ServerUrl
 from schemas.errors import Where
-from schemas.server_url import ServerUrl
 from schemas.structure import TableStructure
-from spark_consumer import position as positions
-from spark_consumer.apply import Applier
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.ddl_apply import Versions
-from spark_consumer.merge import Limits, Statement
-from spark_consumer.place import BEFORE_ALL, Begin
-from spark_consumer.plan import Mode, TablePlan, plan_slice, targets_of
-from spark_consumer.prepare import Prepared, sorted_out
-from spark_consumer.rows import render
-from spark_consumer.rules import Rules
-from spark_consumer.session import connect
-from spark_consumer.slices import LoggedEpoch, Slice
-from spark_consumer.target import TargetCatalog
+from schemas.wire.avro_schema import KEY_CHANGE, row_schema
+from schemas.wire.epoch import SchemaChanged, TableChanged, TableTouched
+from spark_consumer.apply import position_store as positions
+from spark_consumer.apply.applier import Applier
+from spark_consumer.apply.ddl.run import Versions
+from spark_consumer.apply.prepare import Prepared, sorted_out
+from spark_consumer.epochs.log_position import BEFORE_ALL, Begin
+from spark_consumer.epochs.slices import LoggedEpoch, Slice
+from spark_consumer.plan.plan import Mode, TablePlan, plan_slice, targets_of
+from spark_consumer.plan.statements import Limits, Statement
+from spark_consumer.rows.render import render
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.rules.rules import Rules
+from spark_consumer.target.session import connect
+from spark_consumer.target.tables import TargetCatalog
 from tests.support.fake_topic import Change, halves, integer, row_key, row_value
 from tests.support.records import epoch_record
 

@@ -10,21 +10,21 @@ from typing import Any
 from zlib import crc32
 
 from compose.databases import Database
-from producer.epoch import EpochLimits, OpenEpoch
-from producer.events import EventDecoder
-from producer.records import Records
-from producer.xa import PreparedTransactions
-from schemas.epoch import EpochCommitted, TableChanged
-from schemas.gtid import empty_gtid_set
-from schemas.server_url import ServerUrl
+from producer.decode.walk import EventDecoder
+from producer.decode.xa import PreparedTransactions
+from producer.epochs.open_epoch import EpochLimits, OpenEpoch
+from producer.epochs.records import Records
+from schemas.access.server_url import ServerUrl
+from schemas.gtid.sets import empty_gtid_set
 from schemas.structure import TableStructure
 from schemas.tables import TableFilter
-from spark_consumer.apply import Applier
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.planner import Planner
-from spark_consumer.prepare import Prepared, assembled
-from spark_consumer.rows import render
-from spark_consumer.slices import LoggedEpoch, Slice
+from schemas.wire.epoch import EpochCommitted, TableChanged
+from spark_consumer.apply.applier import Applier
+from spark_consumer.apply.prepare import Prepared, assembled
+from spark_consumer.epochs.slices import LoggedEpoch, Slice
+from spark_consumer.plan.planner import Planner
+from spark_consumer.rows.render import render
+from spark_consumer.rules.config import ConsumerConfig
 from tests.support.apply_steps import open_applier
 from tests.support.child import in_child
 from tests.support.records import epoch_record

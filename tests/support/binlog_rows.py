@@ -11,14 +11,14 @@ from typing import Any
 import fastavro
 
 from compose.databases import Database
-from producer.epoch import EpochLimits, OpenEpoch
-from producer.events import EventDecoder
-from producer.xa import PreparedTransactions
-from schemas.avro_schema import row_schema
-from schemas.binlog import header
-from schemas.gtid import empty_gtid_set
+from producer.decode.walk import EventDecoder
+from producer.decode.xa import PreparedTransactions
+from producer.epochs.open_epoch import EpochLimits, OpenEpoch
+from schemas.binlog.framing import header
+from schemas.gtid.sets import empty_gtid_set
 from schemas.structure import TableStructure
 from schemas.tables import TableFilter
+from schemas.wire.avro_schema import row_schema
 
 _MAGIC = 4
 _UNLIMITED = EpochLimits(max_rows=1 << 40, max_bytes=1 << 50, max_delay=1e9, heartbeat=1e9)

@@ -12,25 +12,25 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from schemas.epoch import OffsetRange
 from schemas.errors import TailraceError
-from spark_consumer.batches import BatchRunner, Ended
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.fetch import Share, Source
-from spark_consumer.goal import goal_of
-from spark_consumer.job import open_sink
-from spark_consumer.letter_case import as_servers_compare
-from spark_consumer.log_reader import LogReader
-from spark_consumer.progress import Counters
-from spark_consumer.rows import RESULT, Results, task
-from spark_consumer.sink import Sink
-from spark_consumer.start import resume_offset
-from spark_consumer.tracker import OUT_EPOCH, OUT_STRUCTURE
-from spark_consumer.workers.apply_part import run_parts
-from spark_consumer.workers.part import Order, Outcome, Part
-from spark_consumer.workers.reader import PartsReader
-from tailrace import wiring
-from tailrace.config_file import load
+from schemas.wire.epoch import OffsetRange
+from spark_consumer.apply.workers.apply_part import run_parts
+from spark_consumer.apply.workers.part import Order, Outcome, Part
+from spark_consumer.apply.workers.reader import PartsReader
+from spark_consumer.epochs.fetch import Share, Source
+from spark_consumer.epochs.letter_case import as_servers_compare
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.start import resume_offset
+from spark_consumer.epochs.stop_condition import goal_of
+from spark_consumer.epochs.tracker import OUT_EPOCH, OUT_STRUCTURE
+from spark_consumer.job.batches import BatchRunner, Ended
+from spark_consumer.job.progress import Counters
+from spark_consumer.job.run import open_sink
+from spark_consumer.rows.render import RESULT, Results, task
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.sinks.sink import Sink
+from tailrace import assemble as wiring
+from tailrace.config.file import load
 
 #: epochs of a micro-batch
 _BATCH = 7

@@ -6,8 +6,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from relay_store import layout
-from schemas import binlog
+from relay_store.layout import directory as layout
+from schemas.binlog import framing as binlog
 
 _KEPT = Path(__file__).parents[1] / "unit" / "relay_logs"
 LOGS = {path.name: path for path in _KEPT.iterdir()}

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from producer.epoch import EpochLimits, OpenEpoch
-from producer.events import EventDecoder
-from producer.records import Records
-from producer.skipping import SkipRule
-from producer.xa import PreparedTransactions
-from relay_store.layout import RelayPosition
-from relay_store.reader import RelayReader
-from schemas.gtid import Flavor, empty_gtid_set
+from producer.decode.skipping import SkipRule
+from producer.decode.walk import EventDecoder
+from producer.decode.xa import PreparedTransactions
+from producer.epochs.open_epoch import EpochLimits, OpenEpoch
+from producer.epochs.records import Records
+from relay_store.layout.directory import RelayPosition
+from relay_store.read.reader import RelayReader
+from schemas.gtid.sets import Flavor, empty_gtid_set
 from schemas.tables import TableFilter
 from tests.support.binlog_rows import rows_of
 

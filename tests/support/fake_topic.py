@@ -14,8 +14,10 @@ import fastavro
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from schemas.avro_schema import KEY_CHANGE, avro_name, envelope, row_schema
-from schemas.epoch import (
+from schemas.sql.literals import key_prefix
+from schemas.structure import Column, TableStructure
+from schemas.wire.avro_schema import KEY_CHANGE, avro_name, envelope, row_schema
+from schemas.wire.epoch import (
     DIGEST_MODULUS,
     EpochCommitted,
     OffsetRange,
@@ -25,8 +27,6 @@ from schemas.epoch import (
     TableTouched,
     encode_structure_version,
 )
-from schemas.sql import key_prefix
-from schemas.structure import Column, TableStructure
 
 UUID = "00000000-0000-0000-0000-00000000cafe"
 Image = dict[str, Any]

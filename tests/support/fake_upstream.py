@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from schemas.server_url import ServerUrl
+from schemas.access.server_url import ServerUrl
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 FIRST = "mysql-bin.000001"

@@ -18,7 +18,7 @@ import pymysql
 
 from compose.databases import Database
 from schemas.errors import TailraceError
-from spark_consumer import ddl_apply
+from spark_consumer.apply.ddl import run as ddl_apply
 
 #: who dies; a consumer that lives goes on by itself once the server is back
 Victim = Literal["server", "both", "client", "connection", "query"]

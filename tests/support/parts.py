@@ -9,25 +9,25 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from schemas.avro_schema import KEY_CHANGE, row_schema
-from schemas.epoch import DIGEST_MODULUS, OffsetRange, StructureVersion, TableTouched
 from schemas.structure import TableStructure
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.job import _patiently, open_sink
-from spark_consumer.log_reader import LogReader
-from spark_consumer.patience import Patience
-from spark_consumer.pieces import Result
-from spark_consumer.plan import SlicePlan
-from spark_consumer.prepare import Prepared, assembled
-from spark_consumer.rows import render
-from spark_consumer.slices import LoggedEpoch, Slice, cut
-from spark_consumer.workers import apply_part
-from spark_consumer.workers.apply_part import run_parts
-from spark_consumer.workers.bitmap import Bits
-from spark_consumer.workers.claims import claimed, rest
-from spark_consumer.workers.crew import Crew
-from spark_consumer.workers.reader import PartsReader, weigh_at
-from spark_consumer.workers.share import shared_out
+from schemas.wire.avro_schema import KEY_CHANGE, row_schema
+from schemas.wire.epoch import DIGEST_MODULUS, OffsetRange, StructureVersion, TableTouched
+from spark_consumer.apply.patience import Patience
+from spark_consumer.apply.prepare import Prepared, assembled
+from spark_consumer.apply.workers import apply_part
+from spark_consumer.apply.workers.apply_part import run_parts
+from spark_consumer.apply.workers.bitmap import Bits
+from spark_consumer.apply.workers.pool import Crew
+from spark_consumer.apply.workers.read_conflicts import claimed, rest
+from spark_consumer.apply.workers.reader import PartsReader, weigh_at
+from spark_consumer.apply.workers.share import shared_out
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.slices import LoggedEpoch, Slice, cut
+from spark_consumer.job.run import _patiently, open_sink
+from spark_consumer.plan.plan import SlicePlan
+from spark_consumer.rows.chunked_results import Result
+from spark_consumer.rows.render import render
+from spark_consumer.rules.config import ConsumerConfig
 from tests.support.child import in_child
 from tests.support.fake_topic import Change, halves, row_key, row_value
 from tests.support.records import epoch_record, version_record

@@ -15,7 +15,7 @@ from typing import Any
 
 from compose.databases import Database
 from producer.run import ProducerConfig, run_producer
-from schemas.server_url import ServerUrl
+from schemas.access.server_url import ServerUrl
 from tests.support.published import Published, read_published
 
 _PROGRAM = Path(__file__).parent.parent / "servers" / "producer_process.py"

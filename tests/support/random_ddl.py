@@ -9,8 +9,8 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from schemas.ddl_lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES
-from schemas.table_definition import TableDefinition
+from schemas.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES
+from schemas.ddl.table_definition import TableDefinition
 
 Name = tuple[str, str]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from schemas.avro_schema import row_schema
-from schemas.epoch import EpochCommitted, OffsetRange, SchemaChanged, StructureVersion, TableTouched
 from schemas.structure import TableStructure
+from schemas.wire.avro_schema import row_schema
+from schemas.wire.epoch import EpochCommitted, OffsetRange, SchemaChanged, StructureVersion, TableTouched
 
 SOURCE = "00000000-0000-0000-0000-00000000cafe"
 

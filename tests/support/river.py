@@ -12,7 +12,7 @@ from pathlib import Path
 
 from compose.databases import Database
 from compose.kafka import Kafka
-from schemas.server_url import ServerUrl
+from schemas.access.server_url import ServerUrl
 from tailrace.compare import CompareResult, compare_servers
 
 TAILRACE = Path(sys.executable).with_name("tailrace")

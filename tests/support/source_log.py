@@ -13,8 +13,8 @@ from typing import Any
 
 from compose.databases import Database
 from producer.run import ProducerConfig, run_producer
-from schemas.epoch import EpochCommitted
-from schemas.server_url import ServerUrl
+from schemas.access.server_url import ServerUrl
+from schemas.wire.epoch import EpochCommitted
 from tailrace.reader import EpochReader, Row
 
 _numbers = itertools.count()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 
-from schemas import binlog
+from schemas.binlog import framing as binlog
 
 
 def event(kind: int, body: bytes, end_of_previous: int = 0, *, timestamp: int = 1, flags: int = 0) -> bytes:

@@ -16,28 +16,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from relay_events import event, format_description, gtid, query, xid
 
-from producer.epoch import EpochLimits, OpenEpoch
-from producer.events import SPILL_BYTES, SPILL_RECORDS, EventDecoder
-from producer.payload import unpacked
-from producer.xa import PreparedTransactions
-from relay_store.layout import RelayPosition
-from schemas import binlog
-from schemas.ddl import Category, classify
-from schemas.ddl_names import Unroutable, in_lower_case
-from schemas.ddl_structure import Catalog, created, ddl_changes
-from schemas.ddl_types import Session
-from schemas.dml import read_dml, verb_on
+from producer.decode.json_diff import json_patched
+from producer.decode.walk import SPILL_BYTES, SPILL_RECORDS, EventDecoder
+from producer.decode.xa import PreparedTransactions
+from producer.epochs.open_epoch import EpochLimits, OpenEpoch
+from producer.events.payload import unpacked
+from producer.structures.interpret import Catalog, created, ddl_changes
+from relay_store.layout.directory import RelayPosition
+from schemas.binlog import framing as binlog
+from schemas.binlog.mariadb_zlib import inflate, inflate_column
+from schemas.ddl.classify import Category, classify
+from schemas.ddl.column_types import Session
+from schemas.ddl.dml import read_dml, verb_on
+from schemas.ddl.names import Unroutable, in_lower_case
 from schemas.errors import DecodeError
-from schemas.gtid import Flavor, MariadbGtidSet, MysqlGtidSet, MysqlGtidTracker, empty_gtid_set
-from schemas.mariadb_zlib import inflate, inflate_column
+from schemas.gtid.sets import Flavor, MariadbGtidSet, MysqlGtidSet, MysqlGtidTracker, empty_gtid_set
 from schemas.structure import Column
 from schemas.tables import TableFilter
 from schemas.types.enum_set import SetTable
 from schemas.types.json_avro import json_avro
 from schemas.types.json_binary import MAX_DEPTH, json_text, json_tree, tree_text
-from schemas.types.json_diff import json_patched
 from schemas.types.temporal import Temporal
-from schemas.varint import read_more
+from schemas.wire.varint import read_more
 from tests.support.limits import bounded
 
 MB = 1 << 20

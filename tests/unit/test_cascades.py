@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_consumer.cascades import cascades_of
+from spark_consumer.target.cascades import cascades_of
 
 CASCADE, SET_NULL = "CASCADE", "SET NULL"
 

@@ -10,22 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.avro_schema import row_schema
 from schemas.structure import Column, TableStructure
-from schemas.wire import widened
-from spark_consumer.identity import BY_ROW, Find, Identity
-from spark_consumer.merge import Limits
-from spark_consumer.plan import Mode, SlicePlan, TablePlan
-from spark_consumer.rows import ORDERED, TALLY
-from spark_consumer.sql_type import type_of
-from spark_consumer.target import KeyPart, TargetColumn, TargetTable, Trigger, UniqueKey
-from spark_consumer.workers.bitmap import lacking, packed, unpack_offsets, unpacked
-from spark_consumer.workers.causality import Causality, Sort, causality_of
-from spark_consumer.workers.claim import ASKS, claim, claims_of, pack, unpack
-from spark_consumer.workers.claims import NET, claimed, offsets_and_claims, rest
-from spark_consumer.workers.groups import shared
-from spark_consumer.workers.keys import ForeignKey
-from spark_consumer.workers.weights import resolved
+from schemas.wire.avro_schema import row_schema
+from schemas.wire.rows import widened
+from spark_consumer.apply.workers.bitmap import lacking, packed, unpack_offsets, unpacked
+from spark_consumer.apply.workers.conflict_keys import ASKS, claim, claims_of, pack, unpack
+from spark_consumer.apply.workers.groups import shared
+from spark_consumer.apply.workers.read_conflicts import NET, claimed, offsets_and_claims, rest
+from spark_consumer.apply.workers.weights import resolved
+from spark_consumer.plan.causality import Causality, Sort, causality_of
+from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
+from spark_consumer.plan.statements import Limits
+from spark_consumer.rows.render import ORDERED, TALLY
+from spark_consumer.target.column_types import type_of
+from spark_consumer.target.foreign_keys import ForeignKey
+from spark_consumer.target.row_locator import BY_ROW, Find, Identity
+from spark_consumer.target.tables import KeyPart, TargetColumn, TargetTable, Trigger, UniqueKey
 from tests.support.fake_topic import (
     Change,
     delete,

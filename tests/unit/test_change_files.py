@@ -12,26 +12,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from schemas.avro_schema import row_schema
-from schemas.epoch import DIGEST_MODULUS, SchemaChanged, TableChanged, TableTouched
+from schemas.access.server_url import ServerUrl
 from schemas.errors import ConfigError, DownstreamError, LogError
-from schemas.server_url import ServerUrl
 from schemas.structure import Column, TableStructure
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.event_filter import EventRule
-from spark_consumer.expression import ExpressionRule
-from spark_consumer.files.changes import changes, form_of
-from spark_consumer.files.folder import Folder, read, refuse_without_position, safe_name
-from spark_consumer.files.sink import FilesSink
-from spark_consumer.merge import Statement
-from spark_consumer.place import BEFORE_ALL, Begin
-from spark_consumer.prepare import Prepared
-from spark_consumer.route import Route
-from spark_consumer.rows import INSERTS
-from spark_consumer.slices import LoggedEpoch, Slice
-from tailrace.config import Config, Target
+from schemas.wire.avro_schema import row_schema
+from schemas.wire.epoch import DIGEST_MODULUS, SchemaChanged, TableChanged, TableTouched
+from spark_consumer.apply.prepare import Prepared
+from spark_consumer.epochs.log_position import BEFORE_ALL, Begin
+from spark_consumer.epochs.slices import LoggedEpoch, Slice
+from spark_consumer.plan.statements import Statement
+from spark_consumer.rows.render import INSERTS
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.rules.event_filter import EventRule
+from spark_consumer.rules.expressions.filter import ExpressionRule
+from spark_consumer.rules.route import Route
+from spark_consumer.sinks.parquet.changes import changes, form_of
+from spark_consumer.sinks.parquet.folder import Folder, read, refuse_without_position, safe_name
+from spark_consumer.sinks.parquet.sink import FilesSink
+from tailrace.assemble import files_target, target_url
+from tailrace.config.model import Config, Target
 from tailrace.preflight.local import folder_findings
-from tailrace.wiring import files_target, target_url
 from tests.support.fake_topic import delete, insert, integer, row_key, row_value, text, update
 from tests.support.records import epoch_record
 

@@ -10,9 +10,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from schemas.errors import LogError
-from spark_consumer.checkpoint import Checkpoint, Owner, in_use
-from spark_consumer.log_reader import LogReader
-from spark_consumer.position import Position
+from spark_consumer.apply.position_store import Position
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.job.checkpoint import Checkpoint, Owner, in_use
 
 OWNER = Owner("main", "shop", "uuid")
 POSITION = Position(4, 8, "", 1, -1, "uuid", 1, 0, None)

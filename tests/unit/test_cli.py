@@ -14,14 +14,14 @@ from rich.table import Table
 from typer.testing import CliRunner
 
 from schemas.errors import ConfigError, DownstreamError, Where
-from tailrace.cli.app import app
-from tailrace.cli.failure import describe
-from tailrace.config_text import example
-from tailrace.console import console
-from tailrace.lifecycle import STOP
-from tailrace.progress import Meter, Snapshot
-from tailrace.progress import describe as progress_line
-from tailrace.start_point import check_start
+from tailrace.commands.app import app
+from tailrace.commands.failure import describe
+from tailrace.config.start_point import check_start
+from tailrace.config.text import example
+from tailrace.service.console import console
+from tailrace.service.lifecycle import STOP
+from tailrace.service.progress import Meter, Snapshot
+from tailrace.service.progress import describe as progress_line
 
 runner = CliRunner()
 
@@ -73,7 +73,7 @@ def test_what_goes_into_a_pipe_is_not_wrapped(capsys: pytest.CaptureFixture[str]
 
 def test_help_does_not_load_what_takes_long_to_load() -> None:
     code = (
-        "import sys; from typer.testing import CliRunner; from tailrace.cli.app import app;"
+        "import sys; from typer.testing import CliRunner; from tailrace.commands.app import app;"
         "CliRunner().invoke(app, ['--help']);"
         "print([m for m in ('pyspark', 'pandas', 'pymysql', 'pydantic', 'confluent_kafka') if m in sys.modules])"
     )
@@ -178,7 +178,7 @@ def test_progress_without_movement_does_not_guess() -> None:
 
 _WORKER = """
 import sys, threading, time
-from tailrace.lifecycle import run_until_signalled
+from tailrace.service.lifecycle import run_until_signalled
 def work(stop):
     print("working", flush=True)
     stop.wait(30)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_consumer.compact import compact
-from spark_consumer.merge import Limits, merged_deletes, merged_inserts
+from spark_consumer.plan.statements import Limits, merged_deletes, merged_inserts
+from spark_consumer.rows.compact import compact
 
 Table = dict[bytes, bytes]
 

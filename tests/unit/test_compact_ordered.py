@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.avro_schema import KEY_CHANGE, row_schema
 from schemas.errors import DownstreamError, LogError, Where
 from schemas.structure import TableStructure
-from spark_consumer.identity import BY_KEY, BY_ROW
-from spark_consumer.merge import Limits
-from spark_consumer.ordered import OrderedRow, statements
-from spark_consumer.plan import Mode, SlicePlan, TablePlan, plan_slice
-from spark_consumer.rows import DELETES, INSERTS, ORDERED, TALLY, UnknownHeader, render
-from spark_consumer.rules import Rules
-from spark_consumer.target import TargetTable, families
+from schemas.wire.avro_schema import KEY_CHANGE, row_schema
+from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan, plan_slice
+from spark_consumer.plan.statements import Limits
+from spark_consumer.rows.ordered import OrderedRow, statements
+from spark_consumer.rows.render import DELETES, INSERTS, ORDERED, TALLY, UnknownHeader, render
+from spark_consumer.rules.rules import Rules
+from spark_consumer.target.row_locator import BY_KEY, BY_ROW
+from spark_consumer.target.tables import TargetTable, families
 from tests.support.fake_topic import Change, delete, insert, integer, row_key, row_value, update
 from tests.support.fake_topic import text as text_column
 from tests.support.targets import column, unique

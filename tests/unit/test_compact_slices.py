@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.epoch import OffsetRange, SchemaChanged
 from schemas.errors import LogError
-from spark_consumer.position import Position
-from spark_consumer.slices import LoggedEpoch, cut, follow
+from schemas.wire.epoch import OffsetRange, SchemaChanged
+from spark_consumer.apply.position_store import Position
+from spark_consumer.epochs.slices import LoggedEpoch, cut, follow
 from tests.support.records import epoch_record
 
 

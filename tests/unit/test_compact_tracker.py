@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from schemas.epoch import OffsetRange, SchemaChanged, TableChanged, TableTouched
 from schemas.structure import TableStructure
-from spark_consumer.epochs_stream import DDL, EPOCH, PASS, STRUCTURE, TOUCH, explode
-from spark_consumer.tracker import OUT_EPOCH, OUT_STRUCTURE, OUT_UNKNOWN, SchemaTracker
+from schemas.wire.epoch import OffsetRange, SchemaChanged, TableChanged, TableTouched
+from spark_consumer.epochs.stream import DDL, EPOCH, PASS, STRUCTURE, TOUCH, explode
+from spark_consumer.epochs.tracker import OUT_EPOCH, OUT_STRUCTURE, OUT_UNKNOWN, SchemaTracker
 from tests.support.fake_topic import integer
 from tests.support.records import epoch_record, version_record
 

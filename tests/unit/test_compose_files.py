@@ -12,7 +12,7 @@ import yaml
 
 import compose
 from compose.databases import MySQL
-from tailrace.config import Config
+from tailrace.config.model import Config
 
 FOLDER = Path(compose.__file__).parent
 STACK: dict[str, Any] = yaml.safe_load((FOLDER / "docker-compose.yaml").read_text())

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from relay_events import event, query
 
-from producer.compressed import plain_event
-from schemas import binlog
-from schemas.mariadb_zlib import inflate, inflate_column
+from producer.events.compressed import plain_event
+from schemas.binlog import framing as binlog
+from schemas.binlog.mariadb_zlib import inflate, inflate_column
 
 
 def pack(data: bytes) -> bytes:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import ConfigError, ExitCode
-from tailrace.config import Channel, Config, Consumer, parse_duration, parse_size
-from tailrace.config_file import SECTIONS, field_names, kafka_security, load, server_url
-from tailrace.config_text import effective_toml, example
+from tailrace.config.file import SECTIONS, field_names, kafka_security, load, server_url
+from tailrace.config.model import Channel, Config, Consumer, parse_duration, parse_size
+from tailrace.config.text import effective_toml, example
 
 PIPELINE = (Path(__file__).parents[2] / "docs/PIPELINE.md").read_text()
 

@@ -7,8 +7,14 @@ from ddl_golden import Case, cases, render
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.ddl import IGNORED_REASONS, Category, classify, version_number, without_start_transaction
-from schemas.ddl_lexer import FLAVORS, Flavor, dialect_of, without_comments
+from schemas.ddl.classify import (
+    IGNORED_REASONS,
+    Category,
+    classify,
+    version_number,
+    without_start_transaction,
+)
+from schemas.ddl.lexer import FLAVORS, Flavor, dialect_of, without_comments
 
 ALL = cases()
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12)

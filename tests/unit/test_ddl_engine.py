@@ -6,10 +6,10 @@ from typing import get_args
 
 import pytest
 
-from schemas.ddl_engine import has_foreign_key, in_innodb, takes_default_engine
-from schemas.ddl_lexer import Flavor
-from schemas.epoch import SchemaChanged
-from spark_consumer.ddl_rules import in_innodb as carried_in_innodb
+from schemas.ddl.engine import has_foreign_key, in_innodb, takes_default_engine
+from schemas.ddl.lexer import Flavor
+from schemas.wire.epoch import SchemaChanged
+from spark_consumer.ddl.translate import in_innodb as carried_in_innodb
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.ddl_fill import unsure_fill
-from schemas.ddl_lexer import Flavor
+from schemas.ddl.lexer import Flavor
+from spark_consumer.ddl.fill import unsure_fill
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.ddl import classify
-from schemas.ddl_lexer import FLAVORS, Flavor
-from schemas.ddl_structure import Catalog, Unresolved, created, ddl_changes
-from schemas.ddl_types import Session
-from schemas.table_definition import TableDefinition
+from producer.structures.interpret import Catalog, Unresolved, created, ddl_changes
+from schemas.ddl.classify import classify
+from schemas.ddl.column_types import Session
+from schemas.ddl.lexer import FLAVORS, Flavor
+from schemas.ddl.table_definition import TableDefinition
 
 
 def _followed(

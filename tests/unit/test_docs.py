@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from producer.row_decoder import RowDecoder
-from schemas.avro_schema import row_schema
+from producer.decode.row_decoder import RowDecoder
 from schemas.structure import Column, TableStructure
-from schemas.varint import encode_bytes, encode_long
-from tailrace.cli.app import app
-from tailrace.config_file import SECTIONS
+from schemas.wire.avro_schema import row_schema
+from schemas.wire.varint import encode_bytes, encode_long
+from tailrace.commands.app import app
+from tailrace.config.file import SECTIONS
 
 ROOT = Path(__file__).parents[2]
 NAMED = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"]

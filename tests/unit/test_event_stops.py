@@ -9,12 +9,12 @@ import pytest
 from relay_events import event, format_description, gtid, query, xid
 from test_golden_binlogs import FILE, GOLDEN, SUBDIR
 
-from producer.payload import unpacked
-from producer.query_event import load_query, parse_query_event
-from producer.savepoints import savepoint_name
-from producer.skipping import SkipRule
-from schemas import binlog
-from schemas.dml import read_dml
+from producer.decode.savepoints import savepoint_name
+from producer.decode.skipping import SkipRule
+from producer.events.payload import unpacked
+from producer.events.query_event import load_query, parse_query_event
+from schemas.binlog import framing as binlog
+from schemas.ddl.dml import read_dml
 from schemas.errors import DecodeError
 from tests.support.decoded import decoded_lines
 

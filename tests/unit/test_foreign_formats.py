@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from relay_events import format_description, query
 
-from producer.mirror_intake import Intake
-from relay_store.file_check import FileCheck
-from relay_store.gtid_chain import GtidChain
-from relay_store.layout import RelayPosition
-from relay_store.reader import RelayReader
-from relay_store.writer import RelayWriter
-from schemas import binlog
+from producer.mirror.intake import Intake
+from relay_store.check.file import FileCheck
+from relay_store.check.gtid_chain import GtidChain
+from relay_store.layout.directory import RelayPosition
+from relay_store.read.reader import RelayReader
+from relay_store.write.writer import RelayWriter
+from schemas.binlog import framing as binlog
 from schemas.errors import RelayError
-from schemas.gtid import empty_gtid_set
+from schemas.gtid.sets import empty_gtid_set
 
 SUBDIR, FILE = "s.000001", "mysql-bin.000001"
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from producer.payload import unpacked
-from schemas import binlog
+from producer.events.payload import unpacked
+from schemas.binlog import framing as binlog
 from schemas.errors import DecodeError, TailraceError
-from schemas.gtid import Flavor
+from schemas.gtid.sets import Flavor
 from tests.support.decoded import decoded_lines
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "binlogs"

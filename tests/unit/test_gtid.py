@@ -6,13 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.gtid import (
-    MariadbGtidSet,
-    MysqlGtidSet,
-    gtid_text,
-    parse_gtid_set,
-    source_key,
-)
+from schemas.gtid.sets import MariadbGtidSet, MysqlGtidSet, gtid_text, parse_gtid_set, source_key
 
 A = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 B = "4d11fa47-71ca-11e1-9e33-c80aa9429562"

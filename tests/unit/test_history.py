@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from schemas.avro_schema import row_schema
-from schemas.epoch import EpochCommitted, SchemaChanged, StructureVersion, TableChanged, TableTouched
 from schemas.errors import LogError
 from schemas.structure import TableStructure
+from schemas.wire.avro_schema import row_schema
+from schemas.wire.epoch import EpochCommitted, SchemaChanged, StructureVersion, TableChanged, TableTouched
 from tailrace.reader.history import Answer, Place, look_up
 from tailrace.reader.structure_text import answer_dict, answer_text
 from tests.support.fake_topic import integer, text

@@ -15,9 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from producer.row_decoder import Images, RowDecoder
-from schemas.avro_schema import row_schema
-from schemas.epoch import (
+from producer.decode.row_decoder import Images, RowDecoder
+from schemas.errors import LogError
+from schemas.sql.literals import compile_literals, compile_renderers
+from schemas.sql.row_record import compile_check
+from schemas.structure import Column, TableStructure
+from schemas.types import codec_of
+from schemas.types.json_sql import typed_literal
+from schemas.wire.avro_schema import row_schema
+from schemas.wire.epoch import (
     EpochCommitted,
     OffsetRange,
     PreparedTransaction,
@@ -27,8 +33,7 @@ from schemas.epoch import (
     TableTouched,
     encode_structure_version,
 )
-from schemas.errors import LogError
-from schemas.log_records import (
+from schemas.wire.log_records import (
     UNFIT,
     At,
     EpochChain,
@@ -39,19 +44,14 @@ from schemas.log_records import (
     read_version,
     structure_of,
 )
-from schemas.row_record import compile_check
-from schemas.sql import compile_literals, compile_renderers
-from schemas.sql_find import compile_finder
-from schemas.structure import Column, TableStructure
-from schemas.types import codec_of
-from schemas.types.json_sql import typed_literal
-from schemas.varint import encode_bytes, encode_long
-from spark_consumer.epochs_stream import BROKEN, explode
-from spark_consumer.expression import ExpressionRule, compile_filter
-from spark_consumer.files.changes import changes, form_of
-from spark_consumer.merge import Limits
-from spark_consumer.plan import Mode, SlicePlan, TablePlan
-from spark_consumer.rows import render
+from schemas.wire.varint import encode_bytes, encode_long
+from spark_consumer.epochs.stream import BROKEN, explode
+from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
+from spark_consumer.plan.statements import Limits
+from spark_consumer.rows.find_by_image import compile_finder
+from spark_consumer.rows.render import render
+from spark_consumer.rules.expressions.filter import ExpressionRule, compile_filter
+from spark_consumer.sinks.parquet.changes import changes, form_of
 from tailrace.reader.rows import RowReader
 from tests.support.fake_topic import Change, delete, insert, integer, row_key, row_value, text, update
 from tests.support.limits import bounded

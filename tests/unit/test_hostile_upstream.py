@@ -11,12 +11,12 @@ import pymysql
 import pytest
 from relay_events import event, format_description, group, gtid, query, xid
 
-from producer.mirror import Mirror
+from producer.mirror.loop import Mirror
 from producer.upstream.connect import describe, set_at_start
-from relay_store.writer import RelayWriter
-from schemas import binlog
+from relay_store.write.writer import RelayWriter
+from schemas.access.server_connection import ServerConnection
+from schemas.binlog import framing as binlog
 from schemas.errors import ConfigError, RelayError, TailraceError, UpstreamError
-from schemas.server_connection import ServerConnection
 from tests.support.fake_upstream import FIRST, UUID, FakeUpstream, fake_upstream, framed, result_set
 
 SECOND = "mysql-bin.000002"

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.ddl import classify
-from schemas.ddl_lexer import Flavor
-from schemas.epoch import SchemaChanged, TableChanged
-from spark_consumer.ddl.interrupted import (
+from schemas.ddl.classify import classify
+from schemas.ddl.lexer import Flavor
+from schemas.wire.epoch import SchemaChanged, TableChanged
+from spark_consumer.apply.ddl.interrupted import (
     Broken,
     Undecided,
     half_done,
@@ -19,7 +19,7 @@ from spark_consumer.ddl.interrupted import (
     needs_identities,
     what_is_left,
 )
-from spark_consumer.ddl.snapshot import (
+from spark_consumer.apply.ddl.snapshot import (
     ABSENT,
     ACCOUNTS,
     BROKEN,

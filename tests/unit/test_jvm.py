@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from schemas.access.server_url import ServerUrl
 from schemas.errors import TailraceError
-from schemas.server_url import ServerUrl
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.jvm import _FromAnybody, _write_properties
-from spark_consumer.spark import _ended_early
+from spark_consumer.job.jvm import _FromAnybody, _write_properties
+from spark_consumer.job.spark import _ended_early
+from spark_consumer.rules.config import ConsumerConfig
 
 
 def test_properties_that_java_reads_as_they_were(tmp_path: Path) -> None:

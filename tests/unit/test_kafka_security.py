@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from pyspark import cloudpickle
 
+from schemas.access.kafka_security import FIRST_ATTEMPT, OPEN, KafkaSecurity, Refusal
+from schemas.access.server_url import ServerUrl
 from schemas.errors import ConfigError, LogError
-from schemas.kafka_security import FIRST_ATTEMPT, OPEN, KafkaSecurity, Refusal
-from schemas.server_url import ServerUrl
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.fetch import Source
-from spark_consumer.prepare import read_range
-from spark_consumer.warm_up import nothing
-from tailrace.config_file import kafka_security, load
-from tailrace.config_text import effective_toml
+from spark_consumer.apply.prepare import read_range
+from spark_consumer.epochs.fetch import Source
+from spark_consumer.job.warm_up import nothing
+from spark_consumer.rules.config import ConsumerConfig
+from tailrace.config.file import kafka_security, load
+from tailrace.config.text import effective_toml
 
 LOGIN = KafkaSecurity("sasl_ssl", "PLAIN", "me", 'a"b\\c')
 

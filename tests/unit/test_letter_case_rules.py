@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from schemas.ddl_names import Unroutable, in_lower_case
+from schemas.access.server_url import ServerUrl
+from schemas.ddl.names import Unroutable, in_lower_case
 from schemas.errors import DownstreamError
 from schemas.letter_case import lowered
-from schemas.server_url import ServerUrl
 from schemas.tables import TableFilter
-from spark_consumer import letter_case
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.event_filter import EventRule
-from spark_consumer.expression import ExpressionRule
-from spark_consumer.route import Route, Router
+from spark_consumer.epochs import letter_case
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.rules.event_filter import EventRule
+from spark_consumer.rules.expressions.filter import ExpressionRule
+from spark_consumer.rules.route import Route, Router
 
 
 def test_letters_that_python_lowers_in_another_way() -> None:

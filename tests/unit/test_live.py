@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.live import ask, serving
+from tailrace.service.live import ask, serving
 
 
 def test_what_is_served_is_what_is_asked(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_only_the_owner_may_ask(tmp_path: Path) -> None:
 
 def test_the_name_that_kill_leaves_is_taken_over(tmp_path: Path) -> None:
     program = (
-        "import sys, time, pathlib; from tailrace.live import serving\n"
+        "import sys, time, pathlib; from tailrace.service.live import serving\n"
         "with serving(pathlib.Path(sys.argv[1]), 'a.sock', lambda: {'who': 'first'}): time.sleep(60)"
     )
     process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)])
@@ -94,7 +94,7 @@ def test_a_folder_that_allows_no_socket_stops_nobody(tmp_path: Path) -> None:
 
 
 def test_a_process_that_does_not_answer_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tailrace.live._PATIENCE_S", 0.2)
+    monkeypatch.setattr("tailrace.service.live._PATIENCE_S", 0.2)
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(tmp_path / "a.sock"))
         silent.listen()

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from schemas.epoch import EPOCH_KEY, ORIGIN, EpochCommitted
+from schemas.access.server_url import ServerUrl
 from schemas.errors import LogError
-from schemas.server_url import ServerUrl
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.log_reader import LogReader
-from spark_consumer.place import Place
-from spark_consumer.position import Position
-from spark_consumer.start import begin_of, first_position, resume_offset
+from schemas.wire.epoch import EPOCH_KEY, ORIGIN, EpochCommitted
+from spark_consumer.apply.position_store import Position
+from spark_consumer.epochs.log_position import Place
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.start import begin_of, first_position, resume_offset
+from spark_consumer.rules.config import ConsumerConfig
 from tests.support.records import SOURCE, epoch_record
 
 UUID = "00000000-0000-0000-0000-00000000cafe"

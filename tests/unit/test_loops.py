@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from producer.origins import Origins
+from producer.decode.origins import Origins
 from schemas.errors import TailraceError
-from spark_consumer.channel import ChannelKey
-from tailrace.neighbours import Neighbour
+from spark_consumer.rules.channel import ChannelKey
+from tailrace.channels.neighbours import Neighbour
 from tailrace.preflight import gate
 from tailrace.preflight.finding import Finding, NotChecked
 from tailrace.preflight.loops import LoopFacts, loop_findings

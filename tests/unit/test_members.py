@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.avro_schema import row_schema
 from schemas.errors import DownstreamError, Where
 from schemas.structure import Column, TableStructure, WrittenColumn
 from schemas.types.enum_set import ENUM, SET, EnumTable, SetTable, error_value, member_texts
-from schemas.varint import read_bytes
-from spark_consumer.members import Unclear, as_written
-from spark_consumer.merge import Limits
-from spark_consumer.ordered import OrderedRow, statements
-from spark_consumer.plan import plan_slice
-from spark_consumer.rows import DELETES, INSERTS, ORDERED, render
-from spark_consumer.rules import Rules
-from spark_consumer.sql_type import SqlType, parse_type
-from spark_consumer.target import TargetColumn, TargetTable
+from schemas.wire.avro_schema import row_schema
+from schemas.wire.varint import read_bytes
+from spark_consumer.plan.plan import plan_slice
+from spark_consumer.plan.statements import Limits
+from spark_consumer.rows.ordered import OrderedRow, statements
+from spark_consumer.rows.render import DELETES, INSERTS, ORDERED, render
+from spark_consumer.rules.rules import Rules
+from spark_consumer.target.column_types import SqlType, parse_type
+from spark_consumer.target.members import Unclear, as_written
+from spark_consumer.target.tables import TargetColumn, TargetTable
 from tests.support.fake_topic import Change, delete, insert, integer, row_key, row_value, update
 from tests.support.targets import as_it_is, unique
 

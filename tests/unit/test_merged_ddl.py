@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.ddl_clauses import clauses_of
 from schemas.structure import TableStructure
-from spark_consumer.merged_ddl import needs
-from spark_consumer.target import TargetColumn, TargetTable
+from spark_consumer.ddl.alter_clauses import clauses_of
+from spark_consumer.ddl.merged import needs
+from spark_consumer.target.tables import TargetColumn, TargetTable
 from tests.support.fake_topic import integer, text
 from tests.support.targets import column, unique
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_store import layout
-from relay_store.epoch_ends import RECOVERED_NAME, read_epoch_ends
-from relay_store.layout import INDEX_NAME, META_NAME, START_NAME, RelayMeta
-from relay_store.readers import READERS_NAME, read_readers
-from relay_store.start import initial_position
-from relay_store.verify import verify
-from relay_store.writer import RelayWriter
+from relay_store.check.verify import verify
+from relay_store.layout import directory as layout
+from relay_store.layout.directory import INDEX_NAME, META_NAME, START_NAME, RelayMeta
+from relay_store.layout.epoch_ends import RECOVERED_NAME, read_epoch_ends
+from relay_store.layout.readers import READERS_NAME, read_readers
+from relay_store.read.start import initial_position
+from relay_store.write.writer import RelayWriter
 from schemas import names
 from schemas.errors import RelayError
 

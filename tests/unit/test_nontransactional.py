@@ -9,15 +9,15 @@ import pytest
 
 from schemas.errors import LogError, Where
 from schemas.structure import TableStructure
-from spark_consumer.error_log import Directive
-from spark_consumer.marks import Mark, RowPlace
-from spark_consumer.nontransactional import TableSteps, _due, is_ahead, steps_of
-from spark_consumer.ordered import OrderedRow
-from spark_consumer.plan import Mode, TablePlan
-from spark_consumer.position import Position
-from spark_consumer.prepare import Prepared, directed
-from spark_consumer.refusal import Event
-from spark_consumer.slices import LoggedEpoch, Slice
+from spark_consumer.apply.error_log import Directive
+from spark_consumer.apply.marks import Mark, RowPlace
+from spark_consumer.apply.nontransactional import TableSteps, _due, is_ahead, steps_of
+from spark_consumer.apply.position_store import Position
+from spark_consumer.apply.prepare import Prepared, directed
+from spark_consumer.epochs.slices import LoggedEpoch, Slice
+from spark_consumer.plan.plan import Mode, TablePlan
+from spark_consumer.plan.refusal import Event
+from spark_consumer.rows.ordered import OrderedRow
 from tests.support.fake_topic import integer
 from tests.support.records import epoch_record
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from schemas.ddl import classify
-from schemas.ddl_shadow import body, made_by_ghost, replaces
-from schemas.epoch import SchemaChanged, TableChanged
+from schemas.ddl.classify import classify
 from schemas.errors import ConfigError, DownstreamError
-from spark_consumer.ddl_options import DdlOptions
-from spark_consumer.online_ddl import take
-from spark_consumer.online_tables import NO_TABLES, OnlineTables, from_json
+from schemas.wire.epoch import SchemaChanged, TableChanged
+from spark_consumer.ddl.online import take
+from spark_consumer.ddl.online_tables import NO_TABLES, OnlineTables, from_json
+from spark_consumer.ddl.shadow_tables import body, made_by_ghost, replaces
+from spark_consumer.rules.ddl_options import DdlOptions
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "online_ddl.txt"
 ON = DdlOptions(online_ddl=True)

@@ -10,27 +10,27 @@ from typing import Any
 import pytest
 from relay_events import event, format_description, gtid, query, xid
 
-from producer.epoch import EpochLimits
-from producer.events import EventDecoder
-from producer.skipping import SkipRule
-from producer.xa import PreparedTransactions
-from schemas import binlog
-from schemas.avro_schema import KEY_CHANGE, envelope, row_schema
-from schemas.dml import read_dml, verb_on
-from schemas.epoch import EpochCommitted
+from producer.decode.skipping import SkipRule
+from producer.decode.walk import EventDecoder
+from producer.decode.xa import PreparedTransactions
+from producer.epochs.open_epoch import EpochLimits
+from schemas.binlog import framing as binlog
+from schemas.ddl.dml import read_dml, verb_on
 from schemas.errors import DecodeError, DownstreamError, LogError, Where
-from schemas.gtid import empty_gtid_set
+from schemas.gtid.sets import empty_gtid_set
 from schemas.structure import TableStructure, has_full_images
 from schemas.tables import TableFilter
-from spark_consumer.expression import ExpressionRule
-from spark_consumer.expression_kinds import Unevaluable
-from spark_consumer.implied import default_of
-from spark_consumer.merge import Limits
-from spark_consumer.ordered import OrderedRow, statements
-from spark_consumer.plan import Mode, SlicePlan, plan_slice
-from spark_consumer.rows import ORDERED, render
-from spark_consumer.rules import Rules
-from spark_consumer.target import TargetTable
+from schemas.wire.avro_schema import KEY_CHANGE, envelope, row_schema
+from schemas.wire.epoch import EpochCommitted
+from spark_consumer.plan.plan import Mode, SlicePlan, plan_slice
+from spark_consumer.plan.statements import Limits
+from spark_consumer.rows.ordered import OrderedRow, statements
+from spark_consumer.rows.render import ORDERED, render
+from spark_consumer.rules.expressions.filter import ExpressionRule
+from spark_consumer.rules.expressions.kinds import Unevaluable
+from spark_consumer.rules.rules import Rules
+from spark_consumer.target.column_defaults import default_of
+from spark_consumer.target.tables import TargetTable
 from tests.support.fake_topic import Change, delete, insert, integer, row_key, row_value, update
 from tests.support.fake_topic import text as text_column
 from tests.support.records import version_record

@@ -8,13 +8,13 @@ from typing import Any
 import pymysql
 import pytest
 
+from schemas.access.server_url import ServerUrl
 from schemas.errors import LogError
-from schemas.server_url import ServerUrl
-from spark_consumer import job
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.failures import explain
-from spark_consumer.patience import Patience, pause_before
-from spark_consumer.server_errors import is_denied, is_lost, is_passing
+from spark_consumer.apply.patience import Patience, pause_before
+from spark_consumer.job import run as job
+from spark_consumer.rows.failures import explain
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.target.server_errors import is_denied, is_lost, is_passing
 
 
 class _Clock:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_consumer import pieces
-from spark_consumer.pieces import PIECE, Result, in_pieces, joined, size_of
+from spark_consumer.rows import chunked_results as pieces
+from spark_consumer.rows.chunked_results import PIECE, Result, in_pieces, joined, size_of
 
 texts = st.none() | st.binary(max_size=70)
 results = st.tuples(*[st.integers(0, 4)] * 7, texts, texts, texts, st.integers(0, 4))

@@ -10,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pipeline_golden import Case, cases
 
-from schemas.ddl import Category
-from schemas.ddl_cursor import TableName
-from schemas.ddl_names import Unroutable, rename
-from schemas.epoch import SchemaChanged, TableChanged
+from schemas.ddl.classify import Category
+from schemas.ddl.cursor import TableName
+from schemas.ddl.names import Unroutable, rename
 from schemas.errors import ConfigError, DownstreamError
 from schemas.tables import TableFilter
-from spark_consumer.ddl_rules import DdlRules
-from spark_consumer.event_filter import EVENTS, EventFilter, EventRule
-from spark_consumer.route import Route, Router
-from spark_consumer.rules import Rules
-from spark_consumer.safe_mode import SafeMode
+from schemas.wire.epoch import SchemaChanged, TableChanged
+from spark_consumer.ddl.translate import DdlRules
+from spark_consumer.plan.safe_mode import SafeMode
+from spark_consumer.rules.event_filter import EVENTS, EventFilter, EventRule
+from spark_consumer.rules.route import Route, Router
+from spark_consumer.rules.rules import Rules
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda c: f"{c.place} {c.title}")

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from schemas.ddl_lexer import Dialect
+from schemas.ddl.lexer import Dialect
 from schemas.tables import TableFilter
-from spark_consumer.privileges import Privileges, parse_grants
-from spark_consumer.route import Route, Router
-from spark_consumer.rules import Rules
-from spark_consumer.side_writes import Program, SideWrite
-from tailrace.config import Channel, Config, Target
+from spark_consumer.plan.side_writes import Program, SideWrite
+from spark_consumer.rules.route import Route, Router
+from spark_consumer.rules.rules import Rules
+from spark_consumer.target.privileges import Privileges, parse_grants
+from tailrace.assemble import targets
+from tailrace.config.model import Channel, Config, Target
 from tailrace.preflight.agreement import NO_KIT, Kit, agreement_findings
 from tailrace.preflight.downstream import DownstreamFacts, Nontransactional, Programs, downstream_findings
 from tailrace.preflight.finding import Finding, NotChecked, Preflight, Result
@@ -22,7 +23,6 @@ from tailrace.preflight.grants import Reach, downstream_reach, upstream_reach
 from tailrace.preflight.kafka import KafkaFacts, TopicFacts, kafka_findings
 from tailrace.preflight.local import relay_findings
 from tailrace.preflight.upstream import UpstreamFacts, upstream_findings
-from tailrace.wiring import targets
 
 ALL = Reach(("tailrace",))
 

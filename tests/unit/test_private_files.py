@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from relay_store.writer import RelayWriter
-from schemas.private_files import make_folder, opener, others_may
-from schemas.server_url import ServerUrl
-from spark_consumer.checkpoint import in_use
-from spark_consumer.config import ConsumerConfig
-from spark_consumer.files.folder import Folder
-from tailrace.config_file import load
-from tailrace.live import serving
+from relay_store.write.writer import RelayWriter
+from schemas.access.private_files import make_folder, opener, others_may
+from schemas.access.server_url import ServerUrl
+from spark_consumer.job.checkpoint import in_use
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.sinks.parquet.folder import Folder
+from tailrace.config.file import load
+from tailrace.config.secret_files import exposed
 from tailrace.preflight.finding import Finding
 from tailrace.preflight.local import relay_findings
-from tailrace.secret_files import exposed
+from tailrace.service.live import serving
 
 
 def test_a_folder_that_is_there(tmp_path: Path) -> None:

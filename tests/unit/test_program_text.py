@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.ddl_lexer import Dialect
-from spark_consumer.program_text import effects_of, query_effects
+from schemas.ddl.lexer import Dialect
+from spark_consumer.target.program_text import effects_of, query_effects
 
 MYSQL, ANSI = Dialect("mysql"), Dialect("mysql", ansi_quotes=True)
 

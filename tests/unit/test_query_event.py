@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer.client_charset import decode_text
-from producer.query_event import epoch_ddl, parse_query_event
-from schemas.collations import CHARSETS
-from schemas.ddl import TableName, classify
-from schemas.epoch import TableChanged
+from producer.events.client_charset import decode_text
+from producer.events.query_event import epoch_ddl, parse_query_event
+from schemas.charsets.collations import CHARSETS
+from schemas.ddl.classify import TableName, classify
 from schemas.errors import DecodeError, Where
+from schemas.wire.epoch import TableChanged
 
 UTF8MB4 = b"\x04" + struct.pack("<HHH", 45, 45, 255)
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.epoch import EpochCommitted
 from schemas.errors import LogError
-from spark_consumer.position import Position
-from spark_consumer.recovered import pass_over
-from spark_consumer.slices import LoggedEpoch, RelaySlice
+from schemas.wire.epoch import EpochCommitted
+from spark_consumer.apply.position_store import Position
+from spark_consumer.epochs.slices import LoggedEpoch, RelaySlice
+from spark_consumer.job.recovered import pass_over
 from tests.support.records import epoch_record
 
 UUID = "00000000-0000-0000-0000-00000000cafe"

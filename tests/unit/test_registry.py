@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from producer import registry as module
-from producer.epoch_log import Left
-from producer.registry import SchemaRegistry
-from schemas.avro_schema import row_schema
-from schemas.epoch import StructureVersion
+from producer.kafka import registry as module
+from producer.kafka.epoch_log import Left
+from producer.kafka.registry import SchemaRegistry
 from schemas.errors import ConfigError, LogError
 from schemas.structure import Column, TableStructure
-from tailrace.config_file import load
-from tailrace.config_text import effective_toml
+from schemas.wire.avro_schema import row_schema
+from schemas.wire.epoch import StructureVersion
+from tailrace.config.file import load
+from tailrace.config.text import effective_toml
 from tests.support.registry import Registry, running
 
 PASSWORD = "s3cr3t-word"

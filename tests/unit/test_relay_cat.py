@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from relay_events import event, format_description, gtid, xid
 from test_relay_commands import relay
 
-from relay_store import layout
-from relay_store.writer import RelayWriter
-from schemas import binlog
-from tailrace.event_content import TYPES, ContentReader
+from relay_store.layout import directory as layout
+from relay_store.write.writer import RelayWriter
+from schemas.binlog import framing as binlog
+from tailrace.reader.event_content import TYPES, ContentReader
 from tests.support.damage import LOGS, copy_of, events_of
 
 FIRST, SECOND, THIRD = "mysql-bin.000001", "mysql-bin.000002", "mysql-bin.000003"

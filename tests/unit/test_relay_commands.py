@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from relay_store import catalog, layout
-from relay_store.layout import RelayPosition
-from relay_store.readers import register
-from schemas import binlog
+from relay_store.layout import directory as layout
+from relay_store.layout.directory import RelayPosition
+from relay_store.layout.readers import register
+from relay_store.read import catalog
+from schemas.binlog import framing as binlog
+from schemas.binlog.groups import GroupScanner
 from schemas.errors import RelayError
-from schemas.groups import GroupScanner
-from tailrace.cli.app import app
+from tailrace.commands.app import app
 from tests.support.damage import LOGS, copy_of, events_of, flip
 
 

@@ -7,8 +7,8 @@ import struct
 import pytest
 from relay_events import event, gtid, query, rows, xid
 
-from schemas import binlog
-from schemas.groups import GroupScanner
+from schemas.binlog import framing as binlog
+from schemas.binlog.groups import GroupScanner
 
 
 def mariadb_gtid(sequence: int, flags: int = 0) -> bytes:

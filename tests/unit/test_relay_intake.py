@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from relay_events import event, format_description, group, gtid, query, rows, xid
 
-from producer.mirror_intake import Intake
+from producer.mirror.intake import Intake
 from producer.upstream import packets
 from producer.upstream.packets import ServerSaid, slow_packet
-from relay_store.writer import RelayWriter
-from schemas import binlog
+from relay_store.write.writer import RelayWriter
+from schemas.binlog import framing as binlog
 from schemas.errors import RelayError, UpstreamError
-from schemas.gtid import MysqlGtidSet, MysqlGtidTracker
+from schemas.gtid.sets import MysqlGtidSet, MysqlGtidTracker
 
 UUID = "00010203-0405-0607-0809-0a0b0c0d0e0f"
 FIRST = "mysql-bin.000001"

@@ -19,24 +19,24 @@ from hypothesis import strategies as st
 from relay_events import event, format_description, group
 from typer.testing import CliRunner
 
-from producer.mirror import Mirror
-from producer.purging import Purging
-from relay_store import layout
-from relay_store.inventory import RelayFile
-from relay_store.layout import RelayMeta, RelayPosition, StartPosition
-from relay_store.locks import files_locked
-from relay_store.purge import GB, PurgeRules, RelayState, decide, look, purge
-from relay_store.reader import RelayReader
-from relay_store.readers import PUBLISHER, Reader, read_readers, register
-from relay_store.start import Begin, initial_position
-from relay_store.writer import RelayWriter
-from schemas import binlog
-from schemas.epoch import ORIGIN
+from producer.mirror.loop import Mirror
+from producer.mirror.purging import Purging
+from relay_store.layout import directory as layout
+from relay_store.layout.directory import RelayMeta, RelayPosition, StartPosition
+from relay_store.layout.inventory import RelayFile
+from relay_store.layout.locks import files_locked
+from relay_store.layout.readers import PUBLISHER, Reader, read_readers, register
+from relay_store.purge.purge import GB, PurgeRules, RelayState, decide, look, purge
+from relay_store.read.reader import RelayReader
+from relay_store.read.start import Begin, initial_position
+from relay_store.write.writer import RelayWriter
+from schemas.access.server_url import ServerUrl
+from schemas.binlog import framing as binlog
 from schemas.errors import RelayError
-from schemas.gtid import MysqlGtidSet
-from schemas.server_url import ServerUrl
-from tailrace.cli.app import app
-from tailrace.config_file import load
+from schemas.gtid.sets import MysqlGtidSet
+from schemas.wire.epoch import ORIGIN
+from tailrace.commands.app import app
+from tailrace.config.file import load
 
 CHECKOUT = Path(__file__).parents[2]
 DEB = "deb76a2b-09cc-11e9-9129-5242cf3bb246"
@@ -339,7 +339,7 @@ def test_a_new_sub_directory_without_its_first_file_keeps_what_says_how_far_we_a
 def test_only_as_much_goes_as_the_space_needs(small, monkeypatch):
     sizes = [file.size for file in look(small).files]
     usage = (100 * GB, 90 * GB, 10 * GB)
-    monkeypatch.setattr("relay_store.purge.shutil.disk_usage", lambda _: _Usage(*usage))
+    monkeypatch.setattr("relay_store.purge.purge.shutil.disk_usage", lambda _: _Usage(*usage))
     assert purge(small, PurgeRules(remain_space=10)).deleted == ()
     wanted = 10 + (sizes[0] + 1) / GB
     assert [file.name for file in purge(small, PurgeRules(remain_space=wanted)).deleted] == logs(7, 8)
@@ -405,8 +405,8 @@ def test_a_mark_of_a_part_that_is_now_inside_a_larger_one_keeps_that(small):
 READER = """
 import sys
 from pathlib import Path
-from relay_store.layout import RelayPosition
-from relay_store.reader import RelayReader
+from relay_store.layout.directory import RelayPosition
+from relay_store.read.reader import RelayReader
 reader = RelayReader(Path(sys.argv[1]), RelayPosition(sys.argv[2], sys.argv[3], 4))
 while block := reader.read_block():
     print(block.file, len(block.data), flush=True)
@@ -515,7 +515,7 @@ def test_a_begin_stays_while_its_file_does(small):
 PURGE = """
 import sys
 from pathlib import Path
-from relay_store.purge import PurgeRules, purge
+from relay_store.purge.purge import PurgeRules, purge
 purge(Path(sys.argv[1]), PurgeRules(passed=True))
 """
 POINTS = [*[f"purge.after_unlink:{n}" for n in (1, 2, 3, 4)], "purge.after_index", "purge.after_meta"]

@@ -9,13 +9,14 @@ import os
 import pytest
 from typer.testing import CliRunner
 
-from relay_store import layout, readers
-from relay_store.inventory import bytes_behind, relay_files
-from relay_store.layout import RelayPosition
-from relay_store.locks import files_locked
-from relay_store.readers import Mark, forget, read_readers, register
+from relay_store.layout import directory as layout
+from relay_store.layout import readers
+from relay_store.layout.directory import RelayPosition
+from relay_store.layout.inventory import bytes_behind, relay_files
+from relay_store.layout.locks import files_locked
+from relay_store.layout.readers import Mark, forget, read_readers, register
 from schemas.errors import RelayError
-from tailrace.cli.app import app
+from tailrace.commands.app import app
 
 SUBDIR = "3e11fa47-71ca-11e1-9e33-c80aa9429562.000001"
 OLD = RelayPosition(SUBDIR, "mysql-bin.000009", 4711)

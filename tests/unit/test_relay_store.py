@@ -11,15 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from relay_events import event, format_description, group, rows
 
-from relay_store import layout, reader, writer
-from relay_store.layout import RelayPosition
-from relay_store.reader import RelayReader
-from relay_store.start import Begin, initial_position
-from relay_store.writer import RelayWriter
-from schemas import binlog
-from schemas.epoch import ORIGIN
+from relay_store.layout import directory as layout
+from relay_store.layout.directory import RelayPosition
+from relay_store.read import reader
+from relay_store.read.reader import RelayReader
+from relay_store.read.start import Begin, initial_position
+from relay_store.write import writer
+from relay_store.write.writer import RelayWriter
+from schemas.binlog import framing as binlog
 from schemas.errors import RelayError
-from schemas.gtid import MysqlGtidSet
+from schemas.gtid.sets import MysqlGtidSet
+from schemas.wire.epoch import ORIGIN
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 FIRST = "mysql-bin.000007"

@@ -17,15 +17,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from relay_events import event, format_description, group, gtid, rows, xid
 
-from relay_store import file_check, layout
-from relay_store.discard import discard_behind
-from relay_store.layout import RelayMeta, RelayPosition
-from relay_store.reader import RelayReader
-from relay_store.verify import check_at_start, verify
-from relay_store.writer import RelayWriter
-from schemas import binlog
+from relay_store.check import file as file_check
+from relay_store.check.verify import check_at_start, verify
+from relay_store.layout import directory as layout
+from relay_store.layout.directory import RelayMeta, RelayPosition
+from relay_store.read.reader import RelayReader
+from relay_store.write.discard import discard_behind
+from relay_store.write.writer import RelayWriter
+from schemas.binlog import framing as binlog
 from schemas.errors import RelayError
-from schemas.gtid import MysqlGtidSet
+from schemas.gtid.sets import MysqlGtidSet
 from tests.support.damage import LOGS, copy_of, events_of, flip
 
 SOURCE = "00010203-0405-0607-0809-0a0b0c0d0e0f"  # of relay_events.gtid

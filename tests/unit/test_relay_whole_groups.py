@@ -11,19 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from relay_events import event, format_description, group
 
-from producer.epoch import EpochLimits
+from producer.epochs.open_epoch import EpochLimits
+from producer.epochs.records import Records
 from producer.publish import Publisher
-from producer.records import Records
-from relay_store import layout
-from relay_store.epoch_ends import RECOVERED_NAME, add_epoch_end, read_epoch_ends
-from relay_store.layout import RelayPosition
-from relay_store.whole_groups import keep_whole_groups, server_flavor
-from relay_store.writer import RelayWriter
-from schemas import binlog
-from schemas.epoch import ORIGIN, EpochCommitted, OffsetRange
+from relay_store.layout import directory as layout
+from relay_store.layout.directory import RelayPosition
+from relay_store.layout.epoch_ends import RECOVERED_NAME, add_epoch_end, read_epoch_ends
+from relay_store.write.whole_groups import keep_whole_groups, server_flavor
+from relay_store.write.writer import RelayWriter
+from schemas.binlog import framing as binlog
 from schemas.errors import RelayError
-from schemas.gtid import MysqlGtidSet
+from schemas.gtid.sets import MysqlGtidSet
 from schemas.tables import TableFilter
+from schemas.wire.epoch import ORIGIN, EpochCommitted, OffsetRange
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 SOURCE = "00010203-0405-0607-0809-0a0b0c0d0e0f"

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from relay_events import event, format_description, query
 
-from producer.repetitions import repetitions
-from relay_store.layout import RelayPosition
-from schemas import binlog
+from producer.decode.duplicate_filter import repetitions
+from relay_store.layout.directory import RelayPosition
+from schemas.binlog import framing as binlog
 from schemas.errors import DecodeError
-from schemas.gtid import MariadbGtidSet
+from schemas.gtid.sets import MariadbGtidSet
 
 FILE = "mysql-bin.000001"
 HAD = MariadbGtidSet.parse("0-1-100,7-2-50")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.ddl_lexer import FLAVORS
+from schemas.ddl.lexer import FLAVORS
 from schemas.structure import TableStructure
-from spark_consumer.error_log import Directive
-from spark_consumer.merge import Limits
-from spark_consumer.ordered import OrderedRow, statements
-from spark_consumer.plan import Mode, TablePlan
-from spark_consumer.prepare import Prepared, directed
-from spark_consumer.refusal import Event
-from spark_consumer.replacement import repeated
-from spark_consumer.slices import LoggedEpoch, Slice
+from spark_consumer.apply.error_log import Directive
+from spark_consumer.apply.prepare import Prepared, directed
+from spark_consumer.epochs.slices import LoggedEpoch, Slice
+from spark_consumer.plan.plan import Mode, TablePlan
+from spark_consumer.plan.refusal import Event
+from spark_consumer.plan.replacement import repeated
+from spark_consumer.plan.statements import Limits
+from spark_consumer.rows.ordered import OrderedRow, statements
 from tests.support.fake_topic import integer
 from tests.support.records import epoch_record
 

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.epoch import SchemaChanged, TableTouched
 from schemas.errors import ConfigError, LogError
-from schemas.gtid import parse_gtid_set
-from spark_consumer.division import divide
-from spark_consumer.goal import Goal
-from spark_consumer.inside import Head, Transaction, part_of, transactions
-from spark_consumer.log_reader import LogReader
-from spark_consumer.place import BEFORE_ALL, Place, common
-from spark_consumer.position import Position
-from spark_consumer.slices import LoggedEpoch, Slice
-from spark_consumer.start import first_position, last_position
+from schemas.gtid.sets import parse_gtid_set
+from schemas.wire.epoch import SchemaChanged, TableTouched
+from spark_consumer.apply.position_store import Position
+from spark_consumer.epochs.epoch_transactions import Head, Transaction, part_of, transactions
+from spark_consumer.epochs.log_position import BEFORE_ALL, Place, common
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.slice_epochs import divide
+from spark_consumer.epochs.slices import LoggedEpoch, Slice
+from spark_consumer.epochs.start import first_position, last_position
+from spark_consumer.epochs.stop_condition import Goal
 from tests.support.records import epoch_record
 
 UUID = "00000000-0000-0000-0000-00000000cafe"

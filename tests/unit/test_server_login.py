@@ -7,9 +7,9 @@ from pathlib import Path
 import pymysql
 import pytest
 
+from schemas.access.server_login import connect, connection_options, login_hint
+from schemas.access.server_url import ServerUrl
 from schemas.errors import ConfigError
-from schemas.server_login import connect, connection_options, login_hint
-from schemas.server_url import ServerUrl
 from tests.support.certificates import Authority
 from tests.support.greeter import Greeter
 

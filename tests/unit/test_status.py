@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from producer.publish import PublishProgress
-from relay_store.layout import RelayPosition
-from spark_consumer.progress import Counters
-from spark_consumer.slices import LoggedEpoch, Slice
-from tailrace.cli.status import _state
-from tailrace.consume_progress import snapshot
+from relay_store.layout.directory import RelayPosition
+from spark_consumer.epochs.slices import LoggedEpoch, Slice
+from spark_consumer.job.progress import Counters
+from tailrace.commands.status import _state
+from tailrace.service.consume_progress import snapshot
 from tailrace.status.lag import is_level, lag, transactions_behind
 from tests.support.records import epoch_record
 

@@ -16,15 +16,15 @@ import pytest
 import structlog
 
 from schemas.errors import LogError
-from tailrace import children
-from tailrace.report import comes_back
-from tailrace.supervisor import Started, Supervisor, pause_before_restart
+from tailrace.service import children
+from tailrace.service.report import comes_back
+from tailrace.service.supervisor import Started, Supervisor, pause_before_restart
 
 _LOOP = "import signal,sys,time; signal.signal(signal.SIGUSR1, lambda *_: sys.exit(0)); time.sleep(60)"
 _FAILS = """
 import sys
 from schemas.errors import LogError
-from tailrace.cli.failure import report
+from tailrace.commands.failure import report
 sys.exit(report(LogError("TR557", "Kafka is away", hint="wait", retryable={comes_back})))
 """
 
@@ -57,7 +57,7 @@ def test_an_error_ends_both_of_a_bounded_run_with_its_code() -> None:
 def test_what_only_a_human_can_heal_stops_one_and_is_said_again(
     told: Callable[[Sequence[str]], Started], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tailrace.supervisor._REMIND_S", 0.3)
+    monkeypatch.setattr("tailrace.service.supervisor._REMIND_S", 0.3)
     starts: list[str] = []
 
     def start(arguments: Sequence[str]) -> Started:
@@ -149,7 +149,7 @@ def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
     """Even a parent that is killed with -9 leaves nobody behind."""
     pid_file = tmp_path / "pid"
     code = (
-        "import pathlib, subprocess, time, tailrace.children as children;"
+        "import pathlib, subprocess, time, tailrace.service.children as children;"
         "popen = subprocess.Popen;"
         "subprocess.Popen = lambda arguments, **options: popen(['sleep', '60'], **options);"
         f"pathlib.Path({str(pid_file)!r}).write_text(str(children.start([]).process.pid)); time.sleep(60)"

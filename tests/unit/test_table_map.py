@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from producer.table_map import full_structure, read_table_map, stated_columns
+from producer.events.table_map import full_structure, read_table_map, stated_columns
 from schemas.errors import DecodeError
-from schemas.gtid import Flavor
+from schemas.gtid.sets import Flavor
 
 VARCHAR, VECTOR, GEOMETRY, JSON = 15, 242, 255, 245
 BINARY, LATIN1, UTF8MB4, SJIS = 63, 8, 45, 13

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from relay_events import event, format_description, query, xid
 
-from producer.epoch import EpochLimits
-from producer.events import EventDecoder
-from producer.xa import PreparedTransactions
-from schemas import binlog
-from schemas.gtid import empty_gtid_set
+from producer.decode.walk import EventDecoder
+from producer.decode.xa import PreparedTransactions
+from producer.epochs.open_epoch import EpochLimits
+from schemas.binlog import framing as binlog
+from schemas.gtid.sets import empty_gtid_set
 from schemas.tables import TableFilter
 
 UUID = bytes(range(16))

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from producer.rows_head import RowsTable
+from producer.decode.rows_head import RowsTable
+from producer.events.table_map import read_table_map
 from producer.structures.forms import matched, predicted
+from producer.structures.interpret import Name, Tracked, Unresolved, created
 from producer.structures.store import Here, Place, Reading, Structures, encode_entry, loaded_entry
 from producer.structures.upstream import shown_table
-from producer.table_map import read_table_map
-from relay_store.layout import RelayPosition
-from schemas.ddl import classify
-from schemas.ddl_structure import Name, Tracked, Unresolved, created
-from schemas.ddl_types import Session
-from schemas.epoch import SchemaChanged, TableChanged
+from relay_store.layout.directory import RelayPosition
+from schemas.ddl.classify import classify
+from schemas.ddl.column_types import Session
 from schemas.errors import DecodeError
-from schemas.gtid import empty_gtid_set
+from schemas.gtid.sets import empty_gtid_set
 from schemas.tables import TableFilter
+from schemas.wire.epoch import SchemaChanged, TableChanged
 
 _T = ("d", "t")
 _LONG = 3

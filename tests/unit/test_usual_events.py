@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from relay_events import event, format_description, gtid, query, xid
 
-from producer.epoch import EpochLimits
-from producer.events import EventDecoder
-from producer.xa import PreparedTransactions
-from schemas import binlog
-from schemas.gtid import empty_gtid_set
-from schemas.sql import key_table
+from producer.decode.walk import EventDecoder
+from producer.decode.xa import PreparedTransactions
+from producer.epochs.open_epoch import EpochLimits
+from schemas.binlog import framing as binlog
+from schemas.gtid.sets import empty_gtid_set
+from schemas.sql.literals import key_table
 from schemas.tables import TableFilter
 from tests.support.binlog_rows import rows_of
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.ddl_lexer import FLAVORS, Flavor
-from schemas.ddl_names import Unroutable, rename
+from schemas.ddl.lexer import FLAVORS, Flavor
+from schemas.ddl.names import Unroutable, rename
 from tests.support.view_queries import QUERIES
 
 _ORACLE, _ANSI_QUOTES = 0x200, 0x4

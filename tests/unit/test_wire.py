@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.wire import HEADER_SIZE, PART, Joiner, divide, header_size, schema_name, value_header, widened
+from schemas.wire.rows import (
+    HEADER_SIZE,
+    PART,
+    Joiner,
+    divide,
+    header_size,
+    schema_name,
+    value_header,
+    widened,
+)
 
 NAMES = st.binary(min_size=8, max_size=8) | st.binary(min_size=4, max_size=4)
 

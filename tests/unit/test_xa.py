@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from relay_events import event
 
-from producer.xa import PreparedTransactions, needed_from, prepared_inside, xa_prepare, xa_statement
-from relay_store.layout import RelayPosition
-from schemas import binlog
-from schemas.epoch import EpochCommitted, PreparedTransaction
+from producer.decode.xa import PreparedTransactions, needed_from, prepared_inside, xa_prepare, xa_statement
+from relay_store.layout.directory import RelayPosition
+from schemas.binlog import framing as binlog
 from schemas.errors import DecodeError
+from schemas.wire.epoch import EpochCommitted, PreparedTransaction
 from tests.support.records import epoch_record
 
 # The body that MySQL 9.7 and MariaDB 11.4 log for XA PREPARE 'a','b',7.

@@ -1,0 +1,296 @@
+"""Where a row is decoded: for each table structure, one generated function from a rows event to Kafka records.
+
+The function walks the event's rows and adds a key and a value for each: the key and the envelope of
+``schemas.wire.avro_schema``, in Avro bytes. It is straight code without calls per value, save for the types that
+need one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from struct import Struct, calcsize
+from typing import Any, NamedTuple
+
+from producer.decode.json_diff import json_patched
+from producer.epochs.records import Headers
+from schemas.codegen import compile_function, indent
+from schemas.errors import DecodeError
+from schemas.sql.literals import key_prefix
+from schemas.structure import Column, TableStructure
+from schemas.types import codec_of, constants_of, union_tags
+from schemas.types.binary import COMPRESSED, read_counted
+from schemas.types.codec import Head
+from schemas.types.json_type import JSON
+from schemas.wire.avro_schema import fingerprint_of
+from schemas.wire.rows import value_header
+from schemas.wire.varint import VARINT, encode
+
+Append = Callable[[bytes], None]
+
+#: (b, p, end, seq, epoch, table, moved, place, add_key, add_value, headers) -> seq, p; see RowDecoder
+Decode = Callable[
+    [bytes, int, int, int, bytes, bytes, bytes, bytes, Append, Append, dict[int, Headers]], tuple[int, int]
+]
+
+#: the bytes that name a structure's schema on the wire
+SchemaName = Callable[[TableStructure], bytes]
+
+_PORTION = 64 << 10  # bytes; most events are smaller
+
+_READ = re.compile(r"read_(\w+)\(b, p\)")
+_PARAMETERS = "b, p, end, seq, epoch, table, moved, place, add_key, add_value, headers"
+
+
+class RowDecoder:
+    """The three decoders of one structure.
+
+    Each takes ``(b, p, end, seq, epoch, table, moved, place, add_key, add_value, headers)``: the event's bytes,
+    where its first row image begins and where to stop: behind the first row that ends there or further on; the number
+    of its first row in the epoch; then, as Avro bytes, the epoch's number, ``source.flags`` to ``source.table``
+    (``moved``: for the halves of a key change), and everything behind; what to call with each record's key and value;
+    and where the headers go of the halves of a key change, by their number. They return the number of the next row,
+    and where it begins: where an event's rows end, or the event is damaged.
+
+    ``fingerprint`` names the structure's schema on the wire: its fingerprint, or its id in a registry.
+
+    ``portion`` is how many bytes of an event are decoded at a time: two bytes may be a row, and one byte of a
+    compressed column a thousand.
+    """
+
+    def __init__(self, structure: TableStructure, schema_name: SchemaName = fingerprint_of) -> None:
+        self.structure = structure
+        self.fingerprint = schema_name(structure)
+        self.header = value_header(self.fingerprint)
+        packed = any(column.code in COMPRESSED for column in structure.columns)
+        self.portion = 1 if packed else _PORTION
+
+    @cached_property
+    def write(self) -> Decode:
+        return self.decode("write", Images.full(self.structure))
+
+    @cached_property
+    def update(self) -> Decode:
+        return self.decode("update", Images.full(self.structure))
+
+    @cached_property
+    def delete(self) -> Decode:
+        return self.decode("delete", Images.full(self.structure))
+
+    def decode(self, kind: str, images: Images, diffs: bool = False) -> Decode:
+        """The decoder of one kind of events.
+
+        Args:
+            kind: ``write``, ``update`` or ``delete``.
+            images: the columns that these events have. What they lack of this decoder's after image is as before.
+            diffs: of PARTIAL_UPDATE_ROWS, where JSON documents come as diffs.
+        """
+        structure = self.structure
+        if kind == "write":
+            body = _write(structure, images)
+        elif kind == "delete":
+            body = _delete(structure, images)
+        else:
+            body = _update(structure, images, diffs)
+        return _compile(structure, self.header, kind, body)
+
+
+class Images(NamedTuple):
+    """The columns that the row images of an event have, as bits by their place in the table."""
+
+    before: int
+    after: int
+
+    @classmethod
+    def full(cls, structure: TableStructure) -> Images:
+        """Images with all columns."""
+        every = (1 << len(structure.columns)) - 1
+        return cls(every, every)
+
+
+def _compile(structure: TableStructure, header: bytes, kind: str, body: list[str]) -> Decode:
+    names: dict[str, Any] = {
+        "VARINT": VARINT,
+        "encode_varint": encode,
+        "from_bytes": int.from_bytes,
+        "KEY": key_prefix(structure),
+        "CREATE": header + b"\x02c\x02",
+        "UPDATE": header + b"\x02u\x02",
+        # `after` is null, then comes `before`
+        "DELETE": header + b"\x02d\x00\x02",
+        "json_patched": json_patched,
+        "lacks_document": lacks_document,
+    }
+    for i, column in enumerate(structure.columns):
+        names |= codec_of(column).names
+        for prefix in ("a", "o"):
+            names |= constants_of(column, f"{prefix}{i}")
+    for form in set(_READ.findall("\n".join(body))):
+        names[f"read_{form}"] = Struct("<" + form).unpack_from
+    return compile_function(kind, _PARAMETERS, body, names, f"<{kind} rows of {structure.name}>")
+
+
+def _image(structure: TableStructure, present: int, prefix: str, partial: int | None = None) -> list[str]:
+    """Lines that read one row image at ``b[p]`` into ``<prefix>0, <prefix>1, …``.
+
+    Args:
+        present: the columns that it has, as bits; only they have a bit in the image's own map of NULLs.
+        partial: of PARTIAL_UPDATE_ROWS: the columns that the before image has. That keeps its documents in
+            ``j0, j1, …``; in the after image the bits of ``x`` say which documents are diffs of those.
+    """
+    documents = rank = 0
+    size = (present.bit_count() + 7) // 8
+    form = {1: "B", 2: "H", 4: "I", 8: "Q"}.get(size)
+    nullmap = "b[p]" if size == 1 else f"from_bytes(b[p:p+{size}], 'little')"
+    line = f"n = {nullmap}; p += {size}"
+    pieces: list[list[str]] = [[Head(line, form, "n", whole=True) if form else line]]
+    for i, column in enumerate(structure.columns):
+        # Documents have a number each, whether the images have them or not.
+        document = documents
+        documents += column.code == JSON
+        if not present >> i & 1:
+            continue
+        target = f"{prefix}{i}"
+        tags = [repr(tag) for tag in union_tags(column)]
+        decode = codec_of(column).decode(column, target, tags)
+        if partial is not None and column.code == JSON:
+            if prefix == "o":
+                pieces.append([f"j{document} = None"])
+                decode.append(f"j{document} = d")
+            else:
+                known = f"j{document}" if partial >> i & 1 else "lacks_document()"
+                diffs = [*read_counted(4), f"{target} = json_patched({known}, d, {tags[0]}, {tags[1]})"]
+                decode = [f"if x & {1 << document}:", *indent(diffs), "else:", *indent(decode)]
+        if column.nullable:
+            decode = [f"if n & {1 << rank}: {target} = b'\\0'", "else:", *indent(decode)]
+        rank += 1
+        pieces.append(decode)
+    return list(_heads_together(pieces))
+
+
+def lacks_document() -> None:
+    """A JSON document that is not in the before image is changed by a diff. Raises DecodeError TR413."""
+    raise DecodeError("TR413", "a row image has a diff of a JSON document, and the document is not in it")
+
+
+def _heads_together(pieces: list[list[str]]) -> Iterator[str]:
+    """The pieces' lines, with one read for the numbers of neighbours that lie side by side."""
+    at = 0
+    while at < len(pieces):
+        heads: list[Head] = []
+        for piece in pieces[at:]:
+            if not isinstance(head := piece[0], Head):
+                break
+            heads.append(head)
+            if not head.whole:
+                break
+        if len(heads) < 2:
+            yield from pieces[at]
+            at += 1
+            continue
+        form = "".join(head.form for head in heads)
+        # The values that come out together are used one after the other, under the name that their lines know.
+        yield f"{', '.join(f'{head.name}{k}' for k, head in enumerate(heads))} = read_{form}(b, p)"
+        yield f"p += {calcsize('<' + form)}"
+        for k, head in enumerate(heads):
+            yield f"{head.name} = {head.name}{k}"
+            yield from pieces[at + k][1:]
+        at += len(heads)
+
+
+def _after_partial(structure: TableStructure, images: Images) -> list[str]:
+    """``_image`` of what is behind, in front of which stands which of the documents come as diffs.
+
+    Source: MySQL sql/rpl_record.cc, ``unpack_row``.
+    """
+    count = sum(column.code == JSON for column in structure.columns)
+    size = (count + 7) // 8
+    return [
+        "if b[p] > 1: raise ValueError('a row image with unknown options')",
+        "x = 0; p += 1",
+        f"if b[p-1]: x = from_bytes(b[p:p+{size}], 'little'); p += {size}",
+        *_image(structure, images.after, "a", partial=images.before),
+    ]
+
+
+def _parts(structure: TableStructure, columns: tuple[Column, ...], prefix: str) -> str:
+    place = {column.name: i for i, column in enumerate(structure.columns)}
+    return ", ".join(f"{prefix}{place[column.name]}" for column in columns)
+
+
+def _key(structure: TableStructure, prefix: str) -> str:
+    place = {column.name: i for i, column in enumerate(structure.columns)}
+    parts = " + ".join(f"{prefix}{place[name]}" for name in structure.key)
+    return f"KEY + {parts}" if parts else "KEY"
+
+
+def _same_key(structure: TableStructure) -> str:
+    place = {column.name: i for i, column in enumerate(structure.columns)}
+    return " and ".join(f"a{place[name]} == o{place[name]}" for name in structure.key)
+
+
+_SEQ = "(VARINT[seq << 1] if seq < 65536 else encode_varint(seq << 1))"
+
+
+def _append(key: str, parts: list[str], table: str) -> list[str]:
+    return [
+        f"add_key({key})",
+        f"add_value(b''.join(({', '.join(parts)}, {_SEQ}, epoch, {table}, place)))",
+        "seq += 1",
+    ]
+
+
+def _create_parts(structure: TableStructure) -> list[str]:
+    return ["CREATE", _parts(structure, structure.after_image, "a"), "b'\\0'"]
+
+
+def _delete_parts(structure: TableStructure) -> list[str]:
+    return ["DELETE", _parts(structure, structure.before_image, "o")]
+
+
+def _loop(body: list[str]) -> list[str]:
+    return ["while p < end:", *indent(body), "return seq, p"]
+
+
+def _write(structure: TableStructure, images: Images) -> list[str]:
+    record = _append(_key(structure, "a"), _create_parts(structure), "table")
+    return _loop([*_image(structure, images.after, "a"), *record])
+
+
+def _delete(structure: TableStructure, images: Images) -> list[str]:
+    record = _append(_key(structure, "o"), _delete_parts(structure), "table")
+    return _loop([*_image(structure, images.before, "o"), *record])
+
+
+def _unchanged(structure: TableStructure, images: Images) -> list[str]:
+    """Lines for the columns that the after image is published with, and that the event has before only."""
+    after = {column.name for column in structure.after_image}
+    return [
+        f"a{i} = o{i}"
+        for i, column in enumerate(structure.columns)
+        if column.name in after and not images.after >> i & 1
+    ]
+
+
+def _update(structure: TableStructure, images: Images, diffs: bool) -> list[str]:
+    """An UPDATE that changes the key becomes delete and create, so that each key's history stays whole."""
+    before = _image(structure, images.before, "o", partial=images.before if diffs else None)
+    after = _after_partial(structure, images) if diffs else _image(structure, images.after, "a")
+    both = [*before, *after, *_unchanged(structure, images)]
+    create, delete = _create_parts(structure), _delete_parts(structure)
+    update = ["UPDATE", create[1], "b'\\2'", delete[1]]
+    if not structure.key:
+        return _loop([*both, *_append("KEY", update, "table")])
+    return _loop(
+        [
+            *both,
+            f"if {_same_key(structure)}:",
+            *indent(_append(_key(structure, "a"), update, "table")),
+            "else:",
+            f"    k = {_key(structure, 'a')}; ko = {_key(structure, 'o')}",
+            "    headers[seq] = [('__debezium.newkey', k)]; headers[seq + 1] = [('__debezium.oldkey', ko)]",
+            *indent(_append("ko", delete, "moved")),
+            *indent(_append("k", create, "moved")),
+        ]
+    )

@@ -1,0 +1,1 @@
+"""The epoch in hand: the rows, counts and GTIDs gathered since the last one was sealed."""

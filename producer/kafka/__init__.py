@@ -1,0 +1,1 @@
+"""Where epochs are committed: the topics, one Kafka transaction per epoch, a schema registry."""

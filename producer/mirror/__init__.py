@@ -1,0 +1,1 @@
+"""The upstream's binlog into the relay log, byte for byte."""

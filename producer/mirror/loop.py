@@ -1,0 +1,202 @@
+"""Mirrors the upstream's binlog into the relay log, byte for byte.
+
+One step: receive what is there, check each event (checksum, and that it begins exactly where our file
+ends), append, and sync when the upstream has nothing more to give or enough has piled up. Events that
+the dump thread makes up (artificial ROTATE and FORMAT_DESCRIPTION, heartbeats) steer, and are not written.
+
+A full disk is a pause: the relay log goes back to what relay.meta vouches for, and once there is room the
+rest is fetched again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from producer.mirror.intake import Intake
+from producer.mirror.start import EARLIEST, Start, open_relay
+from producer.upstream.connect import UpstreamInfo
+from producer.upstream.dump import DumpStream
+from relay_store.layout.directory import DISK_FULL, file_number
+from relay_store.write.writer import RelayWriter
+from schemas.access.server_url import ServerUrl
+from schemas.binlog.framing import FIRST_POSITION
+from schemas.errors import RelayError, TailraceError
+
+_POLL = 0.5  # seconds: how long a stop may take
+_PAUSE = 0.005  # seconds without news that end the wait for more to sync at once
+_BACKOFF = (1, 2, 4, 8, 16, 30)  # seconds
+_FULL_RETRY = 3.0  # seconds between two tries to write to a full disk
+_MAX_START = 2**32 - 1  # the protocol's positions are 32 bits wide
+
+_log = structlog.get_logger()
+
+
+@dataclass
+class MirrorProgress:
+    """Counters of this run; one thread writes, any thread may read.
+
+    Attributes:
+        last_error, last_error_at: what ended the last connection, kept when it is healed; seconds since 1970.
+        heard_at: when the upstream last sent anything, a heartbeat at least; seconds since 1970.
+        upstream: what it said of itself at the last connection.
+    """
+
+    bytes: int = 0
+    events: int = 0
+    reconnects: int = 0
+    connected: bool = False
+    paused: str | None = None  # why nothing is written, while that heals by itself
+    last_error: TailraceError | None = None
+    last_error_at: float | None = None
+    heard_at: float | None = None
+    upstream: UpstreamInfo | None = None
+
+    def failed(self, error: TailraceError) -> None:
+        """The connection is over."""
+        self.connected = False
+        self.last_error, self.last_error_at = error, time.time()
+
+
+class Mirror:
+    """Keeps one relay log equal to one upstream's binlog.
+
+    Args:
+        url: the upstream.
+        relay: the open relay log.
+        server_id: of this replica.
+        start: where an empty relay log begins.
+        max_file_size: bytes at which a relay file goes on in another part; 0: the upstream's files as they are.
+        sync_groups: transactions after which to fsync at the latest; 0: when the operating system likes, but before
+            anything is published.
+        make_room: called while the disk is full; whether it deleted anything.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        url: ServerUrl,
+        relay: RelayWriter,
+        *,
+        server_id: int,
+        start: Start = EARLIEST,
+        max_file_size: int = 0,
+        sync_groups: int = 10_000,
+        make_room: Callable[[], bool] = bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.url = url
+        self.relay = relay
+        self.progress = MirrorProgress()
+        self._server_id = server_id
+        self._start = start
+        self._max_file_size = max_file_size
+        self._sync_groups = sync_groups
+        self._make_room = make_room
+        self._clock = clock
+
+    def run(self, stop: threading.Event, until: tuple[str, int] | None = None) -> None:
+        """Mirror until `stop`, or until the upstream's file and position `until` are on disk.
+
+        Raises UpstreamError and RelayError that a retry cannot heal; lost connections are retried, and so is
+        a full disk.
+        """
+        failures = 0
+        while not stop.is_set():
+            received = self.progress.bytes
+            try:
+                if self._follow(stop, until):
+                    return
+            except TailraceError as error:
+                self.progress.failed(error)
+                if error.code == DISK_FULL:
+                    self._wait_for_room(error, stop)
+                    continue
+                if not error.retryable or error.code.startswith("TR3"):
+                    raise
+                failures = 0 if self.progress.bytes > received else failures
+                delay = _BACKOFF[min(failures, len(_BACKOFF) - 1)]
+                failures += 1
+                self.progress.reconnects += 1
+                _log.warning("upstream_lost", error=str(error), retry_in_s=delay)
+                if self._show_what_is_here(stop):
+                    stop.wait(delay)
+
+    def _show_what_is_here(self, stop: threading.Event) -> bool:
+        """Whoever waits for what is here already must not wait for the upstream; false if the disk is full."""
+        try:
+            self.relay.sync()
+        except RelayError as error:
+            if error.code != DISK_FULL:
+                raise
+            self._wait_for_room(error, stop)
+            return False
+        return True
+
+    def _wait_for_room(self, error: TailraceError, stop: threading.Event) -> None:
+        if self.progress.paused is None:
+            _log.warning("mirror_paused", error=str(error), retry_every_s=_FULL_RETRY)
+        self.progress.paused = f"disk full, {error.what}"
+        if not self._make_room():
+            stop.wait(_FULL_RETRY)
+
+    def reached(self, file: str, position: int) -> bool:
+        """Whether the upstream's `file` is on disk here up to `position`."""
+        tail = self.relay.tail.position
+        if tail is None:
+            return False
+        name, here = tail.upstream
+        return (file_number(name), here) >= (file_number(file), position)
+
+    def _follow(self, stop: threading.Event, until: tuple[str, int] | None) -> bool:
+        """One connection's time; True when `until` is reached, False on `stop`."""
+        if self.progress.paused is None:
+            self.relay.cut_back()
+        else:
+            self.relay.recover()
+        info, begin, gtids = open_relay(self.url, self.relay, self._start)
+        if until and self.reached(*until):
+            return True
+        # Beyond what can be asked for, stream the file from its start and pass over what is here.
+        file, position = begin.upstream
+        asked = position if position <= _MAX_START else FIRST_POSITION
+        intake = Intake(
+            self.relay, gtids.tracker(), asked, self._max_file_size, self._sync_groups, self._clock
+        )
+        stream = DumpStream(self.url, info, file, asked, self._server_id)
+        self.progress.connected, self.progress.upstream = True, info
+        if self.progress.paused is None:
+            _log.info(
+                "mirror_connected",
+                upstream=str(self.url),
+                begin=str(begin),
+                version=info.version,
+                tls=stream.tls or None,
+            )
+        try:
+            while not stop.is_set():
+                self._step(stream, intake)
+                if until and self.reached(*until):
+                    return True
+        finally:
+            stream.close()
+        return False
+
+    def _step(self, stream: DumpStream, intake: Intake) -> None:
+        """Receive once, append, and sync if it is time."""
+        events, size = intake.events, intake.bytes
+        taken = stream.read(_PAUSE if intake.wants_sync else _POLL, intake.take)
+        self.progress.heard_at = stream.heard_at
+        self.progress.bytes += intake.bytes - size
+        self.progress.events += intake.events - events
+        if intake.sync_due(stream.has_more) or (intake.wants_sync and not taken):
+            intake.sync()
+            if self.progress.paused is not None:
+                self.progress.paused = None
+                _log.info("mirror_resumed")
+        elif not taken:
+            self.relay.flush_meta()

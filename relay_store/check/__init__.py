@@ -1,0 +1,1 @@
+"""Whether it is what the upstream wrote: sizes, checksums, GTIDs, sequence."""

@@ -1,0 +1,269 @@
+"""Checks a relay directory without reading events: index, sub-directories, sequence of files, relay.meta."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from relay_store.layout import directory as layout
+from relay_store.layout.directory import INDEX_NAME, META_NAME, RelayMeta, disk_errors
+from relay_store.layout.file_head import read_head
+from schemas.binlog.framing import CHECKSUM_SIZE, FIRST_POSITION, HEADER_SIZE, MAGIC, ROTATE, STOP, header
+from schemas.counted import counted
+from schemas.errors import RelayError, Where
+
+ROTATE_SIZE = HEADER_SIZE + 8  # and the next file's name
+_TRIES = 100  # for a moment without a rotation
+
+REFETCH = (
+    "put an undamaged copy back from a backup, or move the relay directory away and start the producer: "
+    "the log is fetched anew from the upstream"
+)
+_INDEX = (
+    f"write the sub-directories' names into {INDEX_NAME}, one a line, in the order of their serial numbers"
+)
+META_REMEDY = (
+    f"put {META_NAME} back from a backup, or write it anew: name of the last whole file, position and GTID set "
+    "behind its last transaction, as `tailrace relay verify` names them"
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that makes the relay log untrustworthy.
+
+    Attributes:
+        code: as in docs/ERRORS.md.
+        place: `sub-directory/file:position`, or the metadata file.
+        remedy: one sentence for the operator.
+    """
+
+    code: str
+    place: str
+    what: str
+    remedy: str
+
+    def as_error(self, more: int = 0) -> RelayError:
+        """The error that stops a producer; `more` findings are not in it."""
+        what = (
+            f"{self.what} (and {counted(more, 'more finding')}: see `tailrace relay verify`)"
+            if more
+            else self.what
+        )
+        return RelayError(self.code, what, where=Where(file=self.place), hint=self.remedy)
+
+
+@dataclass
+class Subdir:
+    """A sub-directory as it was at one moment.
+
+    Attributes:
+        files: its binlog files in order, with their sizes in bytes.
+        meta: None if there is none, or it cannot be read.
+        is_active: whether it is the last one, which may be written to.
+    """
+
+    name: str
+    files: dict[str, int] = field(default_factory=dict)
+    meta: RelayMeta | None = None
+    is_active: bool = False
+
+    @property
+    def end(self) -> tuple[str, int] | None:
+        """The file and the position in it that relay.meta means; None without it, or if there is no such place."""
+        if self.meta is None:
+            return None
+        for file, size in self.files.items():
+            pos = self.meta.pos - layout.part_offset(file)
+            if layout.upstream_file(file) == self.meta.file and FIRST_POSITION <= pos <= size:
+                return file, pos
+        return None
+
+    def limit(self, file: str) -> int:
+        """How many bytes of a file count: of an active sub-directory those that relay.meta vouches for."""
+        end = self.end
+        if end is None or not self.is_active or layout.file_order(file) < layout.file_order(end[0]):
+            return self.files[file]
+        return end[1] if file == end[0] else 0
+
+
+@dataclass
+class DirectoryCheck:
+    """What was found: the sub-directories in order, and what is wrong with them."""
+
+    subdirs: list[Subdir] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    def add(self, code: str, place: str, what: str, remedy: str) -> None:
+        self.findings.append(Finding(code, place, what, remedy))
+
+
+def check_directory(root: Path) -> DirectoryCheck:
+    """Look at everything but the events. Raises RelayError TR302 when the disk refuses."""
+    found = DirectoryCheck()
+    # A sub-directory is made before the index names it, and leaves the index before it goes.
+    present = set(layout.subdirs_in(root)) if root.is_dir() else set()
+    names = _index(root, found)
+    lacking = [name for name in names if not (root / name).is_dir()]
+    still_named = _index(root, DirectoryCheck()) if lacking else []
+    for name in (name for name in lacking if name in still_named):
+        remedy = f"put it back from a backup; if it was deleted on purpose, remove its line from {INDEX_NAME}"
+        found.add("TR332", INDEX_NAME, f"the index names {name}, and there is no such sub-directory", remedy)
+    for name in sorted(present - set(names)):
+        if _has_content(root / name):
+            found.add("TR332", name, "the sub-directory is not in the index", _INDEX)
+    for name in names:
+        if name in lacking:
+            continue
+        found.subdirs.append(_subdir(root, name, name == names[-1], found))
+    return found
+
+
+def _index(root: Path, found: DirectoryCheck) -> list[str]:
+    with disk_errors("reading the index of the relay log"):
+        try:
+            lines = (root / INDEX_NAME).read_bytes().decode(errors="replace").splitlines()
+        except FileNotFoundError:
+            return []
+    names = []
+    for line in lines:
+        try:
+            layout.subdir_serial(line)
+            names.append(line)
+        except RelayError:
+            found.add("TR306", INDEX_NAME, f"{line!r} is not the name of a relay sub-directory", _INDEX)
+    serials = [layout.subdir_serial(name) for name in names]
+    if len(set(serials)) < len(serials):
+        twice = next(name for name, serial in zip(names, serials, strict=True) if serials.count(serial) > 1)
+        remedy = (
+            f"remove one of the lines from {INDEX_NAME}, and its directory if that is not of this relay log"
+        )
+        found.add("TR307", INDEX_NAME, f"the serial number of {twice} is there more than once", remedy)
+    elif serials != sorted(serials):
+        found.add("TR307", INDEX_NAME, "the index is not in the order of its serial numbers", _INDEX)
+    return list(dict.fromkeys(names))
+
+
+def _has_content(folder: Path) -> bool:
+    """Whether a sub-directory is more than what a crash leaves while one is created or removed."""
+    return any(_size(folder / name) > len(MAGIC) for name in layout.binlog_files(folder))
+
+
+def _subdir(root: Path, name: str, is_active: bool, found: DirectoryCheck) -> Subdir:
+    folder = root / name
+    subdir = Subdir(name, is_active=is_active)
+    garbled = False
+    try:
+        subdir.meta, subdir.files = _meta_and_files(folder)
+    except RelayError as error:
+        if error.code != "TR306":
+            raise
+        garbled = True
+        subdir.files = _files(folder)
+        found.add("TR306", f"{name}/{META_NAME}", error.what, META_REMEDY)
+    _check_sequence(folder, subdir, found)
+    if not subdir.files and not is_active and not any(before.files for before in found.subdirs):
+        return subdir  # a purge was killed before it took it out of the index
+    if subdir.meta is not None:
+        _check_meta(folder, subdir, subdir.meta, found)
+    elif not garbled and _has_content(folder):
+        found.add("TR333", f"{name}/{META_NAME}", f"{META_NAME} is missing", META_REMEDY)
+    return subdir
+
+
+def _meta_and_files(folder: Path) -> tuple[RelayMeta | None, dict[str, int]]:
+    """Both as of one moment: while they were read, no file was begun."""
+    for _ in range(_TRIES):
+        before = layout.read_meta(folder)
+        files = _files(folder)
+        after = layout.read_meta(folder)
+        if (before and before.file) == (after and after.file):
+            break
+    return before, files
+
+
+def _files(folder: Path) -> dict[str, int]:
+    return {file: _size(folder / file) for file in layout.binlog_files(folder)}
+
+
+def _check_sequence(folder: Path, subdir: Subdir, found: DirectoryCheck) -> None:
+    for before, after in pairwise(subdir.files):
+        numbers = layout.file_number(before), layout.file_number(after)
+        if numbers[0] == numbers[1]:
+            fits = _goes_on(folder, before, subdir.files[before], after)
+        else:
+            fits = numbers[1] == numbers[0] + 1 and not layout.part_offset(after)
+        if not fits:
+            what = f"what is between {before} and {after} is missing"
+            found.add("TR303", f"{subdir.name}/{after}", what, REFETCH)
+
+
+def _goes_on(folder: Path, before: str, size: int, after: str) -> bool:
+    """Whether a part begins where the one before it ends, in the upstream's file."""
+    try:
+        head = read_head(folder / after)
+    except RelayError:
+        head = None
+    if head is None or head.previous is None:
+        return True  # damaged, or just being created: the check of the file itself tells
+    begin = head.begin
+    return layout.part_offset(after) + begin == layout.part_offset(before) + size
+
+
+def ends_itself(folder: Path, file: str, size: int, following: str) -> bool:
+    """Whether a file ends with the ROTATE to the next one or a STOP, so that nothing is missing at its end."""
+    with disk_errors("reading the relay log", Where(file=file)), (folder / file).open("rb") as opened:
+        for length in (ROTATE_SIZE + len(following), HEADER_SIZE):
+            for whole in (length + CHECKSUM_SIZE, length):
+                if size - whole >= FIRST_POSITION:
+                    opened.seek(size - whole)
+                    found = header(opened.read(HEADER_SIZE))
+                    if found.type in (ROTATE, STOP) and found.size == whole:
+                        return True
+    return False
+
+
+def _check_meta(folder: Path, subdir: Subdir, meta: RelayMeta, found: DirectoryCheck) -> None:
+    place, end = f"{subdir.name}/{META_NAME}", subdir.end
+    if end is None:
+        parts = [file for file in subdir.files if layout.upstream_file(file) == meta.file]
+        if not parts:
+            what = f"{META_NAME} names {meta.file}, which is missing"
+            found.add("TR303", f"{subdir.name}/{meta.file}", what, REFETCH)
+            return
+        last = parts[-1]
+        has = layout.part_offset(last) + subdir.files[last]
+        what = f"{META_NAME} vouches for {meta.pos:,} bytes of {meta.file}, and there are {has:,}"
+        found.add("TR334", place, what, "the disk lost bytes that were synced: " + REFETCH)
+        return
+    file, pos = end
+    later = [name for name in subdir.files if layout.file_order(name) > layout.file_order(file)]
+    more = subdir.files[file] - pos
+    # A rotation creates the next file just before relay.meta names it. The end of a part is the begin of the
+    # next one, so that one may hold what came since relay.meta was written last.
+    behind = [name for name in later if not subdir.is_active or _holds_events(folder / name)]
+    if subdir.is_active and not more and later and layout.upstream_file(later[0]) == meta.file:
+        behind = behind[1:] if behind[:1] == later[:1] else behind
+    if behind and layout.read_meta(folder) == meta:  # else it has moved on meanwhile
+        what = (
+            f"{META_NAME} ends with {file}, with {counted(len(behind), 'file')} behind it, up to {behind[-1]}"
+        )
+        found.add("TR334", place, what, META_REMEDY)
+    elif not subdir.is_active and more:
+        what = f"{META_NAME} ends at {meta.file}:{meta.pos}, and the file goes on for {more:,} bytes"
+        found.add("TR334", place, what, META_REMEDY)
+
+
+def _holds_events(path: Path) -> bool:
+    try:
+        return not read_head(path).is_bare
+    except RelayError:
+        return _size(path) > len(MAGIC)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # purged meanwhile
+        return 0

@@ -1,0 +1,254 @@
+"""Checks one relay file event by event: sizes, checksums, end positions, transaction groups, GTIDs."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from zlib_ng.zlib_ng import crc32
+
+from relay_store.check.gtid_chain import GtidChain
+from schemas.binlog import framing as binlog
+from schemas.binlog.framing import CRC32_RESIDUE, FIRST_POSITION, HEADER_SIZE, INSIDE_GROUP, MAGIC
+from schemas.binlog.groups import GroupScanner
+
+CHUNK_SIZE = 4 << 20  # bytes per read
+_MAX_FAULTS = 20  # per file; a destroyed one has millions
+
+_HEAD = struct.Struct("<4xB4xII")  # type, size, end position
+_LISTS = frozenset({binlog.PREVIOUS_GTIDS, binlog.MARIADB_GTID_LIST})
+_LAST = frozenset({binlog.ROTATE, binlog.STOP})
+# Of these the payload does not matter here, so that a large one need not be held in memory.
+_STREAMED = INSIDE_GROUP | {binlog.TRANSACTION_PAYLOAD}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong at a position of the file."""
+
+    code: str
+    pos: int
+    what: str
+
+
+class FileCheck:
+    """One pass over a file up to `limit`.
+
+    Args:
+        path: the file.
+        limit: where the pass ends, in bytes: what lies behind may still be written.
+        chain: the GTIDs of the sub-directory so far; the file's own are added.
+        upstream_offset: how far behind its position here an event lies upstream (a part of a larger file).
+        progress: called with the number of bytes just checked.
+
+    Attributes:
+        faults: in order of their positions.
+        boundary: the end of the last whole group.
+        events, unprotected: events seen, and how many of them carry no checksum.
+        ended: whether the upstream ended the file itself, so that nothing can be missing behind it.
+        in_group: whether the pass ended within a transaction group.
+        torn_at: where an event begins that does not end before `limit`; None if there is none.
+
+    Raises OSError.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        limit: int,
+        chain: GtidChain,
+        upstream_offset: int = 0,
+        progress: Callable[[int], None] = lambda size: None,
+    ) -> None:
+        self.faults: list[Fault] = []
+        self.boundary = FIRST_POSITION
+        self.events = self.unprotected = 0
+        self.ended = False
+        self.torn_at: int | None = None
+        self._limit, self._chain, self._offset, self._progress = limit, chain, upstream_offset, progress
+        self._scanner = GroupScanner()
+        self._has_checksum = False
+        self._last_kind = 0
+        with path.open("rb", buffering=0) as file:
+            is_readable = self._run(file)
+        self.ended = is_readable and self._last_kind in _LAST
+        if is_readable:
+            chain.end_of_file(self._scanner if self._scanner.in_group else None, self.ended)
+        else:
+            chain.forget()
+
+    @property
+    def in_group(self) -> bool:
+        return self._scanner.in_group
+
+    def _run(self, file: BinaryIO) -> bool:
+        """False when the file's events cannot be followed to its end."""
+        if said := binlog.magic_fault(file.read(len(MAGIC))):
+            return self._fault("TR304", 0, said)
+        pos, rest = FIRST_POSITION, b""
+        while size := min(CHUNK_SIZE, self._limit - pos - len(rest)):
+            chunk = file.read(size)
+            if not chunk:
+                break
+            self._progress(len(chunk))
+            data = rest + chunk
+            used = self._walk(data, pos)
+            if used < 0:
+                return False
+            pos, rest = pos + used, data[used:]
+            if len(rest) >= HEADER_SIZE:
+                if pos + _HEAD.unpack_from(rest)[1] > self._limit:
+                    break
+                taken = self._take_large(file, rest, pos)
+                if taken < 0:
+                    return False
+                pos, rest = (pos + taken, b"") if taken else (pos, rest)
+        if rest or pos < self._limit:
+            self.torn_at = pos
+        return True
+
+    def _walk(self, data: bytes, base: int) -> int:
+        """Hot: a few hundred nanoseconds per event. How many bytes are whole events, -1 to give up."""
+        unpack, residue, inside = _HEAD.unpack_from, CRC32_RESIDUE, INSIDE_GROUP
+        has_checksum = self._has_checksum
+        shift, wrap = base + self._offset, 0xFFFFFFFF
+        at, length, events = 0, len(data), 0
+        last = length - HEADER_SIZE
+        while at <= last:
+            kind, size, end = unpack(data, at)
+            behind = at + size
+            if behind > length or size < HEADER_SIZE:
+                if size < HEADER_SIZE:
+                    self._fault("TR304", base + at, f"an event of {size} bytes, which cannot be")
+                    return -1
+                break
+            if has_checksum:
+                event = data[at:behind]
+                if crc32(event) != residue or (end and end != (shift + behind) & wrap):
+                    if not self._wrong(data, at, base):
+                        return -1
+                elif kind not in inside:
+                    self._step(kind, event, base + at)
+                    has_checksum = self._has_checksum
+            elif self._is_sound(data[at:behind], base + at):
+                if kind not in inside:
+                    self._step(kind, data[at:behind], base + at)
+                has_checksum = self._has_checksum
+            elif not self._wrong(data, at, base):
+                return -1
+            events += 1
+            at = behind
+        self.events += events
+        return at
+
+    def _is_sound(self, event: bytes, pos: int) -> bool:
+        """The same check of a file's first event, and of those without a checksum."""
+        kind, size, end = _HEAD.unpack_from(event)
+        if pos == FIRST_POSITION:  # a FORMAT_DESCRIPTION has a checksum whatever it declares for the others
+            is_format = kind == binlog.FORMAT_DESCRIPTION and binlog.checksum_fits(event)
+            if not is_format or binlog.foreign_format(event):
+                return False
+        self.unprotected += pos != FIRST_POSITION
+        # The head of a part is its own: it says where it ends here.
+        offset = 0 if pos == FIRST_POSITION or kind in _LISTS else self._offset
+        return not end or end == (offset + pos + size) & 0xFFFFFFFF
+
+    def _step(self, kind: int, event: bytes, pos: int) -> None:
+        """An event that matters for groups or GTIDs."""
+        self._last_kind = kind
+        scanner = self._scanner
+        try:
+            was_open = scanner.in_group
+            if scanner.feed(kind, event, self._has_checksum):
+                self.boundary = pos + len(event)
+                if was_open:
+                    self._chain.add(scanner)
+                elif kind in _LISTS and (
+                    said := self._chain.before(event, self._has_checksum, self._offset > 0)
+                ):
+                    self._fault("TR335", pos, said)
+                elif kind == binlog.FORMAT_DESCRIPTION:
+                    self._has_checksum = binlog.checksum_algorithm(event) == binlog.CHECKSUM_CRC32
+        except (struct.error, ValueError, IndexError) as error:
+            self._fault("TR304", pos, f"an event of type {kind} cannot be read: {error}")
+
+    def _wrong(self, data: bytes, at: int, base: int) -> bool:
+        """Say what is wrong with an event; whether those behind it can be followed."""
+        kind, size, end = _HEAD.unpack_from(data, at)
+        pos, behind = base + at, at + size
+        event = data[at:behind]
+        if pos == FIRST_POSITION and (said := binlog.foreign_format(event)):
+            return self._fault("TR310", pos, f"the file has a format that is not read: {said}")
+        if pos == FIRST_POSITION and kind != binlog.FORMAT_DESCRIPTION:
+            return self._fault(
+                "TR304", pos, f"the file begins with an event of type {kind}, not FORMAT_DESCRIPTION"
+            )
+        is_parts_own = kind in _LISTS and self._offset > 0 and end == pos + size
+        if is_parts_own and binlog.checksum_fits(event):
+            self._step(kind, event, pos)
+            return True
+        if not binlog.checksum_fits(event) and (self._has_checksum or kind == binlog.FORMAT_DESCRIPTION):
+            self._fault("TR304", pos, f"the checksum of an event of type {kind} and {size:,} bytes is wrong")
+            self._chain.forget()
+            if kind == binlog.FORMAT_DESCRIPTION:  # and with it what the other events are like
+                return False
+        else:
+            self._wrong_end(pos, size, end)
+        if len(self.faults) >= _MAX_FAULTS:
+            return False
+        # A wrong size leads astray: go on only if the next event is one.
+        if behind + HEADER_SIZE > len(data):
+            return True
+        _, size, _ = _HEAD.unpack_from(data, behind)
+        following = data[behind : behind + size]
+        if size < HEADER_SIZE or base + behind + size > self._limit:
+            return False
+        return len(following) < size or binlog.checksum_fits(following)
+
+    def _wrong_end(self, pos: int, size: int, end: int) -> None:
+        expected = (self._offset + pos + size) & 0xFFFFFFFF
+        what = f"an event says that it ends at {end:,} of the upstream's file, here it ends at {expected:,}"
+        self._fault("TR331", pos, what)
+
+    def _take_large(self, file: BinaryIO, head: bytes, pos: int) -> int:
+        """An event of which `head` is the beginning, if it is larger than a chunk; 0 if not, -1 if damaged."""
+        kind, size, end = _HEAD.unpack_from(head)
+        missing = size - len(head)
+        if missing < CHUNK_SIZE or pos + size > self._limit:
+            return 0
+        if kind not in _STREAMED or not self._has_checksum:
+            event = head + _read_all(file, missing)
+            self._progress(missing)
+            return size if len(event) == size and self._walk(event, pos) == size else -1
+        check = crc32(head)
+        while missing:
+            chunk = file.read(min(CHUNK_SIZE, missing))
+            if not chunk:
+                break
+            check, missing = crc32(chunk, check), missing - len(chunk)
+            self._progress(len(chunk))
+        self.events += 1
+        if end and end != (self._offset + pos + size) & 0xFFFFFFFF:
+            self._wrong_end(pos, size, end)
+        if check != CRC32_RESIDUE:
+            self._fault("TR304", pos, f"the checksum of an event of type {kind} and {size:,} bytes is wrong")
+            self._chain.forget()
+            return -1
+        if kind == binlog.TRANSACTION_PAYLOAD:
+            self._step(kind, b"", pos + size)
+        return int(size)
+
+    def _fault(self, code: str, pos: int, what: str) -> bool:
+        self.faults.append(Fault(code, pos, what))
+        return False
+
+
+def _read_all(file: BinaryIO, size: int) -> bytes:
+    parts = []
+    while size and (part := file.read(size)):
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)

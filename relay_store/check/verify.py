@@ -1,0 +1,314 @@
+"""`tailrace relay verify`, and what a producer checks of its relay log before it goes on.
+
+A log that is being written is checked up to relay.meta as it was at the beginning: what comes behind it may
+be half written, and is cut off after a crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from relay_store.check.directory import (
+    META_REMEDY,
+    REFETCH,
+    DirectoryCheck,
+    Finding,
+    Subdir,
+    check_directory,
+    ends_itself,
+)
+from relay_store.check.file import FileCheck
+from relay_store.check.gtid_chain import GtidChain
+from relay_store.layout import directory as layout
+from relay_store.layout.directory import META_NAME, START_NAME, RelayPosition
+from relay_store.layout.epoch_ends import RECOVERED_NAME, read_epoch_ends
+from relay_store.layout.file_head import read_head
+from relay_store.layout.readers import READERS_NAME, read_readers
+from schemas.binlog.framing import FIRST_POSITION
+from schemas.counted import counted
+from schemas.errors import RelayError
+from schemas.gtid.sets import Flavor, GtidSet, empty_gtid_set, parse_gtid_set
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class Report:
+    """What a relay log is like.
+
+    Attributes:
+        findings: what is wrong, in the order of the log; empty when it is sound.
+        notes: what an operator may want to know and need not act on.
+        files, bytes, events: checked.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    files: int = 0
+    bytes: int = 0
+    events: int = 0
+
+    @property
+    def sound(self) -> bool:
+        return not self.findings
+
+
+def verify(root: Path, progress: Progress = lambda done, total: None) -> Report:
+    """Check every byte of a relay log, which may be written to meanwhile.
+
+    Args:
+        root: the relay directory.
+        progress: called now and then with the bytes done, and those to do in all.
+
+    Raises RelayError TR302 when the disk refuses.
+    """
+    return _Verification(root, progress).run()
+
+
+def check_at_start(root: Path) -> None:
+    """What a producer checks before it goes on: everything but the events of finished files.
+
+    Raises RelayError: the first finding, with its remedy.
+    """
+    directory = check_directory(root)
+    report = Report(findings=list(directory.findings))
+    for subdir in directory.subdirs:
+        for file in subdir.files:
+            if subdir.limit(file) > FIRST_POSITION:
+                report.findings += _check_head(root, subdir, file)
+    if not report.findings:
+        report.findings += [finding for subdir in directory.subdirs for finding in _check_ends(root, subdir)]
+    last = directory.subdirs[-1] if directory.subdirs else None
+    if not report.findings and last and last.end:
+        file, pos = last.end
+        check = FileCheck(root / last.name / file, pos, GtidChain(), layout.part_offset(file))
+        report.findings += _of_file(last, file, check)
+        report.findings += _at_boundary(last, check)
+    if report.findings:
+        raise report.findings[0].as_error(len(report.findings) - 1)
+
+
+def _check_ends(root: Path, subdir: Subdir) -> Iterator[Finding]:
+    """Check a file that does not say that it has ended against the next one: its upstream died, or it was cut."""
+    folder = root / subdir.name
+    for file, following in pairwise(subdir.files):
+        goes_on = layout.upstream_file(file) == layout.upstream_file(following)
+        if goes_on or subdir.limit(following) <= FIRST_POSITION:
+            continue
+        if not ends_itself(folder, file, subdir.files[file], following):
+            chain = GtidChain()
+            check = FileCheck(folder / file, subdir.files[file], chain, layout.part_offset(file))
+            yield from _of_file(subdir, file, check)
+            if check.torn_at is not None:
+                yield _torn(subdir, file, check.torn_at)
+                continue
+            head = read_head(folder / following).end
+            yield from _of_file(subdir, following, FileCheck(folder / following, head, chain))
+
+
+def _check_head(root: Path, subdir: Subdir, file: str) -> list[Finding]:
+    try:
+        head = read_head(root / subdir.name / file)
+    except RelayError as error:
+        if error.code == "TR302":
+            raise
+        return [Finding(error.code, f"{subdir.name}/{file}", error.what, REFETCH)]
+    if head.created is None:
+        what = "the file does not begin with a FORMAT_DESCRIPTION event"
+        return [Finding("TR304", f"{subdir.name}/{file}:{FIRST_POSITION}", what, REFETCH)]
+    return []
+
+
+def _of_file(subdir: Subdir, file: str, check: FileCheck) -> list[Finding]:
+    return [Finding(f.code, f"{subdir.name}/{file}:{f.pos}", f.what, REFETCH) for f in check.faults]
+
+
+def _torn(subdir: Subdir, file: str, pos: int) -> Finding:
+    return Finding("TR304", f"{subdir.name}/{file}:{pos}", "the file ends within an event", REFETCH)
+
+
+def _at_boundary(subdir: Subdir, check: FileCheck) -> list[Finding]:
+    """The position of relay.meta has to be the end of a transaction."""
+    if subdir.end is None or check.faults:
+        return []
+    file, pos = subdir.end
+    # Where a server died within a transaction, its file ends there, and relay.meta says so.
+    is_open = check.in_group and subdir.files[file] > pos
+    if check.torn_at is None and not is_open:
+        return []
+    into = "an event" if check.torn_at is not None else "a transaction"
+    name, boundary = RelayPosition(subdir.name, file, check.boundary).upstream
+    what = f"{META_NAME} points into {into}: the last whole transaction ends at {name}:{boundary}"
+    return [Finding("TR334", f"{subdir.name}/{META_NAME}", what, META_REMEDY)]
+
+
+def _has_next_part(subdir: Subdir, file: str) -> bool:
+    return any(
+        layout.upstream_file(name) == layout.upstream_file(file)
+        and layout.part_offset(name) > layout.part_offset(file)
+        for name in subdir.files
+    )
+
+
+class _Verification:
+    """One pass over a whole relay log."""
+
+    def __init__(self, root: Path, progress: Progress) -> None:
+        self._root, self._progress = root, progress
+        self._directory: DirectoryCheck = check_directory(root)
+        self._report = Report(findings=list(self._directory.findings))
+        subdirs = self._directory.subdirs
+        self._total = sum(subdir.limit(file) for subdir in subdirs for file in subdir.files)
+        self._unprotected = 0
+        # Of the sub-directories so far; None once a part of it cannot be known.
+        self._executed: GtidSet | None = None
+        self._knows_all = not self._report.findings
+
+    def run(self) -> Report:
+        self._progress(0, self._total)
+        for subdir in self._directory.subdirs:
+            self._check_subdir(subdir)
+        self._check_other_files()
+        if self._unprotected:
+            what = f"without a checksum: {counted(self._unprotected, 'event')} (binlog_checksum was NONE)"
+            self._report.notes.append(f"{what}: of them only the framing could be checked")
+        return self._report
+
+    def _check_subdir(self, subdir: Subdir) -> None:
+        chain, last = GtidChain(self._known(subdir)), ""
+        for file, size in subdir.files.items():
+            limit = subdir.limit(file)
+            if limit <= FIRST_POSITION:
+                continue
+            if not last:
+                self._check_switch(subdir, file)
+            try:
+                path, offset = self._path(subdir, file), layout.part_offset(file)
+                check = FileCheck(path, min(limit, size), chain, offset, self._count)
+            except FileNotFoundError:  # purged meanwhile
+                chain.forget()
+                self._knows_all = False
+                continue
+            last = file
+            self._report.files += 1
+            self._report.events += check.events
+            self._unprotected += check.unprotected
+            self._judge(subdir, file, check, chain)
+        self._check_gtids(subdir, chain)
+
+    def _judge(self, subdir: Subdir, file: str, check: FileCheck, chain: GtidChain) -> None:
+        findings = _of_file(subdir, file, check)
+        is_last = file == (subdir.end[0] if subdir.end else next(reversed(subdir.files)))
+        if is_last:
+            findings += _at_boundary(subdir, check)
+        elif check.torn_at is not None:
+            findings.append(_torn(subdir, file, check.torn_at))
+        may_lack_its_end = not is_last and not check.ended and not _has_next_part(subdir, file)
+        if not findings and may_lack_its_end and not chain.executed():
+            note = f"{subdir.name}/{file} ends without ROTATE or STOP: its upstream died, or its end is lost"
+            self._report.notes.append(note)
+        if is_last and subdir.is_active and not findings:
+            self._about_tail(subdir, file, check, chain)
+        if findings:
+            chain.forget()
+            self._knows_all = False
+        self._report.findings += findings
+
+    def _about_tail(self, subdir: Subdir, file: str, check: FileCheck, chain: GtidChain) -> None:
+        """What relay.meta should say when it says nothing, and what it does not vouch for yet."""
+        more = subdir.files[file] - (subdir.end[1] if subdir.end else 0)
+        if subdir.meta is None:
+            name, pos = RelayPosition(subdir.name, file, check.boundary).upstream
+            text = f'binlog-name = "{name}", binlog-pos = {pos}, binlog-gtid = "{self._so_far(chain) or ""}"'
+            self._report.notes.append(f"by its files, {subdir.name}/{META_NAME} would say: {text}")
+        elif more:
+            note = f"{more:,} bytes of {subdir.name}/{file} are behind {META_NAME}'s position: "
+            self._report.notes.append(note + "being written just now, or cut off at the next start")
+
+    def _check_switch(self, subdir: Subdir, file: str) -> None:
+        """The first file of a server has to begin within what came from the servers before."""
+        with suppress(RelayError):  # a damaged head is found by the pass over the file
+            head = read_head(self._path(subdir, file))
+            before = head.previous
+            if before is None or self._executed is None or type(before) is not type(self._executed):
+                return
+            known = self._executed.union(self._before_start(head.flavor))
+            if lacking := before.minus(known):
+                what = f"the first file of this server begins behind {lacking}, which no earlier file holds"
+                self._report.findings.append(Finding("TR335", f"{subdir.name}/{file}", what, REFETCH))
+
+    def _check_gtids(self, subdir: Subdir, chain: GtidChain) -> None:
+        """Compare relay.meta's set with what the files hold."""
+        whole = self._so_far(chain)
+        self._executed = whole
+        if subdir.meta is None or whole is None or not self._knows_all:
+            return
+        place = f"{subdir.name}/{META_NAME}"
+        try:
+            stated = parse_gtid_set(subdir.meta.gtid_set, chain.flavor or "mysql")
+        except ValueError as error:
+            self._report.findings.append(Finding("TR306", place, str(error), META_REMEDY))
+            return
+        if lacking := whole.minus(stated):
+            what = f"{META_NAME} lacks {lacking}, which the files hold"
+            self._report.findings.append(Finding("TR336", place, what, META_REMEDY))
+        # What was purged before the first file, or was there before the start, is known from elsewhere.
+        extra = stated.minus(whole) if self._is_complete() else None
+        if extra and (extra := extra.minus(self._before_start(chain.flavor or "mysql"))):
+            what = f"{META_NAME} names {extra}, which no file holds"
+            self._report.findings.append(Finding("TR336", place, what, META_REMEDY))
+
+    def _so_far(self, chain: GtidChain) -> GtidSet | None:
+        """Everything up to here; None when a part of it cannot be known."""
+        own = chain.executed()
+        if own is None or self._executed is None or type(own) is not type(self._executed):
+            return own
+        return self._executed.union(own)
+
+    def _known(self, subdir: Subdir) -> GtidSet | None:
+        """What was executed before a sub-directory's files; None if it cannot be known."""
+        if not self._is_complete() or not self._knows_all:
+            return None
+        with suppress(RelayError, StopIteration):
+            flavor = read_head(self._path(subdir, next(iter(subdir.files)))).flavor
+            before = self._before_start(flavor)
+            if self._executed is None:
+                return before
+            return before.union(self._executed) if type(before) is type(self._executed) else None
+        return None
+
+    def _is_complete(self) -> bool:
+        """Whether no earlier sub-directory was purged."""
+        subdirs = self._directory.subdirs
+        return layout.subdir_serial(subdirs[0].name) == 1
+
+    def _before_start(self, flavor: Flavor) -> GtidSet:
+        with suppress(RelayError, ValueError):
+            if start := layout.read_start(self._root):
+                return parse_gtid_set(start.gtid_set, flavor)
+        return empty_gtid_set(flavor)
+
+    def _check_other_files(self) -> None:
+        """What others keep in the relay directory has to be readable."""
+        readers: dict[str, Callable[[Path], object]] = {
+            START_NAME: layout.read_start,
+            RECOVERED_NAME: read_epoch_ends,
+            READERS_NAME: read_readers,
+        }
+        for name, read in readers.items():
+            try:
+                read(self._root)
+            except RelayError as error:
+                remedy = error.hint or "put it back from a backup"
+                self._report.findings.append(Finding(error.code, name, error.what, remedy))
+
+    def _path(self, subdir: Subdir, file: str) -> Path:
+        return self._root / subdir.name / file
+
+    def _count(self, size: int) -> None:
+        self._report.bytes += size
+        self._progress(self._report.bytes, self._total)

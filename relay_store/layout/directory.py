@@ -1,0 +1,425 @@
+"""Names and metadata of the relay directory.
+
+relay.lock                        held by the one producer that writes here
+purge.lock                        held while the set of files shrinks or gets a new sub-directory
+owner.toml                        the prefix whose log is made of this relay log, and that log's id
+start.toml                        where this relay log begins, and why there; stays when that file is purged
+lower-case-names                  is there if the upstream has all names in lower case
+readers/<name>.toml               what a registered reader still needs
+server-uuid.index                 one sub-directory per line, oldest first
+<server-uuid>.000001/relay.meta   TOML: binlog-name, binlog-pos, binlog-gtid
+<server-uuid>.000001/mysql-bin.000001 …
+
+A file larger than `max-file-size` is kept in parts. The first has the upstream's name; a later one's name ends in
+`+N`, and what lies at p in it lies at p + N in the upstream's file. Each part begins like a binlog file of its
+own: magic, FORMAT_DESCRIPTION, PREVIOUS_GTIDS (MariaDB: GTID_LIST).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
+from pathlib import Path
+from typing import TypeVar
+
+from schemas import names
+from schemas.binlog.framing import FIRST_POSITION
+from schemas.errors import NOWHERE, RelayError, Where
+from schemas.gtid.sets import Flavor, GtidSet, parse_gtid_set
+from schemas.names import UnfitName
+
+INDEX_NAME = "server-uuid.index"
+META_NAME = "relay.meta"
+START_NAME = "start.toml"
+OWNER_NAME = "owner.toml"
+LOCK_NAME = "relay.lock"
+FOLDS_NAME = "lower-case-names"
+ENGINE_NAME = "default-engine"
+
+#: the code of a disk, or a quota, without room: it heals by itself once there is some
+DISK_FULL = "TR320"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(frozen=True)
+class RelayPosition:
+    """An offset in one file of one sub-directory; ordered by age."""
+
+    subdir: str
+    file: str
+    pos: int
+
+    @property
+    def order(self) -> tuple[int, int, int, int]:
+        """Comparable with other positions of the same relay directory."""
+        return subdir_serial(self.subdir), *file_order(self.file), self.pos
+
+    @property
+    def upstream(self) -> tuple[str, int]:
+        """The same place in the upstream's own binlog: file and position."""
+        return upstream_file(self.file), self.pos + part_offset(self.file)
+
+    def __str__(self) -> str:
+        return f"{self.subdir}/{self.file}:{self.pos}"
+
+
+@dataclass(frozen=True)
+class StartPosition:
+    """Where a relay log begins, and which transactions lie before that.
+
+    Attributes:
+        file, pos: in the upstream's own binlog.
+        gtid_set: all that is executed there.
+        subdir: the sub-directory of the file.
+        log_begins: why a log may begin here: ``schemas.wire.epoch.ORIGIN``, or the setting that says so; empty where
+            the relay log only goes on behind epochs that were published before there was one.
+    """
+
+    file: str
+    pos: int
+    gtid_set: str
+    subdir: str
+    log_begins: str
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose relay log it is: the log in Kafka that is made of it; ``log_id`` is empty before the first epoch."""
+
+    prefix: str
+    log_id: str = ""
+
+
+@dataclass(frozen=True)
+class RelayMeta:
+    """What relay.meta says: up to here the files are whole and on disk."""
+
+    file: str
+    pos: int
+    gtid_set: str
+
+
+_Place = TypeVar("_Place", RelayMeta, StartPosition)
+_KEYS = {
+    "file": "binlog-name",
+    "pos": "binlog-pos",
+    "gtid_set": "binlog-gtid",
+    "subdir": "sub-dir",
+    "log_begins": "log-begins",
+}
+
+
+def file_number(name: str) -> int:
+    """7 of `mysql-bin.000007` and its parts. Raises RelayError."""
+    return _file_name(name)[1]
+
+
+def part_offset(name: str) -> int:
+    """1000 of `mysql-bin.000007+1000`, 0 of the first or only part. Raises RelayError."""
+    return _file_name(name)[2]
+
+
+def file_order(name: str) -> tuple[int, int]:
+    """By this the files of a sub-directory are in order. Raises RelayError."""
+    return _file_name(name)[1:]
+
+
+def upstream_file(name: str) -> str:
+    """The file of the upstream that a relay file is all or a part of. Raises RelayError."""
+    return _file_name(name)[0]
+
+
+def part_name(name: str, offset: int) -> str:
+    """The name of another part of a file's upstream file."""
+    return f"{upstream_file(name)}+{offset}" if offset else upstream_file(name)
+
+
+@lru_cache(maxsize=1024)
+def _file_name(name: str) -> tuple[str, int, int]:
+    try:
+        return names.relay_file(name)
+    except UnfitName as error:
+        raise RelayError("TR306", str(error)) from None
+
+
+def is_file_name(name: str) -> bool:
+    """Whether `name` is one of a relay file."""
+    try:
+        return bool(names.relay_file(name))
+    except UnfitName:
+        return False
+
+
+def subdir_serial(name: str) -> int:
+    """2 of `<server-uuid>.000002`. Raises RelayError."""
+    try:
+        return names.relay_subdir(name)[1]
+    except UnfitName as error:
+        raise RelayError("TR306", str(error)) from None
+
+
+def is_subdir_name(name: str) -> bool:
+    """Whether `name` is one of a relay sub-directory."""
+    try:
+        return bool(names.relay_subdir(name))
+    except UnfitName:
+        return False
+
+
+def subdirs_in(root: Path) -> list[str]:
+    """The directories that are named like sub-directories, whether or not the index has them. Raises RelayError."""
+    with disk_errors("listing the relay directory"):
+        return [entry.name for entry in os.scandir(root) if entry.is_dir() and is_subdir_name(entry.name)]
+
+
+def subdir_name(server_uuid: str, serial: int) -> str:
+    return f"{server_uuid}.{serial:06d}"
+
+
+def subdir_uuid(name: str) -> str:
+    """The server UUID that a sub-directory is named after."""
+    return name.rpartition(".")[0]
+
+
+@contextmanager
+def disk_errors(doing: str, where: Where = NOWHERE) -> Iterator[None]:
+    """Turn an OSError into a RelayError: DISK_FULL, or TR302 (permissions, input/output)."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if error.errno in _FULL:
+            hint = "free some space, or let [purge] do so: it goes on by itself, and nothing is lost"
+            raise RelayError(
+                DISK_FULL, f"{doing}: {reason}", where=where, hint=hint, retryable=True
+            ) from error
+        hint = "fix the disk or permissions, then start again: nothing written is lost"
+        raise RelayError("TR302", f"{doing}: {reason}", where=where, hint=hint, retryable=True) from error
+
+
+def sync_dir(path: Path) -> None:
+    """Make names that were created, renamed or removed in a directory survive a power cut."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def leave_room(fd: int, size: int) -> None:
+    """Refuse, as a full disk does, unless ``size`` bytes are free. Raises OSError."""
+    disk = os.fstatvfs(fd)
+    # File systems that do not count their blocks say 0.
+    if disk.f_blocks and disk.f_bavail * disk.f_frsize < size:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def write_whole(fd: int, data: bytes) -> None:
+    """Write all of `data`: a disk that fills up takes a part of it without an error. Raises OSError."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a small file: readers and crashes see the old text or the new one. Raises OSError."""
+    scratch = path.with_name(f".{path.name}.tmp")
+    try:
+        fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            write_whole(fd, text.encode())
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(scratch, path)
+    except OSError:
+        scratch.unlink(missing_ok=True)  # on a full disk, it is in the way of what could be written
+        raise
+    sync_dir(path.parent)
+
+
+def read_index(root: Path) -> list[str]:
+    """The sub-directories, oldest first; empty when there is no relay log. Raises RelayError."""
+    with disk_errors("reading the index of the relay log"):
+        try:
+            lines = (root / INDEX_NAME).read_bytes().decode(errors="replace").split()
+        except FileNotFoundError:
+            return []
+    serials = [subdir_serial(line) for line in lines]
+    if serials != sorted(set(serials)):
+        raise RelayError("TR307", f"{INDEX_NAME} is not in the order of its serial numbers", hint=_REBUILD)
+    return lines
+
+
+def write_index(root: Path, subdirs: list[str]) -> None:
+    with disk_errors("writing the index of the relay log"):
+        write_atomically(root / INDEX_NAME, "".join(f"{name}\n" for name in subdirs))
+
+
+def binlog_files(subdir: Path) -> list[str]:
+    """The binlog files of a sub-directory in order of their numbers; none if it is gone. Raises RelayError."""
+    with disk_errors("listing the relay log", Where(file=subdir.name)):
+        try:
+            found = [entry.name for entry in os.scandir(subdir) if entry.is_file()]
+        except FileNotFoundError:
+            return []
+    return sorted(filter(is_file_name, found), key=file_order)
+
+
+def oldest_file(root: Path) -> RelayPosition | None:
+    """The first byte of the relay log that is left; None if there is no file. Raises RelayError."""
+    for subdir in read_index(root):
+        if files := binlog_files(root / subdir):
+            return RelayPosition(subdir, files[0], FIRST_POSITION)
+    return None
+
+
+def locate(root: Path, subdir: str, file: str, pos: int) -> RelayPosition | None:
+    """Where the upstream's `file` and `pos` lie in a sub-directory, at the end of a part rather than at the
+    begin of the next; None if they are not there. Raises RelayError."""
+    for name in binlog_files(root / subdir):
+        local = RelayPosition(subdir, name, pos - part_offset(name))
+        if upstream_file(name) == file and FIRST_POSITION <= local.pos <= file_size(root / subdir / name):
+            return local
+    return None
+
+
+def file_size(path: Path) -> int:
+    """Bytes of a relay file. Raises RelayError."""
+    with disk_errors("reading the relay log", Where(file=path.name)):
+        return path.stat().st_size
+
+
+def read_meta(subdir: Path) -> RelayMeta | None:
+    """What relay.meta says, None without one. Raises RelayError on one that cannot be read."""
+    return _read_toml(subdir / META_NAME, RelayMeta)
+
+
+def write_meta(subdir: Path, meta: RelayMeta) -> None:
+    _write_toml(subdir / META_NAME, meta)
+
+
+def write_folds(root: Path, folds: bool) -> None:
+    """Keep whether the upstream has all names in lower case. Raises RelayError."""
+    with disk_errors(f"writing {FOLDS_NAME}"):
+        if folds:
+            (root / FOLDS_NAME).touch()
+        else:
+            (root / FOLDS_NAME).unlink(missing_ok=True)
+
+
+def read_folds(root: Path) -> bool:
+    """Whether the upstream has all names in lower case, as when a producer was here last."""
+    return (root / FOLDS_NAME).exists()
+
+
+def write_default_engine(root: Path, engine: str | None) -> None:
+    """Keep the upstream's ``default_storage_engine``, if it has one. Raises RelayError."""
+    if engine:
+        write_atomically(root / ENGINE_NAME, f"{engine}\n")
+
+
+def read_default_engine(root: Path) -> str | None:
+    """The upstream's ``default_storage_engine``, as when a producer was here last; None if that is not known."""
+    try:
+        return (root / ENGINE_NAME).read_text().strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def read_start(root: Path) -> StartPosition | None:
+    """Where the relay log begins, None when nothing was written down yet. Raises RelayError."""
+    return _read_toml(root / START_NAME, StartPosition)
+
+
+def write_start(root: Path, start: StartPosition) -> None:
+    _write_toml(root / START_NAME, start)
+
+
+def stated_set(text: str, flavor: Flavor, path: Path) -> GtidSet:
+    """A GTID set that a metadata file states. Raises RelayError TR306."""
+    try:
+        return parse_gtid_set(text, flavor)
+    except ValueError as error:
+        what = f"{path} states no GTID set of a {flavor} server: {error}"
+        raise RelayError("TR306", what, hint=_REBUILD) from error
+
+
+def read_owner(root: Path) -> Owner | None:
+    """Whose relay log it is, None if it is nobody's yet. Raises RelayError."""
+    with disk_errors(f"reading {OWNER_NAME}"):
+        try:
+            data = (root / OWNER_NAME).read_bytes()
+        except FileNotFoundError:
+            return None
+    try:
+        fields = tomllib.loads(data.decode())
+        return Owner(str(fields["prefix"]), str(fields["log-id"]))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError, RecursionError) as error:
+        raise RelayError("TR306", f"{root / OWNER_NAME} cannot be read: {error}", hint=_REBUILD) from error
+
+
+def write_owner(root: Path, owner: Owner) -> None:
+    """Write down whose relay log it is, unless it says so already. Raises RelayError."""
+    if read_owner(root) == owner:
+        return
+    with disk_errors(f"writing {OWNER_NAME}"):
+        write_atomically(root / OWNER_NAME, f'prefix = "{owner.prefix}"\nlog-id = "{owner.log_id}"\n')
+
+
+def check_owner(root: Path, prefix: str) -> Owner:
+    """The relay log's owner, if it is this prefix or nobody. Raises RelayError TR311."""
+    owner = read_owner(root) or Owner(prefix)
+    if owner.prefix != prefix:
+        raise RelayError(
+            "TR311",
+            f"the relay log in {root} is that of prefix {owner.prefix}, and not of {prefix}",
+            hint="give each pipeline a [relay] dir of its own",
+        )
+    return owner
+
+
+_REBUILD = "move the relay directory away and start again: the relay log is fetched anew from the upstream"
+
+
+def _write_toml(path: Path, place: RelayMeta | StartPosition) -> None:
+    values = asdict(place)
+    said = "".join(value for value in values.values() if isinstance(value, str))
+    if not said.isprintable() or '"' in said or "\\" in said:
+        raise RelayError("TR306", f"{place.file!r} cannot be written to {path.name}")
+    lines = [
+        f"{_KEYS[name]} = {value}\n" if isinstance(value, int) else f'{_KEYS[name]} = "{value}"\n'
+        for name, value in values.items()
+    ]
+    with disk_errors(f"writing {path.name}"):
+        write_atomically(path, "".join(lines))
+
+
+def _read_toml(path: Path, build: type[_Place]) -> _Place | None:
+    with disk_errors(f"reading {path.name}"):
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+    try:
+        found = tomllib.loads(data.decode())
+        values = {field.name: found[_KEYS[field.name]] for field in fields(build)}
+        place = build(**values)
+        names.binlog_file(place.file)
+        if "subdir" in values:
+            names.relay_subdir(values["subdir"])
+        texts = [value for name, value in values.items() if name != "pos"]
+        if (
+            type(place.pos) is not int
+            or place.pos < FIRST_POSITION
+            or not all(isinstance(text, str) for text in texts)
+        ):
+            raise ValueError("a field is out of range")
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise RelayError("TR306", f"{path} cannot be read: {error}", hint=_REBUILD) from error
+    return place

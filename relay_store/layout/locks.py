@@ -1,0 +1,26 @@
+"""Which files a relay log has is changed by one at a time: purges, new sub-directories, marks that go back."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from relay_store.layout.directory import disk_errors
+
+LOCK_NAME = "purge.lock"
+
+
+@contextmanager
+def files_locked(root: Path) -> Iterator[None]:
+    """Hold the lock of a relay directory, against threads and processes; waits for it. Raises RelayError."""
+    with disk_errors("locking the files of the relay log"):
+        fd = os.open(root / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        with disk_errors("locking the files of the relay log"):
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)

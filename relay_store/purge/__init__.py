@@ -1,0 +1,1 @@
+"""Deleting what nobody needs any more."""

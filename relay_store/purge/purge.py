@@ -1,0 +1,310 @@
+"""Deletes relay files that nobody needs any more: oldest first, and never past one that must stay.
+
+A file must stay while the mirror may write to it, while the publisher or another registered reader still
+needs it, and while any process has it open for reading, whatever the rules say.
+
+The order on disk, for a crash at any point:
+  1. the files, one by one, each with its directory synced;
+  2. a sub-directory without files leaves the index;
+  3. only then it is removed.
+So what a crash leaves is a shorter relay log, at most with an empty sub-directory, which the next purge removes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from relay_store.layout import directory as layout
+from relay_store.layout.directory import DISK_FULL, RelayPosition, disk_errors
+from relay_store.layout.inventory import RelayFile, relay_files
+from relay_store.layout.locks import files_locked
+from relay_store.layout.readers import PUBLISHER, Reader, read_readers
+from schemas.binlog.framing import FIRST_POSITION
+from schemas.crashpoints import reached
+from schemas.errors import RelayError, Where
+
+GB = 1 << 30
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class PurgeRules:
+    """Which files are to go, among those that may; a file that any of the rules names is one.
+
+    Attributes:
+        expires: hours since the last update; 0 switches the rule off.
+        remain_space: GB (2^30 bytes) that shall be free on the disk; 0 switches the rule off.
+        passed: every file that all registered readers have passed.
+    """
+
+    expires: float = 0
+    remain_space: float = 0
+    passed: bool = False
+
+    def not_due(self, file: RelayFile, now: float, free: int) -> str:
+        """Why a file stays, empty if it is to go; ``free`` in bytes, ``now`` in seconds since 1970."""
+        hours = (now - file.updated) / 3600
+        expired = 0 < self.expires < hours
+        if self.passed or expired or free < self.remain_space * GB:
+            return ""
+        reasons = [f"{free / GB:.1f} GB are free"] if self.remain_space else []
+        if self.expires:
+            reasons.append(f"it was updated {hours:.1f} hours ago")
+        return " and ".join(reasons) or "no rule is switched on"
+
+
+@dataclass(frozen=True)
+class Before:
+    """The rule of a manual purge: all files before one that is there."""
+
+    file: RelayFile
+
+    def not_due(self, file: RelayFile, now: float, free: int) -> str:
+        return "" if file.start.order < self.file.start.order else f"only what is before {self.file} is to go"
+
+
+@dataclass(frozen=True)
+class RelayState:
+    """What a decision about a relay log is made from.
+
+    Attributes:
+        subdirs: the index, oldest first.
+        files: all files of these, oldest first.
+        active: the oldest file that the mirror may still write to.
+        readers: the registered ones, and those that have not begun.
+        free: bytes that are free on the disk.
+    """
+
+    subdirs: tuple[str, ...]
+    files: tuple[RelayFile, ...]
+    active: RelayPosition | None
+    readers: tuple[Reader, ...]
+    free: int
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Which files to delete, and why not more.
+
+    Attributes:
+        delete: oldest first, and no file that stays is older than any of them.
+        kept: the oldest file that stays.
+        blocked: whether it would go if nobody needed it.
+    """
+
+    delete: tuple[RelayFile, ...]
+    kept: RelayFile | None
+    why: str
+    blocked: bool = False
+
+
+@dataclass(frozen=True)
+class PurgeReport:
+    """What a purge did; of a dry run, what it would have done."""
+
+    deleted: tuple[RelayFile, ...]
+    removed_subdirs: tuple[str, ...]
+    kept: RelayFile | None
+    why: str
+    blocked: bool
+
+    @property
+    def bytes(self) -> int:
+        """The size of what was deleted."""
+        return sum(file.size for file in self.deleted)
+
+
+def look(root: Path, awaited: Iterable[str] = ()) -> RelayState:
+    """The relay log as it is now, with readers that have not begun. Raises RelayError if it cannot be trusted."""
+    subdirs = layout.read_index(root)
+    files = relay_files(root, subdirs)
+    active = _active(root, subdirs[-1], files) if subdirs else None
+    with disk_errors("asking for free space"):
+        free = shutil.disk_usage(root).free
+    return RelayState(tuple(subdirs), tuple(files), active, tuple(read_readers(root, awaited)), free)
+
+
+def _active(root: Path, subdir: str, files: list[RelayFile]) -> RelayPosition | None:
+    """The file in which relay.meta's position lies: what is behind it is cut off or written again."""
+    names = [file.name for file in files if file.subdir == subdir]
+    meta = layout.read_meta(root / subdir)
+    if meta is None:
+        return RelayPosition(subdir, names[0], FIRST_POSITION) if names else None
+    here = layout.locate(root, subdir, meta.file, meta.pos)
+    return RelayPosition(subdir, here.file if here else meta.file, FIRST_POSITION)
+
+
+def find_file(state: RelayState, name: str, subdir: str | None = None) -> RelayFile:
+    """The file of this name, in the last sub-directory unless another is named. Raises RelayError."""
+    if not state.subdirs:
+        raise RelayError("TR322", "there is no relay log")
+    subdir = subdir or state.subdirs[-1]
+    if subdir not in state.subdirs:
+        hint = f"the index has {', '.join(state.subdirs)}"
+        raise RelayError("TR322", f"there is no sub-directory {subdir}", hint=hint)
+    there = [file for file in state.files if file.subdir == subdir]
+    for file in there:
+        if file.name == name:
+            return file
+    hint = f"it has {there[0].name} to {there[-1].name}" if there else "it has no files"
+    raise RelayError("TR322", f"there is no file {name} in {subdir}", hint=hint)
+
+
+def decide(state: RelayState, rule: PurgeRules | Before, now: float) -> Decision:
+    """Which files to delete: as many as `rule` names, up to the first that must stay."""
+    delete: list[RelayFile] = []
+    free = state.free
+    for file in state.files:
+        if why := rule.not_due(file, now, free):
+            return Decision(tuple(delete), file, why)
+        if why := _protected(state, file):
+            return Decision(tuple(delete), file, why, blocked=True)
+        delete.append(file)
+        free += file.size
+    return Decision(tuple(delete), None, "no file is left")
+
+
+def _protected(state: RelayState, file: RelayFile) -> str:
+    """Why a file must stay, empty if it need not."""
+    if state.active is not None and file.start.order >= state.active.order:
+        return "the mirror writes to it"
+    if all(reader.name != PUBLISHER for reader in state.readers):
+        return "nothing was published yet: the publisher is not registered"
+    needing = [
+        reader.name if reader.updated is not None else f"{reader.name}, which has not begun"
+        for reader in state.readers
+        if _needs(state, reader.position, file)
+    ]
+    return f"needed by {', '.join(needing)}" if needing else ""
+
+
+def _needs(state: RelayState, mark: RelayPosition, file: RelayFile) -> bool:
+    first = RelayPosition(mark.subdir, mark.file, FIRST_POSITION)
+    # A position in a sub-directory that is not there is older than all, or of another relay log.
+    if mark.subdir not in state.subdirs or file.start.order >= first.order:
+        return True
+    # A relay log that was fetched again may be parted elsewhere, and an earlier part reach as far as the mark.
+    name, position = mark.upstream
+    their_name, end = RelayPosition(file.subdir, file.name, file.size).upstream
+    return (file.subdir, their_name) == (mark.subdir, name) and end >= position
+
+
+def purge(
+    root: Path,
+    rule: PurgeRules | tuple[str, str | None],
+    *,
+    dry_run: bool = False,
+    awaited: Iterable[str] = (),
+    clock: Callable[[], float] = time.time,
+) -> PurgeReport:
+    """Delete what a rule names and nobody needs; beside a running producer, or without one.
+
+    Args:
+        root: the relay directory.
+        rule: the automatic rules, or file name and sub-directory (None: the last) of a manual purge, which
+            deletes all files before it.
+        dry_run: delete nothing.
+        awaited: readers that need everything, if they have not registered yet.
+        clock: seconds since 1970.
+
+    Raises RelayError: TR322 the file is not there; TR302, TR306 or TR307 the relay log cannot be read or
+    changed. What was deleted until then was nobody's need.
+    """
+    with files_locked(root):
+        state = look(root, awaited)
+        wanted = rule if isinstance(rule, PurgeRules) else Before(find_file(state, *rule))
+        decision = decide(state, wanted, clock())
+        deleted: list[RelayFile] = []
+        kept, why, blocked = decision.kept, decision.why, decision.blocked
+        for file in decision.delete:
+            if not _delete(root, file, dry_run):
+                kept, why, blocked = file, "somebody is reading it", True
+                break
+            deleted.append(file)
+        removed = _remove_subdirs(root, state, deleted, dry_run)
+    return PurgeReport(tuple(deleted), tuple(removed), kept, why, blocked)
+
+
+def _delete(root: Path, file: RelayFile, dry_run: bool) -> bool:
+    """Delete one file unless somebody reads it."""
+    path = root / file.subdir / file.name
+    with disk_errors("purging a relay file", Where(file=str(file))):
+        fd = os.open(path, os.O_RDWR)  # not for writing: an exclusive lock needs it on NFS
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if dry_run:
+                return True
+            path.unlink()
+            layout.sync_dir(path.parent)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(fd)
+    reached("purge.after_unlink")
+    _log.info("relay_file_purged", file=str(file), bytes=file.size)
+    return True
+
+
+def _remove_subdirs(root: Path, state: RelayState, deleted: list[RelayFile], dry_run: bool) -> list[str]:
+    """Remove the oldest sub-directories if they have no files any more, and what a crash left of such."""
+    left = {file.subdir for file in state.files[len(deleted) :]}
+    # Until the last one has its own relay.meta, the one before says which transactions are there.
+    with_meta = [name for name in state.subdirs if layout.read_meta(root / name)]
+    gone: list[str] = []
+    for name in state.subdirs[:-1]:
+        if name in left or name in with_meta[-1:]:
+            break
+        gone.append(name)
+    if dry_run:
+        return gone
+    try:
+        if gone:
+            layout.write_index(root, list(state.subdirs[len(gone) :]))
+            reached("purge.after_index")
+    except RelayError as error:
+        if error.code != DISK_FULL:
+            raise
+        _log.warning("empty_subdirs_kept", reason=str(error))
+        return []
+    for name in _without_entry(root):
+        _remove_folder(root / name)
+    return gone
+
+
+def _without_entry(root: Path) -> list[str]:
+    """Sub-directories that are older than the index and hold no relay files."""
+    subdirs = layout.read_index(root)
+    if not subdirs:
+        return []
+    first = layout.subdir_serial(subdirs[0])
+    found = []
+    with disk_errors("listing the relay directory"):
+        for entry in root.iterdir():
+            if (
+                layout.is_subdir_name(entry.name)
+                and entry.is_dir()
+                and layout.subdir_serial(entry.name) < first
+            ):
+                found.append(entry.name)
+    return sorted(name for name in found if not layout.binlog_files(root / name))
+
+
+def _remove_folder(folder: Path) -> None:
+    with disk_errors("removing a relay sub-directory", Where(file=folder.name)):
+        (folder / layout.META_NAME).unlink(missing_ok=True)
+        reached("purge.after_meta")
+        if any(folder.iterdir()):
+            _log.warning("relay_subdir_not_empty", subdir=folder.name, hint="what is in it is not ours")
+            return
+        folder.rmdir()
+        layout.sync_dir(folder.parent)
+    _log.info("relay_subdir_removed", subdir=folder.name)

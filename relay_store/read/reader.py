@@ -1,0 +1,273 @@
+"""Reads the relay log in large blocks of whole events, across files and sub-directories."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+
+from zlib_ng.zlib_ng import crc32
+
+from relay_store.layout import directory as layout
+from relay_store.layout.directory import RelayPosition, disk_errors
+from relay_store.read.tail import DurableTail
+from schemas.binlog.framing import (
+    CHECKSUM_CRC32,
+    CRC32_RESIDUE,
+    EVENT_SIZE,
+    FIRST_POSITION,
+    HEADER_SIZE,
+    MAGIC,
+    SIZE_OFFSET,
+    check_format,
+    checksum_algorithm,
+    checksum_fits,
+    magic_fault,
+    not_in_use,
+)
+from schemas.errors import RelayError, Where
+
+_SIZE_AT = Struct("<9xI").unpack_from
+BLOCK_SIZE = 2 << 20  # bytes per read
+_MAX_FORMAT_DESCRIPTION = 4096  # bytes; a few hundred in fact
+
+_REFETCH = "put the file back from a copy, or move the relay directory away to fetch it anew"
+
+
+class RelayBlock(NamedTuple):
+    """Whole events of one file, one behind the other.
+
+    An event at index i of `data` has the file position `pos + i`; headers' own end positions are
+    32 bits wide and sometimes 0, so never use them. `data` is never empty.
+    """
+
+    subdir: str
+    file: str
+    pos: int
+    data: bytes
+    at_tail: bool  # whether it ended at the durable tail when it was read
+
+    @property
+    def end(self) -> RelayPosition:
+        return RelayPosition(self.subdir, self.file, self.pos + len(self.data))
+
+
+class RelayReader:
+    """Follows the relay log from a position, which must be the start of an event.
+
+    Args:
+        root: the relay directory.
+        start: where to begin; None means the oldest file's first event.
+        tail: the writer's durable tail when it is in this process: nothing behind it is ever read,
+            and a position behind it (the writer recovered) is waited for. None, for tools: everything
+            up to the last whole event of the files as they are.
+
+    Every event's checksum is compared, for what a disk gives back may not be what was written.
+
+    Raises RelayError: TR303 a file of the sequence is missing, TR304 an impossible or damaged event.
+    """
+
+    def __init__(
+        self, root: Path, start: RelayPosition | None = None, tail: DurableTail | None = None
+    ) -> None:
+        self._root = root
+        self._tail = tail
+        self._fd = -1
+        self._has_checksum: bool | None = (
+            None  # of the open file's events; not known before its first is read
+        )
+        self._subdir, self._file, self._pos = (start.subdir, start.file, start.pos) if start else ("", "", 4)
+
+    @property
+    def position(self) -> RelayPosition | None:
+        """Where the next block begins; None before the first file exists."""
+        return RelayPosition(self._subdir, self._file, self._pos) if self._file else None
+
+    def read_block(self, timeout: float = 0.0) -> RelayBlock | None:
+        """The next block; None when there is none within `timeout` seconds. Raises RelayError."""
+        if self._tail is None:
+            return self._next(None)
+        tail = self._tail.position
+        block = self._next(tail) if tail else None
+        if block is None and timeout > 0:
+            changed = self._tail.wait_for_change(tail, timeout)
+            block = self._next(changed) if changed and changed != tail else None
+        return block
+
+    def blocks_to(self, end: int) -> Iterator[RelayBlock]:
+        """The blocks from the position to offset `end` of the same file. Raises RelayError."""
+        if self._fd < 0:
+            self._open()
+        while self._pos < end:
+            block = self._read(end, None, is_last=True)
+            if block is None:
+                raise RelayError(
+                    "TR304", f"the relay file ends before {end}", where=self._where(), hint=_REFETCH
+                )
+            yield block
+
+    def format_description(self) -> bytes:
+        """The FORMAT_DESCRIPTION event of the current file, for readers that begin in its middle."""
+        if self._fd < 0:
+            self._open()
+        with self._reading():
+            head = os.pread(self._fd, HEADER_SIZE, FIRST_POSITION)
+            size = EVENT_SIZE.unpack_from(head, SIZE_OFFSET)[0] if len(head) == HEADER_SIZE else 0
+            return os.pread(self._fd, min(size, _MAX_FORMAT_DESCRIPTION), FIRST_POSITION)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _next(self, tail: RelayPosition | None) -> RelayBlock | None:
+        """The next block up to `tail`, over the ends of files."""
+        if not self._file and not self._find_first():
+            return None
+        while True:
+            if tail is not None and self._is_behind(tail):
+                return None
+            if self._fd < 0:
+                self._open()
+            is_last = tail is not None and (self._subdir, self._file) == (tail.subdir, tail.file)
+            limit = tail.pos if tail is not None and is_last else self._size()
+            if self._pos < limit and (block := self._read(limit, tail, is_last)):
+                return block
+            if is_last or not self._advance_file(tail):
+                return None
+
+    def _is_behind(self, tail: RelayPosition) -> bool:
+        """Whether the tail has not come as far as this reader's position."""
+        return tail.order <= RelayPosition(self._subdir, self._file, self._pos).order
+
+    def _read(self, limit: int, tail: RelayPosition | None, is_last: bool) -> RelayBlock | None:
+        known = self._has_checksum is not None or self._learn_checksum(limit)
+        data = self._pread(min(BLOCK_SIZE, limit - self._pos)) if known else b""
+        whole = self._whole_events(data) if data else 0
+        if whole == 0 and (data := self._read_large(data, limit)):
+            whole = self._whole_events(data)
+        if whole == 0:
+            if tail is not None:
+                raise RelayError(
+                    "TR304", "a relay file ends within an event", where=self._where(), hint=_REFETCH
+                )
+            return None
+        at_tail = is_last and self._pos + whole == limit
+        block = RelayBlock(
+            self._subdir, self._file, self._pos, data if whole == len(data) else data[:whole], at_tail
+        )
+        self._pos += whole
+        return block
+
+    def _learn_checksum(self, limit: int) -> bool:
+        """Read the FORMAT_DESCRIPTION event, which has a checksum whatever the others have."""
+        event = self.format_description()
+        if len(event) < HEADER_SIZE or FIRST_POSITION + len(event) > limit:
+            return False
+        check_format(event, self._where())
+        if not (checksum_fits(event) or checksum_fits(not_in_use(event))):
+            raise self._damaged("the FORMAT_DESCRIPTION event")
+        self._has_checksum = checksum_algorithm(event) == CHECKSUM_CRC32
+        return True
+
+    def _whole_events(self, data: bytes) -> int:
+        """How many bytes of `data`, which begins with an event, are whole events. Raises RelayError."""
+        size_at, has_checksum, least, residue = _SIZE_AT, self._has_checksum, HEADER_SIZE, CRC32_RESIDUE
+        # The first event is checked already: its checksum is not of all its bytes while it is in use.
+        at = len(self.format_description()) if self._pos == FIRST_POSITION else 0
+        end = len(data)
+        last = end - HEADER_SIZE
+        while at <= last:
+            (size,) = size_at(data, at)
+            behind = at + size
+            if behind > end:
+                break
+            if size < least or (has_checksum and crc32(data[at:behind]) != residue):
+                raise self._damaged(f"the event {at} bytes on")
+            at = behind
+        return at
+
+    def _damaged(self, what: str) -> RelayError:
+        what = f"the relay file is damaged: {what} has a wrong checksum or size"
+        return RelayError("TR304", what, where=self._where(), hint=_REFETCH)
+
+    def _read_large(self, head: bytes, limit: int) -> bytes:
+        """An event larger than a block; nothing if the file does not hold it whole."""
+        if len(head) < HEADER_SIZE:
+            return b""
+        size = EVENT_SIZE.unpack_from(head, SIZE_OFFSET)[0]
+        return self._pread(size) if self._pos + size <= limit else b""
+
+    def _pread(self, size: int) -> bytes:
+        with self._reading():
+            data = os.pread(self._fd, size, self._pos)
+            # One pread returns at most 2 GB less a page, and events may be that large.
+            while len(data) < size and (more := os.pread(self._fd, size - len(data), self._pos + len(data))):
+                data += more
+        return data
+
+    def _size(self) -> int:
+        with self._reading():
+            return os.fstat(self._fd).st_size
+
+    def _open(self) -> None:
+        path = self._root / self._subdir / self._file
+        with self._reading():
+            try:
+                self._fd = os.open(path, os.O_RDONLY)
+            except FileNotFoundError as error:
+                raise RelayError(
+                    "TR303", "a relay file is missing", where=self._where(), hint=_REFETCH
+                ) from error
+            fcntl.flock(self._fd, fcntl.LOCK_SH)  # a purge leaves a file alone that somebody reads
+            magic = os.pread(self._fd, len(MAGIC), 0)
+        if said := magic_fault(magic):
+            raise RelayError("TR304", said, where=self._where(), hint=_REFETCH)
+        self._has_checksum = None
+
+    def _find_first(self) -> bool:
+        for subdir in layout.read_index(self._root):
+            if files := layout.binlog_files(self._root / subdir):
+                self._move(subdir, files[0])
+                return True
+        return False
+
+    def _advance_file(self, tail: RelayPosition | None) -> bool:
+        """Go to the file after the current one; False when there is none yet. Raises RelayError."""
+        number, offset = layout.file_order(self._file)
+        files = layout.binlog_files(self._root / self._subdir)
+        later = [name for name in files if layout.file_order(name) > (number, offset)]
+        if later:
+            found, begin = layout.file_order(later[0])
+            if (found != number or begin > offset + self._pos) and (found, begin) != (number + 1, 0):
+                raise RelayError(
+                    "TR303", f"the relay file between {self._file} and {later[0]} is missing", hint=_REFETCH
+                )
+            self._move(self._subdir, later[0])
+            return True
+        if tail is not None and tail.subdir == self._subdir:
+            raise RelayError("TR303", f"the relay file after {self._file} is missing", hint=_REFETCH)
+        serial = layout.subdir_serial(self._subdir)
+        for subdir in layout.read_index(self._root):
+            if layout.subdir_serial(subdir) <= serial:
+                continue
+            if not (self._root / subdir).is_dir():
+                raise RelayError("TR303", f"the relay sub-directory {subdir} is missing", hint=_REFETCH)
+            if files := layout.binlog_files(self._root / subdir):
+                self._move(subdir, files[0])
+                return True
+        return False
+
+    def _move(self, subdir: str, file: str) -> None:
+        self.close()
+        self._subdir, self._file, self._pos = subdir, file, FIRST_POSITION
+
+    def _where(self) -> Where:
+        return Where(file=f"{self._subdir}/{self._file}", position=self._pos)
+
+    def _reading(self) -> AbstractContextManager[None]:
+        return disk_errors("reading the relay log", self._where())

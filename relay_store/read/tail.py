@@ -1,0 +1,68 @@
+"""The tail: how far the relay log is whole, and how far it is on disk, shared by its writer and readers."""
+
+from __future__ import annotations
+
+import threading
+
+from relay_store.layout.directory import RelayPosition
+from schemas.errors import RelayError
+
+
+class DurableTail:
+    """Two positions guarded by a condition. Only the writer moves them; the first goes back when it recovers."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._position: RelayPosition | None = None
+        self._durable: RelayPosition | None = None
+        self._waker = 0
+        self._closed = False
+        #: whether somebody waits for an fsync that the writer would leave to the operating system
+        self.sync_wanted = False
+
+    @property
+    def position(self) -> RelayPosition | None:
+        """The end of the last transaction group that readers may see; None before the first file."""
+        return self._position
+
+    def advance(self, position: RelayPosition, *, durable: bool = True) -> None:
+        """State that everything before `position` is whole groups, and whether it is on disk."""
+        with self._changed:
+            self._position = position
+            if durable:
+                self._durable = max(position, self._durable or position, key=lambda place: place.order)
+                self.sync_wanted = False
+            self._changed.notify_all()
+
+    def require(self, position: RelayPosition) -> None:
+        """Wait until everything before `position` is on disk. Raises RelayError TR309 if nobody will do it."""
+        with self._changed:
+            while self._durable is None or self._durable.order < position.order:
+                if self._closed:
+                    raise RelayError("TR309", f"the relay log ended before {position} was on disk")
+                self.sync_wanted = True
+                self._changed.wait()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the writer is gone."""
+        return self._closed
+
+    def close(self) -> None:
+        """The writer is gone: nobody is to wait for it any more."""
+        with self._changed:
+            self._closed = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Let every waiter return at once, for a prompt stop."""
+        with self._changed:
+            self._waker += 1
+            self._changed.notify_all()
+
+    def wait_for_change(self, seen: RelayPosition | None, timeout: float) -> RelayPosition | None:
+        """The tail, as soon as it differs from `seen`, or after `timeout` seconds, or on `wake`."""
+        with self._changed:
+            waker = self._waker
+            self._changed.wait_for(lambda: self._position != seen or self._waker != waker, timeout)
+            return self._position

@@ -1,0 +1,1 @@
+"""Writing it: bytes, fsync, metadata, and only then readers."""

@@ -1,0 +1,120 @@
+"""Moves relay.meta on over the whole groups behind it, for when nobody can fetch them again.
+
+relay.meta lags behind what was on disk, and published, when the producer was killed. A writer cuts the file
+back to it and fetches the rest anew; `tailrace recover` has no upstream to do so, and keeps what is whole.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import structlog
+
+from relay_store.layout import directory as layout
+from relay_store.layout.directory import RelayMeta, RelayPosition, disk_errors
+from relay_store.layout.file_head import read_head
+from relay_store.write.writer import lock_directory
+from schemas.binlog import framing as binlog
+from schemas.binlog.groups import GroupScanner
+from schemas.errors import Where
+from schemas.gtid.sets import Flavor
+
+_log = structlog.get_logger()
+
+
+def keep_whole_groups(root: Path, flavor: Flavor) -> None:
+    """Let relay.meta vouch for every whole group of the last file whose events' checksums are right.
+
+    Without checksums nothing tells a torn event from a whole one, and relay.meta stays as it is.
+
+    Raises RelayError: TR301 a producer runs, TR302, TR306 or TR307 as opening the relay log does.
+    """
+    lock = lock_directory(root)
+    try:
+        subdirs = layout.read_index(root)
+        folder = root / subdirs[-1] if subdirs else root
+        meta = layout.read_meta(folder) if subdirs else None
+        here = layout.locate(root, subdirs[-1], meta.file, meta.pos) if meta else None
+        if meta is None or here is None:
+            return
+        found = _extended(folder, here, meta, flavor)
+        if found.pos > meta.pos:
+            _log.info("relay_tail_kept", file=meta.file, position=found.pos, bytes=found.pos - meta.pos)
+            layout.write_meta(folder, found)
+    finally:
+        os.close(lock)
+
+
+def server_flavor(root: Path) -> Flavor:
+    """The kind of server that the newest relay file with an event is of. Raises RelayError."""
+    for subdir in reversed(layout.read_index(root)):
+        for name in reversed(layout.binlog_files(root / subdir)):
+            if (head := read_head(root / subdir / name)).version:
+                return head.flavor
+    return "mysql"
+
+
+def _extended(folder: Path, here: RelayPosition, meta: RelayMeta, flavor: Flavor) -> RelayMeta:
+    gtids = layout.stated_set(meta.gtid_set, flavor, folder / layout.META_NAME).tracker()
+    scanner, boundary, taken = GroupScanner(), meta.pos, str(gtids)
+    for event, end in _events_behind(folder, here):
+        kind, was_open = event[4], scanner.in_group
+        if kind in binlog.INSIDE_GROUP:
+            continue
+        if scanner.feed(kind, event, True):
+            if was_open and scanner.source is not None:
+                gtids.add(scanner.source, scanner.number, scanner.server_id)
+            elif not was_open and (before := binlog.previous_gtids(event, True)):
+                gtids.merge(before)
+            boundary, taken = end, str(gtids)
+    return RelayMeta(meta.file, boundary, taken)
+
+
+def _events_behind(folder: Path, here: RelayPosition) -> Iterator[tuple[bytes, int]]:
+    """Whole events from ``here`` on with their ends upstream, over the parts of a file as far as they follow."""
+    file, start = here.file, here.pos
+    later = [
+        name
+        for name in layout.binlog_files(folder)
+        if layout.upstream_file(name) == layout.upstream_file(file)
+        and layout.part_offset(name) > layout.part_offset(file)
+    ]
+    while True:
+        end = start
+        for event, end in _whole_events(folder / file, start):
+            yield event, end + layout.part_offset(file)
+        if not later or end < layout.file_size(folder / file):
+            return
+        reached, file = end + layout.part_offset(file), later.pop(0)
+        start = reached - layout.part_offset(file)
+        # A part whose head is not whole was just being created.
+        if layout.file_size(folder / file) < start or read_head(folder / file).begin != start:
+            return
+
+
+def _whole_events(path: Path, start: int) -> Iterator[tuple[bytes, int]]:
+    """Events from ``start`` on with their ends, as long as their checksums are right."""
+    with disk_errors("reading the relay log", Where(file=path.name, position=start)), path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        first = _event(file, binlog.FIRST_POSITION, size)
+        if not first or binlog.checksum_algorithm(first) != binlog.CHECKSUM_CRC32:
+            return
+        end = start
+        while (event := _event(file, end, size)) and binlog.checksum_fits(event):
+            end += len(event)
+            yield event, end
+
+
+def _event(file: BinaryIO, pos: int, limit: int) -> bytes:
+    """The event at a position; nothing if it does not end before ``limit``."""
+    file.seek(pos)
+    head = file.read(binlog.HEADER_SIZE)
+    if len(head) < binlog.HEADER_SIZE:
+        return b""
+    size = binlog.header(head).size
+    if size < binlog.HEADER_SIZE + binlog.CHECKSUM_SIZE or pos + size > limit:
+        return b""
+    return head + file.read(size - binlog.HEADER_SIZE)

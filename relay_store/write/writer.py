@@ -1,0 +1,337 @@
+"""Writes the relay log: bytes first, fsync second, metadata third, and only then readers may look.
+
+The order of one `sync`:
+  1. fdatasync of the active file;
+  2. relay.meta (at most every META_INTERVAL seconds, at rotation and at close);
+  3. the durable tail, which lets readers, and so Kafka, see the bytes.
+
+After a crash, and after a disk was full, the active file is cut back to relay.meta's position, a
+transaction boundary, and later files are removed. What is missing is fetched again and comes out the same,
+byte for byte; a reader that was further simply waits.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import structlog
+
+from relay_store.check.verify import check_at_start
+from relay_store.layout import directory as layout
+from relay_store.layout.directory import DISK_FULL, RelayMeta, RelayPosition, StartPosition, disk_errors
+from relay_store.layout.locks import files_locked
+from relay_store.read.reader import RelayReader
+from relay_store.read.tail import DurableTail
+from schemas.access.private_files import make_folder
+from schemas.binlog import framing as binlog
+from schemas.binlog.framing import FIRST_POSITION, MAGIC
+from schemas.crashpoints import reached
+from schemas.errors import RelayError, Where
+from schemas.gtid.sets import GtidSet
+
+#: bytes of the disk that binlog does not take: without relay.meta, readers' marks and the index nothing could be
+#: purged, and a full disk would stay full
+RESERVE = 256 << 10
+META_INTERVAL = 0.2  # seconds between two writes of relay.meta while data flows
+
+_PUT_BACK = "put it back, or move the relay directory away to fetch everything anew"
+
+_log = structlog.get_logger()
+
+
+class RelayWriter:
+    """The one writer of a relay directory; opening it takes the lock and recovers after a crash.
+
+    Args:
+        root: the relay directory, created if it is not there.
+        clock: seconds, monotonic.
+        before_check: called once the lock is taken, before anything that is there is looked at.
+
+    Raises RelayError: TR301 another process writes here, TR302 the disk refuses, TR320 it is full, and the
+    codes of `relay_store.check.verify` when what is there cannot be trusted. After TR320, `recover` makes it
+    usable again.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        clock: Callable[[], float] = time.monotonic,
+        before_check: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.root = root
+        self.tail = DurableTail()
+        self._clock = clock
+        self._fd = -1
+        self._end = 0  # of the active file
+        self._boundary = 0  # end of its last whole group
+        self._offset = 0  # of the active file, when it is a part
+        self._subdir = self._file = ""
+        self._gtids: Callable[[], str] = str
+        self._meta_written: RelayMeta | None = None
+        self._meta_time = float("-inf")
+        self.syncs = 0  # so far
+        self._synced = ("", 0)  # the active file and its boundary as of the last fsync
+        self._unsure = False  # whether an fsync failed: the next one succeeds even if bytes are lost
+        with disk_errors("creating the relay directory"):
+            others = make_folder(root, chosen=True)
+        if others:
+            _log.warning("folder_open_to_others", folder=str(root), others_may=others)
+        self._lock = lock_directory(root)
+        try:
+            before_check()
+            check_at_start(root)
+            with disk_errors("looking after the relay directory"):
+                for name in layout.read_index(root):
+                    make_folder(root / name)
+            self.recover()
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    @property
+    def position(self) -> RelayPosition | None:
+        """Where the next byte goes; None before the first file."""
+        return RelayPosition(self._subdir, self._file, self._end) if self._file else None
+
+    @property
+    def subdir(self) -> str:
+        """The active sub-directory; empty when there is none."""
+        return self._subdir
+
+    @property
+    def boundary(self) -> int:
+        """The end of the active file's last whole group."""
+        return self._boundary
+
+    @property
+    def file_size(self) -> int:
+        """Bytes of the active file."""
+        return self._end
+
+    @property
+    def executed_gtids(self) -> str:
+        """The GTID set of the whole groups in the relay log, as text."""
+        return self._gtids()
+
+    def track_gtids(self, gtids: Callable[[], str]) -> None:
+        """Let relay.meta take its GTID set, as of the last boundary, from `gtids`."""
+        self._gtids = gtids
+
+    def open_subdir(self, server_uuid: str) -> None:
+        """Begin the next sub-directory, for another server; `rotate` then names its first file."""
+        self.close_file()
+        with files_locked(self.root):
+            subdirs = layout.read_index(self.root)
+            serial = layout.subdir_serial(subdirs[-1]) + 1 if subdirs else 1
+            name = layout.subdir_name(server_uuid, serial)
+            with disk_errors("creating a relay sub-directory", Where(file=name)):
+                make_folder(self.root / name)
+                layout.sync_dir(self.root)
+            layout.write_index(self.root, [*subdirs, name])
+        self._subdir, self._file, self._meta_written = name, "", None
+
+    def write_start(self, start: StartPosition) -> None:
+        """Write down, once, where the first reader of this relay log begins."""
+        layout.write_start(self.root, start)
+
+    def rotate(self, name: str) -> None:
+        """Finish the active file and begin `name` with the magic. Raises RelayError."""
+        self._begin_file(name, MAGIC)
+
+    def begin_part(self, gtids: GtidSet) -> bool:
+        """Finish the active file between two groups, and go on in a part that can be read by itself.
+
+        Args:
+            gtids: all that was executed before.
+
+        Returns whether it was done: not so if the part would begin where the active one did, or before.
+        """
+        header = self._part_header(gtids)
+        if self._end != self._boundary or self._end <= len(header):
+            return False
+        self._begin_file(layout.part_name(self._file, self._offset + self._end - len(header)), header)
+        return True
+
+    def _begin_file(self, name: str, header: bytes) -> None:
+        self.close_file()
+        with disk_errors("creating a relay file", Where(file=name)):
+            path = self.root / self._subdir / name
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            layout.write_whole(self._fd, header)
+            layout.sync_dir(path.parent)
+        self._file, self._offset = name, layout.part_offset(name)
+        self._end = self._boundary = len(header)
+        self._sync(force_meta=True)
+
+    def _part_header(self, gtids: GtidSet) -> bytes:
+        reader = RelayReader(self.root, RelayPosition(self._subdir, self._file, FIRST_POSITION))
+        description = reader.format_description()
+        reader.close()
+        has_checksum = binlog.checksum_algorithm(description) == binlog.CHECKSUM_CRC32
+        end = FIRST_POSITION + len(description)
+        described = binlog.header(description)
+        return MAGIC + description + binlog.previous_gtids_event(gtids, described, end, has_checksum)
+
+    def append(self, chunks: Sequence[bytes], boundary: int | None) -> None:
+        """Write events at the end.
+
+        Args:
+            chunks: whole events, in order.
+            boundary: the upstream's position behind the last whole group, None if no group ended.
+        """
+        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        with disk_errors("writing the relay log", self._where()):
+            layout.leave_room(self._fd, len(data) + RESERVE)
+            view = memoryview(data)
+            while view:
+                written = os.write(self._fd, view)
+                self._end += written
+                view = view[written:]
+        if boundary is not None:
+            self._boundary = boundary - self._offset
+
+    def cut_back(self) -> None:
+        """Drop a group that is not whole, as after a lost connection: it will be fetched again."""
+        if self._fd >= 0 and self._end > self._boundary:
+            with disk_errors("cutting the relay log back", self._where()):
+                os.ftruncate(self._fd, self._boundary)
+                os.lseek(self._fd, self._boundary, os.SEEK_SET)
+            self._end = self._boundary
+
+    def sync(self) -> None:
+        """Put what was appended on disk and show its whole groups to readers."""
+        if self._fd >= 0:
+            self._sync(force_meta=False)
+
+    def show(self) -> None:
+        """Show readers the whole groups, and leave it to the operating system when they reach the disk."""
+        self.tail.advance(RelayPosition(self._subdir, self._file, self._boundary), durable=False)
+
+    def flush_meta(self) -> None:
+        """Write relay.meta if it lags behind; for idle moments."""
+        is_durable = self._synced == (self._file, self._boundary)
+        if self._file and is_durable and self._clock() - self._meta_time >= META_INTERVAL:
+            self._write_meta()
+
+    def close_file(self) -> None:
+        """Sync and close the active file; a group that the upstream left open there ends with it."""
+        if self._fd < 0:
+            return
+        self._boundary = self._end
+        self._sync(force_meta=True)
+        self._close_fd()
+
+    def close(self) -> None:
+        """Sync up to the last whole group and release the directory."""
+        try:
+            if self._fd >= 0 and not self._unsure:
+                self._sync(force_meta=True)
+        except RelayError as error:
+            if error.code != DISK_FULL:
+                raise
+            _log.warning("relay_meta_not_written", error=str(error))  # the next start fetches a little again
+        finally:
+            self._close_fd()
+            os.close(self._lock)
+            self.tail.close()
+
+    def _sync(self, force_meta: bool) -> None:
+        reached("relay.before_fsync")
+        self._unsure = True
+        with disk_errors("fsync of the relay log", self._where()):
+            os.fdatasync(self._fd)
+        self._unsure, self._synced = False, (self._file, self._boundary)
+        self.syncs += 1
+        reached("relay.after_fsync")
+        if force_meta or self._clock() - self._meta_time >= META_INTERVAL:
+            self._write_meta()
+        self.tail.advance(RelayPosition(self._subdir, self._file, self._boundary))
+
+    def _write_meta(self) -> None:
+        """Only ever called when the bytes before the boundary are on disk."""
+        upstream = RelayPosition(self._subdir, self._file, self._boundary).upstream
+        last = self._meta_written
+        if last is not None and (last.file, last.pos) == upstream:
+            return
+        reached("relay.before_meta")
+        meta = RelayMeta(*upstream, self._gtids())
+        layout.write_meta(self.root / self._subdir, meta)
+        reached("relay.after_meta")
+        self._meta_written, self._meta_time = meta, self._clock()
+
+    def _where(self) -> Where:
+        return Where(file=f"{self._subdir}/{self._file}", position=self._end)
+
+    def _close_fd(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def recover(self) -> None:
+        """Cut the relay log back to what relay.meta vouches for, whatever state it is in."""
+        self._close_fd()
+        self._subdir = self._file = ""
+        self._end = self._boundary = self._offset = 0
+        self._meta_written, self._unsure = None, False
+        subdirs = layout.read_index(self.root)
+        if not subdirs:
+            self._gtids = str
+            return
+        self._subdir = subdirs[-1]
+        folder = self.root / self._subdir
+        if not folder.is_dir():
+            raise RelayError("TR303", f"the relay sub-directory {self._subdir} is missing", hint=_PUT_BACK)
+        meta = layout.read_meta(folder)
+        here = layout.locate(self.root, self._subdir, meta.file, meta.pos) if meta else None
+        kept = layout.file_order(here.file if here else meta.file) if meta else (-1, 0)
+        with disk_errors("removing files behind relay.meta's position", Where(file=self._subdir)):
+            for name in layout.binlog_files(folder):
+                if layout.file_order(name) > kept:
+                    (folder / name).unlink()
+        if meta is None:
+            # Died before the first file of this sub-directory was whole: only the ones before count.
+            metas = [layout.read_meta(self.root / name) for name in reversed(subdirs)]
+            gtids = next((m.gtid_set for m in metas if m), "")
+            self._gtids = lambda: gtids
+            return
+        here = here or RelayPosition(self._subdir, meta.file, meta.pos)
+        self._file, self._offset = here.file, layout.part_offset(here.file)
+        self._gtids, self._meta_written = lambda: meta.gtid_set, meta
+        self._cut(folder / here.file, here.pos)
+        self.tail.advance(RelayPosition(self._subdir, self._file, self._end))
+
+    def _cut(self, path: Path, pos: int) -> None:
+        where = Where(file=f"{self._subdir}/{path.name}", position=pos)
+        with disk_errors("opening the relay log", where):
+            try:
+                self._fd = os.open(path, os.O_WRONLY | os.O_APPEND)
+            except FileNotFoundError as error:
+                raise RelayError(
+                    "TR303", "the active relay file is missing", where=where, hint=_PUT_BACK
+                ) from error
+            size = os.fstat(self._fd).st_size
+            if size < pos:
+                hint = "the disk lost fsynced bytes: move the relay directory away to fetch it anew"
+                raise RelayError("TR304", f"the relay file has {size} bytes only", where=where, hint=hint)
+            os.ftruncate(self._fd, pos)
+            os.fdatasync(self._fd)
+        if size > pos:
+            _log.info("relay_tail_cut", file=path.name, position=pos, bytes=size - pos)
+        self._end = self._boundary = pos
+
+
+def lock_directory(root: Path) -> int:
+    """Become the one process that writes here, until the descriptor is closed. Raises RelayError."""
+    with disk_errors("locking the relay directory"):
+        fd = os.open(root / layout.LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(fd)
+        hint = "one relay directory belongs to one producer: stop the other one, or set another relay.dir"
+        raise RelayError("TR301", f"{root} is in use by another process", hint=hint) from error
+    return fd

@@ -1,0 +1,1 @@
+"""How servers and Kafka are logged into, and how their secrets and our files are kept."""

@@ -1,0 +1,191 @@
+"""Logging in at a MySQL-compatible server: encryption, passwords, and what it means to be turned away.
+
+Every connection of every part is opened here. `ssl-mode` decides what is encrypted and proved (docs/SECURITY.md):
+
+1. The server's greeting says whether it offers TLS. With ``preferred`` its word decides; from ``required`` on a
+   server that offers none is refused. A handshake that fails is an error: nothing is tried again without TLS.
+2. With ``verify-ca`` and ``verify-identity`` the certificate is proved before anything of the account is said.
+3. The server chooses the way in which the password is proved. Two of its choices would have us send the password as
+   it is; these are refused unless the certificate was proved, or the way is a unix socket.
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from schemas.access.server_url import ServerUrl
+from schemas.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pymysql.connections import Connection
+
+# Of pymysql's numbers: TLS is required and not offered, a way to log in that it does not know, or not in full.
+_NO_TLS, _UNKNOWN_METHOD, _METHOD_FAILED = 2026, 2059, 2061
+_PATIENCE = 30  # seconds for each answer until the login is through; a server may look our name up first
+# Access denied, and MySQL's "insecure transport" where require_secure_transport is on.
+_DENIED = frozenset({1045, 1698, 3159, 4151})
+# What a server that ends, or a line that is cut, does to a handshake.
+_CUT_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+_VERIFIED = frozenset({"verify-ca", "verify-identity"})
+
+
+def connect(url: ServerUrl, **options: Any) -> Connection[Any]:
+    """A connection in autocommit mode; ``options`` are pymysql's and go first.
+
+    Raises:
+        ConfigError: TR104, a file that the address names cannot be used; TR151, server and ``ssl-mode`` do not agree,
+            or the certificate is not good; TR152, no way to log in that both know, or that is safe.
+        pymysql.MySQLError, OSError: it cannot be reached, or says no; ``login_hint`` may say why.
+    """
+    import pymysql
+
+    from schemas.access.server_connection import ServerConnection
+
+    wanted = connection_options(url) | options
+    try:
+        connection = ServerConnection(**(wanted | {"read_timeout": _PATIENCE}))
+    except pymysql.MySQLError as error:
+        cause = getattr(error, "original_exception", None)
+        number = error.args[0] if error.args else 0
+        if isinstance(cause, ssl.SSLError) and not isinstance(cause, _CUT_OFF):
+            raise _no_agreement(url, cause) from error
+        if number == _NO_TLS:
+            raise _no_tls(url) from error
+        if number in (_UNKNOWN_METHOD, _METHOD_FAILED):
+            raise _no_method(url, str(error.args[-1])) from error
+        raise
+    connection._read_timeout = wanted.get("read_timeout")  # type: ignore[attr-defined]
+    return connection
+
+
+def login_hint(url: ServerUrl, error: BaseException) -> str:
+    """What TLS may have to do with a login that was refused; empty if nothing."""
+    if not error.args or error.args[0] not in _DENIED:
+        return ""
+    if url.ssl_mode == "disabled":
+        return "; or account or server ask for TLS (REQUIRE SSL, require_secure_transport), and ssl-mode is disabled"
+    if "ssl-cert" not in url.params:
+        return (
+            "; or the account asks for TLS (REQUIRE SSL) and the server offers none, or for a certificate"
+            " (REQUIRE X509, SUBJECT, ISSUER): name it with ssl-cert and ssl-key in the url"
+        )
+    return ""
+
+
+def tls_of(connection: Connection[Any]) -> str:
+    """What a connection is encrypted with, such as ``TLSv1.3, TLS_AES_256_GCM_SHA384``; empty if it is not."""
+    sock = getattr(connection, "_sock", None)
+    if not isinstance(sock, ssl.SSLSocket):
+        return ""
+    return f"{sock.version()}, {(sock.cipher() or ('no cipher',))[0]}"
+
+
+def connection_options(url: ServerUrl) -> dict[str, Any]:
+    """What ``ServerConnection`` takes for an address, in autocommit mode. Raises ConfigError TR104."""
+    mode = url.ssl_mode
+    return {
+        "host": url.host,
+        "port": url.port,
+        "user": url.user,
+        # What the environment has that is no text stays as it is.
+        "password": url.password.encode(errors="surrogateescape"),
+        "charset": "utf8mb4",
+        "autocommit": True,
+        "connect_timeout": 10,
+        # pymysql itself prefers TLS where it is told nothing.
+        "ssl_disabled": mode == "disabled",
+        "ssl": None if mode in ("disabled", "preferred") else tls_context(url),
+        "unix_socket": url.params.get("unix-socket"),
+        "proved": mode in _VERIFIED or "unix-socket" in url.params,
+    }
+
+
+def tls_context(url: ServerUrl) -> ssl.SSLContext:
+    """How the server's certificate is looked at, and ours shown. Raises ConfigError TR104."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = url.ssl_mode == "verify-identity"
+    context.verify_mode = ssl.CERT_REQUIRED if url.ssl_mode in _VERIFIED else ssl.CERT_NONE
+    if url.ssl_mode in _VERIFIED:
+        if (ca := url.params.get("ssl-ca")) is None:
+            context.load_default_certs()
+        else:
+            _load(ca, "ssl-ca", "a PEM file of authorities", lambda: context.load_verify_locations(ca))
+    if (certificate := url.params.get("ssl-cert")) is not None:
+        key = url.params.get("ssl-key", certificate)
+        _readable(key, "ssl-key")
+        what = "a PEM file of a certificate, and ssl-key one of its key, not encrypted"
+        _load(
+            certificate, "ssl-cert", what, lambda: context.load_cert_chain(certificate, key, _no_passphrase)
+        )
+    return context
+
+
+def _load(path: str, name: str, what: str, load: Any) -> None:
+    _readable(path, name)
+    try:
+        load()
+    except (ssl.SSLError, OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or str(error).partition(" (_ssl")[0]
+        raise ConfigError(
+            "TR104", f"{name} {path} cannot be used: {reason}", hint=f"it has to be {what}"
+        ) from None
+
+
+def _readable(path: str, name: str) -> None:
+    try:
+        with Path(path).open("rb"):
+            pass
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        hint = "a file in a server's url is named by its whole path, or relative to the configuration file"
+        raise ConfigError("TR104", f"{name} {path} cannot be read: {reason}", hint=hint) from None
+
+
+def _no_passphrase() -> str:
+    # OpenSSL would ask at the terminal.
+    raise ValueError("the key is encrypted")
+
+
+def _no_agreement(url: ServerUrl, cause: ssl.SSLError) -> ConfigError:
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return ConfigError(
+            "TR151",
+            f"the certificate of {url} is not good: {cause.verify_message}",
+            hint=_CERTIFICATE_HINTS.get(cause.verify_code, _CA_HINT),
+        )
+    return ConfigError(
+        "TR151",
+        f"{url} and we agree on no encryption: {cause.reason or cause}",
+        hint="the server may know older versions of TLS than 1.2 only, or want a certificate (ssl-cert, ssl-key);"
+        " nothing was tried without encryption, which ssl-mode=disabled would be",
+    )
+
+
+_CA_HINT = "ssl-ca in the url must hold the authority that signed the server's certificate"
+_CERTIFICATE_HINTS = {
+    9: "its time has not come yet: look at the clocks of both machines",
+    10: "it has expired: give the server a new one",
+    18: f"it signs itself: {_CA_HINT}, which is then that certificate itself",
+    62: "it is for another name than the url's host: use that name, or ssl-mode=verify-ca, which proves no name",
+    64: "it is for another address than the url's host: use its name, or ssl-mode=verify-ca, which proves no name",
+}
+
+
+def _no_tls(url: ServerUrl) -> ConfigError:
+    return ConfigError(
+        "TR151",
+        f"{url} offers no TLS, and ssl-mode is {url.ssl_mode}",
+        hint="give the server a certificate and a key (ssl_cert, ssl_key); or, where nobody can listen,"
+        " ssl-mode=preferred",
+    )
+
+
+def _no_method(url: ServerUrl, why: str) -> ConfigError:
+    return ConfigError(
+        "TR152",
+        f"no way to log in at {url} as {url.user}: {why}",
+        hint="a password is sent in the clear only to a server whose certificate is proved (ssl-mode verify-ca or"
+        " verify-identity); of accounts mysql_native_password, caching_sha2_password and sha256_password work",
+    )

@@ -1,0 +1,1 @@
+"""The binlog's framing: event headers, checksums, transaction groups."""

@@ -1,0 +1,97 @@
+"""Where transaction groups begin and end in a stream of binlog events, for the mirror and the publisher."""
+
+from __future__ import annotations
+
+import struct
+
+from schemas.binlog import framing as binlog
+from schemas.binlog.framing import Buffer
+from schemas.gtid.sets import gtid_text
+
+_MYSQL_GTID = struct.Struct("<B16sq")
+_MARIADB_GTID = struct.Struct("<QIB")
+
+_OUTSIDE, _OPENED, _MANY, _ONE = range(4)
+
+# A QUERY with one of these texts ends a group that BEGIN or a GTID opened. `ROLLBACK TO x` does not.
+_ENDS = frozenset({b"COMMIT", b"ROLLBACK"})
+_SINGLE_ENDERS = frozenset({binlog.TRANSACTION_PAYLOAD, binlog.INCIDENT, binlog.MARIADB_QUERY_COMPRESSED})
+
+
+class GroupScanner:
+    """A state machine over events. After `feed` returns True the stream is at a transaction boundary.
+
+    `state` is 0 outside of groups. Between events, `source`, `number` and `server_id` are the GTID of the
+    group that is open or was last (`source` is None for an anonymous one): a MySQL source key, or a MariaDB
+    domain.
+    """
+
+    __slots__ = ("number", "server_id", "source", "state")
+
+    def __init__(self) -> None:
+        self.state = _OUTSIDE
+        self.source: bytes | int | None = None
+        self.number = 0
+        self.server_id = 0
+
+    @property
+    def in_group(self) -> bool:
+        return self.state != _OUTSIDE
+
+    def gtid(self) -> str:
+        """The GTID of the open or last group as text; empty for an anonymous one."""
+        return "" if self.source is None else gtid_text(self.source, self.number, self.server_id)
+
+    def reset(self) -> None:
+        """Forget an open group, as at the start of a file."""
+        self.state = _OUTSIDE
+        self.source = None
+
+    def open(self, source: bytes, number: int) -> None:
+        """MySQL's GTID event of this transaction begins a group."""
+        self.state, self.source, self.number = _OPENED, source, number
+
+    def close(self) -> None:
+        """An XID ends the group."""
+        self.state = _OUTSIDE
+
+    def feed(self, kind: int, event: Buffer, has_checksum: bool) -> bool:
+        """Take the next event in; True when everything up to its end is whole groups.
+
+        `event` is the whole event, `kind` its type. Types in `binlog.INSIDE_GROUP` may be left out.
+        """
+        if kind == binlog.XID or kind == binlog.XA_PREPARE:
+            self.state = _OUTSIDE
+        elif kind == binlog.QUERY:
+            return self.statement(binlog.query_text(event, has_checksum))
+        elif kind in (binlog.GTID, binlog.ANONYMOUS_GTID, binlog.GTID_TAGGED, binlog.MARIADB_GTID):
+            self._open(kind, event)
+        elif kind in _SINGLE_ENDERS and self.state in (_OPENED, _ONE):
+            self.state = _OUTSIDE
+        return self.state == _OUTSIDE
+
+    def _open(self, kind: int, event: Buffer) -> None:
+        """A GTID event: MySQL says only later whether one statement follows or many, MariaDB at once."""
+        self.state = _OPENED
+        if kind == binlog.GTID:
+            _, self.source, self.number = _MYSQL_GTID.unpack_from(event, binlog.HEADER_SIZE)
+            binlog.check_number(self.number)
+        elif kind == binlog.MARIADB_GTID:
+            self.number, self.source, flags = _MARIADB_GTID.unpack_from(event, binlog.HEADER_SIZE)
+            self.server_id = binlog.header(event).server_id
+            self.state = _ONE if flags & binlog.MARIADB_FL_STANDALONE else _MANY
+        elif kind == binlog.GTID_TAGGED:
+            self.source, self.number, _ = binlog.tagged_gtid(event)
+        else:
+            self.source = None
+
+    def statement(self, text: bytes) -> bool:
+        """The same for a QUERY event with this statement."""
+        if self.state == _MANY:
+            if text in _ENDS or text.startswith((b"XA COMMIT", b"XA ROLLBACK")):
+                self.state = _OUTSIDE
+        elif self.state != _ONE and (text == b"BEGIN" or text.startswith(b"XA START")):
+            self.state = _MANY
+        else:
+            self.state = _OUTSIDE
+        return self.state == _OUTSIDE

@@ -1,0 +1,1 @@
+"""Character sets and collations by the ids that the servers log."""

@@ -1,0 +1,189 @@
+"""A cursor over a statement's tokens: optional words, names, clauses to step over."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from schemas.ddl.lexer import Dialect, Lexer, Token, TokenKind
+
+
+class Unparsable(ValueError):
+    """The statement is not what the grammar of its first words allows."""
+
+
+class TableName(NamedTuple):
+    """A table or view that a statement creates, changes, drops or renames."""
+
+    db: str
+    table: str
+    renamed_to_db: str | None = None
+    renamed_to: str | None = None
+
+
+class Reference(NamedTuple):
+    """Where a statement's text names a table, or a database if ``table`` is None: ``[start, end)``."""
+
+    start: int
+    end: int
+    db: str
+    table: str | None
+
+
+_END = Token(TokenKind.END, "", "", -1, -1)
+_NAME_KINDS = (TokenKind.WORD, TokenKind.QUOTED)
+
+
+class Cursor:
+    """Reads tokens from left to right with two tokens of look-ahead, and no further than asked."""
+
+    def __init__(self, statement: str, dialect: Dialect, default_db: str) -> None:
+        self._tokens = iter(Lexer(statement, dialect))
+        self._ahead: deque[Token] = deque()
+        self._default_db = default_db
+        self._last = _END
+        self.statement = statement
+        self.flavor = dialect.flavor
+        #: the names that ``table`` and ``database`` have read
+        self.references: list[Reference] = []
+
+    def peek(self, distance: int = 0) -> Token:
+        """The token ``distance`` places ahead, unread."""
+        while len(self._ahead) <= distance:
+            self._ahead.append(next(self._tokens, _END))
+        return self._ahead[distance]
+
+    def next(self) -> Token:
+        """The next token, read."""
+        self.peek()
+        self._last = self._ahead.popleft()
+        return self._last
+
+    def rest(self) -> Iterator[Token]:
+        """All tokens up to the end, read."""
+        while True:
+            # Whoever iterates may look ahead in between; what nobody looked at needs no queue.
+            token = self.next() if self._ahead else next(self._tokens, _END)
+            if token.kind is TokenKind.END:
+                return
+            yield token
+
+    def at(self, *keys: str) -> bool:
+        """Whether the next tokens are exactly these unquoted words or signs."""
+        return all(self.peek(i).key == key for i, key in enumerate(keys))
+
+    def take(self, *keys: str) -> bool:
+        """Read these words or signs if they come next."""
+        if not self.at(*keys):
+            return False
+        for _ in keys:
+            self.next()
+        return True
+
+    def take_any(self, *keys: str) -> str:
+        """Read one of these words if it comes next; ``""`` if none does."""
+        return next((key for key in keys if self.take(key)), "")
+
+    def expect(self, *keys: str) -> None:
+        """Read these words or signs.
+
+        Raises:
+            Unparsable: something else comes next.
+        """
+        if not self.take(*keys):
+            raise Unparsable(f"expected {' '.join(keys)}, found {self._found()}")
+
+    def name(self) -> str:
+        """Read one identifier, quoted or not."""
+        token = self.next()
+        if token.kind not in _NAME_KINDS or not token.text:
+            raise Unparsable(f"expected a name, found {token.text or token.kind.value!r}")
+        if token.kind is TokenKind.WORD and token.text.isdecimal() and token.text.isascii():
+            raise Unparsable(f"expected a name, found the number {token.text}")
+        return token.text
+
+    def table(self) -> TableName:
+        """Read ``table``, ``db.table`` or ``.table``."""
+        start = self.peek().start
+        table = self._table()
+        self.references.append(Reference(start, self._last.end, table.db, table.table))
+        return table
+
+    def database(self) -> str:
+        """Read the name of a database."""
+        name = self.name()
+        self.references.append(Reference(self._last.start, self._last.end, name, None))
+        return name
+
+    def tables(self) -> tuple[TableName, ...]:
+        """Read ``a, b, c``."""
+        names = [self.table()]
+        while self.take(","):
+            names.append(self.table())
+        return tuple(names)
+
+    @property
+    def has_default_db(self) -> bool:
+        """Whether the session had a database."""
+        return bool(self._default_db)
+
+    def default_db(self) -> str:
+        """The session's database.
+
+        Raises:
+            Unparsable: the session had none.
+        """
+        if not self._default_db:
+            raise Unparsable("a name without its database, and the session had no default database")
+        return self._default_db
+
+    def user(self) -> None:
+        """Step over ``user``, ``user@host``, ``CURRENT_USER()``."""
+        self.next()
+        if self.take("(", ")") or not self.take("@"):
+            return
+        self.next()
+        while self.take("."):  # a host name may have dots without quotes
+            self.next()
+
+    def lock_wait(self) -> None:
+        """Step over MariaDB's ``WAIT n`` and ``NOWAIT``."""
+        if self.flavor != "mariadb" or self.take("NOWAIT"):
+            return
+        if self.at("WAIT") and self.peek(1).text.isdecimal():
+            self.next()
+            self.next()
+
+    def end(self) -> None:
+        """Make sure that nothing follows, ``;`` aside.
+
+        Raises:
+            Unparsable: the statement goes on.
+        """
+        while self.take(";"):
+            pass
+        if self.peek().kind is not TokenKind.END:
+            raise Unparsable(f"unexpected {self._found()}")
+
+    def _table(self) -> TableName:
+        if self.take("."):
+            return self._in_default_db(self._after_dot())
+        first = self.name()
+        if self.take("."):
+            return TableName(first, self._after_dot())
+        return self._in_default_db(first)
+
+    def _in_default_db(self, table: str) -> TableName:
+        return TableName(self.default_db(), table)
+
+    def _after_dot(self) -> str:
+        # Behind a dot both servers' lexers take any word for a name, keywords and digits included.
+        token = self.next()
+        if token.kind not in _NAME_KINDS or not token.text:
+            raise Unparsable(f"expected a name behind the dot, found {token.text or token.kind.value!r}")
+        return token.text
+
+    def _found(self) -> str:
+        token = self.peek()
+        return repr(token.text) if token.text else token.kind.value

@@ -1,0 +1,113 @@
+"""Which tables a DML statement's text may change: as much of the grammar as tells that for sure, and no more."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from schemas.ddl.cursor import Cursor, TableName, Unparsable
+from schemas.ddl.lexer import Flavor, LexError, TokenKind, dialect_of
+
+_MODIFIERS = ("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE")
+_BEHIND_TABLES = ("SET", "WHERE", "ORDER", "LIMIT", "RETURNING", "USING")
+
+
+class Dml(NamedTuple):
+    """A statement: its verb, and all tables that it may change by itself (its triggers may change others)."""
+
+    verb: str
+    tables: tuple[TableName, ...]
+
+
+def read_dml(statement: str, default_db: str, flavor: Flavor, *, sql_mode: int = 0) -> Dml | None:
+    """What a statement may change; None if that cannot be told from its text, or it is no DML.
+
+    Args:
+        default_db: the session's database.
+    """
+    cursor = Cursor(statement, dialect_of(flavor, sql_mode, None), default_db)
+    try:
+        _set_statement(cursor)
+        return _read(cursor)
+    except (Unparsable, LexError):
+        return None
+
+
+def _set_statement(cursor: Cursor) -> None:
+    """Step over MariaDB's ``SET STATEMENT variable=value, … FOR``."""
+    if not cursor.take("SET", "STATEMENT"):
+        return
+    depth = 0
+    for token in cursor.rest():
+        if depth == 0 and token.key == "FOR":
+            return
+        depth += {"(": 1, ")": -1}.get(token.key, 0)
+
+
+def _read(cursor: Cursor) -> Dml | None:
+    verb = cursor.take_any("INSERT", "REPLACE", "UPDATE", "DELETE", "LOAD")
+    if verb == "LOAD":
+        return _load(cursor)
+    if not verb:
+        return None
+    while cursor.take_any(*_MODIFIERS):
+        pass
+    if verb in ("INSERT", "REPLACE"):
+        cursor.take("INTO")
+        return Dml(verb, (cursor.table(),))
+    if verb == "DELETE":
+        while not cursor.take("FROM"):
+            if cursor.next().kind is TokenKind.END:
+                return None
+    tables, behind = _tables(cursor)
+    if verb == "DELETE" and behind == "USING":
+        # The names before are aliases of these.
+        tables, _ = _tables(cursor)
+    return Dml(verb, tuple(tables))
+
+
+def _load(cursor: Cursor) -> Dml | None:
+    """``LOAD DATA … INFILE 'file' [REPLACE | IGNORE] INTO TABLE name …``; its verb is what it does to rows."""
+    if not cursor.take_any("DATA", "XML"):
+        return None
+    verb = "INSERT"
+    for token in cursor.rest():
+        if token.key == "REPLACE":
+            verb = "REPLACE"
+        elif token.key == "INTO" and cursor.take("TABLE"):
+            return Dml(verb, (cursor.table(),))
+    return None
+
+
+def _tables(cursor: Cursor) -> tuple[list[TableName], str]:
+    """The tables of a list or join, and the word behind it."""
+    tables = [_table(cursor)]
+    depth = 0
+    for token in cursor.rest():
+        if token.key == "(":
+            depth += 1
+        elif token.key == ")":
+            depth -= 1
+        elif depth == 0 and token.key in (",", "JOIN", "STRAIGHT_JOIN"):
+            tables.append(_table(cursor))
+        elif depth == 0 and token.key in _BEHIND_TABLES and not (token.key == "USING" and cursor.at("(")):
+            return tables, token.key
+    return tables, ""
+
+
+def _table(cursor: Cursor) -> TableName:
+    name = cursor.table()
+    if cursor.at("("):
+        raise Unparsable("a function in a table's place")
+    return name
+
+
+def verb_on(statement: str, db: str, table: str, flavor: Flavor) -> str | None:
+    """What a statement does to a table whose rows it changed; None if its text does not name the table.
+
+    A trigger cannot change the table that its statement changes, so the statement that names the table as one that
+    it changes is the one that changed it.
+    """
+    found = read_dml(statement, db, flavor) if statement else None
+    # In any case of letters, as the server may compare names.
+    named = {(name.db.lower(), name.table.lower()) for name in found.tables} if found else set()
+    return found.verb if found and (db.lower(), table.lower()) in named else None

@@ -1,0 +1,61 @@
+"""Storage engines in CREATE TABLE and ALTER TABLE: what a statement names, and the same with InnoDB in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from schemas.ddl.lexer import Flavor, Lexer, Token, TokenKind, dialect_of
+
+#: engines whose tables are as well in InnoDB: their rows are their own, and they keep them
+PLAIN = frozenset({"MYISAM", "ARIA", "MARIA", "MEMORY", "HEAP", "CSV", "ARCHIVE", "ISAM"})
+INNODB = "InnoDB"
+
+
+def takes_default_engine(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> bool:
+    """Whether a CREATE TABLE takes the session's default engine: it names none, and no table to be like."""
+    tokens = list(Lexer(statement, dialect_of(flavor, sql_mode)))
+    return not any(True for _ in _engines(tokens)) and not _is_like(tokens)
+
+
+def has_foreign_key(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> bool:
+    """Whether a foreign key may be among what it defines."""
+    return any(token.key == "REFERENCES" for token in Lexer(statement, dialect_of(flavor, sql_mode)))
+
+
+def in_innodb(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
+    """A CREATE TABLE or ALTER TABLE with InnoDB for each engine of ``PLAIN``, in its partitions too."""
+    tokens = list(Lexer(statement, dialect_of(flavor, sql_mode)))
+    for token in reversed([one for one in _engines(tokens) if _name(one) in PLAIN]):
+        statement = f"{statement[: token.start]}{INNODB}{statement[token.end :]}"
+    return statement
+
+
+def _engines(tokens: list[Token]) -> Iterator[Token]:
+    """The names of engines among a table's options and those of its partitions."""
+    depth, partitions = 0, False
+    for index, token in enumerate(tokens):
+        depth += {"(": 1, ")": -1}.get(token.key, 0)
+        if depth == 0 and token.key in ("AS", "SELECT"):
+            return
+        partitions = partitions or (depth == 0 and token.key == "PARTITION")
+        if token.key != "ENGINE" or (depth and not partitions) or _key(tokens, index - 1) == ".":
+            continue
+        at = index + 1 + (_key(tokens, index + 1) == "=")
+        if at < len(tokens) and tokens[at].kind in (TokenKind.WORD, TokenKind.QUOTED, TokenKind.STRING):
+            yield tokens[at]
+
+
+def _is_like(tokens: list[Token]) -> bool:
+    """``CREATE TABLE t LIKE u`` or ``CREATE TABLE t (LIKE u)``."""
+    words = [token.key for token in tokens]
+    before = words[: words.index("LIKE")] if "LIKE" in words else ["SELECT"]
+    opened = before.count("(")
+    return "SELECT" not in before and (opened == 0 or (opened == 1 and before[-1] == "("))
+
+
+def _key(tokens: list[Token], index: int) -> str:
+    return tokens[index].key if 0 <= index < len(tokens) else ""
+
+
+def _name(token: Token) -> str:
+    return token.text.strip("'\"").upper()

@@ -1,0 +1,324 @@
+"""A DDL's text with other names in it: each place that names a table or database is found, and only it is changed.
+
+The text stays as the upstream wrote it, comments and all. Names are looked for where the servers' grammars
+(MySQL and MariaDB: ``sql/sql_yacc.yy``) have them: what ``classify`` reads, REFERENCES, LIKE, UNION= of MERGE
+tables, MariaDB's sequences in defaults, columns written with their table, and the tables that the query of a view
+reads (``ddl_query``). There a table whose own name changes gets the old one as an alias, which its columns go by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import takewhile
+
+from schemas.ddl.classify import Category, Statement, classify
+from schemas.ddl.cursor import Reference
+from schemas.ddl.lexer import Dialect, Flavor, Lexer, LexError, Token, TokenKind, dialect_of
+from schemas.ddl.view_query import Qualified, Read, Unreadable, read_query
+from schemas.letter_case import lowered
+
+#: the new database and table of an upstream's one; the table is None where a database is asked for
+NewName = Callable[[str, str | None], tuple[str, str | None]]
+
+_NAMES = (TokenKind.WORD, TokenKind.QUOTED)
+_BODIES = ("CREATE TABLE", "ALTER TABLE", "CREATE INDEX")
+_WITH_QUERY = (
+    "CREATE VIEW",
+    "ALTER VIEW",
+    "CREATE JSON DUALITY VIEW",
+    "ALTER JSON DUALITY VIEW",
+)
+_SEQUENCE_FUNCTIONS = ("NEXTVAL", "LASTVAL", "SETVAL")
+_ORACLE = 0x200  # of sql_mode
+
+
+class Unroutable(ValueError):
+    """A statement in which the names cannot be changed for sure."""
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """A DDL with its new names, and the default database that it is meant for."""
+
+    statement: str
+    default_db: str
+
+
+def rename(
+    statement: str,
+    default_db: str,
+    flavor: Flavor,
+    new_name: NewName,
+    *,
+    sql_mode: int = 0,
+    may_exist: bool = False,
+    read_name: NewName | None = None,
+) -> Renamed:
+    """A DDL with each table and database under its new name, in backticks and with its database.
+
+    Args:
+        statement, default_db, flavor, sql_mode: as for ``classify``.
+        may_exist: CREATE TABLE and CREATE DATABASE get IF NOT EXISTS.
+        read_name: ``new_name`` for the tables that a view reads.
+
+    Raises:
+        Unroutable: some name would have to change, and the text does not show for sure where.
+    """
+    dialect = dialect_of(flavor, sql_mode)
+    found = classify(statement, default_db, flavor, sql_mode=sql_mode)
+    if found.category is not Category.DDL:
+        raise Unroutable(f"it is no DDL that is carried over: {found.reason or found.kind}")
+    text = _Text(statement, dialect, default_db, new_name)
+    changes = [text.change(reference) for reference in found.references]
+    if found.kind in _BODIES:
+        changes += text.body(found)
+    elif found.kind in _WITH_QUERY:
+        aliases = "DUALITY" not in found.kind
+        changes += text.query(found.references[0].end, read_name or new_name, sql_mode, aliases=aliases)
+    if may_exist and found.references:
+        changes.append(text.may_exist(found.references[0]))
+    if found.database and not found.references:
+        # ALTER DATABASE without a name means the session's own.
+        default_db = new_name(found.database, None)[0]
+    return Renamed(text.replaced(filter(None, changes)), default_db)
+
+
+def in_lower_case(statement: str, default_db: str, flavor: Flavor, *, sql_mode: int = 0) -> Renamed:
+    """A DDL with the names of its databases and tables in lower case, as a server has them that tells no cases apart.
+
+    The query of a view stays as it is, and so do the bodies of programs.
+
+    Raises:
+        Unroutable: a comment stands inside of a name.
+    """
+    default_db = lowered(default_db)
+    found = classify(statement, default_db, flavor, sql_mode=sql_mode)
+    if found.category not in (Category.DDL, Category.OBJECT):
+        return Renamed(statement, default_db)
+    table = lowered if found.category is Category.DDL else str
+    names = max((reference.end for reference in found.references), default=0)
+    text = _Text(
+        statement,
+        dialect_of(flavor, sql_mode),
+        default_db,
+        lambda db, name: (lowered(db), None if name is None else table(name)),
+        # A program's body may be of another language.
+        None if found.category is Category.DDL else names,
+    )
+    changes = [text.change(reference) for reference in found.references]
+    if found.kind in _BODIES:
+        changes += text.body(found)
+    return Renamed(text.replaced(filter(None, changes)), default_db)
+
+
+@dataclass(frozen=True)
+class _Change:
+    """New text for ``[start, end)`` of the statement."""
+
+    start: int
+    end: int
+    text: str
+
+
+class _Text:
+    """A statement's tokens, and what becomes of the names in it.
+
+    Args:
+        end: where to stop reading it; None: at its end.
+
+    Raises:
+        Unroutable: a quote or comment is open.
+    """
+
+    def __init__(
+        self,
+        statement: str,
+        dialect: Dialect,
+        default_db: str,
+        new_name: NewName,
+        end: int | None = None,
+    ) -> None:
+        lexer = Lexer(statement, dialect)
+        limit = len(statement) if end is None else end
+        self._statement = statement
+        try:
+            self._tokens = list(takewhile(lambda token: token.start < limit, lexer))
+        except LexError as error:
+            raise Unroutable(str(error)) from error
+        self._gaps = lexer.gaps
+        self._flavor = dialect.flavor
+        self._default_db = default_db
+        self._new_name = new_name
+
+    def change(self, reference: Reference) -> _Change | None:
+        """The new text of a reference, None if it keeps its name."""
+        old = (reference.db, reference.table)
+        new = self._new_name(*old)
+        if new == old:
+            return None
+        text = quoted(new[0]) if new[1] is None else f"{quoted(new[0])}.{quoted(new[1])}"
+        return self._at(reference.start, reference.end, text)
+
+    def may_exist(self, created: Reference) -> _Change | None:
+        """IF NOT EXISTS in front of a created table's or database's name, unless it stands there."""
+        index = next(i for i, token in enumerate(self._tokens) if token.start >= created.start)
+        if any(token.key == "REPLACE" for token in self._tokens[:index]):
+            raise Unroutable("OR REPLACE would remove what other tables have written")
+        if index and self._tokens[index - 1].key == "EXISTS":
+            return None
+        return _Change(created.start, created.start, "IF NOT EXISTS ")
+
+    def body(self, found: Statement) -> Iterator[_Change | None]:
+        """The changes behind the names that the statement begins with."""
+        own = found.references[0]
+        known = {reference.start for reference in found.references}
+        seen = -1
+        for index, token in enumerate(self._tokens):
+            if token.start <= seen:
+                continue
+            for reference in self._named_at(index, own):
+                seen = max(seen, reference.end - 1)
+                yield self.change(reference)
+            if token.start > max(own.end, seen) and token.start not in known:
+                yield self._column_at(index, own.db)
+
+    def _named_at(self, index: int, own: Reference) -> Iterator[Reference]:
+        """The tables that are named behind the keyword at ``index``."""
+        token, behind = self._tokens[index], index + 1
+        if token.kind is not TokenKind.WORD or self._key(index - 1) == ".":
+            return
+        if token.key == "REFERENCES":
+            # Without a database it is that of the table with the foreign key, whatever the session's is.
+            yield self._reference(behind, own.db)
+        elif token.key == "LIKE" and self._follows(index, own):
+            yield self._reference(behind, self._default_db)
+        elif token.key == "UNION":
+            behind += self._key(behind) == "="
+            while self._key(behind) in ("(", ","):
+                reference = self._reference(behind + 1, self._default_db)
+                yield reference
+                behind = next(i for i, t in enumerate(self._tokens) if t.start >= reference.end)
+        elif self._flavor == "mariadb":
+            if token.key in _SEQUENCE_FUNCTIONS and self._key(behind) == "(":
+                yield self._reference(behind + 1, self._default_db)
+            elif token.key in ("NEXT", "PREVIOUS") and self._keys(behind, 2) == ("VALUE", "FOR"):
+                yield self._reference(behind + 2, self._default_db)
+
+    def _follows(self, index: int, own: Reference) -> bool:
+        """Whether the token stands right behind the table's own name, or in a parenthesis there."""
+        before = index - 1
+        if self._key(before) == "(":
+            before -= 1
+        return before >= 0 and self._tokens[before].end == own.end
+
+    def _column_at(self, index: int, db: str) -> _Change | None:
+        """The new text of the table in ``table.column`` or ``database.table.column``."""
+        if self._key(index - 1) == "." or not self._is_name(index) or self._key(index + 1) != ".":
+            return None
+        token, second = self._tokens[index], self._tokens[index + 2]
+        if self._key(index + 3) == ".":
+            reference = Reference(token.start, second.end, token.text, second.text)
+            return self.change(reference)
+        new_db, new_table = self._new_name(db, token.text)
+        if (new_db, new_table) == (db, token.text):
+            return None
+        return self._at(token.start, token.end, quoted(new_table or ""))
+
+    def query(
+        self, start: int, new_name: NewName, sql_mode: int, *, aliases: bool
+    ) -> Iterator[_Change | None]:
+        """The changes in a view's query.
+
+        Args:
+            start: where the view's own name ends.
+            new_name: what the tables are called that it reads.
+            aliases: whether they may have some.
+        """
+        try:
+            begin = next(i for i, token in enumerate(self._tokens) if token.start >= start)
+            if self._key(begin) == "(":
+                begin = 1 + next(i for i, token in enumerate(self._tokens) if i > begin and token.key == ")")
+            if self._key(begin) != "AS":
+                raise Unroutable("its query is not found")
+            oracle = self._flavor == "mariadb" and bool(sql_mode & _ORACLE)
+            query = read_query(self._tokens, begin + 1, self._default_db, self._flavor, oracle=oracle)
+        except (Unreadable, StopIteration) as error:
+            raise Unroutable(f"its query is not understood: {error}") from error
+        new = {read: new_name(read.reference.db, read.reference.table) for read in query.reads}
+        for read, name in new.items():
+            yield from self._read(read, name, aliases)
+        for one in query.qualified:
+            yield self._qualifier(one, new, new_name)
+
+    def _read(self, read: Read, new: tuple[str, str | None], aliases: bool) -> Iterator[_Change | None]:
+        """The changes at a table that a query reads."""
+        reference = read.reference
+        if new == (reference.db, reference.table):
+            return
+        yield self._at(reference.start, reference.end, f"{quoted(new[0])}.{quoted(new[1] or '')}")
+        if read.sequence or read.alias is not None or new[1] == reference.table:
+            return
+        if read.alias_at is None or not aliases:
+            raise Unroutable(
+                f"its query names columns by the table {reference.table}, which has another name"
+            )
+        yield _Change(read.alias_at, read.alias_at, f" AS {quoted(reference.table or '')}")
+
+    def _qualifier(
+        self, one: Qualified, new: Mapping[Read, tuple[str, str | None]], new_name: NewName
+    ) -> _Change | None:
+        """The change of a database in front of a column or a function."""
+        there = [read for read in new if read.reference.db == one.db]
+        named = [read for read in there if read.name == one.name] or there
+        found = {new[read][0] for read in named} if one.name is not None else set()
+        found = found or {new_name(one.db, None)[0]}
+        if found == {one.db}:
+            return None
+        if len(found) > 1 or not there or one.name is None:
+            raise Unroutable(f"its query names something in {one.db}, which has another name here")
+        return self._at(one.start, one.end, quoted(found.pop()))
+
+    def replaced(self, changes: Iterator[_Change]) -> str:
+        """The statement with the changes made."""
+        parts, position = [], 0
+        for change in sorted(changes, key=lambda change: (change.start, change.end)):
+            parts += [self._statement[position : change.start], change.text]
+            position = change.end
+        return "".join([*parts, self._statement[position:]])
+
+    def _at(self, start: int, end: int, text: str) -> _Change:
+        if any(gap_start < end and start < gap_end for gap_start, gap_end in self._gaps):
+            raise Unroutable(f"a comment stands inside the name {self._statement[start:end]!r}")
+        return _Change(start, end, text)
+
+    def _reference(self, index: int, default_db: str) -> Reference:
+        """The table named at ``index``."""
+        if not self._is_name(index):
+            raise Unroutable(f"expected a table's name behind {self._tokens[index - 1].text!r}")
+        first = self._tokens[index]
+        if self._key(index + 1) != ".":
+            return Reference(first.start, first.end, default_db, first.text)
+        second = self._tokens[index + 2]
+        return Reference(first.start, second.end, first.text, second.text)
+
+    def _is_name(self, index: int) -> bool:
+        if index >= len(self._tokens):
+            return False
+        token = self._tokens[index]
+        return token.kind in _NAMES and not (token.kind is TokenKind.WORD and _is_number(token))
+
+    def _key(self, index: int) -> str:
+        return self._tokens[index].key if 0 <= index < len(self._tokens) else ""
+
+    def _keys(self, index: int, count: int) -> tuple[str, ...]:
+        return tuple(self._key(index + i) for i in range(count))
+
+
+def _is_number(token: Token) -> bool:
+    return token.text.isascii() and token.text.isdecimal()
+
+
+def quoted(name: str) -> str:
+    """An identifier in backticks, which any sql_mode takes for one."""
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,473 @@
+"""The tables that the query of a view reads: where its text names them, and what else in it names a database.
+
+As much of the servers' grammar (MySQL and MariaDB: ``sql/sql_yacc.yy``, ``query_expression``) is read as tells a table
+from an alias, a column, a function or a common table expression. What would have to be guessed is Unreadable.
+
+A table stands where one is expected: behind the FROM of a SELECT, a comma, JOIN or parenthesis there, and behind
+TABLE. FROM inside a function's parentheses (EXTRACT, TRIM, SUBSTRING) belongs to none, nor does that of NTH_VALUE or
+of MariaDB's FOR SYSTEM_TIME.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from schemas.ddl.cursor import Reference
+from schemas.ddl.lexer import Flavor, Token, TokenKind
+
+_NAMES = (TokenKind.WORD, TokenKind.QUOTED)
+# What may stand behind a table and its alias, if that is written without AS.
+_BEHIND_TABLE = frozenset(
+    {
+        *(
+            "",
+            ",",
+            ")",
+            ";",
+            "}",
+            "ON",
+            "USING",
+            "USE",
+            "FORCE",
+            "IGNORE",
+            "JOIN",
+            "INNER",
+            "CROSS",
+            "LEFT",
+            "RIGHT",
+        ),
+        *(
+            "NATURAL",
+            "STRAIGHT_JOIN",
+            "WHERE",
+            "GROUP",
+            "HAVING",
+            "ORDER",
+            "LIMIT",
+            "UNION",
+            "EXCEPT",
+            "FOR",
+            "LOCK",
+        ),
+        *("INTO", "PROCEDURE", "WITH"),
+    }
+)
+_ENDS = frozenset(
+    {
+        *(
+            "WHERE",
+            "GROUP",
+            "HAVING",
+            "ORDER",
+            "LIMIT",
+            "LOCK",
+            "INTO",
+            "UNION",
+            "EXCEPT",
+            "PROCEDURE",
+            "WITH",
+        ),
+    }
+)
+# These end a list of tables too, but may be an alias: what must follow then.
+_MAYBE_ENDS: dict[str, frozenset[str]] = {
+    "INTERSECT": frozenset({"SELECT", "ALL", "DISTINCT", "(", "VALUES", "TABLE", "WITH"}),
+    "MINUS": frozenset({"SELECT", "ALL", "DISTINCT", "("}),
+    "FETCH": frozenset({"FIRST", "NEXT"}),
+}
+_SEQUENCE_FUNCTIONS = frozenset(("NEXTVAL", "LASTVAL", "SETVAL"))
+_SEQUENCE_COLUMNS = frozenset(("NEXTVAL", "CURRVAL"))
+
+
+class Unreadable(ValueError):
+    """A query whose tables cannot be told for sure."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """A table, or a sequence, that a query reads.
+
+    Attributes:
+        alias: the name that it has in the query; None without one.
+        alias_at: where a table without one could get it; None where that may not stand.
+        sequence: whether it is a sequence, which needs none.
+    """
+
+    reference: Reference
+    alias: str | None = None
+    alias_at: int | None = None
+    sequence: bool = False
+
+    @property
+    def name(self) -> str:
+        """What its columns may be written with."""
+        return self.alias or self.reference.table or ""
+
+
+@dataclass(frozen=True)
+class Qualified:
+    """A database in front of something else than a table that is read: ``[start, end)`` is its own name.
+
+    Attributes:
+        name: the table or alias of ``database.table.column``; None for ``database.function()``.
+    """
+
+    start: int
+    end: int
+    db: str
+    name: str | None
+
+
+@dataclass
+class Query:
+    """What a query names."""
+
+    reads: list[Read] = field(default_factory=list)
+    qualified: list[Qualified] = field(default_factory=list)
+
+
+@dataclass
+class _Level:
+    """A query or an expression, in parentheses or as a whole.
+
+    Attributes:
+        state: ``select``: between SELECT and FROM; ``from``: in the list of tables; "" elsewhere.
+        expecting: in the list of tables: whether a table comes next.
+        fresh: whether nothing has come yet.
+        ctes: the names of common table expressions that may stand for a table.
+        unsure: those of which it depends on the server.
+    """
+
+    state: str = ""
+    expecting: bool = False
+    fresh: bool = True
+    ctes: frozenset[str] = frozenset()
+    unsure: frozenset[str] = frozenset()
+
+    def inside(self) -> _Level:
+        """What stands in a parenthesis here."""
+        tables = self.state == "from" and self.expecting
+        return _Level("from" if tables else "", tables, True, self.ctes, self.unsure)
+
+
+def read_query(
+    tokens: Sequence[Token], start: int, default_db: str, flavor: Flavor, *, oracle: bool = False
+) -> Query:
+    """What a query names.
+
+    Args:
+        start: the index of its first token.
+        oracle: whether the session had MariaDB's sql_mode ORACLE.
+
+    Raises:
+        Unreadable: that cannot be told for sure.
+    """
+    reader = _Reader(tokens, start, default_db, flavor, oracle)
+    reader.read()
+    return reader.query
+
+
+class _Reader:
+    def __init__(
+        self, tokens: Sequence[Token], start: int, default_db: str, flavor: Flavor, oracle: bool
+    ) -> None:
+        self._tokens, self._at = tokens, start
+        self._default_db, self._flavor, self._oracle = default_db, flavor, oracle
+        self._levels = [_Level()]
+        self.query = Query()
+
+    # -- tokens ----------------------------------------------------------------------------------
+
+    def _key(self, ahead: int = 0) -> str:
+        """The word in capitals, or the sign; "" for a quoted name, a string, and behind the end."""
+        at = self._at + ahead
+        return self._tokens[at].key if 0 <= at < len(self._tokens) else ""
+
+    def _keys(self, count: int) -> tuple[str, ...]:
+        return tuple(self._key(ahead) for ahead in range(count))
+
+    def _is_name(self, ahead: int = 0) -> bool:
+        at = self._at + ahead
+        if not 0 <= at < len(self._tokens):
+            return False
+        token = self._tokens[at]
+        number = token.kind is TokenKind.WORD and token.text.isascii() and token.text[0].isdigit()
+        return token.kind in _NAMES and not (number and not _has_letters(token.text))
+
+    def _skip_group(self) -> None:
+        """Go behind the parenthesis that opens here."""
+        depth = 0
+        while self._at < len(self._tokens):
+            depth += {"(": 1, ")": -1}.get(self._key(), 0)
+            self._at += 1
+            if depth == 0:
+                return
+        raise Unreadable("parentheses do not match")
+
+    # -- the query -------------------------------------------------------------------------------
+
+    def read(self) -> None:
+        while self._at < len(self._tokens):
+            self._next()
+        if len(self._levels) != 1:
+            raise Unreadable("parentheses do not match")
+        if self._levels[0].expecting:
+            self._reference()
+
+    def _next(self) -> None:
+        level = self._levels[-1]
+        fresh, level.fresh = level.fresh, False
+        if not self._step(level, fresh):
+            self._other()
+
+    def _step(self, level: _Level, fresh: bool) -> bool:
+        """What the grammar of queries has here; False if it is a part of an expression."""
+        key = self._key()
+        plain = self._key(-1) != "."
+        if key == "(":
+            self._levels.append(level.inside())
+            level.expecting = False
+        elif key == ")":
+            if level.expecting:
+                self._reference()
+            self._levels.pop()
+            if not self._levels:
+                raise Unreadable("parentheses do not match")
+        elif plain and key == "WITH" and fresh and self._key(1) != "(":
+            self._common_tables(level)
+            return True
+        elif plain and key == "SELECT":
+            level.state, level.expecting = "select", False
+        elif plain and key == "VALUES" and (fresh or level.expecting):
+            level.state, level.expecting = "", False
+        elif plain and key == "TABLE" and self._flavor == "mysql" and self._begins_query(level, fresh):
+            level.state, level.expecting = "", False
+            self._at += 1
+            self._table(level, may_have_alias=False)
+            return True
+        elif plain and key == "FROM" and level.state == "select" and not self._from_of_function():
+            level.state, level.expecting = "from", True
+        elif level.state == "from":
+            return self._in_tables(level, key)
+        else:
+            return False
+        self._at += 1
+        return True
+
+    def _begins_query(self, level: _Level, fresh: bool) -> bool:
+        return (
+            fresh or level.expecting or self._key(-1) in ("UNION", "EXCEPT", "INTERSECT", "ALL", "DISTINCT")
+        )
+
+    def _from_of_function(self) -> bool:
+        """Whether this FROM is that of NTH_VALUE, or of IS DISTINCT FROM."""
+        first = self._key(1) in ("FIRST", "LAST") and self._key(2) in ("RESPECT", "IGNORE", "OVER")
+        return (first and self._key(-1) == ")") or (
+            self._key(-1) == "DISTINCT" and self._key(-2) in ("IS", "NOT")
+        )
+
+    # -- lists of tables -------------------------------------------------------------------------
+
+    def _in_tables(self, level: _Level, key: str) -> bool:
+        if level.expecting:
+            self._expected(level, key)
+            return True
+        if self._key(-1) == ".":
+            return False
+        if key in (",", "JOIN", "STRAIGHT_JOIN"):
+            level.expecting = True
+        elif key in ("USE", "FORCE", "IGNORE") and self._key(1) in ("INDEX", "KEY"):
+            # USE INDEX FOR JOIN (i) has words of other clauses.
+            while self._at < len(self._tokens) and self._key() != "(":
+                self._at += 1
+            self._skip_group()
+            return True
+        elif self._ends_tables(key):
+            level.state = ""
+        else:
+            return False
+        self._at += 1
+        return True
+
+    def _ends_tables(self, key: str) -> bool:
+        if key == "FOR":
+            return self._key(1) != "SYSTEM_TIME"
+        if key == "WINDOW":
+            return self._is_name(1) and self._key(2) == "AS" and self._key(3) == "("
+        if key == "QUALIFY":
+            return self._flavor == "mysql" and self._key(1) not in _BEHIND_TABLE
+        if key == "OFFSET":
+            return self._key(1)[:1].isdigit() or self._key(1) in ("?", "@")
+        return key in _ENDS or self._key(1) in _MAYBE_ENDS.get(key, ())
+
+    def _expected(self, level: _Level, key: str) -> None:
+        """A table, or what stands for one."""
+        if key == "{" and self._key(1) == "OJ":
+            self._at += 2
+        elif key == "LATERAL" and self._key(1) == "(":
+            self._at += 1
+        elif (key == "JSON_TABLE" and self._key(1) == "(") or (key == "DUAL" and self._key(1) != "."):
+            level.expecting = False
+            self._at += 1
+        else:
+            level.expecting = False
+            self._table(level)
+
+    def _table(self, level: _Level, *, may_have_alias: bool = True) -> None:
+        reference = self._reference()
+        if self._key() == "(":
+            raise Unreadable(f"a function in a table's place: {reference.table}")
+        bare = reference.end == self._tokens[self._at - 1].end and self._key(-2) != "."
+        name = self._cte_name(reference.table or "")
+        if bare and name in level.unsure:
+            raise Unreadable(f"{reference.table} may be a table or a common table expression")
+        if bare and name in level.ctes:
+            return
+        alias, at = self._alias() if may_have_alias else (None, None)
+        self.query.reads.append(Read(reference, alias, at))
+
+    def _cte_name(self, name: str) -> str:
+        return name.lower() if self._flavor == "mariadb" else name
+
+    def _reference(self) -> Reference:
+        """The name of a table here, which is stepped over."""
+        start = self._tokens[self._at].start if self._at < len(self._tokens) else 0
+        dotted = self._key() == "."
+        self._at += dotted
+        if not self._is_name():
+            raise Unreadable(f"no table's name where one is expected: {self._key() or 'the end'!r}")
+        first = self._tokens[self._at]
+        self._at += 1
+        if dotted or self._key() != ".":
+            return Reference(start, first.end, self._default_db, first.text)
+        if not self._is_name(1):
+            raise Unreadable("a dot without a name behind it")
+        second = self._tokens[self._at + 1]
+        self._at += 2
+        return Reference(start, second.end, first.text, second.text)
+
+    def _alias(self) -> tuple[str | None, int | None]:
+        """A table's alias, which stays, and where one could be put."""
+        begin = self._at
+        if self._keys(2) == ("PARTITION", "("):
+            self._at += 1
+            self._skip_group()
+        at: int | None = self._tokens[self._at - 1].end
+        if self._keys(2) == ("FOR", "SYSTEM_TIME"):
+            # Its end is an expression's.
+            at = None
+        alias = None
+        if self._key() == "AS" and self._is_name(1):
+            alias = self._tokens[self._at + 1].text
+        elif self._is_alias():
+            alias = self._tokens[self._at].text
+        self._at = begin
+        return alias, None if alias is not None else at
+
+    def _is_alias(self) -> bool:
+        """Whether a name without AS is a table's alias, and no word of what may follow the table."""
+        if not self._is_name():
+            return False
+        quoted = self._tokens[self._at].kind is TokenKind.QUOTED
+        return quoted or not (self._key() in _BEHIND_TABLE or self._ends_tables(self._key()))
+
+    # -- common table expressions ----------------------------------------------------------------
+
+    def _common_tables(self, level: _Level) -> None:
+        """``WITH [RECURSIVE] name [(columns)] AS (query), …``: names are known behind, and in the others."""
+        self._at += 1
+        recursive = self._key() == "RECURSIVE"
+        self._at += recursive
+        names = self._cte_names()
+        for index, (name, opening) in enumerate(names):
+            behind = frozenset(other for other, _ in names[index + (not recursive) :])
+            self._at = opening
+            inner = _Level(ctes=level.ctes | ({name} if recursive else set()), unsure=level.unsure)
+            # MariaDB has recursion among several, MySQL in one.
+            inner.unsure |= (behind - {name}) if recursive else frozenset()
+            self._within(inner)
+            level.ctes |= {name}
+        self._skip_cycle()
+        level.fresh = True
+
+    def _skip_cycle(self) -> None:
+        """Go behind MariaDB's ``CYCLE column, … RESTRICT``."""
+        if self._key() == "CYCLE":
+            while self._at < len(self._tokens) and self._key() != "RESTRICT":
+                self._at += 1
+            self._at += 1
+
+    def _cte_names(self) -> list[tuple[str, int]]:
+        """The names of a WITH clause, each with where its query's parenthesis opens; what follows is next."""
+        here, names = self._at, []
+        while True:
+            if not self._is_name():
+                raise Unreadable("WITH without a name")
+            name = self._cte_name(self._tokens[self._at].text)
+            self._at += 1
+            if self._key() == "(":
+                self._skip_group()
+            if self._keys(2) != ("AS", "("):
+                raise Unreadable("a common table expression without its query")
+            names.append((name, self._at + 1))
+            self._at += 1
+            self._skip_group()
+            self._skip_cycle()
+            if self._key() != ",":
+                break
+            self._at += 1
+        self._at = here
+        return names
+
+    def _within(self, level: _Level) -> None:
+        """Read the parenthesis that opens here."""
+        outer, self._levels = self._levels, [_Level(), level]
+        self._at += 1
+        while len(self._levels) > 1:
+            if self._at >= len(self._tokens):
+                raise Unreadable("parentheses do not match")
+            self._next()
+        self._levels = outer
+
+    # -- everything else -------------------------------------------------------------------------
+
+    def _other(self) -> None:
+        """A token of an expression, or names in it."""
+        if not self._is_name() or self._key(-1) in (".", "@") or self._key(-1) == "AS":
+            self._at += 1
+        elif self._key(1) == ".":
+            self._dotted()
+        elif self._flavor == "mariadb" and self._key() in ("NEXT", "PREVIOUS") and self._key(1) == "VALUE":
+            self._at += 3 if self._key(2) == "FOR" else 1
+            if self._key(-1) == "FOR":
+                self.query.reads.append(Read(self._reference(), sequence=True))
+        elif self._flavor == "mariadb" and self._key() in _SEQUENCE_FUNCTIONS and self._key(1) == "(":
+            self._levels.append(replace(self._levels[-1].inside(), fresh=False))
+            self._at += 2
+            self.query.reads.append(Read(self._reference(), sequence=True))
+        else:
+            self._at += 1
+
+    def _dotted(self) -> None:
+        """``a.b``, ``a.b.c`` or ``a.b()``."""
+        first, second = self._tokens[self._at], self._tokens[self._at + 2 : self._at + 3]
+        if self._key(3) == "." and second:
+            self.query.qualified.append(Qualified(first.start, first.end, first.text, second[0].text))
+            self._at += 5
+        elif self._key(3) == "(":
+            self.query.qualified.append(Qualified(first.start, first.end, first.text, None))
+            self._at += 3
+        elif self._key(2) in _SEQUENCE_COLUMNS and self._oracle:
+            raise Unreadable(f"{first.text} may be a table or a sequence")
+        else:
+            self._at += 3
+
+
+def _has_letters(text: str) -> bool:
+    """Whether a word that begins with a digit is a name all the same: not 1, 1e5, 0x1f, 0b1."""
+    body = text.lower()
+    if body.startswith(("0x", "0b")):
+        return False
+    mantissa, _, exponent = body.partition("e")
+    return not (mantissa.isdecimal() and (not exponent or exponent.isdecimal()) and body.count("e") <= 1)

@@ -1,0 +1,1 @@
+"""GTID sets of both servers, as immutable values."""

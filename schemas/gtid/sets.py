@@ -1,0 +1,55 @@
+"""GTID sets of both flavours: immutable values, and cheap accumulators that yield them.
+
+A MySQL set is intervals of transaction numbers per source UUID and tag. A MariaDB set is what
+`gtid_slave_pos` is: the last sequence number (and the server that wrote it) per domain, which stands
+for everything before it in that domain. Both have the same methods, so callers need not ask which.
+"""
+
+from __future__ import annotations
+
+from schemas.gtid.base import (
+    Flavor,
+    GtidSet,
+    GtidTracker,
+    SourceKey,
+    before_number,
+    gtid_text,
+    source_key,
+    uuid_text,
+)
+from schemas.gtid.mariadb import MariadbGtid, MariadbGtidSet, MariadbGtidTracker
+from schemas.gtid.mysql import MysqlGtidSet, MysqlGtidTracker
+
+__all__ = [
+    "Flavor",
+    "GtidSet",
+    "GtidTracker",
+    "MariadbGtid",
+    "MariadbGtidSet",
+    "MariadbGtidTracker",
+    "MysqlGtidSet",
+    "MysqlGtidTracker",
+    "SourceKey",
+    "before_number",
+    "empty_gtid_set",
+    "flavor_of",
+    "gtid_text",
+    "parse_gtid_set",
+    "source_key",
+    "uuid_text",
+]
+
+
+def parse_gtid_set(text: str, flavor: Flavor) -> GtidSet:
+    """The set that `text` says in that flavour's form. Raises ValueError naming the wrong part."""
+    return MariadbGtidSet.parse(text) if flavor == "mariadb" else MysqlGtidSet.parse(text)
+
+
+def flavor_of(*texts: str) -> Flavor:
+    """Which server's GTIDs these sets hold: only MySQL's have colons."""
+    return "mysql" if any(":" in text for text in texts) else "mariadb"
+
+
+def empty_gtid_set(flavor: Flavor) -> GtidSet:
+    """The set without transactions."""
+    return MariadbGtidSet() if flavor == "mariadb" else MysqlGtidSet()

@@ -1,0 +1,277 @@
+"""Row values as SQL text: for each table structure, functions generated once, from Avro bytes to SQL bytes.
+
+The text is meant for a session with ``SESSION_SETUP``; in another one it may mean something else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import fastavro
+
+from schemas.codegen import compile_function, indent
+from schemas.structure import Column, TableStructure
+from schemas.types import codec_of, literal_constants, union_tags
+from schemas.types.enum_set import ENUM
+from schemas.types.floating import DOUBLE, FLOAT, float_text
+from schemas.wire.avro_schema import OP_AT, read_record, row_schema
+from schemas.wire.rows import HEADER_SIZE
+from schemas.wire.varint import encode_bytes, read_bytes, read_more
+
+#: statements that make a session read the rendered text as it is meant
+SESSION_SETUP = (
+    "SET NAMES utf8mb4",
+    "SET SESSION sql_mode='NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO'",
+    "SET SESSION time_zone='+00:00'",
+)
+
+#: where the union branch of an Envelope's `after` stands
+AFTER_AT = OP_AT + 1
+
+Render = Callable[[bytes], bytes]
+
+#: names of columns and the SQL text that is written into them, whatever the row
+Filled = tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True)
+class Source:
+    """The `source` record of a row; fields as in ``schemas.wire.avro_schema.SOURCE``."""
+
+    seq: int
+    epoch: int
+    flags: int
+    db: str
+    table: str
+    server_id: int
+    gtid: str | None
+    file: str
+    pos: int
+    ts_ms: int
+
+
+@dataclass(frozen=True)
+class Renderers:
+    """SQL text makers of one structure. ``key`` and ``match_key`` take the Kafka key, the others the value with a
+    header of ``HEADER_SIZE`` bytes.
+
+    Attributes:
+        columns: the columns of an INSERT.
+        key_columns: the key, for ``… IN (…)``: one column bare, several in parentheses.
+        key: the key's values, for ``… IN (…)``.
+        after: the values of an INSERT in parentheses.
+        assignments: what an UPDATE sets, as ``a=1,b='x'``.
+        match_key: the key as ``a=1 AND b='x'``.
+        match_before: the before image as an exact, NULL-safe predicate over all its columns.
+        source: the row's `source` record (slow: not for every row).
+    """
+
+    columns: bytes
+    key_columns: bytes
+    key: Render
+    after: Render
+    assignments: Render
+    match_key: Render
+    match_before: Render
+    source: Callable[[bytes], Source]
+
+
+def quote_name(name: str) -> bytes:
+    """An identifier in backticks."""
+    return b"`" + name.encode().replace(b"`", b"``") + b"`"
+
+
+def literal_names(columns: tuple[Column, ...]) -> dict[str, Any]:
+    """The globals that lines of ``image_lines`` need."""
+    names: dict[str, Any] = {"read_more": read_more, "from_bytes": int.from_bytes}
+    for column in columns:
+        names |= literal_constants(column)
+    return names
+
+
+def literal_lines(column: Column, target: str) -> list[str]:
+    """Lines that read one Avro value at ``v[p]`` into a SQL literal."""
+    lines = codec_of(column).literal(column, target, 1 if column.nullable else 0)
+    if not union_tags(column)[0]:
+        return lines
+    read_tag = ["t = v[p]; p += 1"]
+    if not column.nullable:
+        return [*read_tag, *lines]
+    return [*read_tag, f"if not t: {target} = b'NULL'", "else:", *indent(lines)]
+
+
+def image_lines(columns: tuple[Column, ...], prefix: str) -> list[str]:
+    """Lines that read the image at ``v[p]`` into SQL literals ``<prefix>0``, ``<prefix>1``, …"""
+    return [line for i, c in enumerate(columns) for line in literal_lines(c, f"{prefix}{i}")]
+
+
+def _join(parts: list[str]) -> str:
+    return f"b''.join({_tuple(parts)})"
+
+
+def _tuple(parts: list[str]) -> str:
+    return f"({''.join(f'{part}, ' for part in parts)})"
+
+
+def values_text(variables: list[str]) -> str:
+    """The expression of ``(…,…)`` over variables that hold literals."""
+    return f"b'(' + b','.join({_tuple(variables)}) + b')'"
+
+
+def tuple_text(chosen: Iterable[tuple[Column, str]]) -> str:
+    """The expression of ``(…,…)`` over columns and the variables of their literals, to be compared with such columns.
+
+    Among others a server compares them as text, so an ENUM's index 0 is ``''``.
+    """
+    parts = [f"(b\"''\" if {v} == b'0' else {v})" if c.code == ENUM else v for c, v in chosen]
+    return values_text(parts)
+
+
+def _values(columns: tuple[Column, ...], writable: set[str], prefix: str, filled: Filled = ()) -> str:
+    chosen = [f"{prefix}{i}" for i, c in enumerate(columns) if c.name in writable]
+    return values_text([*chosen, *(repr(value) for _, value in filled)])
+
+
+def _assignments(columns: tuple[Column, ...], writable: set[str], prefix: str, filled: Filled) -> str:
+    parts: list[str] = []
+    for i, column in enumerate(columns):
+        if column.name in writable:
+            comma = b"," if parts else b""
+            parts += [repr(comma + quote_name(column.name) + b"="), f"{prefix}{i}"]
+    parts += [repr(b"," + quote_name(name) + b"=" + value) for name, value in filled]
+    return _join(parts)
+
+
+def key_match(columns: Iterable[tuple[Column, str]]) -> str:
+    """The expression of ``a=1 AND b='x'`` over columns and the variables of their literals."""
+    parts: list[str] = []
+    for i, (column, variable) in enumerate(columns):
+        joint = b" AND " if i else b""
+        parts += [repr(joint + quote_name(column.name) + b"="), variable]
+    return _join(parts)
+
+
+def _full_match(columns: tuple[Column, ...], prefix: str, documents: tuple[str, ...]) -> str:
+    parts: list[str] = []
+    for i, column in enumerate(columns):
+        if column.is_row_hash:
+            continue
+        joint = b" AND " if parts else b""
+        quoted = quote_name(column.name)
+        before, behind = codec_of(column).predicate(column, quoted)
+        if column.name in documents:
+            # The server has written the text in its own way, and does the same with this one.
+            before = b"CAST(CAST(" + quoted + b" AS CHAR) AS BINARY) <=> CAST(CAST(CAST("
+            behind = b" AS JSON) AS CHAR) AS BINARY)"
+        exact = f"{joint + before!r} + {prefix}{i} + {behind!r}"
+        if column.code in (FLOAT, DOUBLE):
+            exact = f"{exact} + {_sign_of_zero(quoted, f'{prefix}{i}')}"
+        if column.nullable:
+            is_null = repr(joint + quoted + b" IS NULL")
+            exact = f"{is_null} if {prefix}{i} == b'NULL' else {exact}"
+        parts.append(f"({exact})")
+    return _join(parts)
+
+
+def _sign_of_zero(quoted: bytes, variable: str) -> str:
+    """The expression of what tells 0 from -0, which the server's comparison does not."""
+    signed = b" AND CAST(" + quoted + b" AS CHAR) LIKE '%-%'"
+    plain = signed.replace(b" LIKE ", b" NOT LIKE ")
+    zero, negative_zero = float_text(0.0), float_text(-0.0)
+    return (
+        f"({plain!r} if {variable} == {zero!r} else {signed!r} if {variable} == {negative_zero!r} else b'')"
+    )
+
+
+def _skip_after(structure: TableStructure) -> list[str]:
+    """Lines that put ``p`` behind the after image, whose union branch is at a fixed place."""
+    read = image_lines(structure.after_image, "x")
+    return [f"p = {AFTER_AT + 1}", f"if v[{AFTER_AT}]:", *indent(read or ["pass"])]
+
+
+@lru_cache(maxsize=1024)
+def source_reader(structure: TableStructure) -> Callable[[bytes], Source]:
+    """Reads the `source` record of a structure's values (slow: not for every row)."""
+    schema = fastavro.parse_schema(json.loads(row_schema(structure).text))
+
+    def source(value: bytes) -> Source:
+        return Source(**read_record(schema, value[HEADER_SIZE:])["source"])
+
+    return source
+
+
+@lru_cache(maxsize=1024)
+def compile_renderers(
+    structure: TableStructure,
+    writable: tuple[str, ...],
+    filled: Filled = (),
+    documents: tuple[str, ...] = (),
+) -> Renderers:
+    """Generate a structure's renderers.
+
+    Args:
+        structure: the structure that the rows were written with.
+        writable: the columns to write: all that after images have but those that the target generates by itself.
+        filled: what is written into columns that after images lack.
+        documents: text columns that are JSON there.
+    """
+    columns, keys = structure.after_image, structure.key_columns
+    chosen = set(writable)
+    names = literal_names(structure.columns)
+
+    def make(name: str, argument: str, body: list[str], result: str) -> Render:
+        whole = "if p > len(v): raise EOFError('the row ends within a column')"
+        lines = [*body, whole, f"return {result}"]
+        return compile_function(name, argument, lines, names, f"<{name} of {structure.name}>")
+
+    image = [f"p = {AFTER_AT + 1}", *image_lines(columns, "s")]
+    # The key starts with two strings, the names of schema and table: the same for all its rows.
+    key_start = len(key_prefix(structure))
+    key_image = ["v = k", f"p = {key_start}", *image_lines(keys, "s")]
+    key_matched = key_match((c, f"s{i}") for i, c in enumerate(keys))
+    key_value = "s0" if len(keys) == 1 else tuple_text((c, f"s{i}") for i, c in enumerate(keys))
+    before = [*_skip_after(structure), "p += 1", *image_lines(structure.before_image, "s")]
+    inserted = [c.name for c in columns if c.name in chosen] + [name for name, _ in filled]
+    key_names = b",".join(quote_name(c.name) for c in keys)
+    return Renderers(
+        columns=b",".join(map(quote_name, inserted)),
+        key_columns=key_names if len(keys) == 1 else b"(" + key_names + b")",
+        key=make("key", "k", key_image, key_value if keys else "b''"),
+        after=make("after", "v", image, _values(columns, chosen, "s", filled)),
+        assignments=make("assignments", "v", image, _assignments(columns, chosen, "s", filled)),
+        match_key=make("match_key", "k", key_image, key_matched if keys else "b''"),
+        match_before=make("match_before", "v", before, _full_match(structure.before_image, "s", documents)),
+        source=source_reader(structure),
+    )
+
+
+def compile_literals(
+    structure: TableStructure, wanted: tuple[str, ...], *, before: bool
+) -> Callable[[bytes], tuple[bytes, ...]]:
+    """Generate the function from a row value to the SQL literals of some columns of its before or after image."""
+    places = {column.name: place for place, column in enumerate(structure.columns)}
+    last = max((places[name] for name in wanted), default=-1)
+    image = image_lines(structure.columns[: last + 1], "s")
+    begin = [*_skip_after(structure), "p += 1"] if before else [f"p = {AFTER_AT + 1}"]
+    result = ", ".join(f"s{places[name]}" for name in wanted)
+    whole = "if p > len(v): raise EOFError('the row ends within a column')"
+    body = [*begin, *image, whole, f"return ({result},)" if wanted else "return ()"]
+    return compile_function(
+        "literals", "v", body, literal_names(structure.columns), f"<literals of {structure.name}>"
+    )
+
+
+def key_prefix(structure: TableStructure) -> bytes:
+    """What every Kafka key of a table starts with: Avro strings of schema and table."""
+    return encode_bytes(structure.db.encode()) + encode_bytes(structure.table.encode())
+
+
+def key_table(key: bytes) -> tuple[str, str]:
+    """Schema and table that a Kafka key speaks of."""
+    db, pos = read_bytes(key, 0)
+    table, _ = read_bytes(key, pos)
+    return db.decode(), table.decode()

@@ -1,0 +1,90 @@
+"""Whether a record of the rows topic is what the producer writes for a structure: its operation, and its key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from schemas.codegen import compile_function, indent
+from schemas.sql.literals import AFTER_AT, key_prefix
+from schemas.structure import Column, TableStructure
+from schemas.types import codec_of, union_tags
+from schemas.types.json_avro import read_typed
+from schemas.wire.avro_schema import OP_AT
+from schemas.wire.varint import read_more
+
+_READ_LONG = ["l = v[p]; p += 1", "if l > 127: l, p = read_more(v, p, l)"]
+# By Avro type.
+_SKIP = {
+    "int": _READ_LONG,
+    "long": _READ_LONG,
+    "float": ["p += 4"],
+    "double": ["p += 8"],
+    "string": [*_READ_LONG, "p += l >> 1"],
+    "bytes": [*_READ_LONG, "p += l >> 1"],
+    "map": ["p = read_typed(v, p)[2]"],
+}
+
+
+@lru_cache(maxsize=1024)
+def compile_check(structure: TableStructure) -> Callable[[bytes, bytes], None]:
+    """Generate the function that takes a record's key and value, with a header of ``HEADER_SIZE`` bytes.
+
+    It raises ValueError or LookupError unless the key is that of the value's row.
+    """
+    names: dict[str, Any] = {
+        "read_more": read_more,
+        "read_typed": read_typed,
+        "WRITTEN": frozenset(b"\x02" + op + b"\x02" for op in (b"c", b"r", b"u")),
+        "DELETED": b"\x02d\0\x02",
+        "PREFIX": key_prefix(structure),
+    }
+    begin, end = OP_AT - 1, AFTER_AT + 1
+    lines = [
+        f"if v[{begin}:{end}] in WRITTEN:",
+        *indent([f"p = {end}", *_same(structure, structure.after_image)]),
+        f"elif v[{begin}:{end + 1}] == DELETED:",
+        *indent([f"p = {end + 1}", *_same(structure, structure.before_image)]),
+        "else: raise ValueError('it has no operation')",
+    ]
+    return compile_function("check", "k, v", lines, names, f"<check of {structure.name}>")
+
+
+def _same(structure: TableStructure, image: Sequence[Column]) -> list[str]:
+    """Lines that compare the key with the image that begins at ``v[p]``."""
+    places = {column.name: place for place, column in enumerate(image)}
+    if not places.keys() >= set(structure.key):
+        return ["raise ValueError('its image has no key')"]
+    lines: list[str] = []
+    parts: list[str] = []
+    last = max((places[name] for name in structure.key), default=-1)
+    for place, column in enumerate(image[: last + 1]):
+        lines += [f"p{place} = p", *_skip(column)]
+        parts.append(f"v[p{place}:p{place + 1}]")
+    chosen = [places[name] for name in structure.key]
+    if not chosen:
+        found = "PREFIX"
+    elif chosen == list(range(chosen[0], chosen[0] + len(chosen))):
+        found = f"PREFIX + v[p{chosen[0]}:p]"
+    else:
+        found = "PREFIX + " + " + ".join(parts[place] for place in chosen)
+    return [
+        *lines,
+        f"p{last + 1} = p",
+        f"if k != {found}: raise ValueError('its key is that of another row')",
+    ]
+
+
+def _skip(column: Column) -> list[str]:
+    tags, types = union_tags(column)[0], codec_of(column).avro(column)
+    kinds = [kind if isinstance(kind, str) else str(kind["type"]) for kind in types]
+    if not tags:
+        return _SKIP[kinds[0]]
+    first = 1 if column.nullable else 0
+    lines = (
+        ["t = v[p]; p += 1", "if not t: pass"] if column.nullable else ["t = v[p]; p += 1", "if t < 0: pass"]
+    )
+    for number, kind in enumerate(kinds, first):
+        lines += [f"elif t == {number * 2}:", *indent(_SKIP[kind])]
+    return [*lines, "else: raise ValueError('a union has no such branch')"]

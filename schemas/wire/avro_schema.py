@@ -1,0 +1,135 @@
+"""The Avro schema of a table structure: Debezium's envelope, in the Avro specification's single-object encoding."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any
+
+import fastavro
+from fastavro.schema import fingerprint, to_parsing_canonical_form
+
+from schemas.structure import Column, TableStructure
+from schemas.types import avro_type
+from schemas.wire.rows import HEADER_SIZE, value_header
+
+#: where an Envelope's operation letter stands: behind the string's length, and in a value with a wide header
+OP_BEHIND = 1
+OP_AT = HEADER_SIZE + OP_BEHIND
+
+#: `source.flags` of both halves of an UPDATE that changes the key
+KEY_CHANGE = 0x10000
+
+SOURCE: dict[str, Any] = {
+    "type": "record",
+    "name": "Source",
+    "fields": [
+        {"name": "seq", "type": "long", "doc": "number of the row within its epoch, from 0"},
+        {"name": "epoch", "type": "long"},
+        {"name": "flags", "type": "int", "doc": "the rows event's flags; 0x10000: half of a key change"},
+        {"name": "db", "type": "string"},
+        {"name": "table", "type": "string"},
+        {"name": "server_id", "type": "long"},
+        {"name": "gtid", "type": ["null", "string"]},
+        {"name": "file", "type": "string", "doc": "upstream binlog file"},
+        {"name": "pos", "type": "long", "doc": "start of the rows event in it"},
+        {
+            "name": "ts_ms",
+            "type": "long",
+            "doc": "upstream commit time where the log has it, else event time",
+        },
+    ],
+}
+
+
+def avro_name(name: str) -> str:
+    """An identifier as an Avro name; what Avro does not allow becomes ``_xHHHH``, so no two names meet."""
+    return re.sub(r"[^A-Za-z0-9_]|^[0-9]|_(?=x[0-9a-f]{4})", lambda m: f"_x{ord(m[0]):04x}", name)
+
+
+def _row(name: str, columns: tuple[Column, ...]) -> dict[str, Any]:
+    fields = [
+        {
+            "name": avro_name(column.name),
+            "type": avro_type(column),
+            "mysql.name": column.name,
+            "mysql.type": column.sql_type,
+            **({"mysql.charset": column.charset} if column.charset else {}),
+        }
+        for column in columns
+    ]
+    return {"type": "record", "name": name, "fields": fields}
+
+
+def _images(structure: TableStructure) -> tuple[Any, Any]:
+    """The types of `after` and `before`: one record, unless images that lack columns lack different ones."""
+    after, before = structure.after_image, structure.before_image
+    if not before or not after or before == after:
+        return _row("Row", after or before), "Row"
+    return _row("Row", after), _row("OldRow", before)
+
+
+def envelope(structure: TableStructure) -> dict[str, Any]:
+    """The schema of a table's row values.
+
+    The namespace holds a digest of the structure: Avro's canonical form leaves out decimal scales, charsets
+    and signedness, so without it two structures that need different decoders could share a fingerprint.
+    """
+    digest = blake2b(structure.to_json().encode(), digest_size=8).hexdigest()
+    after, before = _images(structure)
+    return {
+        "type": "record",
+        "name": "Envelope",
+        "namespace": f"{avro_name(structure.db)}.{avro_name(structure.table)}.s{digest}",
+        "fields": [
+            {"name": "op", "type": "string", "doc": "c, u, d or r"},
+            {"name": "after", "type": ["null", after]},
+            {"name": "before", "type": ["null", before]},
+            {"name": "source", "type": SOURCE},
+            {"name": "ts_ms", "type": "long", "doc": "time of publishing"},
+        ],
+    }
+
+
+@dataclass(frozen=True)
+class RowSchema:
+    """A structure's Avro schema and the bytes that name it on the wire."""
+
+    text: str
+    fingerprint: bytes
+
+    @property
+    def header(self) -> bytes:
+        """The ten bytes before every value: marker and fingerprint."""
+        return value_header(self.fingerprint)
+
+
+@lru_cache(maxsize=4096)
+def row_schema(structure: TableStructure) -> RowSchema:
+    """The Avro schema of a structure's rows and its CRC-64-AVRO fingerprint, little-endian as on the wire."""
+    schema = envelope(structure)
+    text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+    crc = fingerprint(to_parsing_canonical_form(json.loads(text)), "CRC-64-AVRO")
+    return RowSchema(text, bytes.fromhex(crc))
+
+
+def read_record(schema: Any, data: bytes) -> Any:
+    """The value of a parsed schema that bytes hold from the first to the last one (slow: not for every row).
+
+    Raises:
+        ValueError, LookupError, EOFError, TypeError, struct.error: they hold none.
+    """
+    stream = io.BytesIO(data)
+    record: Any = fastavro.schemaless_reader(stream, schema, None)
+    if stream.tell() != len(data):
+        raise ValueError(f"{len(data) - stream.tell()} bytes lie behind it")
+    return record
+
+
+def fingerprint_of(structure: TableStructure) -> bytes:
+    """What names a structure's schema on the wire where there is no registry."""
+    return row_schema(structure).fingerprint

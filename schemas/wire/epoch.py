@@ -1,0 +1,223 @@
+"""The epoch log's records: what a consumer must know to apply a run of whole transactions."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from typing import Any
+
+import fastavro
+from zlib_ng.zlib_ng import crc32
+
+from schemas.ddl.classify import family
+from schemas.structure import has_full_images
+
+_SCHEMA = fastavro.parse_schema(json.loads((files("schemas") / "epoch.avsc").read_text()))
+_STRUCTURE_SCHEMA = fastavro.parse_schema(
+    next(
+        f["type"]["items"]
+        for f in json.loads((files("schemas") / "epoch.avsc").read_text())["fields"]
+        if f["name"] == "structures"
+    )
+    | {"namespace": "tailrace"}
+)
+
+#: `log_begins` of a log that holds everything that was ever written upstream
+ORIGIN = "origin"
+#: of all records of the epochs topic
+EPOCH_KEY = b"epoch"
+#: digests are sums of CRC-32 values modulo this number
+DIGEST_MODULUS = 1 << 63
+
+
+def digest_of(values: Iterable[bytes]) -> int:
+    """The digest of rows' values, before it is taken modulo ``DIGEST_MODULUS``."""
+    return sum(map(crc32, values))
+
+
+@dataclass(frozen=True)
+class OffsetRange:
+    """The offsets ``[start, end)`` of one partition of the rows topic; markers may leave gaps inside."""
+
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class TableTouched:
+    """One table's share of an epoch."""
+
+    db: str
+    table: str
+    fingerprint: str
+    inserts: int
+    updates: int
+    deletes: int
+
+
+@dataclass(frozen=True)
+class StructureVersion:
+    """A structure that holds for a table from ``epoch`` on, until the next version of that table."""
+
+    epoch: int
+    db: str
+    table: str
+    fingerprint: str
+    structure: str
+    avro_schema: str
+
+    @property
+    def topic_key(self) -> bytes:
+        """Key in ``<prefix>.schemas``: one record a version, so compaction never loses one."""
+        # Of images that lack columns one epoch may bring several versions.
+        which = "" if has_full_images(self.structure) else f"#{self.fingerprint}"
+        return f"{self.db}.{self.table}@{self.epoch}{which}".encode()
+
+
+@dataclass(frozen=True)
+class TableChanged:
+    """One table that a DDL statement names; ``renamed_to`` is set by RENAME."""
+
+    db: str
+    table: str
+    renamed_to_db: str | None = None
+    renamed_to: str | None = None
+    before: str | None = None
+    after: str | None = None
+
+
+@dataclass(frozen=True)
+class SchemaChanged:
+    """A DDL statement with the upstream session's settings that change its meaning.
+
+    Attributes:
+        settings: more of them, by the names of the server's variables and as text; only those that the event
+            has. Collations are ids; ``microseconds`` belong to ``timestamp``.
+    """
+
+    statement: str
+    default_db: str
+    kind: str
+    tables: tuple[TableChanged, ...]
+    source_flavor: str
+    timestamp: int
+    sql_mode: int | None = None
+    charset_client: int | None = None
+    collation_connection: int | None = None
+    collation_server: int | None = None
+    time_zone: str | None = None
+    explicit_defaults_for_timestamp: bool | None = None
+    foreign_key_checks: bool = True
+    unique_checks: bool = True
+    settings: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """The statement for logs and audit; those on accounts may hold passwords and are only named."""
+        return self.kind if family(self.kind) == "accounts" else self.statement
+
+
+@dataclass(frozen=True)
+class PreparedTransaction:
+    """An XA transaction that is prepared and undecided, and its place in the relay log: ``[relay_pos, relay_end)``."""
+
+    xid: str
+    gtid: str | None
+    relay_dir: str
+    relay_file: str
+    relay_pos: int
+    relay_end: int
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Events of one table that could not be replicated, and that a rule of the producer's passed over."""
+
+    db: str
+    table: str
+    kind: str
+    events: int
+
+
+@dataclass(frozen=True)
+class EpochCommitted:
+    """One epoch. Field meanings: ``epoch.avsc``. Positions are the end of the epoch."""
+
+    epoch: int
+    first_gtid: str | None
+    last_gtid: str | None
+    executed_gtids: str
+    source_id: str
+    source_file: str
+    source_pos: int
+    relay_dir: str
+    relay_file: str
+    relay_pos: int
+    ranges: tuple[OffsetRange, ...]
+    tables: tuple[TableTouched, ...]
+    structures: tuple[StructureVersion, ...]
+    ddl: SchemaChanged | None
+    rows: int
+    transactions: int
+    digest: int
+    first_commit_ms: int
+    last_commit_ms: int
+    published_ms: int
+    prepared: tuple[PreparedTransaction, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    names_in_lower_case: bool = False
+    log_id: str = ""
+    origins: tuple[str, ...] = ()
+    log_begins: str | None = None
+
+    def encode(self) -> bytes:
+        """Avro binary, without a header: the epochs topic has one schema."""
+        out = io.BytesIO()
+        settings = dict(self.ddl.settings) if self.ddl else {}
+        fastavro.schemaless_writer(out, _SCHEMA, asdict(self) | {"ddl_settings": settings})
+        return out.getvalue()
+
+    @classmethod
+    def decode(cls, data: bytes) -> EpochCommitted:
+        """The inverse of ``encode``; what a field may be ``schemas.wire.log_records`` knows.
+
+        Raises:
+            ValueError, LookupError, EOFError, TypeError: the bytes are not of one epoch.
+        """
+        stream = io.BytesIO(data)
+        record: Any = fastavro.schemaless_reader(stream, _SCHEMA, None)
+        if stream.tell() != len(data):
+            raise ValueError(f"{len(data) - stream.tell()} bytes lie behind it")
+        record["ranges"] = tuple(OffsetRange(**r) for r in record["ranges"])
+        record["tables"] = tuple(TableTouched(**t) for t in record["tables"])
+        record["structures"] = tuple(StructureVersion(**s) for s in record["structures"])
+        settings = tuple(record.pop("ddl_settings").items())
+        if record["ddl"] is not None:
+            ddl = record["ddl"] | {"settings": settings}
+            ddl["tables"] = tuple(TableChanged(**t) for t in ddl["tables"])
+            record["ddl"] = SchemaChanged(**ddl)
+        record["prepared"] = tuple(PreparedTransaction(**p) for p in record["prepared"])
+        record["origins"] = tuple(record["origins"])
+        record["skipped"] = tuple(Skipped(**s) for s in record["skipped"])
+        return cls(**record)
+
+
+def encode_structure_version(version: StructureVersion) -> bytes:
+    """A record of ``<prefix>.schemas``: Avro binary of ``StructureVersion``."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, _STRUCTURE_SCHEMA, asdict(version))
+    return out.getvalue()
+
+
+def decode_structure_version(data: bytes) -> StructureVersion:
+    """The inverse of ``encode_structure_version``. Raises as ``EpochCommitted.decode``."""
+    record: Any = fastavro.schemaless_reader(io.BytesIO(data), _STRUCTURE_SCHEMA, None)
+    version = StructureVersion(**record)
+    # It ends in a text, of which the reader takes as much as there is.
+    if encode_structure_version(version) != data:
+        raise ValueError("it does not end where its bytes do")
+    return version

@@ -1,0 +1,394 @@
+"""Records of the log's topics as values that can be relied on, or an error that names topic, partition and offset.
+
+Nobody but the producer writes these topics; but whoever may write to Kafka can write anything there, and the values
+end in paths, offsets, code and SQL. So everything that reads a record comes through here:
+
+- ``read_epoch`` and ``read_version``: a record's bytes are exactly one value, and each field is what it may be;
+- ``structure_of``: a structure is the one that its fingerprint names;
+- ``EpochChain``: an epoch follows from the one before it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from hashlib import blake2b
+from typing import cast
+
+from schemas import names
+from schemas.ddl.classify import Category, classify
+from schemas.ddl.lexer import FLAVORS, Flavor
+from schemas.errors import DecodeError, LogError, Where
+from schemas.gtid.sets import GtidSet, flavor_of, parse_gtid_set
+from schemas.structure import TableStructure
+from schemas.wire.avro_schema import avro_name, row_schema
+from schemas.wire.epoch import (
+    DIGEST_MODULUS,
+    EPOCH_KEY,
+    EpochCommitted,
+    OffsetRange,
+    PreparedTransaction,
+    SchemaChanged,
+    StructureVersion,
+    decode_structure_version,
+)
+
+#: the hint of an error that says so
+FOREIGN = (
+    "nobody but the producer may write to the prefix's topics: see who else can; nothing of it was applied"
+)
+_HEX = re.compile(r"[0-9a-f]{16}|[0-9a-f]{8}")
+_XID = re.compile(r"X'[0-9a-f]*',X'[0-9a-f]*',[0-9]{1,10}")
+_NUMBER = re.compile(r"[0-9]{1,20}")
+_PAIRS = re.compile(r"[0-9]{1,5}=[0-9]{1,5}(,[0-9]{1,5}=[0-9]{1,5})*")
+_WORDS = re.compile(r"[^\0]{0,512}", re.DOTALL)
+# Nothing reads a setting of another name.
+_SETTINGS = {
+    **dict.fromkeys(
+        (
+            *("lc_time_names", "microseconds", "default_collation_for_utf8mb4", "sql_require_primary_key"),
+            *("default_table_encryption", "auto_increment_increment", "auto_increment_offset"),
+            "innodb_strict_mode",
+        ),
+        _NUMBER,
+    ),
+    **dict.fromkeys(("invoker_user", "invoker_host"), _WORDS),
+    "character_set_collations": _PAIRS,
+    "default_storage_engine": re.compile(r"\w{1,64}"),
+}
+_LATEST_MS = 253_402_300_799_999  # the end of the year 9999
+_FIRST_POSITION = 4
+# Characters. Servers allow 64; a TABLE_MAP can have up to 255 bytes.
+_LONGEST_NAME = 255
+
+
+@dataclass(frozen=True)
+class At:
+    """Where a record lies."""
+
+    topic: str
+    offset: int
+    partition: int = 0
+
+    def __str__(self) -> str:
+        return f"topic {self.topic}, partition {self.partition}, offset {self.offset}"
+
+
+@dataclass(frozen=True)
+class LoggedVersion(StructureVersion):
+    """A structure's record of ``<prefix>.schemas``, and where it lies."""
+
+    at: At = At("", -1)
+
+
+def no_record(at: At | None, what: str, why: object, where: Where = Where()) -> LogError:  # noqa: B008
+    """TR568, a record that is none of ours."""
+    place = f"{at}: " if at else ""
+    return LogError(
+        "TR568", f"{place}{what}: {str(why)[:500] or type(why).__name__}", where=where, hint=FOREIGN
+    )
+
+
+def read_epoch(value: bytes | None, at: At, key: bytes | None = EPOCH_KEY) -> EpochCommitted:
+    """A record of the epochs topic. Raises LogError TR568."""
+    epoch: EpochCommitted | None = None
+    try:
+        if not value or key != EPOCH_KEY:
+            raise ValueError("it is empty" if not value else f"its key is {key!r}")
+        epoch = EpochCommitted.decode(value)
+        _check_epoch(epoch)
+    except UNFIT as error:
+        where = Where() if epoch is None else Where(epoch=epoch.epoch)
+        raise no_record(at, "the record holds no epoch", error, where) from error
+    return epoch
+
+
+def read_version(value: bytes | None, at: At, key: bytes | None) -> LoggedVersion:
+    """A record of the schemas topic; what its fingerprint names is looked at when it is used: ``structure_of``.
+
+    Raises LogError TR568.
+    """
+    try:
+        if not value:
+            raise ValueError("it is empty")
+        found = decode_structure_version(value)
+        if key != found.topic_key:
+            raise ValueError(f"its key is {key!r}")
+        _check_version(found)
+    except UNFIT as error:
+        raise no_record(at, "the record holds no table's structure", error) from error
+    return LoggedVersion(**{field.name: getattr(found, field.name) for field in fields(found)}, at=at)
+
+
+def check_names(versions: Iterable[LoggedVersion]) -> list[LoggedVersion]:
+    """The versions; one name on the wire stands for one structure. Raises LogError TR568."""
+    found = list(versions)
+    known: dict[str, LoggedVersion] = {}
+    for version in found:
+        first = known.setdefault(version.fingerprint, version)
+        if first.structure != version.structure:
+            why = f"{version.fingerprint} is the name of another one at offset {first.at.offset}"
+            raise no_record(version.at, f"a structure of {version.db}.{version.table}", why)
+    return found
+
+
+#: what reading bytes raises that are no record, and values that cannot be
+UNFIT = (
+    ValueError,
+    LookupError,
+    TypeError,
+    EOFError,
+    StopIteration,
+    OverflowError,
+    RecursionError,
+    struct.error,
+    DecodeError,
+)
+
+
+def structure_of(version: StructureVersion) -> TableStructure:
+    """The structure of a record, which is the one that its fingerprint names; an id of a registry names any.
+
+    Raises LogError TR568.
+    """
+    try:
+        return _structure(
+            version.db, version.table, version.fingerprint, version.structure, version.avro_schema
+        )
+    except UNFIT as error:
+        at = version.at if isinstance(version, LoggedVersion) else None
+        where = Where(table=f"{version.db}.{version.table}", epoch=version.epoch)
+        raise no_record(at, f"the structure {version.fingerprint} is none", error, where) from error
+
+
+@lru_cache(maxsize=4096)
+def _structure(db: str, table: str, fingerprint: str, text: str, avro_schema: str) -> TableStructure:
+    structure = TableStructure.from_json(text)
+    if (structure.db, structure.table) != (db, table):
+        raise ValueError(f"it is of {structure.name}")
+    schema = row_schema(structure)
+    if schema.text != avro_schema:
+        raise ValueError("its Avro schema is another one's")
+    if len(fingerprint) == _LONG_NAME and schema.fingerprint.hex() != fingerprint:
+        raise ValueError(f"it is the one with the fingerprint {schema.fingerprint.hex()}")
+    return structure
+
+
+_LONG_NAME = 16  # hexadecimal digits of a fingerprint
+
+
+# fields ---------------------------------------------------------------------------------------------
+
+
+def _check_version(version: StructureVersion) -> None:
+    _need(version.epoch >= 0, "its epoch is negative")
+    _check_table(version.db, version.table)
+    _check_fingerprint(version.fingerprint)
+    digest = blake2b(version.structure.encode(), digest_size=8).hexdigest()
+    namespace = f"{avro_name(version.db)}.{avro_name(version.table)}.s{digest}"
+    head = f'{{"type":"record","name":"Envelope","namespace":{json.dumps(namespace)},'
+    _need(version.avro_schema.startswith(head), "structure and Avro schema are not of one table")
+
+
+def _check_epoch(epoch: EpochCommitted) -> None:
+    _need(epoch.epoch >= 0, "its number is negative")
+    _check_place(epoch)
+    executed = _set(epoch.executed_gtids, flavor_of(epoch.executed_gtids, epoch.last_gtid or ""))
+    for gtid in filter(None, (epoch.first_gtid, epoch.last_gtid)):
+        _need(executed.contains(gtid), f"{gtid[:100]} is not in what it says is executed")
+    for moment in (epoch.first_commit_ms, epoch.last_commit_ms, epoch.published_ms):
+        _need(0 <= moment <= _LATEST_MS, f"{moment} is no time")
+    _need(0 <= epoch.digest < DIGEST_MODULUS, f"{epoch.digest} is no digest")
+    _check_counts(epoch)
+    for version in epoch.structures:
+        _check_version(version)
+        _need(
+            version.epoch == epoch.epoch, f"the structure of {version.db}.{version.table} is another epoch's"
+        )
+    if epoch.ddl is not None:
+        _check_ddl(epoch.ddl)
+    begins = epoch.log_begins
+    is_begin = epoch.epoch == 0 and len(begins or "") <= _LONGEST_NAME and (begins or "").isprintable()
+    _need(begins is None or is_begin, f"it says that the log begins there: {(begins or '')[:100]!r}")
+    for prepared in epoch.prepared:
+        _check_prepared(prepared)
+    for skipped in epoch.skipped:
+        _check_table(skipped.db, skipped.table)
+        _need(skipped.events > 0 and skipped.kind.isprintable(), "it skipped what cannot be")
+
+
+def _check_place(epoch: EpochCommitted) -> None:
+    names.server_uuid(epoch.source_id)
+    source, number = names.binlog_file(epoch.source_file)
+    file, same, offset = names.relay_file(epoch.relay_file)
+    _need((file, same) == (source, number), f"{epoch.relay_file} is no part of {source}")
+    _need(epoch.relay_pos >= _FIRST_POSITION, f"its relay position is {epoch.relay_pos}")
+    _need(epoch.source_pos == epoch.relay_pos + offset, "its two positions are not one")
+    _need(names.relay_subdir(epoch.relay_dir)[0] == epoch.source_id, f"{epoch.relay_dir} is another server's")
+    ids = (*filter(None, (epoch.log_id,)), *epoch.origins)
+    _need(all(map(names.is_uuid, ids)), "it comes from a log or a server whose id is no UUID")
+
+
+def _check_counts(epoch: EpochCommitted) -> None:
+    for table in epoch.tables:
+        _check_table(table.db, table.table)
+        _check_fingerprint(table.fingerprint)
+        counts = (table.inserts, table.updates, table.deletes)
+        _need(min(counts) >= 0, f"it has {counts} rows of {table.db}.{table.table}")
+    _need(epoch.transactions >= 0, f"it has {epoch.transactions} transactions")
+    before = OffsetRange(-1, 0, 0)
+    for part in epoch.ranges:
+        _need(
+            part.partition > before.partition, f"partition {part.partition} is there twice, or out of order"
+        )
+        _need(
+            0 <= part.start < part.end,
+            f"its offsets of partition {part.partition} are {part.start} to {part.end}",
+        )
+        before = part
+    _need(epoch.rows >= 0, f"it has {epoch.rows} rows")
+
+
+def check_rows(epoch: EpochCommitted, offset: int | None = None) -> None:
+    """Whether an epoch, at an offset of its topic, can have the rows that it says it has. Raises LogError TR554."""
+    of_tables = sum(table.inserts + table.updates + table.deletes for table in epoch.tables)
+    records = sum(part.end - part.start for part in epoch.ranges)
+    if epoch.rows != of_tables:
+        why = f"its tables have {of_tables} rows, and it {epoch.rows}"
+    elif epoch.rows > records or bool(epoch.ranges) != bool(epoch.rows) or (not epoch.rows and epoch.digest):
+        why = f"{epoch.rows} rows with the digest {epoch.digest} cannot lie at {records} offsets"
+    else:
+        return
+    at = "" if offset is None else f", at offset {offset} of the epochs topic"
+    raise LogError("TR554", f"epoch {epoch.epoch}{at}: {why}", where=Where(epoch=epoch.epoch), hint=FOREIGN)
+
+
+def _check_ddl(ddl: SchemaChanged) -> None:
+    _need(ddl.source_flavor in FLAVORS, f"{ddl.source_flavor[:40]!r} is no kind of server")
+    _need(0 <= ddl.timestamp <= _LATEST_MS, f"{ddl.timestamp} is no time")
+    _need(ddl.sql_mode is None or ddl.sql_mode >= 0, f"{ddl.sql_mode} is no sql_mode")
+    for collation in (ddl.charset_client, ddl.collation_connection, ddl.collation_server):
+        _need(collation is None or 0 <= collation < 1 << 16, f"{collation} is no collation")
+    zone = ddl.time_zone or ""
+    _need(len(zone) <= _LONGEST_NAME and (zone.isprintable()), f"{zone[:40]!r} is no time zone")
+    for name, value in ddl.settings:
+        fits = _SETTINGS.get(name, _WORDS).fullmatch(value) is not None
+        _need(fits, f"the setting {name[:40]!r} is {value[:40]!r}")
+    for table in ddl.tables:
+        _check_name(table.db, empty=True)
+        _check_name(table.table, empty=True)
+        for renamed in (table.renamed_to_db, table.renamed_to):
+            _need(renamed is None or len(renamed) <= _LONGEST_NAME, "a table is renamed to what is no name")
+    _check_name(ddl.default_db, empty=True)
+    flavor = cast(Flavor, ddl.source_flavor)
+    found = classify(ddl.statement, ddl.default_db, flavor, sql_mode=ddl.sql_mode or 0)
+    is_ddl = found.category in (Category.DDL, Category.OBJECT)
+    _need(is_ddl and found.kind == ddl.kind, f"its statement is no {ddl.kind[:40]}")
+    named, said = (
+        [(t.db, t.table, t.renamed_to_db or t.db, t.renamed_to) for t in one.tables] for one in (ddl, found)
+    )
+    _need(named == said, "its statement is on other tables")
+
+
+def _check_prepared(prepared: PreparedTransaction) -> None:
+    _need(_XID.fullmatch(prepared.xid) is not None, f"{prepared.xid[:100]!r} is no XID")
+    if prepared.gtid is not None:
+        _set(prepared.gtid, flavor_of(prepared.gtid))
+    names.relay_subdir(prepared.relay_dir)
+    names.relay_file(prepared.relay_file)
+    _need(_FIRST_POSITION <= prepared.relay_pos < prepared.relay_end, f"{prepared.xid} lies nowhere")
+
+
+def _check_table(db: str, table: str) -> None:
+    _check_name(db)
+    _check_name(table)
+
+
+def _check_name(name: str, *, empty: bool = False) -> None:
+    fits = (empty or bool(name)) and len(name) <= _LONGEST_NAME and "\0" not in name
+    _need(fits, f"{name[:100]!r} is no name")
+
+
+def _check_fingerprint(text: str) -> None:
+    _need(_HEX.fullmatch(text) is not None, f"{text[:40]!r} is no fingerprint")
+
+
+def _need(fits: bool, what: str) -> None:
+    if not fits:
+        raise ValueError(what)
+
+
+@lru_cache(maxsize=64)
+def _set(text: str, flavor: Flavor) -> GtidSet:
+    return parse_gtid_set(text, flavor)
+
+
+# one behind the other -------------------------------------------------------------------------------
+
+
+class EpochChain:
+    """Epochs in the order in which they lie in the log, each held against those before it.
+
+    Args:
+        topic: of the epochs.
+    """
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._last: EpochCommitted | None = None
+        self._offset = -1
+        self._ends: dict[int, int] = {}
+
+    def add(self, epoch: EpochCommitted, offset: int) -> None:
+        """The epoch that lies behind those that were added.
+
+        Raises:
+            LogError: TR551 one is missing; TR567 it contradicts them.
+        """
+        if self._last is not None:
+            if epoch.epoch > self._last.epoch + 1:
+                raise missing(self._last.epoch + 1, epoch.epoch)
+            try:
+                self._follows(self._last, epoch)
+            except ValueError as error:
+                raise LogError(
+                    "TR567",
+                    f"{At(self._topic, offset)}: epoch {epoch.epoch} cannot lie behind epoch {self._last.epoch} at"
+                    f" offset {self._offset}: {error}",
+                    where=Where(epoch=epoch.epoch),
+                    hint=FOREIGN,
+                ) from error
+        self._last, self._offset = epoch, offset
+        self._ends |= {part.partition: part.end for part in epoch.ranges}
+
+    def _follows(self, last: EpochCommitted, epoch: EpochCommitted) -> None:
+        _need(epoch.epoch == last.epoch + 1, "its number is there already")
+        _need(epoch.log_id == last.log_id, "it is another log's")
+        for part in epoch.ranges:
+            end = self._ends.get(part.partition, 0)
+            _need(
+                part.start >= end,
+                f"its rows of partition {part.partition} begin at offset {part.start}, those before it end at {end}",
+            )
+        if epoch.executed_gtids != last.executed_gtids:
+            flavor = flavor_of(epoch.executed_gtids, last.executed_gtids)
+            now, before = _set(epoch.executed_gtids, flavor), _set(last.executed_gtids, flavor)
+            _need(now.contains(before), f"{str(before.minus(now))[:200]} is executed no longer")
+        # An epoch without transactions may lie where a relay log that was made anew has come to.
+        if epoch.relay_dir == last.relay_dir and epoch.transactions:
+            here, there = ((*names.relay_file(one.relay_file)[1:], one.relay_pos) for one in (epoch, last))
+            _need(here >= there, f"it ends at {epoch.relay_file}:{epoch.relay_pos}, before that one")
+
+
+def missing(number: int, found: int) -> LogError:
+    """TR551, an epoch is not there."""
+    return LogError(
+        "TR551",
+        f"epoch {number} is missing: the log goes on with epoch {found}",
+        where=Where(epoch=number),
+        hint="the log was cut or belongs to another producer; restore it, or load the tables anew",
+    )

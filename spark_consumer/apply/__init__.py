@@ -1,0 +1,1 @@
+"""A slice in one transaction with its position."""

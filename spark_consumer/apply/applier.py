@@ -1,0 +1,451 @@
+"""Applying a slice: one downstream transaction with the data, the position and the audit row.
+
+The protocol, in order:
+
+1. Has the slice parts, workers apply them (``apply.workers.apply_part``), each in a transaction of its own.
+2. The next number of the ledger is set; BEGIN.
+3. The channel's row is read FOR UPDATE: a foreign fencing token, a gap, or a slice already applied end here, and so
+   does one that workers have applied in part, unless this is what finishes it.
+4. A DDL runs on a connection of its own while the row stays locked, so no second consumer gets between. Before
+   that, in a transaction of its own, the position gets what the DDL becomes and what its objects look like; after an
+   interruption these and the ledger tell what is left of it (``spark_consumer.apply.ddl.settle``). What became several
+   statements has a number for each, is written down for each, and the row is locked for each.
+5. The tables are held as they are, and must be those that the plan was made for, and no trigger of theirs may write
+   beside us (``side_writes.py``; of parts, and of events, that is looked at before 1). DELETEs of all tables, then
+   INSERTs, then the tables that keep the upstream's order; each statement must change exactly the rows that the log
+   says. Of a slice in parts nothing is left for this transaction. Then rows of tables without transactions, on a
+   second connection (``nontransactional.py``).
+6. The position moves, the audit row is written, workers and tables without transactions are level, COMMIT.
+7. If the connection is lost, COMMIT included, a new one reads the position: it alone says what happened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import pymysql
+import structlog
+
+from schemas.crashpoints import reached
+from schemas.errors import DownstreamError
+from spark_consumer.apply import error_log, marks, nontransactional
+from spark_consumer.apply import ledger as ledgers
+from spark_consumer.apply import position_store as positions
+from spark_consumer.apply.ddl.intent import Carried, Progress
+from spark_consumer.apply.ddl.run import DdlApplier, KnownTables, Versions
+from spark_consumer.apply.ddl.settle import await_predecessor
+from spark_consumer.apply.error_log import Directive
+from spark_consumer.apply.ledger import Ledger
+from spark_consumer.apply.patience import Patience
+from spark_consumer.apply.position_store import Position
+from spark_consumer.apply.prepare import Prepared
+from spark_consumer.apply.workers import info
+from spark_consumer.apply.workers.info import Ahead
+from spark_consumer.apply.workers.part import Order
+from spark_consumer.apply.workers.pool import Crew, check_level, run_all
+from spark_consumer.apply.write import gave_up, refused, run_free, write
+from spark_consumer.ddl import online_tables
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.slices import Slice
+from spark_consumer.plan import replacement
+from spark_consumer.plan.refusal import DDL, DDL_CODES, ROW_CODES, Refused, cut_values, ddl_event
+from spark_consumer.plan.side_writes import SideWrites
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.rules.rules import Rules
+from spark_consumer.target.server_errors import is_passing, message_of
+from spark_consumer.target.session import Flavor, Session, closing, connect
+from spark_consumer.target.tables import TableMoved, hold
+
+_PLANS = 5
+_T = TypeVar("_T")
+_log = structlog.get_logger()
+
+
+class Applier:
+    """The channel's only writer. One thread uses it.
+
+    Args:
+        known: where the names of the upstream's tables come from; by default the epoch log.
+        crew: applies the parts of slices that have some.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        session: Session,
+        position: Position,
+        known: KnownTables | None = None,
+        versions: Versions | None = None,
+        crew: Crew | None = None,
+    ) -> None:
+        self._config = config
+        self._channel = config.key
+        self._session = session
+        self._token = position.fencing_token
+        self._ledger: Ledger = ledgers.choose(session, position)
+        log = LogReader(config)
+        self._ddl = DdlApplier(
+            config, self._ledger, known or log.tables, versions if known else log.structures
+        )
+        self._side_writes = SideWrites(config.key, Rules.of(config))
+        self._given_up = threading.Event()
+        self._failed = error_log.read(session, config.key) is not None
+        #: all that an operator has decided about events that were refused
+        self.decided = error_log.decided(session, config.key)
+        #: what of it is about events that are still to come, or to come again
+        self.directives = {event: one for event, one in self.decided.items() if event[0] > position.epoch}
+        self.position = position
+        #: set before the first slice with parts
+        self.crew = crew
+        self._hidden = online_tables.from_json(position.online_tables).names
+        self._unfinished = frozenset(marks.read(session, config.key))
+        self._beside: Session | None = None
+
+    @property
+    def hidden(self) -> frozenset[tuple[str, str]]:
+        """The upstream's tables that an online schema change made and this channel does not have, at its end."""
+        return self._hidden
+
+    @property
+    def token(self) -> int:
+        """The fencing token under which it writes."""
+        return self._token
+
+    @property
+    def unfinished(self) -> frozenset[tuple[str, str]]:
+        """The downstream's tables without transactions that are, or may be, ahead of the position."""
+        return self._unfinished
+
+    @property
+    def session(self) -> Session:
+        """The connection, for reading the downstream's structure between batches."""
+        return self._session
+
+    @property
+    def flavor(self) -> Flavor:
+        """Which server the downstream is."""
+        return self._session.flavor
+
+    def close(self) -> None:
+        self._session.close()
+
+    def give_up(self) -> None:
+        """From another thread: leave what is in hand. Its transaction is rolled back, or is committed already."""
+        self._given_up.set()
+        self._session.cut()
+        self._ddl.give_up()
+        if self._beside is not None:
+            self._beside.cut()
+
+    def apply(self, prepared: Prepared) -> int:
+        """Apply a slice exactly once; the number of statements run. Raises DownstreamError or LogError."""
+        return self.with_retries(lambda: self._attempt(prepared))
+
+    def apply_planned(self, prepared: Prepared, again: Callable[[], Prepared]) -> tuple[int, Prepared]:
+        """``apply``, with another plan if somebody has altered a table since the last one was made.
+
+        Args:
+            again: plans and prepares the slice anew.
+        """
+        for _ in range(_PLANS - 1):
+            try:
+                return self.apply(prepared), prepared
+            except TableMoved as moved:
+                _log.info("downstream_table_altered", table=moved.where.table)
+                prepared = again()
+        return self.apply(prepared), prepared
+
+    def move_to(self, position: Position) -> None:
+        """Move the position where that changes no row: what lies in between is applied, or nothing."""
+        self.with_retries(lambda: self._move_to(position))
+
+    def ahead(self) -> list[Ahead]:
+        """The workers that are ahead of the position; those that were at work before write nothing any more."""
+        return self.with_retries(self._ahead)
+
+    def finish(self) -> None:
+        """The run has ended by itself: what is applied now stays as it is until another one starts."""
+        self.with_retries(lambda: positions.set_consistent(self._session, self._channel, self._token))
+
+    def with_retries(self, work: Callable[[], _T]) -> _T:
+        """Do something on the connection, again on a new one as long as it may succeed then."""
+        patience = Patience(self._config.retry_time, self._given_up)
+        while True:
+            try:
+                return work()
+            except (pymysql.MySQLError, OSError) as error:
+                if not is_passing(error):
+                    raise refused(error) from error
+                self._renew(patience, error)
+            except DownstreamError as error:
+                # A DDL's own connection was not let in.
+                if error.code != "TR601" or not error.retryable:
+                    raise
+                self._renew(patience, error.__cause__ or error)
+
+    def _renew(self, patience: Patience, reason: BaseException) -> None:
+        """A new connection, once there is one."""
+        self._session.close()
+        while patience.again():
+            _log.warning("downstream_retry", attempt=patience.attempts, reason=message_of(reason))
+            try:
+                self._session = connect(self._config.target)
+                return
+            except DownstreamError as error:
+                if not error.retryable:
+                    raise
+                reason = error.__cause__ or error
+        raise gave_up(reason) from reason
+
+    def _attempt(self, prepared: Prepared) -> int:
+        session, piece = self._session, prepared.piece
+        before = self._locked_position(piece)
+        if before is None:
+            return 0
+        self._side_writes.check_events(session, piece.where)
+        for part in prepared.parts:
+            self._side_writes.check_tables(session, part.written, piece.where)
+        self._run_parts(prepared, before)
+        used, progress, instead = self._progress(session, piece, before)
+        carried, pending = progress.carried, progress.pending
+        self._hidden = carried.tables.names
+        for index in pending[:-1]:
+            self._run_alone(piece, before, progress, index)
+        number = progress.number + prepared.reserved + len(pending) + 1
+        last = pending[-1] if pending else progress.index
+        with self._ddl.begun(session, self._token, piece, before, progress, last) as run_ddl:
+            count = self._commit(prepared, before, number, used, carried, instead, run_ddl)
+        reached("apply.after_commit")
+        self._failed = False
+        found = positions.read(session, self._channel)
+        self.position = positions.check_token(found, self._token, self._channel)
+        return count + len(pending)
+
+    def _commit(
+        self,
+        prepared: Prepared,
+        before: Position,
+        number: int,
+        used: tuple[Directive, ...],
+        carried: Carried,
+        instead: Sequence[str],
+        run_ddl: Callable[[], None],
+    ) -> int:
+        """The transaction with the data and the position; the number of statements in it."""
+        session, piece = self._session, prepared.piece
+        self._ledger.begin_rows(session, number)
+        try:
+            session.execute("BEGIN")
+            self._locked(piece, prepared.slice_id, len(prepared.parts) or None)
+            run_ddl()
+            for sql in instead:
+                run_free(session, sql, piece.where)
+            made = prepared.late() if prepared.late else prepared
+            for name, table in made.written.items():
+                hold(session, name, table.definition)
+            self._side_writes.check_tables(session, made.written, piece.where)
+            write(session, made.deletes, made.inserts, made.ordered, piece.where)
+            self._write_beside(session, made, before)
+            ahead = self._level(session, made, before)
+            before = replace(before, online_tables=carried.tables.to_json())
+            self._move(piece, before, number, made.statements, carried.left_out)
+            if prepared.reserved:
+                info.level(session, self._channel)
+            error_log.use(session, (*used, *made.directives))
+            if self._failed:
+                error_log.clear(session, self._channel)
+            if counts := _counts(piece, made, carried):
+                positions.count(session, self._channel, counts)
+            reached("apply.before_commit")
+            session.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(pymysql.MySQLError, OSError):
+                session.execute("ROLLBACK")
+            raise
+        finally:
+            with contextlib.suppress(pymysql.MySQLError, OSError):
+                self._ledger.end(session)
+        self._unfinished = ahead
+        return made.statements
+
+    def _write_beside(self, session: Session, made: Prepared, before: Position) -> None:
+        """Write to tables without transactions; ``session`` holds the channel's row."""
+        if not any(one.steps for one in made.nontransactional):
+            return
+        piece = made.piece
+        with closing(connect(self._config.target)) as own:
+            self._beside = own
+            await_predecessor(own, before)
+            # Is the channel's row still ours? Once we have the lock, whoever takes it over waits for the lock.
+            session.rows("SELECT 1")
+            self._unfinished |= {one.name for one in made.nontransactional}
+            nontransactional.write_steps(
+                own, self._channel, made.nontransactional, piece.behind(before), piece.where
+            )
+        reached("nontransactional.after_all")
+
+    def _level(self, session: Session, made: Prepared, before: Position) -> frozenset[tuple[str, str]]:
+        """Those of these tables that are ahead of the slice's end as well."""
+        if not (made.nontransactional or self._unfinished):
+            return frozenset()
+        after = made.piece.behind(before)
+        return nontransactional.level(session, self._channel, made.nontransactional, after)
+
+    def _run_alone(self, piece: Slice, before: Position, progress: Progress, index: int) -> None:
+        """Run a statement that others of the same slice follow, with the channel's row locked."""
+        session = self._session
+        with self._ddl.begun(session, self._token, piece, before, progress, index) as run_ddl:
+            session.execute("BEGIN")
+            try:
+                self._locked(piece)
+                run_ddl()
+            finally:
+                with contextlib.suppress(pymysql.MySQLError, OSError):
+                    session.execute("ROLLBACK")
+
+    def _ahead(self) -> list[Ahead]:
+        self._token = positions.renew_token(self._session, self._channel, self._token)
+        return info.ahead(self._session, self._channel)
+
+    def _run_parts(self, prepared: Prepared, before: Position) -> None:
+        """Have the workers apply their parts, or use up the numbers of those that never will."""
+        piece = prepared.piece
+        if not prepared.parts:
+            self._ledger.skip(
+                self._session, range(before.ledger_seq + 1, before.ledger_seq + prepared.reserved + 1)
+            )
+            return
+        assert self.crew is not None
+        assert prepared.slice_id is not None
+        order = Order(
+            self._config.target,
+            self._channel,
+            self._token,
+            self._ledger,
+            before,
+            piece.behind(before),
+            piece.where,
+            prepared.slice_id,
+            piece.first.epoch,
+            piece.last.epoch,
+            len(prepared.parts),
+            self._config.compact,
+            self._config.retry_time,
+        )
+        run_all(self._session, self.crew, order, prepared.parts, lambda: self._renewed(order))
+        reached("worker.after_parts")
+
+    def _renewed(self, order: Order) -> Order:
+        self._token = positions.renew_token(self._session, self._channel, self._token)
+        return replace(order, token=self._token)
+
+    def _progress(
+        self, session: Session, piece: Slice, before: Position
+    ) -> tuple[tuple[Directive, ...], Progress, Sequence[str]]:
+        """What an operator has decided about the slice's DDL; the DDL to run; the statements to run behind it."""
+        directive = None if piece.ddl is None else self.directives.get((piece.first.epoch, DDL))
+        if directive is None or piece.ddl is None:
+            return (), self._ddl.progress(session, piece, before), ()
+        try:
+            tables = self._ddl.carried(session, piece, before).tables
+        except DownstreamError:
+            # It is why the operator had to decide.
+            tables = online_tables.from_json(before.online_tables)
+        directive.check(ddl_event(piece))
+        _log.warning("event_directed", which=ddl_event(piece).name, statements=directive.statements)
+        ddls, instead = replacement.parted(directive.statements, piece.ddl, self.flavor)
+        chosen = Carried(ddls, tables, ("replaced" if directive.statements else "skipped",))
+        return (directive,), self._ddl.progress(session, piece, before, (directive.id, chosen)), instead
+
+    def trial(self, prepared: Prepared) -> Refused | None:
+        """Run a slice that is prepared row by row, and roll it back: the first row that is refused, if any is."""
+
+        def work() -> Refused | None:
+            session = self._session
+            session.execute("BEGIN")
+            try:
+                write(session, (), (), prepared.ordered, prepared.piece.where)
+            except DownstreamError as error:
+                return self.named(error, prepared)
+            finally:
+                session.execute("ROLLBACK")
+            return None
+
+        return self.with_retries(work)
+
+    @staticmethod
+    def named(error: DownstreamError, prepared: Prepared) -> Refused | None:
+        """The error with the event that it is about; None if that is not known."""
+        if isinstance(error, Refused):
+            return error
+        if prepared.piece.ddl is not None and error.code in DDL_CODES:
+            return Refused(error, ddl_event(prepared.piece), None, cut_values(prepared.piece.ddl.statement))
+        epoch, _, seq = (error.where.event or "").partition(":")
+        event = prepared.events.get((int(epoch), int(seq))) if seq else None
+        if event is None or error.code not in ROW_CODES:
+            return None
+        return Refused(error, event, error.where.table, error.statement or "")
+
+    def _move_to(self, position: Position) -> None:
+        session = self._session
+        session.execute("BEGIN")
+        found = positions.read(session, self._channel, lock=True)
+        positions.check_token(found, self._token, self._channel)
+        positions.move(session, self._channel, position)
+        session.execute("COMMIT")
+        self.position = position
+
+    def _locked_position(self, piece: Slice) -> Position | None:
+        """The position before the slice; None if the slice is already applied."""
+        found = positions.read(self._session, self._channel)
+        self.position = positions.check_token(found, self._token, self._channel)
+        if piece.is_applied(self.position):
+            _log.info("batch_already_applied", last_epoch=piece.last.epoch, position=self.position.epoch)
+            return None
+        return self.position
+
+    def _locked(self, piece: Slice, slice_id: str | None = None, parts: int | None = None) -> None:
+        """Step 3: hold the channel's row, and be sure that it stands just before this slice.
+
+        Args:
+            slice_id: what the workers that are ahead know the slice by.
+            parts: how many of them there must be.
+        """
+        found = positions.read(self._session, self._channel, lock=True)
+        position = positions.check_token(found, self._token, self._channel)
+        piece.check_next(position)
+        check_level(self._session, self._channel, slice_id, parts)
+
+    def _move(
+        self, piece: Slice, before: Position, number: int, statements: int, left_out: Sequence[str] = ()
+    ) -> None:
+        after = replace(piece.behind(before), ledger_seq=number, ddl_intent=None)
+        again = before.level
+        if again is not None and after.order >= again.order:
+            after = replace(after, rewound_from=None)
+        positions.move(self._session, self._channel, after)
+        records = piece.audited(number)
+        # A heartbeat moves the position; it is no batch to account for.
+        if any(record.transactions or record.rows or record.ddl for record in records):
+            # The number of an epoch is that of a batch which applied it whole, for the first time.
+            other = -number if piece.window or again else None
+            positions.audit(self._session, self._channel, records, statements, other, left_out)
+
+
+def _counts(piece: Slice, made: Prepared, carried: Carried) -> dict[str, int]:
+    counts = made.counts if piece.rows else {}
+    if skipped := piece.skipped:
+        counts = counts | {"skipped": skipped}
+    if piece.ddl is None:
+        return counts
+    left_out = not carried.statements
+    return counts | {
+        "ddl_applied": int(not left_out),
+        "ddl_left_out": int(left_out),
+        "ddl_ignored": int(left_out and "ignored" in carried.left_out),
+        "ddl_passed_over": int(left_out and "passed over" in carried.left_out),
+    }

@@ -1,0 +1,1 @@
+"""Running a DDL once, whatever interrupts it."""

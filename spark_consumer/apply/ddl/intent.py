@@ -1,0 +1,139 @@
+"""What a channel makes of a DDL, and how far it is with it: kept in the position's ``ddl_intent`` until all has run.
+
+Between two starts the rules may change, and with them the statements. What has begun is brought to its end as it was
+begun.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from schemas.ddl.classify import family
+from schemas.wire.epoch import EpochCommitted, SchemaChanged
+from spark_consumer.apply.ddl.snapshot import ACCOUNTS, Snapshot
+from spark_consumer.ddl import online_tables
+from spark_consumer.ddl.online_tables import OnlineTables, statement_of
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What a channel makes of a DDL.
+
+    Attributes:
+        statements: what it runs, in order.
+        tables: the tables of online schema changes behind it.
+        left_out: why it does not run what upstream ran: "filtered" by tables, filters or routes; "ignored" by [ddl];
+            "passed over", since the merged table needs nothing of it; "online", an online schema change's; "in part",
+            the channel has but some of the tables; "skipped" or "replaced" by an operator.
+    """
+
+    statements: Sequence[SchemaChanged]
+    tables: OnlineTables
+    left_out: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Intent:
+    """A DDL in hand.
+
+    Attributes:
+        place: the DDL's in the upstream. Not the epoch's number: after a crash `tailrace recover` may go on with it.
+        carried: what it becomes. The text of a statement on accounts is left out.
+        index: the statement in hand; those before it have run.
+        number: the one that it has in the ledger.
+        before: its objects before it ran; None: it is not running, the downstream has refused it.
+        directive: the operator's decision that the statements come from.
+    """
+
+    place: str
+    carried: Carried
+    index: int
+    number: int
+    before: Snapshot | None
+    directive: int | None = None
+
+    @property
+    def statement(self) -> SchemaChanged:
+        """The one in hand."""
+        return self.carried.statements[self.index]
+
+    def to_json(self) -> str:
+        """For the position."""
+        fields: dict[str, Any] = {
+            "place": self.place,
+            "statements": [asdict(_without_secrets(one)) for one in self.carried.statements],
+            "tables": self.carried.tables.to_json(),
+            "left_out": list(self.carried.left_out),
+            "index": self.index,
+            "number": self.number,
+            "before": self.before and self.before.to_fields(),
+            "directive": self.directive,
+        }
+        return json.dumps(fields)
+
+
+def intent_of(text: str | None, place: str | None = None) -> Intent | None:
+    """The DDL in hand that a position holds; with ``place`` only if it is the one of that place."""
+    fields: dict[str, Any] = json.loads(text) if text else {}
+    if not fields or place not in (None, fields["place"]):
+        return None
+    carried = Carried(
+        tuple(map(statement_of, fields["statements"])),
+        online_tables.from_json(fields["tables"]),
+        tuple(fields["left_out"]),
+    )
+    before = fields["before"] and Snapshot.of(fields["before"])
+    return Intent(fields["place"], carried, fields["index"], fields["number"], before, fields["directive"])
+
+
+def place_of(epoch: EpochCommitted) -> str:
+    """The epoch's place in the upstream."""
+    return place_at(epoch.last_gtid, epoch.source_file, epoch.source_pos)
+
+
+def place_at(gtid: str | None, file: str, pos: int) -> str:
+    """A place in the upstream: a GTID, or without one a place in a binlog file."""
+    return gtid or f"{file}:{pos}"
+
+
+def _without_secrets(ddl: SchemaChanged) -> SchemaChanged:
+    return replace(ddl, statement="") if family(ddl.kind) == ACCOUNTS else ddl
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What is to run of a DDL from here on.
+
+    Attributes:
+        carried: what the channel makes of it.
+        index: the next one of its statements.
+        number: the last number of the ledger that is used.
+        left: what is left of that statement, if it was interrupted halfway; ``before`` is what its objects were.
+        directive: the operator's decision that it comes from.
+    """
+
+    carried: Carried
+    number: int
+    index: int = 0
+    left: SchemaChanged | None = None
+    before: Snapshot | None = None
+    directive: int | None = None
+
+    @property
+    def pending(self) -> range:
+        """The statements that are to run."""
+        return range(self.index, len(self.carried.statements))
+
+    def statement(self, index: int) -> SchemaChanged:
+        """What to run of one of them."""
+        halfway = index == self.index and self.left is not None
+        return self.left if halfway and self.left else self.carried.statements[index]
+
+    def intent(self, place: str, index: int, before: Snapshot) -> Intent:
+        """To write down before one of them runs; ``before`` is what its objects are now."""
+        kept = self.before if index == self.index and self.left is not None else None
+        number = self.number + 1 + index - self.index
+        return Intent(place, self.carried, index, number, kept or before, self.directive)

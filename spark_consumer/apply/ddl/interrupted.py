@@ -1,0 +1,305 @@
+"""What is left to do of a DDL that was interrupted: pure, from what its objects were before and what they are now.
+
+A statement that leaves the same behind however often it runs is simply left to do, unless its objects show that it
+is done. Of one that must not run twice the objects have to show which of both it is, and they do: InnoDB's ids go with
+a table through RENAME and EXCHANGE, a CREATE leaves something and a DROP nothing, an ALTER another definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import cast
+
+from schemas.ddl.classify import family
+from schemas.ddl.lexer import Flavor, Lexer, dialect_of
+from schemas.wire.epoch import SchemaChanged, TableChanged
+from spark_consumer.apply.ddl.snapshot import ABSENT, ACCOUNTS, BROKEN, NO_ROWS, UNKNOWN, Shown, Snapshot, key
+from spark_consumer.ddl.edit import Uneditable, as_alter_database, as_replacing, with_if_exists
+from spark_consumer.plan.statements import qualified
+
+_TYPES = {
+    "TABLE": frozenset({"BASE TABLE", "SYSTEM VERSIONED"}),
+    "VIEW": frozenset({"VIEW"}),
+    "JSON DUALITY VIEW": frozenset({"VIEW"}),
+    "SEQUENCE": frozenset({"SEQUENCE"}),
+}
+_DATABASE = ("DATABASE", "SCHEMA")
+
+
+class Undecided(Exception):
+    """What is there now may be either; the text says why."""
+
+
+class Broken(Undecided):
+    """It is neither: the server has lost a table, or cannot open it."""
+
+
+def what_is_left(
+    ddl: SchemaChanged, before: Snapshot, now: Snapshot, *, mariadb: bool
+) -> SchemaChanged | None:
+    """The statement that is still to run: the DDL, the rest of it, or None.
+
+    Args:
+        before: its objects before it ran for the first time.
+        now: the same objects, with nobody at work on them.
+        mariadb: whether the downstream is one.
+
+    Raises:
+        Undecided: nobody can know.
+    """
+    verb, _, what = ddl.kind.partition(" ")
+    if family(ddl.kind) == ACCOUNTS:
+        return _accounts(ddl, before, now)
+    if what == "INDEX" or ddl.kind == "ALTER TABLE":
+        return _altered(ddl, before, now, mariadb)
+    if ddl.kind == "RENAME TABLE":
+        return _renamed(ddl, before, now, mariadb)
+    if verb == "DROP":
+        return _dropped(ddl, before, now)
+    if verb == "CREATE":
+        return _created(ddl, before, now, mariadb)
+    if ddl.kind == "ALTER EVENT" and any(shown.kind for shown in before.objects.values()) and not _any(now):
+        # It has another name now.
+        return None
+    # TRUNCATE, and ALTER of what is no table.
+    return ddl
+
+
+def half_done(ddl: SchemaChanged, now: Snapshot) -> bool:
+    """Whether a CREATE or DROP that the server says it has run has not left what it was to leave.
+
+    MariaDB logs what a refused statement has done under the statement's number: CREATE OR REPLACE has dropped the
+    table, a DROP of several those that were there, DROP DATABASE the tables before the one that it could not drop.
+    """
+    verb, _, what = ddl.kind.partition(" ")
+    if verb not in ("CREATE", "DROP") or what == "INDEX" or family(ddl.kind) == ACCOUNTS:
+        return False
+    return any(_is(shown, what) != (verb == "CREATE") for shown in now.objects.values())
+
+
+def needs_identities(ddl: SchemaChanged) -> bool:
+    """Whether definitions alone cannot show that the DDL has run."""
+    if ddl.kind == "RENAME TABLE":
+        return True
+    return ddl.kind == "ALTER TABLE" and (len(ddl.tables) > 1 or _moves_columns(ddl))
+
+
+def is_too_young(ddl: SchemaChanged, before: Snapshot) -> bool:
+    """Whether only the second of a table's last change would show that the DDL has run, and it is not over yet."""
+    return _moves_columns(ddl) and any(shown.created >= before.taken for shown in before.objects.values())
+
+
+def _is(shown: Shown, what: str) -> bool:
+    """Whether an object of this kind is there."""
+    return shown.kind in _TYPES[what] if what in _TYPES else bool(shown.kind)
+
+
+def _any(snapshot: Snapshot) -> bool:
+    return any(shown.kind for shown in snapshot.objects.values())
+
+
+def _accounts(ddl: SchemaChanged, before: Snapshot, now: Snapshot) -> SchemaChanged | None:
+    was, found = before.objects.get(ACCOUNTS, ABSENT), now.objects.get(ACCOUNTS, ABSENT)
+    if UNKNOWN in (was.definition, found.definition):
+        raise Undecided("the account may not read the tables of mysql that hold the grants")
+    return ddl if was.definition == found.definition else None
+
+
+def _dropped(ddl: SchemaChanged, before: Snapshot, now: Snapshot) -> SchemaChanged | None:
+    what = ddl.kind.partition(" ")[2]
+    there = [name for name, shown in now.objects.items() if _is(shown, what)]
+    if not there:
+        return None
+    whole = all(now.objects[name].definition != BROKEN for name in there)
+    if whole and all(_is(shown, what) == (name in there) for name, shown in before.objects.items()):
+        return ddl
+    text = with_if_exists(ddl.statement, cast(Flavor, ddl.source_flavor), sql_mode=ddl.sql_mode or 0)
+    return replace(ddl, statement=text)
+
+
+def _created(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool) -> SchemaChanged | None:
+    what = ddl.kind.partition(" ")[2]
+    was = any(_is(shown, what) for shown in before.objects.values())
+    found = any(_is(shown, what) and shown.definition != BROKEN for shown in now.objects.values())
+    if was or not found:
+        # Either it does nothing, or it replaces what nobody has changed since.
+        return ddl
+    if what == "SEQUENCE":
+        # The table comes first, then its row. Without that nobody can use it, and it may be logged all the same.
+        text = as_replacing(ddl.statement, cast(Flavor, ddl.source_flavor), sql_mode=ddl.sql_mode or 0)
+        return replace(ddl, statement=text)
+    if what in _DATABASE and mariadb:
+        # Its folder comes first, then the file with its character set.
+        try:
+            text = as_alter_database(
+                ddl.statement, cast(Flavor, ddl.source_flavor), sql_mode=ddl.sql_mode or 0
+            )
+        except Uneditable as error:
+            raise Undecided(
+                f"the database is there, perhaps without its character set, and {error}"
+            ) from error
+        return replace(ddl, statement=text, kind="ALTER DATABASE")
+    return None
+
+
+def _renamed(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool) -> SchemaChanged | None:
+    """Which of the pairs are done, by what goes with a table through its names."""
+    pairs = [
+        (key(table.db, table.table), key(table.renamed_to_db or table.db, table.renamed_to or ""))
+        for table in ddl.tables
+    ]
+    if any(name not in before.objects for pair in pairs for name in pair):
+        # The server has names in lower case.
+        pairs = [(old.lower(), new.lower()) for old, new in pairs]
+    # The right to see ids may have been given, or taken, in between.
+    known = all(one.ids or one.engine != "innodb" for each in (before, now) for one in each.objects.values())
+    began, found = (
+        {name: shown.identity(mariadb=mariadb, by_id=known) for name, shown in each.objects.items()}
+        for each in (before, now)
+    )
+    done = [count for count, state in enumerate(_through(pairs, began)) if state == found]
+    places = list(_through(pairs, {name: (name,) if identity else () for name, identity in began.items()}))
+    if not done:
+        # MariaDB renames a partitioned table one partition after the other.
+        for name, shown in now.objects.items():
+            if shown.definition == BROKEN:
+                raise Broken(f"the server cannot open {name}")
+        raise Broken("the tables are neither as before nor as after it")
+    sure = not any(identity[:1] == (UNKNOWN,) for identity in found.values())
+    if not sure and any(places[count] != places[done[-1]] for count in done):
+        raise Undecided("the tables look alike, and the ids of InnoDB's tables are not known")
+    # If several fit, what changed places is the same in every way, or nothing did.
+    rest = ddl.tables[done[-1] :]
+    if not rest:
+        return None
+    return ddl if len(rest) == len(ddl.tables) else replace(ddl, statement=_rename(rest), tables=rest)
+
+
+def _through(
+    pairs: Iterable[tuple[str, str]], began: Mapping[str, tuple[object, ...]]
+) -> Iterator[dict[str, tuple[object, ...]]]:
+    """What is where before the first pair, behind it, and so on."""
+    state = dict(began)
+    yield dict(state)
+    for old, new in pairs:
+        if state[old]:
+            state[old], state[new] = (), state[old]
+        yield dict(state)
+
+
+def _rename(tables: Iterable[TableChanged]) -> str:
+    pairs = (
+        f"{qualified(table.db, table.table).decode()} TO "
+        f"{qualified(table.renamed_to_db or table.db, table.renamed_to or '').decode()}"
+        for table in tables
+    )
+    return f"RENAME TABLE {', '.join(pairs)}"
+
+
+def _altered(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool) -> SchemaChanged | None:
+    table = ddl.tables[0]
+    was, found = before.get(table.db, table.table), now.get(table.db, table.table)
+    if len(ddl.tables) > 1:
+        return _partition_moved(ddl, before, now)
+    names = [
+        key(table.db, table.table),
+        key(table.renamed_to_db or table.db, table.renamed_to or table.table),
+    ]
+    if not before.objects.keys() >= set(names):
+        # The server has names in lower case.
+        names = [name.lower() for name in names]
+    if table.renamed_to is not None and names[0] != names[1]:
+        other = now.get(table.renamed_to_db or table.db, table.renamed_to)
+        if BROKEN in (found.definition, other.definition) and was.definition != BROKEN:
+            raise Broken("the server cannot open the table")
+        if bool(found.kind) == bool(was.kind) and not other.kind:
+            return ddl
+        if found.kind or not other.kind:
+            raise Broken("both of the table's names are in use, or none")
+        return None
+    if not was.kind:
+        return ddl
+    if _differs(was, found, before, now):
+        return None
+    if not _moves_columns(ddl) or was.content == found.content == NO_ROWS:
+        return ddl
+    return _moved(ddl, was, found, before, mariadb)
+
+
+def _differs(was: Shown, found: Shown, before: Snapshot, now: Snapshot) -> bool:
+    if was.kind and not found.kind:
+        raise Broken("the table is gone")
+    if BROKEN in (was.definition, found.definition):
+        raise Broken("the server cannot open the table")
+    if before.server != now.server:
+        if was.ids and found.ids and not set(was.ids) & set(found.ids):
+            return True
+        raise Undecided(
+            "the server shows definitions otherwise than before: another version, or other settings"
+        )
+    if UNKNOWN in (was.definition, found.definition):
+        raise Undecided("the account may not see the table's definition")
+    return was.definition != found.definition
+
+
+def _moved(
+    ddl: SchemaChanged, was: Shown, found: Shown, before: Snapshot, mariadb: bool
+) -> SchemaChanged | None:
+    """What is left of an ALTER that may leave the same definition with other values under it."""
+    if _other_ids(was, found) or (was.content and found.content and was.content != found.content):
+        return None
+    if was.created == found.created:
+        if was.created and was.created < before.taken:
+            return ddl
+    elif not mariadb or was.engine != "innodb":
+        return None
+    # MariaDB's is the time of a file, which recovery has moved as well when it took the ALTER back.
+    raise Undecided("the table's definition is the same before and after it")
+
+
+def _other_ids(was: Shown, found: Shown) -> bool:
+    return bool(was.ids and found.ids) and was.ids != found.ids
+
+
+def _partition_moved(ddl: SchemaChanged, before: Snapshot, now: Snapshot) -> SchemaChanged | None:
+    """EXCHANGE PARTITION, and MariaDB's CONVERT PARTITION and CONVERT TABLE: of a table and another one."""
+    one, other = ((before.get(t.db, t.table), now.get(t.db, t.table)) for t in ddl.tables[:2])
+    changed = _differs(*one, before, now)
+    if bool(other[0].kind) != bool(other[1].kind):
+        if not changed:
+            raise Broken("a table came or went, and the partitions are the same")
+        return None
+    if changed:
+        raise Broken("the partitions changed, and no table came or went")
+    if not other[0].kind:
+        return ddl
+    if not (one[0].ids and one[1].ids and other[0].ids and other[1].ids):
+        raise Undecided("the ids of InnoDB's tables are not known")
+    if one[0].ids == one[1].ids and other[0].ids == other[1].ids:
+        return ddl
+    if _numbers(other[1]) <= _numbers(one[0]) and _numbers(other[0]) <= _numbers(one[1]):
+        return None
+    raise Broken("neither the table nor the partition is what it was, nor what the other one was")
+
+
+def _numbers(shown: Shown) -> set[int]:
+    return {number for _, number in shown.ids or ()}
+
+
+def _moves_columns(ddl: SchemaChanged) -> bool:
+    """Whether a column gets the name of one that loses it or goes: a second time would move more."""
+    if ddl.kind != "ALTER TABLE":
+        return False
+    tokens = list(Lexer(ddl.statement, dialect_of(cast(Flavor, ddl.source_flavor), ddl.sql_mode or 0)))
+    gone, given = set[str](), set[str]()
+    for at, token in enumerate(tokens):
+        if token.key in ("CHANGE", "RENAME", "DROP"):
+            behind = [
+                one for one in tokens[at + 1 : at + 7] if one.key not in ("COLUMN", "IF", "EXISTS", "TO")
+            ]
+            names = [one.text.lower() for one in behind]
+            gone.update(names[:1])
+            if token.key != "DROP" and names[:1] != names[1:2]:
+                given.update(names[1:2])
+    return not gone.isdisjoint(given)

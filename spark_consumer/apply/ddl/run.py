@@ -1,0 +1,310 @@
+"""Running an upstream's DDL on the downstream, once."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import cast
+
+import pymysql
+import structlog
+
+from schemas.crashpoints import reached
+from schemas.ddl.classify import family, without_start_transaction
+from schemas.ddl.lexer import Flavor
+from schemas.errors import DownstreamError
+from schemas.wire.epoch import SchemaChanged, StructureVersion
+from schemas.wire.log_records import structure_of
+from spark_consumer.apply import position_store as positions
+from spark_consumer.apply.ddl import session as ddl_session
+from spark_consumer.apply.ddl.intent import Carried, Intent, Progress, intent_of, place_of
+from spark_consumer.apply.ddl.settle import Settled, await_predecessor, look_before, settled
+from spark_consumer.apply.ddl.snapshot import clear_half_made
+from spark_consumer.apply.ledger import Ledger
+from spark_consumer.apply.position_store import Position
+from spark_consumer.ddl import online_tables
+from spark_consumer.ddl.alter_clauses import clauses_of
+from spark_consumer.ddl.merged import needs
+from spark_consumer.ddl.online import take
+from spark_consumer.ddl.online_tables import OnlineTables
+from spark_consumer.ddl.translate import DdlRules, MergedDdl
+from spark_consumer.epochs.slices import Slice
+from spark_consumer.plan.statements import qualified
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.rules.rules import Rules
+from spark_consumer.target.server_errors import is_passing, message_of
+from spark_consumer.target.session import Session, closing, connect, error_number
+from spark_consumer.target.tables import read_table
+
+#: the upstream's tables that have had rows up to an epoch
+KnownTables = Callable[[int], set[tuple[str, str]]]
+#: the structures that their rows have had up to an epoch
+Versions = Callable[[int], Sequence[StructureVersion]]
+# Bits of sql_mode: STRICT_TRANS_TABLES, STRICT_ALL_TABLES.
+_STRICT = 1 << 21 | 1 << 22
+#: no such table, no such database
+_NO_TABLE = (1146, 1049)
+_log = structlog.get_logger()
+
+
+class DdlApplier:
+    """Runs the DDL of DDL epochs on connections of their own, under the ledger's numbers."""
+
+    def __init__(
+        self, config: ConsumerConfig, ledger: Ledger, known: KnownTables, versions: Versions | None
+    ) -> None:
+        self._config = config
+        self._known = known
+        self._versions = versions
+        self._ledger = ledger
+        self._own: Session | None = None
+        rules = Rules.of(config)
+        self._options, self._router = config.ddl, rules.router
+        self._rules = DdlRules(rules.tables, rules.events, rules.router, config.ddl)
+
+    def carried(self, session: Session, piece: Slice, position: Position) -> Carried:
+        """What the rules as they are make of the slice's DDL.
+
+        Raises DownstreamError where they would have to carry half of it, or guess.
+        """
+        tables = online_tables.from_json(position.online_tables)
+        if piece.ddl is None:
+            return Carried((), tables.touched(piece))
+        return self._made(session, piece, piece.ddl, tables)
+
+    def progress(
+        self, session: Session, piece: Slice, position: Position, decided: tuple[int, Carried] | None = None
+    ) -> Progress:
+        """What is to run of the slice's DDL: all of it, or what an interruption has left, whatever the rules are now.
+
+        Args:
+            decided: an operator's decision, by its id, and what it makes of the DDL.
+        """
+        directive, chosen = decided or (None, None)
+        intent = intent_of(position.ddl_intent, place_of(piece.first)) if piece.ddl is not None else None
+        number = position.ledger_seq
+        if intent is not None and piece.ddl is not None:
+            if chosen is not None and intent.directive != directive:
+                # What has run of the DDL, or of an earlier decision, stands in front of this one.
+                number = max(number, intent.number)
+                return Progress(chosen, number, _in_front(intent, chosen), directive=directive)
+            found = self._settled(
+                piece, position, intent, chosen or Carried((piece.ddl,), online_tables.NO_TABLES)
+            )
+            if found.index > 0 or found.left is not None:
+                carried = chosen or intent.carried
+                return Progress(carried, found.number, found.index, found.left, intent.before, directive)
+            number = found.number
+        return Progress(chosen or self.carried(session, piece, position), number, directive=directive)
+
+    def _settled(self, piece: Slice, position: Position, intent: Intent, texts: Carried) -> Settled:
+        """How far an intent is; ``texts`` has what it keeps no text of."""
+        if intent.before is None:
+            return Settled(intent.index, None, intent.number)
+        ddl = intent.statement
+        if not ddl.statement and intent.index < len(texts.statements):
+            ddl = texts.statements[intent.index]
+        with closing(connect(self._config.target)) as own:
+            self._own = own
+            await_predecessor(own, position)
+            found = settled(own, self._ledger, intent, ddl, piece.where)
+            if found.index == intent.index and ddl.kind == "CREATE TABLE":
+                for table in ddl.tables:
+                    if not intent.before.get(table.db, table.table).kind:
+                        clear_half_made(own, table.db, table.table)
+            return found
+
+    def _made(self, session: Session, piece: Slice, ddl: SchemaChanged, tables: OnlineTables) -> Carried:
+        """What the rules as they are make of a DDL."""
+        taken = take(tables, ddl, self._options, lambda *name: self._defined(session, *name))
+        each = [self._of_channel(session, piece, one) for one in taken.statements]
+        made = tuple(one for one in each if isinstance(one, SchemaChanged))
+        reasons = [one for one in each if isinstance(one, str)] if each else ["online"]
+        narrowed = sum(len(one.tables) for one in made) < sum(len(one.tables) for one in taken.statements)
+        reasons += ["in part"] if narrowed and made and not reasons else []
+        return Carried(made, taken.tables.touched(piece), tuple(dict.fromkeys(reasons)))
+
+    def _of_channel(self, session: Session, piece: Slice, ddl: SchemaChanged) -> SchemaChanged | str:
+        """A statement under the channel's rules, or why it is left out."""
+        try:
+            made = self._rules.carried(
+                ddl, lambda: self._known(piece.first.epoch), lambda *name: self._has_rows(session, *name)
+            )
+            ignored = self._options.of(family(ddl.kind)) == "ignore"
+            return made or ("ignored" if ignored else "filtered")
+        except MergedDdl as merged:
+            if reason := self._needed(session, ddl, piece.first.epoch):
+                raise DownstreamError(
+                    "TR623",
+                    f"{merged.what}; {reason}",
+                    where=piece.where,
+                    hint=_merged_hint(merged.hint, ddl),
+                ) from None
+            _log.info("merged_ddl_passed_over", epoch=piece.first.epoch, statement=ddl.shown[:200])
+            return "passed over"
+
+    def _defined(self, session: Session, db: str, table: str) -> str | None:
+        """The downstream's definition of an upstream's table."""
+        try:
+            shown = session.rows(f"SHOW CREATE TABLE {qualified(*self._router.table(db, table)).decode()}")
+        except pymysql.MySQLError as error:
+            if error_number(error) in _NO_TABLE:
+                return None
+            raise
+        return str(shown[0][1])
+
+    def _has_rows(self, session: Session, db: str, table: str) -> bool:
+        try:
+            there = qualified(*self._router.table(db, table)).decode()
+            return bool(session.rows(f"SELECT 1 FROM {there} LIMIT 1"))
+        except pymysql.MySQLError as error:
+            if error_number(error) in _NO_TABLE:
+                return False
+            raise
+
+    def _needed(self, session: Session, ddl: SchemaChanged, epoch: int) -> str:
+        """What a merged table needs of a shard's DDL; "" if it has it all."""
+        clauses = None
+        if ddl.kind == "ALTER TABLE" and len(ddl.tables) == 1 and ddl.tables[0].renamed_to is None:
+            clauses = clauses_of(ddl.statement, cast(Flavor, ddl.source_flavor), sql_mode=ddl.sql_mode or 0)
+        if clauses is None or self._versions is None:
+            return "it is not looked into"
+        name = (ddl.tables[0].db, ddl.tables[0].table)
+        target = read_table(session, self._router.table(*name))
+        if target is None:
+            return "the merged table is not there"
+        versions = [v for v in self._versions(epoch) if (v.db, v.table) == name]
+        strict = bool((ddl.sql_mode or 0) & _STRICT)
+        return needs(clauses, target, [structure_of(v) for v in versions], strict=strict)
+
+    @contextlib.contextmanager
+    def begun(
+        self, session: Session, token: int, piece: Slice, position: Position, progress: Progress, index: int
+    ) -> Iterator[Callable[[], None]]:
+        """Write down what is about to happen; the block then runs the statement once, with the channel's row locked.
+
+        Args:
+            session: without an open transaction, before and after the block.
+            index: which of the statements; behind the last one there is nothing to do.
+        """
+        if index not in progress.pending:
+            yield lambda: None
+            return
+        ddl = progress.statement(index)
+        with closing(connect(self._config.target)) as own:
+            self._own = own
+            await_predecessor(own, position)
+            intent = progress.intent(place_of(piece.first), index, look_before(own, ddl))
+            self._declare(session, token, intent)
+            attempt = _Attempt(own, self._ledger, ddl, intent.number, piece)
+            try:
+                yield attempt.run
+            except BaseException:
+                with contextlib.suppress(pymysql.MySQLError, OSError):
+                    self._note(session, token, position, intent, attempt.outcome)
+                raise
+
+    def _declare(self, session: Session, token: int, intent: Intent) -> None:
+        channel = self._config.key
+        session.execute("BEGIN")
+        try:
+            positions.check_token(positions.read(session, channel, lock=True), token, channel)
+            session.run(
+                "UPDATE tailrace.relay_log_info SET ddl_intent = %s WHERE prefix = %s AND Channel_name = %s",
+                (intent.to_json(), *channel),
+            )
+            session.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(pymysql.MySQLError, OSError):
+                session.execute("ROLLBACK")
+            raise
+
+    def _note(
+        self, session: Session, token: int, position: Position, intent: Intent, outcome: Outcome
+    ) -> None:
+        """After a failure: write down what is known of the statement. What the tables look like later, when somebody
+        may have made it possible by hand, says nothing of it any more.
+        """
+        if outcome is Outcome.OPEN:
+            return
+        number = intent.number
+        if outcome is Outcome.NOT_RUN and not self._ledger.happened(session, number):
+            number -= 1
+        done = intent.index + (outcome is Outcome.RUN)
+        kept = replace(intent, index=done, number=number, before=None).to_json() if done else None
+        session.run(
+            "UPDATE tailrace.relay_log_info SET ddl_intent = %s, ledger_seq = %s"
+            " WHERE prefix = %s AND Channel_name = %s AND fencing_token = %s",
+            (kept, position.ledger_seq if done else number, *self._config.key, token),
+        )
+
+    def give_up(self) -> None:
+        """From another thread: stop waiting for a DDL. The server may carry it out all the same."""
+        if self._own is not None:
+            self._own.cut()
+
+
+class Outcome(enum.Enum):
+    """What is known of a statement."""
+
+    NOT_RUN = "not run: not sent, or refused"
+    OPEN = "sent, and the connection was lost"
+    RUN = "run"
+
+
+class _Attempt:
+    """One statement on a connection of its own."""
+
+    def __init__(self, own: Session, ledger: Ledger, ddl: SchemaChanged, number: int, piece: Slice) -> None:
+        self._own, self._ledger, self._ddl, self._number, self._piece = own, ledger, ddl, number, piece
+        self.outcome = Outcome.NOT_RUN
+
+    def run(self) -> None:
+        """Run it. Raises DownstreamError, pymysql.MySQLError, OSError."""
+        ddl_session.prepare(self._own, self._ddl)
+        self._ledger.begin(self._own, self._number)
+        reached("ddl.before")
+        self.outcome = Outcome.OPEN
+        try:
+            self._own.execute(_text(self._ddl))
+        except pymysql.MySQLError as error:
+            if is_passing(error):
+                raise
+            self.outcome = Outcome.NOT_RUN
+            raise DownstreamError(
+                "TR620",
+                f"the downstream refused a DDL: {message_of(error)}; {self._ddl.shown[:300]}",
+                where=self._piece.where,
+                hint=_hint(self._ddl),
+            ) from error
+        self.outcome = Outcome.RUN
+        # With it goes the lock, which rows of the same slice may need.
+        self._own.close()
+        reached("ddl.after")
+
+
+def _text(ddl: SchemaChanged) -> str:
+    if ddl.kind != "CREATE TABLE":
+        return ddl.statement
+    return without_start_transaction(ddl.statement, sql_mode=ddl.sql_mode or 0)
+
+
+def _in_front(intent: Intent, chosen: Carried) -> int:
+    """How many of a decision's statements have run already."""
+    ran = [one.statement for one in intent.carried.statements[: intent.index]]
+    same = ran == [one.statement for one in chosen.statements[: intent.index]]
+    return intent.index if same else 0
+
+
+def _merged_hint(hint: str, ddl: SchemaChanged) -> str:
+    if ddl.kind != "ALTER TABLE":
+        return hint
+    return f"alter the merged table once by hand: what it has already is passed over at the next start; or {hint}"
+
+
+def _hint(ddl: SchemaChanged) -> str:
+    usual = "make the statement possible there, then start again; everything before it is applied"
+    setting = family(ddl.kind)
+    return f'{usual}; or set [ddl] {setting} = "ignore"' if setting else usual

@@ -1,0 +1,152 @@
+"""What became of a DDL that was in hand when its consumer, its connection or the downstream was killed.
+
+Who says so:
+
+1. Nobody, while it still runs: a DDL goes on in the server when its client has gone, and holds the channel's lock.
+2. MySQL's GTIDs, of tables whose DDL is atomic (InnoDB's), of views, programs and accounts: it has run, or not at all.
+3. MariaDB's binlog as long as the server has not been started again: the statement's number is there, or it is not.
+   CREATE and DROP have to have left what they were to leave all the same.
+4. The objects themselves (``interrupted``): on downstreams without GTIDs, on MariaDB once its server was started
+   again, and of MySQL's tables without atomic DDL. Crash recovery of MariaDB finishes some statements and logs them
+   under a number of its own or not at all, takes others back, and may lose one that it had logged.
+5. If these do not show it, a number that is used does, and else the operator. He is asked as well where the server has
+   lost a table: MariaDB does the DDL of partitioned tables one partition after the other.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import structlog
+
+from schemas.errors import DownstreamError, Where
+from schemas.wire.epoch import SchemaChanged
+from spark_consumer.apply.ddl.intent import Intent
+from spark_consumer.apply.ddl.interrupted import (
+    Broken,
+    Undecided,
+    half_done,
+    is_too_young,
+    needs_identities,
+    what_is_left,
+)
+from spark_consumer.apply.ddl.snapshot import Snapshot, take
+from spark_consumer.apply.ledger import Ledger
+from spark_consumer.apply.position_store import Position
+from spark_consumer.ddl.translate import database_of
+from spark_consumer.target.session import Session
+
+# A table that was changed just now is that old after two seconds.
+_LONGEST_WAIT = 3.0
+_OPEN = (
+    "look at the tables. If it has happened, `tailrace error skip`; if it has not, `tailrace error replace` with the"
+    " statement itself; what is done by halves, finish by hand, and skip it"
+)
+_LOST = (
+    "the tables are neither as they were before it nor as it leaves them. Restore them as it leaves them, and `tailrace"
+    " error skip`; or as they were, and `tailrace error replace` with the statement itself"
+)
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Settled:
+    """How far a DDL is.
+
+    Attributes:
+        index: the next one of its statements.
+        left: what is left of that, if it is done in part.
+        number: the last number of the ledger that is used.
+    """
+
+    index: int
+    left: SchemaChanged | None
+    number: int
+
+
+def await_predecessor(own: Session, position: Position) -> None:
+    """Wait for the end of a DDL, or of a statement on a table without transactions, whose consumer has gone: the
+    server carries it out all the same.
+
+    Whoever runs one holds a lock of the channel's, which the server releases with the connection.
+    """
+    lock = f"tailrace.{position.ledger_uuid}"
+    while own.value("SELECT GET_LOCK(%s, 2)", (lock,)) != 1:
+        _log.warning("statement_of_predecessor_runs", hint="it began before this consumer, and is waited for")
+
+
+def look(own: Session, ddl: SchemaChanged) -> Snapshot:
+    """The DDL's objects as they are now."""
+    return take(own, ddl, database_of(ddl), identities=needs_identities(ddl))
+
+
+def look_before(own: Session, ddl: SchemaChanged) -> Snapshot:
+    """The DDL's objects as they are before it runs."""
+    deadline = time.monotonic() + _LONGEST_WAIT
+    while is_too_young(ddl, found := look(own, ddl)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found
+
+
+def settled(own: Session, ledger: Ledger, intent: Intent, ddl: SchemaChanged, where: Where) -> Settled:
+    """How far the DDL of an intent is.
+
+    Args:
+        own: a connection that has waited for the predecessor.
+        ddl: the statement in hand, with its text.
+
+    Raises:
+        DownstreamError: TR621, nobody can know.
+    """
+    used = ledger.happened(own, intent.number)
+    number = intent.number if used else intent.number - 1
+    if intent.before is None:
+        return Settled(intent.index, None, number)
+    try:
+        left = _left(own, ledger, intent.before, ddl, used)
+    except Undecided as why:
+        if used and not isinstance(why, Broken):
+            left = None
+        else:
+            raise DownstreamError(
+                "TR621",
+                f"this DDL was interrupted, and nothing shows whether it has happened: {why}; {ddl.shown[:200]}",
+                where=where,
+                hint=_LOST if isinstance(why, Broken) else _OPEN,
+            ) from None
+    _log.info(
+        "ddl_interrupted", statement=ddl.shown[:200], happened=left is None, left=left and left.shown[:200]
+    )
+    if left is None:
+        return Settled(intent.index + 1, None, number)
+    return Settled(intent.index, None if left is ddl else left, number)
+
+
+def _left(
+    own: Session, ledger: Ledger, before: Snapshot, ddl: SchemaChanged, used: bool
+) -> SchemaChanged | None:
+    mariadb = own.flavor == "mariadb"
+    if used and not mariadb:
+        return None
+    if not ddl.statement:
+        raise Undecided("its text is not kept, since it may hold passwords")
+    now = look(own, ddl)
+    same_start = before.binlog == now.binlog != ""
+    if used and same_start and not half_done(ddl, now):
+        return None
+    if ledger.proves and not mariadb and _is_atomic(before) and _is_atomic(now):
+        return ddl
+    try:
+        return what_is_left(ddl, before, now, mariadb=mariadb)
+    except Undecided as why:
+        if ledger.proves and same_start and not used and not isinstance(why, Broken):
+            return ddl
+        raise
+
+
+def _is_atomic(snapshot: Snapshot) -> bool:
+    """Whether MySQL does the DDL of these objects whole or not at all, and with their GTID."""
+    return all(
+        shown.engine in ("", "innodb") and shown.kind != "DATABASE" for shown in snapshot.objects.values()
+    )

@@ -1,0 +1,332 @@
+"""The objects that a DDL names, as the downstream has them: taken before it runs, and again if it was interrupted."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+import pymysql
+
+from schemas.ddl.classify import classify, family
+from schemas.ddl.lexer import Flavor, Lexer, TokenKind, dialect_of
+from schemas.wire.epoch import SchemaChanged
+from spark_consumer.plan.statements import qualified, quote
+from spark_consumer.target.server_errors import error_number, is_denied, is_passing
+from spark_consumer.target.session import Session
+
+ACCOUNTS = "accounts"
+#: the definition of what the account may not see, or nobody should look at
+UNKNOWN = "unknown"
+#: the definition of what the server cannot open
+BROKEN = "broken"
+#: the content of an InnoDB table without rows
+NO_ROWS = "none"
+PROGRAMS = ("PROCEDURE", "FUNCTION", "EVENT", "PACKAGE", "PACKAGE BODY", "LIBRARY")
+#: rows from each end of a table
+_SAMPLE = 5
+_COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
+# no such table, database, routine, event, library
+_ABSENT = frozenset({1049, 1146, 1305, 1539, 6453})
+_GRANTS = {
+    "mysql": (
+        *("user", "db", "tables_priv", "columns_priv", "procs_priv", "proxies_priv"),
+        *("global_grants", "role_edges", "default_roles", "password_history"),
+    ),
+    "mariadb": (
+        *("global_priv", "db", "tables_priv", "columns_priv", "procs_priv", "proxies_priv"),
+        "roles_mapping",
+    ),
+}
+# What InnoDB's names of files have two characters for in place of four (MySQL: strings/ctype-utf8.cc).
+_SHORT = ((0xC0, 0x5FF), (0x1E00, 0x1FFF), (0x2160, 0x217F), (0x24B0, 0x24EF), (0xFF20, 0xFF5F))
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One object.
+
+    Attributes:
+        kind: the server's TABLE_TYPE, DATABASE, the program's kind, ``ACCOUNTS``; "" if it is not there.
+        definition: hash of SHOW CREATE without the object's own name, ``UNKNOWN`` or ``BROKEN``.
+        engine: of a table, in lower case.
+        ids: InnoDB's table ids by partition, None if they are not known. A table keeps its id when it is renamed; one
+            that is rebuilt or truncated has another.
+        created: CREATE_TIME in UTC; MariaDB moves it with every ALTER and RENAME, MySQL with every ALTER.
+        content: where identities were asked for: CHECKSUM TABLE; of an InnoDB table only its first and last rows, or
+            ``NO_ROWS``.
+    """
+
+    kind: str = ""
+    definition: str = ""
+    engine: str = ""
+    ids: tuple[tuple[str, int], ...] | None = None
+    created: str = ""
+    content: str = ""
+
+    def identity(self, *, mariadb: bool, by_id: bool) -> tuple[object, ...]:
+        """What goes with the object when it gets another name; () if it is not there.
+
+        If it begins with ``UNKNOWN``, two objects with the same may be different ones all the same.
+        """
+        if not self.kind:
+            return ()
+        if by_id and self.ids:
+            return self.ids
+        if (
+            self.definition in (UNKNOWN, BROKEN)
+            or self.engine == "innodb"
+            or (self.engine and not self.content)
+        ):
+            # The definition has names of foreign keys in it that follow the table's.
+            return UNKNOWN, self.content, "" if mariadb else self.created
+        return self.definition, self.content
+
+
+ABSENT = Shown()
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The objects of a DDL at one moment.
+
+    Attributes:
+        objects: by name, quoted and with its schema.
+        server: hash of the server's version, and of how it shows a table that nobody alters. Where it differs,
+            definitions cannot be compared.
+        taken: a second before it, by the server's clock in UTC: what was created earlier shows the next change.
+        binlog: MariaDB's current binlog file; each start of the server begins another one. "" if that is not known.
+    """
+
+    objects: Mapping[str, Shown]
+    server: str
+    taken: str
+    binlog: str = ""
+
+    def to_fields(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, fields: dict[str, Any]) -> Snapshot:
+        """The inverse of ``to_fields``, behind JSON."""
+        objects = {name: _shown_of(shown) for name, shown in fields["objects"].items()}
+        return cls(**(fields | {"objects": objects}))
+
+    def get(self, db: str, name: str) -> Shown:
+        """A table, or what has its name."""
+        return self.objects.get(key(db, name)) or self.objects.get(key(db, name).lower()) or ABSENT
+
+
+def _shown_of(fields: dict[str, Any]) -> Shown:
+    ids = fields["ids"]
+    return Shown(**(fields | {"ids": None if ids is None else tuple((part, one) for part, one in ids)}))
+
+
+def key(db: str, name: str) -> str:
+    """The name of a table or program in a snapshot."""
+    return qualified(db, name).decode()
+
+
+def take(session: Session, ddl: SchemaChanged, database: str, *, identities: bool) -> Snapshot:
+    """A snapshot of what the DDL names.
+
+    Args:
+        database: the one that a CREATE, ALTER or DROP DATABASE names.
+        identities: whether to look for InnoDB's ids, which takes longer, and for the contents of tables without.
+    """
+    version, now, folded = session.rows(
+        "SELECT VERSION(), CAST(UTC_TIMESTAMP() - INTERVAL 1 SECOND AS CHAR), @@lower_case_table_names"
+    )[0]
+    names = [(table.db, table.table) for table in ddl.tables]
+    names += [(table.renamed_to_db or table.db, table.renamed_to) for table in ddl.tables if table.renamed_to]
+    if folded:
+        names = [(db.lower(), name.lower()) for db, name in names]
+    ids = _ids(session, names, bool(folded)) if identities else {}
+    objects = {key(*name): _table(session, *name, ids.get(name), identities) for name in names}
+    objects |= _other(session, ddl, database)
+    control = _definition(session, b"TABLE tailrace.relay_log_info", "relay_log_info")
+    return Snapshot(objects, _hash(f"{version} {control}"), str(now), _binlog(session))
+
+
+def _table(
+    session: Session, db: str, name: str, ids: tuple[tuple[str, int], ...] | None, identities: bool
+) -> Shown:
+    row = "FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+    found = session.rows(f"SELECT TABLE_TYPE, LOWER(COALESCE(ENGINE, '')) {row}", (db, name))
+    if not found:
+        return ABSENT
+    kind, engine = map(str, found[0])
+    if kind == "SEQUENCE":
+        # MariaDB has to read a sequence for more. One that lost its row in a crash is shown as a table then, and may
+        # take the server down when it is dropped or replaced (11.4, trx0trx.cc).
+        return Shown(kind, UNKNOWN, engine, ids)
+    created = session.value(f"SELECT CAST(CREATE_TIME AS CHAR) {row}", (db, name))
+    content = _content(session, db, name, engine) if identities and kind == "BASE TABLE" else ""
+    definition = _definition(session, b"TABLE " + qualified(db, name), name)
+    if definition == BROKEN and kind == "VIEW":
+        # What it reads is not there.
+        definition = UNKNOWN
+    return Shown(kind, definition or UNKNOWN, engine, ids, str(created or ""), content)
+
+
+def _content(session: Session, db: str, name: str, engine: str) -> str:
+    """What tells a table from another one of the same form."""
+    table = qualified(db, name).decode()
+    if engine != "innodb":
+        checksum = session.rows(f"CHECKSUM TABLE {table}")[0][1]
+        return "" if checksum is None else str(checksum)
+    parts = session.rows(
+        "SELECT COLUMN_NAME FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+        " AND INDEX_NAME = 'PRIMARY' ORDER BY SEQ_IN_INDEX",
+        (db, name),
+    )
+    columns = [quote(column).decode() for (column,) in parts]
+    ways = [", ".join(column + way for column in columns) for way in ("", " DESC")] if columns else []
+    try:
+        rows = [
+            session.rows(f"SELECT * FROM {table}{order} LIMIT {_SAMPLE}")
+            for order in ([f" ORDER BY {way}" for way in ways] or [""])
+        ]
+    except pymysql.MySQLError as error:
+        if is_passing(error):
+            raise
+        return ""
+    return _hash(repr(rows)) if any(rows) else NO_ROWS
+
+
+def _other(session: Session, ddl: SchemaChanged, database: str) -> dict[str, Shown]:
+    """The program, database or accounts of the DDL."""
+    what = ddl.kind.partition(" ")[2]
+    if what in ("DATABASE", "SCHEMA"):
+        return {quote(database).decode(): _named(session, "DATABASE", quote(database), database)}
+    if family(ddl.kind) == ACCOUNTS:
+        return {ACCOUNTS: _accounts(session, ddl)}
+    flavor, mode = cast(Flavor, ddl.source_flavor), ddl.sql_mode or 0
+    program = what in PROGRAMS and classify(ddl.statement, ddl.default_db, flavor, sql_mode=mode).program
+    if not program:
+        return {}
+    return {key(*program): _named(session, what, qualified(*program), program[1])}
+
+
+def _named(session: Session, what: str, name: bytes, own: str) -> Shown:
+    definition = _definition(session, what.encode() + b" " + name, own)
+    return Shown(what, definition) if definition else ABSENT
+
+
+def _definition(session: Session, what: bytes, own: str) -> str:
+    """Hash of SHOW CREATE, "" if there is no such object."""
+    try:
+        shown = session.rows((b"SHOW CREATE " + what).decode())
+    except pymysql.MySQLError as error:
+        if error_number(error) in _ABSENT:
+            return ""
+        if is_passing(error):
+            raise
+        return UNKNOWN if is_denied(error) else BROKEN
+    # The counter is no part of the structure, and some servers recompute it at a restart.
+    text = _COUNTER.sub("", str(shown[0][1:]))
+    return _hash(text.replace(quote(own).decode(), "``", 1))
+
+
+def _accounts(session: Session, ddl: SchemaChanged) -> Shown:
+    """What the server keeps of the accounts that a statement names; passwords as it keeps them, hashed."""
+    tokens = Lexer(ddl.statement, dialect_of(cast(Flavor, ddl.source_flavor), ddl.sql_mode or 0))
+    names = {token.text for token in tokens if token.kind is not TokenKind.SIGN}
+    kept = []
+    for table in _GRANTS[session.flavor]:
+        try:
+            rows = session.rows(f"SELECT * FROM mysql.{table}")
+        except pymysql.MySQLError as error:
+            if error_number(error) in _ABSENT:
+                continue
+            if is_denied(error):
+                return Shown(ACCOUNTS, UNKNOWN)
+            raise
+        kept += sorted(f"{table} {row!r}" for row in rows if names.intersection(map(_text, row)))
+    return Shown(ACCOUNTS, _hash("\n".join(kept)))
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _binlog(session: Session) -> str:
+    if session.flavor != "mariadb":
+        return ""
+    found = session.rows("SHOW GLOBAL STATUS LIKE 'Binlog_snapshot_file'")
+    return str(found[0][1]) if found else ""
+
+
+def _ids(
+    session: Session, names: Iterable[tuple[str, str]], folded: bool
+) -> dict[tuple[str, str], tuple[tuple[str, int], ...]]:
+    """InnoDB's table ids by partition, of those tables that it has and that can be told by their names of files."""
+    rows = _files(session)
+    made: dict[tuple[str, str], tuple[tuple[str, int], ...]] = {}
+    for name in names:
+        matches = [(match, number) for path, number in rows if (match := _match(name, path, folded))]
+        if len({match["table"] for match, _ in matches}) == 1:
+            made[name] = tuple(sorted((match["part"] or "", number) for match, number in matches))
+    return made
+
+
+def _files(session: Session) -> list[tuple[str, int]]:
+    """InnoDB's tables, by the names of their files, and their ids; none without the right to see them."""
+    view = "INNODB_SYS_TABLES" if session.flavor == "mariadb" else "INNODB_TABLES"
+    try:
+        found = session.rows(f"SELECT NAME, TABLE_ID FROM information_schema.{view}")
+    except pymysql.MySQLError as error:
+        if not is_denied(error):
+            raise
+        # It wants PROCESS.
+        return []
+    return [(_text(path), int(number)) for path, number in found]
+
+
+def _match(name: tuple[str, str], path: str, folded: bool) -> re.Match[str] | None:
+    """Whether a file is a table's, or one of its partitions'. MariaDB has ``#P#`` where MySQL has ``#p#``."""
+    pattern = f"(?P<table>{'/'.join(map(file_pattern, name))})(?P<part>#[Pp]#.*)?"
+    return re.fullmatch(pattern, path, re.IGNORECASE if folded else 0)
+
+
+def clear_half_made(session: Session, db: str, table: str) -> None:
+    """Drop what a killed server has left of a table that it was creating, which was not there before.
+
+    MariaDB leaves partitions without a definition, MySQL definitions of MyISAM tables without files. Nobody can read
+    them, and they keep the table from being created.
+    """
+    folded, there = session.rows(
+        "SELECT @@lower_case_table_names, COUNT(*) FROM information_schema.TABLES"
+        " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
+        (db, table),
+    )[0]
+    name = qualified(db, table)
+    if there:
+        if _definition(session, b"TABLE " + name, table) == BROKEN:
+            session.execute(b"DROP TABLE IF EXISTS " + name)
+        return
+    for path, _ in _files(session) if session.flavor == "mariadb" else ():
+        match = _match((db, table), path, bool(folded))
+        if match and match["part"]:
+            # Behind this prefix a name is that of the file.
+            session.execute(b"DROP TABLE IF EXISTS " + qualified(db, "#mysql50#" + path.partition("/")[2]))
+
+
+def file_pattern(name: str) -> str:
+    """A regular expression for what InnoDB makes of a name: letters, digits and _ stay, the rest is encoded."""
+    return "".join(map(_encoded, name))
+
+
+def _encoded(char: str) -> str:
+    if char.isascii() and (char.isalnum() or char == "_"):
+        return char
+    code = f"@{ord(char):04x}"
+    short = any(first <= ord(char) <= last for first, last in _SHORT)
+    return f"(?:{code}|@[0-9a-zA-Z]{{2}})" if short else code
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

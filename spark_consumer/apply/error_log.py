@@ -1,0 +1,212 @@
+"""What a channel ended with, and what an operator has decided about it: two tables beside the position.
+
+``tailrace.channel_errors`` has a row for a channel that ended with an error, until it applies something again.
+``tailrace.error_directives`` has one for each decision. It takes effect in the transaction of the data, again whenever
+a rewind has its event applied again, and stays until the channel is removed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from schemas.errors import DownstreamError, TailraceError, Where
+from spark_consumer.plan.refusal import Event, Refused, event_name
+from spark_consumer.rules.channel import ChannelKey
+from spark_consumer.target.session import Session
+
+TABLES = {
+    "channel_errors": """
+CREATE TABLE tailrace.channel_errors (
+  prefix VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  channel VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  at DATETIME(6) NOT NULL COMMENT 'UTC',
+  code VARCHAR(8) NOT NULL,
+  what LONGTEXT NOT NULL,
+  place LONGTEXT NOT NULL,
+  hint LONGTEXT NOT NULL,
+  statement LONGTEXT COMMENT 'what was refused, long values cut',
+  table_name TEXT,
+  event LONGTEXT COMMENT 'JSON: the row change or DDL that was refused',
+  PRIMARY KEY (prefix, channel)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: what a channel ended with'
+""",
+    "error_directives": """
+CREATE TABLE tailrace.error_directives (
+  id BIGINT NOT NULL AUTO_INCREMENT,
+  prefix VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  channel VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  epoch BIGINT NOT NULL,
+  seq BIGINT NOT NULL COMMENT 'number of the row within the epoch, -1: the DDL',
+  gtid VARCHAR(255),
+  digest BIGINT NOT NULL COMMENT 'CRC-32 of the record or of the text of the DDL',
+  table_name TEXT COMMENT 'of the row, as the upstream calls it',
+  action VARCHAR(8) NOT NULL COMMENT 'skip or replace',
+  statements LONGTEXT NOT NULL COMMENT 'JSON: what runs instead',
+  refused LONGTEXT NOT NULL COMMENT 'what was refused, long values cut',
+  reason LONGTEXT NOT NULL COMMENT 'why it was',
+  made_by VARCHAR(255) NOT NULL,
+  made_at DATETIME(6) NOT NULL COMMENT 'UTC',
+  used_at DATETIME(6) COMMENT 'UTC, the last time, in the transaction of the data; NULL: not yet',
+  PRIMARY KEY (id),
+  KEY (prefix, channel, used_at)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: events left out or replaced'
+""",
+}
+
+
+@dataclass(frozen=True)
+class Directive:
+    """Leave an event out, or run something else for it.
+
+    Attributes:
+        id: its row on the downstream.
+        statements: what runs instead; empty: nothing.
+        used: whether it has taken effect before.
+        table: the upstream's table, of a row.
+    """
+
+    id: int
+    epoch: int
+    seq: int
+    gtid: str | None
+    digest: int
+    statements: tuple[str, ...]
+    used: bool = False
+    table: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The event's."""
+        return event_name(self.epoch, self.seq)
+
+    def check(self, event: Event, table: str | None = None) -> None:
+        """Raise unless it speaks of this event."""
+        if (self.epoch, self.seq, self.gtid, self.digest) != event.identity:
+            error = DownstreamError(
+                "TR642",
+                f"a directive of `tailrace error` for event {event.name} was made for another event of that number:"
+                f" gtid {self.gtid}",
+                hint="another log has taken the place of the one it was made for; decide again",
+            )
+            raise Refused(error, event, table, "")
+
+
+@dataclass(frozen=True)
+class ChannelError:
+    """What a channel ended with; ``event`` is set where a directive can be made for it."""
+
+    at: str
+    code: str
+    what: str
+    place: str
+    hint: str
+    statement: str | None
+    table: str | None
+    event: Event | None
+
+
+def record(session: Session, channel: ChannelKey, token: int, error: TailraceError) -> None:
+    """Write down what a channel has ended with, unless another consumer has taken over."""
+    event = error.event.as_dict() if isinstance(error, Refused) else None
+    session.run(
+        "REPLACE INTO tailrace.channel_errors SELECT %s, %s, UTC_TIMESTAMP(6), %s, %s, %s, %s, %s, %s, %s"
+        " FROM tailrace.relay_log_info WHERE prefix = %s AND Channel_name = %s AND fencing_token = %s",
+        (
+            *channel,
+            error.code,
+            error.what,
+            str(error.where),
+            error.hint,
+            error.statement if isinstance(error, DownstreamError) else None,
+            error.where.table,
+            None if event is None else json.dumps(event),
+            *channel,
+            token,
+        ),
+    )
+
+
+def read(session: Session, channel: ChannelKey) -> ChannelError | None:
+    """What the channel has ended with, None if it has applied something since."""
+    rows = session.rows(
+        "SELECT CAST(at AS CHAR), code, what, place, hint, statement, table_name, event"
+        " FROM tailrace.channel_errors WHERE prefix = %s AND channel = %s",
+        channel,
+    )
+    if not rows:
+        return None
+    at, code, what, place, hint, statement, table, event = rows[0]
+    found = Event(**json.loads(event)) if event else None
+    return ChannelError(at, code, what, place, hint, statement, table, found)
+
+
+def clear(session: Session, channel: ChannelKey) -> None:
+    """The channel has applied something."""
+    session.run("DELETE FROM tailrace.channel_errors WHERE prefix = %s AND channel = %s", channel)
+
+
+def decided(session: Session, channel: ChannelKey) -> dict[tuple[int, int], Directive]:
+    """What has been decided, by epoch and number; of several decisions for one event the last one."""
+    rows = session.rows(
+        "SELECT id, epoch, seq, gtid, digest, statements, used_at IS NOT NULL, table_name"
+        " FROM tailrace.error_directives WHERE prefix = %s AND channel = %s ORDER BY id",
+        channel,
+    )
+    return {
+        (epoch, seq): Directive(
+            id_, epoch, seq, gtid, digest, tuple(json.loads(statements)), bool(used), table
+        )
+        for id_, epoch, seq, gtid, digest, statements, used, table in rows
+    }
+
+
+def add(
+    session: Session, channel: ChannelKey, error: ChannelError, statements: Iterable[str], by: str
+) -> None:
+    """Decide about the event of an error, in the open transaction; an earlier decision holds no more."""
+    event, chosen = error.event, tuple(statements)
+    assert event is not None
+    session.run(
+        "DELETE FROM tailrace.error_directives WHERE prefix = %s AND channel = %s AND epoch = %s AND seq = %s"
+        " AND used_at IS NULL",
+        (*channel, event.epoch, event.seq),
+    )
+    session.run(
+        "INSERT INTO tailrace.error_directives (prefix, channel, epoch, seq, gtid, digest, table_name, action,"
+        " statements, refused, reason, made_by, made_at)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, UTC_TIMESTAMP(6))",
+        (
+            *channel,
+            *event.identity,
+            error.table,
+            "replace" if chosen else "skip",
+            json.dumps(chosen, ensure_ascii=False),
+            error.statement or "",
+            f"{error.code}: {error.what}",
+            by[:255],
+        ),
+    )
+
+
+def use(session: Session, directives: Iterable[Directive]) -> None:
+    """Note down, in the transaction of the data, that directives took effect."""
+    for one in directives:
+        used = session.run(
+            "UPDATE tailrace.error_directives SET used_at = UTC_TIMESTAMP(6) WHERE id = %s", (one.id,)
+        )
+        if used != 1 or session.value(_LATER, (one.id,)):
+            raise DownstreamError(
+                "TR642",
+                f"the directive of `tailrace error` for event {one.name} was changed while it took effect",
+                where=Where(epoch=one.epoch, gtid=one.gtid),
+                hint="start the consumer again: it takes the directives as they are",
+            )
+
+
+_LATER = (
+    "SELECT COUNT(*) FROM tailrace.error_directives this JOIN tailrace.error_directives later"
+    " ON later.prefix = this.prefix AND later.channel = this.channel AND later.epoch = this.epoch"
+    " AND later.seq = this.seq AND later.id > this.id WHERE this.id = %s"
+)

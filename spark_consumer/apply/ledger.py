@@ -1,0 +1,157 @@
+"""The downstream's own GTIDs as a ledger of what this channel did, above all of DDL, which commits by itself.
+
+Every batch and every DDL runs under the next number of the channel's own GTID source. The numbers grow
+and the last one is part of the position, so after a crash the question "did the DDL happen?" is "is
+the number after the position's among the executed ones?". Three kinds of server answer differently:
+
+- MySQL with ``gtid_mode=ON``: ``gtid_next`` before, ``gtid_executed`` after.
+- MariaDB with its binlog on: ``gtid_domain_id`` and ``gtid_seq_no`` before, ``gtid_binlog_pos`` after. Only DDL
+  is put under a number there: a transaction that writes to a sequence, or to a table without transactions, is
+  logged as several groups and would take the numbers of what follows.
+- Others do not know (``NoLedger``); then an intent row and the table's structure decide (``spark_consumer.ddl``).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import pymysql
+import structlog
+
+from spark_consumer.apply.position_store import Position
+from spark_consumer.target.session import Session, error_number, message_of
+
+_DENIED = frozenset({1227, 1045, 1142, 1238})
+# MariaDB in strict mode: the number is used, as after a crash behind a DDL. Then it may be set as well.
+_USED = 1950
+_log = structlog.get_logger()
+
+
+class Ledger(Protocol):
+    """How one server takes and shows the channel's numbers."""
+
+    proves: bool
+
+    def begin(self, session: Session, number: int) -> None:
+        """Put the session's next DDL under this number."""
+
+    def begin_rows(self, session: Session, number: int) -> None:
+        """Put the session's next transaction under this number."""
+
+    def skip(self, session: Session, numbers: range) -> None:
+        """Use up the numbers that nothing was committed under."""
+
+    def end(self, session: Session) -> None:
+        """Give the session back its own numbering, whatever became of the transaction."""
+
+    def happened(self, session: Session, number: int) -> bool:
+        """Whether the server has executed something under this number."""
+
+
+class MysqlLedger:
+    """GTIDs ``<ledger uuid>:<number>``."""
+
+    proves = True
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+
+    def begin(self, session: Session, number: int) -> None:
+        session.execute(f"SET SESSION gtid_next = '{self._source}:{number}'")
+
+    begin_rows = begin
+
+    def skip(self, session: Session, numbers: range) -> None:
+        for number in numbers:
+            self.begin(session, number)
+            # An empty transaction leaves its GTID; one that was used is left out by the server.
+            session.execute("BEGIN")
+            session.execute("COMMIT")
+        self.end(session)
+
+    def end(self, session: Session) -> None:
+        session.execute("SET SESSION gtid_next = 'AUTOMATIC'")
+
+    def happened(self, session: Session, number: int) -> bool:
+        gtid = f"{self._source}:{number}"
+        return bool(session.value("SELECT GTID_SUBSET(%s, @@GLOBAL.gtid_executed)", (gtid,)))
+
+
+class MariadbLedger:
+    """GTIDs ``<ledger domain>-<server>-<number>``."""
+
+    proves = True
+
+    def __init__(self, domain: int) -> None:
+        self._domain = domain
+
+    def begin(self, session: Session, number: int) -> None:
+        # Two statements: the number is checked against the domain that is in force when it is set.
+        session.execute(f"SET SESSION gtid_domain_id = {self._domain}")
+        session.execute(f"SET SESSION gtid_seq_no = {number}")
+
+    def begin_rows(self, session: Session, number: int) -> None:
+        """Nothing to set; the position alone knows this number."""
+
+    def skip(self, session: Session, numbers: range) -> None:
+        """Nothing to use up; only DDL has numbers there."""
+
+    def end(self, session: Session) -> None:
+        session.execute("SET SESSION gtid_seq_no = 0")
+        session.execute("SET SESSION gtid_domain_id = DEFAULT")
+
+    def happened(self, session: Session, number: int) -> bool:
+        executed = str(session.value("SELECT @@GLOBAL.gtid_binlog_pos") or "")
+        for gtid in executed.split(","):
+            parts = gtid.strip().split("-")
+            if len(parts) == 3 and int(parts[0]) == self._domain:
+                return int(parts[2]) >= number
+        return False
+
+
+class NoLedger:
+    """A server that cannot say: no GTIDs, or no privilege to set them."""
+
+    proves = False
+
+    def begin(self, session: Session, number: int) -> None:
+        """Nothing to set."""
+
+    begin_rows = begin
+
+    def skip(self, session: Session, numbers: range) -> None:
+        """Nothing to use up."""
+
+    def end(self, session: Session) -> None:
+        """Nothing was set."""
+
+    def happened(self, session: Session, number: int) -> bool:
+        return False
+
+
+def choose(session: Session, position: Position) -> Ledger:
+    """The ledger that this server can keep, tried out."""
+    ledger: Ledger
+    if session.flavor == "mariadb":
+        on = bool(session.value("SELECT @@GLOBAL.log_bin"))
+        ledger = MariadbLedger(position.ledger_domain)
+    else:
+        on = session.value("SELECT @@GLOBAL.gtid_mode") == "ON"
+        ledger = MysqlLedger(position.ledger_uuid)
+    if not on:
+        return NoLedger()
+    try:
+        # Setting and taking back leaves no trace on either server.
+        ledger.begin(session, position.ledger_seq + 1)
+        # MySQL holds the number until then.
+        session.execute("ROLLBACK")
+        ledger.end(session)
+    except pymysql.MySQLError as error:
+        if error_number(error) == _USED:
+            ledger.end(session)
+            return ledger
+        if error_number(error) not in _DENIED:
+            raise
+        _log.warning("ledger_not_permitted", reason=message_of(error), fallback="intent rows")
+        return NoLedger()
+    return ledger

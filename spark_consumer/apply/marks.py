@@ -1,0 +1,77 @@
+"""``tailrace.nontransactional_info``: how far tables without transactions are ahead of their channel's position."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from spark_consumer.rules.channel import ChannelKey
+from spark_consumer.target.session import Session
+
+Name = tuple[str, str]
+
+TABLE = """
+CREATE TABLE tailrace.nontransactional_info (
+  Channel_name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  prefix VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  table_schema VARCHAR(64) NOT NULL,
+  table_name VARCHAR(64) NOT NULL,
+  gtid VARCHAR(255) COMMENT 'of the first row that may or may not be there; those before it are',
+  file VARCHAR(255) COMMENT 'upstream binlog file; NULL: that row is the first one behind the position',
+  pos BIGINT UNSIGNED COMMENT 'begin of its event',
+  number BIGINT UNSIGNED COMMENT 'of the row among those of its event',
+  in_doubt INT UNSIGNED NOT NULL COMMENT 'how many rows from there on may be there',
+  updated_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6),
+  PRIMARY KEY (prefix, Channel_name, table_schema, table_name)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
+  COMMENT='Tailrace: tables without transactions that are ahead of their channel'
+"""
+
+
+class RowPlace(NamedTuple):
+    """Which row of a table in the upstream's log: its transaction, its event, and its number among the table's rows
+    of both."""
+
+    gtid: str | None
+    file: str
+    pos: int
+    number: int
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How far a table is: all rows before the place are there, and ``rows`` from it on may be.
+
+    Attributes:
+        place: None: where the channel's position is.
+    """
+
+    place: RowPlace | None
+    rows: int
+
+
+def read(session: Session, channel: ChannelKey) -> dict[Name, Mark]:
+    """The marks of a channel; none if its tables are where its position is."""
+    rows = session.rows(
+        "SELECT table_schema, table_name, gtid, file, pos, number, in_doubt FROM tailrace.nontransactional_info"
+        " WHERE prefix = %s AND Channel_name = %s",
+        channel,
+    )
+    return {
+        (db, table): Mark(None if file is None else RowPlace(gtid, file, pos, number), count)
+        for db, table, gtid, file, pos, number, count in rows
+    }
+
+
+def write(session: Session, channel: ChannelKey, table: Name, mark: Mark) -> None:
+    """Set the mark of a table."""
+    session.run(
+        "REPLACE INTO tailrace.nontransactional_info (prefix, Channel_name, table_schema, table_name, gtid, file, pos,"
+        " number, in_doubt) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        (*channel, *table, *(mark.place or (None,) * 4), mark.rows),
+    )
+
+
+def forget(session: Session, channel: ChannelKey) -> None:
+    """Remove all marks of a channel."""
+    session.run("DELETE FROM tailrace.nontransactional_info WHERE prefix = %s AND Channel_name = %s", channel)

@@ -1,0 +1,264 @@
+"""Rows of tables without transactions (MyISAM, Aria, MEMORY, ARCHIVE …), written once although nothing takes them back.
+
+They cannot be in the transaction that moves the position: what a failed attempt has written stays, and MySQL with GTIDs
+refuses such a mixture (1785). So they are written beside it, one by one in the upstream's order, each by a statement of
+its own on a second connection, and ``tailrace.nontransactional_info`` tells for each table how far that is:
+
+1. The slice's transaction holds the channel's row, so no other consumer is at work. The second connection takes the
+   channel's lock, as a DDL does: a predecessor's statement that the server still carries out is waited for. Then the
+   first connection must still be there, and with it the channel's row.
+2. Before some changes are written, the table's mark is: the place in the upstream of the first of them, and how many
+   rows of the log they are. All rows before that place are there, those behind them are not, and these are in doubt.
+3. The changes, each of which must change exactly the rows that the log says. If one is refused, the mark says that all
+   before it are there and nothing is in doubt.
+4. The slice's transaction removes the marks when it moves the position.
+
+After a crash the next attempt, by whatever slices, leaves out what is there, repeats what is in doubt so that it comes
+to the same in either case, and goes on behind. Several changes may be in doubt together if a repetition from the first
+one on cannot meet what a later one has left: with one unique key, which none of them changes. ``tailrace recover`` and
+consumers continue each other: a row's place is its transaction's and event's in the upstream.
+
+A server's statement on one row happens or does not. Those of a crashed server's that were answered are there, but for
+MEMORY, whose tables are empty then. Where some are in doubt, a table whose files such a server has left out of order
+stops the channel (``crashed_tables``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pymysql
+
+from schemas.crashpoints import reached
+from schemas.errors import DownstreamError, LogError, Where
+from spark_consumer.apply import marks
+from spark_consumer.apply.marks import Mark, RowPlace
+from spark_consumer.apply.position_store import Position
+from spark_consumer.apply.write import write_one
+from spark_consumer.epochs.log_position import parsed
+from spark_consumer.plan.plan import Name, TablePlan
+from spark_consumer.plan.refusal import Event
+from spark_consumer.rows.ordered import OrderedRow, OrderedStatement, one_by_one, repeated
+from spark_consumer.rules.channel import ChannelKey
+from spark_consumer.target.crashed_tables import check_order, crashed
+from spark_consumer.target.server_errors import error_number, is_crashed
+from spark_consumer.target.session import Session
+
+_MOST = 500  # changes in doubt together
+_KEPT = (
+    "of this batch only rows before it in tables without transactions were applied, and are not applied again"
+)
+# Table storage engine doesn't have this option.
+_NOT_SUPPORTED = 1031
+
+
+@dataclass(frozen=True)
+class Step:
+    """One change.
+
+    Attributes:
+        first: the index of its first row among the table's rows of the slice.
+        again: what comes to the same if it was made already.
+        match: what finds its row.
+        alone: whether it must be known to be there before the next one.
+    """
+
+    first: int
+    statement: OrderedStatement
+    again: OrderedStatement
+    match: bytes
+    alone: bool
+
+
+@dataclass(frozen=True)
+class TableSteps:
+    """What a slice writes to one table.
+
+    Attributes:
+        places: all rows that the log has for it, also those that are left out.
+    """
+
+    table: TablePlan
+    places: Sequence[RowPlace]
+    steps: Sequence[Step]
+
+    @property
+    def name(self) -> Name:
+        return self.table.target_name
+
+    def doubtful(self, mark: Mark | None) -> tuple[int, int] | None:
+        """Which of its rows a mark says may be there, as ``[begin, end)``: all before them are, and all behind them
+        are not. None if the mark's are none of these rows."""
+        if mark is None:
+            return 0, 0
+        if mark.place is None:
+            return 0, mark.rows
+        if mark.place not in self.places:
+            return None
+        begin = self.places.index(mark.place)
+        return begin, begin + mark.rows
+
+
+def steps_of(
+    rows: Iterable[OrderedRow], events: Mapping[tuple[int, int], tuple[TablePlan, Event]]
+) -> tuple[TableSteps, ...]:
+    """The steps of a slice's rows of such tables, by table.
+
+    Args:
+        events: by epoch and number all rows of these tables that the log has.
+    """
+    found: dict[Name, TableSteps] = {}
+    indexes: dict[tuple[int, int], int] = {}
+    numbers: dict[tuple[Name, str | None, str, int], int] = {}
+    steps: dict[Name, list[Step]] = {}
+    places: dict[Name, list[RowPlace]] = {}
+    for key, (table, event) in sorted(events.items(), key=lambda item: item[0]):
+        name, place = table.target_name, (event.gtid, event.file, event.pos)
+        if name not in found:
+            found[name] = TableSteps(table, places.setdefault(name, []), steps.setdefault(name, []))
+        number = numbers[(name, *place)] = numbers.get((name, *place), -1) + 1
+        indexes[key] = len(places[name])
+        places[name].append(RowPlace(*place, number))
+    for row, second, one in one_by_one(rows):
+        alone = row.table.alone or second is not None
+        step = Step(indexes[row.epoch, row.seq], one, repeated(row, second, one), row.match or b"", alone)
+        steps[row.table.target_name].append(step)
+    return tuple(found.values())
+
+
+def level(
+    session: Session, channel: ChannelKey, each: Iterable[TableSteps], after: Position
+) -> frozenset[Name]:
+    """Bring the marks to a position behind these steps, all of which are made, in the transaction that moves it there.
+
+    Returns:
+        The tables that still are ahead.
+    """
+    there, made = marks.read(session, channel), {one.name: one for one in each}
+    left: dict[Name, Mark] = {}
+    for name, mark in there.items():
+        found = made[name].doubtful(mark) if name in made else None
+        if found is not None:
+            rest = found[1] - len(made[name].places)
+            left |= {name: Mark(None, rest)} if rest > 0 else {}
+        elif mark.place is None or is_ahead(mark.place, after):
+            left[name] = mark
+    if left != there:
+        marks.forget(session, channel)
+        for name, mark in left.items():
+            marks.write(session, channel, name, mark)
+    return frozenset(left)
+
+
+def is_ahead(place: RowPlace, position: Position) -> bool:
+    """Whether a row is still to come at a position."""
+    if place.gtid:
+        executed = parsed(position.executed_gtids, place.gtid)
+        return not executed.contains(parsed(place.gtid, position.executed_gtids))
+    there = position.source_log or "", position.source_pos or 0
+    return (_number(place.file), place.pos) >= (_number(there[0]), there[1])
+
+
+def _number(file: str) -> int:
+    serial = file.rpartition(".")[2]
+    return int(serial) if serial.isdecimal() else 0
+
+
+def write_steps(
+    session: Session,
+    channel: ChannelKey,
+    each: Iterable[TableSteps],
+    after: Position,
+    where: Where,
+) -> None:
+    """Write what is missing of a slice's steps, and make sure of what is in doubt.
+
+    Args:
+        session: the second connection, in autocommit mode, that has the channel's lock.
+        after: the position at the slice's end.
+
+    Raises:
+        DownstreamError: a statement was refused, or changed other rows than the log implies; TR663 a crashed table.
+        LogError: TR659 the log does not have what a mark names.
+    """
+    there = marks.read(session, channel)
+    for one in each:
+        mark = there.get(one.name)
+        if mark is not None and mark.rows:
+            check_order(session, one.name, where)
+        for steps, again in _due(one, mark, after, where):
+            _write(session, channel, one, steps, again, where)
+
+
+def _due(
+    one: TableSteps, mark: Mark | None, after: Position, where: Where
+) -> Iterator[tuple[Sequence[Step], bool]]:
+    """The steps to write, in pieces that may be in doubt together, each with whether it is now."""
+    found = one.doubtful(mark)
+    if found is None:
+        assert mark is not None
+        assert mark.place is not None
+        if is_ahead(mark.place, after):
+            return
+        raise LogError(
+            "TR659",
+            f"rows were written to {'.'.join(one.name)} up to {mark.place.file}:{mark.place.pos}, before the position"
+            " could be moved, and the log has no such row",
+            where=where,
+            hint="it is another log: load the table anew, and delete its row from tailrace.nontransactional_info",
+        )
+    begin, end = found
+    if doubtful := [step for step in one.steps if begin <= step.first < end]:
+        yield doubtful, True
+    piece: list[Step] = []
+    for step in one.steps:
+        if step.first < end:
+            continue
+        if piece and (step.alone or len(piece) == _MOST):
+            yield piece, False
+            piece = []
+        piece.append(step)
+        if step.alone:
+            yield piece, False
+            piece = []
+    if piece:
+        yield piece, False
+
+
+def _write(
+    session: Session, channel: ChannelKey, one: TableSteps, steps: Sequence[Step], again: bool, where: Where
+) -> None:
+    if not again:
+        first, last = steps[0].first, steps[-1]
+        rows = last.first + last.statement.changes - first
+        marks.write(session, channel, one.name, Mark(one.places[first], rows))
+        reached("nontransactional.after_mark")
+    for step in steps:
+        try:
+            if again:
+                _repeat(session, step, where)
+            else:
+                write_one(session, step.statement, where, kept=_KEPT)
+        except DownstreamError as error:
+            if isinstance(error.__cause__, pymysql.MySQLError) and is_crashed(error.__cause__):
+                # What it has done nobody knows.
+                raise crashed(one.name, error.__cause__, error.where) from error
+            if not again:
+                # The server has answered: this one is not there, and all before it are.
+                marks.write(session, channel, one.name, Mark(one.places[step.first], 0))
+            raise
+        reached("nontransactional.after_row")
+
+
+def _repeat(session: Session, step: Step, where: Where) -> None:
+    try:
+        write_one(session, step.again, where, kept=_KEPT)
+    except DownstreamError as error:
+        # ARCHIVE takes INSERT and nothing else.
+        if error_number(error.__cause__ or error) != _NOT_SUPPORTED or not step.again.otherwise:
+            raise
+        if not session.rows(
+            f"SELECT 1 FROM {step.statement.table.target.decode()} WHERE {step.match.decode()}"
+        ):
+            write_one(session, step.statement, where, kept=_KEPT)

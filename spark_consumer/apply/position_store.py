@@ -1,0 +1,538 @@
+"""The channel's position on the downstream: its tables, and reading, taking over and moving it.
+
+``tailrace.relay_log_info`` holds MySQL's own ``slave_relay_log_info`` columns and ours, one row for each channel of
+each prefix. It is written in the transaction of the data it speaks of, so it is true whatever happens.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from schemas.errors import DownstreamError, Where
+from schemas.wire.epoch import DIGEST_MODULUS, EpochCommitted, PreparedTransaction
+from spark_consumer.apply import error_log, marks
+from spark_consumer.apply.workers import info
+from spark_consumer.epochs.log_position import Begin, Place, order_of
+from spark_consumer.rules.channel import ChannelKey
+from spark_consumer.target.session import Session
+
+_TABLES = {
+    "worker_info": info.TABLE,
+    "nontransactional_info": marks.TABLE,
+    "relay_log_info": """
+CREATE TABLE tailrace.relay_log_info (
+  Number_of_lines INT UNSIGNED NOT NULL,
+  Relay_log_name TEXT,
+  Relay_log_pos BIGINT UNSIGNED,
+  Master_log_name TEXT,
+  Master_log_pos BIGINT UNSIGNED,
+  Sql_delay INT,
+  Number_of_workers INT UNSIGNED,
+  Id INT UNSIGNED,
+  Channel_name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  prefix VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL COMMENT 'of the Kafka topics that it reads',
+  log_id CHAR(36) COMMENT 'the log in these topics; another one under the same prefix is refused',
+  executed_gtid_set LONGTEXT NOT NULL,
+  epoch_gtid_set LONGTEXT COMMENT 'executed set at the end of epoch, if more than that is applied',
+  epoch BIGINT NOT NULL COMMENT 'the last epoch applied whole, -1 before the first',
+  epoch_rows BIGINT COMMENT 'inside the next epoch: how many of its rows are applied',
+  epochs_offset BIGINT NOT NULL COMMENT 'its offset in the epochs topic, -1 before the first',
+  consistent TINYINT NOT NULL COMMENT '1: the last run ended by itself; 0: one goes on, or was cut off',
+  fencing_token BIGINT UNSIGNED NOT NULL COMMENT 'the consumer that started last; only it may write',
+  structures_version BIGINT NOT NULL COMMENT 'the last epoch that brought a table structure',
+  ledger_uuid CHAR(36) NOT NULL COMMENT 'source of the GTIDs that this channel writes under',
+  ledger_domain INT UNSIGNED NOT NULL COMMENT 'the same for MariaDB',
+  ledger_seq BIGINT UNSIGNED NOT NULL COMMENT 'the number of the last GTID used',
+  xa_prepared LONGTEXT COMMENT 'JSON: XA transactions prepared and undecided, and where the relay log has them',
+  ddl_intent LONGTEXT COMMENT 'JSON: a DDL in hand, how far it is, and its objects before',
+  online_tables LONGTEXT COMMENT 'JSON: tables of online schema changes that only the upstream has',
+  rewound_from LONGTEXT COMMENT 'JSON: the place up to which everything is applied for a second time',
+  began_at TEXT COMMENT 'the --from of its first run',
+  began_behind LONGTEXT COMMENT 'what lay before that: a GTID set, or a place in the upstream''s binlog',
+  began_whole TINYINT COMMENT '1: nothing is missing before that; 0: nothing here can tell',
+  origins LONGTEXT COMMENT 'servers and logs that its rows come from, whatever lies in between',
+  replicates LONGTEXT COMMENT 'JSON: the patterns and routes of its last run',
+  updated_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6),
+  PRIMARY KEY (prefix, Channel_name)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: what is applied, per channel'
+""",
+    "applied_epochs": """
+CREATE TABLE tailrace.applied_epochs (
+  prefix VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  channel VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  first_epoch BIGINT NOT NULL COMMENT 'negative: a part of an epoch, a repetition, or by recover from relay files',
+  last_epoch BIGINT NOT NULL,
+  first_gtid VARCHAR(255),
+  last_gtid VARCHAR(255),
+  executed_gtid_set LONGTEXT NOT NULL,
+  transactions BIGINT NOT NULL,
+  offsets LONGTEXT NOT NULL COMMENT 'JSON: partition of the rows topic to [start, end)',
+  inserts BIGINT NOT NULL,
+  updates BIGINT NOT NULL,
+  deletes BIGINT NOT NULL,
+  statements BIGINT NOT NULL,
+  digest BIGINT NOT NULL,
+  ddl LONGTEXT,
+  ddl_left_out VARCHAR(100) COMMENT 'why the channel ran not all of that, or something else',
+  first_commit_at DATETIME(3) COMMENT 'upstream commit time of the first transaction, UTC',
+  last_commit_at DATETIME(3) COMMENT 'and of the last one',
+  applied_at DATETIME(6) NOT NULL COMMENT 'UTC',
+  PRIMARY KEY (prefix, channel, first_epoch)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: one row a batch'
+""",
+    "channel_counters": """
+CREATE TABLE tailrace.channel_counters (
+  prefix VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  channel VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  row_changes BIGINT NOT NULL COMMENT 'read and verified since the channel began',
+  filtered BIGINT NOT NULL COMMENT 'of these left out by tables or kind of event',
+  routed BIGINT NOT NULL COMMENT 'applied under another name',
+  expression_filtered BIGINT NOT NULL COMMENT 'left out by their values',
+  compacted BIGINT NOT NULL COMMENT 'another change of the same row stands for them',
+  merged BIGINT NOT NULL COMMENT 'written by a statement with others',
+  causality_groups BIGINT NOT NULL DEFAULT 0 COMMENT 'groups of conflicting rows that workers wrote',
+  conflicts BIGINT NOT NULL DEFAULT 0 COMMENT 'rows in a group that another row began',
+  parts BIGINT NOT NULL DEFAULT 0 COMMENT 'transactions of workers',
+  statements BIGINT NOT NULL,
+  ddl_applied BIGINT NOT NULL DEFAULT 0 COMMENT 'DDL that was carried over',
+  ddl_left_out BIGINT NOT NULL DEFAULT 0 COMMENT 'DDL of which nothing was run',
+  ddl_ignored BIGINT NOT NULL DEFAULT 0 COMMENT 'of these left out by [ddl]',
+  ddl_passed_over BIGINT NOT NULL DEFAULT 0 COMMENT 'of these passed over: the merged table needed nothing of it',
+  skipped BIGINT NOT NULL DEFAULT 0 COMMENT 'events that the producer passed over by its [[skip]] rules',
+  PRIMARY KEY (prefix, channel)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: what each stage did, per channel'
+""",
+}
+_TABLES |= error_log.TABLES
+COUNTERS = (
+    "row_changes",
+    "filtered",
+    "routed",
+    "expression_filtered",
+    "compacted",
+    "causality_groups",
+    "conflicts",
+    "parts",
+    "merged",
+    "statements",
+    "ddl_applied",
+    "ddl_left_out",
+    "ddl_ignored",
+    "ddl_passed_over",
+    "skipped",
+)
+_COLUMNS = (
+    "epoch, epochs_offset, executed_gtid_set, fencing_token, structures_version,"
+    " ledger_uuid, ledger_domain, ledger_seq, ddl_intent,"
+    " Relay_log_name, Relay_log_pos, Master_log_name, Master_log_pos, epoch_gtid_set, xa_prepared,"
+    " epoch_rows, rewound_from, online_tables, log_id, origins"
+)
+# MySQL counts the fields of its own position the same way.
+_NUMBER_OF_LINES = 9
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a channel stands; every field is as of the last commit.
+
+    Attributes:
+        epoch: the last one that is applied whole.
+        executed_gtids: everything that is applied.
+        relay_log: sub-directory and file of the relay log; None once that was forgotten.
+        epoch_gtids: None where the epoch is all that is applied, else the executed set at its end: the position is
+            inside the next epoch, or ``tailrace recover`` has gone on, up to the relay position.
+        xa_prepared: JSON of the prepared transactions whose end is still to come; None without any.
+        epoch_rows: inside the next epoch, how many of its rows are applied; None at an epoch's end.
+        rewound_from: JSON of the place where the channel stood before it was rewound; None once it is there again.
+        log_id: the epoch log that the place is in; None before the first epoch.
+        origins: ids of the servers and logs that the rows come from, with spaces between them.
+    """
+
+    epoch: int
+    epochs_offset: int
+    executed_gtids: str
+    fencing_token: int
+    structures_version: int
+    ledger_uuid: str
+    ledger_domain: int
+    ledger_seq: int
+    ddl_intent: str | None
+    relay_log: str | None = None
+    relay_pos: int | None = None
+    source_log: str | None = None
+    source_pos: int | None = None
+    epoch_gtids: str | None = None
+    xa_prepared: str | None = None
+    epoch_rows: int | None = None
+    rewound_from: str | None = None
+    online_tables: str | None = None
+    log_id: str | None = None
+    origins: str | None = None
+
+    @classmethod
+    def first(cls, begin: Begin) -> Position:
+        """The position of a channel that has applied nothing."""
+        ledger = str(uuid.uuid4())
+        position = cls(
+            epoch=begin.place.epoch,
+            epochs_offset=begin.place.offset,
+            executed_gtids=begin.place.executed,
+            fencing_token=0,
+            structures_version=-1,
+            ledger_uuid=ledger,
+            # Domain 0 is everybody's default, so it is never ours.
+            ledger_domain=(zlib.crc32(ledger.encode()) or 1) & 0xFFFFFFFF,
+            ledger_seq=0,
+            ddl_intent=None,
+        )
+        if begin.last is not None:
+            position = position.at_end_of(begin.last)
+        return replace(
+            position,
+            executed_gtids=begin.place.executed,
+            epoch_gtids=begin.place.epoch_gtids,
+            epoch_rows=begin.place.rows,
+            # The relay log's place says where to go on; of the upstream's nothing was executed yet.
+            source_log=None,
+            source_pos=None,
+        )
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Sorts positions and places of one log."""
+        return order_of(self.epoch, self.epoch_rows)
+
+    @property
+    def place(self) -> Place:
+        """Where it is in the epoch log."""
+        return Place(self.epoch, self.epochs_offset, self.executed_gtids, self.epoch_rows, self.epoch_gtids)
+
+    @property
+    def level(self) -> Place | None:
+        """Up to where everything is applied for a second time, after a rewind."""
+        return Place.from_json(self.rewound_from) if self.rewound_from else None
+
+    def repeats(self, order: tuple[int, int]) -> bool:
+        """Whether what ends at a place is applied for a second time."""
+        return self.level is not None and order <= self.level.order
+
+    @property
+    def recovered(self) -> bool:
+        """Whether ``tailrace recover`` has applied what the epochs behind ``epoch`` hold."""
+        return self.epoch_gtids is not None and self.epoch_rows is None
+
+    @property
+    def gtids_of_epoch(self) -> str:
+        """The executed set at the end of ``epoch``."""
+        return self.executed_gtids if self.epoch_gtids is None else self.epoch_gtids
+
+    def at_end_of(self, record: EpochCommitted) -> Position:
+        """With the data's place moved to the end of an epoch; the epoch's own number is another matter."""
+        return replace(
+            self,
+            executed_gtids=record.executed_gtids,
+            relay_log=f"{record.relay_dir}/{record.relay_file}",
+            relay_pos=record.relay_pos,
+            source_log=record.source_file,
+            source_pos=record.source_pos,
+            xa_prepared=json.dumps([asdict(p) for p in record.prepared]) if record.prepared else None,
+            log_id=record.log_id or self.log_id,
+            origins=" ".join(record.origins) or self.origins,
+        )
+
+    @property
+    def prepared(self) -> tuple[PreparedTransaction, ...]:
+        """The XA transactions that are prepared and undecided at the position."""
+        return tuple(PreparedTransaction(**fields) for fields in json.loads(self.xa_prepared or "[]"))
+
+
+def install(session: Session) -> None:
+    """Create the schema and tables that are missing; no DDL at all if they are there."""
+    found = session.rows("SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'tailrace'")
+    tables = {table for (table,) in found}
+    for table, statement in _TABLES.items():
+        if table not in tables:
+            session.execute("CREATE DATABASE IF NOT EXISTS tailrace")
+            session.execute(statement.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
+
+
+def began_at(session: Session, channel: ChannelKey) -> str | None:
+    """The ``--from`` of the channel's first run, where that is known."""
+    found = session.value(
+        "SELECT began_at FROM tailrace.relay_log_info WHERE prefix = %s AND Channel_name = %s", channel
+    )
+    return None if found is None else str(found)
+
+
+def read(
+    session: Session, channel: ChannelKey, *, lock: bool = False, share: bool = False
+) -> Position | None:
+    """The channel's position.
+
+    Args:
+        lock: wait for whoever is writing it, and keep others from doing so.
+        share: the same, with others who only share it.
+    """
+    suffix = " FOR UPDATE" if lock else " LOCK IN SHARE MODE" if share else ""
+    rows = session.rows(
+        f"SELECT {_COLUMNS} FROM tailrace.relay_log_info WHERE prefix = %s AND Channel_name = %s{suffix}",
+        channel,
+    )
+    return Position(*rows[0]) if rows else None
+
+
+def create(session: Session, channel: ChannelKey, begin: Begin, last: EpochCommitted | None = None) -> None:
+    """The first position of a channel: what lies before ``begin`` counts as applied. Nothing if there is one.
+
+    Args:
+        last: the log's last epoch, which tells best where its rows come from.
+    """
+    first = Position.first(begin)
+    made = session.run(
+        "INSERT IGNORE INTO tailrace.relay_log_info (Number_of_lines, Sql_delay, Number_of_workers, Id,"
+        " prefix, Channel_name, log_id, origins, Relay_log_name, Relay_log_pos, executed_gtid_set,"
+        " epoch_gtid_set, epoch, epoch_rows, epochs_offset, xa_prepared, began_at, began_behind, began_whole,"
+        " consistent, fencing_token, structures_version, ledger_uuid, ledger_domain, ledger_seq)"
+        # A token that no consumer of an earlier channel of this name has.
+        " VALUES (%s, 0, 1, 1, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s,"
+        " 0, UNIX_TIMESTAMP(), -1, %s, %s, 0)",
+        (
+            _NUMBER_OF_LINES,
+            *channel,
+            first.log_id,
+            first.origins if last is None else " ".join(last.origins),
+            first.relay_log,
+            first.relay_pos,
+            first.executed_gtids,
+            first.epoch_gtids,
+            first.epoch,
+            first.epoch_rows,
+            first.epochs_offset,
+            first.xa_prepared,
+            begin.start,
+            begin.behind,
+            begin.whole,
+            first.ledger_uuid,
+            first.ledger_domain,
+        ),
+    )
+    if made:
+        # Of a channel whose row somebody has deleted.
+        marks.forget(session, channel)
+
+
+def take_over(session: Session, channel: ChannelKey) -> Position:
+    """Make this consumer the channel's only writer: its predecessor finds a token that is not its own."""
+    session.execute("BEGIN")
+    session.run(
+        "UPDATE tailrace.relay_log_info SET fencing_token = fencing_token + 1, consistent = 0"
+        " WHERE prefix = %s AND Channel_name = %s",
+        channel,
+    )
+    position = read(session, channel, lock=True)
+    session.execute("COMMIT")
+    if position is None:
+        raise DownstreamError("TR602", f"channel {channel} has lost its row in tailrace.relay_log_info")
+    return position
+
+
+def tell_scope(session: Session, channel: ChannelKey, scope: str) -> None:
+    """Note down what the channel replicates, for whoever else writes to this server or reads from it."""
+    session.run(
+        "UPDATE tailrace.relay_log_info SET replicates = %s WHERE prefix = %s AND Channel_name = %s",
+        (scope, *channel),
+    )
+
+
+def renew_token(session: Session, channel: ChannelKey, token: int) -> int:
+    """Another token for the same consumer: whatever still works under the old one writes nothing any more.
+
+    Raises DownstreamError if the channel is another consumer's by now.
+    """
+    session.execute("BEGIN")
+    check_token(read(session, channel, lock=True), token, channel)
+    session.run(
+        "UPDATE tailrace.relay_log_info SET fencing_token = fencing_token + 1 WHERE prefix = %s AND Channel_name = %s",
+        channel,
+    )
+    session.execute("COMMIT")
+    return token + 1
+
+
+def forget_relay_log(session: Session, channel: ChannelKey) -> None:
+    """Forget where the channel stands in the relay log; what is applied stays known. Fences its consumer."""
+    session.run(
+        "UPDATE tailrace.relay_log_info SET Relay_log_name = NULL, Relay_log_pos = NULL,"
+        " fencing_token = fencing_token + 1 WHERE prefix = %s AND Channel_name = %s",
+        channel,
+    )
+
+
+def forget(session: Session, channel: ChannelKey) -> None:
+    """Forget the channel, its audit rows and counters, as if it had never been. Call after ``install``."""
+    session.execute("BEGIN")
+    session.run("DELETE FROM tailrace.relay_log_info WHERE prefix = %s AND Channel_name = %s", channel)
+    session.run("DELETE FROM tailrace.applied_epochs WHERE prefix = %s AND channel = %s", channel)
+    session.run("DELETE FROM tailrace.channel_counters WHERE prefix = %s AND channel = %s", channel)
+    session.run("DELETE FROM tailrace.worker_info WHERE prefix = %s AND Channel_name = %s", channel)
+    marks.forget(session, channel)
+    error_log.clear(session, channel)
+    session.run("DELETE FROM tailrace.error_directives WHERE prefix = %s AND channel = %s", channel)
+    session.execute("COMMIT")
+
+
+def known(session: Session, channel: ChannelKey) -> Position:
+    """The position of a channel that there must be. Raises DownstreamError."""
+    found = read(session, channel)
+    if found is None:
+        raise unknown(channel)
+    return found
+
+
+def unknown(channel: ChannelKey) -> DownstreamError:
+    """There is no such channel."""
+    return DownstreamError(
+        "TR612",
+        f"the downstream knows no channel {channel}",
+        hint="`tailrace channel list` shows those that there are, of [kafka] prefix and of others; the first"
+        " `tailrace consume` makes one",
+    )
+
+
+def has_audit(session: Session, channel: ChannelKey) -> bool:
+    """Whether a channel has ever applied anything: ``forget`` leaves nothing of it."""
+    sql = "SELECT 1 FROM tailrace.applied_epochs WHERE prefix = %s AND channel = %s LIMIT 1"
+    return session.value(sql, channel) is not None
+
+
+def lost(channel: ChannelKey) -> DownstreamError:
+    """A channel without a position that has applied something: where it stands, nobody knows."""
+    return DownstreamError(
+        "TR611",
+        f"the row of channel {channel} in tailrace.relay_log_info is gone",
+        hint="restore it: tailrace.applied_epochs says what was applied last; or let `tailrace channel remove` forget"
+        " the rest of the channel, and start it anew with --from",
+    )
+
+
+def check_token(found: Position | None, token: int, channel: ChannelKey) -> Position:
+    """The position as found under lock, if this consumer may still write it."""
+    if found is None:
+        raise lost(channel)
+    if found.fencing_token != token:
+        raise DownstreamError(
+            "TR610",
+            f"another consumer of channel {channel} has started since"
+            f" (token {found.fencing_token}, ours is {token})",
+            where=Where(epoch=found.epoch),
+            hint="run one consumer per channel; this one stops, and what it wrote is in the position",
+        )
+    return found
+
+
+def set_consistent(session: Session, channel: ChannelKey, token: int) -> None:
+    """The writer with this token has ended by itself. Nothing happens if it is not the last one any more."""
+    session.run(
+        "UPDATE tailrace.relay_log_info SET consistent = 1 WHERE prefix = %s AND Channel_name = %s"
+        " AND fencing_token = %s AND NOT EXISTS (SELECT 1 FROM tailrace.worker_info"
+        " WHERE prefix = %s AND Channel_name = %s AND ahead = 1)",
+        (*channel, token, *channel),
+    )
+
+
+def move(session: Session, channel: ChannelKey, to: Position) -> None:
+    """Move the position, inside the open transaction; token and ledger's identity stay as they are."""
+    affected = session.run(
+        "UPDATE tailrace.relay_log_info SET Relay_log_name = %s, Relay_log_pos = %s, Master_log_name = %s,"
+        " Master_log_pos = %s, executed_gtid_set = %s, epoch_gtid_set = %s, epoch = %s, epochs_offset = %s,"
+        " structures_version = %s, ledger_seq = %s, xa_prepared = %s, ddl_intent = %s,"
+        " online_tables = %s, epoch_rows = %s, rewound_from = %s, log_id = %s, origins = %s"
+        " WHERE prefix = %s AND Channel_name = %s",
+        (
+            to.relay_log,
+            to.relay_pos,
+            to.source_log,
+            to.source_pos,
+            to.executed_gtids,
+            to.epoch_gtids,
+            to.epoch,
+            to.epochs_offset,
+            to.structures_version,
+            to.ledger_seq,
+            to.xa_prepared,
+            to.ddl_intent,
+            to.online_tables,
+            to.epoch_rows,
+            to.rewound_from,
+            to.log_id,
+            to.origins,
+            *channel,
+        ),
+    )
+    if affected != 1:
+        raise DownstreamError("TR611", f"the position of channel {channel} was not written")
+
+
+def audit(
+    session: Session,
+    channel: ChannelKey,
+    epochs: Sequence[EpochCommitted],
+    statements: int,
+    first_epoch: int | None = None,
+    ddl_left_out: Sequence[str] = (),
+) -> None:
+    """One audit row for a batch of epochs, inside the open transaction, under the first one's number or another.
+
+    Args:
+        ddl_left_out: why the batch's DDL was not run as it is.
+    """
+    first, last = epochs[0], epochs[-1]
+    ranges: dict[int, list[int]] = {}
+    for epoch in epochs:
+        for part in epoch.ranges:
+            ranges.setdefault(part.partition, [part.start, part.end])[1] = part.end
+    touched = [table for epoch in epochs for table in epoch.tables]
+    gtids = [gtid for epoch in epochs for gtid in (epoch.first_gtid, epoch.last_gtid) if gtid]
+    session.run(
+        "INSERT INTO tailrace.applied_epochs VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s,"
+        " FROM_UNIXTIME(%s), FROM_UNIXTIME(%s), UTC_TIMESTAMP(6))",
+        (
+            *channel,
+            first.epoch if first_epoch is None else first_epoch,
+            last.epoch,
+            gtids[0] if gtids else None,
+            gtids[-1] if gtids else None,
+            last.executed_gtids,
+            sum(epoch.transactions for epoch in epochs),
+            json.dumps(ranges),
+            sum(table.inserts for table in touched),
+            sum(table.updates for table in touched),
+            sum(table.deletes for table in touched),
+            statements,
+            sum(epoch.digest for epoch in epochs) % DIGEST_MODULUS,
+            "; ".join(epoch.ddl.shown for epoch in epochs if epoch.ddl) or None,
+            ", ".join(ddl_left_out) or None,
+            # a decimal keeps the milliseconds
+            f"{first.first_commit_ms / 1000:.3f}",
+            f"{last.last_commit_ms / 1000:.3f}",
+        ),
+    )
+
+
+def count(session: Session, channel: ChannelKey, numbers: Mapping[str, int]) -> None:
+    """Add to the channel's counters, named as ``COUNTERS``, inside the open transaction."""
+    values = tuple(numbers.get(name, 0) for name in COUNTERS)
+    added = ", ".join(f"{name} = {name} + %s" for name in COUNTERS)
+    if not session.run(
+        f"UPDATE tailrace.channel_counters SET {added} WHERE prefix = %s AND channel = %s",
+        (*values, *channel),
+    ):
+        places = ", ".join(["%s"] * (len(COUNTERS) + 2))
+        session.run(
+            f"INSERT INTO tailrace.channel_counters (prefix, channel, {', '.join(COUNTERS)}) VALUES ({places})",
+            (*channel, *values),
+        )

@@ -1,0 +1,1 @@
+"""A slice in parts, each in the transaction of one worker."""

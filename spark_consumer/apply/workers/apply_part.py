@@ -1,0 +1,206 @@
+"""In a Python worker: one part of a slice, applied in one transaction of a connection of its own.
+
+The protocol of a slice in parts, in order; ``spark_consumer.apply.applier`` has the steps before and after:
+
+1. The driver shares the slice's rows among workers, conflicts together, and numbers the parts: part ``n`` of a slice
+   behind ledger number ``s`` has the number ``s + n``. The slice gets an id that no other attempt at it has.
+2. Each worker, on its own connection: BEGIN. The channel's row is read with a lock that workers share and that keeps
+   a second consumer from taking over: the fencing token and the position must be those that the slice was made for.
+3. The worker's own row in ``tailrace.worker_info`` is locked: if it names this slice and is ahead, an earlier
+   attempt has applied the part.
+4. The part's tables are held; DELETEs, INSERTs, ordered statements, each with its affected rows checked.
+5. The worker's row: ahead, the slice, the offsets of the part's rows, and the numbers. COMMIT.
+6. If the connection is lost, COMMIT included, a new one begins with 2: the worker's row says what happened.
+7. When all parts are applied, one transaction of the driver moves the position, writes the audit row and makes the
+   workers' rows level. It has the number behind the parts'.
+
+Killed before 7, some parts are there and some are not. Nobody can still be writing: the next consumer, or this one
+if it lost a Python worker, first takes a new fencing token, which waits for the lock of 2. Then the slice is
+finished: by this consumer with the parts that are missing; by another one with the rows whose offsets no worker
+that is ahead has, in one transaction that is step 7 too (``resume.py``). No setting that may have changed since has
+a say in that, the number of workers included.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import pymysql
+
+from schemas.crashpoints import reached
+from schemas.errors import DownstreamError, TailraceError
+from spark_consumer.apply import position_store as positions
+from spark_consumer.apply.patience import Patience
+from spark_consumer.apply.workers.info import unfinished
+from spark_consumer.apply.workers.part import Failure, Order, Outcome, Part
+from spark_consumer.apply.write import gave_up, refused, write
+from spark_consumer.epochs.slices import not_next
+from spark_consumer.rules.channel import ChannelKey
+from spark_consumer.target.server_errors import is_passing
+from spark_consumer.target.session import Session, connect
+from spark_consumer.target.tables import hold
+
+#: of this process, one for each worker that it has been
+_sessions: dict[tuple[str, ChannelKey, int], Session] = {}
+
+
+def run_parts(order: Order, parts: Iterable[Part]) -> Iterator[Outcome]:
+    """Apply parts side by side, each as a worker of its own. What fails is told, not raised."""
+    mine = list(parts)
+    if not mine:
+        return
+    with ThreadPoolExecutor(len(mine)) as threads:
+        yield from threads.map(partial(_run, order), mine)
+
+
+def _run(order: Order, part: Part) -> Outcome:
+    try:
+        _with_retries(order, part)
+    except TailraceError as error:
+        return Outcome(part.number, Failure(error.code, error.what, error.where, error.hint, error.retryable))
+    return Outcome(part.number)
+
+
+def _with_retries(order: Order, part: Part) -> None:
+    patience = Patience(order.retry_time, threading.Event())
+    while True:
+        try:
+            _apply(_session(order, part), order, part)
+            return
+        except (pymysql.MySQLError, OSError) as error:
+            _forget(order, part)
+            if not is_passing(error):
+                raise refused(error) from error
+            reason: BaseException = error
+        except DownstreamError as error:
+            _forget(order, part)
+            if error.code != "TR601" or not error.retryable:
+                if _has_happened(order, part):
+                    return
+                raise
+            reason = error.__cause__ or error
+        if not patience.again():
+            raise gave_up(reason) from reason
+
+
+def _has_happened(order: Order, part: Part) -> bool:
+    """Whether an attempt of before has applied the part, so that what this one met is its own repetition.
+
+    MySQL leaves out most of a transaction whose number it knows by then, without a word.
+    """
+    with contextlib.suppress(pymysql.MySQLError, OSError):
+        return _is_applied(_session(order, part), order, part)
+    return False
+
+
+def _session(order: Order, part: Part) -> Session:
+    key = _key(order, part)
+    if (found := _sessions.get(key)) is None:
+        found = _sessions[key] = connect(order.target)
+    return found
+
+
+def _forget(order: Order, part: Part) -> None:
+    if (session := _sessions.pop(_key(order, part), None)) is not None:
+        session.close()
+
+
+def _key(order: Order, part: Part) -> tuple[str, ChannelKey, int]:
+    return (str(order.target), order.channel, part.number)
+
+
+def _apply(session: Session, order: Order, part: Part) -> None:
+    if _is_applied(session, order, part):
+        return
+    number = order.before.ledger_seq + part.number
+    order.ledger.begin_rows(session, number)
+    try:
+        session.execute("BEGIN")
+        _check(session, order)
+        if _is_applied(session, order, part, lock=True):
+            session.execute("ROLLBACK")
+            return
+        for name, table in part.written.items():
+            hold(session, name, table.definition)
+        write(session, part.deletes, part.inserts, part.ordered, order.where)
+        _record(session, order, part, number)
+        reached("worker.before_commit")
+        session.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(pymysql.MySQLError, OSError):
+            session.execute("ROLLBACK")
+        raise
+    finally:
+        with contextlib.suppress(pymysql.MySQLError, OSError):
+            order.ledger.end(session)
+    reached("worker.after_commit")
+
+
+def _is_applied(session: Session, order: Order, part: Part, *, lock: bool = False) -> bool:
+    """Step 3. Raises DownstreamError if the worker is ahead with another slice."""
+    rows = session.rows(
+        "SELECT slice, ahead FROM tailrace.worker_info WHERE prefix = %s AND Channel_name = %s AND Id = %s"
+        + (" FOR UPDATE" if lock else ""),
+        (*order.channel, part.number),
+    )
+    if not rows:
+        raise _row_gone(order, part)
+    [(slice_id, ahead)] = rows
+    if ahead and slice_id != order.slice_id:
+        raise unfinished(order.channel)
+    return bool(ahead)
+
+
+def _check(session: Session, order: Order) -> None:
+    """Step 2: nobody else may write the channel, and the position is just before the slice."""
+    found = positions.read(session, order.channel, share=True)
+    position = positions.check_token(found, order.token, order.channel)
+    if (position.epoch, position.ledger_seq) != (order.before.epoch, order.before.ledger_seq):
+        raise not_next(position, order.first_epoch, order.where)
+
+
+def _record(session: Session, order: Order, part: Part, number: int) -> None:
+    before, after = order.before, order.after
+    affected = session.run(
+        "UPDATE tailrace.worker_info SET ahead = 1, slice = %s, first_epoch = %s, last_epoch = %s, compact = %s,"
+        " Relay_log_name = %s, Relay_log_pos = %s, Master_log_name = %s, Master_log_pos = %s,"
+        " Checkpoint_relay_log_name = %s, Checkpoint_relay_log_pos = %s, Checkpoint_master_log_name = %s,"
+        " Checkpoint_master_log_pos = %s, Checkpoint_seqno = %s, Checkpoint_group_size = %s,"
+        " Checkpoint_group_bitmap = %s, parts = parts + 1, rows_written = rows_written + %s,"
+        " statements = statements + %s WHERE prefix = %s AND Channel_name = %s AND Id = %s",
+        (
+            order.slice_id,
+            order.first_epoch,
+            order.last_epoch,
+            order.compact,
+            after.relay_log,
+            after.relay_pos,
+            after.source_log,
+            after.source_pos,
+            before.relay_log,
+            before.relay_pos,
+            before.source_log,
+            before.source_pos,
+            number,
+            order.parts,
+            part.applied,
+            part.rows,
+            part.statements,
+            *order.channel,
+            part.number,
+        ),
+    )
+    if affected != 1:
+        raise _row_gone(order, part)
+
+
+def _row_gone(order: Order, part: Part) -> DownstreamError:
+    return DownstreamError(
+        "TR661",
+        f"the row of worker {part.number} of channel {order.channel} in tailrace.worker_info is gone",
+        hint="start the consumer again: it makes the rows of its workers",
+    )

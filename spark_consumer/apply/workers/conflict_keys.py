@@ -1,0 +1,121 @@
+"""On the executors: what each row change claims, as bytes that are equal wherever two changes conflict.
+
+A claim is its space (two bytes), a byte of flags, and the identities of the key's columns. Those of text carry a
+byte of their own each: whether it is folded already, or a literal of which only the server knows the weight.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from schemas.sql.literals import compile_literals
+from schemas.structure import TableStructure
+from schemas.wire.varint import encode_bytes, read_bytes
+from spark_consumer.plan.causality import ConflictKey, Part, Sort, TableCausality
+
+REFERS, ASKS = 1, 2
+#: the space of groups of whole tables, and of the two halves of a key-changing UPDATE
+WHOLE, HALVES = 0xFFFE, 0xFFFF
+KNOWN, LITERAL = b"=", b"?"
+_NULL = b"NULL"
+_PRINTABLE = re.compile(rb"[ -~]*")
+Claims = Callable[[bytes], list[bytes]]
+
+
+def claim(space: int, flags: int, identity: bytes) -> bytes:
+    """One claim."""
+    return space.to_bytes(2, "big") + bytes((flags,)) + identity
+
+
+def of_whole(group: int) -> bytes:
+    """The claim of each row of a table that is one group."""
+    return claim(WHOLE, 0, b"%d" % group)
+
+
+def of_halves(epoch: int, seq: int) -> bytes:
+    """The claim of both halves of a key-changing UPDATE, of which ``seq`` is the first."""
+    return claim(HALVES, 0, b"%d:%d" % (epoch, seq))
+
+
+def claims_of(structure: TableStructure, causality: TableCausality, *, before: bool) -> Claims:
+    """The function from a row value to the claims of its before or after image, which must be there."""
+    wanted = tuple(dict.fromkeys(part.column for key in causality.keys for part in key.parts))
+    literals = compile_literals(structure, wanted, before=before)
+    keys = [(_maker(key), [wanted.index(part.column) for part in key.parts]) for key in causality.keys]
+
+    def claims(value: bytes) -> list[bytes]:
+        found = literals(value)
+        made = []
+        for make, places in keys:
+            chosen = [found[place] for place in places]
+            if _NULL not in chosen:
+                made.append(make(chosen))
+        return made
+
+    return claims
+
+
+def _maker(key: ConflictKey) -> Callable[[Sequence[bytes]], bytes]:
+    flags = REFERS if key.refers else 0
+    head = claim(key.space, flags, b"")
+    if any(part.is_text for part in key.parts):
+        asking = claim(key.space, flags | ASKS, b"")
+        return lambda literals: _with_text(key.parts, literals, head, asking)
+    if all(part.sort is Sort.EXACT for part in key.parts):
+        return lambda literals: head + b",".join(literals)
+    return lambda literals: head + b"".join(map(encode_bytes, map(_plain, key.parts, literals)))
+
+
+def _with_text(parts: Sequence[Part], literals: Sequence[bytes], head: bytes, asking: bytes) -> bytes:
+    identities = [_identity(part, literal) for part, literal in zip(parts, literals, strict=True)]
+    asks = any(identity[:1] == LITERAL for identity in identities)
+    return (asking if asks else head) + b"".join(map(encode_bytes, identities))
+
+
+def _identity(part: Part, literal: bytes) -> bytes:
+    if not part.is_text:
+        return KNOWN + _plain(part, literal)
+    if part.sort is Sort.ASKED or literal[:1] == b"_" or not _PRINTABLE.fullmatch(literal):
+        return LITERAL + literal
+    text = unquoted(literal)[: part.length]
+    # Spaces at the end count for nothing under most collations, and never do harm.
+    return KNOWN + (text.upper() if part.sort is Sort.FOLDED else text).rstrip(b" ")
+
+
+def _plain(part: Part, literal: bytes) -> bytes:
+    if part.sort is Sort.UNSIGNED:
+        return literal.lstrip(b"-")
+    if part.sort is Sort.BYTES:
+        # X'…': two digits a byte; BINARY's zeros at the end are no difference
+        return literal[2:-1] if part.length is None else literal[2 : 2 + 2 * part.length].rstrip(b"'")
+    return literal
+
+
+def unquoted(literal: bytes) -> bytes:
+    """The text of a quoted literal; of another one, itself."""
+    return literal[1:-1].replace(b"''", b"'") if literal[:1] == b"'" else literal
+
+
+def columns_of(found: bytes) -> list[bytes]:
+    """The columns' identities in a claim of a space with text."""
+    return unpack(found[3:])
+
+
+def space_of(found: bytes) -> int:
+    """The space of a claim."""
+    return int.from_bytes(found[:2], "big")
+
+
+def pack(claims: Sequence[bytes]) -> bytes:
+    """Claims as one value."""
+    return b"".join(map(encode_bytes, claims))
+
+
+def unpack(packed: bytes) -> list[bytes]:
+    """The inverse of ``pack``."""
+    claims, at = [], 0
+    while at < len(packed):
+        one, at = read_bytes(packed, at)
+        claims.append(one)
+    return claims

@@ -1,0 +1,121 @@
+"""``tailrace.worker_info``: what each worker of a channel has applied, as MySQL's ``slave_worker_info`` says it.
+
+A worker's row is written in the transaction of its part. Between that and the position's own transaction the row
+is ahead: its rows are there, the position is not. MySQL's columns mean what they mean there: Relay_log and
+Master_log are the end of what the worker has applied, Checkpoint is where the whole channel is level, and the
+bitmap tells what is applied behind that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schemas.errors import DownstreamError
+from spark_consumer.rules.channel import ChannelKey
+from spark_consumer.target.session import Session
+
+TABLE = """
+CREATE TABLE tailrace.worker_info (
+  Id INT UNSIGNED NOT NULL,
+  Relay_log_name TEXT,
+  Relay_log_pos BIGINT UNSIGNED,
+  Master_log_name TEXT,
+  Master_log_pos BIGINT UNSIGNED,
+  Checkpoint_relay_log_name TEXT,
+  Checkpoint_relay_log_pos BIGINT UNSIGNED,
+  Checkpoint_master_log_name TEXT,
+  Checkpoint_master_log_pos BIGINT UNSIGNED,
+  Checkpoint_seqno BIGINT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'number of the ledger of its last transaction',
+  Checkpoint_group_size INT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'parts of its last slice',
+  Checkpoint_group_bitmap LONGBLOB COMMENT 'while it is ahead: the offsets of the rows that it has applied',
+  Channel_name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  prefix VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  ahead TINYINT NOT NULL DEFAULT 0 COMMENT '1: its part is applied, and the position is not there yet',
+  slice CHAR(32) NOT NULL DEFAULT '' COMMENT 'the slice that its last part is of',
+  first_epoch BIGINT,
+  last_epoch BIGINT,
+  compact TINYINT NOT NULL DEFAULT 1 COMMENT 'whether the slice was compacted',
+  parts BIGINT NOT NULL DEFAULT 0 COMMENT 'that it has applied since the channel began',
+  rows_written BIGINT NOT NULL DEFAULT 0,
+  statements BIGINT NOT NULL DEFAULT 0,
+  updated_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6),
+  PRIMARY KEY (prefix, Channel_name, Id)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: one row a worker'
+"""
+COLUMNS = ("Id", "parts", "rows_written", "statements", "ahead")
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """A worker that is ahead of the channel's position.
+
+    Attributes:
+        slice_id: of which slice its part is.
+        parts: how many parts the slice has; each has a number of the ledger, in the order of the workers.
+        compact: whether the slice was compacted; what is missing of it must be, too.
+        applied: the rows that are there; see ``bitmap``.
+    """
+
+    slice_id: str
+    first_epoch: int
+    last_epoch: int
+    parts: int
+    compact: bool
+    applied: bytes
+
+
+def hire(session: Session, channel: ChannelKey, workers: int) -> None:
+    """Make rows for so many workers, and let the channel's row tell their number."""
+    for number in range(1, workers + 1 if workers > 1 else 1):
+        session.run(
+            "INSERT IGNORE INTO tailrace.worker_info (prefix, Channel_name, Id) VALUES (%s, %s, %s)",
+            (*channel, number),
+        )
+    session.run(
+        "UPDATE tailrace.relay_log_info SET Number_of_workers = %s WHERE prefix = %s AND Channel_name = %s",
+        (workers, *channel),
+    )
+
+
+def ahead(session: Session, channel: ChannelKey) -> list[Ahead]:
+    """The workers that are ahead of the position."""
+    rows = session.rows(
+        "SELECT slice, first_epoch, last_epoch, Checkpoint_group_size, compact, Checkpoint_group_bitmap"
+        " FROM tailrace.worker_info WHERE prefix = %s AND Channel_name = %s AND ahead = 1 ORDER BY Id",
+        channel,
+    )
+    return [
+        Ahead(slice_id, first, last, parts, bool(compact), bits)
+        for slice_id, first, last, parts, compact, bits in rows
+    ]
+
+
+def slices_ahead(session: Session, channel: ChannelKey) -> list[tuple[int, str]]:
+    """Number and slice of each worker that is ahead."""
+    return [
+        (int(number), str(name))
+        for number, name in session.rows(
+            "SELECT Id, slice FROM tailrace.worker_info WHERE prefix = %s AND Channel_name = %s AND ahead = 1",
+            channel,
+        )
+    ]
+
+
+def level(session: Session, channel: ChannelKey) -> None:
+    """The position is where the workers are, inside the transaction that moves it there."""
+    session.run(
+        "UPDATE tailrace.worker_info SET ahead = 0, Checkpoint_group_bitmap = NULL,"
+        " Checkpoint_relay_log_name = Relay_log_name, Checkpoint_relay_log_pos = Relay_log_pos,"
+        " Checkpoint_master_log_name = Master_log_name, Checkpoint_master_log_pos = Master_log_pos"
+        " WHERE prefix = %s AND Channel_name = %s AND ahead = 1",
+        channel,
+    )
+
+
+def unfinished(channel: ChannelKey) -> DownstreamError:
+    """The error for whoever would go on while a slice is applied in part."""
+    return DownstreamError(
+        "TR660",
+        f"a slice of channel {channel} is applied in part: some of its workers are ahead of its position",
+        hint="start the consumer (`tailrace consume`): it applies the rest first, and then goes on",
+    )

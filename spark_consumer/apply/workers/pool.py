@@ -1,0 +1,101 @@
+"""On the driver: having the parts of a slice applied, again until all are."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+
+import structlog
+from pyspark.sql import SparkSession
+
+from schemas.errors import DownstreamError, TailraceError
+from spark_consumer.apply.workers.apply_part import run_parts
+from spark_consumer.apply.workers.info import slices_ahead, unfinished
+from spark_consumer.apply.workers.part import Failure, Order, Outcome, Part
+from spark_consumer.rules.channel import ChannelKey
+from spark_consumer.target.session import Session
+from spark_consumer.target.tables import TableMoved
+
+#: applies parts and tells what became of each
+Crew = Callable[[Order, Sequence[Part]], list[Outcome]]
+_ATTEMPTS = 4
+_log = structlog.get_logger()
+
+
+def executors(spark: SparkSession) -> Crew:
+    """The crew of Spark's Python workers; all parts at once, whatever the number of cores."""
+    context = spark.sparkContext
+
+    def work(order: Order, parts: Sequence[Part]) -> list[Outcome]:
+        packed = [pickle.dumps(part, pickle.HIGHEST_PROTOCOL) for part in parts]
+        tasks = min(len(packed), max(1, context.defaultParallelism))
+        done: list[Outcome] = (
+            context.parallelize(packed, tasks).mapPartitions(partial(_unpacked, order)).collect()
+        )
+        return done
+
+    return work
+
+
+def _unpacked(order: Order, packed: Iterable[bytes]) -> Iterator[Outcome]:
+    return run_parts(order, (pickle.loads(one) for one in packed))
+
+
+def check_level(
+    session: Session, channel: ChannelKey, slice_id: str | None, parts: int | None = None
+) -> set[int]:
+    """The workers that are ahead with this slice; DownstreamError if others are, or not as many as there should be."""
+    found = slices_ahead(session, channel)
+    if any(name != slice_id for _, name in found) or (parts is not None and len(found) != parts):
+        raise unfinished(channel)
+    return {number for number, _ in found}
+
+
+def run_all(
+    session: Session, crew: Crew, order: Order, parts: Sequence[Part], renewed: Callable[[], Order]
+) -> None:
+    """Have all parts applied that are not.
+
+    Args:
+        renewed: the order with a new fencing token, after which no worker of before can write any more.
+
+    Raises:
+        TailraceError: what stopped a worker; parts of others may be applied, and stay so.
+    """
+    for attempt in range(1, _ATTEMPTS + 1):
+        done = check_level(session, order.channel, order.slice_id)
+        todo = [part for part in parts if part.number not in done]
+        try:
+            outcomes = crew(order, todo) if todo else []
+        except TailraceError:
+            raise
+        except Exception as error:
+            # A Python worker was lost; others may be at work still.
+            order = renewed()
+            if attempt == _ATTEMPTS:
+                raise
+            _log.warning("workers_retry", attempt=attempt, reason=str(error).split("\n", 1)[0][:200])
+            continue
+        failures = [outcome.failure for outcome in outcomes if outcome.failure is not None]
+        if failures:
+            level = not done and len(failures) == len(outcomes)
+            raise _error(failures[0], len(parts), level=level)
+        return
+
+
+def _error(failure: Failure, parts: int, *, level: bool) -> DownstreamError:
+    """A worker's error; ``level`` if no part is applied."""
+    if level and failure.code == "TR654":
+        db, _, table = (failure.where.table or "").partition(".")
+        return TableMoved((db, table))
+    hint = failure.hint if level else told_in_part(failure.hint, parts)
+    return DownstreamError(
+        failure.code, failure.what, where=failure.where, hint=hint, retryable=failure.retryable
+    )
+
+
+def told_in_part(hint: str, parts: int) -> str:
+    """The hint of an error behind which some parts of the slice are applied."""
+    told = f"of the {parts} parts of this batch others are applied, and the next start applies the rest"
+    return hint.replace("nothing of this batch was applied", told)

@@ -1,0 +1,196 @@
+"""On the executors: the rows of a partition, each with what it claims and where it stands in Kafka.
+
+A compacted row is one result: what to remove, what to write, and the offsets of all changes that it stands for. A
+row that is applied in order is two, of which the first one has its claims and its offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import compress
+
+from schemas.wire.avro_schema import KEY_CHANGE, OP_AT
+from schemas.wire.epoch import OffsetRange
+from schemas.wire.rows import HEADER_SIZE
+from schemas.wire.varint import encode_bytes, read_bytes
+from spark_consumer.apply.workers.bitmap import Bits, lacking, pack_offsets
+from spark_consumer.apply.workers.conflict_keys import Claims, claims_of, of_halves, of_whole, pack
+from spark_consumer.epochs.fetch import Share, Source
+from spark_consumer.plan.causality import TableCausality
+from spark_consumer.plan.plan import Mode, Name, SlicePlan
+from spark_consumer.rows.chunked_results import Result
+from spark_consumer.rows.compact import compact
+from spark_consumer.rows.render import TALLY, TableRows, all_widened, counted, render, tables_of, tally
+
+#: kinds of results beside those of ``spark_consumer.rows.render``
+NET, CLAIM = 100, 101
+_HAS_BEFORE, _UPDATE, _DELETE = b"ud", ord("u"), ord("d")
+
+
+def read_claims(source: Source, plan: SlicePlan, part: OffsetRange, share: Share) -> Iterator[Result]:
+    """Read a share of a range, and render it for several workers."""
+    offsets: list[int] = []
+    keys, values = source.read(part, share, offsets)
+    yield from claimed(plan, part.partition, keys, values, offsets)
+
+
+def read_rest(
+    source: Source, plan: SlicePlan, applied: Sequence[Bits], part: OffsetRange, share: Share
+) -> Iterator[Result]:
+    """Read a share of a range, and render what no worker has applied, for one transaction."""
+    offsets: list[int] = []
+    keys, values = source.read(part, share, offsets)
+    yield from rest(plan, part.partition, keys, values, offsets, applied)
+
+
+def rest(
+    plan: SlicePlan,
+    partition: int,
+    keys: Sequence[bytes],
+    values: Sequence[bytes],
+    offsets: Sequence[int],
+    applied: Sequence[Bits],
+) -> Iterator[Result]:
+    """The results for those of one partition's rows that are missing; all of them are counted."""
+    yield tally(values)
+    missing = lacking(partition, offsets, applied)
+    keys, values = list(compress(keys, missing)), list(compress(values, missing))
+    if plan.compacted:
+        some = _that_stay(plan, keys, values)
+        keys, values = list(compress(keys, some)), list(compress(values, some))
+    yield from (result for result in render(plan, keys, values) if result[0] != TALLY)
+
+
+def _that_stay(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bool]:
+    """Which changes are of a row that the slice is to leave changed: compaction has claimed nothing for others."""
+    net = compact(keys, values)
+    changed = dict(net.gone).keys() | dict(net.written)
+    return [
+        key in changed or value[:HEADER_SIZE] not in plan.compacted
+        for key, value in zip(keys, all_widened(plan, values), strict=True)
+    ]
+
+
+def claimed(
+    plan: SlicePlan,
+    partition: int,
+    keys: Sequence[bytes],
+    values: Sequence[bytes],
+    offsets: Sequence[int],
+) -> Iterator[Result]:
+    """The results for one partition's rows in log order."""
+    yield tally(values)
+    values = all_widened(plan, values)
+    tables = tables_of(plan)
+    assert plan.causality is not None
+    claimers = {
+        header: _Claimer(table, causality, plan.causality.updated)
+        for (header, table), causality in zip(tables.items(), plan.causality.tables, strict=True)
+        if table.plan.mode is not Mode.SKIP
+    }
+    compacted = [tables[value[:HEADER_SIZE]].plan.mode is Mode.COMPACT for value in values]
+    others = [not one for one in compacted]
+    for key, value, offset in compress(zip(keys, values, offsets, strict=True), others):
+        header = value[:HEADER_SIZE]
+        tables[header].check(key, value)
+        if (result := tables[header].in_order(key, value)) is not None:
+            yield claimers[header].of_change(result, value, partition, offset)
+            yield result
+    keys, values = list(compress(keys, compacted)), list(compress(values, compacted))
+    yield from _compacted(tables, claimers, partition, keys, values, list(compress(offsets, compacted)))
+
+
+def _compacted(
+    tables: dict[bytes, TableRows],
+    claimers: dict[bytes, _Claimer],
+    partition: int,
+    keys: Sequence[bytes],
+    values: Sequence[bytes],
+    offsets: Sequence[int],
+) -> Iterator[Result]:
+    net = compact(keys, values)
+    yield from counted(net, tables)
+    gone, written = dict(net.gone), dict(net.written)
+    changes: dict[bytes, tuple[list[int], list[bytes]]] = {}
+    for key, value, offset in zip(keys, values, offsets, strict=True):
+        its = changes.setdefault(key, ([], []))
+        its[0].append(offset)
+        its[1].append(value)
+    for key in gone | written:
+        before, after = gone.get(key), written.get(key)
+        header = (after or before or b"")[:HEADER_SIZE]
+        yield claimers[header].of_row(key, before, after, partition, *changes[key])
+
+
+class _Claimer:
+    """Makes the results of one table structure."""
+
+    def __init__(self, table: TableRows, causality: TableCausality, updated: frozenset[Name]) -> None:
+        self._table, self._causality = table, causality
+        structure = table.plan.structure
+        # To find out whether a row is half of an UPDATE costs as much as to render it.
+        self._moves = (structure.db, structure.table) in updated
+        self._before: Claims = claims_of(structure, causality, before=True)
+        self._after: Claims = claims_of(structure, causality, before=False)
+
+    def of_row(
+        self,
+        key: bytes,
+        before: bytes | None,
+        after: bytes | None,
+        partition: int,
+        offsets: Sequence[int],
+        values: Sequence[bytes],
+    ) -> Result:
+        """A compacted row: ``before`` is its first change if it must be removed, ``after`` its last one if written.
+
+        It claims what it had in between as well: should the rest of a slice be applied change by change
+        (``resume.py``), no row that is there already may be in the way.
+        """
+        return (
+            NET,
+            self._table.index,
+            1,
+            partition,
+            0,
+            0,
+            0,
+            None if before is None else self._table.found_by(key, before),
+            _packed(offsets, self._claims(values)),
+            None if after is None else self._table.renderers.after(after),
+            0,
+        )
+
+    def of_change(self, result: Result, value: bytes, partition: int, offset: int) -> Result:
+        """What a change that is applied in order claims."""
+        packed = _packed([offset], self._claims([value]))
+        return (CLAIM, result[1], 0, partition, 0, 0, 0, None, packed, None, 0)
+
+    def _claims(self, values: Sequence[bytes]) -> list[bytes]:
+        """What a row's changes claim, in log order: each begins as the one before has left it.
+
+        Halves of a key-changing UPDATE are one event, which is there or missing as a whole.
+        """
+        if self._causality.whole is not None:
+            return [of_whole(self._causality.whole)]
+        claims: list[bytes] = []
+        if values[0][OP_AT] in _HAS_BEFORE:
+            claims += self._before(values[0])
+        for value in values:
+            if value[OP_AT] != _DELETE:
+                claims += self._after(value)
+            if self._moves and value[OP_AT] != _UPDATE:
+                source = self._table.renderers.source(value)
+                if source.flags & KEY_CHANGE:
+                    claims.append(of_halves(source.epoch, source.seq - (value[OP_AT] != _DELETE)))
+        return list(dict.fromkeys(claims))
+
+
+def _packed(offsets: Sequence[int], claims: Sequence[bytes]) -> bytes:
+    return encode_bytes(pack_offsets(offsets)) + pack(claims)
+
+
+def offsets_and_claims(packed: bytes) -> tuple[bytes, bytes]:
+    """The offsets and the claims of a result, each still packed."""
+    offsets, at = read_bytes(packed, 0)
+    return offsets, packed[at:]

@@ -1,0 +1,75 @@
+"""Preparing a slice for several workers: its rows read on the executors, shared on the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import pymysql
+from pyspark.sql import SparkSession
+
+from schemas.access.server_url import ServerUrl
+from spark_consumer.apply.prepare import Prepared, RowReader, assembled
+from spark_consumer.apply.workers.bitmap import Bits
+from spark_consumer.apply.workers.pool import Crew, executors
+from spark_consumer.apply.workers.read_conflicts import read_claims, read_rest
+from spark_consumer.apply.workers.share import shared_out
+from spark_consumer.apply.workers.weights import weights
+from spark_consumer.epochs.fetch import Source
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.slices import Slice
+from spark_consumer.plan.causality import Part
+from spark_consumer.plan.plan import SlicePlan
+from spark_consumer.rows.failures import explain
+from spark_consumer.rows.render import render
+from spark_consumer.target.session import closing, connect, unreachable
+
+
+class PartsReader(RowReader):
+    """Prepares slices whose plans say how their rows conflict as parts for so many workers.
+
+    Args:
+        crew: applies the parts; Spark's Python workers without it.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        source: Source,
+        target: ServerUrl,
+        workers: int,
+        log: LogReader,
+        crew: Crew | None = None,
+    ) -> None:
+        super().__init__(spark, source)
+        self._target, self._workers, self.log = target, workers, log
+        self.crew = crew or executors(spark)
+
+    def prepare(self, piece: Slice, plan: SlicePlan) -> Prepared:
+        """Read, render, verify and share one slice."""
+        # Rows of a DDL belong into the transaction that moves the position behind it.
+        if plan.causality is None or plan.causality.alone or piece.ddl is not None or not piece.ranges:
+            return super().prepare(piece, plan)
+        results = self.results(piece, partial(read_claims, self.source, plan), partial(render, plan))
+        return shared_out(piece, plan, results, self._workers, self._weigh)
+
+    def rest(self, piece: Slice, plan: SlicePlan, applied: Sequence[Bits]) -> Prepared:
+        """What is missing of a slice of which workers have applied some rows, for one transaction."""
+        work = partial(read_rest, self.source, plan, applied)
+        try:
+            results = self.results(piece, work, partial(render, plan))
+        except Exception as error:
+            raise explain(error, piece, self.log) from error
+        return assembled(piece, plan, results)
+
+    def _weigh(self, part: Part, literals: Sequence[bytes]) -> list[bytes]:
+        return weigh_at(self._target, part, literals)
+
+
+def weigh_at(target: ServerUrl, part: Part, literals: Sequence[bytes]) -> list[bytes]:
+    """What literals weigh on a server. Raises DownstreamError."""
+    try:
+        with closing(connect(target)) as session:
+            return weights(session, part, literals)
+    except (pymysql.MySQLError, OSError) as error:
+        raise unreachable(target, error) from error

@@ -1,0 +1,128 @@
+"""Finishing a slice that was left while some of its workers had applied their parts and others had not.
+
+What is missing are the rows whose offsets no worker that is ahead has. They go into one transaction, with the
+position, the audit row of the whole slice and the workers' rows. Settings may have changed since, so the tables are
+planned as they are now, but for compaction: of a slice that was compacted each row's last state is there or missing,
+and of another one each change.
+
+What the downstream refuses of it is named by trial, as everywhere: change by change, in the upstream's order. That
+meets no row of what is there already, since a row claims each value that it has had in the slice. So what an operator
+decides about an event of the rest is carried out with the rest, in the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
+
+import structlog
+
+from schemas.errors import DownstreamError, LogError, Where
+from schemas.structure import TableStructure
+from schemas.wire.log_records import structure_of
+from spark_consumer.apply.applier import Applier
+from spark_consumer.apply.prepare import Prepared, directed
+from spark_consumer.apply.workers.bitmap import Bits, unpacked
+from spark_consumer.apply.workers.info import Ahead
+from spark_consumer.apply.workers.pool import told_in_part
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.slices import LoggedEpoch, Slice, follow
+from spark_consumer.plan.counters import Stages
+from spark_consumer.plan.plan import SlicePlan
+from spark_consumer.plan.planner import Planner
+from spark_consumer.plan.refusal import ROW_CODES
+from spark_consumer.rules.config import ConsumerConfig
+
+_log = structlog.get_logger()
+
+
+class RestReader(Protocol):
+    """Prepares what is missing of a slice."""
+
+    def rest(self, piece: Slice, plan: SlicePlan, applied: Sequence[Bits]) -> Prepared: ...
+
+
+@dataclass(frozen=True)
+class Rest:
+    """What is missing of a slice that is applied in part.
+
+    Attributes:
+        structures: those of its rows, by fingerprint.
+        workers: those that are ahead with it.
+    """
+
+    config: ConsumerConfig
+    applier: Applier
+    reader: RestReader
+    piece: Slice
+    structures: Mapping[str, TableStructure]
+    workers: Sequence[Ahead]
+
+    def apply(self) -> tuple[int, Stages]:
+        """Apply it, and move the position behind the slice. Raises TailraceError."""
+        first, piece, decided = self.workers[0], self.piece, self.applier.directives
+        _log.info(
+            "slice_resumed",
+            first_epoch=first.first_epoch,
+            last_epoch=first.last_epoch,
+            parts=len(self.workers),
+        )
+        again = partial(self._prepared, row_by_row=any(piece.holds(epoch) for epoch, _ in decided))
+        prepared = again()
+        try:
+            count, prepared = self.applier.apply_planned(prepared, again)
+        except DownstreamError as error:
+            if error.code not in ROW_CODES:
+                raise
+            found = self.applier.named(error, prepared)
+            shown = found or self.applier.trial(self._prepared(row_by_row=True)) or error
+            shown.hint = told_in_part(shown.hint, first.parts)
+            raise shown from error
+        return count, prepared.stages
+
+    def _prepared(self, *, row_by_row: bool) -> Prepared:
+        first = self.workers[0]
+        planner = Planner(replace(self.config, compact=first.compact, workers=1), self.applier)
+        plan = planner.plan(self.piece, self.structures, row_by_row=row_by_row)
+        made = self.reader.rest(self.piece, plan, [unpacked(worker.applied) for worker in self.workers])
+        if row_by_row:
+            made = directed(made, self.applier.directives, self.applier.flavor)
+        return replace(made, slice_id=first.slice_id, reserved=first.parts)
+
+
+def finish_slice(config: ConsumerConfig, applier: Applier, reader: RestReader, log: LogReader) -> None:
+    """Apply the rest of a slice that is applied in part, if there is one. Raises TailraceError."""
+    if not (found := applier.ahead()):
+        return
+    piece = Slice(tuple(_epochs(found[0], applier, log)))
+    structures = {
+        version.fingerprint: structure_of(version)
+        for version in log.structures(found[0].last_epoch)
+        if version.fingerprint in piece.fingerprints
+    }
+    Rest(config, applier, reader, piece, structures, found).apply()
+
+
+def _epochs(ahead: Ahead, applier: Applier, log: LogReader) -> list[LoggedEpoch]:
+    """The epochs of the slice, all of which the log must still hold."""
+    position = applier.position
+    found = []
+    for logged in log.epochs(position.epochs_offset + 1):
+        if logged.record.epoch > ahead.last_epoch:
+            break
+        found.append(logged)
+    epochs = follow(position, found)
+    if not epochs or (epochs[0].record.epoch, epochs[-1].record.epoch) != (
+        ahead.first_epoch,
+        ahead.last_epoch,
+    ):
+        raise LogError(
+            "TR662",
+            f"the slice of epochs {ahead.first_epoch} to {ahead.last_epoch} is applied in part, and position"
+            f" ({position.epoch}) and log do not fit it",
+            where=Where(epoch=ahead.first_epoch),
+            hint="the position was moved, or the log was cut, since workers wrote that slice: load the tables anew",
+        )
+    return epochs

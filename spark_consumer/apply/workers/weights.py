@@ -1,0 +1,100 @@
+"""Text whose identity only the server knows: its weights under the column's collation, asked for.
+
+If one value of a key needs that, all values of the key in the slice do: 'cafe' must have the identity of 'café'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from schemas.wire.varint import encode_bytes
+from spark_consumer.apply.workers.conflict_keys import ASKS, LITERAL, columns_of, space_of
+from spark_consumer.plan.causality import Part
+from spark_consumer.target.session import Session
+
+#: one part's literals in, their weights in the same order out
+Weigh = Callable[[Part, Sequence[bytes]], list[bytes]]
+_MOST = 500  # values of one query
+_MOST_BYTES = 1 << 20
+
+
+def resolved(
+    claims: Iterable[Sequence[bytes]], spaces: Sequence[tuple[Part, ...]], weigh: Weigh
+) -> dict[bytes, bytes]:
+    """Other claims for those that cannot be compared as they are; empty if there is none.
+
+    Args:
+        claims: all claims of the slice, row by row.
+    """
+    asking = {space_of(claim) for row in claims for claim in row if claim[2] & ASKS}
+    if not asking:
+        return {}
+    affected = {claim for row in claims for claim in row if space_of(claim) in asking}
+    values: dict[tuple[int, int], dict[bytes, bytes]] = {}
+    for claim in affected:
+        for place, column in enumerate(columns_of(claim)):
+            if spaces[space_of(claim)][place].is_text:
+                values.setdefault((space_of(claim), place), {})[column] = b""
+    for (space, place), found in values.items():
+        literals = [_literal(column) for column in found]
+        found |= zip(found, weigh(spaces[space][place], literals), strict=True)
+
+    def weighed(claim: bytes) -> bytes:
+        space = space_of(claim)
+        columns = enumerate(columns_of(claim))
+        identities = (values.get((space, place), {}).get(column, column) for place, column in columns)
+        return claim[:2] + bytes((claim[2] & ~ASKS,)) + b"".join(map(encode_bytes, identities))
+
+    return {claim: weighed(claim) for claim in affected}
+
+
+def _literal(column: bytes) -> bytes:
+    if column[:1] == LITERAL:
+        return column[1:]
+    return b"'" + column[1:].replace(b"'", b"''") + b"'"
+
+
+def weights(session: Session, part: Part, literals: Sequence[bytes]) -> list[bytes]:
+    """The weights of literals as the server has them; equal wherever it takes two for equal.
+
+    Raises pymysql.MySQLError.
+    """
+    [space] = _query(session, part, [b"' '"], trim=False)
+    return [
+        _trimmed(weight, space)
+        for some in _pieces(literals)
+        for weight in _query(session, part, some, trim=True)
+    ]
+
+
+def _query(session: Session, part: Part, literals: Sequence[bytes], *, trim: bool) -> list[bytes]:
+    charset, collation = part.charset.encode(), part.collation.encode()
+    length = b"" if part.length is None else b"%d" % part.length
+
+    def expression(literal: bytes) -> bytes:
+        text = b"CONVERT(" + literal + b" USING " + charset + b")"
+        if length:
+            text = b"LEFT(" + text + b"," + length + b")"
+        if trim:
+            text = b"TRIM(TRAILING ' ' FROM " + text + b")"
+        return b"HEX(WEIGHT_STRING(" + text + b" COLLATE " + collation + b"))"
+
+    [row] = session.rows((b"SELECT " + b",".join(map(expression, literals))).decode())
+    # NULL: too long for the server to say. Such are one group.
+    return [b"" if weight is None else str(weight).encode() for weight in row]
+
+
+def _trimmed(weight: bytes, space: bytes) -> bytes:
+    """Without what weighs as spaces at the end do: under most collations that is no difference."""
+    while space and weight.endswith(space):
+        weight = weight[: -len(space)]
+    return weight
+
+
+def _pieces(literals: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    for begin in range(0, len(literals), _MOST):
+        some = literals[begin : begin + _MOST]
+        if sum(map(len, some)) <= _MOST_BYTES:
+            yield some
+        else:
+            yield from ([one] for one in some)

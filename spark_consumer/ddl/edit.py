@@ -1,0 +1,174 @@
+"""Changes to a DDL's text that leave the rest as the upstream wrote it: fewer names, IF EXISTS, events at rest."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from schemas.ddl.classify import Statement, classify
+from schemas.ddl.lexer import Dialect, Flavor, Lexer, Token, dialect_of
+
+#: the kinds whose statements are lists that can be cut
+LISTS = ("DROP TABLE", "DROP VIEW", "DROP SEQUENCE", "RENAME TABLE")
+_MIDDLE = "it has executable comments in its list of names"
+
+
+class Uneditable(ValueError):
+    """The text does not show for sure where it would have to change."""
+
+
+def narrowed(
+    statement: str, default_db: str, flavor: Flavor, kept: Collection[int], *, sql_mode: int = 0
+) -> str:
+    """A list of tables to drop or rename with only some of its items.
+
+    Args:
+        statement, default_db, flavor, sql_mode: as for ``classify``.
+        kept: indexes of the items that stay, at least one.
+
+    Raises:
+        Uneditable: the statement is no such list, or comments make its list unclear.
+    """
+    found = classify(statement, default_db, flavor, sql_mode=sql_mode)
+    if found.kind not in LISTS:
+        raise Uneditable(f"{found.kind} cannot be cut into parts")
+    if len(kept) == len(found.tables):
+        return statement
+    items = _items(found)
+    first, last = items[0][0], items[-1][1]
+    for start, end in _gaps(statement, dialect_of(flavor, sql_mode)):
+        if first <= start and end <= last and statement[start:end].startswith(("/*!", "/*M!", "*/")):
+            raise Uneditable(_MIDDLE)
+    parts = [statement[start:end] for index, (start, end) in enumerate(items) if index in kept]
+    return statement[:first] + ", ".join(parts) + statement[last:]
+
+
+def _items(found: Statement) -> list[tuple[int, int]]:
+    """Where each item of the list stands: a name, or ``old TO new``."""
+    references = found.references
+    if found.kind != "RENAME TABLE":
+        return [(r.start, r.end) for r in references]
+    return [(old.start, new.end) for old, new in zip(references[::2], references[1::2], strict=True)]
+
+
+def _gaps(statement: str, dialect: Dialect) -> list[tuple[int, int]]:
+    lexer = Lexer(statement, dialect)
+    for _ in lexer:
+        pass
+    return lexer.gaps
+
+
+def with_if_exists(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
+    """``DROP …`` as ``DROP … IF EXISTS``."""
+    tokens = list(Lexer(statement, dialect_of(flavor, sql_mode)))
+    for index, token in enumerate(tokens):
+        following = tokens[index + 1] if index + 1 < len(tokens) else None
+        if token.key not in _DROPPED or (following is not None and following.key == "BODY"):
+            continue
+        if following is not None and following.key == "IF":
+            return statement
+        return f"{statement[: token.end]} IF EXISTS{statement[token.end :]}"
+    raise Uneditable("it drops nothing that is known")
+
+
+_DROPPED = frozenset(
+    ("TABLE", "TABLES", "VIEW", "SEQUENCE", "PROCEDURE", "FUNCTION", "EVENT", "PACKAGE", "BODY", "LIBRARY")
+)
+
+
+def as_replacing(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
+    """MariaDB's ``CREATE SEQUENCE`` as ``CREATE OR REPLACE SEQUENCE``."""
+    tokens = list(Lexer(statement, dialect_of(flavor, sql_mode)))
+    words = [token.key for token in tokens]
+    at = words.index("CREATE")
+    if words[at + 1 : at + 3] == ["OR", "REPLACE"]:
+        return statement
+    what = words.index("SEQUENCE", at)
+    optional = words[what + 1 : what + 4] == ["IF", "NOT", "EXISTS"]
+    name = tokens[what + 4 if optional else what + 1]
+    return f"{statement[: tokens[at].start]}CREATE OR REPLACE SEQUENCE {statement[name.start :]}"
+
+
+def as_alter_database(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
+    """``CREATE DATABASE name options`` as the ALTER DATABASE that gives it the same options, for MariaDB.
+
+    Without a character set it gets the session's ``collation_server``, as a new database does; DEFAULT would be that
+    of the server.
+
+    Raises:
+        Uneditable: an executable comment begins before the options and ends in them.
+    """
+    lexer = Lexer(statement, dialect_of(flavor, sql_mode))
+    tokens = list(lexer)
+    words = [token.key for token in tokens]
+    at = next(index for index, word in enumerate(words) if word in ("DATABASE", "SCHEMA")) + 1
+    name = tokens[at + 3 if words[at : at + 3] == ["IF", "NOT", "EXISTS"] else at]
+    behind = [statement[start:end] for start, end in lexer.gaps if start >= name.end]
+    if behind.count("*/") != sum(text.startswith(("/*!", "/*M!")) for text in behind):
+        raise Uneditable("an executable comment holds its name")
+    head, options = f"ALTER DATABASE {statement[name.start : name.end]}", statement[name.end :]
+    if any(token.key in _CHARSET for token in tokens if token.start > name.start):
+        return head + options
+    return f"EXECUTE IMMEDIATE CONCAT({_text(head)}, ' COLLATE ', @@collation_server, {_text(options)})"
+
+
+def _text(text: str) -> str:
+    """A string that means the same under each sql_mode."""
+    return f"_utf8mb4 X'{text.encode().hex()}'"
+
+
+_CHARSET = frozenset(("CHARACTER", "CHARSET", "CHAR", "COLLATE"))
+
+
+def with_definer(statement: str, flavor: Flavor, user: str, host: str, *, sql_mode: int = 0) -> str:
+    """``ALTER EVENT`` with a DEFINER: without one the server takes whoever runs the statement."""
+    tokens = list(Lexer(statement, dialect_of(flavor, sql_mode)))
+    words = [token.key for token in tokens]
+    at = words.index("ALTER") if "ALTER" in words else -1
+    if at < 0 or "DEFINER" in words[at : at + 2]:
+        return statement
+    account = "@".join("`" + name.replace("`", "``") + "`" for name in (user, host))
+    return f"{statement[: tokens[at].end]} DEFINER={account}{statement[tokens[at].end :]}"
+
+
+def event_at_rest(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
+    """CREATE EVENT or ALTER EVENT so that the event does not run where it is made: DISABLE ON SLAVE.
+
+    Raises:
+        Uneditable: executable comments in the part before the event's body.
+    """
+    lexer = Lexer(statement, dialect_of(flavor, sql_mode))
+    tokens = list(lexer)
+    end = _head_end(tokens)
+    limit = tokens[end].start if end < len(tokens) else len(statement)
+    for start, stop in lexer.gaps:
+        if start < limit and statement[start:stop].startswith(("/*!", "/*M!", "*/")):
+            raise Uneditable("an event with executable comments")
+    status = _status(tokens[:end])
+    if status is None:
+        at = tokens[end - 1].end
+        return f"{statement[:at]} DISABLE ON SLAVE{statement[at:]}"
+    return f"{statement[: status[0]]}DISABLE ON SLAVE{statement[status[1] :]}"
+
+
+def _head_end(tokens: list[Token]) -> int:
+    """The index of COMMENT or DO, which end what may come before and be the event's status."""
+    depth, seen_event = 0, 0
+    for index, token in enumerate(tokens):
+        depth += {"(": 1, ")": -1}.get(token.key, 0)
+        if token.key == "EVENT" and not seen_event:
+            seen_event = index
+        named = index > seen_event + 1 and tokens[index - 1].key not in (".", "EXISTS", "TO", "EVENT")
+        if depth == 0 and seen_event and named and token.key in ("COMMENT", "DO"):
+            return index
+    return len(tokens)
+
+
+def _status(tokens: list[Token]) -> tuple[int, int] | None:
+    """Where ENABLE, DISABLE or DISABLE ON … stands: nothing but them ends the head, or comes before RENAME's name."""
+    for index in range(len(tokens) - 1, 1, -1):
+        token = tokens[index]
+        if token.key in ("ENABLE", "DISABLE") and tokens[index - 1].key not in (".", "EVENT", "EXISTS", "TO"):
+            behind = [t.key for t in tokens[index + 1 : index + 3]]
+            long = len(behind) == 2 and behind[0] == "ON" and behind[1] in ("SLAVE", "REPLICA")
+            return token.start, tokens[index + 2].end if long else token.end
+    return None

@@ -1,0 +1,87 @@
+"""DDL on views, stored programs and accounts: applied, ignored or a stop, as the channel's ``[ddl]`` says.
+
+A routine's or event's body may name tables in any way, so it is not rewritten: where routes concern its schema it
+is left out. Of DROP it does not matter whether the object is there: copies of tables often come without programs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+import structlog
+
+from schemas.ddl.classify import Statement, family
+from schemas.ddl.lexer import Flavor
+from schemas.errors import DownstreamError
+from schemas.tables import TableFilter
+from schemas.wire.epoch import SchemaChanged
+from spark_consumer.ddl.edit import Uneditable, event_at_rest, with_definer, with_if_exists
+from spark_consumer.rules.ddl_options import DdlOptions
+from spark_consumer.rules.event_filter import EventFilter
+from spark_consumer.rules.route import Router
+
+_log = structlog.get_logger()
+
+
+def is_object(kind: str) -> bool:
+    """Whether DDL of this kind is on a stored program or an account."""
+    return family(kind) not in ("", "views")
+
+
+def allowed(ddl: SchemaChanged, options: DdlOptions) -> bool:
+    """Whether the channel carries the DDL's family over. Raises DownstreamError TR628 if it shall stop."""
+    kind = family(ddl.kind)
+    chosen = options.of(kind)
+    if chosen == "stop":
+        raise DownstreamError(
+            "TR628",
+            f"a statement of the family {kind}, at which the channel is to stop: {ddl.shown[:200]}",
+            hint=f'do what it asks for on the downstream, set [ddl] {kind} = "ignore", and start again',
+        )
+    if chosen == "ignore":
+        _log.info("ddl_ignored", kind=ddl.kind, statement=ddl.shown[:200], setting=f"ddl.{kind}")
+    return chosen == "apply"
+
+
+def carried(
+    ddl: SchemaChanged, found: Statement, tables: TableFilter, events: EventFilter, router: Router
+) -> SchemaChanged | None:
+    """A statement on a program or an account as it shall run, None if filters or routes leave it out.
+
+    Raises:
+        DownstreamError: TR624, an event whose status cannot be changed for sure.
+    """
+    if found.program is None:
+        return ddl
+    db, name = found.program
+    if not tables.allows(db, name) or events.drops(db, name, ddl.kind.lower(), ddl.statement):
+        _log.info("ddl_filtered", kind=ddl.kind, statement=ddl.statement[:200])
+        return None
+    if router.concerns(db):
+        _log.warning(
+            "ddl_ignored", kind=ddl.kind, statement=ddl.statement[:200], reason="routes of its schema"
+        )
+        return None
+    flavor, mode = cast(Flavor, ddl.source_flavor), ddl.sql_mode or 0
+    try:
+        if ddl.kind.startswith("DROP"):
+            return replace(ddl, statement=with_if_exists(ddl.statement, flavor, sql_mode=mode))
+        if ddl.kind.endswith("EVENT"):
+            return replace(ddl, statement=event_at_rest(_owned(ddl, flavor), flavor, sql_mode=mode))
+    except Uneditable as error:
+        raise DownstreamError(
+            "TR624",
+            f"a statement cannot be made safe for the downstream: {error}: {ddl.statement[:200]}",
+            hint="run it by hand on the downstream, and ignore it with a filter rule that has its text as sql-pattern",
+        ) from error
+    return ddl
+
+
+def _owned(ddl: SchemaChanged, flavor: Flavor) -> str:
+    """ALTER EVENT makes whoever runs it the event's owner, and is logged without saying who that was."""
+    settings = dict(ddl.settings)
+    user, host = settings.get("invoker_user"), settings.get("invoker_host")
+    if ddl.kind != "ALTER EVENT" or not user or host is None:
+        return ddl.statement
+    return with_definer(ddl.statement, flavor, user, host, sql_mode=ddl.sql_mode or 0)

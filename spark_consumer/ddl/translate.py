@@ -1,0 +1,252 @@
+"""What becomes of an upstream's DDL in a channel: ignored, carried over, carried over under other names, or a stop.
+
+A downstream table into which several upstream tables are merged takes only one kind of DDL: CREATE TABLE, as
+CREATE TABLE IF NOT EXISTS. Any other one speaks for one upstream table and would change the rows or the
+structure of all of them, so it is not run: `spark_consumer.ddl.merged` says whether it may be passed over.
+
+Of a list of tables to drop or rename, the channel takes those that it carries. A DDL that moves rows between a
+table that is carried and one that is not (RENAME, EXCHANGE PARTITION) stops it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import cast
+
+import structlog
+
+from schemas.ddl import engine as engines
+from schemas.ddl.classify import Statement, classify
+from schemas.ddl.lexer import Flavor
+from schemas.ddl.names import Unroutable, rename
+from schemas.errors import DownstreamError
+from schemas.tables import TableFilter
+from schemas.wire.epoch import SchemaChanged, TableChanged
+from spark_consumer.ddl.edit import Uneditable, narrowed, with_if_exists
+from spark_consumer.ddl.fill import unsure_fill
+from spark_consumer.ddl.objects import allowed, carried, is_object
+from spark_consumer.rules.ddl_options import DdlOptions
+from spark_consumer.rules.event_filter import EventFilter, rule_hint
+from spark_consumer.rules.route import Router
+
+DEFAULT_OPTIONS = DdlOptions()
+_log = structlog.get_logger()
+Known = Callable[[], Iterable[tuple[str, str]]]
+#: whether the downstream has rows of an upstream's table
+HasRows = Callable[[str, str], bool]
+
+
+class MergedDdl(DownstreamError):
+    """TR623: a DDL of one of several tables that are merged into one."""
+
+
+class DdlRules:
+    """A channel's rules as far as they concern DDL."""
+
+    def __init__(
+        self,
+        tables: TableFilter,
+        events: EventFilter,
+        router: Router,
+        options: DdlOptions = DEFAULT_OPTIONS,
+    ) -> None:
+        self._tables, self._events, self._router, self._options = tables, events, router, options
+
+    def carried(
+        self, ddl: SchemaChanged, known: Known, has_rows: HasRows = lambda db, table: True
+    ) -> SchemaChanged | None:
+        """The DDL as the downstream shall run it, None if it is not carried over.
+
+        Args:
+            known: the upstream's tables that have had rows; called only where routes are in use.
+            has_rows: called only for an ALTER TABLE that gives rows values of its own.
+
+        Raises:
+            DownstreamError: TR622, what is carried of it cannot be cut out; TR623, it would change a merged
+                table; TR624, its names cannot be changed for sure; TR628, the channel is to stop at such DDL;
+                TR629, it would give rows other values than upstream.
+        """
+        if not allowed(ddl, self._options):
+            return None
+        if is_object(ddl.kind):
+            return carried(ddl, _classified(ddl), self._tables, self._events, self._router)
+        part = self._part(ddl, has_rows)
+        if part is None:
+            return None
+        part = in_innodb(part) if self._options.engines == "innodb" else part
+        return self._routed(part, known) if self._router.routes else part
+
+    def _part(self, ddl: SchemaChanged, has_rows: HasRows) -> SchemaChanged | None:
+        """What the filters leave of a DDL."""
+        event = ddl.kind.lower().replace("schema", "database")
+        if _is_database(ddl):
+            return self._told(ddl, ddl if self._wants_database(ddl, event) else None)
+        each = [self._wants(ddl, table, event) for table in ddl.tables]
+        if not any(each):
+            return self._told(ddl, None)
+        flavor, mode = cast(Flavor, ddl.source_flavor), ddl.sql_mode or 0
+        kept = [index for index, wanted in enumerate(each) if wanted]
+        text = ddl.statement
+        reason = unsure_fill(text, flavor, sql_mode=mode) if ddl.kind == "ALTER TABLE" else ""
+        if reason and any(has_rows(table.db, table.table) for table in ddl.tables):
+            raise DownstreamError(
+                "TR629",
+                f"an ALTER TABLE would give rows other values here than upstream: {reason}: {text[:200]}",
+                hint="stop what writes to the table upstream, alter and fill the downstream's table as the upstream's"
+                " is now, then `tailrace error skip`",
+            )
+        try:
+            if len(kept) < len(each):
+                text = narrowed(text, ddl.default_db, flavor, kept, sql_mode=mode)
+            if flavor == "mariadb" and ddl.kind == "DROP TABLE" and len(each) > 1:
+                # It drops those that are there, and logs the list as it was.
+                text = with_if_exists(text, flavor, sql_mode=mode)
+        except Uneditable as error:
+            raise DownstreamError(
+                "TR622",
+                f"a DDL names tables of which only some are carried, and {error}: {ddl.statement[:200]}",
+                hint="include or exclude all of them, or do by hand on the downstream what it does to those that are"
+                " carried and ignore it with a filter rule that has its text as sql-pattern",
+            ) from error
+        return replace(ddl, statement=text, tables=tuple(ddl.tables[index] for index in kept))
+
+    def _wants_database(self, ddl: SchemaChanged, event: str) -> bool:
+        db = database_of(ddl)
+        wanted = self._tables.allows_database(db) and not self._events.drops(db, None, event, ddl.statement)
+        if wanted and ddl.kind.startswith("DROP") and not self._tables.allows_whole(db):
+            raise DownstreamError(
+                "TR622",
+                f"a database is dropped of which the channel carries only some tables: {ddl.statement[:200]}",
+                hint="drop by hand on the downstream what is to go, ignore the statement with "
+                + rule_hint([event], db, None)
+                + ", and start again",
+            )
+        return wanted
+
+    @staticmethod
+    def _told(ddl: SchemaChanged, part: SchemaChanged | None) -> SchemaChanged | None:
+        if part is None:
+            _log.info("ddl_filtered", kind=ddl.kind, statement=ddl.statement[:200])
+        return part
+
+    def _wants(self, ddl: SchemaChanged, table: TableChanged, event: str) -> bool:
+        wanted = self._tables.allows(table.db, table.table)
+        if wanted and self._events.drops(table.db, table.table, event, ddl.statement):
+            # Whatever the new name of a RENAME is: the statement is dropped as a whole.
+            return False
+        if table.renamed_to is not None:
+            renamed = self._tables.allows(table.renamed_to_db or table.db, table.renamed_to)
+            if renamed != wanted:
+                raise DownstreamError(
+                    "TR622",
+                    f"a table is renamed across the channel's filter: {table.db}.{table.table}",
+                    hint="include or exclude both names",
+                )
+        return wanted
+
+    def _routed(self, ddl: SchemaChanged, known: Known) -> SchemaChanged:
+        others = set(known())
+        shared = self._shared(ddl, others)
+        if shared and ddl.kind not in ("CREATE TABLE", "CREATE DATABASE"):
+            raise MergedDdl(
+                "TR623",
+                f"a DDL on {shared}, and rows of others are there too: {ddl.statement[:200]}",
+                hint="do by hand on the downstream what all its upstream tables need, ignore the statement with "
+                + rule_hint([ddl.kind.lower()], *self._first_name(ddl))
+                + ", and start again",
+            )
+        try:
+            renamed = rename(
+                ddl.statement,
+                ddl.default_db,
+                cast(Flavor, ddl.source_flavor),
+                self._router.name,
+                sql_mode=ddl.sql_mode or 0,
+                may_exist=bool(shared),
+                read_name=partial(self._read_name, others),
+            )
+        except Unroutable as error:
+            raise DownstreamError(
+                "TR624",
+                f"the routes cannot be applied to a DDL for sure: {error}: {ddl.statement[:200]}",
+                hint="run it by hand on the downstream under the right names, and ignore it with a filter rule"
+                " that has its text as sql-pattern",
+            ) from error
+        tables = tuple(map(self._routed_table, ddl.tables))
+        return replace(ddl, statement=renamed.statement, default_db=renamed.default_db, tables=tables)
+
+    def _read_name(self, others: set[tuple[str, str]], db: str, table: str | None) -> tuple[str, str | None]:
+        """What a table is called that a view reads."""
+        if table is not None and self._is_merged((db, table), others):
+            raise Unroutable(f"its query reads {db}.{table}, and rows of other tables are there too")
+        return self._router.name(db, table)
+
+    def _is_merged(self, name: tuple[str, str], others: set[tuple[str, str]]) -> bool:
+        """Whether the downstream's table has rows of several; ``others`` are those that have had some."""
+        target = self._router.table(*name)
+        allowed = (other for other in others - {name} if self._tables.allows(*other))
+        return self._router.merges(*target) or any(self._router.table(*other) == target for other in allowed)
+
+    def _routed_table(self, table: TableChanged) -> TableChanged:
+        db, name = self._router.table(table.db, table.table)
+        if table.renamed_to is None:
+            return replace(table, db=db, table=name)
+        to_db, to_name = self._router.table(table.renamed_to_db or table.db, table.renamed_to)
+        return replace(table, db=db, table=name, renamed_to_db=to_db, renamed_to=to_name)
+
+    def _shared(self, ddl: SchemaChanged, known: set[tuple[str, str]]) -> str:
+        """What the DDL is about, if its downstream name is not its own; "" if it is."""
+        router = self._router
+        if _is_database(ddl):
+            db = database_of(ddl)
+            scattered = ddl.kind.startswith("DROP") and router.scatters(db)
+            target = router.database(db)
+            alone = not scattered and not router.merges_database(target)
+            return "" if alone else f"schema {db}, here {target}"
+        names = set()
+        for table in ddl.tables:
+            names.add((table.db, table.table))
+            if table.renamed_to is not None:
+                names.add((table.renamed_to_db or table.db, table.renamed_to))
+        for name in sorted(names):
+            if self._is_merged(name, known - names):
+                return f"{'.'.join(name)}, here {'.'.join(router.table(*name))}"
+        return ""
+
+    @staticmethod
+    def _first_name(ddl: SchemaChanged) -> tuple[str, str | None]:
+        if _is_database(ddl):
+            return database_of(ddl), None
+        return ddl.tables[0].db, ddl.tables[0].table
+
+
+def in_innodb(ddl: SchemaChanged) -> SchemaChanged:
+    """A CREATE or ALTER TABLE with InnoDB for engines without transactions, named or taken by default."""
+    if ddl.kind not in ("CREATE TABLE", "ALTER TABLE"):
+        return ddl
+    flavor, settings = cast(Flavor, ddl.source_flavor), dict(ddl.settings)
+    text = engines.in_innodb(ddl.statement, flavor, sql_mode=ddl.sql_mode or 0)
+    default = settings.get("default_storage_engine", "")
+    if text == ddl.statement and default.upper() not in engines.PLAIN:
+        return ddl
+    if default.upper() in engines.PLAIN:
+        settings["default_storage_engine"] = engines.INNODB
+    # Options that only the other engine has are passed over then, rather than refused.
+    settings["innodb_strict_mode"] = "0"
+    return replace(ddl, statement=text, settings=tuple(settings.items()))
+
+
+def _is_database(ddl: SchemaChanged) -> bool:
+    return "DATABASE" in ddl.kind or "SCHEMA" in ddl.kind
+
+
+def database_of(ddl: SchemaChanged) -> str:
+    """The database that a CREATE, ALTER or DROP DATABASE names."""
+    return _classified(ddl).database or ddl.default_db
+
+
+def _classified(ddl: SchemaChanged) -> Statement:
+    flavor = cast(Flavor, ddl.source_flavor)
+    return classify(ddl.statement, ddl.default_db, flavor, sql_mode=ddl.sql_mode or 0)

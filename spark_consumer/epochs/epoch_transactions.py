@@ -1,0 +1,271 @@
+"""Inside an epoch: its transactions, as its rows tell them, and the places and parts between them.
+
+An epoch's record speaks of the epoch as a whole. Each of its rows names its transaction's GTID and has a number in
+upstream order, and a transaction's rows stand together. So a place inside an epoch is a number of rows. Transactions
+without rows are in the epoch's GTID set only: where among the others they stood, only their numbers tell, and as they
+changed nothing, it matters to nobody but who names one of them as a place.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import fastavro
+from zlib_ng.zlib_ng import crc32
+
+from schemas.counted import counted
+from schemas.errors import LogError, Where
+from schemas.gtid.sets import GtidSet
+from schemas.structure import TableStructure
+from schemas.wire.avro_schema import KEY_CHANGE, read_record, row_schema
+from schemas.wire.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, TableTouched
+from schemas.wire.log_records import UNFIT, At, LoggedVersion, no_record, structure_of
+from schemas.wire.rows import header_size, schema_name
+from spark_consumer.epochs.fetch import Source, Unreadable, unreadable
+from spark_consumer.epochs.log_position import Place, common, end_of, filled, parsed
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.slices import LoggedEpoch
+from spark_consumer.rules.config import ConsumerConfig
+
+
+class Head(NamedTuple):
+    """What a row says about itself."""
+
+    seq: int
+    gtid: str | None
+    ts_ms: int
+    fingerprint: str
+    db: str
+    table: str
+    event: int  # 0 insert, 1 update, 2 delete
+    crc: int
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """One upstream transaction's rows in an epoch.
+
+    Attributes:
+        ts_ms: its commit time upstream.
+        digest: the sum of its rows' CRC-32.
+    """
+
+    gtid: str | None
+    ts_ms: int
+    rows: int
+    digest: int
+    tables: tuple[TableTouched, ...]
+
+
+def transactions(heads: Iterable[Head]) -> list[Transaction]:
+    """The transactions of an epoch's rows, in upstream order."""
+    in_order = sorted(heads)
+    return [_transaction(list(group)) for _, group in groupby(in_order, key=lambda head: head.gtid)]
+
+
+def _transaction(heads: Sequence[Head]) -> Transaction:
+    counts: dict[tuple[str, str, str], list[int]] = {}
+    for head in heads:
+        counts.setdefault((head.db, head.table, head.fingerprint), [0, 0, 0])[head.event] += 1
+    first = heads[0]
+    return Transaction(
+        first.gtid,
+        first.ts_ms,
+        len(heads),
+        sum(head.crc for head in heads),
+        tuple(TableTouched(*name, *numbers) for name, numbers in counts.items()),
+    )
+
+
+def behind_gtids(
+    before: str, logged: LoggedEpoch, offset: int, found: Sequence[Transaction], wanted: GtidSet
+) -> Place:
+    """The first place in an epoch at which every transaction of a set is applied, as far as the epoch holds them.
+
+    Args:
+        before: the executed set at the epoch's begin.
+        offset: of the epoch before it.
+    """
+    after = logged.record.executed_gtids
+    here = common(wanted, parsed(after, before).minus(parsed(before, after)))
+    silent = filled(here.minus(_executed("", found, after)))
+    ends = (
+        n
+        for n, one in enumerate(found, 1)
+        if here.contains(_gtid(one, logged)) or silent.contains(_gtid(one, logged))
+    )
+    executed = _executed(before, found[: (last := max(ends, default=0))], after).union(here)
+    return _place(before, logged, offset, found[:last], executed)
+
+
+def before_time(
+    before: str, logged: LoggedEpoch, offset: int, found: Sequence[Transaction], moment_ms: float
+) -> Place:
+    """The place in an epoch before its first transaction that was committed at a moment or later."""
+    count = next((n for n, one in enumerate(found) if one.ts_ms >= moment_ms), len(found))
+    for one in found:
+        _gtid(one, logged)
+    executed = _executed(before, found[:count], logged.record.executed_gtids)
+    if count == 0:
+        return Place(logged.record.epoch - 1, offset, before)
+    return _place(before, logged, offset, found[:count], executed)
+
+
+def _place(
+    before: str, logged: LoggedEpoch, offset: int, taken: Sequence[Transaction], executed: GtidSet
+) -> Place:
+    record = logged.record
+    rows = sum(one.rows for one in taken)
+    if rows == record.rows and executed.contains(parsed(record.executed_gtids, before)):
+        return end_of(record, logged.offset)
+    return Place(record.epoch - 1, offset, str(executed), rows, before)
+
+
+def _executed(before: str, taken: Sequence[Transaction], after: str) -> GtidSet:
+    tracker = parsed(before, after).tracker()
+    for one in taken:
+        tracker.merge(parsed(one.gtid or "", after))
+    return tracker.snapshot()
+
+
+def _gtid(one: Transaction, logged: LoggedEpoch) -> str:
+    if one.gtid is None:
+        raise LogError(
+            "TR559",
+            f"the place lies inside epoch {logged.record.epoch}, whose transactions have no GTIDs to tell them apart",
+            where=Where(epoch=logged.record.epoch),
+            hint=f"name the epoch: epoch:{logged.record.epoch}",
+        )
+    return one.gtid
+
+
+def part_of(logged: LoggedEpoch, found: Sequence[Transaction], start: int, end: int) -> LoggedEpoch:
+    """An epoch's record as if it held no more than its rows from ``start`` to ``end``.
+
+    Raises LogError where these are no transactions' bounds: the position is not of this log.
+    """
+    taken, at, bounds = [], 0, {0}
+    for one in found:
+        if start <= at < end:
+            taken.append(one)
+        at += one.rows
+        bounds.add(at)
+    if not {start, end} <= bounds:
+        raise LogError(
+            "TR558",
+            f"no transaction of epoch {logged.record.epoch} ends behind its row {start} or {end}",
+            where=Where(epoch=logged.record.epoch),
+            hint="the position is of another log; check prefix and channel",
+        )
+    record = logged.record
+    touched: dict[tuple[str, str, str], list[int]] = {}
+    for table in (table for one in taken for table in one.tables):
+        numbers = touched.setdefault((table.db, table.table, table.fingerprint), [0, 0, 0])
+        for n, more in enumerate((table.inserts, table.updates, table.deletes)):
+            numbers[n] += more
+    return LoggedEpoch(
+        replace(
+            record,
+            tables=tuple(TableTouched(*name, *numbers) for name, numbers in touched.items()),
+            ranges=record.ranges if taken else (),
+            rows=sum(one.rows for one in taken),
+            # Those without rows are counted with the epoch's rest.
+            transactions=len(taken) + (record.transactions - len(found) if end == record.rows else 0),
+            digest=sum(one.digest for one in taken) % DIGEST_MODULUS,
+            first_gtid=taken[0].gtid if taken else None,
+            last_gtid=taken[-1].gtid if taken else None,
+            first_commit_ms=taken[0].ts_ms if taken else record.first_commit_ms,
+            last_commit_ms=taken[-1].ts_ms if taken else record.last_commit_ms,
+        ),
+        logged.offset,
+    )
+
+
+class Insides:
+    """Reads the transactions of single epochs from Kafka, and keeps the last one's."""
+
+    def __init__(self, config: ConsumerConfig, log: LogReader) -> None:
+        self._log = log
+        group = f"tailrace-{config.prefix}-{config.channel}-inside"
+        self._source = Source(config.bootstrap_servers, config.rows_topic, group, config.kafka_security)
+        self._kept: tuple[int, list[Transaction]] = (-1, [])
+
+    def __call__(self, logged: LoggedEpoch) -> list[Transaction]:
+        """Raises LogError: TR554 the rows are not the epoch's, TR557 Kafka, TR552 an unknown structure."""
+        record = logged.record
+        if self._kept[0] != record.epoch:
+            heads = list(self._heads(record))
+            if len(heads) != record.rows or sum(h.crc for h in heads) % DIGEST_MODULUS != record.digest:
+                raise LogError(
+                    "TR554",
+                    f"the rows topic does not hold what epoch {record.epoch} says: {counted(len(heads), 'row')} of"
+                    f" {record.rows}",
+                    where=Where(epoch=record.epoch),
+                    hint="records were lost or changed",
+                )
+            self._kept = (record.epoch, transactions(heads))
+        return self._kept[1]
+
+    def _heads(self, record: EpochCommitted) -> Iterator[Head]:
+        schemas = {v.fingerprint: v for v in self._log.structures(record.epoch)} if record.rows else {}
+        for part in record.ranges:
+            if part.end > part.start:
+                yield from self._of_range(part, schemas, record)
+
+    def _of_range(
+        self, part: OffsetRange, schemas: dict[str, LoggedVersion], record: EpochCommitted
+    ) -> Iterator[Head]:
+        offsets: list[int] = []
+        try:
+            _, values = self._source.read(part, offsets=offsets)
+        except Unreadable as error:
+            low = self._log.first_row_offset(part.partition)
+            gone = low is not None and low > part.start
+            if not gone:
+                raise unreadable(error, Where(epoch=record.epoch)) from error
+            raise LogError(
+                "TR555",
+                f"the rows of epoch {record.epoch} are no longer kept: {error}",
+                where=Where(epoch=record.epoch),
+            ) from error
+        for value, offset in zip(values, offsets, strict=True):
+            at = At(self._source.topic, offset, part.partition)
+            name = schema_name(value).hex()
+            if name not in schemas:
+                raise LogError(
+                    "TR552",
+                    f"{at}: the row's header {name} names no structure of the log",
+                    where=Where(epoch=record.epoch),
+                    hint="the rows topic is damaged or was written by something else",
+                )
+            structure = structure_of(schemas[name])
+            try:
+                yield _head(value, name, structure)
+            except UNFIT as error:
+                raise no_record(at, "the record holds no row", error, Where(epoch=record.epoch)) from error
+
+
+def _head(value: bytes, name: str, structure: TableStructure) -> Head:
+    envelope = read_record(_parsed(row_schema(structure).text), value[header_size(value) :])
+    source = envelope["source"]
+    event = 1 if source["flags"] & KEY_CHANGE else {"c": 0, "r": 0, "u": 1, "d": 2}[envelope["op"]]
+    return Head(
+        source["seq"],
+        source["gtid"],
+        source["ts_ms"],
+        name,
+        source["db"],
+        source["table"],
+        event,
+        crc32(value),
+    )
+
+
+@lru_cache(maxsize=256)
+def _parsed(schema: str) -> Any:
+    return fastavro.parse_schema(json.loads(schema))

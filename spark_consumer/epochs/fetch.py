@@ -1,0 +1,248 @@
+"""On the executors: the records of an offset range, read from Kafka by librdkafka in the Python worker itself.
+
+Spark's Kafka source would read them in the JVM and hand each over through Arrow and a socket, at twice the CPU
+of everything else that an executor does with a row (docs/decisions/0010).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from zlib_ng.zlib_ng import crc32
+
+from schemas.access.kafka_security import OPEN, KafkaSecurity, Refusal
+from schemas.errors import LogError, Where
+from schemas.wire.epoch import OffsetRange
+from schemas.wire.log_records import FOREIGN, At
+from schemas.wire.rows import LEAST_PART, Joiner
+
+_BATCH = 10_000
+_LOOK = 5.0  # seconds of silence behind which the partition's end is asked for
+_WAIT = 0.05  # seconds for a batch that transaction markers keep from becoming full
+# What librdkafka heals by itself, once the broker is there again.
+_PASSING = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.KAFKA_STORAGE_ERROR,
+    }
+)
+#: of this process, which runs one task at a time
+_consumers: dict[Source, tuple[Any, Refusal]] = {}
+
+
+class Unreadable(Exception):
+    """A range that Kafka does not give."""
+
+
+class Silent(Unreadable):
+    """Kafka does not answer."""
+
+
+class NoRow(Unreadable):
+    """A record that is no row; topic, partition and offset are in the text."""
+
+
+def unreadable(error: Unreadable, where: Where) -> LogError:
+    """What it means that rows cannot be read, and retention has not deleted them."""
+    if isinstance(error, NoRow):
+        return LogError("TR568", str(error), where=where, hint=FOREIGN)
+    return LogError(
+        "TR557",
+        f"rows cannot be read: {error}",
+        where=where,
+        hint="check that Kafka runs; nothing of this batch was applied",
+        retryable=True,
+    )
+
+
+class Share(NamedTuple):
+    """One of ``total`` parts of a range's rows; all rows of a key are in the same one.
+
+    Attributes:
+        most: rows that the range can have; twice as many are not read.
+    """
+
+    number: int
+    total: int
+    most: int | None = None
+
+    def holds(self, key: bytes) -> bool:
+        """Whether a key's rows belong to it."""
+        return crc32(key) % self.total == self.number
+
+
+WHOLE = Share(0, 1)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A topic and how to reach it.
+
+    Attributes:
+        patience: seconds without a record after which it is given up.
+    """
+
+    bootstrap_servers: str
+    topic: str
+    group: str
+    security: KafkaSecurity = OPEN
+    patience: float = 60.0
+
+    def read(
+        self, part: OffsetRange, share: Share = WHOLE, offsets: list[int] | None = None
+    ) -> tuple[list[bytes], list[bytes]]:
+        """Keys and values of the committed rows in a range whose last offset is a committed record's.
+
+        Args:
+            share: which keys' rows to keep.
+            offsets: where to put the rows' offsets; of a divided row that of its last part.
+
+        Raises:
+            Unreadable: they are gone, or Kafka is; NoRow: a record there is none.
+            LogError: TR508, Kafka lets nobody in.
+        """
+        consumer, refusal = _consumers.get(self) or self._connect()
+        refusal.forget()
+        consumer.assign([TopicPartition(self.topic, part.partition, part.start)])
+        keys: list[bytes] = []
+        values: list[bytes] = []
+        joiner = Joiner()
+        try:
+            at, last = part.start, part.end - 1
+            deadline = time.monotonic() + self.patience
+            look = time.monotonic() + _LOOK
+            while at <= last:
+                messages = consumer.consume(min(_BATCH, part.end - at), _WAIT)
+                try:
+                    before, at = at, self._take(messages, part, share, keys, values, offsets, joiner, at)
+                except NoRow:
+                    raise
+                except Unreadable:
+                    self.check_end(part)
+                    raise
+                if at > before:
+                    deadline = time.monotonic() + self.patience
+                    look = time.monotonic() + _LOOK
+                elif refused := refusal.error:
+                    raise refused
+                elif time.monotonic() > deadline:
+                    raise Silent(f"{self._place(part)}: nothing came for {self.patience:.0f} s")
+                elif time.monotonic() > look:
+                    self.check_end(part)
+                    look = deadline
+        finally:
+            # What lies behind the range must not be fetched.
+            consumer.unassign()
+        if joiner.inside:
+            raise NoRow(f"{self._place(part)}: the last row lacks a part")
+        return keys, values
+
+    def check_end(self, part: OffsetRange) -> None:
+        """Raises NoRow if the range goes on where the topic has ended, which no commit of the producer's does."""
+        # Of its own: to one that reads committed records a transaction that is left open is the end.
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap_servers,
+                **self.security.librdkafka(),
+                "group.id": self.group,
+                "isolation.level": "read_uncommitted",
+                "log_level": 0,
+            }
+        )
+        place = TopicPartition(self.topic, part.partition)
+        try:
+            _, end = consumer.get_watermark_offsets(place, timeout=_LOOK)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+                return
+            end = 0
+        finally:
+            consumer.close()
+        if part.end > end:
+            raise NoRow(f"{self._place(part)}: the partition ends at offset {end}")
+
+    def _take(
+        self,
+        messages: list[Any],
+        part: OffsetRange,
+        share: Share,
+        keys: list[bytes],
+        values: list[bytes],
+        offsets: list[int] | None,
+        joiner: Joiner,
+        at: int,
+    ) -> int:
+        """Keep what belongs to the range; returns the offset to go on from."""
+        for message in messages:
+            if (error := message.error()) is not None:
+                if error.retriable() or error.code() in _PASSING:
+                    continue
+                raise Unreadable(f"{self._place(part)}: {error.str()}")
+            offset = message.offset()
+            # Something fetched for the range before must not slip in.
+            if message.partition() == part.partition and at <= offset:
+                at = offset + 1
+                key, value = message.key(), message.value()
+                if at <= part.end and not (key and value):
+                    raise NoRow(f"{self._at(message)}: the record has no {'value' if key else 'key'}")
+                if at <= part.end and (share.total == 1 or share.holds(key)):
+                    if len(value) >= LEAST_PART or joiner.inside:
+                        value = self._joined(joiner, message)
+                        if value is None:
+                            continue
+                    keys.append(key)
+                    values.append(value)
+                    if offsets is not None:
+                        offsets.append(offset)
+        if share.most is not None and len(keys) > 2 * share.most + _BATCH:
+            raise NoRow(f"{self._place(part)}: there are more rows than the {share.most} of its epochs")
+        return at
+
+    def _joined(self, joiner: Joiner, message: Any) -> bytes | None:
+        try:
+            return joiner.add(message.value(), message.headers() or ())
+        except ValueError as error:
+            raise NoRow(f"{self._at(message)}: {error}") from error
+
+    def _at(self, message: Any) -> At:
+        return At(self.topic, message.offset(), message.partition())
+
+    def _place(self, part: OffsetRange) -> str:
+        return f"{self.topic}, partition {part.partition}, offsets {part.start} to {part.end}"
+
+    def _connect(self) -> tuple[Any, Refusal]:
+        refusal = Refusal(self.bootstrap_servers)
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap_servers,
+                "error_cb": refusal,
+                **self.security.librdkafka(),
+                "group.id": self.group,
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                # Little more than a range is fetched, and the broker does not wait for more than it has.
+                "fetch.message.max.bytes": 4 << 20,
+                "queued.max.messages.kbytes": 8 << 10,
+                "queued.min.messages": 1_000_000,
+                "fetch.queue.backoff.ms": 2,
+                "fetch.wait.max.ms": 10,
+                "log_level": 0,
+            }
+        )
+        _consumers.clear()
+        _consumers[self] = consumer, refusal
+        return consumer, refusal

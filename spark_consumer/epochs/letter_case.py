@@ -1,0 +1,83 @@
+"""A channel's rules as its two servers compare names: with ``lower_case_table_names`` other than 0 in lower case.
+
+Of an upstream that does so all names in the log are in lower case, so the rules' patterns are meant so too. On a
+downstream that does so two tables of the upstream may fall together; that stops the channel before any row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pymysql
+
+from schemas.letter_case import lowered
+from schemas.tables import TableFilter
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.rules.event_filter import EventRule
+from spark_consumer.rules.expressions.filter import ExpressionRule
+from spark_consumer.rules.route import Route
+from spark_consumer.rules.rules import Rules
+from spark_consumer.target.session import closing, connect, unreachable
+
+
+def as_servers_compare(config: ConsumerConfig, log: LogReader) -> ConsumerConfig:
+    """The configuration for the log and the downstream as they are.
+
+    Raises:
+        LogError, DownstreamError: they cannot be read; TR618 two tables of the log are one downstream.
+    """
+    last = log.last_epoch()
+    if last is not None and last.record.names_in_lower_case:
+        config = in_lower_case(config)
+    if config.files is None and downstream_folds(config):
+        tables = TableFilter(config.include, config.exclude)
+        there = log.tables(last.record.epoch) if last is not None else ()
+        known = sorted(name for name in there if tables.allows(*name))
+        config = replace(config, folded=tuple(known))
+        # Two of them that are one downstream show here.
+        Rules.of(config)
+    return config
+
+
+def in_lower_case(config: ConsumerConfig) -> ConsumerConfig:
+    """With the patterns for the upstream's names in lower case."""
+    return replace(
+        config,
+        upstream_folds=True,
+        include=tuple(map(lowered, config.include)),
+        exclude=tuple(map(lowered, config.exclude)),
+        filters=tuple(map(_filter, config.filters)),
+        routes=tuple(map(lower_route, config.routes)),
+        expressions=tuple(map(_expression, config.expressions)),
+    )
+
+
+def _filter(rule: EventRule) -> EventRule:
+    return replace(
+        rule, schema_pattern=lowered(rule.schema_pattern), table_pattern=_lowered(rule.table_pattern)
+    )
+
+
+def lower_route(route: Route) -> Route:
+    """A route whose patterns are in lower case."""
+    return replace(
+        route, schema_pattern=lowered(route.schema_pattern), table_pattern=_lowered(route.table_pattern)
+    )
+
+
+def _expression(rule: ExpressionRule) -> ExpressionRule:
+    return replace(rule, schema=lowered(rule.schema), table=lowered(rule.table))
+
+
+def _lowered(name: str | None) -> str | None:
+    return None if name is None else lowered(name)
+
+
+def downstream_folds(config: ConsumerConfig) -> bool:
+    """Whether the downstream has all names in lower case. Raises DownstreamError."""
+    try:
+        with closing(connect(config.target)) as session:
+            return bool(session.rows("SELECT @@lower_case_table_names")[0][0])
+    except (pymysql.MySQLError, OSError) as error:
+        raise unreachable(config.target, error) from error

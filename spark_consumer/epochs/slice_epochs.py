@@ -1,0 +1,66 @@
+"""From the epochs behind a position to slices that begin and end exactly where they have to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from spark_consumer.apply.position_store import Position
+from spark_consumer.epochs.epoch_transactions import part_of
+from spark_consumer.epochs.log_position import Place, end_of, order_of
+from spark_consumer.epochs.slices import LoggedEpoch, PartSlice, Slice, cut
+from spark_consumer.epochs.start import Inside
+
+
+def divide(
+    position: Position,
+    epochs: Sequence[LoggedEpoch],
+    end: Place | None,
+    inside: Inside,
+    max_rows: int,
+    max_bytes: int,
+) -> list[Slice]:
+    """The slices from a position to ``end``, or to the last epoch.
+
+    One of them ends where the position was rewound from. Nearly always no epoch is divided, and none is looked into.
+
+    Args:
+        epochs: those behind the position's last whole one, without a gap.
+        inside: an epoch's transactions, asked for where a place lies inside it.
+    """
+    level = position.level
+    pieces: list[Slice] = []
+    run: list[LoggedEpoch] = []
+    for logged in epochs:
+        begin, behind = order_of(logged.record.epoch - 1, None), order_of(logged.record.epoch, None)
+        if end is not None and end.order <= begin:
+            break
+        places = [place for place in (level, end) if place is not None and begin < place.order < behind]
+        stops = [place for place in places if end is None or place.order <= end.order]
+        if stops or (not pieces and not run and position.epoch_rows is not None):
+            pieces += cut(run, max_rows, max_bytes)
+            run = []
+            whole = end is None or end.order >= behind
+            pieces += _parts(position, logged, stops, whole, inside)
+            continue
+        run.append(logged)
+        if level is not None and level.order == behind:
+            pieces += cut(run, max_rows, max_bytes)
+            run = []
+    return [*pieces, *cut(run, max_rows, max_bytes)]
+
+
+def _parts(
+    position: Position, logged: LoggedEpoch, stops: Sequence[Place], whole: bool, inside: Inside
+) -> Iterator[Slice]:
+    """One epoch from the position, if that lies inside it, to the last of the places, or to its end."""
+    found = inside(logged)
+    here = position.place if position.epoch + 1 == logged.record.epoch else None
+    ends = sorted(stops, key=lambda place: place.order)
+    if whole:
+        ends.append(end_of(logged.record, logged.offset))
+    for end in ends:
+        if here is None or not end.reached(here.order, here.executed):
+            start = (here and here.rows) or 0
+            stop = logged.record.rows if end.rows is None else end.rows
+            yield PartSlice((part_of(logged, found, start, stop),), start, end)
+            here = end

@@ -1,0 +1,264 @@
+"""Slices: runs of whole epochs that become one downstream transaction each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from schemas.errors import LogError, Where
+from schemas.wire.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, SchemaChanged
+from schemas.wire.log_records import FOREIGN, missing
+from spark_consumer.apply.position_store import Position
+from spark_consumer.epochs.log_position import BEFORE_ALL, Place, order_of
+
+
+@dataclass(frozen=True)
+class LoggedEpoch:
+    """An epoch and its offset in the epochs topic."""
+
+    record: EpochCommitted
+    offset: int
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Consecutive epochs; with a DDL it is the DDL's epoch alone, and the DDL comes before its rows."""
+
+    epochs: tuple[LoggedEpoch, ...]
+
+    @property
+    def first(self) -> EpochCommitted:
+        return self.epochs[0].record
+
+    @property
+    def last(self) -> EpochCommitted:
+        return self.epochs[-1].record
+
+    @property
+    def ddl(self) -> SchemaChanged | None:
+        return self.first.ddl
+
+    @property
+    def rows(self) -> int:
+        return sum(logged.record.rows for logged in self.epochs)
+
+    @property
+    def digest(self) -> int:
+        return sum(logged.record.digest for logged in self.epochs) % DIGEST_MODULUS
+
+    @property
+    def skipped(self) -> int:
+        """How many events a [[skip]] rule of the producer's has passed over in the epochs that end here."""
+        whole = self.epochs if self.order == order_of(self.last.epoch, None) else ()
+        return sum(passed.events for logged in whole for passed in logged.record.skipped)
+
+    @property
+    def where(self) -> Where:
+        return Where(gtid=self.last.last_gtid, epoch=self.first.epoch)
+
+    @cached_property
+    def fingerprints(self) -> frozenset[str]:
+        """Fingerprints of the structures that the rows were written with."""
+        return frozenset(table.fingerprint for logged in self.epochs for table in logged.record.tables)
+
+    @cached_property
+    def ranges(self) -> tuple[OffsetRange, ...]:
+        """Per partition one range from the first epoch's start to the last one's end.
+
+        What lies in between and belongs to no epoch is transaction markers and aborted records, which a
+        read_committed reader does not see.
+        """
+        bounds: dict[int, tuple[int, int]] = {}
+        for logged in self.epochs:
+            for part in logged.record.ranges:
+                if part.end > part.start:
+                    start = bounds.get(part.partition, (part.start, 0))[0]
+                    bounds[part.partition] = (start, part.end)
+        return tuple(OffsetRange(partition, *bounds[partition]) for partition in sorted(bounds))
+
+    @property
+    def window(self) -> tuple[int, int] | None:
+        """Which of the epoch's rows belong to the slice, by their numbers; None: all rows of its epochs."""
+        return None
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Sorts the slice's end among places."""
+        return order_of(self.last.epoch, None)
+
+    def holds(self, epoch: int) -> bool:
+        """Whether an epoch of the log, or a part of it, belongs to the slice."""
+        return self.first.epoch <= epoch <= self.last.epoch
+
+    def is_applied(self, position: Position) -> bool:
+        """Whether the position is at the slice's end, or further."""
+        return position.epoch >= self.last.epoch
+
+    def is_next(self, position: Position) -> bool:
+        """Whether the position is where the slice begins."""
+        return position.epoch + 1 == self.first.epoch and position.epoch_gtids is None
+
+    def check_next(self, position: Position) -> None:
+        """Raises LogError if the slice does not begin where the position is."""
+        if not self.is_next(position):
+            raise not_next(position, self.first.epoch, self.where)
+
+    def behind(self, before: Position) -> Position:
+        """The position at the slice's end."""
+        end = before.at_end_of(self.last)
+        return replace(past(end, self.epochs), epoch_gtids=None, epoch_rows=None)
+
+    def audited(self, number: int) -> list[EpochCommitted]:
+        """The epochs to account for, when the slice is applied under this number of the ledger."""
+        del number
+        return [logged.record for logged in self.epochs]
+
+
+@dataclass(frozen=True)
+class PartSlice(Slice):
+    """Some transactions of one epoch; the epoch's record is cut down to them (``epoch_transactions``).
+
+    Attributes:
+        start: how many of the epoch's rows lie before it.
+        end: the place behind it.
+    """
+
+    start: int = 0
+    end: Place = BEFORE_ALL
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return self.end.order
+
+    @property
+    def window(self) -> tuple[int, int] | None:
+        # Behind the last row there is nothing to keep away.
+        stop = self.end.rows
+        return self.start, self.start + self.rows if stop is None else stop
+
+    def is_applied(self, position: Position) -> bool:
+        return self.end.reached(position.order, position.executed_gtids)
+
+    def is_next(self, position: Position) -> bool:
+        here = (position.epoch + 1, position.epoch_rows or 0)
+        return here == (self.first.epoch, self.start) and not position.recovered
+
+    def behind(self, before: Position) -> Position:
+        if self.end.rows is None:
+            return super().behind(before)
+        return replace(
+            before,
+            executed_gtids=self.end.executed,
+            epoch_gtids=before.gtids_of_epoch,
+            epoch_rows=self.end.rows,
+        )
+
+    def audited(self, number: int) -> list[EpochCommitted]:
+        return [replace(self.last, executed_gtids=self.end.executed)]
+
+
+@dataclass(frozen=True)
+class RelaySlice(Slice):
+    """One epoch that ``tailrace recover`` made of the relay log itself. It moves the data's place in the upstream;
+    the place in the epoch log stays, and the epochs that hold the same transactions are passed over later.
+
+    Attributes:
+        begin: the position's ``relay_log`` and ``relay_pos`` before the slice.
+    """
+
+    begin: tuple[str | None, int | None] = (None, None)
+
+    @property
+    def where(self) -> Where:
+        return Where(
+            self.last.last_gtid, f"{self.last.relay_dir}/{self.last.relay_file}", self.last.relay_pos
+        )
+
+    def is_applied(self, position: Position) -> bool:
+        end = position.at_end_of(self.last)
+        return (position.relay_log, position.relay_pos) == (end.relay_log, end.relay_pos)
+
+    def is_next(self, position: Position) -> bool:
+        return (position.relay_log, position.relay_pos) == self.begin
+
+    def behind(self, before: Position) -> Position:
+        return replace(before.at_end_of(self.last), epoch_gtids=before.gtids_of_epoch)
+
+    def audited(self, number: int) -> list[EpochCommitted]:
+        # Negative, and smaller each time: no epoch of the log has such a number.
+        return [replace(self.last, epoch=-number)]
+
+
+def not_next(position: Position, epoch: int, where: Where) -> LogError:
+    """The position is elsewhere than at the epoch that a batch begins with."""
+    return LogError(
+        "TR551",
+        f"the position is epoch {position.epoch}, and the batch begins with {epoch}",
+        where=where,
+        hint="start the consumer again: it goes on from the position",
+    )
+
+
+def past(position: Position, epochs: Sequence[LoggedEpoch]) -> Position:
+    """The position with its place in the log, and nothing else, moved behind these epochs."""
+    brought = [logged.record.epoch for logged in epochs if logged.record.structures]
+    last = epochs[-1]
+    return replace(
+        position,
+        epoch=last.record.epoch,
+        epochs_offset=last.offset,
+        structures_version=max(brought, default=position.structures_version),
+    )
+
+
+def follow(position: Position, found: Iterable[LoggedEpoch]) -> list[LoggedEpoch]:
+    """The epochs behind a position in order; what lies before it in the topic is there once more, as Spark gives it.
+
+    Raises LogError: TR551 at a gap, TR567 at a number that is there already.
+    """
+    fresh = [logged for logged in found if logged.offset > position.epochs_offset]
+    fresh.sort(key=lambda logged: logged.offset)
+    for expected, logged in enumerate(fresh, position.epoch + 1):
+        if logged.record.epoch > expected:
+            raise missing(expected, logged.record.epoch)
+        if logged.record.epoch < expected:
+            raise LogError(
+                "TR567",
+                f"epoch {logged.record.epoch} is there twice: again at offset {logged.offset} of the epochs topic",
+                where=Where(epoch=logged.record.epoch),
+                hint=FOREIGN,
+            )
+    return fresh
+
+
+def cut(epochs: Sequence[LoggedEpoch], max_rows: int, max_bytes: int = 128 << 20) -> Iterator[Slice]:
+    """Slices of at most so many rows and bytes of binlog; a larger epoch is one by itself, a DDL epoch always.
+
+    Few rows may be large ones, and a slice is held in memory until it is applied: hence the bytes.
+    """
+    taken: list[LoggedEpoch] = []
+    rows = size = 0
+    before: EpochCommitted | None = None
+    for logged in epochs:
+        alone = logged.record.ddl is not None
+        length, before = _binlog_bytes(before, logged.record), logged.record
+        if taken and (alone or rows + logged.record.rows > max_rows or size + length > max_bytes):
+            yield Slice(tuple(taken))
+            taken, rows, size = [], 0, 0
+        if alone:
+            yield Slice((logged,))
+            continue
+        taken.append(logged)
+        rows += logged.record.rows
+        size += length
+    if taken:
+        yield Slice(tuple(taken))
+
+
+def _binlog_bytes(before: EpochCommitted | None, epoch: EpochCommitted) -> int:
+    """How much binlog an epoch is made of; in a new file that which is there, for the first epoch unknown."""
+    if before is None:
+        return 0
+    same = (before.relay_dir, before.relay_file) == (epoch.relay_dir, epoch.relay_file)
+    return epoch.relay_pos - before.relay_pos if same else epoch.relay_pos

@@ -1,0 +1,394 @@
+"""Where a channel begins, and whether its position still fits the log."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+import structlog
+
+from schemas.errors import ConfigError, LogError, Where
+from schemas.gtid.sets import Flavor, GtidSet, flavor_of, parse_gtid_set
+from schemas.wire.epoch import EpochCommitted
+from spark_consumer.apply.position_store import Position
+from spark_consumer.epochs.epoch_transactions import Insides, Transaction, before_time, behind_gtids
+from spark_consumer.epochs.log_position import Begin, Place, end_of, parsed
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.slices import LoggedEpoch
+from spark_consumer.rules.channel import ChannelKey
+from spark_consumer.rules.config import ConsumerConfig
+
+_log = structlog.get_logger()
+_NUMBER = re.compile(r"[0-9]{1,18}")
+#: the transactions of an epoch, in upstream order; see ``spark_consumer.epochs.epoch_transactions``
+Inside = Callable[[LoggedEpoch], Sequence[Transaction]]
+
+
+def begin_of(config: ConsumerConfig, log: LogReader) -> Begin:
+    """Where a channel without a position begins. Raises as ``first_position`` does."""
+    start = config.start or "earliest"
+    place = first_position(start, log, Insides(config, log))
+    last = begin_of_log(log) if place.epoch < 0 else next(log.epochs(place.offset))
+    begin = Begin(place, last.record, start)
+    if not begin.whole:
+        _log.warning(
+            "history_not_known",
+            channel=config.channel,
+            begin=str(place),
+            behind=begin.behind,
+            log_begins=last.record.log_begins,
+            hint="what was written upstream before this is not applied: only a copy of exactly that makes the target's"
+            " tables equal, and nothing here can tell whether it has one; --from gtid:SET compares a copy's GTID set",
+        )
+    return begin
+
+
+def first_position(start: str, log: LogReader, inside: Inside) -> Place:
+    """The place behind which a range begins: of ``--from``, and of a rewind's ``--to``.
+
+    Args:
+        start: ``earliest``, the log's begin; ``epoch:N``, N is the first one behind the place; ``gtid:SET``, exactly
+            this lies before it; ``time:RFC3339``, the first transaction behind it was committed then or later.
+
+    Raises ConfigError for an unusable ``start``, LogError if the log does not hold it: TR555 not any more, TR566 not
+    yet.
+    """
+    kind, _, value = start.partition(":")
+    if start == "earliest":
+        return Place(-1, -1, begin_of_log(log).record.executed_gtids)
+    if kind == "epoch" and _NUMBER.fullmatch(value):
+        return _before_epoch(int(value), log)
+    if kind == "gtid" and value:
+        return _from_gtids(value, log, inside)
+    if kind == "time" and value:
+        return _at_time(moment(value), log, inside)
+    raise ConfigError(
+        "TR560",
+        f"{start} is not a place in the log",
+        hint="earliest, epoch:N, gtid:SET or time:2026-01-31T12:00:00Z",
+    )
+
+
+def begin_of_log(log: LogReader) -> LoggedEpoch:
+    """Epoch 0. Raises LogError: TR555 it is not kept, TR566 it is still to come."""
+    first = first_kept(log)
+    if first.record.epoch != 0:
+        raise not_kept(first.record)
+    return first
+
+
+def first_kept(log: LogReader) -> LoggedEpoch:
+    """The oldest epoch that the log still has. Raises LogError: TR555 it has none any more, TR566 none yet."""
+    for logged in log.epochs():
+        return logged
+    log.refuse_emptied()
+    raise LogError(
+        "TR566",
+        "the log holds no epoch yet",
+        hint="start the producer: it writes where the log begins before anything else",
+        retryable=True,
+    )
+
+
+def last_position(until: str, log: LogReader, inside: Inside) -> Place:
+    """The place at which a range ends, of ``--until``. It is in the log, so the same one each time it is asked for.
+
+    Args:
+        until: ``now``, the end of the log as it is; ``epoch:N``, N is the last one before the place; ``gtid:SET``, the
+            first place before which all of the set lies; ``time:RFC3339``, as for ``first_position``.
+
+    Raises ConfigError for an unusable ``until``, LogError if the log does not hold it.
+    """
+    kind, _, value = until.partition(":")
+    if until == "now":
+        return _at(log.last_epoch() or first_kept(log))
+    if kind == "epoch" and _NUMBER.fullmatch(value):
+        return _behind_epoch(int(value), log)
+    if kind == "gtid" and value:
+        return _until_gtids(value, log, inside)
+    if kind == "time" and value:
+        if moment(value) > time.time():
+            raise _not_yet("that moment is still to come", "now")
+        return _at_time(moment(value), log, inside)
+    raise ConfigError(
+        "TR560",
+        f"--until {until} is not a place in the log",
+        hint="now, epoch:N, gtid:SET or time:2026-01-31T12:00:00Z",
+    )
+
+
+def check_log(channel: ChannelKey, position: Position, last: LoggedEpoch | None) -> None:
+    """Whether the log, given by its last epoch, is the one that the position is in. Call before a token is taken.
+
+    Raises LogError TR558: then the channel is another pipeline's, or its topics were made anew.
+    """
+    if position.log_id is None or (last is not None and last.record.log_id == position.log_id):
+        return
+    there = f"hold the log {last.record.log_id}" if last is not None else "hold no epoch"
+    raise LogError(
+        "TR558",
+        f"channel {channel} follows the log {position.log_id}, and the topics of {channel.prefix} {there}",
+        where=Where(epoch=position.epoch),
+        hint="if another pipeline has this prefix on another Kafka, give this one a prefix or a channel of its own;"
+        " if the topics were deleted and made anew, load the tables anew and `tailrace channel remove`",
+    )
+
+
+def check_began(config: ConsumerConfig, began: str | None) -> None:
+    """A channel with a position goes on from there: another ``--from`` than its first run's is a mistake."""
+    if config.start is not None and began not in (None, config.start):
+        raise LogError(
+            "TR574",
+            f"channel {config.channel} began at {began} and goes on from its position, not from {config.start}",
+            hint="leave --from out to go on; `tailrace channel rewind` moves it back,"
+            " another --channel or `tailrace channel remove` begins anew",
+        )
+
+
+def _before_epoch(number: int, log: LogReader) -> Place:
+    if number == 0:
+        return first_position("earliest", log, lambda logged: ())
+    first = first_kept(log)
+    if number <= first.record.epoch:
+        raise not_kept(first.record)
+    last = first
+    for last in log.epochs(first.offset):
+        if last.record.epoch == number - 1:
+            return _at(last)
+    raise LogError(
+        "TR555",
+        f"the log does not hold epoch {number - 1}, behind which epoch {number} begins: its last one is"
+        f" {last.record.epoch}",
+        hint=f"--from epoch:{last.record.epoch + 1} begins with what is published next",
+    )
+
+
+def _behind_epoch(number: int, log: LogReader) -> Place:
+    last = None
+    for last in log.epochs():
+        if last.record.epoch == number:
+            return _at(last)
+        if last.record.epoch > number:
+            raise not_kept(last.record)
+    raise _not_yet(f"the last epoch is {last.record.epoch if last else 'still to come'}", f"epoch {number}")
+
+
+def _from_gtids(text: str, log: LogReader, inside: Inside) -> Place:
+    option = "--from gtid"
+    wanted, flavor = parse_set(text, option)
+    best: LoggedEpoch | None = None
+    beyond: LoggedEpoch | None = None
+    for logged in log.epochs():
+        if not wanted.contains(executed_of(logged.record, flavor, option)):
+            beyond = logged
+            break
+        best = logged
+    if best is None:
+        first = beyond or first_kept(log)
+        raise not_kept(first.record, f"it begins behind this GTID set, at {first.record.executed_gtids}")
+    if executed_of(best.record, flavor, option).contains(wanted):
+        return _at(best)
+    if beyond is not None:
+        place = _inside_gtids(best, beyond, wanted, inside)
+        executed = parse_gtid_set(place.executed, flavor)
+        if wanted.contains(executed) and executed.contains(wanted):
+            return place
+    raise LogError(
+        "TR561",
+        f"the log has no place at which exactly this GTID set is executed: {text[:200]}",
+        where=Where(epoch=best.record.epoch + 1),
+        hint=f"the nearest one is gtid:{best.record.executed_gtids}",
+    )
+
+
+def _until_gtids(text: str, log: LogReader, inside: Inside) -> Place:
+    option = "--until gtid"
+    wanted, flavor = parse_set(text, option)
+    before: LoggedEpoch | None = None
+    for logged in log.epochs():
+        executed = executed_of(logged.record, flavor, option)
+        if executed.contains(wanted):
+            if wanted.contains(executed):
+                return _at(logged)
+            if before is None:
+                raise not_kept(logged.record, "it begins behind this GTID set")
+            return _inside_gtids(before, logged, wanted, inside)
+        before = logged
+    missing = "the log is empty"
+    if before is not None:
+        missing = f"it lacks {wanted.minus(executed_of(before.record, flavor, option))}"
+    raise _not_yet(missing, f"gtid:{text[:200]}")
+
+
+def _inside_gtids(before: LoggedEpoch, logged: LoggedEpoch, wanted: GtidSet, inside: Inside) -> Place:
+    return behind_gtids(before.record.executed_gtids, logged, before.offset, inside(logged), wanted)
+
+
+def _at_time(wanted: float, log: LogReader, inside: Inside) -> Place:
+    """Before the first transaction that was committed at a moment, in seconds since 1970, or later."""
+    before: LoggedEpoch | None = None
+    ms, is_earlier_known = wanted * 1000, False
+    for logged in log.epochs():
+        record = logged.record
+        # Where epochs are deleted, one that was committed before tells that the moment is not among them.
+        is_earlier_known |= record.epoch == 0 or (record.transactions > 0 and record.first_commit_ms < ms)
+        if record.transactions and max(record.first_commit_ms, record.last_commit_ms) >= ms:
+            if before is None or not is_earlier_known:
+                raise not_kept(record, "it begins behind this moment")
+            if record.first_commit_ms >= ms or record.ddl is not None:
+                return _at(before)
+            executed = before.record.executed_gtids
+            return before_time(executed, logged, before.offset, inside(logged), ms)
+        before = logged
+    if before is None or not is_earlier_known:
+        raise not_kept(first_kept(log).record, "it may begin behind this moment")
+    return _at(before)
+
+
+def moment(text: str) -> float:
+    """Seconds since 1970 of a time with its zone. Raises ConfigError."""
+    try:
+        found = datetime.fromisoformat(text)
+        seconds = found.timestamp()
+    except (ValueError, OverflowError) as error:
+        raise ConfigError(
+            "TR560", f"time:{text}: {error}", hint="such as time:2026-01-31T12:00:00Z"
+        ) from error
+    if found.tzinfo is None:
+        raise ConfigError("TR560", f"time:{text} has no time zone", hint=f"time:{text}Z is UTC")
+    return seconds
+
+
+def _at(logged: LoggedEpoch) -> Place:
+    return end_of(logged.record, logged.offset)
+
+
+def _not_yet(what: str, wanted: str) -> LogError:
+    return LogError(
+        "TR572",
+        f"the log does not reach --until {wanted} yet: {what}",
+        hint="--until names a place that is in the log; --stop-at-gtid waits for its GTID set",
+    )
+
+
+def not_kept(first: EpochCommitted, what: str = "") -> LogError:
+    """The error for a place that lies before the first epoch that the log still has."""
+    gtids = f"; from a copy with a GTID set, not older than {first.executed_gtids}, with --from gtid:SET"
+    return LogError(
+        "TR555",
+        f"the log begins with epoch {first.epoch}" + (f": {what}" if what else ""),
+        where=Where(epoch=first.epoch),
+        hint=f"what is missing can be had from a copy of the tables only{gtids if first.executed_gtids else ''};"
+        f" --from epoch:{first.epoch + 1} begins there, whatever is missing",
+    )
+
+
+def resume_offset(position: Position, log: LogReader) -> int:
+    """The offset to read from, after a look at whether the log is the position's own. Raises LogError."""
+    low, high = log.bounds()
+    if position.epoch < 0:
+        return _from_begin(position, log, low)
+    at = position.epochs_offset
+    if at >= high:
+        raise not_in_log(position, f"its last offset is {high - 1}")
+    first = next(log.epochs(max(at, low)), None)
+    if low <= at:
+        if first is None or first.offset != at or not _same(position, first.record):
+            raise not_in_log(position, f"there it has {_named(first)}")
+        return at + 1
+    if first is not None and _is_another(position, first.record):
+        raise not_in_log(position, f"it begins at offset {first.offset} with {_named(first)}")
+    if first is None or first.record.epoch > position.epoch + 1:
+        raise _lost(position, first.record if first else None)
+    return low
+
+
+def _from_begin(position: Position, log: LogReader, low: int) -> int:
+    first = next(log.epochs(low), None)
+    if first is not None and position.log_id not in (None, first.record.log_id):
+        raise not_in_log(position, f"it begins with {_named(first)}")
+    if (first is None and low > 0) or (first is not None and first.record.epoch != 0):
+        raise _lost(position, first.record if first else None)
+    return low
+
+
+def _is_another(position: Position, later: EpochCommitted) -> bool:
+    """Whether a position cannot be in the log of an epoch that lies behind its offset."""
+    if position.log_id not in (None, later.log_id) or later.epoch <= position.epoch:
+        return True
+    executed = parsed(later.executed_gtids, position.gtids_of_epoch)
+    return not executed.contains(parsed(position.gtids_of_epoch, later.executed_gtids))
+
+
+def _same(position: Position, record: EpochCommitted) -> bool:
+    if position.log_id not in (None, record.log_id):
+        return False
+    if (record.epoch, record.executed_gtids) != (position.epoch, position.gtids_of_epoch):
+        return False
+    # Without GTIDs only the upstream's place tells; with them it means something in one relay log only.
+    of_this = (position.relay_log or "").rpartition("/")[0] == record.relay_dir or not record.executed_gtids
+    if position.recovered or position.source_log is None or not of_this:
+        return True
+    return (position.source_log, position.source_pos) == (record.source_file, record.source_pos)
+
+
+def _named(logged: LoggedEpoch | None) -> str:
+    if logged is None:
+        return "no epoch"
+    record = logged.record
+    gtids = f", {record.executed_gtids}" if record.executed_gtids else ""
+    return f"epoch {record.epoch}, the upstream's {record.source_file}:{record.source_pos}{gtids}"
+
+
+def not_in_log(position: Position, there: str) -> LogError:
+    """The error for a position that is of another log than what is read; ``there`` is what that has."""
+    return LogError(
+        "TR558",
+        f"the position of the downstream is not in this log: it says epoch {position.epoch} at offset"
+        f" {position.epochs_offset}; {there}",
+        where=Where(epoch=position.epoch),
+        hint="check prefix and channel; a topic that was deleted and made anew is another log",
+    )
+
+
+def _lost(position: Position, first: EpochCommitted | None) -> LogError:
+    begins = f"begins with epoch {first.epoch}" if first else "is empty"
+    return LogError(
+        "TR555",
+        f"epoch {position.epoch + 1} is needed, and the epochs topic {begins}: retention deleted it",
+        where=Where(epoch=position.epoch + 1),
+        hint="build the downstream anew from a snapshot,"
+        " and keep the topics longer than a consumer may be down",
+    )
+
+
+def executed_of(record: EpochCommitted, flavor: Flavor, option: str) -> GtidSet:
+    """What is executed behind an epoch. Raises ConfigError if an option speaks of the other kind of server's GTIDs."""
+    try:
+        return parse_gtid_set(record.executed_gtids, flavor)
+    except ValueError as error:
+        raise other_kind(option, record.executed_gtids) from error
+
+
+def other_kind(option: str, logged: str) -> ConfigError:
+    """An option whose GTID set is of the other kind of server than the log's."""
+    names = {"mysql": "MySQL", "mariadb": "MariaDB"}
+    return ConfigError(
+        "TR560",
+        f"{option}: the log holds GTIDs of {names[flavor_of(logged)]}, and this set is none of them",
+        hint=f"the log has come to {logged[:200]}",
+    )
+
+
+def parse_set(text: str, what: str) -> tuple[GtidSet, Flavor]:
+    """A GTID set of the option ``what``, and its flavour. Raises ConfigError."""
+    flavor = flavor_of(text)
+    try:
+        found = parse_gtid_set(text, flavor)
+        if not found:
+            raise ValueError("the set is empty")
+    except ValueError as error:
+        raise ConfigError("TR560", f"{what}: {error}") from error
+    return found, flavor

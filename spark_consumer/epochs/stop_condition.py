@@ -1,0 +1,77 @@
+"""When a run ends by itself: at a place in the log, or exactly behind a GTID set that is perhaps still to come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from schemas.errors import LogError, Where
+from schemas.gtid.sets import GtidSet, flavor_of
+from spark_consumer.apply.position_store import Position
+from spark_consumer.epochs.epoch_transactions import Insides, behind_gtids
+from spark_consumer.epochs.log_position import Place, end_of, parsed
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.slices import LoggedEpoch
+from spark_consumer.epochs.start import Inside, executed_of, last_position, other_kind, parse_set
+from spark_consumer.rules.config import ConsumerConfig
+
+_OPTION = "--stop-at-gtid"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Without a place and a set the run goes on until it is stopped.
+
+    Attributes:
+        end: the run ends here.
+        gtids: the run ends at the first place at which these are applied; ``found`` turns it into ``end``.
+    """
+
+    end: Place | None = None
+    gtids: GtidSet | None = None
+
+    def reached(self, position: Position) -> bool:
+        """Whether nothing is left to do."""
+        gtids = self.gtids
+        if gtids is not None and parsed(position.executed_gtids, str(gtids)).contains(gtids):
+            return True
+        return self.end is not None and self.end.reached(position.order, position.executed_gtids)
+
+    def found(self, position: Position, epochs: Sequence[LoggedEpoch], inside: Inside) -> Goal:
+        """With the place of the GTID set, if it is among the epochs behind the position."""
+        if self.gtids is None:
+            return self
+        gtids, offset = position.gtids_of_epoch, position.epochs_offset
+        for logged in epochs:
+            after = executed_of(logged.record, flavor_of(str(self.gtids)), _OPTION)
+            if after.contains(self.gtids):
+                end = end_of(logged.record, logged.offset)
+                if not self.gtids.contains(after.minus(parsed(gtids, logged.record.executed_gtids))):
+                    end = behind_gtids(gtids, logged, offset, inside(logged), self.gtids)
+                return replace(self, end=end)
+            gtids, offset = logged.record.executed_gtids, logged.offset
+        return self
+
+
+def goal_of(config: ConsumerConfig, position: Position, log: LogReader) -> Goal:
+    """Where a run ends by its configuration.
+
+    Raises:
+        LogError: TR571 the position is further on already, TR572 the log does not reach that far.
+        ConfigError: TR560 what it says is no place, or GTIDs of the other kind of server.
+    """
+    until = config.until or ("now" if config.until_caught_up else None)
+    end = None if until is None else last_position(until, log, Insides(config, log))
+    if end is not None and until != "now" and end.order < position.order:
+        raise LogError(
+            "TR571",
+            f"--until {until} is {end}, and the channel stands further on: {position.place}",
+            where=Where(epoch=position.epoch),
+            hint="nothing was done; `tailrace channel rewind` moves it back, another --channel begins anew",
+        )
+    if config.stop_at_gtid is None:
+        return Goal(end)
+    gtids, flavor = parse_set(config.stop_at_gtid, _OPTION)
+    if position.executed_gtids and flavor_of(position.executed_gtids) != flavor:
+        raise other_kind(_OPTION, position.executed_gtids)
+    return Goal(end, gtids)

@@ -1,0 +1,1 @@
+"""The Spark session, the query, its checkpoint, and moving a channel back."""

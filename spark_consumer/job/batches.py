@@ -1,0 +1,210 @@
+"""One micro-batch: its epochs in slices, each read and rendered while the one before it commits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import structlog
+from pyspark.sql import DataFrame
+
+from schemas.crashpoints import reached
+from schemas.errors import LogError, TailraceError, Where
+from schemas.structure import TableStructure
+from schemas.wire.epoch import EpochCommitted
+from schemas.wire.log_records import FOREIGN, EpochChain
+from spark_consumer.apply.position_store import Position
+from spark_consumer.apply.prepare import Prepared
+from spark_consumer.epochs.epoch_transactions import Insides
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.slice_epochs import divide
+from spark_consumer.epochs.slices import LoggedEpoch, Slice, follow
+from spark_consumer.epochs.start import not_in_log
+from spark_consumer.epochs.stop_condition import Goal
+from spark_consumer.epochs.tracker import OUT_BROKEN, OUT_EPOCH, OUT_STRUCTURE, OUT_UNKNOWN
+from spark_consumer.job.progress import Counters
+from spark_consumer.job.recovered import pass_over
+from spark_consumer.rows.failures import explain
+from spark_consumer.rules.config import ConsumerConfig, StopEvent
+from spark_consumer.sinks.sink import Prepare, Sink
+
+_log = structlog.get_logger()
+# Offsets before a run's first epoch, whose epochs tell where each partition's rows have ended.
+_LOOK_BACK = 100
+
+
+class Ended(Exception):
+    """Raised into Spark to end the query: the run was stopped or its goal is reached."""
+
+
+class BatchRunner:
+    """The function of ``foreachBatch``, with what it needs. What it fails with is kept in ``failure``."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        sink: Sink,
+        goal: Goal,
+        stop: StopEvent,
+        counters: Counters,
+    ) -> None:
+        self._config = config
+        self._sink = sink
+        self._goal = goal
+        self._stop = stop
+        self._counters = counters
+        self._ahead = ThreadPoolExecutor(1, thread_name_prefix="prepare")
+        self._inside = Insides(config, LogReader(config))
+        self._chain, self._chained = EpochChain(config.epochs_topic), -2
+        self.failure: BaseException | None = None
+        #: whether it failed in the stream or the tracker, before the batch was known: a new checkpoint may help
+        self.unread = False
+        #: the last micro-batch that was applied whole, -1 before the first
+        self.finished = -1
+        self.busy = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing may be applied any more."""
+        return self._stop.is_set() or self.failure is not None or self._goal.reached(self._sink.position)
+
+    def renew(self) -> None:
+        """Another query begins: what ended the last one is past."""
+        self.failure, self.unread, self.finished = None, False, -1
+
+    def close(self) -> None:
+        """Wait for the reader thread."""
+        self._ahead.shutdown(wait=True, cancel_futures=True)
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        self.busy = True
+        try:
+            # Whoever asked for the end before `busy` was seen cancels this batch's jobs.
+            if self.ended:
+                raise Ended
+            self._run(self._read(frame))
+            reached("batch.before_return")
+            self.finished = batch_id
+        except Ended:
+            raise
+        except BaseException as error:
+            self.failure = self.failure or error
+            raise
+        finally:
+            self.busy = False
+
+    def _read(self, frame: DataFrame) -> Sequence[Any]:
+        """The stream's epochs with the tracker's structures."""
+        self.unread = True
+        rows: Sequence[Any] = frame.collect()
+        position = self._sink.position
+        self._check_unknown(rows, position.epoch)
+        self.unread = False
+        self._check_broken(rows, position.epochs_offset)
+        return rows
+
+    def _run(self, rows: Sequence[Any]) -> None:
+        position = self._sink.position
+        found = [
+            LoggedEpoch(EpochCommitted.decode(bytes(row.record)), row.log_offset)
+            for row in rows
+            if row.kind == OUT_EPOCH
+        ]
+        others = [one.record.log_id for one in found if position.log_id not in (None, one.record.log_id)]
+        if others:
+            raise not_in_log(position, f"what comes is of the log {others[0]}")
+        fresh = follow(position, found)
+        self._check_chain(position, fresh)
+        if position.recovered:
+            position, fresh = pass_over(position, fresh)
+            self._sink.move_to(position)
+        if len(fresh) < len(found):
+            _log.info("epochs_skipped", count=len(found) - len(fresh), position=position.epoch)
+        self._check_names(fresh)
+        self._goal = self._goal.found(position, fresh, self._inside)
+        structures = {
+            row.fingerprint: TableStructure.from_json(row.text) for row in rows if row.kind == OUT_STRUCTURE
+        }
+        limits = self._config.max_batch_rows, self._config.max_batch_bytes
+        pieces = divide(position, fresh, self._goal.end, self._inside, *limits)
+        self._apply_all(pieces, structures)
+        # The goal lies before this batch's end, so Spark shall not note it down as done.
+        if fresh and self._sink.position.epoch < fresh[-1].record.epoch:
+            raise Ended
+
+    def _check_names(self, fresh: Sequence[LoggedEpoch]) -> None:
+        """Rules in capitals would fit none of the names."""
+        first = next((one for one in fresh if one.record.names_in_lower_case), None)
+        if first is not None and not self._config.upstream_folds:
+            raise LogError(
+                "TR565",
+                "the upstream has all names in lower case, and had not, or nothing was logged, when this run began",
+                where=Where(epoch=first.record.epoch),
+                hint="start the consumer again; nothing of this batch was applied",
+            )
+
+    def _check_chain(self, position: Position, fresh: Sequence[LoggedEpoch]) -> None:
+        """Hold the epochs against those before them, also of the run before. Raises LogError TR567."""
+        if self._chained != position.epoch:
+            self._chain = EpochChain(self._config.epochs_topic)
+            log = LogReader(self._config)
+            begin = max(log.bounds()[0], position.epochs_offset - _LOOK_BACK)
+            for logged in log.epochs(begin):
+                if logged.offset > position.epochs_offset:
+                    break
+                self._chain.add(logged.record, logged.offset)
+        for logged in fresh:
+            self._chain.add(logged.record, logged.offset)
+            self._chained = logged.record.epoch
+
+    @staticmethod
+    def _check_broken(rows: Sequence[Any], offset: int) -> None:
+        broken = [row for row in rows if row.kind == OUT_BROKEN and row.log_offset > offset]
+        if broken:
+            first = min(broken, key=lambda row: int(row.log_offset))
+            raise LogError(
+                "TR568",
+                str(first.text),
+                where=Where(epoch=first.epoch if first.epoch >= 0 else None),
+                hint=FOREIGN,
+            )
+
+    @staticmethod
+    def _check_unknown(rows: Sequence[Any], position: int) -> None:
+        for row in rows:
+            if row.kind == OUT_UNKNOWN and row.epoch > position:
+                raise LogError(
+                    "TR552",
+                    f"the schema tracker does not know the structure {row.fingerprint} of {row.tracked}",
+                    where=Where(table=row.tracked, epoch=row.epoch),
+                    hint="the epoch that brought it, or the schemas topic, is damaged;"
+                    " nothing of this batch was applied",
+                )
+
+    def _apply_all(self, pieces: Sequence[Slice], structures: dict[str, TableStructure]) -> None:
+        coming: Future[Prepared] | None = None
+        for number, piece in enumerate(pieces):
+            if self.ended:
+                raise Ended
+            begin = time.monotonic()
+            self._counters.begins(piece)
+            prepared = coming.result() if coming else self._begin(piece, structures).result()
+            following = pieces[number + 1] if number + 1 < len(pieces) else None
+            # What comes after a DDL is planned against the tables as the DDL leaves them.
+            wait = following is None or piece.ddl is not None or following.ddl is not None
+            coming = None if following is None or wait else self._begin(following, structures)
+            count, stages = self._sink.apply(prepared)
+            self._counters.applied(piece, self._sink.position, count, stages, time.monotonic() - begin)
+
+    def _begin(self, piece: Slice, structures: dict[str, TableStructure]) -> Future[Prepared]:
+        return self._ahead.submit(self._prepared, piece, self._sink.prepare(piece, structures))
+
+    def _prepared(self, piece: Slice, prepare: Prepare) -> Prepared:
+        try:
+            return prepare()
+        except TailraceError:
+            raise
+        except Exception as error:
+            raise explain(error, piece, LogReader(self._config)) from error

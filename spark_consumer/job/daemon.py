@@ -1,0 +1,53 @@
+"""The parent of Spark's Python workers, with what every worker needs imported before it is forked.
+
+Spark starts it by ``spark.python.daemon.module``. Without it every worker imports pandas, Arrow and our
+modules for itself, at a second or two of CPU each.
+
+Like the JVM, neither it nor its workers take notice of signals that are for the driver (``spark_consumer.job.deaf``).
+"""
+
+from __future__ import annotations
+
+import signal
+from importlib import import_module
+from typing import Any
+
+import pyspark.daemon
+
+from spark_consumer.job.deaf import SIGNALS
+
+_MODULES = (
+    "pandas",
+    "pyarrow",
+    "google.protobuf.internal.decoder",
+    "pyspark.worker",
+    "pyspark.sql.pandas.serializers",
+    "pyspark.sql.pandas.types",
+    "pyspark.sql.streaming.stateful_processor_api_client",
+    "pyspark.sql.streaming.stateful_processor_util",
+    "confluent_kafka",
+    "schemas.sql.literals",
+    "spark_consumer.epochs.stream",
+    "spark_consumer.apply.prepare",
+    "spark_consumer.rows.render",
+    "spark_consumer.epochs.tracker",
+)
+
+
+class _Signals:
+    """The module ``signal`` for Spark's daemon, which would answer these signals, and have its workers do so."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(signal, name)
+
+    def signal(self, number: int, handler: Any) -> Any:
+        # Spark's own way to end the workers is a hangup.
+        deaf = number in SIGNALS and number != signal.SIGHUP
+        return signal.signal(number, signal.SIG_IGN if deaf else handler)
+
+
+if __name__ == "__main__":
+    for name in _MODULES:
+        import_module(name)
+    pyspark.daemon.signal = _Signals()
+    pyspark.daemon.manager()

@@ -1,0 +1,73 @@
+"""What a run has done so far, for the log and for whoever shows it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, field
+
+import structlog
+
+from spark_consumer.apply.position_store import Position
+from spark_consumer.epochs.slices import Slice
+from spark_consumer.plan.counters import NO_STAGES, Stages
+
+_log = structlog.get_logger()
+
+
+@dataclass
+class Counters:
+    """Sums since the start, written by one thread and read by any; plain numbers, so no lock is needed."""
+
+    batches: int = 0
+    epochs: int = 0
+    rows: int = 0
+    statements: int = 0
+    ddl: int = 0
+    stages: Stages = NO_STAGES
+    position: Position | None = None  # None until it has been read
+    position_epoch: int = -1
+    executed_gtids: str = ""
+    rows_per_s: float = 0.0
+    in_hand: Slice | None = None
+    in_hand_since: float = 0.0  # seconds since 1970
+    started: float = field(default_factory=time.monotonic)
+
+    def at(self, position: Position) -> None:
+        """The position as it was found."""
+        self.position = position
+        self.position_epoch = position.epoch
+        self.executed_gtids = position.executed_gtids
+
+    def begins(self, piece: Slice) -> None:
+        """A slice is being applied."""
+        self.in_hand, self.in_hand_since = piece, time.time()
+
+    def applied(
+        self, piece: Slice, position: Position, statements: int, stages: Stages, seconds: float
+    ) -> None:
+        """One slice more."""
+        self.at(position)
+        self.in_hand = None
+        self.batches += 1
+        self.epochs += len(piece.epochs)
+        self.rows += piece.rows
+        self.statements += statements
+        self.ddl += piece.ddl is not None
+        self.stages += stages
+        self.rows_per_s = piece.rows / seconds if seconds > 0 else 0.0
+        oldest = next((one.record.first_commit_ms for one in piece.epochs if one.record.transactions), 0)
+        latency = round(max(0.0, time.time() - oldest / 1000), 3) if oldest else None
+        emit = _log.info if piece.rows or piece.ddl else _log.debug
+        emit(
+            "batch_applied",
+            first_epoch=piece.first.epoch,
+            last_epoch=piece.last.epoch,
+            rows=piece.rows,
+            statements=statements,
+            **{stage: count for stage, count in asdict(stages).items() if count},
+            rows_per_s=round(self.rows_per_s),
+            # From the commit of its oldest transaction upstream to now.
+            latency_s=latency,
+            source=f"{piece.last.source_file}:{piece.last.source_pos}",
+            gtid=piece.last.last_gtid,
+        )

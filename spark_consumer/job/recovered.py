@@ -1,0 +1,73 @@
+"""Epochs whose transactions ``tailrace recover`` has applied already, from the relay log.
+
+Where a position is ``recovered``, the data is further than ``epoch``: up to the relay position. The epochs in
+between hold what is applied; they are passed over, and no row of theirs is. The producer ends an epoch exactly at
+the recovered position, so none of them reaches behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from schemas.errors import LogError, Where
+from schemas.gtid.sets import Flavor, parse_gtid_set
+from schemas.wire.epoch import EpochCommitted
+from spark_consumer.apply.position_store import Position
+from spark_consumer.epochs.slices import LoggedEpoch, past
+
+
+def pass_over(position: Position, epochs: Sequence[LoggedEpoch]) -> tuple[Position, list[LoggedEpoch]]:
+    """The position behind those of the next epochs that are applied already, and the epochs that are not.
+
+    Raises:
+        LogError: an epoch is applied in part.
+    """
+    for number, logged in enumerate(epochs):
+        if not position.recovered:
+            return position, list(epochs[number:])
+        if not _is_within(logged.record, position):
+            raise LogError(
+                "TR562",
+                f"epoch {logged.record.epoch} is applied in part: `tailrace recover` went to"
+                f" {position.relay_log}:{position.relay_pos}, and the epoch goes on to"
+                f" {logged.record.relay_dir}/{logged.record.relay_file}:{logged.record.relay_pos}",
+                where=Where(epoch=logged.record.epoch, gtid=logged.record.last_gtid),
+                hint="stop the producer and run `tailrace recover` again: it applies the rest from the relay log,"
+                " which holds this epoch whole",
+            )
+        gtids = None if _ends_it(logged.record, position) else logged.record.executed_gtids
+        position = replace(past(position, [logged]), epoch_gtids=gtids)
+    return position, []
+
+
+def _is_within(epoch: EpochCommitted, position: Position) -> bool:
+    """Whether all of an epoch's transactions are applied."""
+    if not _contains(position.executed_gtids, epoch.executed_gtids):
+        return False
+    if _comparable(epoch, position):
+        return _place(epoch.source_file, epoch.source_pos) <= _place(position.source_log, position.source_pos)
+    # Of another relay log: only GTIDs can tell.
+    return bool(position.executed_gtids) and (not epoch.transactions or epoch.last_gtid is not None)
+
+
+def _ends_it(epoch: EpochCommitted, position: Position) -> bool:
+    """Whether an epoch that is applied ends where recover did."""
+    if _comparable(epoch, position):
+        return _place(epoch.source_file, epoch.source_pos) == _place(position.source_log, position.source_pos)
+    return _contains(epoch.executed_gtids, position.executed_gtids)
+
+
+def _comparable(epoch: EpochCommitted, position: Position) -> bool:
+    """Whether both are places in the same sub-directory of a relay log."""
+    return position.relay_log is not None and position.relay_log.rpartition("/")[0] == epoch.relay_dir
+
+
+def _place(file: str | None, pos: int | None) -> tuple[int, int]:
+    """A place in the upstream's own files: the relay log may keep these in other parts when it is made anew."""
+    return int((file or "").rpartition(".")[2]), pos or 0
+
+
+def _contains(outer: str, inner: str) -> bool:
+    flavor: Flavor = "mysql" if ":" in outer + inner else "mariadb"
+    return parse_gtid_set(outer, flavor).contains(parse_gtid_set(inner, flavor))

@@ -1,0 +1,234 @@
+"""Moving a channel back on purpose: what it has applied behind a place is applied once more, in safe mode.
+
+The place where it stood is kept in its row, so whatever happens in between, safe mode ends exactly there. On the way
+the downstream's rows are a mixture of then and now. A row whose unique value belongs to another one at that point of
+the history is one that comes later in the stretch; so it is replaced, and written anew when its turn comes.
+
+That holds for rows that a key identifies and that the log describes whole. Everything else is refused beforehand,
+rather than stopped half way: DDL (repeated, it would fail or, as TRUNCATE, act on the wrong rows; left out, it would
+leave rows that it removed), tables without a key, families with cascading foreign keys, tables some of whose changes
+the channel leaves out, tables with columns of their own. What an operator has decided about an event holds for it
+again; so what ran in its place must be such that it may run twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+
+from schemas.counted import counted
+from schemas.errors import DownstreamError, LogError, Where
+from schemas.wire.log_records import structure_of
+from spark_consumer.apply import error_log
+from spark_consumer.apply import position_store as positions
+from spark_consumer.apply.error_log import Directive
+from spark_consumer.apply.position_store import Position
+from spark_consumer.apply.workers import info
+from spark_consumer.ddl.translate import DdlRules
+from spark_consumer.epochs.epoch_transactions import Insides
+from spark_consumer.epochs.letter_case import as_servers_compare
+from spark_consumer.epochs.log_position import Place, order_of
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.slices import LoggedEpoch
+from spark_consumer.epochs.start import check_log, first_position
+from spark_consumer.job.checkpoint import in_use
+from spark_consumer.plan.plan import plan_slice, targets_of
+from spark_consumer.plan.refusal import DDL
+from spark_consumer.plan.repeatable import REPLAY_HINT, check_decisions, check_tables
+from spark_consumer.plan.statements import Limits
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.rules.rules import Rules
+from spark_consumer.target.session import Session, closing, connect
+from spark_consumer.target.tables import TargetCatalog
+
+Decided = Mapping[tuple[int, int], Directive]
+
+
+@dataclass(frozen=True)
+class Rewind:
+    """A rewind that is possible; see ``opened``.
+
+    Attributes:
+        before: where the channel stands.
+        after: where it is going to stand.
+        epochs: those that are applied again, in whole or in part.
+        decided: about events of them; it holds for them again.
+    """
+
+    config: ConsumerConfig
+    session: Session
+    before: Position
+    after: Position
+    epochs: tuple[LoggedEpoch, ...]
+    decided: tuple[Directive, ...] = ()
+
+    def says(self) -> list[str]:
+        """What it is about to do, for people."""
+        level, rows = self.after.level, sum(logged.record.rows for logged in self.epochs)
+        return [
+            f"channel {self.config.channel} stands at {self.before.place}: {self.before.executed_gtids or '(empty)'}",
+            f"goes back to {self.after.place}: {self.after.executed_gtids or '(empty)'}",
+            f"applies again, in safe mode up to {level}: {counted(len(self.epochs), 'epoch')} with"
+            f" {counted(rows, 'row')}",
+            *(
+                f"`tailrace error` has decided about event {one.name}, which holds:"
+                f" {'; '.join(one.statements) or 'left out'}"
+                for one in self.decided
+            ),
+        ]
+
+    def go(self) -> None:
+        """Do it, in one transaction. Raises DownstreamError TR610 if a consumer has started meanwhile."""
+        self.session.execute("BEGIN")
+        found = positions.read(self.session, self.config.key, lock=True)
+        positions.check_token(found, self.before.fencing_token, self.config.key)
+        positions.move(self.session, self.config.key, self.after)
+        self.session.execute("COMMIT")
+
+
+@contextmanager
+def opened(config: ConsumerConfig, to: str) -> Iterator[Rewind]:
+    """Keep the channel's consumer away, and look whether its history can be repeated from a place on.
+
+    Args:
+        to: the place, as of ``--from``.
+
+    Raises:
+        DownstreamError: TR612 there is no such channel; TR614 its consumer runs here; TR616 it cannot be rewound now;
+            TR660 workers have applied a slice in part; TR576, TR577, TR578 something in between cannot be repeated.
+        LogError: TR575 the place is not behind the channel; TR555 the log does not hold it any more; TR558 it is not
+            the channel's log.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(in_use(config.channel_dir, alone=True))
+        session = stack.enter_context(closing(connect(config.target)))
+        positions.install(session)
+        check_log(config.key, positions.known(session, config.key), LogReader(config).last_epoch())
+        # A consumer elsewhere finds out at its next slice.
+        before = positions.take_over(session, config.key)
+        if info.slices_ahead(session, config.key):
+            raise info.unfinished(config.key)
+        yield _checked(config, session, before, to)
+
+
+def _checked(config: ConsumerConfig, session: Session, before: Position, to: str) -> Rewind:
+    log = LogReader(config)
+    config = as_servers_compare(config, log)
+    if before.recovered or before.ddl_intent is not None:
+        what = (
+            "`tailrace recover` brought it ahead of its epochs" if before.recovered else "a DDL is in doubt"
+        )
+        raise DownstreamError(
+            "TR616",
+            f"channel {config.channel} cannot be rewound now: {what}",
+            where=Where(epoch=before.epoch),
+            hint="run `tailrace consume --until-caught-up` first",
+        )
+    place = first_position(to, log, Insides(config, log))
+    if place.order >= before.order:
+        raise LogError(
+            "TR575",
+            f"--to {to} is {place}, and channel {config.channel} stands at {before.place}",
+            hint="a rewind goes back",
+        )
+    level = before.level or before.place
+    found = list(log.epochs(max(place.offset, log.bounds()[0])))
+    epochs = tuple(
+        logged
+        for logged in found
+        if logged.record.epoch > place.epoch and order_of(logged.record.epoch - 1, None) < level.order
+    )
+    _check_kept(epochs, log)
+    decided = error_log.decided(session, config.key)
+    _check_ddl(config, epochs, log, decided)
+    _check_tables(config, session, epochs, log)
+    in_between = _decisions(decided, epochs, place, level)
+    check_decisions(session, in_between)
+    last = next((logged for logged in found if logged.record.epoch == place.epoch), None)
+    return Rewind(config, session, before, _moved(before, place, level, last), epochs, in_between)
+
+
+def _decisions(
+    decided: Decided, epochs: Sequence[LoggedEpoch], place: Place, level: Place
+) -> tuple[Directive, ...]:
+    """What was decided about events between two places, in the log's order."""
+    known = {logged.record.epoch for logged in epochs}
+    begin, end = (place.epoch + 1, place.rows or 0), (level.epoch + 1, level.rows or 0)
+    found = (decided[event] for event in sorted(decided) if event[0] in known)
+    # A DDL comes before its epoch's rows.
+    return tuple(one for one in found if begin <= (one.epoch, max(one.seq, 0)) < end)
+
+
+def _moved(before: Position, place: Place, level: Place, last: LoggedEpoch | None) -> Position:
+    """The position at a place behind the whole epoch ``last``."""
+    if last is not None:
+        there = before.at_end_of(last.record)
+    else:
+        there = replace(
+            before, relay_log=None, relay_pos=None, source_log=None, source_pos=None, xa_prepared=None
+        )
+    return replace(
+        there,
+        epoch=place.epoch,
+        epochs_offset=place.offset,
+        executed_gtids=place.executed,
+        epoch_gtids=place.epoch_gtids,
+        epoch_rows=place.rows,
+        rewound_from=level.to_json(),
+    )
+
+
+def _check_kept(epochs: Sequence[LoggedEpoch], log: LogReader) -> None:
+    needed: dict[int, tuple[int, int]] = {}
+    for logged in epochs:
+        for part in logged.record.ranges:
+            needed.setdefault(part.partition, (part.start, logged.record.epoch))
+    for partition, (start, epoch) in needed.items():
+        low = log.first_row_offset(partition)
+        if low is not None and low > start:
+            raise LogError(
+                "TR555",
+                f"rows of epoch {epoch} are needed, and retention deleted them",
+                where=Where(epoch=epoch),
+                hint="name a later place",
+            )
+
+
+def _check_ddl(
+    config: ConsumerConfig, epochs: Sequence[LoggedEpoch], log: LogReader, decided: Decided
+) -> None:
+    rules = Rules.of(config)
+    ddl_rules = DdlRules(rules.tables, rules.events, rules.router, config.ddl)
+
+    def acts(logged: LoggedEpoch) -> bool:
+        ddl, epoch = logged.record.ddl, logged.record.epoch
+        chosen = decided.get((epoch, DDL))
+        if ddl is None or (chosen is not None and not chosen.statements):
+            return False
+        return ddl_rules.carried(ddl, lambda: log.tables(epoch)) is not None
+
+    first = next((logged.record for logged in epochs if acts(logged)), None)
+    if first is not None and first.ddl is not None:
+        last = [logged.record.epoch for logged in epochs if acts(logged)][-1]
+        raise DownstreamError(
+            "TR576",
+            f"there is a DDL in between, and it cannot be repeated: {first.ddl.statement[:200]}",
+            where=Where(epoch=first.epoch, gtid=first.last_gtid),
+            hint=f"the furthest place is epoch:{last + 1}; {REPLAY_HINT}",
+        )
+
+
+def _check_tables(
+    config: ConsumerConfig, session: Session, epochs: Sequence[LoggedEpoch], log: LogReader
+) -> None:
+    touched = {table.fingerprint for logged in epochs for table in logged.record.tables}
+    if not touched:
+        return
+    versions = log.structures(epochs[-1].record.epoch)
+    structures = {v.fingerprint: structure_of(v) for v in versions if v.fingerprint in touched}
+    rules = Rules.of(config)
+    names = targets_of(structures, rules)
+    targets = TargetCatalog().load(session, names.values())
+    plan = plan_slice(structures, targets, rules, Limits(), Where(), safe=True, again=True)
+    check_tables(plan, targets, rules)

@@ -1,0 +1,274 @@
+"""The job: position, Spark, the query, and how it ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from typing import Any, TypeVar
+
+import structlog
+from pyspark.sql import DataFrame, SparkSession
+
+from schemas.errors import LogError, TailraceError
+from spark_consumer.apply.patience import Patience
+from spark_consumer.apply.position_store import Position
+from spark_consumer.apply.workers.reader import PartsReader
+from spark_consumer.epochs.fetch import Source
+from spark_consumer.epochs.letter_case import as_servers_compare
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.start import resume_offset
+from spark_consumer.epochs.stop_condition import goal_of
+from spark_consumer.epochs.stream import open_stream
+from spark_consumer.epochs.tracker import SEED_DDL, track
+from spark_consumer.job.batches import BatchRunner
+from spark_consumer.job.checkpoint import Checkpoint, Owner, in_use
+from spark_consumer.job.progress import Counters
+from spark_consumer.job.spark import JVM_PATIENCE, jvm_end, lost
+from spark_consumer.job.warm_up import warm_up
+from spark_consumer.rows.failures import explain
+from spark_consumer.rules.config import ConsumerConfig, StopEvent
+from spark_consumer.sinks.parquet.sink import open_files
+from spark_consumer.sinks.server import open_server
+from spark_consumer.sinks.sink import Sink
+
+# Of one micro-batch; a stop waits for a slice, not for the micro-batch, so this only bounds memory.
+_MAX_EPOCHS = 500
+_POLL = 0.05
+_SPARKS, _MOMENT = ("TR556", "TR563"), 1.0  # seconds
+_COMMIT_PATIENCE = 5.0
+_T = TypeVar("_T")
+_log = structlog.get_logger()
+
+
+def run_consumer(
+    config: ConsumerConfig,
+    spark: Callable[[], SparkSession],
+    stop: StopEvent | None = None,
+    counters: Counters | None = None,
+    before: Callable[[], None] = lambda: None,
+) -> None:
+    """Apply the epoch log to the downstream until stopped, or until the configuration's goal is reached.
+
+    Args:
+        spark: called for the session once it is needed; see ``running_spark``.
+        stop: set it to end the run: the batch in hand is finished first, if that takes no longer than
+            ``config.pause_time``; otherwise it is left, and the next run applies it.
+        counters: filled while the run goes on.
+        before: called before the channel is taken over; raises what keeps it from that.
+
+    Raises:
+        TailraceError: what stopped the run; nothing is half applied.
+    """
+    stop = stop or threading.Event()
+    counters = counters or Counters()
+    log = LogReader(config)
+    # What is there at the start is all that such a run asks for.
+    patience = Patience(0 if config.until_caught_up else config.retry_time, stop)
+    config = _patiently(patience, lambda: as_servers_compare(config, log))
+
+    if stop.is_set():
+        return
+
+    def take_over() -> Sink:
+        before()
+        return open_sink(config, log)
+
+    with (
+        in_use(config.channel_dir),
+        closing(_patiently(patience, take_over)) as sink,
+    ):
+        try:
+            if _Run(config, spark(), sink, log, stop, counters).run():
+                sink.end()
+        except TailraceError as error:
+            # A signal to all processes may have taken Spark along, a moment before it came here.
+            if not (error.code in _SPARKS and stop.wait(_MOMENT)):
+                sink.end(error)
+            raise
+
+
+def _patiently(patience: Patience, work: Callable[[], _T]) -> _T:
+    """Do what needs servers that may not be there yet, again and again."""
+    while True:
+        try:
+            return work()
+        except TailraceError as error:
+            if not error.retryable or not patience.again():
+                raise
+            _log.warning("start_retry", attempt=patience.attempts, reason=str(error))
+
+
+def open_sink(config: ConsumerConfig, log: LogReader) -> Sink:
+    """Become the channel's only writer. Raises TailraceError."""
+    return open_server(config, log) if config.files is None else open_files(config, config.files, log)
+
+
+class _Run:
+    """One run of one channel."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        spark: SparkSession,
+        sink: Sink,
+        log: LogReader,
+        stop: StopEvent,
+        counters: Counters,
+    ) -> None:
+        self._config = config
+        self._spark = spark
+        self._sink = sink
+        self._log = log
+        self._stop = stop
+        self._left = False
+        self._warming: threading.Thread | None = None
+        position = sink.position
+        counters.at(position)
+        group = f"tailrace-{config.prefix}-{config.channel}-{position.fencing_token}"
+        source = Source(
+            config.bootstrap_servers, config.rows_topic, group, config.kafka_security, config.retry_time
+        )
+        self._reader = PartsReader(spark, source, config.target, config.workers, log)
+        self._goal = goal_of(config, position, log)
+        self._runner = BatchRunner(config, sink, self._goal, stop, counters)
+        owner = Owner(config.channel, config.prefix, position.ledger_uuid)
+        self._checkpoint = Checkpoint(config.channel_dir, owner)
+
+    def run(self) -> bool:
+        """Run queries until the end; false if a batch was left in hand, of which nothing or all is applied."""
+        resume_offset(self._sink.position, self._log)
+        patience = Patience(self._config.retry_time, self._stop)
+        try:
+            while True:
+                before = self._sink.position.epoch
+                error = self._failure()
+                if error is None or self._left:
+                    return not self._left
+                if self._sink.position.epoch > before:
+                    patience.renew()
+                if not (self._may_pass(error) and patience.again()):
+                    raise error from None
+                _log.warning("log_retry", attempt=patience.attempts, reason=str(error))
+                self._runner.renew()
+        finally:
+            self._runner.close()
+            if self._warming is not None:
+                self._warming.join()
+
+    def _failure(self) -> TailraceError | None:
+        """Run one query; again from a new checkpoint if the old one is the reason that it fails."""
+        try:
+            self._sink.begin(self._reader)
+            if self._goal.reached(self._sink.position):
+                return None
+            self._warming = self._warming or warm_up(self._spark, self._config, self._log)
+            offset = resume_offset(self._sink.position, self._log)
+            kept = self._checkpoint.ready(self._sink.position, self._log)
+            failure = self._query(offset)
+            reason = self._runner.failure if self._runner.unread else failure
+            if reason is not None and kept and self._is_checkpoints(reason):
+                self._checkpoint.set_aside(f"the query does not go on from it: {_first_line(reason)}")
+                self._runner.renew()
+                failure = self._query(resume_offset(self._sink.position, self._log))
+        except TailraceError as error:
+            return error
+        except Exception as error:
+            # Whatever asks the JVM notices its end, in a way of its own, and a moment before the system knows.
+            if jvm_end(JVM_PATIENCE) is None:
+                raise
+            failure = error
+        if (ended := jvm_end()) is not None:
+            return self._without_jvm(ended)
+        failure = self._runner.failure or failure
+        return None if failure is None else explain(failure, None, self._log)
+
+    def _without_jvm(self, ended: str) -> TailraceError:
+        deadline = time.monotonic() + self._config.pause_time
+        while self._runner.busy and time.monotonic() < deadline:
+            time.sleep(_POLL)
+        return lost(ended)
+
+    def _may_pass(self, error: TailraceError) -> bool:
+        """Whether another query may go on where one has failed. For the downstream the applier has waited itself."""
+        # What made Spark fail behind a batch of its own may be what is wrong with a checkpoint: `_failure` sees.
+        sparks = error.code == "TR556" and self._runner.failure is None and self._runner.finished >= 0
+        return isinstance(error, LogError) and (error.retryable or sparks)
+
+    def _is_checkpoints(self, failure: BaseException) -> bool:
+        """Whether a query ended because of what its checkpoint holds: the tracker's state, or what Spark notes."""
+        if self._runner.finished >= 0 or self._stop.is_set():
+            return False
+        read = self._runner.failure is not None and not self._runner.unread
+        error = explain(failure, None, self._log)
+        return not read and error.code != "TR508" and not error.retryable
+
+    def _query(self, offset: int) -> BaseException | None:
+        """Run one streaming query to its end; what it failed with, if not with an end of our own."""
+        stream = open_stream(self._spark, self._config, offset, _MAX_EPOCHS)
+        writer = (
+            track(stream, self._seed())
+            .writeStream.foreachBatch(self._runner)
+            .option("checkpointLocation", str(self._checkpoint.path))
+            .queryName(f"tailrace-{self._config.channel}-{self._sink.position.fencing_token}")
+        )
+        try:
+            query = writer.start()
+        except Exception as error:
+            # Some of the checkpoint is read before there is a query that could fail.
+            return error
+        while query.isActive and not self._runner.ended:
+            self._stop.wait(_POLL)
+        self._finish_batch(query)
+        self._await_commit(query)
+        failure: Any = query.exception()
+        with suppress(Exception):
+            query.stop()
+        return None if self._runner.ended else (failure or LogError("TR556", "the query ended by itself"))
+
+    def _finish_batch(self, query: Any) -> None:
+        """Wait for the batch in hand: a stopped query would cancel its jobs. A stop has a limit to that."""
+        deadline: float | None = None
+        while query.isActive and self._runner.busy:
+            now = time.monotonic()
+            if deadline is None and self._stop.is_set():
+                deadline = now + self._config.pause_time
+            if deadline is not None and now > deadline and not self._left:
+                self._left = True
+                _log.warning(
+                    "batch_left", waited_s=self._config.pause_time, position=self._sink.position.epoch
+                )
+            if self._left:
+                # Again and again: it may be that a connection or a job begins only now.
+                self._sink.give_up()
+                self._spark.sparkContext.cancelAllJobs()
+            time.sleep(_POLL)
+
+    def _await_commit(self, query: Any) -> None:
+        """Let Spark note down the last micro-batch: the next run then starts from it, with its state."""
+        done = self._checkpoint.path / "commits" / str(self._runner.finished)
+        deadline = time.monotonic() + _COMMIT_PATIENCE
+        while self._runner.finished >= 0 and query.isActive and not (done.exists() or self._left):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_POLL)
+
+    def _seed(self) -> DataFrame:
+        """The tracker's state for a new checkpoint: every structure up to the position."""
+        epoch = self._sink.position.epoch
+        rows = []
+        if not self._checkpoint.path.exists():
+            rows = [
+                (f"{v.db}.{v.table}", v.epoch, v.fingerprint, v.structure)
+                for v in self._log.structures(epoch)
+            ]
+            _log.info("tracker_seeded", structures=len(rows), epoch=epoch)
+        return self._spark.createDataFrame(rows, SEED_DDL)
+
+
+def _first_line(error: BaseException | None) -> str:
+    return str(error).split("\n", 1)[0][:200]
+
+
+__all__ = ["ConsumerConfig", "Counters", "Position", "TailraceError", "run_consumer"]

@@ -1,0 +1,232 @@
+"""The Spark session of the consumer: local unless configured otherwise, tuned for small, frequent batches."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import structlog
+from py4j.protocol import Py4JJavaError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.sql import SparkSession
+
+from schemas.access.private_files import make_folder
+from schemas.errors import ConfigError, LogError, TailraceError
+from spark_consumer.job.jvm import Ended, launch
+from spark_consumer.rows.failures import cause_of
+from spark_consumer.rules.config import ConsumerConfig
+
+# A second and a third of CPU are saved by not compiling for the long run: the JVM only moves bytes here, and a
+# consumer that was killed should be back soon. The heap is small, so the simplest collector is the quickest.
+_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+#: seconds that its end takes to be known, behind the first call that it does not answer
+JVM_PATIENCE = 5.0
+_LOGGING = Path(__file__).with_name("log4j2.xml")
+_CONNECT_S = 600
+_DEFAULTS = {
+    "spark.app.name": "tailrace",
+    # A task is tried four times: what it works in may be killed, and local[*] alone gives no second chance.
+    "spark.master": "local[*,4]",
+    # Whoever connects has to know a secret of this run, which Spark makes itself where it starts no other programs.
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    # No Python worker listens on a port.
+    "spark.python.unix.domain.socket.enabled": "true",
+    # It sets the permissions of a checkpoint's files itself, whatever the umask of the process.
+    "spark.hadoop.fs.permissions.umask-mode": "077",
+    "spark.ui.enabled": "false",
+    "spark.ui.killEnabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.session.timeZone": "UTC",
+    # The state is one row a table, and each shuffle partition costs a state store commit per batch.
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.ui.retainedExecutions": "5",
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "spark_consumer.job.daemon",
+    # It is passed on in the environment of some workers only, and each environment has a daemon of its own.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
+    # Until Python, or the JVM, has connected on a machine that is busy with other things.
+    "spark.python.authenticate.socketTimeout": f"{_CONNECT_S}s",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.driver.maxResultSize": "0",
+    # Readers of finished slices would otherwise stay for five minutes.
+    "spark.kafka.consumer.cache.timeout": "1m",
+    "spark.driver.memory": "1g",
+    # Spark's own expression, and what holds Kafka's login or key: nothing that shows options may show these.
+    "spark.redaction.regex": r"(?i)secret|password|token|access[.]?key|jaas|keystore",
+}
+_log = structlog.get_logger()
+
+# Of what a JVM prints that does not come up.
+_SAYS_WHY = re.compile(r"ERROR|Error|Exception|Invalid|Unrecognized|Could not|Improperly")
+
+# An archive that is missing or does not fit the JVM or the class path is left aside without a word.
+_ARCHIVE = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off -XX:SharedArchiveFile="
+
+
+class StartingSpark:
+    """A Spark that starts; called, it waits for the session."""
+
+    def __init__(self, session: Future[SparkSession]) -> None:
+        self._session = session
+
+    def __call__(self) -> SparkSession:
+        """The session. Raises TailraceError."""
+        try:
+            return self._session.result()
+        except TailraceError:
+            raise
+        except Exception as error:
+            if (ended := jvm_end(JVM_PATIENCE)) is None:
+                raise
+            raise lost(ended) from error
+
+    def check(self) -> None:
+        """Raise what kept it from starting, if that is known yet."""
+        if self._session.done():
+            self()
+
+
+@contextmanager
+def running_spark(config: ConsumerConfig) -> Iterator[StartingSpark]:
+    """Spark for the block, started while the block goes on."""
+    with ThreadPoolExecutor(1, thread_name_prefix="spark") as starter:
+        session = starter.submit(start_spark, config)
+        try:
+            yield StartingSpark(session)
+        finally:
+            with suppress(Exception):
+                session.result().stop()
+
+
+def lost(ended: str) -> LogError:
+    """The error for a JVM that is gone; ``ended`` is how."""
+    return LogError(
+        "TR563",
+        f"Spark's JVM has ended, {ended}",
+        hint="start the consumer again: it goes on behind its position. spark.log beside the checkpoint may say"
+        " more; if the kernel took the memory back, see spark.driver.memory",
+    )
+
+
+def _not_py4j(record: logging.LogRecord) -> bool:
+    # Of a JVM that is gone it writes to the root logger.
+    return "py4j" not in record.pathname
+
+
+def jvm_end(patience: float = 0.0) -> str | None:
+    """How Spark's JVM ended; None if it still runs after ``patience`` seconds."""
+    code = _exit_code(patience)
+    return None if code is None else _how(code)
+
+
+def _exit_code(patience: float = 0.0) -> int | None:
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return None
+    try:
+        return int(process.wait(patience))
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _how(code: int) -> str:
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+
+
+def start_spark(config: ConsumerConfig) -> SparkSession:
+    """Start Spark with our settings, overridden by the configuration's."""
+    # It would show a stack trace for every error that the caller gets as an exception anyway.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_not_py4j)
+    # The workers must be this very environment.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", str(_CONNECT_S))
+    log = (config.channel_dir / "spark.log").absolute()
+    if others := make_folder(config.checkpoint_dir, chosen=True):
+        _log.warning("folder_open_to_others", folder=str(config.checkpoint_dir), others_may=others)
+    make_folder(config.channel_dir)
+    settings = {**_DEFAULTS, **config.spark_conf}
+    shared = f"{_ARCHIVE}{config.class_archive}" if config.class_archive else ""
+    java = f"{_JVM} {shared} -Dlog4j2.configurationFile=file:{_LOGGING} -Dtailrace.spark.log={log}"
+    extra = settings.get("spark.driver.extraJavaOptions", "")
+    settings["spark.driver.extraJavaOptions"] = f"{java} {extra}".strip()
+    if config.jars:
+        jars = ",".join(str(jar) for jar in config.jars)
+        settings["spark.jars"] = ",".join(filter(None, (settings.get("spark.jars"), jars)))
+        # Only classes of the JVM's own class path can come from the archive, or before Spark's own.
+        paths = filter(None, (*jars.split(","), settings.get("spark.driver.extraClassPath")))
+        settings["spark.driver.extraClassPath"] = os.pathsep.join(paths)
+    begin = log.stat().st_size if log.exists() else 0
+    try:
+        session = _session(settings, config.secrets, log)
+    except Ended as ended:
+        raise _ended_early(config, ended.code, log, begin) from None
+    except Exception as error:
+        # Who answers lives; otherwise a JVM's end is known a moment later than what it does to a call.
+        answered = isinstance(error, CapturedException | Py4JJavaError)
+        if (code := _exit_code(0.0 if answered else JVM_PATIENCE)) is not None:
+            raise _ended_early(config, code, log, begin) from error
+        raise _refused(config, cause_of(error), log) from error
+    # It would print a stack trace when the JVM goes, which whoever uses the session gets told.
+    accumulators: Any = session.sparkContext._accumulatorServer
+    accumulators.handle_error = lambda request, address: None
+    return session
+
+
+def _session(settings: Mapping[str, str], secrets: Mapping[str, str], log: Path) -> SparkSession:
+    if SparkContext._gateway is None:
+        SparkContext._gateway = launch(settings, secrets, log)
+        SparkContext._jvm = SparkContext._gateway.jvm
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    session: SparkSession = SparkSession.builder.config(conf=conf).getOrCreate()
+    # Only now are the settings of spark.sql looked at.
+    session.conf.get("spark.sql.shuffle.partitions")
+    return session
+
+
+def _ended_early(config: ConsumerConfig, code: int, log: Path, begin: int) -> TailraceError:
+    """The error for a JVM that ended while Spark started; its log says why, from ``begin`` on."""
+    if code < 0:
+        return lost(_how(code))
+    with log.open("rb") as file:
+        file.seek(begin)
+        lines = file.read().decode(errors="replace").splitlines()
+    said = ((line, after) for line, after in pairwise([*lines, ""]) if _SAYS_WHY.search(line))
+    # Of "Error occurred during initialization of VM" the next line is the reason.
+    why = next((line if ":" in line else f"{line}: {after}".strip(": ") for line, after in said), "")
+    return _refused(config, cause_of(Exception(why)) if why else f"its JVM ended {_how(code)}", log)
+
+
+def _refused(config: ConsumerConfig, why: str, log: Path) -> TailraceError:
+    """The error for a Spark that does not start."""
+    what, hint = f"Spark does not start: {why[:300]}", f"{log} may say more"
+    if "spark.authenticate.secret" in why:
+        hint = "where spark.master is not local[N], Spark's ports need a secret of yours: docs/SECURITY.md"
+    if not config.spark_conf:
+        return LogError("TR556", what, hint=hint)
+    return ConfigError("TR108", what, hint=f"check [consumer] {', '.join(sorted(config.spark_conf))}; {hint}")

@@ -1,0 +1,47 @@
+"""Waking Spark's Python workers before the first epoch needs them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+
+import structlog
+from pyspark.sql import SparkSession
+
+from schemas.wire.epoch import OffsetRange
+from spark_consumer.apply.prepare import RowReader
+from spark_consumer.epochs.fetch import Source
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.rows.chunked_results import Result
+from spark_consumer.rules.config import ConsumerConfig
+
+_log = structlog.get_logger()
+
+
+def warm_up(spark: SparkSession, config: ConsumerConfig, log: LogReader) -> threading.Thread:
+    """Read a few records in the way slices are read, in a thread of its own. Nothing depends on it."""
+
+    def work() -> None:
+        try:
+            source = Source(
+                config.bootstrap_servers,
+                config.epochs_topic,
+                f"tailrace-{config.prefix}-warm-up",
+                config.kafka_security,
+                patience=5.0,
+            )
+            # The topic may end with a marker, and no range may.
+            last = log.last_epoch()
+            if last is not None:
+                RowReader(spark, source).run([OffsetRange(0, last.offset, last.offset + 1)] * 2, nothing)
+        except Exception as error:
+            _log.debug("warm_up_failed", reason=str(error).split("\n", 1)[0])
+
+    thread = threading.Thread(target=work, name="warm-up", daemon=True)
+    thread.start()
+    return thread
+
+
+def nothing(keys: Sequence[bytes], values: Sequence[bytes]) -> Iterable[Result]:
+    """No results; what a worker has imported for it, it has."""
+    return ()

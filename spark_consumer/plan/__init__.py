@@ -1,0 +1,1 @@
+"""What a slice does to each table, and how."""

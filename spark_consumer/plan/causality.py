@@ -1,0 +1,327 @@
+"""By which values the rows of a slice conflict: what must stay together, decided before a row is read.
+
+Two rows conflict if one transaction that writes both may not be two that write one each, in any order:
+
+- they have, before or after, the same value of a unique key of the downstream, as its collation sees it. NULL
+  equals nothing. A unique value that moves from row to row is one;
+- one of them is the parent of the other by a foreign key;
+- they are of a table whose rows cannot be told apart so: without a key, applied in order because of cascades or
+  filters, with row images that lack columns, or with a unique key over an expression, a generated column, a period,
+  or a column of another type than the upstream's. Of such a table all rows are one group (``whole``).
+
+Where a trigger may change rows of any table, in safe mode, where the log does not say what is there, and where a table
+has no transactions, nothing can be said; then one transaction writes the slice (``alone``).
+
+The same value means the same identity: bytes that are equal wherever the server takes two values for equal. They
+may be equal where it does not, which only keeps together what could be apart. Identities of printable ASCII are
+made here; of other text the server is asked for its weights (``weights.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from schemas.structure import Column, WrittenColumn
+from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
+from spark_consumer.rules.expressions.kinds import collation
+from spark_consumer.rules.expressions.parse import Refused
+from spark_consumer.target.column_types import type_of
+from spark_consumer.target.foreign_keys import ForeignKeys, Name
+from spark_consumer.target.tables import KeyPart, TargetColumn, TargetTable
+
+_INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
+_BYTES = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+_SIGNED = frozenset({"decimal", "float", "double"})
+_CASCADING = ("", "")
+
+
+class Sort(Enum):
+    """How a value's literal becomes its identity."""
+
+    #: as it is
+    EXACT = "exact"
+    #: without its sign: -0.0 is 0.0
+    UNSIGNED = "unsigned"
+    #: hexadecimal, of which a prefix may count
+    BYTES = "bytes"
+    #: as the collation has it; folded here while it is plain
+    FOLDED = "folded"
+    #: the same, letters as they are
+    TEXT = "text"
+    #: as the collation has it, which only the server knows
+    ASKED = "asked"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One column of a conflict key.
+
+    Attributes:
+        column: its name in the log.
+        length: of a prefix; None for the whole value.
+        charset, collation: of text, the downstream's.
+    """
+
+    column: str
+    sort: Sort
+    length: int | None = None
+    charset: str = ""
+    collation: str = ""
+
+    @property
+    def is_text(self) -> bool:
+        return self.sort in (Sort.FOLDED, Sort.TEXT, Sort.ASKED)
+
+
+@dataclass(frozen=True)
+class ConflictKey:
+    """Columns whose values, taken together, two rows may share.
+
+    Attributes:
+        space: where the values are compared: keys of one space with each other.
+        refers: of a foreign key's child, which conflicts with parents only, not with other children.
+    """
+
+    space: int
+    parts: tuple[Part, ...]
+    refers: bool = False
+
+
+@dataclass(frozen=True)
+class TableCausality:
+    """How the rows of one table structure conflict.
+
+    Attributes:
+        whole: the group that all its rows belong to; None if each is judged by ``keys``.
+    """
+
+    keys: tuple[ConflictKey, ...] = ()
+    whole: int | None = None
+
+
+@dataclass(frozen=True)
+class Causality:
+    """How the rows of a slice conflict.
+
+    Attributes:
+        tables: for each table of the plan.
+        spaces: the parts of the keys of each space, as one of them has them.
+        alone: whether nothing can be said, so that one transaction must write all.
+        updated: the upstream's tables that have UPDATEs, which may have changed keys.
+    """
+
+    tables: tuple[TableCausality, ...]
+    spaces: tuple[tuple[Part, ...], ...] = ()
+    alone: bool = False
+    updated: frozenset[Name] = frozenset()
+
+
+@dataclass
+class _Groups:
+    """Tables that are one: union-find over names."""
+
+    parents: dict[Name, Name] = field(default_factory=dict)
+
+    def find(self, name: Name) -> Name:
+        while (above := self.parents.get(name, name)) != name:
+            name = above
+        return name
+
+    def unite(self, one: Name, other: Name) -> None:
+        self.parents[self.find(one)] = self.find(other)
+
+
+def causality_of(
+    plan: SlicePlan,
+    targets: Mapping[Name, TargetTable | None],
+    foreign: ForeignKeys,
+    *,
+    by_tables: bool = False,
+) -> Causality:
+    """How the rows of a planned slice conflict.
+
+    Args:
+        targets: the downstream's tables by their names there.
+        foreign: their foreign keys.
+        by_tables: never look into rows: tables that hang together are one group each.
+    """
+    used = [table for table in plan.tables if table.mode is not Mode.SKIP]
+    there = {name: target for name, target in targets.items() if target is not None}
+    if any(table.safe or there[table.target_name].triggers or not table.transactional for table in used):
+        return Causality(tuple(TableCausality() for _ in plan.tables), alone=True)
+    return _Builder(used, there, foreign, by_tables).build(plan.tables)
+
+
+class _Builder:
+    """Collects spaces and groups over the tables of a slice."""
+
+    def __init__(
+        self,
+        used: Sequence[TablePlan],
+        targets: Mapping[Name, TargetTable],
+        foreign: ForeignKeys,
+        by_tables: bool,
+    ) -> None:
+        self._used, self._targets, self._foreign = used, targets, foreign
+        self._by_tables = by_tables
+        self._spaces: dict[object, int] = {}
+        self._parts: list[tuple[Part, ...]] = []
+        self._whole: set[Name] = set()
+        self._groups = _Groups()
+        self._keys: dict[int, list[ConflictKey]] = {id(table): [] for table in used}
+
+    def build(self, tables: Sequence[TablePlan]) -> Causality:
+        for table in self._used:
+            self._add_unique(table)
+        for table in self._used:
+            self._add_foreign(table)
+        self._close()
+        whole = sorted({self._groups.find(name) for name in self._whole})
+        made = []
+        for table in tables:
+            name = _lower(table.target_name)
+            if table.mode is Mode.SKIP:
+                made.append(TableCausality())
+            elif self._groups.find(name) in whole:
+                made.append(TableCausality(whole=whole.index(self._groups.find(name))))
+            else:
+                made.append(TableCausality(tuple(self._keys[id(table)])))
+        return Causality(tuple(made), tuple(self._parts))
+
+    def _close(self) -> None:
+        """A table that hangs together with one whose rows cannot be told apart is one with it."""
+        pairs = [
+            (_lower(table.target_name), foreign.parent)
+            for table in self._used
+            for foreign in self._foreign[table.target_name]
+            if any(_lower(other.target_name) == foreign.parent for other in self._used)
+        ]
+        while joined := [pair for pair in pairs if self._is_new(*pair)]:
+            for pair in joined:
+                self._join(*pair)
+
+    def _is_new(self, child: Name, parent: Name) -> bool:
+        found = self._whole & {child, parent}
+        return bool(found) and (len(found | {child, parent}) > len(found) or not self._is_one(child, parent))
+
+    def _is_one(self, child: Name, parent: Name) -> bool:
+        return self._groups.find(child) == self._groups.find(parent)
+
+    def _add_unique(self, table: TablePlan) -> None:
+        target, name = self._targets[table.target_name], _lower(table.target_name)
+        if table.cascades:
+            # What cascades do may go on over tables of which this slice has no rows.
+            self._groups.unite(name, _CASCADING)
+        opaque = not all(key.plain for key in target.keys) or _has_period(target)
+        if self._by_tables or opaque or not _is_apart(table):
+            self._whole.add(name)
+            return
+        # The upstream's key finds the row, whether or not it is unique downstream.
+        own = tuple(KeyPart(column.lower()) for column in table.structure.key)
+        for columns in dict.fromkeys((own, *(key.parts for key in target.keys))):
+            # A column that only the downstream has can but make rows differ that would be equal without it.
+            known = [one for one in columns if one.column in _columns(table)]
+            parts = [
+                _part(_columns(table).get(one.column or ""), target.column(one.column or ""), one.length)
+                for one in known
+            ]
+            if not known or None in parts:
+                self._whole.add(name)
+                return
+            space = (name, tuple((one.column, one.length) for one in columns))
+            self._add(table, space, tuple(part for part in parts if part), refers=False)
+
+    def _add(self, table: TablePlan, space: object, parts: tuple[Part, ...], *, refers: bool) -> None:
+        number = self._spaces.setdefault(space, len(self._spaces))
+        if number == len(self._parts):
+            self._parts.append(parts)
+        elif [(p.sort, p.collation) for p in self._parts[number]] != [(p.sort, p.collation) for p in parts]:
+            # Identities of two kinds do not meet: merged tables whose columns are not of one type.
+            self._whole |= {_lower(table.target_name), *self._named(space)}
+            for other in self._named(space):
+                self._groups.unite(_lower(table.target_name), other)
+        self._keys[id(table)].append(ConflictKey(number, parts, refers))
+
+    @staticmethod
+    def _named(space: object) -> list[Name]:
+        assert isinstance(space, tuple)
+        return [space[0], *([space[2]] if len(space) > 2 else [])]
+
+    def _add_foreign(self, table: TablePlan) -> None:
+        name = _lower(table.target_name)
+        for foreign in self._foreign[table.target_name]:
+            parents = [other for other in self._used if _lower(other.target_name) == foreign.parent]
+            if not parents:
+                continue
+            space = (name, foreign.columns, foreign.parent, foreign.referenced)
+            ends = [(table, foreign.columns, True)] + [(p, foreign.referenced, False) for p in parents]
+            for end, columns, refers in ends:
+                target = self._targets[end.target_name]
+                parts = [_part(_columns(end).get(one), target.column(one), None) for one in columns]
+                if None in parts:
+                    self._join(name, foreign.parent)
+                    break
+                self._add(end, space, tuple(part for part in parts if part), refers=refers)
+
+    def _join(self, child: Name, parent: Name) -> None:
+        self._whole |= {child, parent}
+        self._groups.unite(child, parent)
+
+
+def _lower(name: Name) -> Name:
+    return (name[0].lower(), name[1].lower())
+
+
+def _columns(table: TablePlan) -> dict[str, Column]:
+    return {column.name.lower(): column for column in table.structure.columns}
+
+
+def _has_period(target: TargetTable) -> bool:
+    """Whether a unique key compares periods: two rows meet there if theirs overlap."""
+    return "WITHOUT OVERLAPS" in target.definition.upper()
+
+
+def _is_apart(table: TablePlan) -> bool:
+    """Whether single rows of a table can be judged by what the log says of them."""
+    structure = table.structure
+    whole = structure.before_columns is None and structure.after_columns is None
+    sure = bool(structure.key) and table.identity.sure
+    return sure and whole and not (table.cascades or table.partial)
+
+
+def _part(column: Column | None, target: TargetColumn | None, length: int | None) -> Part | None:
+    """How values of a column are told apart downstream; None if only the server can."""
+    if column is None or target is None or target.generated:
+        return None
+    sort = _sort(column, target)
+    if sort is None or (length is not None and sort in (Sort.EXACT, Sort.UNSIGNED)):
+        return None
+    return Part(column.name, sort, length, target.type.charset, target.collation)
+
+
+def _sort(column: Column, target: TargetColumn) -> Sort | None:
+    ours, theirs = type_of(column), target.type
+    if isinstance(column, WrittenColumn) and column.by_number:
+        return Sort.EXACT
+    if target.collation:
+        return _text_sort(target.collation) if column.charset not in ("", "binary") else None
+    if column.charset not in ("", "binary"):
+        return None
+    if {ours.base, theirs.base} <= _INTEGERS:
+        return Sort.EXACT
+    if {ours.base, theirs.base} <= _BYTES:
+        return Sort.BYTES
+    if ours.base != theirs.base or (ours.sizes != theirs.sizes and ours.base != "year"):
+        return None
+    if ours.base == "binary":
+        return Sort.BYTES
+    return Sort.UNSIGNED if ours.base in _SIGNED else Sort.EXACT
+
+
+def _text_sort(name: str) -> Sort:
+    try:
+        return Sort.FOLDED if collation(name).folds else Sort.TEXT
+    except Refused:
+        return Sort.ASKED

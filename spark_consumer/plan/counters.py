@@ -1,0 +1,55 @@
+"""What each stage of the pipeline did with the rows of a slice, in numbers."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+
+from schemas.wire.rows import schema_name
+from spark_consumer.epochs.slices import Slice
+from spark_consumer.plan.plan import Mode, SlicePlan
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Sums over row changes, as the log has them.
+
+    Attributes:
+        filtered: of tables that the channel leaves out, or of kinds that an event filter drops.
+        routed: applied under another name than the upstream's.
+        expression_filtered: left out by an expression over their values.
+        compacted: not written, since another change of the same row stands for them.
+        causality_groups: groups of rows that conflict with none outside.
+        conflicts: rows that another one's group took in.
+        parts: shares of workers.
+        merged: changes that were written by a statement together with others.
+    """
+
+    filtered: int = 0
+    routed: int = 0
+    expression_filtered: int = 0
+    compacted: int = 0
+    causality_groups: int = 0
+    conflicts: int = 0
+    parts: int = 0
+    merged: int = 0
+
+    def __add__(self, other: Stages) -> Stages:
+        return Stages(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    @classmethod
+    def of_plan(cls, piece: Slice, plan: SlicePlan) -> Stages:
+        """What the plan alone decides: the epochs' records say how many rows of each table there are."""
+        tables = {schema_name(table.header).hex(): table for table in plan.tables}
+        filtered = routed = 0
+        for touched in (touched for logged in piece.epochs for touched in logged.record.tables):
+            table = tables[touched.fingerprint]
+            counts = {"insert": touched.inserts, "update": touched.updates, "delete": touched.deletes}
+            rows = sum(counts.values())
+            dropped = rows if table.mode is Mode.SKIP else sum(counts[event] for event in table.dropped)
+            filtered += dropped
+            if table.mode is not Mode.SKIP and table.routed:
+                routed += rows - dropped
+        return cls(filtered=filtered, routed=routed)
+
+
+NO_STAGES = Stages()

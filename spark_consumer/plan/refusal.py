@@ -1,0 +1,119 @@
+"""A change of the log that the downstream refused: which one it is, and how it is shown."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from schemas.errors import DownstreamError, TailraceError, Where
+
+if TYPE_CHECKING:
+    from spark_consumer.epochs.slices import Slice
+
+#: errors of a statement for a row that say that the row is not wanted, and not that the server is unwell
+ROW_CODES = frozenset({"TR603", "TR604", "TR608"})
+DDL_CODES = frozenset({f"TR62{digit}" for digit in range(10)})
+#: number of a DDL within its epoch; rows count from 0
+DDL = -1
+
+_LITERAL = re.compile(r"'((?:[^']|''){40})(?:[^']|'')*'|\b(0[xX]|[xX]')([0-9a-fA-F]{40})[0-9a-fA-F]*'?")
+_MOST = 2000
+
+
+def event_name(epoch: int, seq: int) -> str:
+    """How people say which event: ``17:42``, or ``17:ddl``."""
+    return f"{epoch}:{'ddl' if seq == DDL else seq}"
+
+
+@dataclass(frozen=True)
+class Event:
+    """One row's change, or one DDL.
+
+    Attributes:
+        epoch: its epoch.
+        seq: its number within that, ``DDL`` for a DDL.
+        digest: CRC-32 of the record, or of the DDL's text: the same numbers in another log are another event.
+        key: what finds the row on the downstream.
+        file: upstream binlog file; ``pos`` is the place of the event in it.
+        relay: relay file and the position in it at which the epoch ends.
+    """
+
+    epoch: int
+    seq: int
+    gtid: str | None
+    digest: int
+    key: str
+    file: str
+    pos: int
+    relay: str
+
+    @property
+    def name(self) -> str:
+        """How people say which one."""
+        return event_name(self.epoch, self.seq)
+
+    @property
+    def identity(self) -> tuple[int, int, str | None, int]:
+        """What must be the same for it to be the same event."""
+        return self.epoch, self.seq, self.gtid, self.digest
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Refused(DownstreamError):
+    """The downstream refused an event."""
+
+    def __init__(self, error: TailraceError, event: Event, table: str | None, statement: str) -> None:
+        where = Where(event.gtid, event.file, event.pos, table, event.epoch, event.name, event.relay)
+        kind = "" if event.seq == DDL else f" Row: {event.key}."
+        hint = (
+            f"{error.hint}. Or let it go: `tailrace error skip`, or `tailrace error replace --sql '…'`, for event"
+            f" {event.name}"
+        )
+        what = f"{error.what}{kind and '.'}{kind}"
+        super().__init__(error.code, what, where=where, hint=hint, statement=statement)
+        self.event = event
+
+
+def row_event(piece: Slice, result: tuple[Any, ...]) -> Event:
+    """The event of a traced row (``rows.EVENT``) of a slice."""
+    _, _, digest, epoch, seq, pos, _, gtid, file, key, _ = result
+    end = next((one.record for one in piece.epochs if one.record.epoch == epoch), piece.last)
+    relay = f"{end.relay_dir}/{end.relay_file}:{end.relay_pos}"
+    place = (gtid or b"").decode() or None
+    return Event(
+        epoch,
+        seq,
+        place,
+        digest,
+        cut_values((key or b"").decode(errors="replace")),
+        file.decode(),
+        pos,
+        relay,
+    )
+
+
+def ddl_event(piece: Slice) -> Event:
+    """The event of a slice's DDL."""
+    one = piece.first
+    text = one.ddl.statement if one.ddl else ""
+    relay = f"{one.relay_dir}/{one.relay_file}:{one.relay_pos}"
+    return Event(
+        one.epoch, DDL, one.last_gtid, crc32(text.encode()), "", one.source_file, one.source_pos, relay
+    )
+
+
+def cut_values(sql: str, most: int = _MOST) -> str:
+    """A statement for people: long values cut short, and all of it to ``most`` characters."""
+
+    def shorter(found: re.Match[str]) -> str:
+        if found[1] is not None:
+            return f"'{found[1]}…'"
+        return f"{found[2]}{found[3]}…" + ("'" if found[2].endswith("'") else "")
+
+    # What lies far behind is not shown anyway, and a value may have megabytes.
+    text = _LITERAL.sub(shorter, sql[: 1 << 20])
+    return text if len(text) <= most else text[:most] + "…"

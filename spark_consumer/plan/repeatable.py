@@ -1,0 +1,114 @@
+"""What of a stretch of the log can be applied a second time, over tables that it has been applied to.
+
+Rows that a key identifies and that the log describes whole; and what an operator has put in the place of others, if
+it sets rows and does not add to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from schemas.ddl.dml import read_dml
+from schemas.ddl.lexer import NO_BACKSLASH_ESCAPES
+from schemas.errors import DownstreamError, Where
+from spark_consumer.apply.error_log import Directive
+from spark_consumer.plan.plan import Mode, Name, SlicePlan, TablePlan
+from spark_consumer.plan.replacement import Repeated, repeated
+from spark_consumer.rules.rules import Rules
+from spark_consumer.target.row_locator import Find
+from spark_consumer.target.session import Flavor, Session
+from spark_consumer.target.tables import TargetTable, read_table
+
+REPLAY_HINT = "a replay into an empty schema, as another channel, shows any place: docs/REPLAY.md"
+
+
+def check_tables(plan: SlicePlan, targets: Mapping[Name, TargetTable | None], rules: Rules) -> None:
+    """Raise DownstreamError TR577 for a table whose changes cannot be repeated as they are planned."""
+    for table in plan.tables:
+        whole = table.structure.is_full or table.mode is Mode.SKIP
+        if table.mode is Mode.ORDERED or not whole:
+            raise DownstreamError(
+                "TR577",
+                f"its changes cannot be repeated: {_reason(table, targets[table.target_name], rules)}",
+                where=Where(table=table.name),
+                hint=REPLAY_HINT,
+            )
+
+
+def _reason(table: TablePlan, target: TargetTable | None, rules: Rules) -> str:
+    if not table.structure.is_full:
+        return "its row images lack columns"
+    if table.identity.find is Find.WHOLE or not table.identity.sure:
+        return "no key tells for sure which row is there already"
+    if target is not None and target.triggers:
+        return "the downstream's table has triggers"
+    if not table.transactional:
+        return "the downstream's table has no transactions"
+    if table.cascades:
+        return "it has, or hangs on, a foreign key that cascades"
+    if table.partial:
+        return "the channel's filters leave some of its changes out"
+    if not rules.compact:
+        return "the channel has compact = false"
+    if target is not None and target.writable - {column.lower() for column in table.writable}:
+        return "the downstream's table has columns of its own"
+    return "it shares its downstream table with one whose changes cannot"
+
+
+def repetition(decision: Directive, statement: str, flavor: Flavor) -> Repeated:
+    """A statement of a decision as it runs for a second time. Raises DownstreamError TR578."""
+    if (found := repeated(statement, flavor)) is None:
+        known = "UPDATE … SET column = constant WHERE …, DELETE … WHERE …, INSERT or REPLACE of constants"
+        raise _once(decision, statement, f"it is none of {known}")
+    return found
+
+
+def check_decisions(session: Session, decisions: Iterable[Directive]) -> None:
+    """Raise DownstreamError TR578 for a row's replacement that would not do the same when it runs again."""
+    for one in decisions:
+        for statement in one.statements if one.used else ():
+            found = repetition(one, statement, session.flavor)
+            if reason := _differs(found, read_table(session, (found.table.db, found.table.table))):
+                raise _once(one, statement, reason)
+
+
+def deviating(decisions: Iterable[Directive], flavor: Flavor) -> Callable[[TablePlan], bool]:
+    """Whether a table may have other rows than the log says, since somebody has decided about some of them.
+
+    There a row with another one's unique value need not be one that comes later in the log.
+    """
+    names: set[Name] = set()
+    upstream: set[str] = set()
+    for one in decisions:
+        changed = [read_dml(sql, "", flavor, sql_mode=NO_BACKSLASH_ESCAPES) for sql in one.statements]
+        if one.table is None or None in changed:
+            return lambda table: True
+        upstream.add(one.table)
+        names |= {(name.db.lower(), name.table.lower()) for dml in changed if dml for name in dml.tables}
+
+    def deviates(table: TablePlan) -> bool:
+        db, name = table.target_name
+        return table.name in upstream or (db.lower(), name.lower()) in names
+
+    return deviates
+
+
+def _once(decision: Directive, statement: str, reason: str) -> DownstreamError:
+    return DownstreamError(
+        "TR578",
+        f"what runs in the place of event {decision.name} cannot be repeated: {reason}: {statement[:200]}",
+        where=Where(epoch=decision.epoch, gtid=decision.gtid, event=decision.name),
+        hint=f"the furthest place is epoch:{decision.epoch + 1}; {REPLAY_HINT}",
+    )
+
+
+def _differs(found: Repeated, target: TargetTable | None) -> str:
+    """Why a statement would do something else in its table for a second time; "" if it would not."""
+    if target is None:
+        return "its table is gone"
+    if target.triggers:
+        return "its table has triggers"
+    given = found.given([column.name for column in target.columns])
+    if found.rows is None or any(key.plain and given.issuperset(key.columns) for key in target.keys):
+        return ""
+    return "its rows have no value in a unique key"

@@ -1,0 +1,209 @@
+"""What may run instead of an event: statements whose effect is in one transaction with the position.
+
+A rewind has them run again, over tables that hold what they did and what came later. That gives the same rows if each
+sets or removes rows that it names, whatever is there: UPDATE to constants, DELETE, and REPLACE of whole rows, which an
+INSERT becomes. What adds to a value, or to a table without a key, would do so twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from schemas.ddl.classify import Category, classify
+from schemas.ddl.cursor import Cursor, TableName, Unparsable
+from schemas.ddl.lexer import NO_BACKSLASH_ESCAPES, Flavor, LexError, TokenKind, dialect_of
+from schemas.errors import DownstreamError
+from schemas.wire.epoch import SchemaChanged, TableChanged
+
+_DML = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE", "WITH"})
+
+
+def check(statements: tuple[str, ...], *, for_ddl: bool, flavor: Flavor) -> None:
+    """Raise DownstreamError TR643 for what would commit by itself, or is not understood.
+
+    Args:
+        for_ddl: whether the event is a DDL; then DDL may come first.
+    """
+    dml_seen = False
+    for statement in statements:
+        kind, is_ddl = _kind(statement, flavor)
+        if is_ddl and not for_ddl:
+            raise _not_allowed(statement, f"{kind} commits by itself, and takes the rows before it along")
+        if is_ddl and dml_seen:
+            raise _not_allowed(
+                statement, "DDL comes before INSERT, UPDATE and DELETE, which wait for the position"
+            )
+        if not is_ddl and kind not in _DML:
+            raise _not_allowed(statement, f"{kind or 'this'} is none of INSERT, UPDATE, DELETE, REPLACE")
+        dml_seen |= not is_ddl
+
+
+def parted(
+    statements: tuple[str, ...], ddl: SchemaChanged, flavor: Flavor
+) -> tuple[list[SchemaChanged], list[str]]:
+    """What runs instead of a DDL: DDL, as ``ddl`` is stated, and DML behind it.
+
+    Args:
+        flavor: of the downstream, as for ``check``.
+    """
+    changes: list[SchemaChanged] = []
+    rows: list[str] = []
+    check(statements, for_ddl=True, flavor=flavor)
+    for statement in statements:
+        found = classify(statement, ddl.default_db, flavor)
+        if found.category is Category.DDL:
+            tables = tuple(TableChanged(*table) for table in found.tables)
+            changes.append(replace(ddl, statement=statement, kind=found.kind, tables=tables))
+        else:
+            rows.append(statement)
+    return changes, rows
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """A statement that may run again.
+
+    Attributes:
+        sql: as it runs then.
+        rows: of one that writes whole rows, the constants of each; None for others.
+        columns: theirs; empty where the statement does not say.
+    """
+
+    sql: str
+    table: TableName
+    rows: tuple[tuple[str, ...], ...] | None = None
+    columns: tuple[str, ...] = ()
+
+    def given(self, columns: Sequence[str]) -> set[str]:
+        """The columns, in lower case, that have a value other than NULL in each row.
+
+        Args:
+            columns: the table's.
+        """
+        names = [name.lower() for name in self.columns or columns]
+        rows = self.rows or ()
+        if any(len(row) != len(names) for row in rows):
+            return set()
+        return {name for place, name in enumerate(names) if all(row[place] != "NULL" for row in rows)}
+
+
+def repeated(statement: str, flavor: Flavor) -> Repeated | None:
+    """A row's replacement as it runs for a second time; None if that could do something else than the first time."""
+    cursor = Cursor(statement, dialect_of(flavor, NO_BACKSLASH_ESCAPES), "")
+    try:
+        first = cursor.peek()
+        verb = cursor.take_any("UPDATE", "DELETE", "INSERT", "REPLACE")
+        if verb == "UPDATE":
+            found = Repeated(statement, cursor.table())
+            cursor.expect("SET")
+            _assignments(cursor)
+            _condition(cursor)
+        elif verb == "DELETE":
+            cursor.expect("FROM")
+            found = Repeated(statement, cursor.table())
+            _condition(cursor)
+        else:
+            cursor.take("INTO")
+            table = cursor.table()
+            columns = _names(cursor) if cursor.at("(") else ()
+            cursor.expect("VALUES")
+            sql = f"{statement[: first.start]}REPLACE{statement[first.end :]}"
+            found = Repeated(sql, table, _rows(cursor), columns)
+        cursor.end()
+    except (Unparsable, LexError, ValueError):
+        return None
+    return found
+
+
+def _assignments(cursor: Cursor) -> None:
+    while True:
+        cursor.name()
+        if cursor.take("."):
+            cursor.name()
+        cursor.expect("=")
+        _literal(cursor)
+        if not cursor.take(","):
+            return
+
+
+def _names(cursor: Cursor) -> tuple[str, ...]:
+    cursor.expect("(")
+    names = [cursor.name()]
+    while cursor.take(","):
+        names.append(cursor.name())
+    cursor.expect(")")
+    return tuple(names)
+
+
+def _rows(cursor: Cursor) -> tuple[tuple[str, ...], ...]:
+    """Step over lists of constants; their first words."""
+    rows: list[tuple[str, ...]] = []
+    while not rows or cursor.take(","):
+        cursor.expect("(")
+        row = [_literal(cursor)]
+        while cursor.take(","):
+            row.append(_literal(cursor))
+        cursor.expect(")")
+        rows.append(tuple(row))
+    return tuple(rows)
+
+
+def _literal(cursor: Cursor) -> str:
+    """Step over a constant; its first word in capitals."""
+    cursor.take_any("-", "+")
+    first = cursor.next()
+    if first.kind is TokenKind.STRING:
+        return ""
+    if first.kind is not TokenKind.WORD:
+        raise Unparsable("not a constant")
+    behind = cursor.peek()
+    if behind.kind is TokenKind.STRING and behind.start == first.end:
+        cursor.next()  # X'00', _latin1'a'
+    elif first.text[0].isdigit():
+        if cursor.take("."):
+            cursor.next()
+    elif first.key not in ("NULL", "TRUE", "FALSE"):
+        raise Unparsable("not a constant")
+    return first.key
+
+
+_COMPARISONS = frozenset(["=", "<", ">", "!", "(", ")", ",", ".", "+", "-", "*"])
+_OPERATORS = frozenset(("AND", "OR", "XOR", "NOT", "IN", "IS", "NULL", "BETWEEN", "LIKE", "TRUE", "FALSE"))
+# Words that stand for a value of the session or of the moment, and what makes it matter which rows come first.
+_VOLATILE = frozenset(
+    {
+        *("CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "CURRENT_USER", "CURRENT_ROLE", "LOCALTIME"),
+        *("LOCALTIMESTAMP", "UTC_DATE", "UTC_TIME", "UTC_TIMESTAMP", "SYSDATE", "ORDER", "LIMIT", "SELECT"),
+        *("RETURNING", "EXISTS", "ANY", "SOME", "ALL", "CASE", "INTERVAL", "DEFAULT", "MATCH"),
+    }
+)
+
+
+def _condition(cursor: Cursor) -> None:
+    """Step over WHERE and a condition of columns and constants."""
+    cursor.expect("WHERE")
+    previous = "("
+    while (token := cursor.peek()).kind is not TokenKind.END and token.key != ";":
+        cursor.next()
+        if token.kind is TokenKind.SIGN and token.key not in _COMPARISONS:
+            raise Unparsable(f"{token.text!r} in a condition")
+        if token.key in _VOLATILE or (token.key == "(" and previous not in (*_OPERATORS, *_COMPARISONS)):
+            raise Unparsable("a function in a condition")
+        previous = token.key
+
+
+def _kind(statement: str, flavor: Flavor) -> tuple[str, bool]:
+    found = classify(statement, "", flavor)
+    if found.category is Category.UNKNOWN and not found.kind:
+        found = classify(statement, "unnamed", flavor)
+    return found.kind, found.category is Category.DDL
+
+
+def _not_allowed(statement: str, why: str) -> DownstreamError:
+    return DownstreamError(
+        "TR643",
+        f"this cannot run instead of the event: {statement[:200]}: {why}",
+        hint="one statement for each --sql, with names as schema.table; run everything else by hand, then"
+        " `tailrace error skip`",
+    )

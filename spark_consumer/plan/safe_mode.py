@@ -1,0 +1,27 @@
+"""Safe mode: applying changes that may have been applied before, by a copy or another replicator.
+
+The position makes every slice happen once, so no restart needs it. It is for a channel that begins, or is set
+back, to a place before what its downstream already holds: from there on rows may be there, or gone, already.
+
+What changes, for tables with a key: INSERT becomes DELETE + INSERT, UPDATE becomes DELETE + INSERT, and a DELETE
+need not find its row. Tables that are applied in order instead change the row with that key, and insert it if
+there is none (``spark_consumer.rows.ordered``). Rows are looked for by their key alone, never by REPLACE or
+ON DUPLICATE KEY UPDATE, which would remove or change another row that has the same secondary unique value. Such a
+row is an error. Tables without a key have nothing to know a row by; they stay as strict as ever.
+"""
+
+from __future__ import annotations
+
+import time
+
+
+class SafeMode:
+    """Whether safe mode is on: always, or for some seconds after the start."""
+
+    def __init__(self, always: bool, duration: float, now: float | None = None) -> None:
+        self._always = always
+        self._until = (time.monotonic() if now is None else now) + duration
+
+    def active(self, now: float) -> bool:
+        """Whether it is on at a moment of the monotonic clock."""
+        return self._always or now < self._until

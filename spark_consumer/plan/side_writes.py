@@ -1,0 +1,499 @@
+"""Rows that triggers and events of the downstream would write beside the channel's own.
+
+The log holds the rows that the upstream's triggers and events wrote. The same program on the downstream, as a copy by
+mysqldump brings it, would write them for a second time, and no count of affected rows tells. So each enabled event,
+and each trigger on a table that the channel writes to, must be known to change no replicated row: by the tables that
+its text changes, by the routines and views that it goes through, by triggers of those tables and by foreign keys that
+cascade from them. What cannot be told counts as if it did.
+
+Triggers are read in the transaction that writes, under the tables' metadata locks, so none can come in between. For
+routines and events there are no such locks; they are read anew in each transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from schemas.ddl.lexer import Dialect
+from schemas.errors import DownstreamError, Where
+from schemas.letter_case import lowered
+from spark_consumer.plan.plan import TablePlan
+from spark_consumer.rules.channel import ChannelKey
+from spark_consumer.rules.route import Router
+from spark_consumer.rules.rules import Rules
+from spark_consumer.rules.scope import Scope
+from spark_consumer.target.privileges import Privileges, read_privileges
+from spark_consumer.target.program_text import Effects, Path, effects_of, query_effects
+from spark_consumer.target.session import Session
+
+Name = tuple[str, str]
+#: the channel that may have rows of some upstream table in a downstream table; "" if there is none
+Replicated = Callable[[str, str], str]
+
+_OURS = "tailrace"
+# Their rows are in other tables, or on other servers.
+_ELSEWHERE = frozenset({"MRG_MYISAM", "FEDERATED", "SPIDER", "CONNECT", "NDBCLUSTER"})
+_TABLES = frozenset({"BASE TABLE", "SYSTEM VERSIONED"})
+_ANSI, _NO_ESCAPES = "ANSI_QUOTES", "NO_BACKSLASH_ESCAPES"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A stored program.
+
+    Attributes:
+        kind: ``trigger``, ``event``, ``procedure``, ``function``, ``package``.
+        db: its schema, in which names without one are looked for.
+        body: its text; None where the account may not read it.
+        table: of a trigger.
+        parameters: of a routine, in lower case.
+    """
+
+    kind: str
+    db: str
+    name: str
+    body: str | None
+    dialect: Dialect
+    table: str | None = None
+    parameters: frozenset[str] = frozenset()
+
+    @property
+    def shown(self) -> str:
+        return f"the {self.kind} {self.db}.{self.name}"
+
+
+@dataclass(frozen=True)
+class SideWrite:
+    """A program that changes replicated rows, or may.
+
+    Attributes:
+        why: what is known of that, behind "it".
+        remedy: what to do about it.
+    """
+
+    program: Program
+    why: str
+    remedy: str
+
+    @property
+    def shown(self) -> str:
+        one = self.program
+        return f"{one.kind} {one.db}.{one.name}" + (f" on {one.db}.{one.table}" if one.table else "")
+
+
+@dataclass
+class SideWrites:
+    """Looks for them in one channel's transactions.
+
+    Args:
+        channel: its key.
+        rules: its rules.
+    """
+
+    channel: ChannelKey
+    rules: Rules
+    _grants: Sequence[Any] | None = field(default=None, init=False)
+    _privileges: Privileges | None = field(default=None, init=False)
+
+    def check_events(self, session: Session, where: Where) -> None:
+        """Raise for an enabled event that changes replicated rows, or may, and for triggers on our own tables.
+
+        Raises:
+            DownstreamError: TR657.
+        """
+        _raise_first(events_beside(session, self._rights(session), self._replicated(session)), where)
+
+    def check_tables(self, session: Session, tables: Mapping[Name, TablePlan], where: Where) -> None:
+        """Raise where writing to these tables would change more than the log says.
+
+        Raises:
+            DownstreamError: TR657 a trigger that does, or may; TR658 the account cannot see whether there is one.
+        """
+        if not tables:
+            return
+        rights = self._rights(session)
+        if hidden := lacking(rights, tables):
+            raise DownstreamError(
+                "TR658",
+                f"the account cannot see {' and '.join(what for _, what, _ in hidden)} of the downstream, which may"
+                f" change replicated rows: it lacks {' and '.join(right for right, *_ in hidden)}",
+                where=where,
+                hint="; ".join(remedy for *_, remedy in hidden) + "; nothing of this batch was applied",
+            )
+        with_triggers = [name for name, table in tables.items() if table.triggers]
+        cascading = [name for name, table in tables.items() if table.cascades]
+        if with_triggers or cascading:
+            found = triggers_beside(session, rights, self._replicated(session), with_triggers, cascading)
+            _raise_first(found, where)
+
+    def _replicated(self, session: Session) -> Replicated:
+        """This channel, or another one that writes to the server."""
+        others = [one for one in scopes(session, self.rules.router) if one[0] != self.channel]
+        return lambda db, table: filled_by(db, table, [self.rules], others)
+
+    def _rights(self, session: Session) -> Privileges:
+        """The account's rights, which somebody may take away while we run."""
+        grants = session.rows("SHOW GRANTS")
+        if self._privileges is None or grants != self._grants:
+            self._grants, self._privileges = grants, read_privileges(session)
+        return self._privileges
+
+
+def scopes(session: Session, router: Router) -> list[tuple[ChannelKey, Scope]]:
+    """What the channels that write to a server replicate, as their rows tell it once they have run."""
+    rows = session.rows(
+        "SELECT prefix, Channel_name, replicates FROM tailrace.relay_log_info WHERE replicates IS NOT NULL"
+    )
+    found = [(ChannelKey(prefix, name), Scope.from_json(said)) for prefix, name, said in rows]
+    # Names are in lower case here, and patterns may not be.
+    return found if router.folded is None else [(key, _folded(scope)) for key, scope in found]
+
+
+def filled_by(db: str, table: str, own: Iterable[Rules], others: Iterable[tuple[ChannelKey, Scope]]) -> str:
+    """Who may have rows in a downstream table: ``this channel``, or one of the others; "" if nobody has."""
+    if any(rules.may_fill(db, table) for rules in own):
+        return "this channel"
+    return next((f"channel {key}" for key, scope in others if scope.writes((db, table))), "")
+
+
+def _folded(scope: Scope) -> Scope:
+    include, exclude = (tuple(map(lowered, patterns)) for patterns in (scope.include, scope.exclude))
+    return Scope(include, exclude, Router(scope.routes, ()).routes)
+
+
+def events_beside(session: Session, privileges: Privileges, replicated: Replicated) -> Iterator[SideWrite]:
+    """The enabled events that change replicated rows, or may, and all triggers on our own tables."""
+    server = _Server(session, privileges)
+    for program in server.triggers("EVENT_OBJECT_SCHEMA = %s", (_OURS,)):
+        yield SideWrite(program, "it is on a table of Tailrace's own", _dropped(program))
+    yield from _judged(server, server.events(), replicated)
+
+
+def triggers_beside(
+    session: Session,
+    privileges: Privileges,
+    replicated: Replicated,
+    tables: Iterable[Name],
+    cascading: Iterable[Name],
+) -> Iterator[SideWrite]:
+    """The triggers that change replicated rows, or may.
+
+    Args:
+        tables: whose triggers run.
+        cascading: tables whose foreign keys act, so that triggers of others may run.
+    """
+    server = _Server(session, privileges)
+    names = _with_children(server, tables, cascading)
+    yield from _judged(server, [one for name in names for one in server.triggers_on(name)], replicated)
+
+
+def _judged(server: _Server, programs: Sequence[Program], replicated: Replicated) -> Iterator[SideWrite]:
+    for program in programs:
+        if why := _Closure(server, replicated).harm(program):
+            yield SideWrite(program, why, _remedy(program, why))
+
+
+def _with_children(server: _Server, tables: Iterable[Name], cascading: Iterable[Name]) -> list[Name]:
+    found = dict.fromkeys(tables)
+    pending = list(cascading)
+    while pending:
+        for child in server.children(pending.pop()):
+            if child not in found:
+                found[child] = None
+                pending.append(child)
+    return list(found)
+
+
+def _raise_first(found: Iterable[SideWrite], where: Where) -> None:
+    for one in found:
+        raise DownstreamError(
+            "TR657",
+            f"the downstream's {one.shown} may change replicated rows: {one.why}",
+            where=where,
+            hint=f"{one.remedy}; nothing of this batch was applied",
+        )
+
+
+def lacking(privileges: Privileges, tables: Iterable[Name]) -> list[tuple[str, str, str]]:
+    """The rights without which programs are invisible: right, what it hides, and the statement that helps."""
+    found = []
+    names = [*tables, (_OURS, "relay_log_info")]
+    if blind := [name for name in names if not privileges.on_table("TRIGGER", *name)]:
+        found.append(("TRIGGER", f"triggers on {'.'.join(blind[0])}", _grant(privileges, "TRIGGER", blind)))
+    schemas = dict.fromkeys(db for db, _ in names if not privileges.on_schema("EVENT", db))
+    if schemas := {db: None for db in schemas if db != _OURS}:
+        blind = [(db, "*") for db in schemas]
+        found.append(("EVENT", "events", _grant(privileges, "EVENT", blind)))
+    return found
+
+
+def _grant(privileges: Privileges, right: str, names: Sequence[Name]) -> str:
+    places = [f"`{db}`.*" for db in dict.fromkeys(db for db, _ in names)] if privileges.scoped else ["*.*"]
+    return "; ".join(f"GRANT {right} ON {place} TO {privileges.account}" for place in places)
+
+
+def _dropped(program: Program) -> str:
+    return f"DROP TRIGGER `{program.db}`.`{program.name}` on the downstream"
+
+
+def _remedy(program: Program, why: str) -> str:
+    where = "the log brings the rows that it writes upstream"
+    gone = (
+        f"ALTER EVENT `{program.db}`.`{program.name}` DISABLE on the downstream"
+        if program.kind == "event"
+        else _dropped(program)
+    )
+    # Of a table that it changes, the rules may be what is wrong.
+    rules = (
+        ", or leave that table out of the channel ([tables] exclude)" if why.startswith("it changes") else ""
+    )
+    return f"{gone} ({where}){rules}"
+
+
+class _Server:
+    """Programs, tables and foreign keys of a server, each read when asked for, and once."""
+
+    def __init__(self, session: Session, privileges: Privileges) -> None:
+        self.session = session
+        self._privileges = privileges
+        version = session.version
+        self._number = version[0] * 10_000 + version[1] * 100 + (version[2] if len(version) > 2 else 0)
+        self._folds: bool | None = None
+        self._children: dict[Name, list[Name]] | None = None
+        self._kinds: dict[str, dict[str, str]] = {}
+
+    def _dialect(self, sql_mode: str) -> Dialect:
+        modes = sql_mode.split(",")
+        return Dialect(self.session.flavor, _ANSI in modes, _NO_ESCAPES not in modes, self._number)
+
+    def _name(self, name: str) -> str:
+        """As tables' and schemas' names are compared here."""
+        if self._folds is None:
+            self._folds = bool(self.session.value("SELECT @@lower_case_table_names"))
+        return lowered(name) if self._folds else name
+
+    def events(self) -> list[Program]:
+        """Those that are enabled, whether or not the scheduler runs."""
+        rows = self.session.rows(
+            "SELECT EVENT_SCHEMA, EVENT_NAME, EVENT_DEFINITION, SQL_MODE FROM information_schema.EVENTS"
+            " WHERE STATUS = 'ENABLED' ORDER BY EVENT_SCHEMA, EVENT_NAME"
+        )
+        return [Program("event", db, name, _text(body), self._dialect(mode)) for db, name, body, mode in rows]
+
+    def triggers_on(self, table: Name) -> list[Program]:
+        return self.triggers("EVENT_OBJECT_SCHEMA = %s AND EVENT_OBJECT_TABLE = %s", table)
+
+    def triggers(self, condition: str, args: tuple[str, ...]) -> list[Program]:
+        rows = self.session.rows(
+            "SELECT TRIGGER_SCHEMA, TRIGGER_NAME, ACTION_STATEMENT, SQL_MODE, EVENT_OBJECT_TABLE"
+            f" FROM information_schema.TRIGGERS WHERE {condition} ORDER BY TRIGGER_NAME",
+            args,
+        )
+        return [
+            Program("trigger", db, name, _text(body), self._dialect(mode), table)
+            for db, name, body, mode, table in rows
+        ]
+
+    def routines(self, db: str, name: str) -> list[Program]:
+        """The procedure, function and package of a name."""
+        rows = self.session.rows(
+            "SELECT ROUTINE_TYPE, ROUTINE_SCHEMA, ROUTINE_NAME, ROUTINE_DEFINITION, SQL_MODE, ROUTINE_BODY"
+            " FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA = %s AND ROUTINE_NAME = %s",
+            (self._name(db), name),
+        )
+        if not rows:
+            return []
+        parameters = self.session.rows(
+            "SELECT PARAMETER_NAME FROM information_schema.PARAMETERS"
+            " WHERE SPECIFIC_SCHEMA = %s AND SPECIFIC_NAME = %s AND PARAMETER_NAME IS NOT NULL",
+            (self._name(db), name),
+        )
+        names = frozenset(str(parameter).lower() for (parameter,) in parameters)
+        return [
+            # What is not SQL cannot be read.
+            Program(
+                kind.lower(),
+                schema,
+                routine,
+                _text(text) if body == "SQL" else None,
+                self._dialect(mode),
+                None,
+                names,
+            )
+            for kind, schema, routine, text, mode, body in rows
+        ]
+
+    def kind(self, db: str, table: str) -> str:
+        """``BASE TABLE``, ``VIEW``, ``SEQUENCE`` and the like; "" if there is none."""
+        db, table = self._name(db), self._name(table)
+        if db not in self._kinds:
+            rows = self.session.rows(
+                "SELECT TABLE_NAME, TABLE_TYPE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s", (db,)
+            )
+            self._kinds[db] = {str(name): str(kind) for name, kind in rows}
+        return self._kinds[db].get(table, "")
+
+    def engine(self, db: str, table: str) -> str:
+        query = "SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+        return str(self.session.value(query, (self._name(db), self._name(table))) or "")
+
+    def view(self, db: str, name: str) -> Effects:
+        """What a view's query reads, as ``writes``, and runs."""
+        query = (
+            "SELECT VIEW_DEFINITION FROM information_schema.VIEWS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+        )
+        text = _text(self.session.value(query, (self._name(db), self._name(name))))
+        if not text:
+            return Effects(doubt=f"the query of the view {db}.{name} cannot be read")
+        # The server has written it, and does not say with which of these.
+        one, other = (query_effects(text, self._dialect(mode)) for mode in ("", _NO_ESCAPES))
+        return Effects(
+            one.writes | other.writes,
+            one.calls | other.calls,
+            one.names | other.names,
+            doubt=one.doubt and other.doubt,
+        )
+
+    def sees_all_of(self, db: str) -> bool:
+        """Whether all tables of a schema are shown, with their triggers."""
+        return self._privileges.on_schema("TRIGGER", self._name(db))
+
+    def sees_triggers(self, db: str, table: str) -> bool:
+        return self._privileges.on_table("TRIGGER", self._name(db), self._name(table))
+
+    def sees_routines(self, db: str) -> bool:
+        rights = ("EXECUTE", "CREATE ROUTINE", "ALTER ROUTINE", "SHOW_ROUTINE")
+        return any(self._privileges.on_schema(right, self._name(db)) for right in rights)
+
+    def children(self, parent: Name) -> list[Name]:
+        """The tables in which a foreign key to this one cascades."""
+        if self._children is None:
+            self._children = {}
+            for db, table, parent_db, parent_table in self.session.rows(
+                "SELECT CONSTRAINT_SCHEMA, TABLE_NAME, UNIQUE_CONSTRAINT_SCHEMA, REFERENCED_TABLE_NAME"
+                " FROM information_schema.REFERENTIAL_CONSTRAINTS"
+                " WHERE DELETE_RULE IN ('CASCADE', 'SET NULL', 'SET DEFAULT')"
+                " OR UPDATE_RULE IN ('CASCADE', 'SET NULL', 'SET DEFAULT')"
+            ):
+                above = (str(parent_db).lower(), str(parent_table).lower())
+                self._children.setdefault(above, []).append((str(db), str(table)))
+        return self._children.get((parent[0].lower(), parent[1].lower()), [])
+
+
+def _text(value: object) -> str | None:
+    if value is None:
+        return None
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+@dataclass
+class _Closure:
+    """All that one program comes to, step by step, until something of it is a replicated row."""
+
+    server: _Server
+    replicated: Replicated
+    _programs: list[tuple[Program, str]] = field(default_factory=list)
+    _tables: list[tuple[Name, str]] = field(default_factory=list)
+    _seen: set[object] = field(default_factory=set)
+
+    def harm(self, program: Program) -> str:
+        """Why it may change replicated rows; "" if it is sure that it does not."""
+        self._programs.append((program, ""))
+        while self._programs or self._tables:
+            why = (
+                self._of_table(*self._tables.pop())
+                if self._tables
+                else self._of_program(*self._programs.pop())
+            )
+            if why:
+                return why
+        return ""
+
+    def _of_program(self, program: Program, through: str) -> str:
+        if not self._is_new(("program", program.kind, program.db, program.name)):
+            return ""
+        if program.body is None:
+            return f"the text of {program.shown} cannot be read{through}"
+        found = effects_of(program.body, program.dialect, program.parameters)
+        if found.doubt:
+            return f"{found.doubt}{through}"
+        for path in sorted(found.writes):
+            self._tables.append((_full(path, program.db), through))
+        return self._go_on(found, program, through)
+
+    def _go_on(self, found: Effects, program: Program, through: str) -> str:
+        """What is run by the way: functions, and those of views; sequences, of which reading takes a number."""
+        for path in sorted(found.calls):
+            if why := self._of_call(path, program, through):
+                return why
+        # With Oracle's grammar a number is taken by the sequence's name and a word behind it.
+        numbered = {path[:-1] for path in found.names if len(path) > 1 and path[-1].lower() == "nextval"}
+        for path in sorted((found.names | numbered) - found.writes):
+            name = _full(path, program.db)
+            kind = self.server.kind(*name) if len(path) < 3 else ""
+            if kind == "SEQUENCE":
+                self._tables.append((name, through))
+            elif kind and kind not in _TABLES and self._is_new(("query", name)):
+                inner = replace(self.server.view(*name), writes=frozenset())
+                if why := inner.doubt or self._go_on(inner, replace(program, db=name[0]), through):
+                    return why
+        return ""
+
+    def _of_call(self, path: Path, program: Program, through: str) -> str:
+        """A routine: ``name``, ``db.name``, ``package.name`` or ``db.package.name``."""
+        places = [(program.db, path[0]), *([path[:2]] if len(path) > 1 else [])]
+        found = [one for db, name in places for one in self.server.routines(db, name)]
+        for one in found:
+            self._programs.append((one, through or f", through {one.shown}"))
+        if found:
+            return ""
+        if len(path) > 1:
+            return f"the routine {'.'.join(path)} that it runs cannot be read{through}"
+        # Most are functions of the server's own.
+        seen = self.server.sees_routines(program.db)
+        return "" if seen else f"the account cannot see the routines of {program.db}{through}"
+
+    def _of_table(self, name: Name, through: str) -> str:
+        if not self._is_new(("table", name)):
+            return ""
+        kind, shown = self.server.kind(*name), ".".join(name)
+        if not kind:
+            # Words, aliases, temporary tables; or of a schema that is not shown.
+            seen = self.server.sees_all_of(name[0])
+            return "" if seen else f"it changes {shown}, of which nothing is known{through}"
+        if kind in _TABLES or kind == "SEQUENCE":
+            who = self.replicated(*name) or (name[0] == _OURS and "Tailrace itself")
+            if who:
+                other = "" if who == "this channel" else f", which is {who}'s"
+                return f"it changes {shown}{other}{through}"
+            if kind != "SEQUENCE":
+                return self._of_base_table(name, through)
+            return ""
+        found = self.server.view(*name)
+        through = through or f", through the view {shown}"
+        self._tables += [(_full(path, name[0]), through) for path in sorted(found.writes)]
+        return found.doubt
+
+    def _of_base_table(self, name: Name, through: str) -> str:
+        shown = ".".join(name)
+        if (engine := self.server.engine(*name)).upper() in _ELSEWHERE:
+            return f"it changes {shown}, whose engine {engine} has its rows elsewhere{through}"
+        if not self.server.sees_triggers(*name):
+            return f"it changes {shown}, whose triggers the account cannot see{through}"
+        for trigger in self.server.triggers_on(name):
+            self._programs.append((trigger, through or f", through {trigger.shown}"))
+        self._tables += [
+            (child, through or f", through foreign keys to {shown}") for child in self.server.children(name)
+        ]
+        return ""
+
+    def _is_new(self, what: object) -> bool:
+        new = what not in self._seen
+        self._seen.add(what)
+        return new
+
+
+def _full(path: Path, db: str) -> Name:
+    return (db, path[0]) if len(path) == 1 else (path[0], path[1])

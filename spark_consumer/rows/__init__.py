@@ -1,0 +1,1 @@
+"""On the executors: rows read, compacted and rendered."""

@@ -1,0 +1,62 @@
+"""What a failed Spark job means to an operator."""
+
+from __future__ import annotations
+
+import re
+
+from schemas.access.kafka_security import CERTIFICATE_HINT, LOGIN_HINT
+from schemas.errors import LogError, TailraceError, Where
+from spark_consumer.epochs.fetch import Unreadable, unreadable
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.slices import Slice
+
+_CAUSE = re.compile(r"(?:Caused by: )?([A-Za-z_.$]*(?:Exception|Error)): ([^\n]+)")
+# Kafka is away, or what worked on the batch was killed: both come back.
+_PASSING = re.compile(
+    r"org\.apache\.kafka\.[\w.]*\.(?:Timeout|Network|Disconnect|Retriable|BrokerNotAvailable|LeaderNotAvailable"
+    r"|NotLeaderOrFollower|UnknownTopicOrPartition|GroupCoordinatorNotAvailable|CoordinatorNotAvailable)\w*Exception"
+    r"|Python worker exited unexpectedly|Python worker failed to connect"
+    r"|java\.net\.(?:Socket|Connect)\w*Exception|Broken pipe|Connection reset"
+)
+_REFUSED = re.compile(r"org\.apache\.kafka\.common\.errors\.(Sasl|Ssl)\w*Exception: ([^\n]+)")
+
+
+def explain(error: BaseException, piece: Slice | None, log: LogReader) -> TailraceError:
+    """A Spark exception as one of ours, without a JVM stack trace."""
+    if isinstance(error, TailraceError):
+        return error
+    if piece is not None and (lost := _lost_rows(piece, log)):
+        return lost
+    if isinstance(error, Unreadable):
+        return unreadable(error, piece.where if piece else Where())
+    if (refusal := _REFUSED.search(str(error))) is not None:
+        hint = LOGIN_HINT if refusal[1] == "Sasl" else CERTIFICATE_HINT
+        return LogError("TR508", f"Kafka does not let Spark in: {refusal[2][:300]}", hint=hint)
+    return LogError(
+        "TR556",
+        f"a Spark job failed: {cause_of(error)[:300]}",
+        where=piece.where if piece else Where(),
+        hint="spark.log beside the checkpoint has the details; nothing of this batch was applied",
+        retryable=bool(_PASSING.search(str(error))),
+    )
+
+
+def cause_of(error: BaseException) -> str:
+    """The last cause that a Spark exception names, in one line."""
+    causes = _CAUSE.findall(str(error))
+    return f"{causes[-1][0].rsplit('.', 1)[-1]}: {causes[-1][1]}" if causes else str(error).split("\n", 1)[0]
+
+
+def _lost_rows(piece: Slice, log: LogReader) -> LogError | None:
+    for part in piece.ranges:
+        low = log.first_row_offset(part.partition)
+        if low is not None and low > part.start:
+            return LogError(
+                "TR555",
+                f"rows of partition {part.partition} from offset {part.start} are needed, and the topic"
+                f" begins with {low}: retention deleted them",
+                where=piece.where,
+                hint="build the downstream anew from a snapshot,"
+                " and keep the topics longer than a consumer may be down",
+            )
+    return None

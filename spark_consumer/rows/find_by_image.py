@@ -1,0 +1,88 @@
+"""Predicates that find a row by its image, for tables whose rows are not found by the upstream's key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from schemas.codegen import compile_function, indent
+from schemas.sql.literals import (
+    AFTER_AT,
+    Render,
+    key_match,
+    literal_lines,
+    literal_names,
+    quote_name,
+    tuple_text,
+)
+from schemas.structure import Column, TableStructure
+from schemas.types import codec_of
+
+
+@dataclass(frozen=True)
+class Finder:
+    """Makers of SQL text from a row's value; ``old`` is its before image, or the after image where it has none.
+
+    Attributes:
+        columns: for ``… IN (…)``: one column bare, several in parentheses.
+        old, new: the columns' values for ``… IN (…)``.
+        match_old, match_new: the same as ``a=1 AND b='x'``.
+    """
+
+    columns: bytes
+    old: Render
+    new: Render
+    match_old: Render
+    match_new: Render
+
+
+@lru_cache(maxsize=1024)
+def compile_finder(structure: TableStructure, names: tuple[str, ...], exact: bool) -> Finder:
+    """Generate a structure's finder.
+
+    Args:
+        names: the columns to find a row by, none of them NULL.
+        exact: compare text byte by byte as well, and not only by the downstream's collation.
+    """
+    place = {column.name: number for number, column in enumerate(structure.columns)}
+    chosen = tuple((structure.columns[place[name]], f"s{place[name]}") for name in names)
+    scope = literal_names(structure.columns)
+
+    def image(columns: tuple[Column, ...]) -> list[str]:
+        lines = (literal_lines(column, f"s{place[column.name]}") for column in columns)
+        return [line for one in lines for line in one] or ["pass"]
+
+    new = [f"p = {AFTER_AT + 1}", *image(structure.after_image)]
+    old = [
+        f"p = {AFTER_AT + 1}",
+        f"if v[{AFTER_AT}]:",
+        *indent(image(structure.after_image)),
+        "b = v[p]; p += 1",
+        "if b:",
+        *indent(image(structure.before_image)),
+    ]
+
+    def make(name: str, body: list[str], result: str) -> Render:
+        where = f"<{name} {','.join(names)} of {structure.name}>"
+        return compile_function(name, "v", [*body, f"return {result}"], scope, where)
+
+    quoted = b",".join(map(quote_name, names))
+    key = chosen[0][1] if len(chosen) == 1 else tuple_text(chosen)
+    match = _exact_match(chosen) if exact else key_match(chosen)
+    return Finder(
+        columns=quoted if len(names) == 1 else b"(" + quoted + b")",
+        old=make("find_old", old, key),
+        new=make("find_new", new, key),
+        match_old=make("match_old", old, match),
+        match_new=make("match_new", new, match),
+    )
+
+
+def _exact_match(chosen: tuple[tuple[Column, str], ...]) -> str:
+    """By the plain comparison, which an index can serve, and by the bytes."""
+    parts = [key_match(chosen)]
+    for column, variable in chosen:
+        if column.charset:
+            before, behind = codec_of(column).predicate(column, quote_name(column.name))
+            parts.append(f"{b' AND ' + before!r} + {variable} + {behind!r}")
+    return " + ".join(parts)

@@ -1,0 +1,255 @@
+"""Tables applied row by row in the upstream's order: without a key, or in a family that cascades.
+
+The upstream's rows events say under which checks each row was written. A row that the upstream wrote with
+``foreign_key_checks`` off, or whose cascades it logged itself (MySQL 9.6 and later), is applied with checks
+off; every other row of a cascading family with checks on, so that the downstream runs the cascades that the
+log does not hold.
+
+Where changes of a table are left out by a filter, an UPDATE or DELETE may find no row. In safe mode a row may be
+there already, or gone already: INSERT and UPDATE change the row with that key, and insert it if there is none.
+No statement looks for a row by anything but its key, so none meets another row by a secondary unique key.
+
+A row that is applied again, after a rewind, may meet itself as it was or will be: what has its key, before or after,
+is removed before it is written.
+
+Where row images lack columns, an UPDATE sets those that its after image has. In safe mode it still needs its row,
+since the whole row is not known; an INSERT gives the columns that it lacks their defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from schemas.errors import LogError, Where
+from schemas.wire.avro_schema import KEY_CHANGE
+from spark_consumer.plan.plan import TablePlan
+from spark_consumer.plan.statements import Limits, quote
+from spark_consumer.target.row_locator import Find
+
+CHECKS_OFF = 0x02
+CASCADES_LOGGED = 0x10
+_DELETE, _UPDATE = ord("d"), ord("u")
+
+
+@dataclass(frozen=True)
+class OrderedRow:
+    """One row's change with its parts rendered.
+
+    Attributes:
+        match: the predicate that finds the row; None for an INSERT into a table without key.
+        assignments: the after image for UPDATE; None for DELETE.
+        values: the after image for INSERT; None for DELETE.
+        rules: of half a key change: the expression rules that do not keep it, as bits.
+    """
+
+    table: TablePlan
+    epoch: int
+    seq: int
+    flags: int
+    op: int
+    match: bytes | None
+    assignments: bytes | None
+    values: bytes | None
+    rules: int = 0
+
+
+@dataclass(frozen=True)
+class OrderedStatement:
+    """One statement that must change exactly ``rows`` rows.
+
+    Attributes:
+        checks: whether foreign keys act on it.
+        otherwise: what to try in turn while no row was found.
+        may_miss: whether it is right that no row is found at all.
+        changes: how many of the log's row changes it stands for.
+        seq: the number of the first of them within its epoch.
+        free: an operator's own statement, which changes as many rows as it does.
+        removes: the predicate of the row that it removes together with what hangs on it.
+        clears: a DELETE of what may have its key already, which goes before it.
+    """
+
+    sql: bytes
+    table: TablePlan
+    epoch: int
+    checks: bool
+    otherwise: tuple[bytes, ...] = ()
+    may_miss: bool = False
+    rows: int = 1
+    changes: int = 1
+    seq: int = -1
+    free: bool = False
+    removes: bytes | None = None
+    clears: bytes | None = None
+
+
+def statements(rows: Iterable[OrderedRow], limits: Limits) -> Iterator[OrderedStatement]:
+    """The statements for rows from all partitions, in the upstream's order; runs of INSERTs become one each."""
+    run: list[tuple[OrderedStatement, bytes]] = []
+    size = 0
+    for row, second in _changes(rows):
+        if second is not None and row.rules & second.rules:
+            continue
+        one = _statement(row, second)
+        values = None if second or row.table.safe or row.op in (_UPDATE, _DELETE) else row.values
+        if run and (
+            values is None
+            or not _continues(run[0][0], one)
+            or len(run) >= limits.max_rows
+            or size + len(values) > limits.max_bytes
+        ):
+            yield _merged(run)
+            run, size = [], 0
+        if values is None:
+            yield one
+        else:
+            run.append((one, values))
+            size += len(values) + 1
+    if run:
+        yield _merged(run)
+
+
+def one_by_one(
+    rows: Iterable[OrderedRow],
+) -> Iterator[tuple[OrderedRow, OrderedRow | None, OrderedStatement]]:
+    """Each change by itself: its row, the other half of a key-changing UPDATE, and the statement."""
+    for row, second in _changes(rows):
+        if second is None or not row.rules & second.rules:
+            yield row, second, _statement(row, second)
+
+
+def repeated(row: OrderedRow, second: OrderedRow | None, one: OrderedStatement) -> OrderedStatement:
+    """The statement for a change that may have been made already, which comes to the same in either case."""
+    inserts = row.table.knows_rows
+    if second is not None:
+        attempts = [_update(row, second), _update(second, second)]
+    elif row.op == _DELETE:
+        attempts, inserts = [_sql(row)], False
+    else:
+        attempts = [_update(row, row)]
+    # Of an UPDATE that finds no row, a filter may have left the INSERT out.
+    fresh = row.op not in (_UPDATE, _DELETE) or not row.table.partial
+    attempts += [_insert(second or row)] if inserts and fresh else []
+    may_miss = row.op == _DELETE and second is None
+    return replace(one, sql=attempts[0], otherwise=tuple(attempts[1:]), may_miss=may_miss or one.may_miss)
+
+
+def _continues(first: OrderedStatement, one: OrderedStatement) -> bool:
+    """Whether an INSERT can join the ones before: same columns of the same table, under the same checks."""
+    return one.table.header == first.table.header and (one.epoch, one.checks) == (first.epoch, first.checks)
+
+
+def _merged(run: Sequence[tuple[OrderedStatement, bytes]]) -> OrderedStatement:
+    first = run[0][0]
+    if len(run) == 1:
+        return first
+    return replace(
+        first, sql=b",".join((first.sql, *(values for _, values in run[1:]))), rows=len(run), changes=len(run)
+    )
+
+
+def _changes(rows: Iterable[OrderedRow]) -> Iterator[tuple[OrderedRow, OrderedRow | None]]:
+    """The rows in order, each with the other half if it is a key-changing UPDATE."""
+    in_order = sorted(rows, key=lambda row: (row.epoch, row.seq))
+    for left, right in pairwise(in_order):
+        if (left.epoch, left.seq) == (right.epoch, right.seq):
+            raise LogError("TR553", f"row {left.seq} is there twice", where=Where(epoch=left.epoch))
+    position = 0
+    while position < len(in_order):
+        row = in_order[position]
+        second = _other_half(in_order, position)
+        yield row, second
+        position += 1 if second is None else 2
+
+
+def _other_half(rows: Sequence[OrderedRow], position: int) -> OrderedRow | None:
+    """The insert half of a key-changing UPDATE whose delete half stands at ``position``."""
+    row = rows[position]
+    if not row.flags & KEY_CHANGE or row.op != _DELETE or position + 1 == len(rows):
+        return None
+    other = rows[position + 1]
+    is_half = other.flags & KEY_CHANGE and other.op != _DELETE and other.table.header == row.table.header
+    return other if is_half and (other.epoch, other.seq) == (row.epoch, row.seq + 1) else None
+
+
+def _statement(row: OrderedRow, second: OrderedRow | None) -> OrderedStatement:
+    checks = row.table.cascades and not row.flags & (CHECKS_OFF | CASCADES_LOGGED)
+    attempts = _attempts(row, second)
+    if row.table.safe:
+        may_miss = second is None and row.op == _DELETE
+    else:
+        may_miss = row.table.partial and (second is not None or row.op in (_UPDATE, _DELETE))
+    changes = 1 if second is None else 2
+    clears = _clearing(row, second) if _again(row, second) else None
+    removes = row.match if checks and second is None and row.op == _DELETE else None
+    return OrderedStatement(
+        attempts[0],
+        row.table,
+        row.epoch,
+        checks,
+        attempts[1:],
+        may_miss,
+        changes=changes,
+        seq=row.seq,
+        removes=removes,
+        clears=clears,
+    )
+
+
+def _again(row: OrderedRow, second: OrderedRow | None) -> bool:
+    """Whether a row is written that was written before."""
+    return row.table.again and row.table.safe and (second is not None or row.op != _DELETE)
+
+
+def _clearing(row: OrderedRow, second: OrderedRow | None) -> bytes:
+    keys = [one.match for one in (row, second) if one is not None and one.match is not None]
+    return b"DELETE FROM " + row.table.target + b" WHERE " + b" OR ".join(b"(" + key + b")" for key in keys)
+
+
+def _attempts(row: OrderedRow, second: OrderedRow | None) -> tuple[bytes, ...]:
+    """The statement for a change; in safe mode more of them, for a row that is not as the log implies."""
+    inserts = row.table.knows_rows
+    if _again(row, second):
+        insert = _insert(second or row)
+        return (b"REPLACE" + insert[len(b"INSERT") :] if row.table.gives_way else insert,)
+    if second is not None:
+        attempts = [_update(row, second)]
+        attempts += [_update(second, second)] if row.table.safe else []
+        attempts += [_insert(second)] if row.table.safe and inserts else []
+        return tuple(attempts)
+    if row.table.safe and row.op != _DELETE:
+        return (_update(row, row), _insert(row)) if inserts else (_update(row, row),)
+    return (_sql(row),)
+
+
+def _update(row: OrderedRow, written: OrderedRow) -> bytes:
+    assert row.match is not None
+    assert written.assignments is not None
+    parts = (b"UPDATE ", row.table.target, b" SET ", written.assignments, b" WHERE ", row.match, _limit(row))
+    return b"".join(parts)
+
+
+def _limit(row: OrderedRow) -> bytes:
+    """Equal rows are told apart by nothing, so any one of them is the right one; two rows of a key show a mistake."""
+    return b"" if row.table.identity.find is Find.EXACT else b" LIMIT 1"
+
+
+def _insert(row: OrderedRow) -> bytes:
+    assert row.values is not None
+    if not row.table.knows_rows:
+        where = Where(table=row.table.name, epoch=row.epoch)
+        raise LogError(
+            "TR553", f"row {row.seq} is half of a key change, and the other half is missing", where=where
+        )
+    columns = b",".join(map(quote, row.table.insert_columns))
+    return b"INSERT INTO " + row.table.target + b" (" + columns + b") VALUES " + row.values
+
+
+def _sql(row: OrderedRow) -> bytes:
+    if row.op == _UPDATE:
+        return _update(row, row)
+    if row.op == _DELETE:
+        assert row.match is not None
+        return b"DELETE FROM " + row.table.target + b" WHERE " + row.match + _limit(row)
+    return _insert(row)

@@ -1,0 +1,1 @@
+"""What the channel wants: which rows and DDL it carries, and under which names."""

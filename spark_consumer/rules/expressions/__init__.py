@@ -1,0 +1,1 @@
+"""Expression filters: SQL conditions on rows, compiled to Python."""

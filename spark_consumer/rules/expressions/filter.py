@@ -1,0 +1,163 @@
+"""The expression filter: rows that are left out because an expression over their values is true.
+
+As in DM, NULL and false keep the row, and so does an expression that names a column which the table does not have
+(yet, or any more). An UPDATE is left out by a rule whose expressions over the old and over the new row, as far as
+it has them, are both true. Each expression becomes a function of its own for each table structure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+
+import structlog
+
+from schemas.codegen import compile_function
+from schemas.errors import ConfigError
+from schemas.structure import TableStructure
+from spark_consumer.rules.expressions.code import Coder, UnknownColumn
+from spark_consumer.rules.expressions.kinds import Unevaluable
+from spark_consumer.rules.expressions.parse import Refused, parse
+from spark_consumer.rules.expressions.row_values import value_lines, value_names
+
+Test = Callable[[bytes], bool | None]
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class ExpressionRule:
+    """One rule for one upstream table; an expression that is None leaves nothing out.
+
+    Raises:
+        ConfigError: TR134, an expression that cannot be read.
+    """
+
+    schema: str
+    table: str
+    insert_value_expr: str | None = None
+    update_old_value_expr: str | None = None
+    update_new_value_expr: str | None = None
+    delete_value_expr: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in _IMAGES:
+            text = getattr(self, name)
+            if text is not None:
+                try:
+                    parse(text)
+                except Refused as refused:
+                    raise self.refuses(name, refused) from None
+
+    def refuses(self, name: str, why: Refused) -> ConfigError:
+        """The error for an expression that cannot be evaluated as the servers do."""
+        return ConfigError(
+            "TR134",
+            f"expression-filter of {self.schema}.{self.table}, {name.replace('_', '-')} {getattr(self, name)!r}"
+            f" cannot be evaluated exactly as MySQL does: {why}",
+            hint="docs/PIPELINE.md says what can be",
+        )
+
+
+#: whether each expression is over the row's before image
+_IMAGES = {
+    "insert_value_expr": False,
+    "update_old_value_expr": True,
+    "update_new_value_expr": False,
+    "delete_value_expr": True,
+}
+
+
+@dataclass(frozen=True)
+class RowFilter:
+    """The rules of one table as functions of a row value; each raises Unevaluable for a value it does not know.
+
+    Attributes:
+        inserts, deletes: any of them true leaves the row out.
+        updates: for each rule its test of the old and of the new row, None for one it does not have.
+    """
+
+    inserts: tuple[Test, ...]
+    deletes: tuple[Test, ...]
+    updates: tuple[tuple[Test | None, Test | None], ...]
+
+    def drops(self, event: str, value: bytes) -> bool:
+        """Whether a row is left out that has both its images in one record."""
+        if event == "insert":
+            return any(test(value) for test in self.inserts)
+        if event == "delete":
+            return any(test(value) for test in self.deletes)
+        return bool(self.old_bits(value) & self.new_bits(value))
+
+    def old_bits(self, value: bytes) -> int:
+        """For the old half of an UPDATE, a bit for each rule that does not keep it."""
+        return self._bits(0, value)
+
+    def new_bits(self, value: bytes) -> int:
+        """For the new half; the UPDATE is left out if the two have a bit in common."""
+        return self._bits(1, value)
+
+    def _bits(self, side: int, value: bytes) -> int:
+        bits = 0
+        for number, tests in enumerate(self.updates):
+            test = tests[side]
+            bits |= (test is None or bool(test(value))) << number
+        return bits
+
+
+@lru_cache(maxsize=1024)
+def compile_filter(
+    structure: TableStructure, rules: tuple[ExpressionRule, ...], collations: tuple[tuple[str, str], ...]
+) -> RowFilter:
+    """The rules of a table as code for one of its structures.
+
+    Args:
+        collations: of the text columns, by their names in lower case.
+
+    Raises:
+        ConfigError: TR134, an expression that cannot be evaluated as the servers do.
+    """
+
+    def tests(name: str) -> list[Test | None]:
+        return [_test(structure, rule, name, dict(collations)) for rule in rules]
+
+    both = zip(tests("update_old_value_expr"), tests("update_new_value_expr"), strict=True)
+    return RowFilter(
+        tuple(filter(None, tests("insert_value_expr"))),
+        tuple(filter(None, tests("delete_value_expr"))),
+        tuple(pair for pair in both if pair != (None, None)),
+    )
+
+
+def _test(
+    structure: TableStructure, rule: ExpressionRule, name: str, collations: dict[str, str]
+) -> Test | None:
+    text: str | None = getattr(rule, name)
+    if text is None:
+        return None
+    coder = Coder(structure, collations)
+    try:
+        result = coder.condition(parse(text))
+    except Refused as refused:
+        raise rule.refuses(name, refused) from None
+    except UnknownColumn as unknown:
+        _log.warning("expression_keeps_all", table=structure.name, expression=text, unknown=str(unknown))
+        return _never
+    image = structure.before_image if _IMAGES[name] else structure.after_image
+    if absent := set(coder.columns) - {column.name for column in image}:
+        return partial(_unevaluable, min(absent))
+    body = [*value_lines(structure, coder.columns, before=_IMAGES[name]), *coder.lines, f"return {result}"]
+    names = value_names(structure) | coder.names
+    try:
+        made: Test = compile_function("test", "v", body, names, f"<{name} of {structure.name}: {text}>")
+    except SyntaxError:
+        raise rule.refuses(name, Refused("it is nested too deeply")) from None
+    return made
+
+
+def _unevaluable(column: str, value: bytes) -> bool:
+    raise Unevaluable(f"the row image lacks {column} (binlog_row_image is not FULL)")
+
+
+def _never(value: bytes) -> bool:
+    return False

@@ -1,0 +1,56 @@
+"""A channel's rules, ready to be asked: what a row or a DDL of an upstream table comes to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from schemas.tables import TableFilter
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.rules.event_filter import DML, EventFilter
+from spark_consumer.rules.expressions.filter import ExpressionRule
+from spark_consumer.rules.route import Router
+
+
+@dataclass(frozen=True)
+class Rules:
+    """In the order in which they act: tables, events, routes, expressions.
+
+    Attributes:
+        compact: whether the changes of a row in one slice become one.
+        hidden: upstream tables that an online schema change made, which the downstream does not have.
+    """
+
+    tables: TableFilter = field(default_factory=TableFilter)
+    events: EventFilter = field(default_factory=EventFilter)
+    router: Router = field(default_factory=Router)
+    expressions: tuple[ExpressionRule, ...] = ()
+    compact: bool = True
+    hidden: frozenset[tuple[str, str]] = frozenset()
+
+    def expressions_of(self, db: str, table: str) -> tuple[ExpressionRule, ...]:
+        """The expression filter's rules of an upstream table."""
+        return tuple(rule for rule in self.expressions if (rule.schema, rule.table) == (db, table))
+
+    def may_fill(self, db: str, table: str) -> bool:
+        """Whether rows of some upstream table may go into a downstream table, as far as the rules tell."""
+        return any(self._may_send(*source) for source in self.router.sources(db, table))
+
+    def _may_send(self, db: str, table: str) -> bool:
+        if any(sign in db + table for sign in "*?"):
+            # Of tables that are not known yet.
+            return True
+        if self.router.folded is not None:
+            # The upstream's letters may be any.
+            return TableFilter(self.tables.include, self.tables.exclude, folds=True).allows(db, table)
+        return self.tables.allows(db, table) and len(self.events.dropped_dml(db, table)) < len(DML)
+
+    @classmethod
+    def of(cls, config: ConsumerConfig) -> Rules:
+        """The rules of a channel. Raises ConfigError for one that cannot be used."""
+        return cls(
+            TableFilter(config.include, config.exclude),
+            EventFilter(config.filters),
+            Router(config.routes, config.folded),
+            config.expressions,
+            config.compact,
+        )

@@ -1,0 +1,1 @@
+"""Where batches go: a server, or change files."""

@@ -1,0 +1,1 @@
+"""Change files in Parquet, and the folder's own position."""

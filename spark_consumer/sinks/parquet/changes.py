@@ -1,0 +1,180 @@
+"""On the executors: rows as columns of change files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+
+from schemas.sql.row_record import compile_check
+from schemas.structure import Column, TableStructure
+from schemas.types import codec_of
+from schemas.types.json_type import Json
+from schemas.types.text import Text
+from schemas.wire.avro_schema import KEY_CHANGE, OP_AT, read_record, row_schema
+from schemas.wire.rows import HEADER_SIZE, widened
+from spark_consumer.plan.plan import Mode, SlicePlan
+from spark_consumer.rows.chunked_results import Result
+from spark_consumer.rows.render import INSERTS, UnknownHeader, event_of, tally, within
+
+_ROWS = 2_000  # of one record batch
+_BYTES = 4 << 20
+_SIMPLE = {
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "bytes": pa.binary(),
+}
+Image = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a structure's rows look in a file.
+
+    Attributes:
+        schema: of the file.
+        avro: of the row values.
+        before: the columns of a before image.
+        after: the columns of an after image.
+        texts: columns whose values may be bytes that are no text in their charset.
+        documents: JSON columns.
+    """
+
+    schema: pa.Schema
+    avro: Any
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    texts: frozenset[str]
+    documents: frozenset[str]
+
+
+@lru_cache(maxsize=512)
+def form_of(structure: TableStructure) -> Form:
+    """The form of a structure's rows."""
+    # As in the rows' own schema: where one image has no columns at all, it never is there.
+    before = structure.before_image or structure.after_image
+    after = structure.after_image or structure.before_image
+    extra = pa.map_(pa.string(), pa.binary())
+    schema = pa.schema(
+        [
+            pa.field("op", pa.string(), nullable=False),
+            pa.field("epoch", pa.int64(), nullable=False),
+            pa.field("seq", pa.int64(), nullable=False),
+            pa.field("gtid", pa.string()),
+            pa.field("committed_at", pa.timestamp("ms", "UTC"), nullable=False),
+            pa.field("key_change", pa.bool_(), nullable=False),
+            pa.field("source_schema", pa.string(), nullable=False),
+            pa.field("source_table", pa.string(), nullable=False),
+            pa.field("before", _struct(before)),
+            pa.field("after", _struct(after)),
+            pa.field("before_extra", extra),
+            pa.field("after_extra", extra),
+        ],
+        metadata={"tailrace.structure": structure.to_json()},
+    )
+    codecs = {column.name: codec_of(column) for column in structure.columns}
+    return Form(
+        schema,
+        fastavro.parse_schema(json.loads(row_schema(structure).text)),
+        tuple(column.name for column in before),
+        tuple(column.name for column in after),
+        frozenset(name for name, codec in codecs.items() if isinstance(codec, Text)),
+        frozenset(name for name, codec in codecs.items() if isinstance(codec, Json)),
+    )
+
+
+def _struct(columns: Sequence[Column]) -> pa.DataType:
+    return pa.struct([pa.field(c.name, _arrow(codec_of(c).avro(c)[0])) for c in columns])
+
+
+def _arrow(avro: Any) -> pa.DataType:
+    if isinstance(avro, dict):
+        precision, scale = avro["precision"], avro["scale"]
+        return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
+    return _SIMPLE[avro]
+
+
+def changes(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> Iterator[Result]:
+    """The results for one partition's rows: a tally of them all, and those of each table as Arrow batches."""
+    if plan.window:
+        keys, values = within(plan, plan.window, keys, values)
+    yield tally(values)
+    tables = {table.header: number for number, table in enumerate(plan.tables)}
+    taken: dict[int, list[Image]] = {}
+    sizes: dict[int, int] = {}
+    for key, narrow in zip(keys, values, strict=True):
+        value = widened(narrow)
+        number = tables.get(value[:HEADER_SIZE])
+        if number is None:
+            raise UnknownHeader(value[:HEADER_SIZE])
+        table = plan.tables[number]
+        if table.mode is Mode.SKIP:
+            continue
+        compile_check(table.structure)(key, value)
+        row = decoded(form_of(table.structure), value)
+        if event_of(value[OP_AT], KEY_CHANGE if row["key_change"] else 0) in table.dropped:
+            continue
+        taken.setdefault(number, []).append(row)
+        sizes[number] = sizes.get(number, 0) + len(value)
+        if len(taken[number]) >= _ROWS or sizes[number] >= _BYTES:
+            yield _packed(plan, number, taken.pop(number))
+            del sizes[number]
+    for number, rows in taken.items():
+        yield _packed(plan, number, rows)
+
+
+def decoded(form: Form, value: bytes) -> Image:
+    """One row, by the columns of its file."""
+    envelope = read_record(form.avro, value[HEADER_SIZE:])
+    source = envelope["source"]
+    before, before_extra = _image(form, form.before, envelope["before"])
+    after, after_extra = _image(form, form.after, envelope["after"])
+    return {
+        "op": envelope["op"],
+        "epoch": source["epoch"],
+        "seq": source["seq"],
+        "gtid": source["gtid"],
+        "committed_at": source["ts_ms"],
+        "key_change": bool(source["flags"] & KEY_CHANGE),
+        "source_schema": source["db"],
+        "source_table": source["table"],
+        "before": before,
+        "after": after,
+        "before_extra": before_extra,
+        "after_extra": after_extra,
+    }
+
+
+def _image(
+    form: Form, names: tuple[str, ...], image: Image | None
+) -> tuple[Image | None, list[tuple[str, bytes]] | None]:
+    """The columns by their real names, and what has no place in them."""
+    if image is None:
+        return None, None
+    named = dict(zip(names, image.values(), strict=True))
+    extra: list[tuple[str, bytes]] = []
+    for name in form.texts & named.keys():
+        if isinstance(raw := named[name], bytes):
+            named[name] = None
+            extra.append((name, raw))
+    for name in form.documents & named.keys():
+        if isinstance(typed := named[name], dict):
+            named[name] = typed.pop("text")
+            extra.append((name, json.dumps(typed, sort_keys=True).encode()))
+    return named, sorted(extra) or None
+
+
+def _packed(plan: SlicePlan, number: int, rows: list[Image]) -> Result:
+    schema = form_of(plan.tables[number].structure).schema
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, schema) as stream:
+        stream.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema))
+    return (INSERTS, number, len(rows), 0, 0, 0, 0, out.getvalue().to_pybytes(), None, None, 0)

@@ -1,0 +1,200 @@
+"""The folder's commit protocol: what is there is told by one small file, which is replaced atomically.
+
+1. A batch's files are written into ``_tailrace/staged`` and fsynced.
+2. ``_tailrace/position.json`` is replaced: the new position, and the names of those files. This is the commit.
+3. The files are moved to their places, and the folders fsynced.
+
+Whoever opens the folder first completes step 3 for the files that the position names, and deletes every other staged
+one. So a reader of ``<schema>/<table>/*.parquet`` never meets a file that is not committed.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from schemas.access.private_files import make_folder, opener
+from schemas.crashpoints import reached
+from schemas.errors import DownstreamError
+
+OURS = "_tailrace"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_log = structlog.get_logger()
+
+
+class Folder:
+    """One channel's folder, held by one process at a time."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._lock: int | None = None
+
+    @property
+    def _ours(self) -> Path:
+        return self.root / OURS
+
+    @property
+    def _staged(self) -> Path:
+        return self._ours / "staged"
+
+    def open(self) -> None:
+        """Make it and hold it, and complete or undo what was interrupted.
+
+        Raises DownstreamError: TR681 another process holds it, TR680 the file system refuses.
+        """
+        with refused(self.root):
+            if others := make_folder(self.root, chosen=True):
+                _log.warning("folder_open_to_others", folder=str(self.root), others_may=others)
+            make_folder(self._ours)
+            make_folder(self._staged)
+            lock = opener(str(self._ours / "lock"), os.O_WRONLY | os.O_CREAT)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                os.close(lock)
+                raise DownstreamError(
+                    "TR681",
+                    f"another process writes to {self.root}",
+                    hint="each channel needs a folder of its own, and one consumer",
+                ) from error
+            self._lock = lock
+            found = read(self.root)
+            self._publish(found["files"] if found else {})
+            for leftover in self._staged.iterdir():
+                leftover.unlink()
+
+    def close(self) -> None:
+        """Let others have it."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    @contextmanager
+    def staging(self, number: int) -> Iterator[Path]:
+        """A new file of the batch in hand, to be written in the block; it is on disk behind it."""
+        path = self._staged / str(number)
+        with refused(self.root):
+            yield path
+            path.chmod(0o600)
+            _sync(path)
+
+    def commit(self, content: Mapping[str, Any], files: Mapping[str, str]) -> None:
+        """Make this the content of the position file, and publish the staged files.
+
+        Args:
+            files: number of each staged file, to its name below the folder.
+        """
+        with refused(self.root):
+            _sync(self._staged)
+            scratch = self._ours / "position.json.new"
+            with open(scratch, "w", opener=opener, encoding="utf-8") as file:
+                file.write(json.dumps({**content, "files": dict(files)}, indent=1, ensure_ascii=False))
+            _sync(scratch)
+            reached("apply.before_commit")
+            scratch.rename(self._ours / "position.json")
+            _sync(self._ours)
+            reached("apply.after_commit")
+            self._publish(files)
+
+    def _publish(self, files: Mapping[str, str]) -> None:
+        folders: set[Path] = set()
+        for staged, name in files.items():
+            source, target = self._staged / staged, self.root / name
+            if source.exists():
+                for folder in reversed(target.relative_to(self.root).parents):
+                    if not (self.root / folder).is_dir():
+                        make_folder(self.root / folder)
+                        folders.add((self.root / folder).parent)
+                source.rename(target)
+                folders.add(target.parent)
+            elif not target.exists():
+                raise DownstreamError(
+                    "TR682",
+                    f"a committed file is gone: {target}",
+                    hint="restore the folder from a copy, or replay the channel into another one",
+                )
+        for folder in folders:
+            _sync(folder)
+
+
+def read(root: Path) -> dict[str, Any] | None:
+    """The position file's content; None if there is none. Raises DownstreamError TR680 or TR682."""
+    path = root / OURS / "position.json"
+    try:
+        content = _checked(json.loads(path.read_text()))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _refusal(root, error) from error
+    except (ValueError, RecursionError) as error:
+        raise DownstreamError(
+            "TR682", f"{path} cannot be read: {error}", hint="restore the folder from a copy"
+        ) from error
+    return content
+
+
+def refuse_without_position(root: Path) -> None:
+    """Of a folder without a position file: raises DownstreamError TR682 if a channel has written here."""
+    with refused(root):
+        written = next((root / OURS).glob("batches/*.json"), None)
+    if written is not None:
+        raise DownstreamError(
+            "TR682",
+            f"{root / OURS / 'position.json'} is gone, and batches are here: where the channel stands, nobody knows",
+            hint="restore the folder from a copy, or empty it: the channel then begins anew, by its --from",
+        )
+
+
+def _checked(content: Any) -> dict[str, Any]:
+    """Raises ValueError for what no commit writes; the names become paths."""
+    if not isinstance(content, dict) or not isinstance(files := content.get("files"), dict):
+        raise ValueError("it is no position")
+    for number, name in files.items():
+        if not (number.isdecimal() and isinstance(name, str) and name and not _leads_out(Path(name))):
+            raise ValueError(f"it names the file {number[:40]!r}: {str(name)[:100]!r}")
+    return content
+
+
+def _leads_out(name: Path) -> bool:
+    return name.is_absolute() or ".." in name.parts
+
+
+@contextmanager
+def refused(root: Path) -> Iterator[None]:
+    """Say what an operating system's error means for the channel."""
+    try:
+        yield
+    except OSError as error:
+        raise _refusal(root, error) from error
+
+
+def _refusal(root: Path, error: OSError) -> DownstreamError:
+    full = error.errno in _FULL
+    return DownstreamError(
+        "TR680",
+        f"{'the disk is full' if full else 'the file system refuses'}: {error}",
+        hint=f"make room for {root}" if full else f"check the permissions of {error.filename or root}",
+        retryable=full,
+    )
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def safe_name(name: str) -> str:
+    """A schema's or table's name as a folder's: readers of data folders pass over ``_`` and ``.`` in front."""
+    return re.sub(r"[/%\x00-\x1f\x7f]|^[_.]", lambda match: f"%{ord(match[0]):02X}", name)

@@ -1,0 +1,259 @@
+"""The sink of a folder of change files: a slice is a batch of files, and the position file says what is there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.access.private_files import make_folder
+from schemas.errors import ConfigError, DownstreamError, TailraceError
+from schemas.structure import TableStructure
+from schemas.wire.epoch import SchemaChanged
+from schemas.wire.rows import value_header, widened
+from spark_consumer.apply.position_store import Position
+from spark_consumer.apply.prepare import Prepared, check, read_range
+from spark_consumer.apply.workers.reader import PartsReader
+from spark_consumer.ddl.translate import DdlRules
+from spark_consumer.epochs.log_position import Begin
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.slices import Slice
+from spark_consumer.epochs.start import begin_of, check_began, check_log
+from spark_consumer.plan.counters import Stages
+from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan, structures_of
+from spark_consumer.plan.statements import Limits, Statement
+from spark_consumer.rows.render import INSERTS
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.rules.event_filter import DML
+from spark_consumer.rules.route import Router
+from spark_consumer.rules.rules import Rules
+from spark_consumer.sinks.parquet.changes import changes, form_of
+from spark_consumer.sinks.parquet.folder import (
+    OURS,
+    Folder,
+    read,
+    refuse_without_position,
+    refused,
+    safe_name,
+)
+from spark_consumer.sinks.sink import Prepare
+
+
+class FilesSink:
+    """Writes a channel's changes into a folder of its own, which it holds until it is closed.
+
+    Raises DownstreamError: TR680 to TR683, what is wrong with the folder.
+    """
+
+    def __init__(self, config: ConsumerConfig, root: Path, first: Begin | None = None) -> None:
+        """``first`` is where a channel without a position begins; without it such a folder is an error."""
+        if config.expressions:
+            raise ConfigError(
+                "TR136",
+                "the expression filter works on rows on their way into a server, and the target is a folder",
+                hint="take the channel's expression-filter away; filters and routes work",
+            )
+        self._config = config
+        self._rules = Rules.of(config)
+        # What the log says shall be in the schema changes, so nothing is renamed and nothing too hard to rename.
+        self._ddl = DdlRules(self._rules.tables, self._rules.events, Router(()), config.ddl)
+        self._folder = Folder(root)
+        self._folder.open()
+        self._reader: PartsReader | None = None
+        try:
+            self._content = _content(root, config, first)
+            self.position = position_of(self._content)
+            self._keep(
+                replace(self.position, fencing_token=self.position.fencing_token + 1), consistent=False
+            )
+        except BaseException:
+            self._folder.close()
+            raise
+
+    def begin(self, reader: PartsReader) -> None:
+        self._reader = reader
+
+    def prepare(self, piece: Slice, structures: Mapping[str, TableStructure]) -> Prepare:
+        plan = self._plan(structures_of(piece, structures))
+        return partial(self._read, piece, plan)
+
+    def _plan(self, structures: Mapping[str, TableStructure]) -> SlicePlan:
+        tables = []
+        for fingerprint, structure in sorted(structures.items()):
+            name = structure.db, structure.table
+            dropped = self._rules.events.dropped_dml(*name)
+            wanted = self._rules.tables.allows(*name) and len(dropped) < len(DML)
+            tables.append(
+                TablePlan(
+                    widened(value_header(bytes.fromhex(fingerprint))),
+                    structure,
+                    Mode.ORDERED if wanted else Mode.SKIP,
+                    self._rules.router.table(*name),
+                    dropped=dropped,
+                )
+            )
+        return SlicePlan(tuple(tables), Limits())
+
+    def _read(self, piece: Slice, plan: SlicePlan) -> Prepared:
+        assert self._reader is not None
+        plan = replace(plan, window=piece.window)
+        work = partial(changes, plan)
+        results = self._reader.results(piece, partial(read_range, self._reader.source, work), work)
+        check(piece, plan, results)
+        parts = [(plan.tables[r[1]], Statement(r[7] or b"", r[2])) for r in results if r[0] == INSERTS]
+        return Prepared(piece, inserts=parts, stages=Stages.of_plan(piece, plan))
+
+    def apply(self, prepared: Prepared) -> tuple[int, Stages]:
+        piece, before = prepared.piece, self.position
+        if piece.is_applied(before):
+            return 0, prepared.stages
+        piece.check_next(before)
+        number = before.ledger_seq + 1
+        files = self._stage(prepared, number)
+        self._keep(replace(piece.behind(before), ledger_seq=number), consistent=False, files=files)
+        return len(files), prepared.stages
+
+    def _stage(self, prepared: Prepared, number: int) -> dict[str, str]:
+        """Write the batch's files; the names that they shall have."""
+        by_table: dict[TablePlan, list[bytes]] = {}
+        for table, part in prepared.inserts:
+            by_table.setdefault(table, []).append(part.sql)
+        names: list[str] = []
+        listed: list[dict[str, Any]] = []
+        for table, parts in sorted(by_table.items(), key=lambda item: item[0].header):
+            content = _in_order(table, parts)
+            db, name = map(safe_name, table.target_name)
+            digest = table.header.hex()[4:] if table.header[0] else table.header.hex()
+            path = f"{db}/{name}/{number:012}-{digest}.parquet"
+            with self._folder.staging(len(names)) as staged:
+                pq.write_table(content, staged, compression="zstd", store_schema=False)
+            names.append(path)
+            listed.append({"file": path, "table": table.name, "rows": content.num_rows})
+        piece = prepared.piece
+        ddl = piece.ddl if piece.ddl is not None and self._carries(piece.ddl) else None
+        records = [logged.record for logged in piece.epochs]
+        if ddl is not None:
+            self._stage_json(names, f"{OURS}/schema_changes/{number:012}.json", _change(prepared, ddl))
+        if any(record.transactions or record.rows for record in records):
+            batch = {
+                "number": number,
+                "first_epoch": piece.first.epoch,
+                "last_epoch": piece.last.epoch,
+                "part": list(piece.window) if piece.window else None,
+                "first_gtid": next((record.first_gtid for record in records if record.first_gtid), None),
+                "last_gtid": next((r.last_gtid for r in reversed(records) if r.last_gtid), None),
+                "executed_gtid_set": piece.behind(self.position).executed_gtids,
+                "transactions": sum(record.transactions for record in records),
+                "rows": piece.rows,
+                "digest": piece.digest,
+                "files": listed,
+            }
+            self._stage_json(names, f"{OURS}/batches/{number:012}.json", batch)
+        return {str(staged): name for staged, name in enumerate(names)}
+
+    def _stage_json(self, names: list[str], name: str, content: Mapping[str, Any]) -> None:
+        with self._folder.staging(len(names)) as staged:
+            staged.write_text(json.dumps(content, ensure_ascii=False, indent=1))
+        names.append(name)
+
+    def _carries(self, ddl: SchemaChanged) -> bool:
+        try:
+            return self._ddl.carried(ddl, lambda: ()) is not None
+        except DownstreamError:
+            # Only a part of what it names is replicated: a note of it does no harm.
+            return True
+
+    def move_to(self, position: Position) -> None:
+        self._keep(position, consistent=False)
+
+    def give_up(self) -> None:
+        """From another thread: nothing waits for a server here, so there is nothing to leave."""
+
+    def end(self, error: TailraceError | None = None) -> None:
+        if error is None:
+            self._keep(self.position, consistent=True)
+
+    def close(self) -> None:
+        self._folder.close()
+
+    def _keep(self, position: Position, *, consistent: bool, files: Mapping[str, str] | None = None) -> None:
+        content = {**self._content, "consistent": consistent, "position": asdict(position)}
+        self._folder.commit(content, files or {})
+        self._content, self.position = content, position
+
+
+def open_files(config: ConsumerConfig, root: Path, log: LogReader) -> FilesSink:
+    """The channel's sink; a folder without a position begins at the configuration's start."""
+    found = read(root)
+    if found is not None:
+        _check_owner(root, config, found)
+        check_log(config.key, position_of(found), log.last_epoch())
+        check_began(config, found["began_at"])
+        return FilesSink(config, root)
+    refuse_without_position(root)
+    return FilesSink(config, root, begin_of(config, log))
+
+
+def _content(root: Path, config: ConsumerConfig, first: Begin | None) -> dict[str, Any]:
+    found = read(root)
+    if found is None:
+        assert first is not None
+        owner = {"channel": config.channel, "prefix": config.prefix}
+        began = {"began_at": first.start, "began_behind": first.behind, "began_whole": first.whole}
+        return {**owner, **began, "position": asdict(Position.first(first))}
+    _check_owner(root, config, found)
+    return found
+
+
+def _check_owner(root: Path, config: ConsumerConfig, found: Mapping[str, Any]) -> None:
+    if (found.get("prefix"), found.get("channel")) != config.key:
+        raise DownstreamError(
+            "TR683",
+            f"{root} belongs to channel {found.get('channel')} of {found.get('prefix')}",
+            hint="each channel needs a folder of its own",
+        )
+
+
+def position_of(content: Mapping[str, Any]) -> Position:
+    """The position in a position file. Raises DownstreamError TR682."""
+    try:
+        return Position(**content["position"])
+    except (LookupError, TypeError) as error:
+        raise DownstreamError(
+            "TR682", f"the position file has no position: {error}", hint="restore the folder from a copy"
+        ) from error
+
+
+def _in_order(table: TablePlan, parts: Sequence[bytes]) -> pa.Table:
+    """A table's rows of a batch, in the upstream's order."""
+    schema = form_of(table.structure).schema
+    batches = [batch for part in parts for batch in pa.ipc.open_stream(part)]
+    return pa.Table.from_batches(batches, schema).sort_by([("epoch", "ascending"), ("seq", "ascending")])
+
+
+def _change(prepared: Prepared, ddl: SchemaChanged) -> dict[str, Any]:
+    record = prepared.piece.first
+    return {
+        "epoch": record.epoch,
+        "gtid": record.last_gtid,
+        "committed_at_ms": record.last_commit_ms,
+        "kind": ddl.kind,
+        "default_schema": ddl.default_db,
+        "statement": ddl.statement,
+        "tables": [asdict(table) for table in ddl.tables],
+    }
+
+
+def check_folder(root: Path) -> None:
+    """Whether a channel could write here. Raises DownstreamError TR680."""
+    probe = root / OURS / "probe"
+    with refused(root):
+        make_folder(probe.parent)
+        probe.touch(0o600)
+        probe.unlink()

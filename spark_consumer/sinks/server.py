@@ -1,0 +1,184 @@
+"""The sink of a server: a slice is one downstream transaction, or one of each worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+import pymysql
+import structlog
+
+from schemas.errors import DownstreamError, TailraceError
+from schemas.structure import TableStructure
+from spark_consumer.apply import error_log
+from spark_consumer.apply import position_store as positions
+from spark_consumer.apply.applier import Applier
+from spark_consumer.apply.position_store import Position
+from spark_consumer.apply.prepare import Prepared, directed
+from spark_consumer.apply.workers import info
+from spark_consumer.apply.workers.reader import PartsReader
+from spark_consumer.apply.workers.resume import Rest, finish_slice
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.slices import LoggedEpoch, Slice
+from spark_consumer.epochs.start import begin_of, check_began, check_log
+from spark_consumer.plan.counters import NO_STAGES, Stages
+from spark_consumer.plan.plan import SlicePlan
+from spark_consumer.plan.planner import Planner
+from spark_consumer.plan.refusal import DDL, DDL_CODES, ROW_CODES
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.rules.scope import Scope
+from spark_consumer.sinks.sink import Prepare
+from spark_consumer.target.session import Session, closing, connect, unreachable
+
+_log = structlog.get_logger()
+
+
+class ServerSink:
+    """A server: slices are downstream transactions."""
+
+    def __init__(self, config: ConsumerConfig, applier: Applier) -> None:
+        self._config, self._applier = config, applier
+        self._reader: PartsReader | None = None
+        self._planner = Planner(config, applier)
+        self._structures: Mapping[str, TableStructure] = {}
+        self._late: Prepared | None = None
+        self._directed = {one.epoch for one in applier.directives.values() if one.seq != DDL}
+
+    @property
+    def position(self) -> Position:
+        return self._applier.position
+
+    def begin(self, reader: PartsReader) -> None:
+        self._reader, self._applier.crew = reader, reader.crew
+        finish_slice(self._config, self._applier, reader, reader.log)
+
+    def prepare(self, piece: Slice, structures: Mapping[str, TableStructure]) -> Prepare:
+        self._structures = structures
+        if len(piece.epochs) > 1 and any(self._is_directed(one) for one in piece.epochs):
+            apart = Prepared(piece, apart=True)
+            return lambda: apart
+        if piece.ddl is not None and piece.rows:
+            # CREATE TABLE … SELECT brings rows for a table that does not exist before.
+            late = Prepared(piece, late=partial(self._after_ddl, piece))
+            return lambda: late
+        # The plan reads the downstream on the applier's connection, so it is made in the applier's thread.
+        return partial(self._read, piece, self._plan(piece))
+
+    def _is_directed(self, epoch: LoggedEpoch) -> bool:
+        """Whether an operator has decided about a row of the epoch: then it is a transaction by itself."""
+        return epoch.record.epoch in self._directed
+
+    def _plan(self, piece: Slice, *, row_by_row: bool = False) -> SlicePlan:
+        row_by_row |= self._is_directed(piece.epochs[0])
+        return self._planner.plan(piece, self._structures, row_by_row=row_by_row)
+
+    def _read(self, piece: Slice, plan: SlicePlan) -> Prepared:
+        assert self._reader is not None
+        applier = self._applier
+        again = applier.position.repeats(piece.order)
+        return directed(self._reader.prepare(piece, plan), applier.directives, applier.flavor, again=again)
+
+    def _after_ddl(self, piece: Slice) -> Prepared:
+        self._planner.forget()
+        self._late = self._read(piece, self._plan(piece))
+        return self._late
+
+    def _again(self, piece: Slice) -> Prepared:
+        self._planner.forget()
+        return self.prepare(piece, self._structures)()
+
+    def apply(self, prepared: Prepared) -> tuple[int, Stages]:
+        piece = prepared.piece
+        if prepared.apart:
+            return self._one_by_one(piece)
+        try:
+            count, prepared = self._applier.apply_planned(prepared, partial(self._again, piece))
+        except DownstreamError as error:
+            return self._narrowed(error, prepared)
+        if piece.ddl is not None:
+            self._planner.forget()
+        return count, (self._late if prepared.late and self._late else prepared).stages
+
+    def _one_by_one(self, piece: Slice) -> tuple[int, Stages]:
+        """Apply a slice's epochs, each as a slice of its own."""
+        total, stages = 0, NO_STAGES
+        for logged in piece.epochs:
+            count, of_epoch = self.apply(self.prepare(Slice((logged,)), self._structures)())
+            total, stages = total + count, stages + of_epoch
+        return total, stages
+
+    def _narrowed(self, error: DownstreamError, prepared: Prepared) -> tuple[int, Stages]:
+        """After a refusal: apply the epochs one by one, and name the row or DDL at which that ends.
+
+        Raises:
+            DownstreamError: with the event, unless each epoch by itself went through.
+        """
+        piece = prepared.piece
+        if error.code not in ROW_CODES | DDL_CODES:
+            raise error
+        if prepared.parts and (ahead := self._applier.ahead()):
+            # What several workers write side by side is finished as it was begun.
+            assert self._reader is not None
+            rest = Rest(self._config, self._applier, self._reader, piece, self._structures, ahead)
+            return rest.apply()
+        if len(piece.epochs) > 1:
+            _log.info(
+                "batch_refused", first_epoch=piece.first.epoch, last_epoch=piece.last.epoch, reason=str(error)
+            )
+            return self._one_by_one(piece)
+        found = self._applier.named(error, prepared)
+        if found is None and piece.rows and error.code in ROW_CODES:
+            found = self._applier.trial(self._read(piece, self._plan(piece, row_by_row=True)))
+        raise found or error from error
+
+    def move_to(self, position: Position) -> None:
+        self._applier.move_to(position)
+
+    def give_up(self) -> None:
+        self._applier.give_up()
+
+    def end(self, error: TailraceError | None = None) -> None:
+        if error is None:
+            self._applier.finish()
+            return
+        # The connection may be what is gone.
+        try:
+            with closing(connect(self._config.target)) as session:
+                error_log.record(session, self._config.key, self._applier.token, error)
+        except (TailraceError, pymysql.MySQLError, OSError) as why:
+            _log.warning("error_not_written_down", reason=str(why))
+
+    def close(self) -> None:
+        self._applier.close()
+
+
+def open_server(config: ConsumerConfig, log: LogReader) -> ServerSink:
+    """Connect, and become the channel's only writer. Raises TailraceError."""
+    session = connect(config.target)
+    try:
+        positions.install(session)
+        _ensure_position(config, session, log)
+        position = positions.take_over(session, config.key)
+        positions.tell_scope(session, config.key, Scope.of(config).to_json())
+        info.hire(session, config.key, config.workers)
+        return ServerSink(config, Applier(config, session, position))
+    except BaseException as error:
+        session.close()
+        if isinstance(error, pymysql.MySQLError | OSError):
+            raise unreachable(config.target, error) from error
+        raise
+
+
+def _ensure_position(config: ConsumerConfig, session: Session, log: LogReader) -> None:
+    """The channel's position, which is in this log: whoever has another one must not be disturbed."""
+    found, last = positions.read(session, config.key), log.last_epoch()
+    if found is not None:
+        check_log(config.key, found, last)
+        check_began(config, positions.began_at(session, config.key))
+        return
+    if positions.has_audit(session, config.key):
+        # Not even with --from: a service may name it at each of its starts.
+        raise positions.lost(config.key)
+    begin = begin_of(config, log)
+    positions.create(session, config.key, begin, last.record if last else None)
+    _log.info("channel_created", channel=config.channel, start=config.start, begin=str(begin.place))

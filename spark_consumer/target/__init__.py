@@ -1,0 +1,1 @@
+"""What the downstream is: its connections, tables and rights."""

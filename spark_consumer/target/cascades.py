@@ -1,0 +1,168 @@
+"""ON DELETE CASCADE run here, where the server does not do all of it.
+
+MySQL since 9.6 runs foreign keys above InnoDB (``innodb_native_foreign_keys = OFF``, its default). There a DELETE
+leaves rows behind, without an error, where its cascade is three tables deep, or two and a table has two foreign keys
+to one parent: behind the first row that has grandchildren it forgets others on the levels above (seen on 9.7.4). A
+table that refers to itself gets no further than one level (error 6575). What such a server logged as an upstream is
+applied as it was logged; this is for an upstream whose InnoDB did it right and did not log it.
+
+So before a row is removed that others hang on, what it would remove is looked for level by level, by the
+values that foreign keys refer to, and removed or set to NULL. The row's own DELETE then finds no children.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from spark_consumer.plan.statements import qualified, quote
+from spark_consumer.target.session import Session
+
+Name = tuple[str, str]
+#: SQL texts of the values of one reference
+Values = tuple[str, ...]
+_VALUES = 500
+_EDGES = (
+    "SELECT k.CONSTRAINT_SCHEMA, k.CONSTRAINT_NAME, k.TABLE_SCHEMA, k.TABLE_NAME, r.DELETE_RULE, k.COLUMN_NAME,"
+    " k.REFERENCED_TABLE_SCHEMA, k.REFERENCED_TABLE_NAME, k.REFERENCED_COLUMN_NAME,"
+    " CAST(c.DATA_TYPE AS CHAR), c.CHARACTER_SET_NAME FROM information_schema.REFERENTIAL_CONSTRAINTS r"
+    " JOIN information_schema.KEY_COLUMN_USAGE k ON k.CONSTRAINT_SCHEMA = r.CONSTRAINT_SCHEMA"
+    " AND k.CONSTRAINT_NAME = r.CONSTRAINT_NAME AND k.TABLE_NAME = r.TABLE_NAME"
+    " JOIN information_schema.COLUMNS c ON c.TABLE_SCHEMA = k.REFERENCED_TABLE_SCHEMA"
+    " AND c.TABLE_NAME = k.REFERENCED_TABLE_NAME AND c.COLUMN_NAME = k.REFERENCED_COLUMN_NAME"
+    " WHERE r.DELETE_RULE IN ('CASCADE', 'SET NULL') ORDER BY 1, 2, k.ORDINAL_POSITION"
+)
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A foreign key that acts on a DELETE.
+
+    Attributes:
+        literals: for each referenced column, the SQL expression whose value is the column's value as SQL text.
+    """
+
+    child: Name
+    columns: tuple[str, ...]
+    parent: Name
+    literals: tuple[str, ...]
+    removes: bool
+
+
+@dataclass(frozen=True)
+class Cascades:
+    """The foreign keys of a server that act on DELETEs, by the parent's name in lower case."""
+
+    edges: dict[Name, tuple[Edge, ...]]
+
+    def act(self, table: Name) -> bool:
+        """Whether a DELETE of this table's rows changes others."""
+        return _lower(table) in self.edges
+
+    def run(self, session: Session, table: Name, match: str) -> None:
+        """Remove, or set to NULL, what hangs on the rows of a table that a predicate finds."""
+        found = self._found(session, table, match)
+
+        def change(statement: str, edge: Edge) -> None:
+            # The row itself is left to its own DELETE, which must find it.
+            others = f" AND NOT ({match})" if _lower(edge.child) == _lower(table) else ""
+            for within in _within(edge, tuple(found[edge])):
+                session.execute(f"{statement} WHERE {within}{others}")
+
+        session.execute("SET SESSION foreign_key_checks = 0")
+        for edge in found:
+            if edge.removes:
+                change(f"DELETE FROM {_named(edge.child)}", edge)
+        # What refers to the columns that become NULL follows them.
+        session.execute("SET SESSION foreign_key_checks = 1")
+        for edge in found:
+            if not edge.removes:
+                nulls = ", ".join(f"{_quoted(column)} = NULL" for column in edge.columns)
+                change(f"UPDATE {_named(edge.child)} SET {nulls}", edge)
+
+    def _found(self, session: Session, table: Name, match: str) -> dict[Edge, dict[Values, None]]:
+        """Of each foreign key the values whose parents go."""
+        found: dict[Edge, dict[Values, None]] = {}
+        pending = [(table, match)]
+        while pending:
+            name, predicate = pending.pop()
+            for edge in self.edges.get(_lower(name), ()):
+                known = found.setdefault(edge, {})
+                values = _referenced(session, name, edge, predicate)
+                new = [one for one in values if one not in known]
+                known |= dict.fromkeys(new)
+                if edge.removes:
+                    pending += [(edge.child, within) for within in _within(edge, new)]
+        return found
+
+
+def load(session: Session) -> Cascades:
+    """What a server does not do by itself, as its foreign keys are now."""
+    native: Sequence[tuple[str, ...]] = ()
+    if session.flavor == "mysql":
+        native = session.rows("SHOW GLOBAL VARIABLES LIKE 'innodb_native_foreign_keys'")
+    on = not native or native[0][1] == "ON"
+    return cascades_of([] if on else session.rows(_EDGES))
+
+
+def cascades_of(rows: Sequence[tuple[str, ...]]) -> Cascades:
+    """From what ``information_schema`` says, one row for each column of a foreign key."""
+    parts: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+    for row in rows:
+        parts.setdefault(row[:4], []).append(row)
+    edges: dict[Name, tuple[Edge, ...]] = {}
+    for columns in parts.values():
+        _, _, db, table, rule, _, parent_db, parent, *_ = columns[0]
+        literals = tuple(_literal(name, kind, charset) for *_, name, kind, charset in columns)
+        edge = Edge(
+            (db, table), tuple(row[5] for row in columns), (parent_db, parent), literals, rule == "CASCADE"
+        )
+        edges[_lower(edge.parent)] = (*edges.get(_lower(edge.parent), ()), edge)
+    return Cascades(edges)
+
+
+def _literal(name: str, kind: str, charset: str | None) -> str:
+    column = _quoted(name)
+    if kind in ("enum", "set"):
+        # InnoDB compares their numbers, and a collation may take two members for one.
+        return f"CAST(CAST({column} AS SIGNED) AS CHAR)"
+    if kind in ("date", "time", "datetime", "timestamp"):
+        return f"CONCAT('_utf8mb4 X''', HEX(CONVERT({column} USING utf8mb4)), '''')"
+    if charset:
+        return f"CONCAT('_{charset} X''', HEX({column}), '''')"
+    if kind in ("binary", "varbinary"):
+        return f"CONCAT('X''', HEX({column}), '''')"
+    if kind == "float":
+        return f"CAST(CAST({column} AS DOUBLE) AS CHAR)"
+    return f"CAST({column} + 0 AS CHAR)" if kind == "bit" else f"CAST({column} AS CHAR)"
+
+
+def _referenced(session: Session, table: Name, edge: Edge, predicate: str) -> list[Values]:
+    """The values that children may have of the rows that a predicate finds; NULL has none."""
+    query = f"SELECT DISTINCT {', '.join(edge.literals)} FROM {_named(table)} WHERE {predicate}"
+    return [values for values in session.rows(query) if None not in values]
+
+
+def _within(edge: Edge, values: Sequence[Values]) -> Iterator[str]:
+    """Predicates that find the children of these values."""
+    columns = [_quoted(column) for column in edge.columns]
+    for begin in range(0, len(values), _VALUES):
+        some = values[begin : begin + _VALUES]
+        if len(columns) == 1:
+            yield f"{columns[0]} IN ({', '.join(value for (value,) in some)})"
+        else:
+            # In a list of tuples MySQL compares an ENUM with a number as text.
+            each = (zip(columns, one, strict=True) for one in some)
+            yield f"({' OR '.join(' AND '.join(f'{c} = {v}' for c, v in one) for one in each)})"
+
+
+def _lower(name: Name) -> Name:
+    return (name[0].lower(), name[1].lower())
+
+
+def _quoted(name: str) -> str:
+    return quote(name).decode()
+
+
+def _named(name: Name) -> str:
+    return qualified(*name).decode()

@@ -1,0 +1,46 @@
+"""Writing an ENUM's index 0, the value of what was no member, which a strict server takes from nobody.
+
+An upstream without strict mode, or INSERT IGNORE, has such values. Only here the session is not strict, for one
+statement, and every warning must be about an ENUM column: no other value may change on its way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+
+import pymysql
+
+from schemas.structure import TableStructure
+from spark_consumer.target.session import SQL_MODE, Session
+
+TRUNCATED = 1265
+_COLUMN = re.compile(r"[^']*'(.+)' at row \d+", re.DOTALL)
+_LAX = SQL_MODE.replace("STRICT_ALL_TABLES,", "")
+
+
+def write_zeros(session: Session, sql: bytes, structure: TableStructure) -> int | None:
+    """Run a statement that was refused with ``TRUNCATED``; the rows it affected, or None if it is refused for good.
+
+    Raises pymysql.MySQLError. After None, its transaction is to be rolled back.
+    """
+    enums = {
+        column.name.lower() for column in structure.columns if column.sql_type.lower().startswith("enum")
+    }
+    if not enums:
+        return None
+    session.execute(f"SET SESSION sql_mode = '{_LAX}', max_error_count = 65535")
+    try:
+        affected = session.execute(sql)
+        warnings = session.rows("SHOW WARNINGS")
+        told = int(session.value("SELECT @@warning_count"))
+    finally:
+        with contextlib.suppress(pymysql.MySQLError, OSError):
+            session.execute(f"SET SESSION sql_mode = '{SQL_MODE}', max_error_count = DEFAULT")
+    return affected if len(warnings) == told and all(_is_zero(one, enums) for one in warnings) else None
+
+
+def _is_zero(warning: tuple[object, ...], enums: set[str]) -> bool:
+    _, code, message = warning
+    column = _COLUMN.fullmatch(str(message))
+    return code == TRUNCATED and column is not None and column[1].lower() in enums

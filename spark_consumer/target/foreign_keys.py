@@ -1,0 +1,59 @@
+"""The downstream's foreign keys: over them, rows of two tables belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from spark_consumer.target.session import Session
+
+Name = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class ForeignKey:
+    """A foreign key; all names are in lower case."""
+
+    columns: tuple[str, ...]
+    parent: Name
+    referenced: tuple[str, ...]
+
+
+ForeignKeys = dict[Name, tuple[ForeignKey, ...]]
+
+
+@dataclass
+class ForeignKeyCatalog:
+    """The downstream's foreign keys as last read; DDL makes it forget."""
+
+    _tables: ForeignKeys = field(default_factory=dict)
+
+    def forget(self) -> None:
+        """After a DDL: read everything again."""
+        self._tables.clear()
+
+    def load(self, session: Session, names: Iterable[Name]) -> ForeignKeys:
+        """The foreign keys of tables, by their names."""
+        wanted = dict.fromkeys(names)
+        for name in wanted:
+            if name not in self._tables:
+                self._tables[name] = _read(session, name)
+        return {name: self._tables[name] for name in wanted}
+
+
+def _read(session: Session, name: Name) -> tuple[ForeignKey, ...]:
+    rows = session.rows(
+        "SELECT CONSTRAINT_NAME, COLUMN_NAME, REFERENCED_TABLE_SCHEMA, REFERENCED_TABLE_NAME,"
+        " REFERENCED_COLUMN_NAME FROM information_schema.KEY_COLUMN_USAGE"
+        " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND REFERENCED_TABLE_NAME IS NOT NULL"
+        " ORDER BY CONSTRAINT_NAME, ORDINAL_POSITION",
+        name,
+    )
+    found: dict[str, list[tuple[str, Name, str]]] = {}
+    for constraint, column, db, table, referenced in rows:
+        parent = (db.lower(), table.lower())
+        found.setdefault(constraint, []).append((column.lower(), parent, referenced.lower()))
+    return tuple(
+        ForeignKey(tuple(c for c, _, _ in columns), columns[0][1], tuple(r for _, _, r in columns))
+        for columns in found.values()
+    )

@@ -1,0 +1,299 @@
+"""What the text of a stored program does: the tables it changes, the programs it runs, the columns of NEW it sets.
+
+The text is that of a trigger, event or routine, or a view's query, as ``information_schema`` has it. It is cut into
+tokens and not parsed: of what stands where a table to change may stand every name is taken, so what is found may be
+too much and never too little. What cannot be told at all (SQL that is put together at run time, a session's
+variables, DDL on other things than tables) is a doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from schemas.ddl.lexer import Dialect, Lexer, LexError, Token, TokenKind
+
+#: a name with one to three parts, as the text has it
+Path = tuple[str, ...]
+
+_NAMES = (TokenKind.WORD, TokenKind.QUOTED)
+_MODIFIERS = frozenset({"LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE"})
+# Behind these a table's name may come, or an opening parenthesis with more of them.
+_BEFORE_TABLES = frozenset({"FROM", "JOIN", "STRAIGHT_JOIN", "USING", ","})
+_END_OF_DELETE = frozenset({"WHERE", "ORDER", "LIMIT", "RETURNING"})
+_DDL = frozenset({"CREATE", "ALTER", "DROP", "RENAME"})
+_DDL_WORDS = frozenset({"OR", "REPLACE", "ONLINE", "IGNORE", "UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR"})
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What a program's text does.
+
+    Attributes:
+        writes: tables, views and sequences that it may change by itself.
+        calls: routines that it may run; most of them are the server's own functions.
+        names: all names in it, for the views and sequences among them.
+        assigned: columns of ``NEW`` that it may set, in lower case.
+        doubt: why the above may not be all; "" if it is.
+        unreadable: whether the doubt is about the whole text.
+    """
+
+    writes: frozenset[Path] = frozenset()
+    calls: frozenset[Path] = frozenset()
+    names: frozenset[Path] = frozenset()
+    assigned: frozenset[str] = frozenset()
+    doubt: str = ""
+    unreadable: bool = False
+
+
+def effects_of(text: str, dialect: Dialect, parameters: Collection[str] = ()) -> Effects:
+    """What a trigger's, event's or routine's body does.
+
+    Args:
+        parameters: a routine's own, in lower case, which SET may change.
+    """
+    try:
+        tokens = list(Lexer(text, dialect))
+    except LexError as error:
+        return Effects(doubt=f"its text cannot be read: {error}", unreadable=True)
+    return _Scan(tokens, set(parameters)).run()
+
+
+def query_effects(text: str, dialect: Dialect) -> Effects:
+    """What a view's query reads, as ``writes``: what changes through the view may be any of it.
+
+    Through MySQL's JSON duality views what their subqueries read, too.
+    """
+    try:
+        tokens = list(Lexer(text, dialect))
+    except LexError as error:
+        return Effects(doubt=f"its text cannot be read: {error}", unreadable=True)
+    scan = _Scan(tokens, set())
+    scan.tables_in(0, len(tokens), expected=False, subqueries=True)
+    return scan.run()
+
+
+@dataclass
+class _Scan:
+    """One pass over a body's tokens."""
+
+    tokens: list[Token]
+    variables: set[str]
+    writes: set[Path] = field(default_factory=set)
+    calls: set[Path] = field(default_factory=set)
+    names: set[Path] = field(default_factory=set)
+    assigned: set[str] = field(default_factory=set)
+    doubt: str = ""
+    # Names that are no function's although a parenthesis follows; words such as SET that begin no statement.
+    _at_tables: set[int] = field(default_factory=set)
+    _clauses: set[int] = field(default_factory=set)
+
+    def run(self) -> Effects:
+        index = 0
+        while index < len(self.tokens):
+            key = self.key(index)
+            if key and self.key(index - 1) != ".":
+                self._statement(index, key)
+            path, behind = self.path(index)
+            if path and self.key(index - 1) != ".":
+                self._name(index, path, behind)
+                index = behind
+            else:
+                index += 1
+        return Effects(
+            frozenset(self.writes),
+            frozenset(self.calls),
+            frozenset(self.names),
+            frozenset(self.assigned),
+            self.doubt,
+        )
+
+    def key(self, index: int) -> str:
+        return self.tokens[index].key if 0 <= index < len(self.tokens) else ""
+
+    def path(self, index: int) -> tuple[Path, int]:
+        """The name that begins at a token, and the index behind it; no parts if there is none."""
+        parts: list[str] = []
+        while index < len(self.tokens) and self.tokens[index].kind in _NAMES:
+            parts.append(self.tokens[index].text)
+            index += 1
+            if self.key(index) != "." or len(parts) == 3:
+                break
+            index += 1
+        return tuple(parts), index
+
+    def _statement(self, index: int, key: str) -> None:
+        before, following = self.key(index - 1), self.key(index + 1)
+        if key in ("INSERT", "REPLACE") and following != "(" and before != "OR":
+            self._insert(index)
+        elif key == "UPDATE" and before not in ("KEY", "FOR", "ON"):
+            self._update(index)
+        elif key == "DELETE" and before != "ON":
+            self.tables_in(index + 1, self._find(index, _END_OF_DELETE))
+        elif key in _DDL and index not in self._clauses:
+            self._ddl(index)
+        elif key == "TRUNCATE" and following != "(":
+            self.tables_in(index + 1 + (following == "TABLE"), self._end(index))
+        elif key in ("PREPARE", "EXECUTE") and self._is_name(index + 1):
+            self._doubt("it runs SQL that is put together at run time")
+        elif key == "LOAD":
+            self._doubt("it loads a file")
+        elif key == "CALL":
+            self._call(index + 1)
+        elif key in ("DECLARE", "FOR"):
+            self._declare(index + 1)
+        elif key in ("SIGNAL", "RESIGNAL"):
+            self._clauses.add(self._find(index, ("SET",)))
+        elif key == "SET" and index not in self._clauses and before != "CHARACTER" and following != "(":
+            self._set(index + 1)
+        elif key == "INTO" and index not in self._clauses:
+            self._into(index + 1)
+
+    def _name(self, index: int, path: Path, behind: int) -> None:
+        self.names.add(path)
+        new = path[0].upper() == "NEW" and len(path) == 2
+        if new and (self.key(behind), self.key(behind + 1)) == (":", "="):
+            self.assigned.add(path[1].lower())
+        if self.key(behind) == "(" and index not in self._at_tables:
+            self.calls.add(path)
+
+    def _insert(self, index: int) -> None:
+        index += 1
+        while self.key(index) in _MODIFIERS | {"INTO"}:
+            self._clauses.add(index)
+            index += 1
+        path, behind = self.path(index)
+        if not path:
+            self._doubt("it has an INSERT that is not understood")
+            return
+        self._write(index, path)
+        if self.key(behind) == "PARTITION":
+            behind = self._behind_parentheses(behind + 1)
+        if self.key(behind) == "SET":
+            self._clauses.add(behind)
+
+    def _update(self, index: int) -> None:
+        end = self._find(index, ("SET",))
+        self.tables_in(index + 1, end)
+        self._clauses.add(end)
+        if self.key(end) != "SET":
+            self._doubt("it has an UPDATE that is not understood")
+
+    def _ddl(self, index: int) -> None:
+        """DDL on tables, as events may have it; of other things nobody knows what it comes to."""
+        end, at = self._end(index), index + 1
+        while self.key(at) in _DDL_WORDS:
+            at += 1
+        self._clauses.update(range(index, end))
+        if self.key(at) == "TEMPORARY":
+            return
+        if self.key(at) not in ("TABLE", "TABLES", "INDEX"):
+            self._doubt(f"it has {self.key(index)} {self.key(at)}")
+        for each in range(at + 1, end):
+            path, _ = self.path(each)
+            if path and self.key(each - 1) != ".":
+                self._write(each, path)
+
+    def tables_in(self, begin: int, end: int, *, expected: bool = True, subqueries: bool = False) -> None:
+        """Take what stands where a table may stand."""
+        index = begin
+        while index < end:
+            key = self.key(index)
+            if not subqueries and key == "(" and self.key(index + 1) in ("SELECT", "WITH"):
+                # What a subquery reads is not changed.
+                index = self._behind_parentheses(index) - 1
+                expected = False
+            elif expected and key == "{":
+                # ODBC's { OJ … }.
+                index += 1
+            elif key in _BEFORE_TABLES:
+                expected = True
+            elif expected and key not in _MODIFIERS and key != "(":
+                path, behind = self.path(index)
+                if path:
+                    self.writes.add(path)
+                    index = behind - 1
+                expected = False
+            index += 1
+
+    def _write(self, index: int, path: Path) -> None:
+        """A table whose columns may follow in parentheses."""
+        self.writes.add(path)
+        self._at_tables.add(index)
+
+    def _call(self, index: int) -> None:
+        path, behind = self.path(index)
+        self.calls.add(path)
+        if self.key(behind) != "(":
+            return
+        # A parameter may be OUT.
+        for begin, end in self._items(behind + 1):
+            argument, last = self.path(begin)
+            if last == end and len(argument) == 2 and argument[0].upper() == "NEW":
+                self.assigned.add(argument[1].lower())
+
+    def _declare(self, index: int) -> None:
+        while self._is_name(index):
+            self.variables.add(self.tokens[index].text.lower())
+            if self.key(index + 1) != ",":
+                return
+            index += 2
+
+    def _set(self, index: int) -> None:
+        for begin, _ in self._items(index):
+            path, _ = self.path(begin)
+            if self.key(begin) == "@":
+                if self.key(begin + 1) == "@":
+                    self._doubt("it sets a variable of the server")
+            elif path[:1] and path[0].lower() in self.variables:
+                continue
+            elif len(path) == 2 and path[0].upper() == "NEW":
+                self.assigned.add(path[1].lower())
+            elif path[:1] != ("OLD",):
+                self._doubt(f"it sets the variable {'.'.join(path)}, which is not its own")
+
+    def _into(self, index: int) -> None:
+        more = True
+        while more:
+            path, behind = self.path(index + (self.key(index) == "@"))
+            if len(path) == 2 and path[0].upper() == "NEW":
+                self.assigned.add(path[1].lower())
+            more = bool(path) and self.key(behind) == ","
+            index = behind + 1
+
+    def _items(self, index: int) -> Iterator[tuple[int, int]]:
+        """Where the items of a list begin and end, up to the end of its statement or parenthesis."""
+        begin, depth = index, 0
+        for at in range(index, len(self.tokens)):
+            key = self.key(at)
+            depth += {"(": 1, ")": -1}.get(key, 0)
+            if depth < 0 or key == ";":
+                yield begin, at
+                return
+            if key == "," and depth == 0:
+                yield begin, at
+                begin = at + 1
+        yield begin, len(self.tokens)
+
+    def _find(self, index: int, keys: Iterable[str]) -> int:
+        """The index of the first of these words that is not in parentheses, else of the statement's end."""
+        wanted, depth = frozenset(keys), 0
+        for at in range(index + 1, len(self.tokens)):
+            key = self.key(at)
+            depth += {"(": 1, ")": -1}.get(key, 0)
+            if key == ";" or depth < 0 or (depth == 0 and key in wanted):
+                return at
+        return len(self.tokens)
+
+    def _end(self, index: int) -> int:
+        return self._find(index, ())
+
+    def _behind_parentheses(self, index: int) -> int:
+        """The index behind a parenthesis that opens at ``index``."""
+        return self._find(index, ()) + 1 if self.key(index) == "(" else index
+
+    def _is_name(self, index: int) -> bool:
+        return 0 <= index < len(self.tokens) and self.tokens[index].kind in _NAMES
+
+    def _doubt(self, why: str) -> None:
+        self.doubt = self.doubt or why

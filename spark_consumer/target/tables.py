@@ -1,0 +1,391 @@
+"""What the downstream's tables look like: columns, unique keys, triggers, and foreign keys that cascade."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import pymysql
+
+from schemas.errors import DownstreamError, Where
+from spark_consumer.plan.statements import qualified, quote
+from spark_consumer.target.column_defaults import default_of
+from spark_consumer.target.column_types import SqlType, parse_type
+from spark_consumer.target.crashed_tables import crashed
+from spark_consumer.target.server_errors import is_crashed
+from spark_consumer.target.session import SQL_MODE, Flavor, Session, error_number
+
+Name = tuple[str, str]
+_CASCADING = frozenset({"CASCADE", "SET NULL", "SET DEFAULT"})
+# No such database, no such table.
+_ABSENT = frozenset({1049, 1146})
+_COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
+
+
+@dataclass(frozen=True)
+class TargetColumn:
+    """One column of a downstream table.
+
+    Attributes:
+        fills: whether an INSERT may leave it out: it has a default, may be NULL, or makes its values itself.
+        generated: whether the server computes it and takes no value.
+        collation: of a text column, "" of others.
+        default: the default's text as ``information_schema`` has it; None without one.
+        implied: the SQL text of what an INSERT that does not name it writes into it; None if nobody can know.
+        touched: whether the server itself sets it in an UPDATE that does not name it.
+        period: whether it says since when, or until when, MariaDB has the row in its history.
+    """
+
+    name: str
+    type: SqlType
+    nullable: bool = False
+    fills: bool = False
+    generated: bool = False
+    collation: str = ""
+    default: str | None = None
+    implied: bytes | None = None
+    touched: bool = False
+    period: bool = False
+
+    @property
+    def key(self) -> str:
+        """Its name in lower case: names of columns are compared so."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True)
+class KeyPart:
+    """One part of a unique key.
+
+    Attributes:
+        column: its name in lower case; None for an expression.
+        length: how many characters or bytes of it count, None: all.
+        nullable: whether it may be NULL, which conflicts with nothing.
+    """
+
+    column: str | None
+    length: int | None = None
+    nullable: bool = False
+
+
+@dataclass(frozen=True)
+class UniqueKey:
+    """A primary or unique key."""
+
+    name: str
+    parts: tuple[KeyPart, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Its columns' names in lower case, expressions left out."""
+        return tuple(part.column for part in self.parts if part.column is not None)
+
+    @property
+    def plain(self) -> bool:
+        """Whether equal columns mean equal keys: no part is an expression."""
+        return all(part.column is not None for part in self.parts)
+
+    @property
+    def nullable(self) -> bool:
+        """Whether rows with a NULL in it may be there any number of times."""
+        return any(part.nullable for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """A trigger: ``BEFORE`` or ``AFTER``, and ``INSERT``, ``UPDATE`` or ``DELETE``."""
+
+    name: str
+    timing: str
+    event: str
+    body: str = ""
+    sql_mode: str = ""
+
+
+@dataclass(frozen=True)
+class TargetTable:
+    """One downstream table.
+
+    Attributes:
+        keys: its unique keys, the primary key first.
+        in_family: whether it hangs, over any number of foreign keys, together with one that cascades.
+        definition: ``SHOW CREATE TABLE`` without its counter, and its triggers: another text, another table.
+        versioned: whether it is one of MariaDB's system-versioned tables.
+        engine: its storage engine.
+        transactional: whether what is written to it goes with its transaction.
+        is_view: whether it is a view.
+    """
+
+    name: Name
+    columns: tuple[TargetColumn, ...]
+    keys: tuple[UniqueKey, ...] = ()
+    in_family: bool = False
+    triggers: tuple[Trigger, ...] = ()
+    definition: str = ""
+    versioned: bool = False
+    engine: str = "InnoDB"
+    transactional: bool = True
+    is_view: bool = False
+
+    @cached_property
+    def _by_key(self) -> dict[str, TargetColumn]:
+        return {column.key: column for column in self.columns}
+
+    def column(self, name: str) -> TargetColumn | None:
+        """The column of a name, in any case of letters."""
+        return self._by_key.get(name.lower())
+
+    @cached_property
+    def writable(self) -> frozenset[str]:
+        """Names, in lower case, of the columns that take values."""
+        return frozenset(column.key for column in self.columns if not column.generated)
+
+    @cached_property
+    def generated(self) -> frozenset[str]:
+        """Names, in lower case, of those that the server computes itself."""
+        return frozenset(column.key for column in self.columns if column.generated)
+
+    @cached_property
+    def collations(self) -> tuple[tuple[str, str], ...]:
+        """Of its text columns, by their names in lower case."""
+        return tuple((column.key, column.collation) for column in self.columns if column.collation)
+
+
+@dataclass
+class TargetCatalog:
+    """The downstream's tables as last read; DDL makes it forget."""
+
+    _tables: dict[Name, TargetTable | None] = field(default_factory=dict)
+    _families: frozenset[Name] | None = None
+
+    def forget(self) -> None:
+        """After a DDL: read everything again."""
+        self._tables.clear()
+        self._families = None
+
+    def load(self, session: Session, names: Iterable[Name]) -> dict[Name, TargetTable | None]:
+        """The tables by name, None for one that is not there; only what is not known yet is read."""
+        wanted = list(dict.fromkeys(names))
+        if missing := [name for name in wanted if name not in self._tables]:
+            if self._families is None:
+                self._families = families(_foreign_keys(session))
+            for name in missing:
+                self._tables[name] = read_table(session, name, self._families)
+        return {name: self._tables[name] for name in wanted}
+
+
+def read_table(session: Session, name: Name, in_family: frozenset[Name] = frozenset()) -> TargetTable | None:
+    """One table as it is now, None if it is not there."""
+    columns = _columns(session, name)
+    if not columns:
+        return None
+    key = (name[0].lower(), name[1].lower())
+    triggers = triggers_of(session, name)
+    try:
+        definition = _definition(session, name, triggers)
+    except pymysql.MySQLError as error:
+        if is_crashed(error):
+            raise crashed(name, error, Where(table=".".join(name))) from error
+        raise
+    kind, engine, transactions = _kind(session, name)
+    return TargetTable(
+        name,
+        columns,
+        _keys(session, name),
+        key in in_family,
+        triggers,
+        definition,
+        kind == "SYSTEM VERSIONED",
+        engine,
+        # A sequence is written whole, and BLACKHOLE keeps nothing: repeated, both are as before.
+        transactions == "YES" or kind == "SEQUENCE" or engine.upper() == "BLACKHOLE",
+        kind == "VIEW",
+    )
+
+
+def _kind(session: Session, name: Name) -> tuple[str, str, str]:
+    """A table's type and engine, and whether that engine has transactions, as ``information_schema`` says them."""
+    rows = session.rows(
+        "SELECT t.TABLE_TYPE, t.ENGINE, e.TRANSACTIONS FROM information_schema.TABLES t"
+        " LEFT JOIN information_schema.ENGINES e ON e.ENGINE = t.ENGINE"
+        " WHERE t.TABLE_SCHEMA = %s AND t.TABLE_NAME = %s",
+        name,
+    )
+    kind, engine, transactions = rows[0] if rows else ("", "", "")
+    return str(kind), str(engine or ""), str(transactions or "")
+
+
+def _definition(session: Session, name: Name, triggers: Iterable[Trigger]) -> str:
+    """The table's definition as text. Raises MySQLError if it is not there."""
+    table = _COUNTER.sub("", str(session.rows("SHOW CREATE TABLE " + qualified(*name).decode())[0][1]))
+    return "\n".join((table, *map(str, triggers)))
+
+
+class TableMoved(DownstreamError):
+    """TR654: the table is not as the plan for it was made; a new plan helps."""
+
+    def __init__(self, name: Name) -> None:
+        super().__init__(
+            "TR654",
+            "the downstream's table was altered again and again while a batch was on its way to it",
+            where=Where(table=".".join(name)),
+            hint="wait until that has an end, and start the consumer again; nothing of this batch was applied",
+            retryable=True,
+        )
+
+
+def hold(session: Session, name: Name, expected: str) -> None:
+    """Keep others from altering the table until the open transaction ends. Raises TableMoved if one has."""
+    try:
+        # Reading it takes its metadata lock; SHOW gives its own back at once.
+        session.rows(f"SELECT 1 FROM {qualified(*name).decode()} LIMIT 0")
+        found = _definition(session, name, triggers_of(session, name))
+    except pymysql.MySQLError as error:
+        if error_number(error) in _ABSENT:
+            raise TableMoved(name) from error
+        raise
+    if found != expected:
+        raise TableMoved(name)
+
+
+def _columns(session: Session, name: Name) -> tuple[TargetColumn, ...]:
+    rows = session.rows(
+        "SELECT COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, COLUMN_DEFAULT, EXTRA, CHARACTER_SET_NAME, COLLATION_NAME,"
+        " GENERATION_EXPRESSION FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+        " ORDER BY ORDINAL_POSITION",
+        name,
+    )
+    columns = tuple(_column(session.flavor, *row) for row in rows)
+    return tuple(_with_members(session, name, column) for column in columns)
+
+
+def _with_members(session: Session, name: Name, column: TargetColumn) -> TargetColumn:
+    """A column with the members that it has, where the server shows them in utf8mb3: 😀 and ? are one there.
+
+    Nothing but a value tells them, so they are looked at in a temporary table that has the column.
+    """
+    kind = column.type
+    if not any("?" in member for member in kind.members):
+        return column
+    numbers = range(1, len(kind.members) + 1)
+    values = (n if kind.base == "enum" else 1 << n - 1 for n in numbers)
+    rows = ", ".join(f"({n}, {value})" for n, value in zip(numbers, values, strict=True))
+    made = f"SELECT {quote(column.name).decode()} AS m FROM {qualified(*name).decode()} LIMIT 0"
+    try:
+        # With it, a list in which a member is there twice is refused.
+        session.execute("SET SESSION sql_mode = ''")
+        session.execute("DROP TEMPORARY TABLE IF EXISTS tailrace.members")
+        session.execute(f"CREATE TEMPORARY TABLE tailrace.members (n INT PRIMARY KEY) {made}")
+        session.execute(f"INSERT INTO tailrace.members (n, m) VALUES {rows}")
+        found = session.rows("SELECT m FROM tailrace.members ORDER BY n")
+        session.execute("DROP TEMPORARY TABLE tailrace.members")
+    finally:
+        with contextlib.suppress(pymysql.MySQLError, OSError):
+            session.execute(f"SET SESSION sql_mode = '{SQL_MODE}'")
+    return replace(column, type=replace(kind, members=tuple(_text(member) for (member,) in found)))
+
+
+def _column(
+    flavor: Flavor,
+    name: str,
+    kind: str,
+    nullable: str,
+    default: str | None,
+    extra: str,
+    charset: str | None,
+    collation: str | None,
+    expression: str | bytes | None,
+) -> TargetColumn:
+    parsed = parse_type(_text(kind), charset or "")
+    extra = (extra or "").upper()
+    may_be_null = nullable == "YES"
+    implied = default_of(flavor, extra, None if default is None else _text(default), may_be_null, parsed.base)
+    # MariaDB writes the default NULL as a word. An ENUM without one takes its first member.
+    default = (
+        None if default is None or (may_be_null and _text(default).upper() == "NULL") else _text(default)
+    )
+    fills = may_be_null or default is not None or "AUTO_INCREMENT" in extra or parsed.base == "enum"
+    generated = _is_generated(extra)
+    return TargetColumn(
+        name,
+        parsed,
+        may_be_null,
+        fills or generated,
+        generated,
+        collation or "",
+        default,
+        implied,
+        "ON UPDATE" in extra,
+        flavor == "mariadb" and _text(expression or "") in ("ROW START", "ROW END"),
+    )
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _is_generated(extra: str) -> bool:
+    # MySQL says DEFAULT_GENERATED of an expression default, which takes values.
+    return any(word in extra for word in ("VIRTUAL GENERATED", "STORED GENERATED", "PERSISTENT"))
+
+
+def _keys(session: Session, name: Name) -> tuple[UniqueKey, ...]:
+    rows = session.rows(
+        "SELECT INDEX_NAME, COLUMN_NAME, SUB_PART, NULLABLE FROM information_schema.STATISTICS"
+        " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND NON_UNIQUE = 0 ORDER BY INDEX_NAME, SEQ_IN_INDEX",
+        name,
+    )
+    parts: dict[str, list[KeyPart]] = {}
+    for index, column, length, nullable in rows:
+        part = KeyPart(column.lower() if column else None, length, nullable == "YES")
+        parts.setdefault(index, []).append(part)
+    in_order = sorted(parts, key=lambda index: (index != "PRIMARY", index))
+    return tuple(UniqueKey(index, tuple(parts[index])) for index in in_order)
+
+
+def triggers_of(session: Session, name: Name) -> tuple[Trigger, ...]:
+    """The triggers on a table, as far as the account may see them."""
+    rows = session.rows(
+        "SELECT TRIGGER_NAME, ACTION_TIMING, EVENT_MANIPULATION, ACTION_STATEMENT, SQL_MODE"
+        " FROM information_schema.TRIGGERS WHERE EVENT_OBJECT_SCHEMA = %s AND EVENT_OBJECT_TABLE = %s"
+        " ORDER BY TRIGGER_NAME",
+        name,
+    )
+    return tuple(Trigger(*map(_text, row)) for row in rows)
+
+
+def _foreign_keys(session: Session) -> list[tuple[Name, Name, bool]]:
+    rows = session.rows(
+        "SELECT DISTINCT r.CONSTRAINT_SCHEMA, r.TABLE_NAME, r.UNIQUE_CONSTRAINT_SCHEMA,"
+        " r.REFERENCED_TABLE_NAME, r.DELETE_RULE, r.UPDATE_RULE"
+        " FROM information_schema.REFERENTIAL_CONSTRAINTS r"
+    )
+    return [
+        (
+            (str(db).lower(), str(table).lower()),
+            (str(parent_db).lower(), str(parent).lower()),
+            on_delete in _CASCADING or on_update in _CASCADING,
+        )
+        for db, table, parent_db, parent, on_delete, on_update in rows
+    ]
+
+
+def families(keys: Iterable[tuple[Name, Name, bool]]) -> frozenset[Name]:
+    """All tables connected with a cascading foreign key: (child, parent, cascades) in, names out."""
+    neighbours: dict[Name, set[Name]] = {}
+    pending: list[Name] = []
+    for child, parent, cascades in keys:
+        neighbours.setdefault(child, set()).add(parent)
+        neighbours.setdefault(parent, set()).add(child)
+        if cascades:
+            pending += [child, parent]
+    found: set[Name] = set()
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending += neighbours[name] - found
+    return frozenset(found)

@@ -1,0 +1,1 @@
+"""The channels that targets know, and what an operator decides about them."""

@@ -1,0 +1,171 @@
+"""The event that a channel stopped at, and an operator's decision about it."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from schemas.access.server_url import ServerUrl
+from schemas.errors import NOWHERE, DownstreamError, Where
+from spark_consumer.apply import error_log
+from spark_consumer.apply import ledger as ledgers
+from spark_consumer.apply import position_store as positions
+from spark_consumer.apply.ddl.intent import Intent, intent_of, place_at
+from spark_consumer.apply.ddl.settle import await_predecessor, settled
+from spark_consumer.apply.error_log import ChannelError
+from spark_consumer.apply.ledger import Ledger
+from spark_consumer.apply.position_store import Position
+from spark_consumer.plan import replacement
+from spark_consumer.plan.refusal import DDL, Event, event_name
+from spark_consumer.rules.channel import ChannelKey
+from spark_consumer.target.session import Session, closing, connect
+from tailrace import assemble as wiring
+from tailrace.config.file import load
+from tailrace.service import logs
+
+_DIRECTIVES = """
+SELECT epoch, seq, gtid, action, statements, refused, reason, made_by, CAST(made_at AS CHAR), CAST(used_at AS CHAR)
+FROM tailrace.error_directives WHERE prefix = %s AND channel = %s ORDER BY id
+"""
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """A channel, and what it ended with."""
+
+    key: ChannelKey
+    target: ServerUrl
+    session: Session
+    position: Position
+    error: ChannelError | None
+
+    @property
+    def channel(self) -> str:
+        return self.key.name
+
+    @property
+    def event_name(self) -> str:
+        return self.error.event.name if self.error and self.error.event else ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The contract of ``--json``."""
+        error = None
+        if self.error is not None:
+            error = asdict(self.error)
+            if self.error.event is not None:
+                error["event"]["name"] = self.error.event.name
+        return {"channel": self.channel, "error": error, "directives": self._directives()}
+
+    def _directives(self) -> list[dict[str, Any]]:
+        found = []
+        for epoch, seq, gtid, action, statements, refused, reason, by, made, used in self.session.rows(
+            _DIRECTIVES, self.key
+        ):
+            found.append(
+                {
+                    "event": event_name(epoch, seq),
+                    "gtid": gtid,
+                    "action": action,
+                    "statements": json.loads(statements),
+                    "refused": refused,
+                    "reason": reason,
+                    "made_by": by,
+                    "made_at": made,
+                    "used_at": used,
+                }
+            )
+        return found
+
+    def decide(self, name: str | None, statements: tuple[str, ...]) -> None:
+        """Skip the event, or replace it by statements. Raises DownstreamError TR643, TR644."""
+        ledger = ledgers.choose(self.session, self.position)
+        self.session.execute("BEGIN")
+        # Nobody applies anything until it is written.
+        position = positions.read(self.session, self.key, lock=True)
+        error = error_log.read(self.session, self.key)
+        event = error.event if error else None
+        if error is None or event is None:
+            raise self._nothing(error)
+        if name is not None and name != event.name:
+            raise DownstreamError(
+                "TR644",
+                f"channel {self.channel} stopped at event {event.name}, and not at {name}",
+                where=self._where(event),
+                hint="`tailrace error show` says what it is",
+            )
+        if position is None or position.epoch >= event.epoch:
+            raise DownstreamError(
+                "TR644",
+                f"event {event.name} is past: the channel has gone on to epoch {position.epoch if position else '?'}",
+                where=self._where(event),
+                hint="nothing is to be decided about it any more",
+            )
+        replacement.check(statements, for_ddl=event.seq == DDL, flavor=self.session.flavor)
+        if event.seq == DDL:
+            statements = (*self._ran(position, ledger, event), *statements)
+        by = f"{getpass.getuser()}@{socket.gethostname()} as {self.session.value('SELECT CURRENT_USER()')}"
+        error_log.add(self.session, self.key, error, statements, by)
+        self.session.execute("COMMIT")
+
+    def _ran(self, position: Position, ledger: Ledger, event: Event) -> tuple[str, ...]:
+        """What has run already, of an earlier decision about the event or of the several statements that the DDL
+        became: it stays in front of the others.
+        """
+        intent = intent_of(position.ddl_intent, place_at(event.gtid, event.file, event.pos))
+        if intent is None:
+            return ()
+        old = error_log.decided(self.session, self.key).get((event.epoch, event.seq))
+        given = (
+            old.statements
+            if old is not None and not old.used
+            else tuple(one.statement for one in intent.carried.statements)
+        )
+        count = self._settled(position, ledger, intent)
+        if count >= len(given):
+            raise DownstreamError(
+                "TR644",
+                f"event {event.name} has run by now, and only its position is not written yet",
+                where=self._where(event),
+                hint="start the consumer",
+            )
+        return given[:count]
+
+    def _settled(self, position: Position, ledger: Ledger, intent: Intent) -> int:
+        """How many of an intent's statements have run; of one that nobody can know of the operator decides."""
+        if intent.before is None:
+            return intent.index
+        with closing(connect(self.target)) as own:
+            await_predecessor(own, position)
+            try:
+                return settled(own, ledger, intent, intent.statement, NOWHERE).index
+            except DownstreamError as error:
+                if error.code != "TR621":
+                    raise
+                return intent.index
+
+    def _nothing(self, error: ChannelError | None) -> DownstreamError:
+        what = "has no error" if error is None else f"ended with {error.code}, which is no event's"
+        hint = "start the consumer" if error is None else error.hint
+        return DownstreamError("TR644", f"channel {self.channel} {what}", hint=hint)
+
+    @staticmethod
+    def _where(event: Event) -> Where:
+        return Where(gtid=event.gtid, epoch=event.epoch, event=event.name)
+
+
+@contextmanager
+def looked_at(config: Path, channel: str | None) -> Iterator[Stopped]:
+    """Look at a channel of the configuration. Raises ConfigError, DownstreamError."""
+    logs.configure("error")
+    settings = wiring.recovery_config(load(config), channel)
+    with closing(connect(settings.target)) as session:
+        positions.install(session)
+        position = positions.known(session, settings.key)
+        error = error_log.read(session, settings.key)
+        yield Stopped(settings.key, settings.target, session, position, error)

@@ -1,0 +1,134 @@
+"""Registers channels as readers of the relay log, by their positions on the downstream.
+
+A consumer registers its own, where the relay log is on the same machine; a producer those of its configuration. So no
+purge takes from the channel what `tailrace recover` would need to bring it forward.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pymysql
+import structlog
+
+from relay_store.layout import directory as layout
+from relay_store.layout.directory import RelayPosition
+from relay_store.layout.locks import files_locked
+from relay_store.layout.readers import Mark, channel_reader
+from schemas.errors import TailraceError
+from spark_consumer.apply import position_store as positions
+from spark_consumer.apply.position_store import Position
+from spark_consumer.job.progress import Counters
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.target.session import closing, connect, error_number
+from tailrace.channels.ownership import check_feeds
+
+_EVERY, _EVERY_ELSEWHERE = 2.0, 10.0  # seconds
+_LEAVE = 2.0
+_NOT_YET = (1049, 1054, 1146)  # the consumer is about to create schema, table or column
+_log = structlog.get_logger()
+
+
+@contextmanager
+def registered(settings: ConsumerConfig, root: Path, counters: Counters) -> Iterator[None]:
+    """Keep the mark up with a running channel while the block runs, and at its end.
+
+    Trouble with it is logged, and no reason to stop: an old mark keeps more files, not fewer.
+    """
+    channel = ChannelMark(settings, root)
+    try:
+        with _again_and_again(lambda: channel.look(counters.position_epoch), _EVERY):
+            yield
+    finally:
+        channel.look(counters.position_epoch)
+
+
+@contextmanager
+def followed(channels: Sequence[ConsumerConfig], root: Path) -> Iterator[None]:
+    """Keep the marks up of channels whose consumers may run where nobody can reach the relay log."""
+    marks = [ChannelMark(settings, root) for settings in channels]
+
+    def look() -> None:
+        for mark in marks:
+            mark.look()
+
+    with _again_and_again(look, _EVERY_ELSEWHERE):
+        yield
+
+
+@contextmanager
+def _again_and_again(look: Callable[[], None], pause: float) -> Iterator[None]:
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(pause):
+            look()
+
+    thread = threading.Thread(target=watch, name="channel-mark", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        # A downstream that is away must not hold up the end.
+        thread.join(_LEAVE)
+
+
+class ChannelMark:
+    """The mark of one channel, taken from its position on the downstream."""
+
+    def __init__(self, settings: ConsumerConfig, root: Path) -> None:
+        self._settings, self._root = settings, root
+        self._mark = Mark(root, channel_reader(settings.channel))
+        self._begun = False
+        self._seen: int | None = None
+        self._said = ""
+
+    def look(self, epoch: int | None = None) -> None:
+        """Move the mark to the channel's position, unless it stands at ``epoch`` as it did the last time."""
+        if (epoch is not None and epoch == self._seen) or not self._root.is_dir():
+            return
+        try:
+            position = self._read()
+            if position is not None and self._write(position):
+                self._seen = position.epoch
+        except (TailraceError, pymysql.MySQLError, OSError) as error:
+            if error_number(error) in _NOT_YET:
+                return
+            if self._said != (what := str(error)):
+                _log.warning("channel_not_registered", channel=self._settings.channel, reason=what)
+            self._said = what
+
+    def _read(self) -> Position | None:
+        with closing(connect(self._settings.target)) as session:
+            return positions.read(session, self._settings.key)
+
+    def _write(self, position: Position) -> bool:
+        """Whether the mark says what the position needs. Raises RelayError where another pipeline's marks are."""
+        check_feeds(self._root, layout.check_owner(self._root, self._settings.prefix), position)
+        if self._begun:
+            if (needed := needed_from(position)) is not None:
+                self._mark.advance(needed)
+                self._mark.flush()
+            return needed is not None
+        with files_locked(self._root):
+            needed = needed_from(position)
+            # Of a channel whose place was forgotten nobody knows how much it needs.
+            first = needed or layout.oldest_file(self._root)
+            if first is not None:
+                self._mark.begin(first)
+                self._begun = True
+        return needed is not None
+
+
+def needed_from(position: Position) -> RelayPosition | None:
+    """From where on `tailrace recover` reads for a channel that stands at this position."""
+    if position.relay_log is None or position.relay_pos is None:
+        return None
+    subdir, _, file = position.relay_log.rpartition("/")
+    here = RelayPosition(subdir, file, position.relay_pos)
+    begins = [RelayPosition(p.relay_dir, p.relay_file, p.relay_pos) for p in position.prepared]
+    return min([here, *begins], key=lambda place: place.order)

@@ -1,0 +1,227 @@
+"""What other pipelines do on a server: told by the rows of their channels, ``tailrace.relay_log_info``."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pymysql
+import structlog
+from pymysql.connections import Connection
+from pymysql.cursors import DictCursor
+
+from schemas.access.server_url import ServerUrl
+from schemas.errors import TailraceError, UpstreamError
+from schemas.names import is_uuid
+from schemas.tables import never_replicated
+from spark_consumer.rules.channel import ChannelKey
+from spark_consumer.rules.scope import Scope, common, meetings
+from tailrace import servers
+
+Name = tuple[str, str]
+_log = structlog.get_logger()
+_NOT_THERE = (1049, 1054, 1146)  # no schema, no table, or one of another kind
+_CHANNELS = """
+SELECT prefix, Channel_name, log_id, origins, replicates, epoch, CAST(updated_at AS CHAR)
+FROM tailrace.relay_log_info ORDER BY prefix, Channel_name
+"""
+_TABLES = "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
+# Columns of SHOW REPLICA STATUS whose names begin as those of filters do.
+_NO_FILTERS = ("Replicate_Ignore_Server_Ids", "Replicate_Rewrite_DB")
+# Of a MariaDB server; server_uid, which newer ones have, tells clones on several machines apart.
+_PARTS = ("server_uid", "hostname", "port", "datadir", "server_id")
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A channel that writes to a server.
+
+    Attributes:
+        log_id: the log that it follows; None before its first epoch.
+        origins: ids of the servers and logs that its rows come from.
+        scope: what it replicates; None before its first run.
+        updated: when its row was last written, in the session's time zone.
+    """
+
+    key: ChannelKey
+    log_id: str | None
+    origins: frozenset[str]
+    scope: Scope | None
+    epoch: int
+    updated: str
+
+    def __str__(self) -> str:
+        return f"channel {self.key} (epoch {self.epoch}, updated {self.updated})"
+
+    @property
+    def sources(self) -> frozenset[str]:
+        """Its log and all that its rows come from."""
+        return self.origins | ({self.log_id} if self.log_id else frozenset())
+
+    def writes_what_is_read_by(self, scope: Scope, tables: Iterable[Name]) -> Name | None:
+        """A table that it may write, and that a pipeline with this scope replicates from the same server: one of
+        ``tables`` if there is such a one, else one that there may be."""
+        mine = self.scope or Scope()
+        possible = meetings(mine.written, scope.read)
+        return common(mine.writes, scope.reads, tables) or common(mine.writes, scope.reads, possible)
+
+    def writes_what_is_written_by(self, scope: Scope, tables: Iterable[Name]) -> Name | None:
+        """A table that both may write, one of ``tables`` first."""
+        mine = self.scope or Scope()
+        possible = meetings(mine.written, scope.written)
+        return common(mine.writes, scope.writes, tables) or common(mine.writes, scope.writes, possible)
+
+
+def neighbours(connection: Connection[Any]) -> list[Neighbour]:
+    """The channels that write to a server; none where no consumer has ever run. Raises pymysql's errors."""
+    try:
+        rows = servers.rows(connection, _CHANNELS)
+    except pymysql.MySQLError as error:
+        if error.args and error.args[0] in _NOT_THERE:
+            return []
+        raise
+    return [
+        Neighbour(
+            ChannelKey(str(prefix), str(name)),
+            log_id if is_uuid(str(log_id)) else None,
+            frozenset(filter(is_uuid, str(origins or "").split())),
+            _scope(replicates),
+            int(epoch),
+            str(updated),
+        )
+        for prefix, name, log_id, origins, replicates, epoch, updated in rows
+    ]
+
+
+def _scope(text: str | None) -> Scope | None:
+    """What a channel said it replicates; None, which stands for everything, where it is not that."""
+    try:
+        return Scope.from_json(text) if text else None
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, TailraceError):
+        return None
+
+
+def tables_of(connection: Connection[Any]) -> set[Name]:
+    """A server's tables, its own left out."""
+    rows = servers.rows(connection, _TABLES)
+    return {(str(db), str(table)) for db, table in rows if not never_replicated(str(db))}
+
+
+def server_identity(connection: Connection[Any]) -> str:
+    """A UUID that is the same by whichever address the server is reached: MySQL's own, MariaDB's of what it is."""
+    rows = dict(servers.rows(connection, "SHOW GLOBAL VARIABLES WHERE Variable_name = 'server_uuid'"))
+    if is_uuid(found := str(rows.get("server_uuid", ""))):
+        return found
+    names = ", ".join(f"'{name}'" for name in _PARTS)
+    rows = dict(servers.rows(connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})"))
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, "/".join(str(rows.get(name, "")) for name in _PARTS)))
+
+
+def is_same_server(one: Connection[Any], other: Connection[Any]) -> bool:
+    """Whether two connections, by whatever addresses, lead to one server: a lock of one is seen by the other."""
+    name = f"tailrace {uuid.uuid4()}"
+    servers.rows(one, "SELECT GET_LOCK(%s, 0)", (name,))
+    try:
+        return servers.rows(other, "SELECT IS_USED_LOCK(%s)", (name,))[0][0] is not None
+    finally:
+        servers.rows(one, "SELECT RELEASE_LOCK(%s)", (name,))
+
+
+def feeding(found: Sequence[Neighbour], scope: Scope, tables: Iterable[Name]) -> list[Neighbour]:
+    """Of the channels that write to an upstream those whose rows a pipeline with this scope passes on."""
+    tables = set(tables)
+    return [one for one in found if one.writes_what_is_read_by(scope, tables) is not None]
+
+
+def origins_of(source: ServerUrl, scope: Scope, log_id: str) -> tuple[str, ...]:
+    """The upstream's id, and those of all that its rows come from, as far as a pipeline with this scope passes them on.
+
+    An upstream that does not answer now has the id of none: it is asked again.
+
+    Raises UpstreamError TR211 if the pipeline's own log, ``log_id``, is among them.
+    """
+    try:
+        with closing(servers.connect(source, "upstream", connect_timeout=2)) as connection:
+            found = neighbours(connection)
+            tables = tables_of(connection) if found else set()
+            own = server_identity(connection)
+    except (TailraceError, pymysql.MySQLError) as error:
+        _log.warning("origins_not_known", upstream=str(source), reason=str(error))
+        return ()
+    fed_by = feeding(found, scope, tables)
+    if log_id and (back := next((one for one in fed_by if log_id in one.sources), None)) is not None:
+        raise UpstreamError(
+            "TR211",
+            f"our own rows come back: {back} writes them into {source}",
+            hint="let [tables] of the two leave out what the other one carries; if that pipeline is over, or schema"
+            " tailrace came with a copy of another server, forget it: `tailrace channel remove`, or delete its row"
+            " there",
+        )
+    return tuple(dict.fromkeys([own, *sorted(frozenset().union(*(one.sources for one in fed_by)))]))
+
+
+def is_same_cluster(one: Connection[Any], other: Connection[Any]) -> bool:
+    """Whether two servers are nodes of one Galera cluster or one replication group, which share every row."""
+    found = [_cluster(one), _cluster(other)]
+    return found[0] == found[1] != ""
+
+
+def _cluster(connection: Connection[Any]) -> str:
+    state = dict(servers.rows(connection, "SHOW GLOBAL STATUS LIKE 'wsrep_cluster_state_uuid'"))
+    group = dict(servers.rows(connection, "SHOW GLOBAL VARIABLES LIKE 'group_replication_group_name'"))
+    return str(next(iter(state.values()), "") or next(iter(group.values()), ""))
+
+
+def follows(replica: Connection[Any], source: Connection[Any], url: ServerUrl) -> list[bool]:
+    """How a server replicates from another one by itself: for each such replication whether it leaves things out.
+
+    Args:
+        url: the other one's, whose account may look where the replica gets its rows from.
+
+    Raises pymysql's errors where the account may not look.
+    """
+    return [_filters(row) for row in _replications(replica) if _is_from(row, source, url)]
+
+
+def _replications(connection: Connection[Any]) -> list[dict[str, Any]]:
+    """What SHOW REPLICA STATUS says, under the names of before 8.0.22, of what runs."""
+    statement = "SHOW ALL SLAVES STATUS" if servers.is_mariadb(connection) else "SHOW REPLICA STATUS"
+    with connection.cursor(DictCursor) as cursor:
+        try:
+            cursor.execute(statement)
+        except pymysql.err.ProgrammingError:  # MySQL before 8.0.22
+            cursor.execute("SHOW SLAVE STATUS")
+        rows = [{_older(name): value for name, value in row.items()} for row in cursor.fetchall()]
+    return [row for row in rows if "Yes" in (row["Slave_IO_Running"], row["Slave_SQL_Running"])]
+
+
+def _older(name: str) -> str:
+    """A column's name as it was before MySQL 8.0.22."""
+    return (
+        "Slave" + name[len("Replica") :] if name.startswith("Replica_") else name.replace("Source", "Master")
+    )
+
+
+def _filters(row: dict[str, Any]) -> bool:
+    return any(
+        value for name, value in row.items() if name.startswith("Replicate_") and name not in _NO_FILTERS
+    )
+
+
+def _is_from(row: dict[str, Any], source: Connection[Any], url: ServerUrl) -> bool:
+    """Whether a replication gets its rows from this server: known by its UUID, or looked up where it connects to."""
+    if found := row.get("Master_UUID"):
+        return bool(found == server_identity(source))
+    # 0: it has not been connected yet.
+    if row["Master_Server_Id"] not in (0, servers.rows(source, "SELECT @@server_id")[0][0]):
+        return False
+    params = {name: value for name, value in url.params.items() if name != "unix-socket"}
+    there = replace(url, host=str(row["Master_Host"]), port=int(row["Master_Port"]), params=params)
+    try:
+        with closing(servers.connect(there, "upstream", connect_timeout=2)) as connection:
+            return is_same_server(connection, source)
+    except (TailraceError, pymysql.MySQLError):
+        return False

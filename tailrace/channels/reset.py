@@ -1,0 +1,113 @@
+"""``RESET REPLICA`` for Tailrace: forgets the relay log, or with ``everything`` the channel as well."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from relay_store.layout import directory as layout
+from relay_store.purge.forget import forget_relay_log
+from relay_store.write.writer import lock_directory
+from schemas.counted import counted
+from schemas.errors import DownstreamError
+from spark_consumer.apply import position_store as positions
+from spark_consumer.apply.position_store import Position
+from spark_consumer.job.checkpoint import clear, in_use
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.target.session import Session, closing, connect
+from tailrace.channels.ownership import check_feeds
+
+
+@dataclass(frozen=True)
+class Reset:
+    """What a reset is about to forget. Nobody can start while it is open; see ``opened``.
+
+    Attributes:
+        everything: the channel too, as RESET REPLICA ALL does.
+        position: the channel's, None if the downstream does not know it.
+    """
+
+    config: ConsumerConfig
+    root: Path
+    everything: bool
+    session: Session
+    position: Position | None
+
+    def says(self) -> list[str]:
+        """What it forgets and what it keeps, for people."""
+        channel, position = f"channel {self.config.channel}", self.position
+        lines = ["forgets:", f"  relay log {self.root}: {_contents(self.root)}"]
+        if position is None:
+            return [*lines, f"  {channel}: the downstream does not know it"]
+        place = f"epoch {position.epoch}, executed GTID set {position.executed_gtids or '(empty)'}"
+        if not self.everything:
+            there = f"{position.relay_log}:{position.relay_pos}" if position.relay_log else "none"
+            lines.append(f"  {channel}: its position in the relay log, {there}")
+            return [*lines, "keeps:", f"  {channel}: {place}; nothing of it is applied again"]
+        lines.append(f"  {channel}: {place}; its audit rows; its checkpoint {self.config.channel_dir}")
+        lines.append("keeps: the tables and Kafka's topics; the next `tailrace consume` begins by its --from")
+        return lines
+
+    def forget(self) -> None:
+        """Do it. Repeating it after a crash completes it. Raises RelayError or DownstreamError."""
+        if self.position is not None:
+            act = positions.forget if self.everything else positions.forget_relay_log
+            act(self.session, self.config.key)
+        if self.root.is_dir():
+            forget_relay_log(self.root)
+        if self.everything:
+            clear(self.config.channel_dir)
+
+
+@contextmanager
+def opened(config: ConsumerConfig, root: Path, *, everything: bool) -> Iterator[Reset]:
+    """Keep producer and consumer away, and look at what there is to forget.
+
+    Raises:
+        RelayError: TR301 a producer runs; TR311, TR312 the relay log is another pipeline's.
+        DownstreamError: TR614 a consumer runs here; TR613 the relay log is needed; TR601.
+    """
+    with ExitStack() as stack:
+        owner = None
+        if root.is_dir():
+            stack.callback(os.close, lock_directory(root))
+            owner = layout.check_owner(root, config.prefix)
+        stack.enter_context(in_use(config.channel_dir, alone=True))
+        session = stack.enter_context(closing(connect(config.target)))
+        positions.install(session)
+        position = positions.read(session, config.key)
+        if position is not None and owner is not None:
+            check_feeds(root, owner, position)
+        if position is not None and not everything:
+            _check_needed(position, config.channel)
+        yield Reset(config, root, everything, session, position)
+
+
+def _check_needed(position: Position, channel: str) -> None:
+    if position.epoch_gtids is not None and not position.executed_gtids:
+        raise DownstreamError(
+            "TR613",
+            f"only its position in the relay log says what `tailrace recover` applied to channel {channel}:"
+            " the upstream has no GTIDs",
+            hint="run `tailrace produce` and `tailrace consume` until caught up, then reset",
+        )
+
+
+def _contents(root: Path) -> str:
+    found = [
+        root / subdir / file
+        for subdir in (layout.read_index(root) if root.is_dir() else [])
+        for file in (layout.binlog_files(root / subdir) if (root / subdir).is_dir() else [])
+    ]
+    if not found:
+        return "no file"
+    size = sum(path.stat().st_size for path in found)
+    counts = f"{counted(len(found), 'file')}, {counted(size, 'byte')}"
+    return f"{counts}, {_name(found[0])} to {_name(found[-1])}"
+
+
+def _name(path: Path) -> str:
+    return f"{path.parent.name}/{path.name}"

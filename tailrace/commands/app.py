@@ -1,0 +1,68 @@
+"""The typer application, and the one place where errors become messages and exit codes."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from tailrace.commands import (
+    channel,
+    check,
+    compare,
+    config,
+    consume,
+    error,
+    produce,
+    recover,
+    reset,
+    run,
+    schema,
+    stack,
+    status,
+    topic,
+)
+from tailrace.commands.failure import report
+from tailrace.commands.relay import relay
+from tailrace.service.console import UNWRAPPED, on_terminals
+
+app = typer.Typer(
+    name="tailrace",
+    help="A Kafka-backed, event-sourced MySQL replicator: binlog to relay files, to Kafka epochs, to a "
+    "downstream, exactly once.",
+    epilog="Exit codes: 0 fine, 1 failed, 2 usage, 3 preflight findings, 4 servers differ, "
+    "5 relay log damaged.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    # Rich draws frames and wraps what they hold, at 80 columns where there is no terminal.
+    rich_markup_mode="rich" if on_terminals() else None,
+    context_settings={} if on_terminals() else {"terminal_width": UNWRAPPED, "max_content_width": UNWRAPPED},
+)
+app.command("produce")(produce.produce)
+app.command("consume")(consume.consume)
+app.command("run")(run.run)
+app.command("recover")(recover.recover)
+app.command("reset")(reset.reset)
+app.command("check")(check.check)
+app.command("status")(status.status)
+app.command("compare")(compare.compare)
+app.add_typer(channel.app, name="channel")
+app.add_typer(config.app, name="config")
+app.add_typer(error.app, name="error")
+app.add_typer(relay.app, name="relay")
+app.add_typer(schema.app, name="schema")
+app.add_typer(stack.app, name="stack")
+app.add_typer(topic.app, name="topic")
+
+
+def main() -> None:
+    """Entry of the console script."""
+    try:
+        app()
+    except BrokenPipeError:
+        # The reader of our output has gone, as in `tailrace status | head -1`.
+        sys.stderr.close()
+        sys.exit(1)
+    except Exception as error:
+        sys.exit(report(error))

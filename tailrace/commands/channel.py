@@ -1,0 +1,133 @@
+"""``tailrace channel``: the channels there are, moving one back, forgetting one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from schemas.counted import counted
+from tailrace.commands.options import DEFAULT_CONFIG, AsJson, ConfigFile
+
+if TYPE_CHECKING:
+    from spark_consumer.rules.config import ConsumerConfig
+
+app = typer.Typer(help="The channels: list, show, move back, forget.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Option("--channel", metavar="NAME", help="The channel.")]
+To = Annotated[
+    str,
+    typer.Option("--to", metavar="earliest|epoch:N|gtid:SET|time:RFC3339", help="Where it is to go on from."),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+@app.command("list")
+def list_channels(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
+    """List the channels that the configured targets know, and those of the file that have not begun."""
+    from tailrace.channels import known as channels
+    from tailrace.config.file import load
+    from tailrace.service import logs
+
+    logs.configure("channel list")
+    found = channels.listed(load(config))
+    if as_json:
+        typer.echo(channels.as_json({"channels": found}))
+        return
+    for channel in found:
+        of = f"{channel['channel']} of {channel['prefix']}"
+        typer.echo(f"{of:<32}  {_place(channel):<24}  {channel['target']}")
+
+
+@app.command("show")
+def show(channel: Name, config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
+    """Show where a channel stands, what it has done so far, and its last batches."""
+    from tailrace.channels import known as channels
+    from tailrace.service import logs
+
+    logs.configure("channel show")
+    found = channels.shown(_settings(config, channel))
+    if as_json:
+        typer.echo(channels.as_json(found))
+        return
+    for name in ("channel", "prefix", "log_id", "target", "gtids", "began_at", "updated", "checkpoint"):
+        typer.echo(f"{name:<12}{found[name] if found[name] is not None else ''}")
+    typer.echo(f"{'position':<12}{_place(found)}")
+    typer.echo(f"{'counters':<12}" + ", ".join(f"{name} {n:,}" for name, n in found["counters"].items()))
+    for batch in found["batches"]:
+        typer.echo(f"{'batch':<12}" + _batch(batch))
+
+
+@app.command("rewind")
+def rewind(channel: Name, to: To, config: ConfigFile = DEFAULT_CONFIG, yes: Yes = False) -> None:
+    """Move a channel back: its next run applies again what lies behind the place, in safe mode until it is level.
+
+    Its consumer must not run. Stops if something in between cannot be repeated, such as DDL; docs/REPLAY.md.
+    """
+    from spark_consumer.job.rewind import opened
+    from tailrace.config.start_point import check_rewind
+    from tailrace.service import logs
+
+    logs.configure("channel rewind")
+    with opened(_settings(config, channel), check_rewind(to)) as about:
+        for line in about.says():
+            typer.echo(line, err=True)
+        _agreed("Rewind it?", yes)
+        about.go()
+    typer.echo("done; `tailrace consume` goes on from there", err=True)
+
+
+@app.command("remove")
+def remove(channel: Name, config: ConfigFile = DEFAULT_CONFIG, yes: Yes = False) -> None:
+    """Forget a channel: its position, audit rows, counters and checkpoint. Tables and Kafka's topics stay."""
+    from relay_store.layout.readers import channel_reader, forget
+    from tailrace.channels import known as channels
+    from tailrace.config.file import load
+    from tailrace.service import logs
+
+    logs.configure("channel remove")
+    settings = _settings(config, channel)
+    typer.echo(f"forgets channel {channel} on {settings.target}, and {settings.channel_dir}", err=True)
+    _agreed("Forget it?", yes)
+    channels.remove(settings)
+    root = load(config).relay.dir
+    if root.is_dir():
+        forget(root, channel_reader(channel))
+    typer.echo("done; the next `tailrace consume` of it begins by its --from", err=True)
+
+
+def _settings(config: Any, channel: str) -> ConsumerConfig:
+    from tailrace import assemble as wiring
+    from tailrace.config.file import load
+
+    return wiring.recovery_config(load(config), channel)
+
+
+def _agreed(question: str, yes: bool) -> None:
+    import sys
+
+    from schemas.errors import ConfigError
+
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigError("TR111", "nobody is there to be asked, and nothing was done", hint="add --yes")
+    typer.confirm(question, abort=True, err=True)
+
+
+def _place(channel: dict[str, Any]) -> str:
+    if channel["epoch"] is None:
+        return "not begun"
+    place = f"epoch {channel['epoch']}"
+    if channel["epoch_rows"] is not None:
+        place += f" and {counted(channel['epoch_rows'], 'row')}"
+    if channel["rewound_from"] is not None:
+        place += f", rewound from {channel['rewound_from']['epoch']}"
+    return place
+
+
+def _batch(batch: dict[str, Any]) -> str:
+    rows = sum(batch[name] for name in ("inserts", "updates", "deletes"))
+    which = f"epochs {batch['first_epoch']} to {batch['last_epoch']}"
+    gtids = f"{batch['first_gtid']} to {batch['last_gtid']}" if batch["first_gtid"] else ""
+    return f"{batch['applied']}  {which}  {counted(rows, 'row')}  {gtids}".rstrip()

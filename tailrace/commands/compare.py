@@ -1,0 +1,99 @@
+"""``tailrace compare``: are the two servers equal?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from schemas.counted import counted
+from tailrace.commands.options import DEFAULT_CONFIG, AsJson, Channel, ConfigFile
+
+if TYPE_CHECKING:
+    from tailrace.compare import CompareResult, TableResult
+
+
+def compare(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, as_json: AsJson = False) -> None:
+    """Compare upstream and downstream table by table: structure, and every byte of every row.
+
+    Tables are paired by the channel's routes. Rows that its filters leave out count as differences.
+    What differs is looked at several times, since replication may be in flight. Exit 4 if it still differs.
+    """
+    from schemas.errors import ExitCode
+    from spark_consumer.rules.route import Router
+    from tailrace import assemble as wiring
+    from tailrace.compare import compare_servers
+    from tailrace.config.file import load
+    from tailrace.service import logs
+
+    logs.configure("compare")
+    loaded = load(config)
+    loaded = loaded.for_channel(channel or loaded.consumer.channel)
+    router = Router(tuple(rule.route for rule in loaded.routes))
+    servers = wiring.source_url(loaded), wiring.target_url(loaded)
+    with _Talk(quiet=as_json) as talk:
+        result = compare_servers(
+            *servers,
+            loaded.tables.include,
+            loaded.tables.exclude,
+            router=router,
+            progress=talk.show,
+            engines=loaded.ddl.engines == "upstream",
+        )
+    if as_json:
+        import json
+
+        typer.echo(json.dumps(result.as_dict(), indent=2, ensure_ascii=False))
+    else:
+        _print(result)
+    raise typer.Exit(ExitCode.OK if result.equal else ExitCode.DIVERGED)
+
+
+class _Talk:
+    """One live line on stderr while tables are compared; nothing if stderr is no terminal."""
+
+    def __init__(self, quiet: bool) -> None:
+        from tailrace.service.logs import live
+
+        self._status: Any = None
+        if live() and not quiet:
+            from rich.console import Console
+
+            self._status = Console(stderr=True).status("compare: reading the catalogs")
+
+    def __enter__(self) -> _Talk:
+        if self._status:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status:
+            self._status.stop()
+
+    def show(self, table: TableResult) -> None:
+        if self._status:
+            self._status.update(f"compare: {table.table} · {counted(table.rows, 'row')}")
+
+
+def _print(result: CompareResult) -> None:
+    from rich.markup import escape
+
+    from tailrace.service.console import console as open_console
+
+    console = open_console()
+    for table in result.tables:
+        if table.equal:
+            console.print(f"[green]=[/] {escape(table.table)}  {counted(table.rows, 'row')}")
+            continue
+        number = f": {'at least ' if table.more else ''}{table.differing:,}"
+        detail = number if table.differing or table.more else ""
+        console.print(f"[bold red]≠[/] {escape(table.table)}  {table.problem}{detail}")
+        for line in table.detail:
+            console.print(f"    {escape(line)}")
+        for difference in table.differences:
+            console.print(f"    {escape(difference.key)}  [dim]{difference.kind}[/]")
+    if not result.tables:
+        open_console(stderr=True).print("[yellow]neither server has a table that is replicated[/]")
+    verdict = "[bold green]equal[/]" if result.equal else "[bold red]different[/]"
+    counts = f"{counted(len(result.tables), 'table')}, {counted(result.rows, 'row')}"
+    console.print(f"{counts}: {verdict}")

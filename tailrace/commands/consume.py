@@ -1,0 +1,133 @@
+"""``tailrace consume``: the epoch log onto the downstream."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tailrace.commands.options import DEFAULT_CONFIG, Channel, ConfigFile, StopAtGtid, UntilCaughtUp
+
+if TYPE_CHECKING:
+    from spark_consumer.rules.config import ConsumerConfig
+    from tailrace.config.model import Config
+
+From = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="earliest|epoch:N|gtid:SET|time:RFC3339",
+        help="Where a channel begins that has no position yet; earliest, if absent.",
+    ),
+]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        "--until",
+        metavar="now|epoch:N|gtid:SET|time:RFC3339",
+        help="Stop exactly at this place of the log: behind the epoch or GTID set, before the time.",
+    ),
+]
+
+
+def consume(
+    config: ConfigFile = DEFAULT_CONFIG,
+    channel: Channel = None,
+    start: From = None,
+    until: Until = None,
+    until_caught_up: UntilCaughtUp = False,
+    stop_at_gtid: StopAtGtid = None,
+) -> None:
+    """Apply the epochs from Kafka to the downstream, exactly once.
+
+    SIGTERM or Ctrl-C finishes the batch in hand, or leaves it after consumer.pause-time, and ends with 0; a
+    second one ends at once. Either way nothing is lost: the position is in the downstream's own transaction.
+    """
+    from tailrace import assemble as wiring
+    from tailrace.config.file import load
+    from tailrace.config.secret_files import warn_if_exposed
+    from tailrace.config.start_point import check_start, check_until
+    from tailrace.service import logs
+    from tailrace.service.lifecycle import run_until_signalled
+    from tailrace.service.recovery_hint import recovery_hinted
+
+    logs.configure("consume")
+    loaded = load(config)
+    warn_if_exposed(config, loaded)
+    settings = wiring.consumer_config(
+        loaded,
+        channel=channel,
+        start=None if start is None else check_start(start),
+        until=check_until(until),
+        until_caught_up=until_caught_up,
+        stop_at_gtid=stop_at_gtid,
+    )
+    with recovery_hinted(loaded.relay.dir):
+        run_until_signalled(lambda stop: _run(loaded, settings, stop))
+
+
+def _run(config: Config, settings: ConsumerConfig, stop: threading.Event) -> None:
+    from spark_consumer.job.spark import running_spark
+    from tailrace.probe_kafka import knock
+
+    knock(settings.bootstrap_servers, settings.kafka_security)
+    if stop.is_set():
+        return
+    with running_spark(settings) as spark:
+        # What follows takes a while to import, and the JVM to start.
+        from spark_consumer.job.progress import Counters
+        from spark_consumer.job.run import run_consumer
+        from tailrace.channels.mark import registered
+        from tailrace.preflight.gate import check_consumer
+        from tailrace.service.consume_progress import watching
+        from tailrace.service.live import CONSUMER, serving
+        from tailrace.status.memory import ConsumerMemory
+
+        check_consumer(config, settings.channel)
+        # The two commands may be started in any order; only a bounded run must not wait for what is not there.
+        bounded = settings.until_caught_up or settings.until
+        if not bounded and not _wait_for_log(settings, stop, spark.check):
+            return
+        counters = Counters()
+        memory = ConsumerMemory(settings.channel, counters)
+        live = serving(settings.channel_dir, CONSUMER, memory.snapshot)
+        # `recover` cannot go on with a folder, so no relay file is kept for it.
+        needs = nullcontext() if settings.files else registered(settings, config.relay.dir, counters)
+        with watching(settings, counters), needs, live:
+            run_consumer(settings, spark, stop, counters, lambda: check_consumer(config, settings.channel))
+
+
+def _wait_for_log(settings: ConsumerConfig, stop: threading.Event, check: Callable[[], None]) -> bool:
+    """Wait until the producer has created the topics; false if stopped before.
+
+    Args:
+        check: raises what it is of no use to wait with.
+    """
+    import structlog
+
+    from schemas.errors import LogError
+    from spark_consumer.apply.patience import Patience
+    from tailrace.status.position import log_exists
+
+    told = False
+    patience = Patience(settings.retry_time, stop)
+    while not stop.is_set():
+        check()
+        try:
+            if log_exists(settings.bootstrap_servers, settings.prefix, settings.kafka_security):
+                return True
+        except LogError as error:
+            if not patience.again():
+                if stop.is_set():
+                    break
+                raise
+            structlog.get_logger().warning("start_retry", attempt=patience.attempts, reason=str(error))
+            continue
+        if not told:
+            structlog.get_logger().info("waiting_for_producer", topic=settings.epochs_topic)
+            told = True
+        stop.wait(0.3)
+    return False

@@ -1,0 +1,86 @@
+"""``tailrace error show|skip|replace``: the event that a channel stopped at, and what shall become of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tailrace.commands.options import DEFAULT_CONFIG, AsJson, Channel, ConfigFile
+
+if TYPE_CHECKING:
+    from tailrace.channels.error_handling import Stopped
+
+app = typer.Typer(
+    help="Show what a channel stopped at; leave that event out, or run something else.", no_args_is_help=True
+)
+OfEvent = Annotated[
+    str | None,
+    typer.Option(
+        "--event", metavar="EPOCH:ROW|EPOCH:ddl", help="Refuse if the channel stopped at another event."
+    ),
+]
+Sql = Annotated[
+    list[str],
+    typer.Option(
+        "--sql", metavar="STATEMENT", help="What runs instead; give it again for further statements."
+    ),
+]
+
+
+@app.command("show")
+def show(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, as_json: AsJson = False) -> None:
+    """Show what the channel ended with, and what was decided about events so far."""
+    import json
+
+    from tailrace.channels.error_handling import looked_at
+
+    with looked_at(config, channel) as stopped:
+        found = stopped.as_dict()
+    typer.echo(json.dumps(found, indent=2, ensure_ascii=False)) if as_json else _print(found)
+
+
+@app.command("skip")
+def skip(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, event: OfEvent = None) -> None:
+    """Leave out exactly the row change or DDL that the channel stopped at; the next start goes on behind it."""
+    _decide(config, channel, event, ())
+
+
+@app.command("replace")
+def replace(
+    sql: Sql, config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, event: OfEvent = None
+) -> None:
+    """Run other statements instead of it, in the transaction of its batch; a DDL under the channel's own GTID."""
+    _decide(config, channel, event, tuple(sql))
+
+
+def _decide(config: Any, channel: str | None, event: str | None, statements: tuple[str, ...]) -> None:
+    from tailrace.channels.error_handling import looked_at
+
+    with looked_at(config, channel) as stopped:
+        stopped.decide(event, statements)
+        typer.echo(_told(stopped, statements), err=True)
+
+
+def _told(stopped: Stopped, statements: tuple[str, ...]) -> str:
+    what = "runs other statements instead of" if statements else "leaves out"
+    return f"the next `tailrace consume` of channel {stopped.channel} {what} event {stopped.event_name}"
+
+
+def _print(found: dict[str, Any]) -> None:
+    error = found["error"]
+    if error is None:
+        typer.echo(f"channel {found['channel']}: no error")
+    else:
+        typer.echo(f"channel {found['channel']}: {error['code']} at {error['at']} UTC")
+        event = error["event"] or {}
+        named = {"key": event.get("key"), "statement": error["statement"], "hint": error["hint"]}
+        for name, text in {"what": error["what"], "where": error["place"], **named}.items():
+            if text:
+                typer.echo(f"  {name:9}  {text}")
+    for one in found["directives"]:
+        used = f"used at {one['used_at']} UTC" if one["used_at"] else "not used yet"
+        typer.echo(f"{one['action']} {one['event']}, by {one['made_by']} at {one['made_at']} UTC: {used}")
+        typer.echo(f"  refused    {one['refused']}")
+        for statement in one["statements"]:
+            typer.echo(f"  instead    {statement}")

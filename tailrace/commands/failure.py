@@ -1,0 +1,70 @@
+"""Shows an error to the operator: code, what, where, hint; never a bare traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+from schemas.errors import ExitCode, TailraceError
+from tailrace.service.report import Report, comes_back, tell
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is said about an error."""
+
+    code: str
+    what: str
+    where: str
+    hint: str
+    exit_code: int
+
+
+def report(error: Exception) -> int:
+    """Write the error to stderr, as one JSON line if stderr is no terminal; returns the exit code."""
+    shown = describe(error)
+    tell(Report(shown.code, shown.what, shown.where, shown.hint, comes_back(error)))
+    if sys.stderr.isatty():
+        _draw(shown)
+    else:
+        fields = {"event": "failed", "level": "error", **shown.__dict__}
+        print(json.dumps(fields, ensure_ascii=False), file=sys.stderr, flush=True)
+    return shown.exit_code
+
+
+def describe(error: Exception) -> Shown:
+    """What to say about an error; one that nobody foresaw leaves its traceback in a file."""
+    if isinstance(error, TailraceError):
+        return Shown(error.code, error.what, str(error.where), error.hint, int(error.exit_code))
+    if type(error).__name__ == "StackError":
+        # compose's own error: it may not import ours, and importing it here would slow every command down.
+        code, what, hint = (str(getattr(error, name, "")) for name in ("code", "what", "hint"))
+        return Shown(f"TR700 {code}", what, "", hint, ExitCode.FAILED)
+    path = _keep_traceback(error)
+    text = str(error).split("\n", 1)[0]
+    what = f"unexpected error: {type(error).__name__}: {text}"
+    return Shown("TR001", what, "", f"the details are in {path}; please report them", ExitCode.FAILED)
+
+
+def _keep_traceback(error: Exception) -> Path:
+    handle, name = tempfile.mkstemp(prefix="tailrace-error-", suffix=".log")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.writelines(traceback.format_exception(error))
+    return Path(name)
+
+
+def _draw(shown: Shown) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(stderr=True, highlight=False)
+    console.print(f"[bold red]✗ {shown.code}[/]  {escape(shown.what)}")
+    if shown.where:
+        console.print(f"  [dim]where[/]  {escape(shown.where)}")
+    if shown.hint:
+        console.print(f"  [dim]hint[/]   {escape(shown.hint)}")

@@ -1,0 +1,62 @@
+"""``tailrace produce``: the upstream's binlog into the relay log and Kafka."""
+
+from __future__ import annotations
+
+from threading import Event
+from typing import TYPE_CHECKING
+
+from tailrace.commands.options import DEFAULT_CONFIG, ConfigFile, StopAtGtid, UntilCaughtUp
+
+if TYPE_CHECKING:
+    from producer.run import ProducerConfig, ProducerProgress
+    from tailrace.config.model import Config
+
+
+def produce(
+    config: ConfigFile = DEFAULT_CONFIG,
+    until_caught_up: UntilCaughtUp = False,
+    stop_at_gtid: StopAtGtid = None,
+) -> None:
+    """Mirror the upstream's binlog into relay files and publish it to Kafka in epochs.
+
+    SIGTERM or Ctrl-C finishes the epoch in hand and ends with 0; a second one ends at once. Either way
+    nothing is lost: the next start goes on behind the last committed epoch.
+    """
+    from tailrace import assemble as wiring
+    from tailrace.config.file import load
+    from tailrace.config.secret_files import warn_if_exposed
+    from tailrace.service import logs
+    from tailrace.service.lifecycle import run_until_signalled
+
+    logs.configure("produce")
+    loaded = load(config)
+    warn_if_exposed(config, loaded)
+    settings = wiring.producer_config(loaded, until_caught_up=until_caught_up, stop_at_gtid=stop_at_gtid)
+    run_until_signalled(lambda stop: _run(loaded, settings, stop))
+
+
+def _run(config: Config, settings: ProducerConfig, stop: Event) -> None:
+    from producer.run import run_producer
+    from tailrace import assemble as wiring
+    from tailrace.channels.mark import followed
+    from tailrace.preflight.gate import check_producer
+    from tailrace.probe_kafka import knock
+    from tailrace.service.live import PRODUCER, serving
+    from tailrace.service.produce_progress import Backlog
+    from tailrace.service.progress import shown
+    from tailrace.service.recovery_hint import recovery_hinted
+    from tailrace.status.memory import ProducerMemory
+
+    knock(settings.bootstrap_servers, settings.kafka_security)
+    check_producer(config)
+    memory = ProducerMemory(settings)
+    marks = followed(wiring.followed_channels(config), settings.relay_dir)
+    live = serving(settings.relay_dir, PRODUCER, memory.snapshot)
+    with recovery_hinted(settings.relay_dir), shown("produce") as show, live, marks:
+        backlog = Backlog(settings.source)
+
+        def report(state: ProducerProgress) -> None:
+            memory.state = state
+            show(backlog.snapshot(state))
+
+        run_producer(settings, stop, report, wiring.origins(config))

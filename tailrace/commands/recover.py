@@ -1,0 +1,53 @@
+"""``tailrace recover``: the downstream brought forward from the relay files, without upstream and Kafka."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from tailrace.commands.options import DEFAULT_CONFIG, Channel, ConfigFile
+
+if TYPE_CHECKING:
+    from tailrace.config.model import Config
+
+
+def recover(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None) -> None:
+    """Apply what the relay files hold to the downstream, exactly once, when upstream and Kafka are gone.
+
+    Goes on from the channel's position to the last whole transaction in the files. Stop the producer before;
+    a running consumer of the channel is fenced. Afterwards produce and consume go on as usual.
+    """
+    from tailrace.config.file import load
+    from tailrace.config.secret_files import warn_if_exposed
+    from tailrace.service import logs
+    from tailrace.service.lifecycle import run_until_signalled
+
+    logs.configure("recover")
+    settings = load(config)
+    warn_if_exposed(config, settings)
+    run_until_signalled(lambda stop: _run(settings, channel, stop))
+
+
+def _run(config: Config, channel: str | None, stop: threading.Event) -> None:
+    import structlog
+
+    from schemas.tables import TableFilter
+    from tailrace import assemble as wiring
+    from tailrace.recover import recover
+    from tailrace.recover.progress import watching
+
+    settings = wiring.recovery_config(config, channel)
+    with watching(settings.channel, config.relay.dir) as watch:
+        tables = TableFilter(config.tables.include, config.tables.exclude)
+        skip = wiring.skip_rules(config)
+        done = recover(settings, config.relay.dir, tables, config.epoch.max_bytes, stop, watch, skip)
+    event = "recovered" if done.begin != done.end else "nothing_to_recover"
+    structlog.get_logger().info(
+        "recovery_stopped" if stop.is_set() else event,
+        channel=settings.channel,
+        transactions=done.transactions,
+        rows=done.rows,
+        begin=str(done.begin),
+        end=str(done.end),
+        gtids=done.gtids,
+    )

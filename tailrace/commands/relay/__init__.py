@@ -1,0 +1,1 @@
+"""``tailrace relay``: the relay log on this machine's disk."""

@@ -1,0 +1,133 @@
+"""``tailrace relay cat``: the events of the relay log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from tailrace.commands.options import DEFAULT_CONFIG, ConfigFile
+
+
+class Format(StrEnum):
+    """How events are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+SubDir = Annotated[str | None, typer.Option("--sub-dir", metavar="NAME", help="Only this sub-directory.")]
+File = Annotated[
+    str | None,
+    typer.Option("--file", metavar="NAME", help="Only this file; without --sub-dir the newest of its name."),
+]
+StartPosition = Annotated[
+    int, typer.Option("--start-position", "-j", min=0, help="Begin the first file at this position.")
+]
+StopPosition = Annotated[
+    int | None,
+    typer.Option("--stop-position", min=0, help="End before the event at this position of the last file."),
+]
+StartDatetime = Annotated[
+    str | None,
+    typer.Option("--start-datetime", metavar="TIME", help="Begin with the first event that is as late."),
+]
+StopDatetime = Annotated[
+    str | None,
+    typer.Option("--stop-datetime", metavar="TIME", help="End before the first event that is as late."),
+]
+IncludeGtids = Annotated[
+    str | None, typer.Option("--include-gtids", metavar="SET", help="Only these transactions.")
+]
+ExcludeGtids = Annotated[
+    str | None, typer.Option("--exclude-gtids", metavar="SET", help="All but these transactions.")
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the rows, too.")]
+OutputFormat = Annotated[Format, typer.Option("--format", help="text, or one JSON object a line.")]
+
+
+def cat(
+    config: ConfigFile = DEFAULT_CONFIG,
+    sub_dir: SubDir = None,
+    file: File = None,
+    start_position: StartPosition = 4,
+    stop_position: StopPosition = None,
+    start_datetime: StartDatetime = None,
+    stop_datetime: StopDatetime = None,
+    include_gtids: IncludeGtids = None,
+    exclude_gtids: ExcludeGtids = None,
+    verbose: Verbose = False,
+    output: OutputFormat = Format.TEXT,
+) -> None:
+    """Show events of the relay log, all files one behind the other unless one is named.
+
+    Options are mysqlbinlog's. TIME is UTC unless it says otherwise, such as 2026-11-21T22:00:00+01:00. Of
+    MariaDB a GTID set stands for everything up to its numbers. Compressed transactions are shown unpacked.
+    """
+    from tailrace.config.file import load
+    from tailrace.reader.relay_cat import Selection, events
+    from tailrace.service import logs
+
+    logs.configure("relay cat")
+    times = _seconds("--start-datetime", start_datetime), _seconds("--stop-datetime", stop_datetime)
+    wanted = Selection(
+        sub_dir, file, start_position, stop_position, *times, include_gtids or None, exclude_gtids or None
+    )
+    place = ""
+    try:
+        for event in events(load(config).relay.dir, wanted):
+            shown = event if verbose else _without_rows(event)
+            if output is Format.JSON:
+                typer.echo(json.dumps(shown, ensure_ascii=False))
+                continue
+            if place != (place := f"{event['sub_dir']}/{event['file']}"):
+                typer.echo(f"# {place}")
+            for line in _lines(shown, str(shown["position"]).rjust(10)):
+                typer.echo(line)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--include-gtids / --exclude-gtids") from error
+
+
+def _seconds(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+    except (ValueError, OverflowError) as error:
+        raise typer.BadParameter("use 2026-11-21 22:00:00 or RFC 3339", param_hint=option) from error
+
+
+def _without_rows(event: dict[str, Any]) -> dict[str, Any]:
+    fields = {name: value for name, value in event.items() if name != "rows"}
+    if "events" in fields:
+        fields["events"] = [_without_rows(inside) for inside in fields["events"]]
+    return fields
+
+
+_HEAD = ("sub_dir", "file", "position", "time", "server_id", "type", "name", "size", "events", "rows")
+
+
+def _lines(event: dict[str, Any], begin: str, indent: str = " " * 12) -> Iterator[str]:
+    """An event as text: a line of its own, then rows and the events inside."""
+    said = "  ".join(f"{name}={_value(value)}" for name, value in event.items() if name not in _HEAD)
+    name = event["name"] if event["name"] != "UNKNOWN" else f"UNKNOWN type {event['type']}"
+    time = event["time"].replace("T", " ").rstrip("Z")
+    yield f"{begin}  {time}  server {event['server_id']}  {name}  {event['size']} bytes  {said}".rstrip()
+    for row in event.get("rows") or ():
+        sides = [
+            f"{side} {json.dumps(row[side], ensure_ascii=False)}" for side in ("before", "after") if row[side]
+        ]
+        yield f"{indent}### {'  '.join(sides)}"
+    for inside in event.get("events", ()):
+        yield from _lines(inside, f"{indent}|", f"{indent}|   ")
+
+
+def _value(value: Any) -> str:
+    """Text with its line breaks kept in one line; what has blanks in quotes."""
+    text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return json.dumps(text, ensure_ascii=False) if any(c.isspace() for c in text) or not text else text

@@ -1,0 +1,106 @@
+"""``tailrace relay verify``: is every byte of the relay log as the upstream wrote it?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tailrace.commands.options import DEFAULT_CONFIG, AsJson, ConfigFile
+
+if TYPE_CHECKING:
+    from relay_store.check.verify import Report
+
+_LOG_EVERY_S = 10.0
+
+
+def verify(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
+    """Check the relay log: checksums, sizes and positions of all events, the sequence of files, relay.meta,
+    the index, and that the GTIDs have no gap.
+
+    It may run beside a producer. Each finding has a place and a remedy. Exit 5 if there is one.
+    """
+    from relay_store.check.verify import verify as verify_log
+    from schemas.errors import ExitCode
+    from tailrace.config.file import load
+    from tailrace.service import logs
+
+    logs.configure("relay verify")
+    root = load(config).relay.dir
+    with _progress() as progress:
+        report = verify_log(root, progress)
+    if as_json:
+        import json
+
+        typer.echo(json.dumps(_as_dict(report, str(root)), indent=2, ensure_ascii=False))
+    else:
+        _print(report, str(root))
+    raise typer.Exit(ExitCode.OK if report.sound else ExitCode.DAMAGED)
+
+
+def _as_dict(report: Report, root: str) -> dict[str, Any]:
+    counts = {"files": report.files, "bytes": report.bytes, "events": report.events}
+    findings = [finding.__dict__ for finding in report.findings]
+    return {"directory": root, "sound": report.sound, **counts, "findings": findings, "notes": report.notes}
+
+
+def _print(report: Report, root: str) -> None:
+    from rich.markup import escape
+
+    from schemas.counted import counted
+    from tailrace.service.console import console as open_console
+
+    console = open_console()
+    for finding in report.findings:
+        console.print(f"[bold red]✗ {finding.code}[/]  {escape(finding.place)}  {escape(finding.what)}")
+        console.print(f"    [dim]remedy[/]  {escape(finding.remedy)}")
+    for note in report.notes:
+        console.print(f"[yellow]·[/] {escape(note)}")
+    found = counted(len(report.findings), "finding")
+    verdict = "[bold green]sound[/]" if report.sound else f"[bold red]{found}[/]"
+    counts = {"file": report.files, "byte": report.bytes, "event": report.events}
+    said = ", ".join(counted(count, noun) for noun, count in counts.items())
+    console.print(f"{escape(root)}: {said}: {verdict}")
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """Bytes, bytes/s and time left: one live line on a terminal, otherwise a log line every 10 seconds."""
+    from tailrace.service.logs import live
+
+    if live():
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            Progress,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
+
+        columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("verify")
+            yield lambda done, total: bar.update(task, completed=done, total=total)
+        return
+    import structlog
+
+    start = time.monotonic()
+    next_line = start + _LOG_EVERY_S
+
+    def log(done: int, total: int) -> None:
+        nonlocal next_line
+        now = time.monotonic()
+        if now < next_line:
+            return
+        next_line = now + _LOG_EVERY_S
+        speed = done / (now - start)
+        left = round((total - done) / speed) if speed else None
+        structlog.get_logger().info(
+            "progress", bytes=done, of_bytes=total, bytes_per_s=round(speed), seconds_left=left
+        )
+
+    yield log

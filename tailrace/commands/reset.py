@@ -1,0 +1,47 @@
+"""``tailrace reset``: forget the relay log, or the channel as well."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from tailrace.commands.options import DEFAULT_CONFIG, Channel, ConfigFile
+
+All = Annotated[
+    bool, typer.Option("--all", help="Forget the channel too: its position, audit rows and checkpoint.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def reset(
+    config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, everything: All = False, yes: Yes = False
+) -> None:
+    """Forget the relay log, as RESET REPLICA does; the next start fetches anew, and applies nothing twice.
+
+    Says what it forgets and asks before it does. Tables and Kafka's topics stay as they are.
+    """
+    from tailrace import assemble as wiring
+    from tailrace.channels.reset import opened
+    from tailrace.config.file import load
+    from tailrace.service import logs
+
+    logs.configure("reset")
+    settings = load(config)
+    consumer = wiring.recovery_config(settings, channel)
+    with opened(consumer, settings.relay.dir, everything=everything) as about:
+        for line in about.says():
+            typer.echo(line, err=True)
+        if not yes:
+            _ask()
+        about.forget()
+    typer.echo("done", err=True)
+
+
+def _ask() -> None:
+    from schemas.errors import ConfigError
+
+    if not sys.stdin.isatty():
+        raise ConfigError("TR111", "nobody is there to be asked, and nothing was forgotten", hint="add --yes")
+    typer.confirm("Forget it?", abort=True, err=True)

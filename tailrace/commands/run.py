@@ -1,0 +1,81 @@
+"""``tailrace run``: produce and consume under one supervisor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from tailrace.commands.options import DEFAULT_CONFIG, ConfigFile, StopAtGtid, UntilCaughtUp
+
+if TYPE_CHECKING:
+    from tailrace.config.model import Config
+
+
+def run(
+    config: ConfigFile = DEFAULT_CONFIG,
+    until_caught_up: UntilCaughtUp = False,
+    stop_at_gtid: StopAtGtid = None,
+) -> None:
+    """Run produce and consume, each as a process of its own.
+
+    One that a signal kills, or that waits for what is away, is started again. What only you can heal stops that one
+    alone, and is said again every minute; the other goes on. SIGTERM or Ctrl-C stops both in order.
+    """
+    from tailrace.config.file import load
+    from tailrace.config.start_point import check_gtid_set
+    from tailrace.service import children, logs
+    from tailrace.service.supervisor import Supervisor
+
+    logs.configure("run")
+    loaded = load(config)
+    _check_both_ends(loaded)
+    commands = _commands(config, until_caught_up, check_gtid_set(stop_at_gtid))
+    finished = _caught_up(loaded) if until_caught_up else (lambda done: False)
+    # Two live displays would draw over each other.
+    plain = {logs.PLAIN: "1"}
+    bounded = until_caught_up or stop_at_gtid is not None
+    supervisor = Supervisor(commands, lambda args: children.start(args, **plain), finished, bounded)
+    raise typer.Exit(supervisor.run())
+
+
+def _check_both_ends(config: Config) -> None:
+    from tailrace import assemble as wiring
+
+    wiring.source_url(config)
+    if wiring.files_target(config) is None:
+        wiring.target_url(config)
+
+
+def _commands(config: Path, until_caught_up: bool, stop_at: str | None) -> list[tuple[str, list[str]]]:
+    common = ["--config", str(config)]
+    if stop_at:
+        common += ["--stop-at-gtid", stop_at]
+    # The consumer's own --until-caught-up would end at what is in Kafka when it starts, which is too early.
+    return [
+        ("produce", ["produce", *common, *(["--until-caught-up"] if until_caught_up else [])]),
+        ("consume", ["consume", *common]),
+    ]
+
+
+def _caught_up(config: Config) -> Callable[[frozenset[str]], bool]:
+    """Whether the producer is done and the channel has applied the last epoch that it left."""
+    import time
+
+    from tailrace.status.position import channel_epoch, last_logged_epoch
+
+    last: int | None = None
+    next_look = 0.0
+
+    def finished(done: frozenset[str]) -> bool:
+        nonlocal last, next_look
+        if "produce" not in done or time.monotonic() < next_look:
+            return False
+        next_look = time.monotonic() + 0.3
+        if last is None:
+            last = last_logged_epoch(config)
+        return last is not None and channel_epoch(config) >= last
+
+    return finished

@@ -1,0 +1,86 @@
+"""``tailrace schema``: the structures of the log's tables."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tailrace.commands.options import DEFAULT_CONFIG, AsJson, ConfigFile
+
+app = typer.Typer(help="The tables' structures in the log.", no_args_is_help=True)
+
+Table = Annotated[str, typer.Argument(metavar="DATABASE.TABLE", help="The upstream's name of the table.")]
+AtEpoch = Annotated[int | None, typer.Option("--at-epoch", metavar="N", help="At the end of this epoch.")]
+AtGtid = Annotated[
+    str | None,
+    typer.Option("--at-gtid", metavar="SET", help="At the first epoch behind which all of this is executed."),
+]
+History = Annotated[bool, typer.Option("--history", help="Also every change that the log holds.")]
+
+
+@app.command("show")
+def show(
+    table: Table,
+    config: ConfigFile = DEFAULT_CONFIG,
+    at_epoch: AtEpoch = None,
+    at_gtid: AtGtid = None,
+    history: History = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print a table's structure as it was at a place in the log; by default at its end."""
+    from schemas.letter_case import lowered
+    from tailrace.config.file import kafka_security, load
+    from tailrace.probe_kafka import knock
+    from tailrace.reader import EpochReader
+    from tailrace.reader.history import Place, look_up
+    from tailrace.reader.structure_text import answer_dict, answer_text
+
+    db, _, name = table.partition(".")
+    if not db or not name:
+        raise typer.BadParameter("write DATABASE.TABLE", param_hint="DATABASE.TABLE")
+    if at_epoch is not None and at_gtid is not None:
+        raise typer.BadParameter("name one of --at-epoch and --at-gtid")
+    kafka = load(config).kafka
+    security = kafka_security(kafka)
+    knock(kafka.bootstrap_servers, security)
+    with EpochReader(kafka.bootstrap_servers, kafka.prefix, security) as log:
+        epochs = list(log.epochs("oldest"))
+        if epochs and epochs[-1].names_in_lower_case:
+            db, name = lowered(db), lowered(name)
+        answer = look_up((db, name), Place(at_epoch, at_gtid), epochs, log.structures())
+    if as_json:
+        sys.stdout.write(json.dumps(answer_dict(answer, history=history), ensure_ascii=False) + "\n")
+    else:
+        sys.stdout.write(answer_text(answer, history=history) + "\n")
+
+
+Structure = Annotated[
+    Path,
+    typer.Option("--file", metavar="FILE", help="The CREATE TABLE statement, as from SHOW CREATE TABLE."),
+]
+At = Annotated[
+    str | None,
+    typer.Option("--at", metavar="BINLOG:POS", help="In force from this place of the upstream's binlog on."),
+]
+
+
+@app.command("set")
+def set_(table: Table, file: Structure, config: ConfigFile = DEFAULT_CONFIG, at: At = None) -> None:
+    """Correct a tracked structure by hand, where the producer has stopped; it must not run meanwhile."""
+    from tailrace.config.file import load
+    from tailrace.reader.schema_set import set_structure
+
+    db, _, name = table.partition(".")
+    if not db or not name:
+        raise typer.BadParameter("write DATABASE.TABLE", param_hint="DATABASE.TABLE")
+    place = re.fullmatch(r"(.+\.[0-9]{6,10}):([0-9]{1,10})", at) if at is not None else None
+    if at is not None and place is None:
+        raise typer.BadParameter("write it like mysql-bin.000007:1234", param_hint="--at")
+    epoch = set_structure(load(config), (db, name), file, (place[1], int(place[2])) if place else None)
+    where = at or f"{epoch.source_file}:{epoch.source_pos}"
+    sys.stderr.write(f"epoch {epoch.epoch}: the structure of {table} is stated from {where} on\n")

@@ -1,0 +1,219 @@
+"""``tailrace status``: where everything is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from schemas.counted import counted
+from tailrace.commands.options import DEFAULT_CONFIG, AsJson, ConfigFile
+
+
+def status(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
+    """Show where upstream, relay log, Kafka and each channel are, and how far each channel lags.
+
+    Exit 1 if a part could not be read; the others are shown all the same.
+    """
+    from tailrace.config.file import load
+    from tailrace.service import logs
+    from tailrace.status.collect import collect
+
+    logs.configure("status")
+    report = collect(load(config))
+    if as_json:
+        import json
+
+        typer.echo(json.dumps(report, indent=2, ensure_ascii=False, default=str))
+    else:
+        _print(report)
+    raise typer.Exit(0 if report["ok"] else 1)
+
+
+def _print(report: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    from tailrace.service.console import console
+
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    _upstream(table, report["upstream"])
+    _relay(table, report["relay"])
+    _kafka(table, report["kafka"])
+    _head(table, "downstream", report["downstream"])
+    for channel in report["downstream"]["channels"]:
+        _channel(table, channel)
+    if not report["downstream"]["channels"] and "error" not in report["downstream"]:
+        table.add_row("", "no channel yet")
+    _others(table, report["downstream"])
+    for part in report["targets"]:
+        _head(table, "downstream", part)
+        _others(table, part)
+    console().print(table)
+
+
+def _head(table: Any, name: str, part: dict[str, Any], more: str = "") -> bool:
+    """The first line of a part; false if the part could not be read."""
+    from rich.markup import escape
+
+    if "error" in part:
+        error = part["error"]
+        table.add_row(f"[bold]{name}[/]", f"[red]unreachable[/]  {error['code']}: {escape(error['what'])}")
+        if error["hint"]:
+            table.add_row("", f"[dim]{escape(error['hint'])}[/]")
+        return False
+    place = part.get("server") or part.get("directory") or part.get("servers")
+    table.add_row(f"[bold]{name}[/]", f"{escape(str(place))}  {more or part.get('version', '')}".rstrip())
+    return True
+
+
+def _upstream(table: Any, part: dict[str, Any]) -> None:
+    if _head(table, "upstream", part):
+        table.add_row("", _at(part["file"], part["position"], part["gtids"]))
+
+
+def _relay(table: Any, part: dict[str, Any]) -> None:
+    from rich.markup import escape
+
+    size = f"{counted(part.get('files', 0), 'file')}, {counted(part.get('bytes', 0), 'byte')}"
+    readable = _head(table, "relay", part, size)
+    memory = part["memory"]
+    if memory is None:
+        table.add_row("  memory", "[yellow]no producer runs on this machine[/]")
+    elif "receiver" not in memory:
+        table.add_row("  memory", _not_told(memory))
+    else:
+        receiver, publisher = memory["receiver"], memory["publisher"]
+        colour = "green" if memory["state"] == "connected" else "yellow"
+        heard = f", last heard at {receiver['Last_heard']}" if receiver["Last_heard"] else ""
+        why = f": {escape(memory['paused'])}" if memory["paused"] else ""
+        table.add_row("  memory", f"[{colour}]{escape(memory['state'])}[/]{why}{heard}")
+        if error := receiver["Last_error"]:
+            table.add_row("", f"[yellow]{error['code']} at {error['at']}: {escape(error['what'])}[/]")
+        read = _mysql_at(receiver, "Retrieved_Gtid_Set")
+        table.add_row("", f"read       {read}")
+        behind = publisher["Seconds_behind_source"]
+        late = "" if behind is None else f"  behind: {behind:,} s"
+        table.add_row("", f"published  {_mysql_at(publisher, 'Executed_Gtid_Set')}{late}")
+        if skipped := publisher["Skipped"]:
+            shown = ", ".join(f"{what} {count:,}" for what, count in skipped.items())
+            table.add_row("", f"[yellow]skipped since its start: {escape(shown)}[/]")
+    if readable:
+        stored = part["stored"]
+        table.add_row("  stored", _mysql_at(stored, "Retrieved_Gtid_Set") if stored else "nothing yet")
+
+
+def _kafka(table: Any, part: dict[str, Any]) -> None:
+    if _head(table, "kafka", part):
+        epoch = "no epoch yet" if part["epoch"] is None else f"epoch {part['epoch']}"
+        committed = f", committed upstream {part['commit_time']}" if part.get("commit_time") else ""
+        table.add_row("", epoch + committed)
+        table.add_row("", _at(part.get("file"), part.get("position"), part.get("gtids")))
+
+
+def _others(table: Any, part: dict[str, Any]) -> None:
+    """The channels of other pipelines that write there as well."""
+    from rich.markup import escape
+
+    for other in part.get("others", ()):
+        name = escape(f"{other['channel']} of {other['prefix']}")
+        table.add_row("", f"[dim]another pipeline's channel {name}, updated {other['updated']}[/]")
+
+
+def _channel(table: Any, channel: dict[str, Any]) -> None:
+    from rich.markup import escape
+
+    table.add_row(f"[bold]channel {escape(channel['channel'])}[/]", escape(channel.get("target", "")))
+    memory, stored = channel["memory"], channel["stored"]
+    if memory is None:
+        table.add_row("  memory", "[yellow]no consumer runs on this machine[/]")
+    elif "epoch" not in memory:
+        table.add_row("  memory", _not_told(memory))
+    else:
+        table.add_row("  memory", f"[green]{memory['state']}[/], epoch {memory['epoch']}")
+        table.add_row("", _mysql_at(memory, "Executed_Gtid_Set"))
+        if batch := memory["batch_in_hand"]:
+            epochs = f"epochs {batch['first_epoch']} to {batch['last_epoch']}"
+            table.add_row("", f"in hand since {batch['since']}: {epochs}, {counted(batch['rows'], 'row')}")
+    if stored is None:
+        table.add_row("  stored", "[yellow]not known[/]")
+        return
+    lag = channel["lag"]
+    behind = [_counted(lag["epochs"], "epoch"), _counted(lag["transactions"], "transaction")]
+    behind.append("? s" if lag["seconds"] is None else f"{lag['seconds']:,} s")
+    colour = "green" if lag["seconds"] == 0 else "yellow"
+    table.add_row("  stored", f"epoch {channel['epoch']}")
+    table.add_row("", _mysql_at(stored, "Executed_Gtid_Set"))
+    table.add_row("", f"[{colour}]behind: {', '.join(behind)}[/]  updated {channel['updated']}")
+    if counters := channel["counters"]:
+        shown = (f"{name.replace('_', ' ')} {number:,}" for name, number in counters.items() if number)
+        table.add_row("", f"since it began: {', '.join(shown)}")
+    for worker in channel["workers"]:
+        did = {"part": "parts", "row": "rows_written", "statement": "statements"}
+        done = ", ".join(counted(worker[field], noun) for noun, field in did.items())
+        ahead = "  [yellow]ahead of the position[/]" if worker["ahead"] else ""
+        table.add_row("", f"worker {worker['Id']}: {done}{ahead}")
+    for line in _state(channel):
+        table.add_row("", escape(line))
+    if error := channel.get("error"):
+        table.add_row("", f"[red]stopped at {error['at']}: {error['code']}[/]: {escape(error['what'])}")
+        table.add_row("", f"[dim]{escape(error['where'])}  {escape(error['hint'])}[/]")
+    if channel["ddl_in_doubt"]:
+        table.add_row("", f"[yellow]a DDL is in hand: {escape(channel['ddl_in_doubt'])}[/]")
+
+
+def _state(channel: dict[str, Any]) -> list[str]:
+    """How the last run ended, and what is proved of the tables; nothing else is said of them."""
+    if not channel["consistent"]:
+        runs = channel["memory"] is not None
+        return ["runs" if runs else "was cut off, or runs on another machine"]
+    if (level := channel["rewound_from"]) is not None:
+        again = f"its history is applied again up to epoch {level['epoch']}"
+        return [f"ended in order; rewound: {again}, and until then the tables are of different times"]
+    if str(channel.get("target", "")).startswith("parquet:"):
+        behind = "" if channel["began_whole"] else f" behind {channel['began_behind']}"
+        return [f"ended in order; the files hold every change{behind} up to this position"]
+    if not channel["began_whole"]:
+        before = channel["began_behind"] or "its begin"
+        what = f"what was written upstream up to {before} did not come by this channel"
+        return [
+            "ended in order at this position",
+            f"{what}: whether the tables hold it, nothing here can tell",
+        ]
+    equal = "ended in order; the tables equal the upstream at this position"
+    return [equal + "".join(f", but for {what}" for what in _exceptions(channel))]
+
+
+def _exceptions(channel: dict[str, Any]) -> list[str]:
+    """What the tables lack because somebody said so."""
+    counters = channel["counters"] or {}
+    left_out = sum(counters.get(name, 0) for name in ("filtered", "expression_filtered"))
+    found = [
+        (left_out, "row change", "that its rules leave out"),
+        (counters.get("ddl_left_out", 0), "DDL statement", "that was left out"),
+        (counters.get("skipped", 0), "event", "that [[skip]] passed over"),
+        (channel["decided"], "event", "that was decided about with `tailrace error`"),
+    ]
+    return [f"{counted(count, noun)} {why}" for count, noun, why in found if count]
+
+
+def _not_told(memory: dict[str, Any]) -> str:
+    from rich.markup import escape
+
+    error = memory.get("error")
+    if isinstance(error, dict):
+        return f"[red]{error['code']}: {escape(error['what'])}[/]  [dim]{escape(error['hint'])}[/]"
+    return escape(str(error or memory["state"]))
+
+
+def _mysql_at(part: dict[str, Any], gtids: str) -> str:
+    return _at(part["Master_log_name"], part["Master_log_pos"], part[gtids])
+
+
+def _at(file: str | None, position: int | None, gtids: str | None) -> str:
+    from rich.markup import escape
+
+    return escape(f"{f'{file}:{position}' if file else 'nothing yet'}  {gtids or ''}".rstrip())
+
+
+def _counted(count: int | None, noun: str) -> str:
+    return f"? {noun}s" if count is None else counted(count, noun)

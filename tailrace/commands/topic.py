@@ -1,0 +1,108 @@
+"""``tailrace topic cat``: what is in the epoch log."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from tailrace.commands.options import DEFAULT_CONFIG, ConfigFile
+
+if TYPE_CHECKING:
+    from schemas.tables import TableFilter
+    from tailrace.reader import EpochReader
+
+app = typer.Typer(help="Look into the epoch log in Kafka.", no_args_is_help=True)
+
+Start = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        metavar="earliest|oldest|epoch:N|gtid:SET|time:RFC3339",
+        help="Where to begin; oldest is the first epoch that is still kept.",
+    ),
+]
+Pattern = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--table", metavar="PATTERN", help="Only these tables, such as shop.*; may be given several times."
+    ),
+]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Wait for what comes.")]
+Format = Annotated[
+    Literal["text", "json"], typer.Option("--format", help="Lines for people, or a JSON object a line.")
+]
+
+
+@app.command("cat")
+def cat(
+    config: ConfigFile = DEFAULT_CONFIG,
+    start: Start = "earliest",
+    table: Pattern = None,
+    follow: Follow = False,
+    form: Format = "text",
+) -> None:
+    """Print the epochs with their DDL and rows, in upstream order.
+
+    Only what is committed, each epoch checked against its row count and digest. With --table only epochs that
+    concern such a table. Ctrl-C ends it with 0.
+    """
+    from tailrace.config.file import kafka_security, load
+    from tailrace.config.start_point import check_cat_start
+    from tailrace.probe_kafka import knock
+    from tailrace.reader import EpochReader
+    from tailrace.service import logs
+    from tailrace.service.lifecycle import run_until_signalled
+
+    logs.configure("topic")
+    kafka = load(config).kafka
+    start, wanted = check_cat_start(start), _filter(table or [])
+
+    def run(stop: threading.Event) -> None:
+        security = kafka_security(kafka)
+        knock(kafka.bootstrap_servers, security)
+        with EpochReader(kafka.bootstrap_servers, kafka.prefix, security) as log:
+            _print(log, start, wanted, bool(table), follow, form == "json", stop)
+
+    run_until_signalled(run)
+
+
+def _filter(patterns: list[str]) -> TableFilter:
+    from schemas.errors import ConfigError
+    from schemas.tables import TableFilter
+
+    try:
+        return TableFilter(patterns)
+    except ConfigError as error:
+        raise ConfigError(error.code, f"--table: {error.what.partition(': ')[2]}", hint=error.hint) from None
+
+
+def _print(
+    log: EpochReader,
+    start: str,
+    wanted: TableFilter,
+    filtered: bool,
+    follow: bool,
+    as_json: bool,
+    stop: threading.Event,
+) -> None:
+    from schemas.wire.epoch import EpochCommitted
+    from tailrace.reader import display
+
+    def concerns(epoch: EpochCommitted) -> bool:
+        names = [(t.db, t.table) for t in epoch.tables]
+        names += [(t.db, t.table) for t in (epoch.ddl.tables if epoch.ddl else ())]
+        return any(wanted.allows(db, table) for db, table in names)
+
+    out = sys.stdout
+    for epoch in log.epochs(start, follow=follow, stop=stop):
+        if filtered and not concerns(epoch):
+            continue
+        out.write((display.epoch_json(epoch) if as_json else display.epoch_text(epoch)) + "\n")
+        for row in log.rows(epoch, wanted.allows):
+            if stop.is_set():
+                return
+            out.write((display.row_json(epoch, row) if as_json else display.row_text(row)) + "\n")
+        out.flush()

@@ -1,0 +1,1 @@
+"""The one model of the configuration, read from file and environment."""

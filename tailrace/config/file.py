@@ -1,0 +1,260 @@
+"""Reads the configuration: file and environment through the model, with errors that name field and remedy."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+from pydantic_settings import SettingsError
+
+from schemas.access.kafka_security import KafkaSecurity
+from schemas.access.server_url import ServerUrl, with_absolute_files
+from schemas.errors import ConfigError
+from tailrace.config.model import Channel, Config, Kafka, Section, Server, kebab
+
+DEFAULT_FILE = Path("tailrace.toml")
+
+
+def load(path: Path) -> Config:
+    """The configuration in `path`, overlaid by the environment; relative paths resolved against the file.
+
+    Raises ConfigError naming field, value, what is allowed, and the line.
+    """
+    text = _read(path)
+    try:
+        data = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigError("TR101", f"{path} is not valid TOML: {error}", hint=_TOML_HINT) from None
+    reader = _Reader(path, text)
+    reader.reject_unknown(data)
+    try:
+        config = Config(**_snake_sections(data))
+    except ValidationError as error:
+        raise reader.explain(error.errors()[0]) from None
+    except SettingsError as error:
+        hint = 'in the environment lists and tables are JSON, such as ["shop.*"]'
+        raise ConfigError("TR105", f"an environment variable cannot be used: {error}", hint=hint) from None
+    return _with_absolute_paths(config, path.absolute().parent)
+
+
+def server_url(server: Server) -> ServerUrl:
+    """The server's address with its password: that of environment or file, else the url's."""
+    if server.password is not None:
+        return ServerUrl.parse(server.url, server.password.get_secret_value())
+    if server.password_file is not None:
+        return ServerUrl.parse(server.url, _password("password-file", server.password_file))
+    return ServerUrl.parse(server.url)
+
+
+def kafka_security(kafka: Kafka) -> KafkaSecurity:
+    """How the brokers are reached, with the password of environment or file. Raises ConfigError."""
+    password = kafka.sasl_password.get_secret_value() if kafka.sasl_password else ""
+    if kafka.sasl_password is None and kafka.sasl_password_file is not None:
+        password = _password("sasl-password-file", kafka.sasl_password_file)
+    return KafkaSecurity(
+        protocol=kafka.security_protocol,
+        mechanism=kafka.sasl_mechanism,
+        username=kafka.sasl_username,
+        password=password,
+        ca=kafka.ssl_ca,
+        certificate=kafka.ssl_certificate,
+        key=kafka.ssl_key,
+        key_password=kafka.ssl_key_password.get_secret_value() if kafka.ssl_key_password else "",
+    )
+
+
+_LONGEST_PASSWORD = 1 << 16  # bytes
+_PASSWORD_HINT = "it has to hold the password and nothing else, as UTF-8 text in one line"
+_TOML_HINT = "text needs quotes; where one Spark property begins another's name, quote both names"
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        hint = f"start one with `tailrace config example > {path}`, or name yours with --config FILE"
+        raise ConfigError("TR100", f"there is no configuration file {path}", hint=hint) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("TR100", f"{path} cannot be read: {error}") from None
+
+
+def _password(field: str, path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            read = file.read(_LONGEST_PASSWORD + 1)
+            text = read.decode("utf-8-sig").rstrip("\r\n")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ConfigError("TR104", f"{field} {path} cannot be read: {reason}", hint=_PASSWORD_HINT) from None
+    if not text or len(read) > _LONGEST_PASSWORD or any(sign in text for sign in "\0\r\n"):
+        what = "is empty" if not text else "holds more than a password: another line, or a NUL character"
+        raise ConfigError("TR104", f"{field} {path} {what}", hint=_PASSWORD_HINT)
+    return text
+
+
+def _inner(annotation: Any) -> type[Section] | None:
+    """The section that an annotation such as ``Source | None`` or ``tuple[Filter, ...]`` holds."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    return next(filter(None, map(_inner, get_args(annotation))), None)
+
+
+def _sections(*, lists: bool) -> dict[str, type[Section]]:
+    found = {}
+    for name, field in Config.model_fields.items():
+        section = _inner(field.annotation)
+        if name != "channel" and section is not None and _is_list(field.annotation) == lists:
+            found[name] = section
+    return found
+
+
+def _is_list(annotation: Any) -> bool:
+    return tuple in (get_origin(annotation), *map(get_origin, get_args(annotation)))
+
+
+SECTIONS = _sections(lists=False)
+#: what the file writes as ``[[name]]``, any number of times
+LISTS = _sections(lists=True)
+
+
+def field_names(section: type[BaseModel]) -> list[str]:
+    """The section's fields as the file names them."""
+    return [kebab(name) for name in section.model_fields]
+
+
+def _snake_sections(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Python names for the fields, so that file and environment overlay each other; Spark's names stay."""
+    out: dict[str, Any] = {}
+    for name, section in data.items():
+        if name not in SECTIONS:
+            out[name.replace("-", "_")] = section
+            continue
+        fields: dict[str, Any] = {}
+        for key, value in section.items():
+            if name == "consumer" and key.startswith("spark."):
+                fields.setdefault("spark", {})[key] = value
+            elif name == "consumer" and key == "spark" and isinstance(value, Mapping):
+                fields.setdefault("spark", {}).update(value)
+            else:
+                fields[key.replace("-", "_")] = value
+        out[name] = fields
+    return out
+
+
+class _Reader:
+    """Turns what is wrong in one file into errors that say where."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self._path = path
+        self._lines = text.splitlines()
+
+    def reject_unknown(self, data: Mapping[str, Any]) -> None:
+        """Unknown sections and fields, before any value is looked at: a typo is the likelier cause."""
+        for name, section in data.items():
+            if name.replace("-", "_") not in Config.model_fields or "_" in name:
+                allowed = [*SECTIONS, *map(kebab, LISTS), "channel"]
+                raise self._unknown("section", f"[{name}]", name, allowed, self._line(name, None))
+            self._reject_in(name, section, Config.model_fields[name.replace("-", "_")].annotation)
+
+    def _reject_in(self, name: str, value: Any, annotation: Any) -> None:
+        """Unknown fields in a section, in each of a list of them, or in each channel."""
+        top = name.split(".")[0]
+        model = _inner(annotation)
+        assert model is not None
+        if _is_list(annotation):
+            if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
+                raise self._error("TR102", f"{name} is a list of rules", f"write [[{name}]]", top, None)
+            items = value
+        elif not isinstance(value, Mapping):
+            raise self._error("TR102", f"{name} is a section, not a value", f"write [{name}]", top, None)
+        elif name == "channel":
+            for channel, section in value.items():
+                self._reject_in(f"channel.{channel}", section, Channel)
+            return
+        else:
+            items = [value]
+        allowed = field_names(model)
+        for item in items:
+            for key, inner in item.items():
+                if key not in allowed and not (name == "consumer" and key.startswith("spark.")):
+                    raise self._unknown("field", f"{key} in [{name}]", key, allowed, self._line(top, key))
+                if model is Channel:
+                    nested = Channel.model_fields[key.replace("-", "_")].annotation
+                    if _inner(nested) is not None:
+                        self._reject_in(f"{name}.{key}", inner, nested)
+
+    def explain(self, error: ErrorDetails) -> ConfigError:
+        """A ConfigError for the first thing that the model refused."""
+        section, *rest = [str(part) for part in error["loc"] if not isinstance(part, int)]
+        field = kebab(rest[-1]) if rest else ""
+        own = section in SECTIONS
+        variable = f"TAILRACE_{section}{'_' + rest[0] if rest and own else ''}".upper()
+        name = f"[{'.'.join(map(kebab, [section, *rest[:-1]]))}] {field}".strip()
+        if error["type"] == "missing":
+            hint = f"add it to the file, or set {variable}"
+            return self._error("TR103", f"{name} is missing", hint, section, None)
+        hidden = field.endswith(("password", "url")) or isinstance(error["input"], Mapping | BaseModel)
+        shown = "" if hidden else f" is {error['input']!r}"
+        message = error["msg"].removeprefix("Value error, ").replace("a valid tuple", "a list")
+        return self._error(
+            "TR103",
+            f"{name}{shown}: {message}",
+            f"see `tailrace config example`; the environment variable {variable} wins over the file",
+            section,
+            field,
+        )
+
+    def _unknown(
+        self, kind: str, what: str, name: str, allowed: Iterable[str], line: int | None
+    ) -> ConfigError:
+        allowed = list(allowed)
+        near = difflib.get_close_matches(name.replace("_", "-"), allowed, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}? " if near else ""
+        place = f"{self._path}" + (f", line {line}" if line else "")
+        text = f"{place}: unknown {kind} {what}"
+        return ConfigError("TR102", text, hint=f"{hint}allowed: {', '.join(allowed)}")
+
+    def _error(self, code: str, what: str, hint: str, section: str, field: str | None) -> ConfigError:
+        line = self._line(section, field)
+        place = f"{self._path}" + (f", line {line}" if line else "")
+        return ConfigError(code, f"{place}: {what}", hint=hint)
+
+    def _line(self, section: str, field: str | None) -> int | None:
+        inside = False
+        for number, line in enumerate(self._lines, 1):
+            if header := re.match(r"\s*\[+\s*\"?([^\].\"]+)", line):
+                inside = header[1].strip() == section
+                if inside and field is None:
+                    return number
+            elif inside and field and re.match(rf"\s*\"?{re.escape(field)}\"?\s*[=.]", line):
+                return number
+        return None
+
+
+def _with_absolute_paths(config: Config, base: Path) -> Config:
+    updates: dict[str, Section] = {}
+    for name in SECTIONS:
+        section = getattr(config, name)
+        if section is None:
+            continue
+        updates[name] = _absolute(section, base)
+    channels = {name: _absolute(channel, base) for name, channel in config.channel.items()}
+    return config.model_copy(update={**updates, "channel": channels})
+
+
+def _absolute(section: Section, base: Path) -> Section:
+    updates: dict[str, Any] = {}
+    for field, value in section:
+        if isinstance(value, Path):
+            updates[field] = base / value
+        elif field == "url" and "?" in value:
+            updates[field] = with_absolute_files(value, base)
+        elif isinstance(value, Section):
+            updates[field] = _absolute(value, base)
+    return section.model_copy(update=updates)

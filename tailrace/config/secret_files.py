@@ -1,0 +1,59 @@
+"""Which files with passwords or keys are open to others: the configuration's own, and those that it names."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import structlog
+
+from schemas.access.private_files import others_may
+from schemas.access.server_url import ServerUrl
+from tailrace.config.model import Config, Section
+
+#: names of settings that hold a secret; of Spark's, what Spark redacts
+SECRET = re.compile(r"(?i)(^|[-.])(password|secret)$|spark\..*(secret|password|token)")
+_FILES = ("password_file", "sasl_password_file", "ssl_key")
+
+
+def exposed(file: Path, config: Config) -> list[Path]:
+    """The files with secrets that others than this user may read or change; ``file`` is where ``config`` is from."""
+    holding = [file] if _holds_secret(tomllib.loads(file.read_text(encoding="utf-8"))) else []
+    return [
+        path for path in dict.fromkeys([*holding, *_named(config)]) if path.is_file() and others_may(path)
+    ]
+
+
+def warn_if_exposed(file: Path, config: Config) -> None:
+    """Say in the log what ``exposed`` finds."""
+    for path in exposed(file, config):
+        structlog.get_logger().warning("secret_open_to_others", file=str(path), remedy=f"chmod 600 {path}")
+
+
+def _holds_secret(value: Any, name: str = "") -> bool:
+    if isinstance(value, dict):
+        return any(_holds_secret(item, f"{name}.{key}") for key, item in value.items())
+    if isinstance(value, list):
+        return any(_holds_secret(item, name) for item in value)
+    if name.endswith("url") and isinstance(value, str):
+        return bool(urlsplit(value).password)
+    return bool(SECRET.search(name))
+
+
+def _named(section: Any) -> Iterator[Path]:
+    if isinstance(section, dict):
+        for one in section.values():
+            yield from _named(one)
+    elif isinstance(section, Section | Config):
+        for name, value in section:
+            if name in _FILES and value is not None:
+                yield value
+            elif name == "url" and "?" in value:
+                key = ServerUrl.parse(value).params.get("ssl-key")
+                yield from [Path(key)] if key else []
+            else:
+                yield from _named(value)

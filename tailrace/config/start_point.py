@@ -1,0 +1,70 @@
+"""``--from``, ``--until`` and ``--to``: places in the log, as far as they can be told before the log is read."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from schemas.errors import ConfigError
+from schemas.gtid.sets import flavor_of, parse_gtid_set
+
+
+def check_start(text: str) -> str:
+    """The text itself, if it says where to begin. Raises ConfigError otherwise, before Spark is started."""
+    return _checked(text, "--from", "earliest")
+
+
+def check_cat_start(text: str) -> str:
+    """The same for whoever only looks, and may begin with whatever is kept. Raises ConfigError."""
+    return text if text == "oldest" else _checked(text, "--from", "earliest")
+
+
+def check_until(text: str | None) -> str | None:
+    """The text itself, if it says where to end. Raises ConfigError."""
+    return None if text is None else _checked(text, "--until", "now")
+
+
+def check_rewind(text: str) -> str:
+    """The text itself, if it says where to go back to. Raises ConfigError."""
+    return _checked(text, "--to", "earliest")
+
+
+def _checked(text: str, option: str, word: str) -> str:
+    kind, _, value = text.partition(":")
+    if text == word or (kind == "epoch" and re.fullmatch(r"[0-9]{1,18}", value)):
+        return text
+    if kind == "gtid" and value.strip() and all(_is_set(part) for part in value.split(",")):
+        return text
+    if kind == "time" and _is_moment(value):
+        return text
+    what = "no place to begin" if option == "--from" else "no place in the log"
+    hint = f"allowed: {word}, epoch:42, gtid:SET, time:2026-01-31T12:00:00Z (with a time zone)"
+    raise ConfigError("TR110", f"{option} {text!r} is {what}", hint=hint)
+
+
+def check_gtid_set(text: str | None) -> str | None:
+    """The text of ``--stop-at-gtid`` itself, if it is a GTID set of some kind of server. Raises ConfigError TR110."""
+    if text is None or (text.strip() and _is_set(text)):
+        return text
+    raise ConfigError(
+        "TR110",
+        f"--stop-at-gtid {text[:200]!r} is no GTID set",
+        hint="such as 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5 of MySQL, or 0-1-100 of MariaDB",
+    )
+
+
+def _is_set(text: str) -> bool:
+    try:
+        parse_gtid_set(text, flavor_of(text))
+    except ValueError:
+        return False
+    return True
+
+
+def _is_moment(text: str) -> bool:
+    try:
+        moment = datetime.fromisoformat(text)
+        moment.timestamp()
+    except (ValueError, OverflowError):
+        return False
+    return moment.tzinfo is not None

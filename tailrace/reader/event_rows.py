@@ -1,0 +1,112 @@
+"""Rows of binlog events as plain values, for people to look at: what the publisher would make of them."""
+
+from __future__ import annotations
+
+import io
+from datetime import date, datetime, time
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+import fastavro
+
+from producer.decode.rows_head import ROWS, RowsTable
+from producer.epochs.records import Records
+from producer.events.table_map import table_names, table_structure
+from schemas.binlog.framing import HEADER_SIZE
+from schemas.gtid.sets import Flavor
+from schemas.structure import TableStructure
+from schemas.wire.avro_schema import avro_name, envelope
+
+_HEADER_OF_VALUE = 10  # marker and fingerprint
+# Of one event; servers begin another one behind 8 KB if they are not told otherwise.
+_MOST_ROWS, _MOST_BYTES = 100_000, 64 << 20
+_TABLE_ID = slice(HEADER_SIZE, HEADER_SIZE + 6)
+
+
+class RowViewer:
+    """Remembers the TABLE_MAP events of a file, and shows the rows that follow them."""
+
+    def __init__(self) -> None:
+        self._tables: dict[bytes, bytes] = {}
+        self._parsed: dict[bytes, RowsTable] = {}
+        self._flavor: Flavor = "mysql"
+
+    def enter_file(self, flavor: Flavor) -> None:
+        """Table ids are a file's own; the flavor is that of the server that wrote it."""
+        self._tables.clear()
+        if flavor != self._flavor:
+            self._parsed.clear()
+            self._flavor = flavor
+
+    def table_map(self, event: bytes) -> None:
+        """Take in a TABLE_MAP event, without its checksum."""
+        self._tables[event[_TABLE_ID]] = event[HEADER_SIZE + 8 :]
+
+    def table_of(self, event: bytes) -> tuple[str, str] | None:
+        """Schema and table of a rows event; None if its TABLE_MAP was not seen."""
+        body = self._tables.get(event[_TABLE_ID])
+        return None if body is None else table_names(body)[:2]
+
+    def rows(self, kind: int, event: bytes) -> list[dict[str, Any]] | None:
+        """The rows of an event without its checksum: `before` and `after`; None if its table is not known.
+
+        Raises DecodeError, IndexError, ValueError and struct.error when they cannot be decoded.
+        """
+        body = self._tables.get(event[_TABLE_ID])
+        if body is None or kind not in ROWS:
+            return None
+        table = self._parsed.get(body)
+        if table is None:
+            table = self._parsed[body] = RowsTable(table_structure(body, self._flavor))
+        form = table.forms[kind]
+        head, at = form.parse(event, 0)
+        rows, held, end = Records(), 0, len(event)
+        while at < end:
+            number = len(rows)
+            _, at = head.decode(
+                event, at, min(end, at + head.portion), number, b"\0", head.ordinary, head.moved, b"",
+                rows.keys.append, rows.values.append, rows.headers,
+            )  # fmt: skip
+            held += sum(map(len, rows.values[number:]))
+            if len(rows) > _MOST_ROWS or held > _MOST_BYTES:
+                raise ValueError(f"more than {_MOST_ROWS} rows, or {_MOST_BYTES} bytes of them, in one event")
+        if at != end:
+            raise IndexError("a row image overruns its event")
+        return _merged([_images(value, head.decoder.structure) for value in rows.values])
+
+
+def _images(value: bytes, structure: TableStructure) -> dict[str, Any]:
+    found: Any = fastavro.schemaless_reader(io.BytesIO(value[_HEADER_OF_VALUE:]), _schema(structure), None)
+    names = {avro_name(column.name): column.name for column in structure.columns}
+    return {
+        side: None if found[side] is None else {names[k]: _plain(v) for k, v in found[side].items()}
+        for side in ("before", "after")
+    } | {"op": found["op"]}
+
+
+@lru_cache(maxsize=1024)
+def _schema(structure: TableStructure) -> Any:
+    """Only the images: what comes behind them says where the row is from."""
+    schema = envelope(structure)
+    return fastavro.parse_schema({**schema, "fields": schema["fields"][:3]})
+
+
+def _merged(images: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """An UPDATE that changes the key is published as a delete and a create: here it is one row again."""
+    rows: list[dict[str, Any]] = []
+    for image in images:
+        if image.pop("op") == "c" and rows and rows[-1]["after"] is None and image["before"] is None:
+            rows[-1]["after"] = image["after"]
+        else:
+            rows.append(image)
+    return rows
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it: numbers and text; bytes in hexadecimal."""
+    if isinstance(value, bytes):
+        return "0x" + value.hex()
+    if isinstance(value, Decimal | date | datetime | time):
+        return str(value)
+    return value

@@ -1,0 +1,162 @@
+"""The events of a part of the relay log, for ``tailrace relay cat``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relay_store.layout import directory as layout
+from relay_store.layout.directory import RelayPosition
+from relay_store.layout.file_head import read_head
+from relay_store.read.reader import RelayReader
+from schemas.binlog import framing as binlog
+from schemas.binlog.framing import FIRST_POSITION
+from schemas.errors import RelayError
+from schemas.gtid.sets import GtidSet, parse_gtid_set
+from tailrace.reader.event_content import ContentReader
+
+# Belong to no transaction.
+_BETWEEN = frozenset(
+    {
+        binlog.FORMAT_DESCRIPTION,
+        binlog.PREVIOUS_GTIDS,
+        binlog.MARIADB_GTID_LIST,
+        binlog.MARIADB_BINLOG_CHECKPOINT,
+        binlog.MARIADB_START_ENCRYPTION,
+        binlog.ROTATE,
+        binlog.STOP,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which events are wanted; the meanings are mysqlbinlog's.
+
+    Attributes:
+        subdir, file: only these; None for all. A file without its sub-directory is the newest of its name.
+        start_position, stop_position: the first event at or behind it in the first file, and the first one that
+            is not wanted in the last.
+        start_time, stop_time: seconds since 1970: the first event that is as late, and the first one that is not
+            wanted any more.
+        include_gtids, exclude_gtids: GTID sets as text: only transactions in the one and not in the other.
+    """
+
+    subdir: str | None = None
+    file: str | None = None
+    start_position: int = FIRST_POSITION
+    stop_position: int | None = None
+    start_time: int | None = None
+    stop_time: int | None = None
+    include_gtids: str | None = None
+    exclude_gtids: str | None = None
+
+
+def events(root: Path, wanted: Selection) -> Iterator[dict[str, Any]]:
+    """The wanted events as plain fields: place, time, server, type, size and content.
+
+    Raises RelayError TR303 when there is no such file, and what reading raises; ValueError for a GTID set that
+    cannot be read.
+    """
+    files = _files(root, wanted)
+    if not files:
+        return
+    yield from _Cat(root, wanted, files).run()
+
+
+def _files(root: Path, wanted: Selection) -> list[tuple[str, str]]:
+    subdirs = [name for name in layout.read_index(root) if (root / name).is_dir()]
+    found = [(subdir, file) for subdir in subdirs for file in layout.binlog_files(root / subdir)]
+    if wanted.subdir is not None:
+        found = [place for place in found if place[0] == wanted.subdir]
+    if wanted.file is not None:
+        found = [place for place in found if place[1] == wanted.file][-1:]
+    if not found and (wanted.subdir or wanted.file):
+        name = "/".join(filter(None, (wanted.subdir, wanted.file)))
+        raise RelayError(
+            "TR303", f"the relay log has no {name}", hint="`tailrace relay list` shows what it has"
+        )
+    return found
+
+
+class _Cat:
+    """One walk over some files, which lie one behind the other."""
+
+    def __init__(self, root: Path, wanted: Selection, files: list[tuple[str, str]]) -> None:
+        self._root, self._wanted = root, wanted
+        self._first, self._last = files[0], files[-1]
+        self._content = ContentReader()
+        self._started = wanted.start_time is None
+        flavor = read_head(root / files[0][0] / files[0][1]).flavor
+        self._include = _set(wanted.include_gtids, flavor)
+        self._exclude = _set(wanted.exclude_gtids, flavor)
+
+    def run(self) -> Iterator[dict[str, Any]]:
+        reader = RelayReader(self._root, RelayPosition(*self._first, FIRST_POSITION))
+        try:
+            while block := reader.read_block():
+                place, at = (block.subdir, block.file), 0
+                while at < len(block.data):
+                    size = binlog.header(block.data, at).size
+                    event = block.data[at : at + size]
+                    if self._is_behind(place, block.pos + at, event):
+                        return
+                    self._content.feed(event)
+                    if self._is_wanted(place, block.pos + at, event):
+                        yield _where(block.subdir, block.file, block.pos + at) | self._content.fields(event)
+                    at += size
+                if place == self._last and block.end.pos >= self._size(place):
+                    return
+        finally:
+            reader.close()
+
+    def _size(self, place: tuple[str, str]) -> int:
+        return (self._root / place[0] / place[1]).stat().st_size
+
+    def _is_behind(self, place: tuple[str, str], pos: int, event: bytes) -> bool:
+        wanted = self._wanted
+        if place == self._last and wanted.stop_position is not None and pos >= wanted.stop_position:
+            return True
+        if _order(place) > _order(self._last):
+            return True
+        return wanted.stop_time is not None and binlog.header(event).timestamp >= wanted.stop_time
+
+    def _is_wanted(self, place: tuple[str, str], pos: int, event: bytes) -> bool:
+        wanted = self._wanted
+        if not self._started:
+            assert wanted.start_time is not None
+            self._started = binlog.header(event).timestamp >= wanted.start_time
+        if not self._started or (place == self._first and pos < wanted.start_position):
+            return False
+        if self._include is None and self._exclude is None:
+            return True
+        return self._has_wanted_gtid(event)
+
+    def _has_wanted_gtid(self, event: bytes) -> bool:
+        """Whether an event belongs to a transaction of the sets."""
+        scanner = self._content.scanner
+        gtid = scanner.gtid()
+        if not gtid or (not scanner.in_group and event[4] in _BETWEEN):
+            return False
+        if self._include is not None and not self._include.contains(gtid):
+            return False
+        return self._exclude is None or not self._exclude.contains(gtid)
+
+
+def _order(place: tuple[str, str]) -> tuple[int, ...]:
+    return RelayPosition(*place, FIRST_POSITION).order
+
+
+def _where(subdir: str, file: str, pos: int) -> dict[str, Any]:
+    """The place of an event; in a part of a larger file, also where it lies upstream."""
+    place: dict[str, Any] = {"sub_dir": subdir, "file": file, "position": pos}
+    if layout.part_offset(file):
+        name, position = RelayPosition(subdir, file, pos).upstream
+        place |= {"upstream_file": name, "upstream_position": position}
+    return place
+
+
+def _set(text: str | None, flavor: Any) -> GtidSet | None:
+    return None if text is None else parse_gtid_set(text, flavor)

@@ -1,0 +1,103 @@
+"""A tracked structure corrected by hand, written into the log as an epoch of its own."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from producer.kafka.epoch_log import EpochLog
+from producer.mirror.start import check_history
+from producer.structures.by_hand import corrected
+from producer.structures.forms import predicted
+from producer.structures.interpret import Name
+from producer.structures.interpret import created as created_table
+from producer.structures.store import Place
+from producer.upstream.connect import describe
+from relay_store.layout.directory import file_number
+from relay_store.write.writer import RelayWriter
+from schemas.ddl.column_types import Session
+from schemas.ddl.cursor import Unparsable
+from schemas.ddl.lexer import Flavor, LexError
+from schemas.ddl.table_definition import TableDefinition
+from schemas.errors import ConfigError, Where
+from schemas.letter_case import lowered
+from schemas.wire.avro_schema import row_schema
+from schemas.wire.epoch import EpochCommitted, StructureVersion
+from tailrace.assemble import producer_config
+from tailrace.config.model import Config
+from tailrace.probe_kafka import knock
+
+
+def set_structure(config: Config, name: Name, file: Path, at: tuple[str, int] | None) -> EpochCommitted:
+    """State the structure of a table where the producer goes on, or at a place of the upstream's binlog ahead.
+
+    Returns:
+        the epoch that says so.
+
+    Raises:
+        ConfigError: TR112, the file holds no CREATE TABLE that is understood, or there is no log yet.
+        RelayError: TR301, a producer runs here. UpstreamError, LogError.
+    """
+    settings = producer_config(config)
+    upstream = describe(settings.source)
+    flavor = upstream.flavor
+    if upstream.folds:
+        name = (lowered(name[0]), lowered(name[1]))
+    knock(settings.bootstrap_servers, settings.kafka_security)
+    table = _table(file, name, flavor)
+    with closing(RelayWriter(settings.relay_dir)):
+        log = EpochLog(
+            settings.bootstrap_servers, settings.prefix, settings.partitions, settings.kafka_security
+        )
+        log.open()
+        last = log.last_epoch()
+        if last is None:
+            raise ConfigError("TR112", "there is no log yet", hint="start `tailrace produce` once")
+        check_history(settings.source, upstream, last, f"the epoch log of {settings.prefix}")
+        place = Place(last.source_id, file_number(at[0]), at[1]) if at else None
+        here = Place(last.source_id, file_number(last.source_file), last.source_pos)
+        if place is not None and here.reached(place):
+            place = None
+        records = corrected(log.tracked(), name, table, place)
+        stated = place is None and not settings.schema_registry_url
+        versions = _versions(last.epoch + 1, name, table, flavor) if stated else ()
+        log.begin()
+        return log.commit(lambda ranges: _epoch(last, versions), records)
+
+
+def _table(file: Path, name: Name, flavor: Flavor) -> TableDefinition:
+    hint = "write the CREATE TABLE statement as SHOW CREATE TABLE gives it, character sets included"
+    try:
+        return created_table(file.read_text(), Session(flavor, name[0], 0, True))
+    except (OSError, UnicodeDecodeError, Unparsable, LexError) as error:
+        raise ConfigError(
+            "TR112", f"{file}: {error}", where=Where(table=".".join(name)), hint=hint
+        ) from error
+
+
+def _versions(epoch: int, name: Name, table: TableDefinition, flavor: Flavor) -> tuple[StructureVersion, ...]:
+    structure = predicted(*name, table, flavor)
+    if structure is None:
+        return ()
+    schema = row_schema(structure)
+    return (StructureVersion(epoch, *name, schema.fingerprint.hex(), structure.to_json(), schema.text),)
+
+
+def _epoch(last: EpochCommitted, versions: tuple[StructureVersion, ...]) -> EpochCommitted:
+    """An epoch without transactions where the last one ended."""
+    return replace(
+        last,
+        epoch=last.epoch + 1,
+        first_gtid=None,
+        last_gtid=None,
+        ranges=(),
+        tables=(),
+        structures=versions,
+        ddl=None,
+        rows=0,
+        transactions=0,
+        digest=0,
+        published_ms=time.time_ns() // 1_000_000,
+    )

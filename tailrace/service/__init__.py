@@ -1,0 +1,1 @@
+"""Long-running commands: their children, signals, progress and logs."""

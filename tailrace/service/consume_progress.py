@@ -1,0 +1,88 @@
+"""How far the consumer is: its counters, against the end of the epoch log."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+
+from schemas.errors import TailraceError
+from schemas.wire.epoch import EpochCommitted
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.job.progress import Counters
+from spark_consumer.rules.config import ConsumerConfig
+from tailrace.service.progress import Snapshot, shown
+
+_LOOK_EVERY_S = 5.0
+
+
+@contextmanager
+def watching(settings: ConsumerConfig, counters: Counters) -> Iterator[None]:
+    """Show the counters once a second while the block runs."""
+    done = threading.Event()
+    with shown(f"consume {settings.channel}") as show:
+
+        def watch() -> None:
+            ends = _LogEnd(LogReader(settings))
+            while not done.wait(1.0):
+                show(snapshot(counters, *ends.look(counters), time.time()))
+            show(snapshot(counters, None, None, time.time()))
+
+        thread = threading.Thread(target=watch, name="progress", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join(2.0)
+
+
+def snapshot(counters: Counters, last_epoch: int | None, waiting_ms: int | None, now: float) -> Snapshot:
+    """The progress to show.
+
+    Args:
+        last_epoch: the log's, None if unknown.
+        waiting_ms: when the first transaction behind the position was committed, ms since 1970; None if unknown.
+        now: seconds since 1970.
+    """
+    remaining = None if last_epoch is None else float(max(0, last_epoch - counters.position_epoch))
+    position = f"epoch {counters.position_epoch}" if counters.position_epoch >= 0 else ""
+    oldest = oldest_in_hand(counters) or waiting_ms
+    lag = 0.0 if remaining == 0 else max(0.0, now - oldest / 1000) if oldest else None
+    return Snapshot(counters.rows, position, lag, float(counters.position_epoch), remaining)
+
+
+def oldest_in_hand(counters: Counters) -> int | None:
+    """When the first transaction of the batch in hand was committed, ms since 1970."""
+    piece = counters.in_hand
+    return None if piece is None else oldest_of(logged.record for logged in piece.epochs)
+
+
+def oldest_of(epochs: Iterable[EpochCommitted]) -> int | None:
+    """When the first transaction of some epochs in order was committed, ms since 1970; None if they have none."""
+    return next((epoch.first_commit_ms for epoch in epochs if epoch.transactions), None)
+
+
+class _LogEnd:
+    """The log's last epoch, and the first one behind the position, looked up now and then."""
+
+    def __init__(self, log: LogReader) -> None:
+        self._log = log
+        self._last: int | None = None
+        self._waiting: tuple[int, int | None] = -1, None  # behind which epoch, and what
+        self._next_look = 0.0
+
+    def look(self, counters: Counters) -> tuple[int | None, int | None]:
+        """The last epoch's number, and when the first transaction behind the position was committed."""
+        position = counters.position
+        if time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + _LOOK_EVERY_S
+            with suppress(TailraceError):
+                last = self._log.last_epoch()
+                self._last = last.record.epoch if last else None
+                if position is not None and self._last is not None and self._last > position.epoch:
+                    behind = self._log.behind(position.epochs_offset)
+                    self._waiting = position.epoch, oldest_of(logged.record for logged in behind)
+        stood_at, waiting = self._waiting
+        return self._last, waiting if stood_at == counters.position_epoch else None

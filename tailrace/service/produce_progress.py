@@ -1,0 +1,54 @@
+"""How far the producer is: what is published, against the binlog files that the upstream has."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import replace
+
+from producer.run import ProducerProgress
+from producer.upstream.connect import describe
+from relay_store.layout.directory import file_number
+from schemas.access.server_url import ServerUrl
+from schemas.errors import TailraceError
+from tailrace.service.progress import Snapshot
+
+_LOOK_EVERY_S = 5.0
+
+
+class Backlog:
+    """Looks at the upstream's files now and then; if it does not answer, only the time left is unknown."""
+
+    def __init__(self, source: ServerUrl) -> None:
+        self._source = source
+        self._sizes: dict[int, int] = {}
+        self._next_look = 0.0
+
+    def snapshot(self, state: ProducerProgress) -> Snapshot:
+        """The progress to show."""
+        return replace(self._snapshot(state), paused=state.mirror.paused)
+
+    def _snapshot(self, state: ProducerProgress) -> Snapshot:
+        published = state.publish
+        lag = published.lag_s(state.relay.tail.position, time.time())
+        if lag == 0.0 and not state.mirror.connected:
+            lag = None  # what is upstream, nobody knows
+        place = published.position
+        if place is None:
+            return Snapshot(published.rows, "", lag)
+        self._look()
+        number = file_number(place.file)
+        done = sum(size for n, size in self._sizes.items() if n < number) + place.pos
+        remaining = sum(size for n, size in self._sizes.items() if n >= number) - place.pos
+        position = f"epoch {published.epoch}, {place.file}:{place.pos}"
+        if published.gtid:
+            position += f", gtid {published.gtid}"
+        known = float(max(0, remaining)) if number in self._sizes else None
+        return Snapshot(published.rows, position, lag, float(done), known)
+
+    def _look(self) -> None:
+        if time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + _LOOK_EVERY_S
+        with suppress(TailraceError):
+            self._sizes = {file_number(name): size for name, size in describe(self._source).files}

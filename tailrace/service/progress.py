@@ -1,0 +1,108 @@
+"""Progress of produce and consume: a rate and a time left, shown on a terminal or logged now and then."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import structlog
+
+from schemas.counted import counted
+from tailrace.service.logs import live
+
+_WINDOW_S = 10.0
+_LOG_EVERY_S = 10.0
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Where a run is.
+
+    Attributes:
+        done, remaining: in one unit, such as bytes or epochs.
+        paused: why it does not go on just now.
+    """
+
+    rows: int
+    position: str
+    lag_s: float | None = None
+    done: float = 0.0
+    remaining: float | None = None
+    paused: str | None = None
+
+
+class Meter:
+    """Rates over the last seconds; takes the clock's time as an argument."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, Snapshot]] = deque()
+
+    def add(self, now: float, snapshot: Snapshot) -> None:
+        self._samples.append((now, snapshot))
+        while len(self._samples) > 2 and self._samples[1][0] <= now - _WINDOW_S:
+            self._samples.popleft()
+
+    def rows_per_s(self) -> float:
+        (t0, first), (t1, last) = self._samples[0], self._samples[-1]
+        return (last.rows - first.rows) / (t1 - t0) if t1 > t0 else 0.0
+
+    def seconds_left(self) -> float | None:
+        """None if nobody knows: no end in sight, or no movement."""
+        (t0, first), (t1, last) = self._samples[0], self._samples[-1]
+        speed = (last.done - first.done) / (t1 - t0) if t1 > t0 else 0.0
+        if last.remaining is None or (speed <= 0 and last.remaining > 0):
+            return None
+        return last.remaining / speed if last.remaining > 0 else 0.0
+
+
+def describe(snapshot: Snapshot, rate: float, left: float | None) -> str:
+    """One line for people."""
+    parts = [counted(snapshot.rows, "row"), f"{rate:,.0f} rows/s", snapshot.position or "no position yet"]
+    if snapshot.lag_s is not None:
+        parts.append(f"lag {snapshot.lag_s:.1f} s")
+    if left is not None:
+        parts.append("caught up" if left < 0.5 else f"{left:,.0f} s left")
+    if snapshot.paused:
+        parts.insert(0, f"paused: {snapshot.paused}")
+    return " · ".join(parts)
+
+
+@contextmanager
+def shown(title: str) -> Iterator[Callable[[Snapshot], None]]:
+    """A function that shows progress: on a terminal one live line, otherwise a log line every 10 seconds."""
+    meter = Meter()
+    if live():
+        from rich.console import Console
+
+        with Console(stderr=True).status(f"{title}: starting") as status:
+
+            def draw(snapshot: Snapshot) -> None:
+                meter.add(time.monotonic(), snapshot)
+                status.update(f"{title}: {describe(snapshot, meter.rows_per_s(), meter.seconds_left())}")
+
+            yield draw
+        return
+    next_line = time.monotonic() + _LOG_EVERY_S
+
+    def log(snapshot: Snapshot) -> None:
+        nonlocal next_line
+        now = time.monotonic()
+        meter.add(now, snapshot)
+        if now >= next_line:
+            next_line = now + _LOG_EVERY_S
+            left = meter.seconds_left()
+            _log.info(
+                "progress",
+                rows=snapshot.rows,
+                rows_per_s=round(meter.rows_per_s()),
+                position=snapshot.position,
+                lag_s=None if snapshot.lag_s is None else round(snapshot.lag_s, 3),
+                seconds_left=None if left is None else round(left),
+                paused=snapshot.paused,
+            )
+
+    yield log

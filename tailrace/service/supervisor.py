@@ -1,0 +1,165 @@
+"""``tailrace run``: produce and consume as two processes, of which neither takes the other one down.
+
+A child that a signal has killed is started again, and so is one that ended with what comes back by itself: a server
+that is away, a lock, a full disk. What only a human can heal stops that child alone and is said again now and then;
+the mirror goes on while the consumer stands, for the upstream may purge its binlogs meanwhile. A bounded run has
+somebody waiting for its end, so there any error ends both.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import FrameType
+
+import structlog
+
+from tailrace.service.lifecycle import STOP, handled, is_another
+from tailrace.service.report import Report
+
+_log = structlog.get_logger()
+_POLL_S = 0.1
+_STEADY_S = 60.0
+_LONGEST_PAUSE_S = 30.0
+_REMIND_S = 60.0
+
+
+@dataclass(frozen=True)
+class Started:
+    """A child that runs.
+
+    Attributes:
+        report: once it has ended, the error that it ended with, if it told one.
+    """
+
+    process: subprocess.Popen[bytes]
+    report: Callable[[], Report | None] = lambda: None
+
+
+Start = Callable[[Sequence[str]], Started]
+
+
+def pause_before_restart(deaths: int) -> float:
+    """Seconds to wait before the next start, after this many deaths in short order."""
+    return float(min(_LONGEST_PAUSE_S, 0.5 * 2 ** min(deaths - 1, 10)))
+
+
+@dataclass
+class _Child:
+    """One of the two commands, and how it has fared."""
+
+    name: str
+    arguments: Sequence[str]
+    running: Started | None = None
+    started: float = 0.0
+    deaths: int = 0
+    restart_at: float = 0.0
+    code: int | None = None  # of an end that is final
+    error: Report | None = None  # what only a human can heal
+    remind_at: float = 0.0
+
+
+@dataclass
+class Supervisor:
+    """Keeps the children running until they are done, have failed, or a signal comes.
+
+    Args:
+        commands: name and arguments of each child, in the order of their start.
+        start: starts one child.
+        finished: asked now and then; once true, the children are told to stop.
+        bounded: whether any error ends the run.
+    """
+
+    commands: Sequence[tuple[str, Sequence[str]]]
+    start: Start
+    finished: Callable[[frozenset[str]], bool] = lambda done: False
+    bounded: bool = False
+    _children: list[_Child] = field(default_factory=list)
+    _signals: int = 0
+    _signal: int = 0
+
+    def run(self) -> int:
+        """The exit code: a failed child's, else 0; 128 and its number after a second signal."""
+        self._children = [_Child(name, arguments) for name, arguments in self.commands]
+        with handled(self._on_signal):
+            try:
+                return self._watch()
+            finally:
+                for child in self._children:
+                    if child.running and child.running.process.poll() is None:
+                        child.running.process.kill()
+                        child.running.process.wait()
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if not self._signals or is_another(number):
+            self._signals += 1
+            self._signal = number
+
+    def _watch(self) -> int:
+        stopping = False
+        while any(child.code is None for child in self._children):
+            for child in self._children:
+                self._look_after(child, stopping)
+            failed = self.bounded and any(child.code for child in self._children)
+            done = frozenset(child.name for child in self._children if child.code == 0)
+            if not stopping and (failed or self._signals or self.finished(done)):
+                stopping = True
+                self._stop()
+            if self._signals > 1:
+                return 128 + self._signal
+            time.sleep(_POLL_S)
+        return next((child.code for child in self._children if child.code), 0)
+
+    def _stop(self) -> None:
+        for child in self._children:
+            if child.running and child.running.process.poll() is None:
+                child.running.process.send_signal(STOP)
+
+    def _look_after(self, child: _Child, stopping: bool) -> None:
+        now = time.monotonic()
+        if child.code is not None:
+            self._remind(child, now)
+        elif child.running is None:
+            if stopping:
+                child.code = 0
+            elif now >= child.restart_at:
+                child.running, child.started = self.start(child.arguments), now
+                _log.info("child_started", child=child.name, pid=child.running.process.pid)
+        elif (code := child.running.process.poll()) is not None:
+            report, child.running = child.running.report(), None
+            self._ended(child, code, report, now, stopping)
+
+    def _ended(self, child: _Child, code: int, report: Report | None, now: float, stopping: bool) -> None:
+        if stopping or code == 0:
+            child.code = max(code, 0)
+            _log.info("child_ended", child=child.name, code=code)
+            return
+        if code > 0 and (self.bounded or report is None or not report.comes_back):
+            child.code, child.error, child.remind_at = code, report, now
+            self._remind(child, now)
+            return
+        child.deaths = 1 if now - child.started > _STEADY_S else child.deaths + 1
+        child.restart_at = now + pause_before_restart(child.deaths)
+        wait = round(child.restart_at - now, 1)
+        if code < 0 or report is None:
+            name = signal.Signals(-code).name
+            _log.warning(
+                "child_killed", child=child.name, signal=name, restart_in_s=wait, supervisor=os.getpid()
+            )
+        else:
+            _log.warning(
+                "child_waits", child=child.name, code=report.code, waits_for=report.what, restart_in_s=wait
+            )
+
+    def _remind(self, child: _Child, now: float) -> None:
+        """Say why a child stands, at first and then now and then."""
+        if child.code == 0 or now < child.remind_at:
+            return
+        child.remind_at = now + _REMIND_S
+        said = {} if child.error is None else child.error.fields()
+        others = [other.name for other in self._children if other.code is None]
+        _log.error("child_stands", child=child.name, exit_code=child.code, **said, others_go_on=others)
