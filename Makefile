@@ -24,7 +24,7 @@ classes: setup
 	@$(PYTHON) -m tailrace.spark_classes
 
 demo: classes ## replicate a busy database, kill both processes on the way, compare
-	@$(PYTHON) -m tailrace.demo $(ARGS)
+	@$(PYTHON) -m demo $(ARGS)
 
 bench: setup-sysbench classes ## measure each part and the whole, beside two peers
 	@$(PYTHON) -m bench $(ARGS)

@@ -23,9 +23,9 @@ from schemas.types import codec_of, constants_of, union_tags
 from schemas.types.binary import COMPRESSED, read_counted
 from schemas.types.codec import Head
 from schemas.types.json_type import JSON
+from schemas.varint import VARINT, encode
 from schemas.wire.avro_schema import fingerprint_of
 from schemas.wire.rows import value_header
-from schemas.wire.varint import VARINT, encode
 
 Append = Callable[[bytes], None]
 

@@ -19,8 +19,8 @@ from schemas.binlog import framing as binlog
 from schemas.errors import DecodeError, Where
 from schemas.structure import TableStructure
 from schemas.types.json_type import JSON
+from schemas.varint import encode_bytes, encode_long
 from schemas.wire.avro_schema import KEY_CHANGE, fingerprint_of
-from schemas.wire.varint import encode_bytes, encode_long
 
 WRITES = frozenset({binlog.WRITE_ROWS, binlog.WRITE_ROWS_V1})
 UPDATES = frozenset({binlog.UPDATE_ROWS, binlog.UPDATE_ROWS_V1, binlog.PARTIAL_UPDATE_ROWS})

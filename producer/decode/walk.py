@@ -36,9 +36,9 @@ from schemas.errors import DecodeError, TailraceError, Where
 from schemas.gtid.sets import Flavor, GtidTracker, before_number
 from schemas.letter_case import lowered
 from schemas.tables import TableFilter
+from schemas.varint import LOW, VARINT, encode, encode_bytes, encode_long
 from schemas.wire.avro_schema import fingerprint_of, row_schema
 from schemas.wire.epoch import PreparedTransaction, SchemaChanged, StructureVersion
-from schemas.wire.varint import LOW, VARINT, encode, encode_bytes, encode_long
 
 log = structlog.get_logger()
 

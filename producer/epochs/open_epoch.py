@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from producer.decode.row_decoder import RowDecoder
 from producer.epochs.records import Records
+from schemas.varint import encode_long
 from schemas.wire.avro_schema import OP_BEHIND
 from schemas.wire.epoch import SchemaChanged, Skipped, StructureVersion, TableTouched
 from schemas.wire.rows import header_size
-from schemas.wire.varint import encode_long
 
 
 @dataclass(frozen=True)

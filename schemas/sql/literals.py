@@ -18,9 +18,9 @@ from schemas.structure import Column, TableStructure
 from schemas.types import codec_of, literal_constants, union_tags
 from schemas.types.enum_set import ENUM
 from schemas.types.floating import DOUBLE, FLOAT, float_text
+from schemas.varint import encode_bytes, read_bytes, read_more
 from schemas.wire.avro_schema import OP_AT, read_record, row_schema
 from schemas.wire.rows import HEADER_SIZE
-from schemas.wire.varint import encode_bytes, read_bytes, read_more
 
 #: statements that make a session read the rendered text as it is meant
 SESSION_SETUP = (

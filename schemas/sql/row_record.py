@@ -11,8 +11,8 @@ from schemas.sql.literals import AFTER_AT, key_prefix
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of, union_tags
 from schemas.types.json_avro import read_typed
+from schemas.varint import read_more
 from schemas.wire.avro_schema import OP_AT
-from schemas.wire.varint import read_more
 
 _READ_LONG = ["l = v[p]; p += 1", "if l > 127: l, p = read_more(v, p, l)"]
 # By Avro type.

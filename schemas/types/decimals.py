@@ -9,7 +9,7 @@ from typing import Any
 
 from schemas.structure import Column
 from schemas.types.codec import Lines, plain_predicate, read_length
-from schemas.wire.varint import encode_bytes
+from schemas.varint import encode_bytes
 
 NEWDECIMAL = 246
 # MySQL packs nine digits into four bytes, and the digits left over into as few bytes as hold them.

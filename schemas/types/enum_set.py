@@ -7,7 +7,7 @@ from typing import Any
 
 from schemas.structure import Column, WrittenColumn
 from schemas.types.codec import Lines, plain_predicate, read_length, text_predicate
-from schemas.wire.varint import encode_bytes
+from schemas.varint import encode_bytes
 
 ENUM, SET = 247, 248
 _MOST_TEXTS = 1 << 16  # combinations of members that are kept

@@ -8,7 +8,7 @@ from typing import Any
 
 from schemas.structure import Column
 from schemas.types.codec import Head, Lines, plain_predicate
-from schemas.wire.varint import encode
+from schemas.varint import encode
 
 TINY, SHORT, LONG, LONGLONG, INT24 = 1, 2, 3, 8, 9
 _SIZES = {TINY: 1, SHORT: 2, INT24: 3, LONG: 4, LONGLONG: 8}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schemas.types.json_binary import Tree, json_text, json_tree, tree_text, tree_types
-from schemas.wire.varint import encode_bytes, encode_long, read_bytes, read_long
+from schemas.varint import encode_bytes, encode_long, read_bytes, read_long
 
 _TEXT = "text"
 # Characters: a long key is in the path of each value below it, so paths may take far more than the document.

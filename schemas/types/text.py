@@ -10,7 +10,7 @@ from schemas.charsets.text import text_of
 from schemas.structure import Column
 from schemas.types.binary import read_value
 from schemas.types.codec import Lines, read_length, text_predicate
-from schemas.wire.varint import VARINT, encode_bytes
+from schemas.varint import VARINT, encode_bytes
 
 #: length prefixes behind a union tag: PREFIX[tag][length]
 STRING_PREFIX: dict[bytes, list[bytes]] = {

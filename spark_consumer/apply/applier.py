@@ -41,8 +41,8 @@ from spark_consumer.apply.ddl.settle import await_predecessor
 from spark_consumer.apply.error_log import Directive
 from spark_consumer.apply.ledger import Ledger
 from spark_consumer.apply.patience import Patience
-from spark_consumer.apply.position_store import Position
 from spark_consumer.apply.prepare import Prepared
+from spark_consumer.apply.side_writes import SideWrites
 from spark_consumer.apply.workers import info
 from spark_consumer.apply.workers.info import Ahead
 from spark_consumer.apply.workers.part import Order
@@ -50,10 +50,10 @@ from spark_consumer.apply.workers.pool import Crew, check_level, run_all
 from spark_consumer.apply.write import gave_up, refused, run_free, write
 from spark_consumer.ddl import online_tables
 from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan import replacement
 from spark_consumer.plan.refusal import DDL, DDL_CODES, ROW_CODES, Refused, cut_values, ddl_event
-from spark_consumer.plan.side_writes import SideWrites
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.server_errors import is_passing, message_of

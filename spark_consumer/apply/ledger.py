@@ -18,7 +18,7 @@ from typing import Protocol
 import pymysql
 import structlog
 
-from spark_consumer.apply.position_store import Position
+from spark_consumer.epochs.position import Position
 from spark_consumer.target.session import Session, error_number, message_of
 
 _DENIED = frozenset({1227, 1045, 1142, 1238})

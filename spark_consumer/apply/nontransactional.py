@@ -34,9 +34,9 @@ from schemas.crashpoints import reached
 from schemas.errors import DownstreamError, LogError, Where
 from spark_consumer.apply import marks
 from spark_consumer.apply.marks import Mark, RowPlace
-from spark_consumer.apply.position_store import Position
 from spark_consumer.apply.write import write_one
 from spark_consumer.epochs.log_position import parsed
+from spark_consumer.epochs.position import Position
 from spark_consumer.plan.plan import Name, TablePlan
 from spark_consumer.plan.refusal import Event
 from spark_consumer.rows.ordered import OrderedRow, OrderedStatement, one_by_one, repeated

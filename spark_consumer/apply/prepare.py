@@ -16,13 +16,13 @@ from schemas.wire.epoch import DIGEST_MODULUS, OffsetRange
 from schemas.wire.log_records import FOREIGN, UNFIT, At, check_rows, no_record
 from spark_consumer.apply.error_log import Directive
 from spark_consumer.apply.nontransactional import TableSteps, steps_of
+from spark_consumer.apply.repeatable import repetition
 from spark_consumer.apply.workers.part import Part, written_by
 from spark_consumer.epochs.fetch import NoRow, Share, Source, Unreadable
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.counters import NO_STAGES, Stages
 from spark_consumer.plan.plan import Name, SlicePlan, TablePlan
 from spark_consumer.plan.refusal import Event, row_event
-from spark_consumer.plan.repeatable import repetition
 from spark_consumer.plan.statements import Statement
 from spark_consumer.rows.chunked_results import Result, joined
 from spark_consumer.rows.ordered import OrderedRow, OrderedStatement, statements

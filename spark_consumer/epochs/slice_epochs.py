@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from spark_consumer.apply.position_store import Position
 from spark_consumer.epochs.epoch_transactions import part_of
 from spark_consumer.epochs.log_position import Place, end_of, order_of
+from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch, PartSlice, Slice, cut
 from spark_consumer.epochs.start import Inside
 

@@ -9,8 +9,8 @@ from functools import cached_property
 from schemas.errors import LogError, Where
 from schemas.wire.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, SchemaChanged
 from schemas.wire.log_records import FOREIGN, missing
-from spark_consumer.apply.position_store import Position
 from spark_consumer.epochs.log_position import BEFORE_ALL, Place, order_of
+from spark_consumer.epochs.position import Position
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ import structlog
 from schemas.errors import ConfigError, LogError, Where
 from schemas.gtid.sets import Flavor, GtidSet, flavor_of, parse_gtid_set
 from schemas.wire.epoch import EpochCommitted
-from spark_consumer.apply.position_store import Position
 from spark_consumer.epochs.epoch_transactions import Insides, Transaction, before_time, behind_gtids
 from spark_consumer.epochs.log_position import Begin, Place, end_of, parsed
 from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.config import ConsumerConfig

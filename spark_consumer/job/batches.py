@@ -15,10 +15,10 @@ from schemas.errors import LogError, TailraceError, Where
 from schemas.structure import TableStructure
 from schemas.wire.epoch import EpochCommitted
 from schemas.wire.log_records import FOREIGN, EpochChain
-from spark_consumer.apply.position_store import Position
 from spark_consumer.apply.prepare import Prepared
 from spark_consumer.epochs.epoch_transactions import Insides
 from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slice_epochs import divide
 from spark_consumer.epochs.slices import LoggedEpoch, Slice, follow
 from spark_consumer.epochs.start import not_in_log

@@ -16,8 +16,8 @@ import structlog
 
 from schemas.access.private_files import make_folder, opener
 from schemas.errors import DownstreamError, LogError
-from spark_consumer.apply.position_store import Position
 from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch
 from spark_consumer.epochs.tracker import STATE_VERSION
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 
 import structlog
 
-from spark_consumer.apply.position_store import Position
+from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.counters import NO_STAGES, Stages
 

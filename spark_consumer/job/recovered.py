@@ -13,7 +13,7 @@ from dataclasses import replace
 from schemas.errors import LogError, Where
 from schemas.gtid.sets import Flavor, parse_gtid_set
 from schemas.wire.epoch import EpochCommitted
-from spark_consumer.apply.position_store import Position
+from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch, past
 
 

@@ -23,19 +23,19 @@ from schemas.wire.log_records import structure_of
 from spark_consumer.apply import error_log
 from spark_consumer.apply import position_store as positions
 from spark_consumer.apply.error_log import Directive
-from spark_consumer.apply.position_store import Position
+from spark_consumer.apply.repeatable import REPLAY_HINT, check_decisions, check_tables
 from spark_consumer.apply.workers import info
 from spark_consumer.ddl.translate import DdlRules
 from spark_consumer.epochs.epoch_transactions import Insides
 from spark_consumer.epochs.letter_case import as_servers_compare
 from spark_consumer.epochs.log_position import Place, order_of
 from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch
 from spark_consumer.epochs.start import check_log, first_position
 from spark_consumer.job.checkpoint import in_use
 from spark_consumer.plan.plan import plan_slice, targets_of
 from spark_consumer.plan.refusal import DDL
-from spark_consumer.plan.repeatable import REPLAY_HINT, check_decisions, check_tables
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.rules import Rules

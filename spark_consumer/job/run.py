@@ -13,11 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from schemas.errors import LogError, TailraceError
 from spark_consumer.apply.patience import Patience
-from spark_consumer.apply.position_store import Position
 from spark_consumer.apply.workers.reader import PartsReader
 from spark_consumer.epochs.fetch import Source
 from spark_consumer.epochs.letter_case import as_servers_compare
 from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.start import resume_offset
 from spark_consumer.epochs.stop_condition import goal_of
 from spark_consumer.epochs.stream import open_stream

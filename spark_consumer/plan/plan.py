@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from schemas.ddl.table_definition import PERIOD
 from schemas.errors import DownstreamError, LogError, Where
 from schemas.sql.literals import Filled
+from schemas.sql.quote import qualified, quote
 from schemas.structure import TableStructure
 from schemas.wire.rows import value_header, widened
 from spark_consumer.epochs.slices import Slice
-from spark_consumer.plan.statements import Limits, qualified, quote
+from spark_consumer.plan.statements import Limits
 from spark_consumer.rules.event_filter import DML
 from spark_consumer.rules.expressions.filter import ExpressionRule, RowFilter, compile_filter
 from spark_consumer.rules.rules import Rules

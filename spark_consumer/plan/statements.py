@@ -22,16 +22,6 @@ class Statement:
     rows: int
 
 
-def quote(name: str) -> bytes:
-    """An identifier in backticks, as UTF-8."""
-    return b"`" + name.replace("`", "``").encode() + b"`"
-
-
-def qualified(db: str, table: str) -> bytes:
-    """A table's full name in backticks."""
-    return quote(db) + b"." + quote(table)
-
-
 def merged(
     head: bytes, items: Iterable[bytes], tail: bytes, limits: Limits, joint: bytes = b","
 ) -> Iterator[Statement]:

@@ -23,9 +23,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from schemas.errors import LogError, Where
+from schemas.sql.quote import quote
 from schemas.wire.avro_schema import KEY_CHANGE
 from spark_consumer.plan.plan import TablePlan
-from spark_consumer.plan.statements import Limits, quote
+from spark_consumer.plan.statements import Limits
 from spark_consumer.target.row_locator import Find
 
 CHECKS_OFF = 0x02

@@ -25,8 +25,8 @@ from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
 from spark_consumer.plan.statements import Statement, merged_deletes, merged_inserts
 from spark_consumer.rows.chunked_results import Result, in_pieces, size_of
 from spark_consumer.rows.compact import Net, compact
-from spark_consumer.rows.find_by_image import Finder, compile_finder
 from spark_consumer.rules.expressions.kinds import Unevaluable
+from spark_consumer.target.find_by_image import Finder, compile_finder
 from spark_consumer.target.row_locator import Find
 from spark_consumer.target.versioned import InForce
 

@@ -13,17 +13,17 @@ from schemas.structure import TableStructure
 from spark_consumer.apply import error_log
 from spark_consumer.apply import position_store as positions
 from spark_consumer.apply.applier import Applier
-from spark_consumer.apply.position_store import Position
+from spark_consumer.apply.planner import Planner
 from spark_consumer.apply.prepare import Prepared, directed
 from spark_consumer.apply.workers import info
 from spark_consumer.apply.workers.reader import PartsReader
 from spark_consumer.apply.workers.resume import Rest, finish_slice
 from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.epochs.start import begin_of, check_began, check_log
 from spark_consumer.plan.counters import NO_STAGES, Stages
 from spark_consumer.plan.plan import SlicePlan
-from spark_consumer.plan.planner import Planner
 from spark_consumer.plan.refusal import DDL, DDL_CODES, ROW_CODES
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.scope import Scope

@@ -11,9 +11,9 @@ from typing import Protocol, TypeAlias
 
 from schemas.errors import TailraceError
 from schemas.structure import TableStructure
-from spark_consumer.apply.position_store import Position
 from spark_consumer.apply.prepare import Prepared
 from spark_consumer.apply.workers.reader import PartsReader
+from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.counters import Stages
 

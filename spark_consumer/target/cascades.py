@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from spark_consumer.plan.statements import qualified, quote
+from schemas.sql.quote import qualified, quote
 from spark_consumer.target.session import Session
 
 Name = tuple[str, str]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pymysql
 
 from schemas.errors import DownstreamError, Where
-from spark_consumer.plan.statements import qualified
+from schemas.sql.quote import qualified
 from spark_consumer.target.server_errors import message_of
 from spark_consumer.target.session import Session
 

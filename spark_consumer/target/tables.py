@@ -11,7 +11,7 @@ from functools import cached_property
 import pymysql
 
 from schemas.errors import DownstreamError, Where
-from spark_consumer.plan.statements import qualified, quote
+from schemas.sql.quote import qualified, quote
 from spark_consumer.target.column_defaults import default_of
 from spark_consumer.target.column_types import SqlType, parse_type
 from spark_consumer.target.crashed_tables import crashed

@@ -9,7 +9,7 @@ from __future__ import annotations
 from schemas.ddl.table_definition import PERIOD
 from schemas.structure import TableStructure
 from schemas.types.temporal import TIMESTAMP, TIMESTAMP2
-from spark_consumer.rows.find_by_image import compile_finder
+from spark_consumer.target.find_by_image import compile_finder
 from spark_consumer.target.tables import TargetTable
 
 #: the end of rows that are in force, before MariaDB 11.5 and since

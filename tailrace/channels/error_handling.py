@@ -20,7 +20,7 @@ from spark_consumer.apply.ddl.intent import Intent, intent_of, place_at
 from spark_consumer.apply.ddl.settle import await_predecessor, settled
 from spark_consumer.apply.error_log import ChannelError
 from spark_consumer.apply.ledger import Ledger
-from spark_consumer.apply.position_store import Position
+from spark_consumer.epochs.position import Position
 from spark_consumer.plan import replacement
 from spark_consumer.plan.refusal import DDL, Event, event_name
 from spark_consumer.rules.channel import ChannelKey

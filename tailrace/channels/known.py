@@ -14,8 +14,8 @@ from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import Session, closing, connect, error_number
 from tailrace import assemble as wiring
+from tailrace.channels.files import files_channels
 from tailrace.config.model import Config
-from tailrace.status.files import files_channels
 
 Channel = dict[str, Any]
 _NOT_THERE = (1049, 1146)  # no schema, no table

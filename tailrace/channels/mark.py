@@ -20,7 +20,7 @@ from relay_store.layout.locks import files_locked
 from relay_store.layout.readers import Mark, channel_reader
 from schemas.errors import TailraceError
 from spark_consumer.apply import position_store as positions
-from spark_consumer.apply.position_store import Position
+from spark_consumer.epochs.position import Position
 from spark_consumer.job.progress import Counters
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import closing, connect, error_number

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from relay_store.layout.directory import Owner
 from schemas.errors import RelayError
-from spark_consumer.apply.position_store import Position
+from spark_consumer.epochs.position import Position
 
 
 def check_feeds(root: Path, owner: Owner, position: Position) -> None:

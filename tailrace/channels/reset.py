@@ -14,7 +14,7 @@ from relay_store.write.writer import lock_directory
 from schemas.counted import counted
 from schemas.errors import DownstreamError
 from spark_consumer.apply import position_store as positions
-from spark_consumer.apply.position_store import Position
+from spark_consumer.epochs.position import Position
 from spark_consumer.job.checkpoint import clear, in_use
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import Session, closing, connect

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.scope import Scope
-from tailrace.channels.neighbours import Name, Neighbour
+from tailrace.neighbours import Name, Neighbour
 from tailrace.preflight.finding import Finding, NotChecked, Result
 
 

@@ -23,7 +23,9 @@ from spark_consumer.target.session import Session
 from tailrace import assemble as wiring
 from tailrace import probe_kafka as kafka_door
 from tailrace import servers
-from tailrace.channels.neighbours import (
+from tailrace.config.file import kafka_security
+from tailrace.config.model import Config
+from tailrace.neighbours import (
     feeding,
     follows,
     is_same_cluster,
@@ -32,8 +34,6 @@ from tailrace.channels.neighbours import (
     server_identity,
     tables_of,
 )
-from tailrace.config.file import kafka_security
-from tailrace.config.model import Config
 from tailrace.preflight.agreement import NO_KIT
 from tailrace.preflight.begin import begin_findings
 from tailrace.preflight.channels import ChannelFacts, channel_findings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tailrace.channels.neighbours import Neighbour
+from tailrace.neighbours import Neighbour
 from tailrace.preflight.finding import Finding, NotChecked, Result, verdict
 
 _NEVER = "rows that are applied would be read again, without end"

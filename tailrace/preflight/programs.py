@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from spark_consumer.plan.side_writes import Name, events_beside, filled_by, scopes, triggers_beside
+from spark_consumer.apply.side_writes import Name, events_beside, filled_by, scopes, triggers_beside
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.compatibility import assigned, may_set
 from spark_consumer.target.privileges import Privileges

@@ -11,10 +11,10 @@ from relay_store.layout.directory import RelayPosition
 from schemas.structure import TableStructure
 from schemas.wire.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, digest_of
 from spark_consumer.apply.applier import Applier
-from spark_consumer.apply.position_store import Position
+from spark_consumer.apply.planner import Planner
 from spark_consumer.apply.prepare import Prepared, assembled
+from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch, RelaySlice
-from spark_consumer.plan.planner import Planner
 from spark_consumer.rows.render import render
 from spark_consumer.rules.config import ConsumerConfig
 

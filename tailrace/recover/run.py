@@ -24,10 +24,10 @@ from schemas.gtid.sets import Flavor, parse_gtid_set
 from schemas.tables import TableFilter
 from spark_consumer.apply import position_store as positions
 from spark_consumer.apply.applier import Applier
-from spark_consumer.apply.position_store import Position
 from spark_consumer.apply.workers import info
 from spark_consumer.epochs.letter_case import downstream_folds, in_lower_case
 from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.position import Position
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import connect
 from tailrace.channels.ownership import check_feeds

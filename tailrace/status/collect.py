@@ -19,9 +19,9 @@ from spark_consumer.epochs.log_position import Place
 from spark_consumer.plan.refusal import cut_values
 from tailrace import assemble as wiring
 from tailrace import servers
+from tailrace.channels.files import files_channels
 from tailrace.config.model import Config
 from tailrace.service.live import CONSUMER, PRODUCER, ask
-from tailrace.status.files import files_channels
 from tailrace.status.lag import Waiting, lag
 from tailrace.status.position import last_epoch
 

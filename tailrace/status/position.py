@@ -11,9 +11,9 @@ from schemas.wire.epoch import EpochCommitted
 from tailrace import assemble as wiring
 from tailrace import probe_kafka as kafka_door
 from tailrace import servers
+from tailrace.channels.files import files_channels
 from tailrace.config.file import kafka_security
 from tailrace.config.model import Config
-from tailrace.status.files import files_channels
 
 if TYPE_CHECKING:
     from spark_consumer.epochs.log_reader import LogReader

@@ -30,14 +30,15 @@ from schemas.access.secrets import TARGET_PASSWORD
 from schemas.access.server_url import ServerUrl
 from schemas.errors import ConfigError, DownstreamError, LogError
 from schemas.gtid.sets import parse_gtid_set
-from spark_consumer.apply.position_store import Position, read
+from spark_consumer.apply.position_store import read
+from spark_consumer.epochs.position import Position
 from spark_consumer.job.rewind import opened
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.event_filter import EventRule
 from spark_consumer.rules.route import Route
 from spark_consumer.target.session import closing, connect
+from tailrace.channels.files import files_channels
 from tailrace.commands.app import app
-from tailrace.status.files import files_channels
 from tests.support.consuming import consume
 from tests.support.source_log import SourceLog, source_log
 

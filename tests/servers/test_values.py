@@ -21,8 +21,8 @@ from schemas.errors import DecodeError
 from schemas.sql.literals import SESSION_SETUP, compile_renderers
 from schemas.structure import TableStructure
 from schemas.types.json_sql import typed_literal
+from schemas.varint import encode_bytes, encode_long
 from schemas.wire.avro_schema import avro_name
-from schemas.wire.varint import encode_bytes, encode_long
 from tests.support.binlog_rows import Row, binlog_end, event_types, rows_since
 
 pytestmark = pytest.mark.servers

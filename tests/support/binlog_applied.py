@@ -20,9 +20,9 @@ from schemas.structure import TableStructure
 from schemas.tables import TableFilter
 from schemas.wire.epoch import EpochCommitted, TableChanged
 from spark_consumer.apply.applier import Applier
+from spark_consumer.apply.planner import Planner
 from spark_consumer.apply.prepare import Prepared, assembled
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
-from spark_consumer.plan.planner import Planner
 from spark_consumer.rows.render import render
 from spark_consumer.rules.config import ConsumerConfig
 from tests.support.apply_steps import open_applier

@@ -37,7 +37,7 @@ from schemas.types.enum_set import SetTable
 from schemas.types.json_avro import json_avro
 from schemas.types.json_binary import MAX_DEPTH, json_text, json_tree, tree_text
 from schemas.types.temporal import Temporal
-from schemas.wire.varint import read_more
+from schemas.varint import read_more
 from tests.support.limits import bounded
 
 MB = 1 << 20

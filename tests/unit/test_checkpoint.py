@@ -10,8 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from schemas.errors import LogError
-from spark_consumer.apply.position_store import Position
 from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.position import Position
 from spark_consumer.job.checkpoint import Checkpoint, Owner, in_use
 
 OWNER = Owner("main", "shop", "uuid")

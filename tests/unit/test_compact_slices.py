@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from schemas.errors import LogError
 from schemas.wire.epoch import OffsetRange, SchemaChanged
-from spark_consumer.apply.position_store import Position
+from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch, cut, follow
 from tests.support.records import epoch_record
 

@@ -12,8 +12,8 @@ import typer.main
 
 from producer.decode.row_decoder import RowDecoder
 from schemas.structure import Column, TableStructure
+from schemas.varint import encode_bytes, encode_long
 from schemas.wire.avro_schema import row_schema
-from schemas.wire.varint import encode_bytes, encode_long
 from tailrace.commands.app import app
 from tailrace.config.file import SECTIONS
 

@@ -22,6 +22,7 @@ from schemas.sql.row_record import compile_check
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of
 from schemas.types.json_sql import typed_literal
+from schemas.varint import encode_bytes, encode_long
 from schemas.wire.avro_schema import row_schema
 from schemas.wire.epoch import (
     EpochCommitted,
@@ -44,14 +45,13 @@ from schemas.wire.log_records import (
     read_version,
     structure_of,
 )
-from schemas.wire.varint import encode_bytes, encode_long
 from spark_consumer.epochs.stream import BROKEN, explode
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
 from spark_consumer.plan.statements import Limits
-from spark_consumer.rows.find_by_image import compile_finder
 from spark_consumer.rows.render import render
 from spark_consumer.rules.expressions.filter import ExpressionRule, compile_filter
 from spark_consumer.sinks.parquet.changes import changes, form_of
+from spark_consumer.target.find_by_image import compile_finder
 from tailrace.reader.rows import RowReader
 from tests.support.fake_topic import Change, delete, insert, integer, row_key, row_value, text, update
 from tests.support.limits import bounded

@@ -11,7 +11,7 @@ import pytest
 from producer.decode.origins import Origins
 from schemas.errors import TailraceError
 from spark_consumer.rules.channel import ChannelKey
-from tailrace.channels.neighbours import Neighbour
+from tailrace.neighbours import Neighbour
 from tailrace.preflight import gate
 from tailrace.preflight.finding import Finding, NotChecked
 from tailrace.preflight.loops import LoopFacts, loop_findings

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from schemas.errors import DownstreamError, Where
 from schemas.structure import Column, TableStructure, WrittenColumn
 from schemas.types.enum_set import ENUM, SET, EnumTable, SetTable, error_value, member_texts
+from schemas.varint import read_bytes
 from schemas.wire.avro_schema import row_schema
-from schemas.wire.varint import read_bytes
 from spark_consumer.plan.plan import plan_slice
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.ordered import OrderedRow, statements

@@ -12,8 +12,8 @@ from schemas.structure import TableStructure
 from spark_consumer.apply.error_log import Directive
 from spark_consumer.apply.marks import Mark, RowPlace
 from spark_consumer.apply.nontransactional import TableSteps, _due, is_ahead, steps_of
-from spark_consumer.apply.position_store import Position
 from spark_consumer.apply.prepare import Prepared, directed
+from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.plan.plan import Mode, TablePlan
 from spark_consumer.plan.refusal import Event

@@ -10,7 +10,7 @@ import pytest
 
 from schemas.ddl.lexer import Dialect
 from schemas.tables import TableFilter
-from spark_consumer.plan.side_writes import Program, SideWrite
+from spark_consumer.apply.side_writes import Program, SideWrite
 from spark_consumer.rules.route import Route, Router
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.privileges import Privileges, parse_grants

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from schemas.errors import LogError
 from schemas.wire.epoch import EpochCommitted
-from spark_consumer.apply.position_store import Position
+from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch, RelaySlice
 from spark_consumer.job.recovered import pass_over
 from tests.support.records import epoch_record

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from schemas.errors import ConfigError, LogError
 from schemas.gtid.sets import parse_gtid_set
 from schemas.wire.epoch import SchemaChanged, TableTouched
-from spark_consumer.apply.position_store import Position
 from spark_consumer.epochs.epoch_transactions import Head, Transaction, part_of, transactions
 from spark_consumer.epochs.log_position import BEFORE_ALL, Place, common
 from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slice_epochs import divide
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.epochs.start import first_position, last_position

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.route import Route, fits
 from spark_consumer.rules.scope import Scope, common, meet, meetings
-from tailrace.channels.neighbours import Neighbour, feeding
+from tailrace.neighbours import Neighbour, feeding
 from tailrace.preflight.channels import ChannelFacts, channel_findings
 from tailrace.preflight.finding import Finding, NotChecked
 

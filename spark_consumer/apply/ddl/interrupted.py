@@ -13,10 +13,10 @@ from typing import cast
 
 from schemas.ddl.classify import family
 from schemas.ddl.lexer import Flavor, Lexer, dialect_of
+from schemas.sql.quote import qualified
 from schemas.wire.epoch import SchemaChanged, TableChanged
 from spark_consumer.apply.ddl.snapshot import ABSENT, ACCOUNTS, BROKEN, NO_ROWS, UNKNOWN, Shown, Snapshot, key
 from spark_consumer.ddl.edit import Uneditable, as_alter_database, as_replacing, with_if_exists
-from spark_consumer.plan.statements import qualified
 
 _TYPES = {
     "TABLE": frozenset({"BASE TABLE", "SYSTEM VERSIONED"}),

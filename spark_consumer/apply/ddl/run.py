@@ -15,6 +15,7 @@ from schemas.crashpoints import reached
 from schemas.ddl.classify import family, without_start_transaction
 from schemas.ddl.lexer import Flavor
 from schemas.errors import DownstreamError
+from schemas.sql.quote import qualified
 from schemas.wire.epoch import SchemaChanged, StructureVersion
 from schemas.wire.log_records import structure_of
 from spark_consumer.apply import position_store as positions
@@ -23,15 +24,14 @@ from spark_consumer.apply.ddl.intent import Carried, Intent, Progress, intent_of
 from spark_consumer.apply.ddl.settle import Settled, await_predecessor, look_before, settled
 from spark_consumer.apply.ddl.snapshot import clear_half_made
 from spark_consumer.apply.ledger import Ledger
-from spark_consumer.apply.position_store import Position
 from spark_consumer.ddl import online_tables
 from spark_consumer.ddl.alter_clauses import clauses_of
 from spark_consumer.ddl.merged import needs
 from spark_consumer.ddl.online import take
 from spark_consumer.ddl.online_tables import OnlineTables
 from spark_consumer.ddl.translate import DdlRules, MergedDdl
+from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
-from spark_consumer.plan.statements import qualified
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.server_errors import is_passing, message_of

@@ -33,8 +33,8 @@ from spark_consumer.apply.ddl.interrupted import (
 )
 from spark_consumer.apply.ddl.snapshot import Snapshot, take
 from spark_consumer.apply.ledger import Ledger
-from spark_consumer.apply.position_store import Position
 from spark_consumer.ddl.translate import database_of
+from spark_consumer.epochs.position import Position
 from spark_consumer.target.session import Session
 
 # A table that was changed just now is that old after two seconds.

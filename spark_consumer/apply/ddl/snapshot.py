@@ -12,8 +12,8 @@ import pymysql
 
 from schemas.ddl.classify import classify, family
 from schemas.ddl.lexer import Flavor, Lexer, TokenKind, dialect_of
+from schemas.sql.quote import qualified, quote
 from schemas.wire.epoch import SchemaChanged
-from spark_consumer.plan.statements import qualified, quote
 from spark_consumer.target.server_errors import error_number, is_denied, is_passing
 from spark_consumer.target.session import Session
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from schemas.sql.literals import compile_literals
 from schemas.structure import TableStructure
-from schemas.wire.varint import encode_bytes, read_bytes
+from schemas.varint import encode_bytes, read_bytes
 from spark_consumer.plan.causality import ConflictKey, Part, Sort, TableCausality
 
 REFERS, ASKS = 1, 2

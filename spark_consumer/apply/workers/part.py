@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from schemas.access.server_url import ServerUrl
 from schemas.errors import Where
 from spark_consumer.apply.ledger import Ledger
-from spark_consumer.apply.position_store import Position
+from spark_consumer.epochs.position import Position
 from spark_consumer.plan.plan import Name, TablePlan
 from spark_consumer.plan.statements import Statement
 from spark_consumer.rows.ordered import OrderedStatement

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import compress
 
+from schemas.varint import encode_bytes, read_bytes
 from schemas.wire.avro_schema import KEY_CHANGE, OP_AT
 from schemas.wire.epoch import OffsetRange
 from schemas.wire.rows import HEADER_SIZE
-from schemas.wire.varint import encode_bytes, read_bytes
 from spark_consumer.apply.workers.bitmap import Bits, lacking, pack_offsets
 from spark_consumer.apply.workers.conflict_keys import Claims, claims_of, of_halves, of_whole, pack
 from spark_consumer.epochs.fetch import Share, Source

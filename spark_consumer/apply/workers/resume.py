@@ -23,6 +23,7 @@ from schemas.errors import DownstreamError, LogError, Where
 from schemas.structure import TableStructure
 from schemas.wire.log_records import structure_of
 from spark_consumer.apply.applier import Applier
+from spark_consumer.apply.planner import Planner
 from spark_consumer.apply.prepare import Prepared, directed
 from spark_consumer.apply.workers.bitmap import Bits, unpacked
 from spark_consumer.apply.workers.info import Ahead
@@ -31,7 +32,6 @@ from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.slices import LoggedEpoch, Slice, follow
 from spark_consumer.plan.counters import Stages
 from spark_consumer.plan.plan import SlicePlan
-from spark_consumer.plan.planner import Planner
 from spark_consumer.plan.refusal import ROW_CODES
 from spark_consumer.rules.config import ConsumerConfig
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from schemas.wire.varint import encode_bytes
+from schemas.varint import encode_bytes
 from spark_consumer.apply.workers.conflict_keys import ASKS, LITERAL, columns_of, space_of
 from spark_consumer.plan.causality import Part
 from spark_consumer.target.session import Session

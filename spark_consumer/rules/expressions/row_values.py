@@ -8,8 +8,8 @@ from typing import Any
 from schemas.codegen import indent
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of, union_tags
+from schemas.varint import read_more
 from schemas.wire.avro_schema import OP_AT
-from schemas.wire.varint import read_more
 
 _AFTER_AT = OP_AT + 1
 

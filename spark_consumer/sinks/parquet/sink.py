@@ -17,12 +17,12 @@ from schemas.errors import ConfigError, DownstreamError, TailraceError
 from schemas.structure import TableStructure
 from schemas.wire.epoch import SchemaChanged
 from schemas.wire.rows import value_header, widened
-from spark_consumer.apply.position_store import Position
 from spark_consumer.apply.prepare import Prepared, check, read_range
 from spark_consumer.apply.workers.reader import PartsReader
 from spark_consumer.ddl.translate import DdlRules
 from spark_consumer.epochs.log_position import Begin
 from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.epochs.start import begin_of, check_began, check_log
 from spark_consumer.plan.counters import Stages

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from schemas.structure import TableStructure
 from spark_consumer.apply.applier import Applier
+from spark_consumer.apply.repeatable import check_tables, deviating
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.causality import causality_of
 from spark_consumer.plan.plan import SlicePlan, plan_slice, structures_of, targets_of
-from spark_consumer.plan.repeatable import check_tables, deviating
 from spark_consumer.plan.safe_mode import SafeMode
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rules.config import ConsumerConfig

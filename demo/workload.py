@@ -11,8 +11,8 @@ from random import Random
 import pymysql
 
 from compose.databases import Database
-from tailrace.demo.actors import ACTORS
-from tailrace.demo.schema import DATABASE
+from demo.actors import ACTORS
+from demo.schema import DATABASE
 
 THREADS = 4
 _PAUSE = 0.03  # seconds between two transactions of a thread: three servers share the machine

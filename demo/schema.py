@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from compose.databases import Database
-from tailrace.demo.texts import json_document, person, sentence
+from demo.texts import json_document, person, sentence
 
 DATABASE = "shop"
 

@@ -10,16 +10,16 @@ from pathlib import Path
 
 from compose.databases import Database
 from compose.stack import Stack
+from demo import schema, settings
+from demo.display import Display
+from demo.probes import Probes
+from demo.programs import Program
+from demo.published import Published
+from demo.summary import Summary, applied
+from demo.workload import Workload
 from schemas.access.server_url import ServerUrl
 from schemas.errors import ExitCode, StackError
 from tailrace.compare import CompareResult, compare_servers
-from tailrace.demo import schema, settings
-from tailrace.demo.display import Display
-from tailrace.demo.probes import Probes
-from tailrace.demo.programs import Program
-from tailrace.demo.published import Published
-from tailrace.demo.summary import Summary, applied
-from tailrace.demo.workload import Workload
 
 _WORKLOAD = 30.0  # seconds
 _KILL_PRODUCER = 8.0  # seconds into the workload

@@ -10,7 +10,7 @@ from statistics import quantiles
 import pymysql
 
 from compose.databases import Database
-from tailrace.demo.schema import DATABASE
+from demo.schema import DATABASE
 
 _EVERY = 0.1  # seconds between two probes
 _POLL = 0.01  # seconds: the precision of what is measured

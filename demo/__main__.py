@@ -1,4 +1,4 @@
-"""``python -m tailrace.demo [--keep]``."""
+"""``python -m demo [--keep]``."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rich.console import Console
 
 from compose.errors import StackError
 from compose.stack import Stack, StackInfo
+from demo.display import Display, two_columns
+from demo.run import Demo, only_one
+from demo.settings import FILE
+from demo.summary import Summary
 from schemas.errors import ExitCode, TailraceError
-from tailrace.demo.display import Display, two_columns
-from tailrace.demo.run import Demo, only_one
-from tailrace.demo.settings import FILE
-from tailrace.demo.summary import Summary
 from tailrace.service.console import console as open_console
 
 _DIRECTORY = Path("var/demo")
@@ -28,7 +28,7 @@ _INTERRUPTED = 130
 
 def main() -> int:
     """Run the demo; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tailrace.demo", description="Replicate, kill, compare.")
+    parser = argparse.ArgumentParser(prog="python -m demo", description="Replicate, kill, compare.")
     parser.add_argument("--keep", action="store_true", help="leave Kafka and the two servers up")
     keep = parser.parse_args().keep
     os.umask(0o077)

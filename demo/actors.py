@@ -9,8 +9,8 @@ from typing import Any
 
 from pymysql.cursors import Cursor
 
-from tailrace.demo.schema import CATEGORIES, PRODUCTS, SEATS, sku
-from tailrace.demo.texts import json_document, maybe, person, sentence
+from demo.schema import CATEGORIES, PRODUCTS, SEATS, sku
+from demo.texts import json_document, maybe, person, sentence
 
 Actor = Callable[[Cursor, Random], None]
 
