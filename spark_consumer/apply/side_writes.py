@@ -24,8 +24,8 @@ from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.route import Router
 from spark_consumer.rules.rules import Rules
 from spark_consumer.rules.scope import Scope
-from spark_consumer.target.privileges import Privileges, read_privileges
-from spark_consumer.target.program_text import Effects, Path, effects_of, query_effects
+from spark_consumer.target.programs.privileges import Privileges, read_privileges
+from spark_consumer.target.programs.text import Effects, Path, effects_of, query_effects
 from spark_consumer.target.session import Session
 
 Name = tuple[str, str]

@@ -17,12 +17,11 @@ from tailrace.commands import (
     recover,
     reset,
     run,
-    schema,
     stack,
     status,
-    topic,
 )
 from tailrace.commands.failure import report
+from tailrace.commands.log import schema, topic
 from tailrace.commands.relay import relay
 from tailrace.service.console import UNWRAPPED, on_terminals
 

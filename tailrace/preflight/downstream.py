@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from spark_consumer.apply.side_writes import SideWrite
-from spark_consumer.target.privileges import Privileges
+from spark_consumer.target.programs.privileges import Privileges
 from tailrace.preflight.agreement import NO_KIT, Kit, agreement_findings
 from tailrace.preflight.encryption import UNENCRYPTED, Encryption, encryption_finding
 from tailrace.preflight.finding import Finding, Level, NotChecked, Result, verdict

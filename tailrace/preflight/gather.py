@@ -18,7 +18,7 @@ from spark_consumer.epochs.letter_case import in_lower_case
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.rules import Rules
 from spark_consumer.rules.scope import Scope
-from spark_consumer.target.privileges import read_privileges
+from spark_consumer.target.programs.privileges import read_privileges
 from spark_consumer.target.session import Session
 from tailrace import assemble as wiring
 from tailrace import probe_kafka as kafka_door

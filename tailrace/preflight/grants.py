@@ -8,7 +8,7 @@ from typing import Literal
 
 from schemas.tables import TableFilter
 from spark_consumer.rules.rules import Rules
-from spark_consumer.target.privileges import Privileges
+from spark_consumer.target.programs.privileges import Privileges
 from tailrace.preflight.finding import Finding, Level, Part, Result
 
 Name = tuple[str, str]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from spark_consumer.apply.side_writes import Name, events_beside, filled_by, scopes, triggers_beside
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.compatibility import assigned, may_set
-from spark_consumer.target.privileges import Privileges
+from spark_consumer.target.programs.privileges import Privileges
 from spark_consumer.target.session import Session
 from spark_consumer.target.tables import triggers_of
 from tailrace.preflight.downstream import Programs

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from schemas.counted import counted
-from spark_consumer.target.privileges import Privileges
+from spark_consumer.target.programs.privileges import Privileges
 from tailrace.preflight.agreement import NO_KIT, Kit
 from tailrace.preflight.encryption import UNENCRYPTED, Encryption, encryption_finding
 from tailrace.preflight.finding import Finding, NotChecked, Result, setting, verdict

@@ -22,7 +22,7 @@ NAMED = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"]
 PAGES = [ROOT / name for name in NAMED] + sorted((ROOT / "docs").rglob("*.md"))
 README = (ROOT / "README.md").read_text()
 FORMAT = (ROOT / "docs/FORMAT.md").read_text()
-PACKAGES = ("schemas", "relay_store", "producer", "spark_consumer", "tailrace", "compose", "bench")
+PACKAGES = ("schemas", "relay_store", "producer", "spark_consumer", "tailrace", "compose", "demo", "bench")
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 

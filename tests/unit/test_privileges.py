@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from spark_consumer.target.privileges import Privileges, account_of, parse_grants, read_privileges
+from spark_consumer.target.programs.privileges import Privileges, account_of, parse_grants, read_privileges
 
 
 def _of(*lines: str, plain: bool = False) -> Privileges:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schemas.ddl.lexer import Dialect
-from spark_consumer.target.program_text import effects_of, query_effects
+from spark_consumer.target.programs.text import effects_of, query_effects
 
 MYSQL, ANSI = Dialect("mysql"), Dialect("mysql", ansi_quotes=True)
 

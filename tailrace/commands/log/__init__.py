@@ -1,0 +1,1 @@
+"""``tailrace topic`` and ``tailrace schema``: what is in the epoch log."""
