@@ -6,7 +6,7 @@ ARGS :=
 # Processes that share the test modules out, each with servers of its own: tests wait more than they compute.
 TEST_WORKERS := 3
 
-.PHONY: help setup setup-sysbench artifacts classes demo test bench lint types contracts pytest lock
+.PHONY: help setup setup-sysbench artifacts classes demo test bench lint types contracts pytest docs lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -43,6 +43,9 @@ contracts: setup ## which package may import which
 
 pytest: setup-sysbench artifacts classes ## the tests, those on real servers too
 	$(PYTHON) -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder tests/unit tests/servers
+
+docs: setup ## write docs/COMMANDS.md from the commands
+	$(PYTHON) -m docs.commands
 
 lock: setup ## choose the newest versions that fit, and pin them with their hashes
 	printf 'setuptools>=80\nuv\n' | .venv/bin/uv pip compile -q -U --generate-hashes --no-header --no-annotate \

@@ -1,4 +1,4 @@
-"""The demo's own configuration file, which works for every command of the README too."""
+"""The demo's own configuration file, which works for every command too."""
 
 from __future__ import annotations
 

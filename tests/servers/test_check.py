@@ -102,7 +102,7 @@ def test_an_account_without_rights_blocks_with_the_statement_that_helps(
     assert findings["downstream", "ledger"]["level"] == "warn"
 
 
-# The account's rights as the README has them; MariaDB's names for some of them.
+# The account's rights as docs/SETUP.md has them; MariaDB's names for some of them.
 ON_DATA = (
     "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, REFERENCES, TRIGGER, CREATE TEMPORARY TABLES,"
     " CREATE VIEW, SHOW VIEW, CREATE ROUTINE, ALTER ROUTINE, EXECUTE, EVENT"

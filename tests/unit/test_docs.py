@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
+from docs import commands
 from producer.decode.row_decoder import RowDecoder
 from schemas.structure import Column, TableStructure
 from schemas.varint import encode_bytes, encode_long
@@ -52,19 +53,32 @@ def test_the_readme_names_targets_that_make_has() -> None:
         assert words.split()[0] in targets, words
 
 
-def test_the_readme_names_commands_that_there_are_and_all_of_them() -> None:
-    named = re.findall(r"`tailrace ([a-z]+)(?: ([a-z]+))?", README)
-    for command, word in named:
+def test_the_readme_is_short() -> None:
+    assert len(README.split()) < 1000
+
+
+def test_the_readme_leads_to_each_document() -> None:
+    linked = set(re.findall(r"\]\(([^)#\s]+)", README))
+    assert {str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md")} <= linked
+
+
+def test_the_page_of_commands_is_what_the_commands_say() -> None:
+    assert commands.PAGE.read_text() == commands.page(), "run `make docs`"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_in_the_documents_are_there(page: Path) -> None:
+    for command, word in re.findall(r"`tailrace ([a-z]+)(?: ([a-z]+))?", page.read_text()):
         assert command in COMMANDS, command
         if word and hasattr(COMMANDS[command], "commands"):
             assert word in COMMANDS[command].commands, f"{command} {word}"
-    assert {command for command, _ in named} == set(COMMANDS)
 
 
-def test_the_readme_names_options_that_there_are() -> None:
+@pytest.mark.parametrize("name", ["README.md", "docs/SETUP.md", "docs/REPLAY.md"])
+def test_options_in_the_documents_are_there(name: str) -> None:
     groups = [c for one in COMMANDS.values() for c in (one, *getattr(one, "commands", {}).values())]
     options = {option for command in groups for p in command.params for option in p.opts}
-    assert set(re.findall(r"`(--[a-z-]+)", README)) <= options
+    assert set(re.findall(r"`(--[a-z-]+)", (ROOT / name).read_text())) <= options
 
 
 def test_the_readmes_configuration_is_one() -> None:

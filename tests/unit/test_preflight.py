@@ -157,14 +157,14 @@ def test_a_good_downstream() -> None:
     assert _levels(downstream_findings(DOWN)) == {"ok"}
 
 
-def _readme_rights() -> list[str]:
+def _documented_rights() -> list[str]:
     """Those of the downstream's account on MySQL."""
-    text = (Path(__file__).parents[2] / "README.md").read_text()
+    text = (Path(__file__).parents[2] / "docs/SETUP.md").read_text()
     (names,) = re.findall(r"GRANT (SELECT, INSERT.+?)\s+ON \*\.\*", text, re.DOTALL)
     return [" ".join(name.split()) for name in names.split(",")]
 
 
-README = _readme_rights()
+DOCUMENTED = _documented_rights()
 
 
 def _rights(facts: DownstreamFacts) -> dict[str, Finding]:
@@ -183,14 +183,14 @@ def _rights(facts: DownstreamFacts) -> dict[str, Finding]:
     return {one.code: one for one in found if isinstance(one, Finding) and one.level != "ok"}
 
 
-@pytest.mark.parametrize("dropped", README)
+@pytest.mark.parametrize("dropped", DOCUMENTED)
 def test_each_right_is_missed(dropped: str) -> None:
-    left = [right for right in README if right != dropped]
+    left = [right for right in DOCUMENTED if right != dropped]
     found = _rights(replace(DOWN, account=_account(f"GRANT {', '.join(left)} ON *.* TO `a`@`%`")))
     assert found
     assert all(dropped in one.what for one in found.values())
     assert all(one.remedy == f"GRANT {dropped} ON *.* TO 'a'@'%'" for one in found.values())
-    assert _rights(replace(DOWN, account=_account(f"GRANT {', '.join(README)} ON *.* TO `a`@`%`"))) == {}
+    assert _rights(replace(DOWN, account=_account(f"GRANT {', '.join(DOCUMENTED)} ON *.* TO `a`@`%`"))) == {}
 
 
 def test_rights_on_single_databases_are_held_against_what_is_replicated() -> None:
