@@ -22,7 +22,11 @@ from conftest import FLAVORS
 
 from compose.databases import Database
 from compose.processes import wait_until
+from schemas.access.server_url import ServerUrl
+from schemas.wire.epoch import SchemaChanged
+from spark_consumer.apply.ddl.settle import look
 from spark_consumer.rules.ddl_options import DdlOptions
+from spark_consumer.target.session import closing, connect
 from tests.support.apply_steps import apply_steps, open_applier
 from tests.support.binlog_applied import Channel, definitions, epochs_since
 from tests.support.binlog_rows import binlog_end
@@ -386,6 +390,23 @@ LEFTOVERS = {
                                        "CREATE TABLE s AS SELECT * FROM {db}_other.q LIMIT 0", without_row),
     "partitions": Leftover("", RANGE, RANGE, without_files("p.*")),
 }  # fmt: skip
+
+
+def test_other_accounts_say_nothing_of_an_interrupted_one(killed: Database) -> None:
+    """Though they have its host, its plugin and what else its statement names."""
+    statement = "CREATE USER mine@'%' IDENTIFIED WITH mysql_native_password"
+    if killed.flavor == "mysql":
+        statement = "CREATE USER mine@'%' IDENTIFIED WITH caching_sha2_password BY 'x'"
+    ddl = SchemaChanged(statement, "", "CREATE USER", (), killed.flavor, timestamp=0)
+    with closing(connect(ServerUrl.parse(killed.url("root")))) as session:
+        try:
+            before = look(session, ddl)
+            killed.execute(statement.replace("mine@", "other@"), "GRANT SELECT ON *.* TO other@'%'")
+            assert look(session, ddl).objects == before.objects
+            killed.execute(statement)
+            assert look(session, ddl).objects != before.objects
+        finally:
+            killed.execute("DROP USER IF EXISTS mine@'%', other@'%'")
 
 
 @pytest.mark.parametrize("flavor", ["mariadb"])

@@ -30,15 +30,13 @@ _SAMPLE = 5
 _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
 # no such table, database, routine, event, library
 _ABSENT = frozenset({1049, 1146, 1305, 1539, 6453})
-_GRANTS = {
-    "mysql": (
-        *("user", "db", "tables_priv", "columns_priv", "procs_priv", "proxies_priv"),
-        *("global_grants", "role_edges", "default_roles", "password_history"),
-    ),
-    "mariadb": (
-        *("global_priv", "db", "tables_priv", "columns_priv", "procs_priv", "proxies_priv"),
-        "roles_mapping",
-    ),
+# The tables that hold accounts and what they may do, and the columns that name an account.
+_OF_BOTH = dict.fromkeys(("db", "tables_priv", "columns_priv", "procs_priv", "proxies_priv"), ("User",))
+_GRANTS: dict[str, dict[str, tuple[str, ...]]] = {
+    "mysql": _OF_BOTH
+    | dict.fromkeys(("user", "global_grants", "password_history"), ("User",))
+    | {"role_edges": ("FROM_USER", "TO_USER"), "default_roles": ("USER", "DEFAULT_ROLE_USER")},
+    "mariadb": _OF_BOTH | {"global_priv": ("User",), "roles_mapping": ("User", "Role")},
 }
 # What InnoDB's names of files have two characters for in place of four (MySQL: strings/ctype-utf8.cc).
 _SHORT = ((0xC0, 0x5FF), (0x1E00, 0x1FFF), (0x2160, 0x217F), (0x24B0, 0x24EF), (0xFF20, 0xFF5F))
@@ -234,18 +232,22 @@ def _definition(session: Session, what: bytes, own: str) -> str:
 def _accounts(session: Session, ddl: SchemaChanged) -> Shown:
     """What the server keeps of the accounts that a statement names; passwords as it keeps them, hashed."""
     tokens = Lexer(ddl.statement, dialect_of(cast(Flavor, ddl.source_flavor), ddl.sql_mode or 0))
-    names = {token.text for token in tokens if token.kind is not TokenKind.SIGN}
+    # Hashes of passwords among them may be no text.
+    texts = {token.text for token in tokens if token.kind is not TokenKind.SIGN}
+    names = tuple(text.encode(errors="replace").decode() for text in texts)
     kept = []
-    for table in _GRANTS[session.flavor]:
+    for table, columns in _GRANTS[session.flavor].items():
+        # Not by any column: the plugin or the host that a statement names is that of other accounts too.
+        named = " OR ".join(f"{column} IN %s" for column in columns)
         try:
-            rows = session.rows(f"SELECT * FROM mysql.{table}")
+            rows = session.rows(f"SELECT * FROM mysql.{table} WHERE {named}", (names,) * len(columns))
         except pymysql.MySQLError as error:
             if error_number(error) in _ABSENT:
                 continue
             if is_denied(error):
                 return Shown(ACCOUNTS, UNKNOWN)
             raise
-        kept += sorted(f"{table} {row!r}" for row in rows if names.intersection(map(_text, row)))
+        kept += sorted(f"{table} {row!r}" for row in rows)
     return Shown(ACCOUNTS, _hash("\n".join(kept)))
 
 
