@@ -42,7 +42,7 @@ contracts: setup ## which package may import which
 	.venv/bin/lint-imports
 
 pytest: setup-sysbench artifacts classes ## the tests, those on real servers too
-	$(PYTHON) -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder tests/unit tests/servers
+	$(PYTHON) -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 docs: setup ## write docs/COMMANDS.md from the commands
 	$(PYTHON) -m docs.commands

@@ -18,22 +18,36 @@ import pytest
 import structlog
 from hypothesis import settings
 
-from compose.databases import Database, MariaDB, MySQL
+from compose.databases import Database
 from compose.kafka import Kafka
 from compose.servers import Server
+from tests.support.flavors import FLAVORS
 from tests.support.producer_case import Case, producer_case
 
 # How long an example takes depends on what else the machine does; hangs are for pytest's timeout.
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
-FLAVORS: dict[str, type[Database]] = {"mysql": MySQL, "mariadb": MariaDB}
+# Whoever asks for one of these needs real servers; `make unit` leaves it out.
+_SERVERS = {
+    *(f"{role}_{flavor}" for role in ("upstream", "downstream") for flavor in FLAVORS),
+    *("upstream", "downstream", "server", "mysql_server", "mariadb_server", "kafka", "spark"),
+}
 _workers: list[int] = []
 
 
+@pytest.hookimpl(tryfirst=True)  # the marker is there before "-m" is asked
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Unit tests, then the long modules, then the others; xdist hands them out in this order."""
-    items.sort(key=lambda item: ("servers" in item.path.parts, item.get_closest_marker("long") is None))
+    for item in items:
+        if not _SERVERS.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.servers)
+    items.sort(
+        key=lambda item: (
+            item.get_closest_marker("servers") is not None,
+            item.get_closest_marker("long") is None,
+        )
+    )
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -54,6 +68,8 @@ def _terminated(*_: object) -> None:
 
 
 signal.signal(signal.SIGTERM, _terminated)
+# `nohup` has it ignored, and programs that tests start and hang up would inherit that.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def _serve(server: Server) -> Iterator[Any]:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from relay_store.layout import directory as layout
 from schemas.binlog import framing as binlog
+from tests.support.paths import GOLDEN
 
-_KEPT = Path(__file__).parents[1] / "unit" / "relay_logs"
-LOGS = {path.name: path for path in _KEPT.iterdir()}
+LOGS = {path.name: path for path in (GOLDEN / "relay_logs").iterdir()}
 
 
 def copy_of(name: str, folder: Path) -> Path:

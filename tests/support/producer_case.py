@@ -16,9 +16,10 @@ from typing import Any
 from compose.databases import Database
 from producer.run import ProducerConfig, run_producer
 from schemas.access.server_url import ServerUrl
+from tests.support.paths import PROGRAMS
 from tests.support.published import Published, read_published
 
-_PROGRAM = Path(__file__).parent.parent / "servers" / "producer_process.py"
+_PROGRAM = PROGRAMS / "producer_process.py"
 
 
 @dataclass

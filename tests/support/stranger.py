@@ -10,13 +10,14 @@ import json
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import fastavro
 from confluent_kafka import Consumer, TopicPartition
 
-_EPOCH_SCHEMA = json.loads((Path(__file__).parents[2] / "schemas/epoch.avsc").read_text())
+from tests.support.paths import CHECKOUT
+
+_EPOCH_SCHEMA = json.loads((CHECKOUT / "schemas/epoch.avsc").read_text())
 _ITEMS = next(f["type"]["items"] for f in _EPOCH_SCHEMA["fields"] if f["name"] == "structures")
 EPOCH = fastavro.parse_schema(_EPOCH_SCHEMA)
 STRUCTURE = fastavro.parse_schema({**_ITEMS, "namespace": "stranger"})

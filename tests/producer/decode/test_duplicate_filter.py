@@ -1,0 +1,80 @@
+"""MariaDB's numbers may go back: what is new is told from what other files have brought already."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from producer.decode.duplicate_filter import repetitions
+from relay_store.layout.directory import RelayPosition
+from schemas.binlog import framing as binlog
+from schemas.errors import DecodeError
+from schemas.gtid.sets import MariadbGtidSet
+from tests.support.relay_events import event, format_description, query
+
+FILE = "mysql-bin.000001"
+HAD = MariadbGtidSet.parse("0-1-100,7-2-50")
+
+
+def _gtid(domain: int, server: int, number: int) -> bytes:
+    made = event(binlog.MARIADB_GTID, struct.pack("<QIB", number, domain, 0) + bytes(6))
+    return made[:5] + struct.pack("<I", server) + made[9:]
+
+
+def _list(*entries: tuple[int, int, int]) -> bytes:
+    body = struct.pack("<I", len(entries)) + b"".join(struct.pack("<IIQ", *entry) for entry in entries)
+    return event(binlog.MARIADB_GTID_LIST, body)
+
+
+def _file(root: Path, subdir: str, *events: bytes, name: str = FILE) -> RelayPosition:
+    """The place behind the events, in a file of the sub-directory."""
+    (root / subdir).mkdir(exist_ok=True)
+    data = binlog.MAGIC + b"".join((format_description(), *events))
+    (root / subdir / name).write_bytes(data + query(b"BEGIN"))
+    return RelayPosition(subdir, name, len(data))
+
+
+def test_behind_what_is_there_numbers_may_go_back(tmp_path: Path) -> None:
+    here = _file(tmp_path, "s.000001", _list((0, 1, 90), (7, 2, 50)), _gtid(0, 1, 100))
+    found = repetitions(HAD, here, tmp_path)
+    assert not any(
+        found.is_one(*gtid) for gtid in [(0, 2, 99), (7, 1, 3), (0, 1, 101), (0, 2, 100), (9, 1, 1)]
+    )
+
+
+def test_what_is_there_is_passed_over_up_to_the_last_one(tmp_path: Path) -> None:
+    """A file that another server wrote, or that a start by GTIDs lies in, holds it as well."""
+    here = _file(tmp_path, "s.000001", _list((0, 1, 90)), _gtid(0, 1, 97))
+    found = repetitions(HAD, here, tmp_path)
+    assert [found.is_one(0, server, n) for server, n in [(1, 98), (2, 99), (1, 100), (2, 99), (1, 101)]] == [
+        True, True, True, False, False,
+    ]  # fmt: skip
+    assert found.is_one(7, 2, 49)
+    assert not found.is_one(7, 2, 51)
+    assert not found.is_one(7, 1, 50)
+
+
+def test_what_is_not_sure_stops(tmp_path: Path) -> None:
+    """In another server's files, whose order may be another one; and where the files before would have to be read."""
+    switched = repetitions(HAD)
+    assert switched.is_one(0, 1, 99)
+    assert not switched.is_one(0, 1, 101)
+    with pytest.raises(DecodeError, match="TR408") as caught:
+        switched.is_one(0, 2, 99)
+    assert caught.value.hint
+    listed = repetitions(HAD)
+    listed.listed(_list((7, 2, 51)))
+    with pytest.raises(DecodeError, match="TR408"):
+        listed.is_one(7, 1, 50)
+    resumed = repetitions(HAD, _file(tmp_path, "s.000002", _gtid(0, 1, 100)), tmp_path)
+    with pytest.raises(DecodeError, match="TR408"):
+        resumed.is_one(0, 1, 99)
+    _file(tmp_path, "s.000003")
+    place = _file(tmp_path, "s.000003", name="mysql-bin.000002")
+    assert repetitions(HAD, RelayPosition(place.subdir, place.file, 4), tmp_path).is_one(0, 1, 99)
+    later = repetitions(HAD, place, tmp_path)
+    with pytest.raises(DecodeError, match="TR408"):
+        later.is_one(0, 1, 99)
+    assert not later.is_one(0, 1, 101)

@@ -1,0 +1,58 @@
+"""GTID_TAGGED events: which transaction, and when it was committed where it was first made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer.decode.walk import EventDecoder
+from producer.decode.xa import PreparedTransactions
+from producer.epochs.open_epoch import EpochLimits
+from schemas.binlog import framing as binlog
+from schemas.gtid.sets import empty_gtid_set
+from schemas.tables import TableFilter
+from tests.support.relay_events import event, format_description, query, xid
+
+UUID = bytes(range(16))
+IMMEDIATE, ORIGINAL = 1_770_368_687_207_196, 1_770_000_000_000_999
+
+
+def _varlen(value: int) -> bytes:
+    """MySQL's variable-length form: as many trailing one bits as there are further bytes."""
+    extra = next(n for n in range(9) if value < 1 << 7 * (n + 1) or n == 8)
+    return (value << extra + 1 | (1 << extra) - 1).to_bytes(extra + 1, "little")
+
+
+def _event(commits: Sequence[tuple[int, int]]) -> bytes:
+    """As MySQL 9 writes it: flags, UUID, number, tag, two counters, commit times, length, version."""
+    fields = b"".join(map(_varlen, (0, 0, 1, *UUID, 2, 7 << 1, 3, 5))) + b"mytag"
+    fields += b"".join(map(_varlen, (4, 0, 5, 4, *(n for pair in commits for n in pair), 8, 296, 9, 90600)))
+    size = next(n for n in range(200) if n == len(_varlen(1) + _varlen(n) + _varlen(0)) + len(fields))
+    return event(binlog.GTID_TAGGED, _varlen(1) + _varlen(size) + _varlen(0) + fields)
+
+
+@pytest.mark.parametrize(("commits", "micros"), [
+    ([(6, IMMEDIATE)], IMMEDIATE),
+    ([(6, IMMEDIATE), (7, ORIGINAL)], ORIGINAL),
+    ([], 0),
+])  # fmt: skip
+def test_what_it_says(tmp_path: Path, commits: Sequence[tuple[int, int]], micros: int) -> None:
+    gtid = _event(commits)
+    assert binlog.tagged_gtid(gtid) == (UUID + b"mytag", 7, micros)
+    limits = EpochLimits(max_rows=1 << 40, max_bytes=1 << 50, max_delay=1e9, heartbeat=1e9)
+    tracker = empty_gtid_set("mysql").tracker()
+    none: Any = lambda epoch: None  # noqa: E731
+    decoder = EventDecoder("mysql", TableFilter(), limits, tracker, {}, none, PreparedTransactions(tmp_path))
+    data = b"".join((format_description(), gtid, query(b"BEGIN"), xid()))
+    decoder.next_file("", "mysql-bin.000001")
+    assert decoder.run(data, 0, 4) == len(data)
+    # without a commit time there is the header's, in seconds
+    assert decoder.epoch.last_commit_ms == (micros // 1000 or 1000)
+
+
+def test_without_a_number_it_is_damaged() -> None:
+    with pytest.raises(ValueError, match="UUID or number"):
+        binlog.tagged_gtid(event(binlog.GTID_TAGGED, b"".join(map(_varlen, (1, 5, 0, 0, 0)))))

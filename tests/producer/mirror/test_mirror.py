@@ -1,0 +1,511 @@
+"""The mirror against real servers: its files are the upstream's own, whatever dies in between."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from producer.mirror.loop import Mirror
+from producer.mirror.start import Start
+from producer.upstream.connect import describe, synthetic_uuid
+from producer.upstream.history import file_before, first_commit_behind
+from relay_store.layout import directory as layout
+from relay_store.read.reader import RelayReader
+from relay_store.read.start import gtids_before, initial_position
+from relay_store.write.writer import RelayWriter
+from schemas.access.server_url import ServerUrl
+from schemas.binlog import framing as binlog
+from schemas.errors import ConfigError, UpstreamError
+from schemas.gtid.sets import MysqlGtidSet, empty_gtid_set
+from schemas.tables import TableFilter
+from schemas.wire.epoch import ORIGIN
+from tests.support.paths import CHECKOUT, PROGRAMS
+
+pytestmark = pytest.mark.servers
+
+MIRROR_PROCESS = PROGRAMS / "mirror_process.py"
+CRASH_POINTS = ["relay.before_fsync", "relay.after_fsync", "relay.before_meta", "relay.after_meta"]
+
+
+@pytest.fixture
+def source(server, flavor):
+    """An upstream of the test's own, so that it may be killed and its files compared."""
+    return server(flavor, role="upstream")
+
+
+def url_of(source) -> ServerUrl:
+    return ServerUrl.parse(source.url("tailrace"))
+
+
+@contextmanager
+def mirroring(source, root, **options):
+    """A mirror at work in a thread; at the end its error, if any, is raised."""
+    relay, stop, errors = RelayWriter(root), threading.Event(), []
+    mirror = Mirror(url_of(source), relay, server_id=990, **options)
+
+    def work():
+        try:
+            mirror.run(stop)
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield mirror
+    finally:
+        stop.set()
+        thread.join()
+        relay.close()
+    if errors:
+        raise errors[0]
+
+
+def catch_up(source, root, **options) -> None:
+    """Run a mirror until everything that is upstream now is on disk."""
+    info = describe(url_of(source))
+    relay = RelayWriter(root)
+    try:
+        mirror = Mirror(url_of(source), relay, server_id=990, **options)
+        mirror.run(threading.Event(), until=(info.file, info.position))
+    finally:
+        relay.close()
+
+
+def wait_for(mirror: Mirror, source, seconds: float = 120) -> None:
+    info = describe(url_of(source))
+    deadline = time.monotonic() + seconds
+    while not mirror.reached(info.file, info.position):
+        assert time.monotonic() < deadline, f"{mirror.relay.tail.position} is not {info.file}:{info.position}"
+        time.sleep(0.01)
+
+
+def work_on(source, turns: int, seed: int = 0) -> None:
+    """Transactions of many shapes, in a table of their own, with a rotation now and then."""
+    rng = random.Random(seed)
+    source.execute(
+        "CREATE DATABASE IF NOT EXISTS m",
+        "CREATE TABLE IF NOT EXISTS m.t (id INT PRIMARY KEY AUTO_INCREMENT, v LONGBLOB)",
+        "CREATE TABLE IF NOT EXISTS m.plain (id INT) ENGINE=MyISAM",
+    )
+    with source.connect(database="m") as connection, connection.cursor() as cursor:
+        for _ in range(turns):
+            cursor.execute("BEGIN")
+            for _ in range(rng.randint(1, 5)):
+                cursor.execute("INSERT t (v) VALUES (REPEAT('x', %s))", (rng.randint(0, 3000),))
+            cursor.execute("SAVEPOINT s")
+            cursor.execute("DELETE FROM t LIMIT 1")
+            cursor.execute("ROLLBACK TO s")
+            cursor.execute("COMMIT")
+            cursor.execute("INSERT plain VALUES (1), (2)")
+            if rng.random() < 0.1:
+                cursor.execute("FLUSH BINARY LOGS")
+            if rng.random() < 0.1:
+                cursor.execute("ALTER TABLE plain COMMENT %s", (str(rng.random()),))
+
+
+def write_odd_things(source, flavor: str) -> None:
+    """What breaks naive readers: XA, changed checksums, tags, compression."""
+    source.execute(
+        "CREATE TABLE m.copy SELECT * FROM m.t LIMIT 3",
+        "XA START 'x'",
+        "INSERT m.t (v) VALUES ('xa')",
+        "XA END 'x'",
+        "XA PREPARE 'x'",
+        "XA COMMIT 'x'",
+        "SET GLOBAL binlog_checksum = NONE",
+        "INSERT m.t (v) VALUES ('none')",
+        "SET GLOBAL binlog_checksum = CRC32",
+        "INSERT m.t (v) VALUES ('crc')",
+    )
+    if flavor == "mysql":
+        source.execute(
+            "SET gtid_next = 'AUTOMATIC:blue'",
+            "INSERT m.t (v) VALUES ('tagged')",
+            "SET gtid_next = 'AUTOMATIC'",
+            "SET binlog_transaction_compression = 1",
+            "INSERT m.t (v) VALUES (REPEAT('packed', 1000))",
+            "FLUSH BINARY LOGS",
+        )
+
+
+def relay_files(root: Path) -> list[Path]:
+    subdir = root / layout.read_index(root)[-1]
+    return [subdir / name for name in layout.binlog_files(subdir)]
+
+
+def assert_same_files(source, root: Path, was_killed: bool = False) -> None:
+    """Closed files are equal; in the active one the upstream's in-use flag is all that differs.
+
+    A MariaDB that was killed leaves the flag set in the file of that time, and never sends it.
+    """
+    files = relay_files(root)
+    assert [f.name for f in files] == [name for name, _ in describe(url_of(source)).files]
+    for file in files[:-1] if not was_killed else []:
+        subprocess.run(["cmp", str(file), str(source.data / file.name)], check=True)
+    for file in files if was_killed else files[-1:]:
+        theirs = bytearray((source.data / file.name).read_bytes())
+        theirs[4 + 17] &= ~binlog.FLAG_IN_USE
+        assert file.read_bytes() == bytes(theirs)
+    for file in files:
+        program = [*source.client_program("mysqlbinlog"), "--verify-binlog-checksum", str(file)]
+        subprocess.run(program, check=True, stdout=subprocess.DEVNULL)
+
+
+def assert_reads_back(source, root: Path) -> None:
+    reader = RelayReader(root)
+    data = b"".join(block.data for block in iter(lambda: reader.read_block(), None))
+    files = [(source.data / file.name).read_bytes()[4:] for file in relay_files(root)]
+    assert len(data) == sum(map(len, files))
+
+
+# The stack's MariaDB runs without TLS.
+@pytest.mark.parametrize(
+    ("flavor", "tls"), [("mysql", "disabled"), ("mysql", "verify-ca"), ("mariadb", "preferred")]
+)
+def test_files_are_equal_through_rotation_restart_and_odd_things(source, flavor, tmp_path, tls):
+    root = tmp_path / "relay"
+    ca = f"&ssl-ca={source.data}/ca.pem" if tls == "verify-ca" else ""
+    address = ServerUrl.parse(f"{source.url('tailrace')}?ssl-mode={tls}{ca}")
+    work_on(source, 20)
+    with mirroring(source, root) as mirror:
+        mirror.url = address
+        work_on(source, 20, seed=1)
+        write_odd_things(source, flavor)
+        wait_for(mirror, source)
+        source.restart()
+        work_on(source, 10, seed=2)
+        wait_for(mirror, source)
+        executed = describe(url_of(source)).executed
+    assert_same_files(source, root)
+    assert_reads_back(source, root)
+    meta = layout.read_meta(root / layout.read_index(root)[-1])
+    assert meta.gtid_set == str(executed)
+
+
+def test_events_of_more_than_sixteen_megabytes(source, flavor, tmp_path):
+    source.execute("CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY AUTO_INCREMENT, v LONGBLOB)")
+    with source.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET GLOBAL max_allowed_packet = 1073741824")
+    source.execute("INSERT m.t (v) VALUES (REPEAT('l', 40000000))", "INSERT m.t (v) VALUES ('s')")
+    catch_up(source, tmp_path / "relay")
+    assert_same_files(source, tmp_path / "relay")
+    assert_reads_back(source, tmp_path / "relay")
+
+
+def test_kills_at_any_moment_leave_equal_files(source, flavor, tmp_path):
+    root, rng = tmp_path / "relay", random.Random(7)
+    done = threading.Event()
+
+    def load():
+        for seed in range(100):
+            if not done.is_set():
+                work_on(source, 20, seed)
+
+    loader = threading.Thread(target=load)
+    loader.start()
+    try:
+        for _ in range(8):
+            process = start_process(source, root)
+            time.sleep(rng.uniform(0.3, 1.5))
+            process.kill()
+            process.wait()
+    finally:
+        done.set()
+        loader.join()
+    catch_up(source, root)
+    assert_same_files(source, root)
+
+
+PART = 8192
+
+
+def split_header(part: Path) -> tuple[bytes, bytes]:
+    """What a part begins with of its own (magic, FORMAT_DESCRIPTION, the set of GTIDs), and the rest."""
+    data = part.read_bytes()
+    end = 4
+    for _ in range(2 if layout.part_offset(part.name) else 0):
+        end += binlog.header(data, end).size
+    return data[:end], data[end:]
+
+
+def assert_parts_make_the_files(source, root: Path, flavor: str) -> None:
+    """Parts without their headers are the upstream's bytes, at the places that their names say."""
+    parts = relay_files(root)
+    assert len(parts) > 10
+    for name, _ in describe(url_of(source)).files:
+        mine = [part for part in parts if layout.upstream_file(part.name) == name]
+        whole = bytearray()
+        for part in mine:
+            header, rest = split_header(part)
+            assert layout.part_offset(part.name) in (0, len(whole) - len(header))
+            whole += rest if len(header) > 4 else header + rest
+        theirs = bytearray((source.data / name).read_bytes())
+        theirs[4 + 17] &= ~binlog.FLAG_IN_USE
+        whole[4 + 17] &= ~binlog.FLAG_IN_USE
+        assert whole == theirs
+        assert all(part.stat().st_size >= PART for part in mine[:-1])
+    sets = [gtids_before(part, flavor) for part in parts]
+    assert all(later.contains(before) for before, later in itertools.pairwise(sets))
+    for part in parts:
+        program = [*source.client_program("mysqlbinlog"), "--verify-binlog-checksum", str(part)]
+        subprocess.run(program, check=True, stdout=subprocess.DEVNULL)
+
+
+def test_large_files_are_kept_in_parts(source, flavor, tmp_path):
+    """Killed at any moment, too; and a reader does not see where one part ends."""
+    root, rng = tmp_path / "relay", random.Random(3)
+    work_on(source, 15)
+    for turn in range(5):
+        process = start_process(source, root, PART)
+        work_on(source, 8, seed=turn)
+        time.sleep(rng.uniform(0.2, 0.8))
+        process.kill()
+        process.wait()
+    catch_up(source, root, max_file_size=PART)
+    assert_parts_make_the_files(source, root, flavor)
+    reader = RelayReader(root)
+    blocks = list(iter(lambda: reader.read_block(), None))
+    headers = sum(len(split_header(part)[0]) - 4 for part in relay_files(root))
+    size = sum(size - 4 for _, size in describe(url_of(source)).files)
+    assert sum(len(block.data) for block in blocks) == size + headers
+    assert blocks[-1].end.upstream == describe(url_of(source)).files[-1]
+    # Another size from now on, and none at all: what is there stays.
+    catch_up(source, root, max_file_size=3 * PART)
+    work_on(source, 5, seed=9)
+    catch_up(source, root)
+    assert relay_files(root)[-1].stat().st_size > 0
+
+
+@pytest.mark.parametrize("point", CRASH_POINTS)
+def test_crash_points_leave_equal_files(source, flavor, tmp_path, point):
+    root = tmp_path / "relay"
+    work_on(source, 30)
+    for count in (1, 2, 5):
+        process = start_process(source, root, TAILRACE_CRASH_AT=f"{point}:{count}")
+        for _ in range(100):
+            source.execute("INSERT m.t (v) VALUES ('more')")
+            time.sleep(0.05)
+            if process.poll() is not None:
+                break
+        assert process.wait(5) == -signal.SIGKILL
+    catch_up(source, root)
+    assert_same_files(source, root)
+
+
+def start_process(source, root: Path, max_file_size: int = 0, **environment: str) -> subprocess.Popen:
+    command = [
+        sys.executable,
+        str(MIRROR_PROCESS),
+        source.url("tailrace"),
+        str(root),
+        "991",
+        str(max_file_size),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), **environment}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+
+
+def test_a_killed_upstream_is_followed_again(source, flavor, tmp_path):
+    root = tmp_path / "relay"
+    work_on(source, 5)
+    with mirroring(source, root) as mirror:
+        wait_for(mirror, source)
+        source.kill()
+        source.start()
+        work_on(source, 5)
+        wait_for(mirror, source)
+        assert mirror.progress.reconnects >= 1
+    assert_same_files(source, root, was_killed=True)
+
+
+def test_a_start_at_current_mirrors_whole_files_and_says_where_to_begin(source, flavor, tmp_path):
+    root = tmp_path / "relay"
+    work_on(source, 5)
+    source.execute("FLUSH BINARY LOGS", "INSERT m.t (v) VALUES ('before')")
+    info = describe(url_of(source))
+    with mirroring(source, root, start=Start(place="current")) as mirror:
+        wait_for(mirror, source)
+        source.execute("INSERT m.t (v) VALUES ('after')")
+        wait_for(mirror, source)
+    [file] = relay_files(root)
+    assert file.name == info.file
+    begin = initial_position(root, flavor)
+    # MySQL's set is exact, and its position may lie behind a transaction that is not in the set yet.
+    pos = 4 if flavor == "mysql" else info.position
+    assert (begin.position.file, begin.position.pos, begin.executed) == (info.file, pos, info.executed)
+    assert begin.log_begins == "source.start is current"
+    assert file.stat().st_size > info.position
+    if flavor == "mysql":
+        assert begin.executed.contains(gtids_before(file, flavor))
+
+
+def test_a_start_at_a_file_or_behind_a_set(source, flavor, tmp_path):
+    """relay-binlog-name and relay-binlog-gtid, each for an empty relay log only."""
+    work_on(source, 2)
+    source.execute("FLUSH BINARY LOGS", "INSERT m.t (v) VALUES ('before')")
+    info = describe(url_of(source))
+    source.execute("INSERT m.t (v) VALUES ('after')", "FLUSH BINARY LOGS", "INSERT m.t (v) VALUES ('late')")
+    named, behind = tmp_path / "named", tmp_path / "behind"
+    catch_up(source, named, start=Start(file=info.file))
+    catch_up(source, behind, start=Start(gtid_set=str(info.executed), file="mysql-bin.000099"))
+    for root in (named, behind):
+        assert relay_files(root)[0].name == info.file
+        catch_up(source, root, start=Start(place="current"))
+        assert relay_files(root)[0].name == info.file
+    begin = initial_position(named, flavor)
+    assert begin.executed == gtids_before(relay_files(named)[0], flavor)
+    assert begin.log_begins == "relay.relay-binlog-name"
+    begin = initial_position(behind, flavor)
+    assert (begin.executed, begin.log_begins) == (info.executed, "relay.relay-binlog-gtid")
+    with pytest.raises(UpstreamError, match=r"(?s)TR204.*mysql-bin\.000099.*relay-binlog-name"):
+        catch_up(source, tmp_path / "none", start=Start(file="mysql-bin.000099"))
+    unknown = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-3" if flavor == "mysql" else "9-9-9"
+    with pytest.raises(UpstreamError, match=r"TR207.*lacks transactions that relay\.relay-binlog-gtid has"):
+        catch_up(source, tmp_path / "errant", start=Start(gtid_set=unknown))
+    with pytest.raises(ConfigError, match="TR106"):
+        catch_up(source, tmp_path / "wrong", start=Start(gtid_set="nonsense"))
+
+
+@pytest.mark.parametrize("groups", [1, 7, 0])
+def test_what_sync_relay_log_promises(source, flavor, tmp_path, groups):
+    """After each group, after so many, or only when somebody asks; equal files in the end in any case."""
+    root = tmp_path / "relay"
+    work_on(source, 1)
+    catch_up(source, root)
+    with mirroring(source, root, sync_groups=groups) as mirror:
+        wait_for(mirror, source)
+        before, metas = mirror.relay.syncs, (root / mirror.relay.subdir / layout.META_NAME).read_text()
+        for _ in range(3):
+            source.execute(*["INSERT m.t (v) VALUES ('one')"] * 21)
+        wait_for(mirror, source)
+        time.sleep(0.5)
+        fsyncs = mirror.relay.syncs - before
+        if groups == 0:
+            assert fsyncs == 0
+            assert (root / mirror.relay.subdir / layout.META_NAME).read_text() == metas
+            mirror.relay.tail.require(mirror.relay.tail.position)
+            assert mirror.relay.syncs - before == 1
+        else:
+            assert fsyncs >= 63 // groups
+    assert_same_files(source, root)
+
+
+def test_what_is_purged_upstream_stops_with_a_remedy(source, flavor, tmp_path):
+    root = tmp_path / "relay"
+    work_on(source, 2)
+    catch_up(source, root)
+    source.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+    last = describe(url_of(source)).file
+    while describe(url_of(source)).files[0][0] != last:  # a dump that is ending still holds its file
+        source.execute(f"PURGE BINARY LOGS TO '{last}'")
+        time.sleep(0.1)
+    with pytest.raises(UpstreamError, match=f"(?s)TR204.*earliest binlog file is {last}.*relay-binlog-gtid"):
+        catch_up(source, root)
+    # Without a relay log it is no begin either, unless somebody says that it is one.
+    with pytest.raises(UpstreamError, match=f"(?s)TR204: .*these transactions: .*{last}.*relay-binlog-name"):
+        catch_up(source, tmp_path / "new")
+    catch_up(source, tmp_path / "named", start=Start(file=last))
+    assert initial_position(tmp_path / "named", flavor).log_begins == "relay.relay-binlog-name"
+
+
+def test_the_upstreams_own_beginning_is_proved(source, flavor, tmp_path):
+    """By the number of its first binlog file, by the GTIDs before it, and by its tables."""
+    work_on(source, 2)
+    catch_up(source, tmp_path / "whole")
+    assert initial_position(tmp_path / "whole", flavor).log_begins == ORIGIN
+    reset = "RESET BINARY LOGS AND GTIDS" if flavor == "mysql" else "RESET MASTER"
+
+    def begin(name: str, *before: str, tables: TableFilter = TableFilter()) -> str:  # noqa: B008
+        source.execute(reset, *before)
+        catch_up(source, tmp_path / name, start=Start(tables=tables))
+        return initial_position(tmp_path / name, flavor).log_begins
+
+    # No transaction is missing, but somebody has left the tables' own out.
+    newest = "SELECT MAX(create_time) < NOW() FROM information_schema.tables WHERE table_schema = 'm'"
+    while source.execute(newest) != [(1,)]:  # tables' times are in whole seconds
+        time.sleep(0.1)
+    assert begin("reset") == "the first binlog file is younger than the tables"
+    assert (
+        begin("new", "CREATE DATABASE n", "CREATE TABLE n.t (id INT)", tables=TableFilter(["n.*"])) == ORIGIN
+    )
+    # The server was made from a copy, and its own binlog begins behind that.
+    other = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-500"
+    copied = f"SET GLOBAL gtid_purged = '+{other}'" if flavor == "mysql" else "SET gtid_seq_no = 501"
+    with pytest.raises(UpstreamError, match=r"TR204: .* no longer has these transactions: .*500;"):
+        begin("copied", copied, "INSERT m.t (v) VALUES ('behind')")
+    # A failover to such a server is none either.
+    with pytest.raises(UpstreamError, match=r"TR204: .* no longer has these transactions: .*500;"):
+        file_before(url_of(source), describe(url_of(source)), empty_gtid_set(flavor))
+    if flavor == "mysql":
+        with pytest.raises(UpstreamError, match=r"TR204: .*its first binlog files, those before number 7"):
+            begin("number", "RESET BINARY LOGS AND GTIDS TO 7")
+
+
+def test_another_history_is_refused(source, flavor, server, tmp_path):
+    root = tmp_path / "relay"
+    work_on(source, 2)
+    catch_up(source, root)
+    other = server(flavor, role="upstream", server_id=77)
+    with pytest.raises(UpstreamError, match=r"TR207.*lacks transactions"):
+        catch_up(other, root)
+
+
+def test_a_wrong_password_stops_at_once(source, flavor, tmp_path):
+    relay = RelayWriter(tmp_path / "relay")
+    address = ServerUrl.parse(source.url("tailrace"), password="wrong")
+    with pytest.raises(UpstreamError, match="TR202") as caught:
+        Mirror(address, relay, server_id=990).run(threading.Event())
+    assert "wrong" not in str(caught.value)
+    relay.close()
+
+
+def test_the_first_commit_behind_a_place_is_told(source, flavor):
+    work_on(source, 1)
+    info = describe(url_of(source))
+    place = info.file, info.position
+    source.execute("FLUSH BINARY LOGS")
+    assert first_commit_behind(url_of(source), info, *place) is None
+    before = int(time.time())
+    source.execute("INSERT m.t (v) VALUES ('first')", "INSERT m.t (v) VALUES ('second')")
+    found = first_commit_behind(url_of(source), info, *place)
+    assert before * 1000 <= found <= time.time() * 1000
+    assert first_commit_behind(url_of(source), info, info.files[0][0], 4) <= found
+
+
+def test_the_upstream_describes_itself(source, flavor):
+    source.execute("CREATE DATABASE m", "CREATE TABLE m.t (i INT)")
+    info = describe(url_of(source))
+    assert info.flavor == flavor
+    assert info.log_bin
+    assert (info.binlog_format, info.row_image, info.row_metadata) == ("ROW", "FULL", "FULL")
+    assert info.executed
+    assert (info.file, info.position) == info.files[-1]
+    if flavor == "mariadb":
+        assert info.server_uuid == synthetic_uuid(0, info.server_id)
+
+
+def test_tagged_sets_have_the_servers_own_binary_form(server, tmp_path):
+    source = server("mysql", role="upstream")
+    work_on(source, 1)
+    write_odd_things(source, "mysql")
+    catch_up(source, tmp_path / "relay")
+    data = relay_files(tmp_path / "relay")[-1].read_bytes()[4:]
+    second = binlog.header(data).size
+    event = data[second : second + binlog.header(data, second).size]
+    assert zlib.crc32(event) == binlog.CRC32_RESIDUE
+    found = binlog.previous_gtids(event, True)
+    assert isinstance(found, MysqlGtidSet)
+    assert ":blue:1" in str(found)
+    assert found.encode() == event[binlog.HEADER_SIZE : -4]

@@ -1,0 +1,99 @@
+"""The golden statements of ``golden/ddl``: read, and written back in the same form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from schemas.ddl.classify import Statement, TableName, classify
+from schemas.ddl.lexer import ANSI_QUOTES, FLAVORS, NO_BACKSLASH_ESCAPES, Flavor
+from tests.support.paths import GOLDEN
+
+FOLDER = GOLDEN / "ddl"
+DEFAULT_DB = "app"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One statement, one flavour, and what is expected of it."""
+
+    place: str
+    flavor: Flavor
+    statement: str
+    expected: str
+    given: tuple[str, ...]
+    options: frozenset[str]
+
+    @property
+    def sql_mode(self) -> int:
+        ansi = ANSI_QUOTES if "ansi" in self.options else 0
+        return ansi | (NO_BACKSLASH_ESCAPES if "no-backslash" in self.options else 0)
+
+    @property
+    def default_db(self) -> str:
+        return "" if "no-db" in self.options else DEFAULT_DB
+
+    def classify(self) -> Statement:
+        return classify(self.statement, self.default_db, self.flavor, sql_mode=self.sql_mode)
+
+
+def cases() -> list[Case]:
+    """All cases, one for each flavour they hold for."""
+    return [
+        case for path in sorted(FOLDER.glob("*.txt")) if path.name != "README.txt" for case in _file(path)
+    ]
+
+
+def _file(path: Path) -> list[Case]:
+    found = []
+    line = 1
+    for block in path.read_text().split("\n=== "):
+        if line > 1:
+            found += _case(f"{path.name}:{line}", block)
+        line += block.count("\n") + 1
+    return found
+
+
+def _case(place: str, block: str) -> list[Case]:
+    header, _, body = block.partition("\n")
+    flavor, *options = header.split()
+    statement, _, result = body.partition("\n--- ")
+    given = []
+    while statement.startswith("given: "):
+        line, _, statement = statement.partition("\n")
+        given += line.removeprefix("given: ").split("; ")
+    flavors = [f for f in FLAVORS if flavor in (f, "both")]
+    assert flavors, f"{place}: {flavor!r} is no flavour"
+    lines = [line for line in result.split("\n") if line and not line.startswith("#")]
+    expected = "\n".join(lines)
+    return [Case(place, f, statement, expected, tuple(given), frozenset(options)) for f in flavors]
+
+
+def render(statement: Statement) -> str:
+    """A classified statement in the golden files' form."""
+    flags = {
+        "temporary": statement.temporary,
+        "select": statement.creates_with_select,
+        "start-transaction": statement.start_transaction,
+        "one-phase": statement.one_phase,
+    }
+    first = [statement.category.name, statement.kind, *(name for name, on in flags.items() if on)]
+    lines = [" ".join(filter(None, first)), *(_table(t) for t in statement.tables)]
+    if statement.database is not None:
+        lines.append(f"database {quoted(statement.database)}")
+    if statement.program is not None:
+        lines.append("program " + ".".join(map(quoted, statement.program)))
+    if statement.xid is not None:
+        lines.append(f"xid: {statement.xid}")
+    return "\n".join(lines)
+
+
+def _table(name: TableName) -> str:
+    text = f"{quoted(name.db)}.{quoted(name.table)}"
+    if name.renamed_to_db is None or name.renamed_to is None:
+        return text
+    return f"{text} -> {quoted(name.renamed_to_db)}.{quoted(name.renamed_to)}"
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

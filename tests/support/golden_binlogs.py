@@ -1,0 +1,8 @@
+"""Where the golden binlogs lie."""
+
+from __future__ import annotations
+
+from tests.support.paths import GOLDEN
+
+BINLOGS = GOLDEN / "binlogs"
+SUBDIR, FILE = "golden.000001", "mysql-bin.000001"
