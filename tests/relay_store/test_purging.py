@@ -36,7 +36,7 @@ from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import closing, connect
 from tailrace.channels import mark as channel_mark
 from tailrace.channels.mark import ChannelMark, followed
-from tests.producer.mirror.test_mirror import (
+from tests.support.mirroring import (
     assert_same_files,
     mirroring,
     relay_files,

@@ -18,7 +18,8 @@ from relay_store.layout import directory as layout
 from relay_store.layout.directory import RelayPosition
 from relay_store.read.catalog import entries
 from tailrace.reader.relay_cat import Selection, events
-from tests.producer.mirror.test_mirror import (
+from tests.support.damage import events_of, flip
+from tests.support.mirroring import (
     catch_up,
     mirroring,
     relay_files,
@@ -27,7 +28,6 @@ from tests.producer.mirror.test_mirror import (
     work_on,
     write_odd_things,
 )
-from tests.support.damage import events_of, flip
 
 pytestmark = pytest.mark.servers
 

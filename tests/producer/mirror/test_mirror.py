@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
 import signal
 import subprocess
-import sys
 import threading
 import time
 import zlib
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,11 +27,20 @@ from schemas.errors import ConfigError, UpstreamError
 from schemas.gtid.sets import MysqlGtidSet, empty_gtid_set
 from schemas.tables import TableFilter
 from schemas.wire.epoch import ORIGIN
-from tests.support.paths import CHECKOUT, PROGRAMS
+from tests.support.mirroring import (
+    assert_same_files,
+    catch_up,
+    mirroring,
+    relay_files,
+    start_process,
+    url_of,
+    wait_for,
+    work_on,
+    write_odd_things,
+)
 
 pytestmark = pytest.mark.servers
 
-MIRROR_PROCESS = PROGRAMS / "mirror_process.py"
 CRASH_POINTS = ["relay.before_fsync", "relay.after_fsync", "relay.before_meta", "relay.after_meta"]
 
 
@@ -42,125 +48,6 @@ CRASH_POINTS = ["relay.before_fsync", "relay.after_fsync", "relay.before_meta", 
 def source(server, flavor):
     """An upstream of the test's own, so that it may be killed and its files compared."""
     return server(flavor, role="upstream")
-
-
-def url_of(source) -> ServerUrl:
-    return ServerUrl.parse(source.url("tailrace"))
-
-
-@contextmanager
-def mirroring(source, root, **options):
-    """A mirror at work in a thread; at the end its error, if any, is raised."""
-    relay, stop, errors = RelayWriter(root), threading.Event(), []
-    mirror = Mirror(url_of(source), relay, server_id=990, **options)
-
-    def work():
-        try:
-            mirror.run(stop)
-        except Exception as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield mirror
-    finally:
-        stop.set()
-        thread.join()
-        relay.close()
-    if errors:
-        raise errors[0]
-
-
-def catch_up(source, root, **options) -> None:
-    """Run a mirror until everything that is upstream now is on disk."""
-    info = describe(url_of(source))
-    relay = RelayWriter(root)
-    try:
-        mirror = Mirror(url_of(source), relay, server_id=990, **options)
-        mirror.run(threading.Event(), until=(info.file, info.position))
-    finally:
-        relay.close()
-
-
-def wait_for(mirror: Mirror, source, seconds: float = 120) -> None:
-    info = describe(url_of(source))
-    deadline = time.monotonic() + seconds
-    while not mirror.reached(info.file, info.position):
-        assert time.monotonic() < deadline, f"{mirror.relay.tail.position} is not {info.file}:{info.position}"
-        time.sleep(0.01)
-
-
-def work_on(source, turns: int, seed: int = 0) -> None:
-    """Transactions of many shapes, in a table of their own, with a rotation now and then."""
-    rng = random.Random(seed)
-    source.execute(
-        "CREATE DATABASE IF NOT EXISTS m",
-        "CREATE TABLE IF NOT EXISTS m.t (id INT PRIMARY KEY AUTO_INCREMENT, v LONGBLOB)",
-        "CREATE TABLE IF NOT EXISTS m.plain (id INT) ENGINE=MyISAM",
-    )
-    with source.connect(database="m") as connection, connection.cursor() as cursor:
-        for _ in range(turns):
-            cursor.execute("BEGIN")
-            for _ in range(rng.randint(1, 5)):
-                cursor.execute("INSERT t (v) VALUES (REPEAT('x', %s))", (rng.randint(0, 3000),))
-            cursor.execute("SAVEPOINT s")
-            cursor.execute("DELETE FROM t LIMIT 1")
-            cursor.execute("ROLLBACK TO s")
-            cursor.execute("COMMIT")
-            cursor.execute("INSERT plain VALUES (1), (2)")
-            if rng.random() < 0.1:
-                cursor.execute("FLUSH BINARY LOGS")
-            if rng.random() < 0.1:
-                cursor.execute("ALTER TABLE plain COMMENT %s", (str(rng.random()),))
-
-
-def write_odd_things(source, flavor: str) -> None:
-    """What breaks naive readers: XA, changed checksums, tags, compression."""
-    source.execute(
-        "CREATE TABLE m.copy SELECT * FROM m.t LIMIT 3",
-        "XA START 'x'",
-        "INSERT m.t (v) VALUES ('xa')",
-        "XA END 'x'",
-        "XA PREPARE 'x'",
-        "XA COMMIT 'x'",
-        "SET GLOBAL binlog_checksum = NONE",
-        "INSERT m.t (v) VALUES ('none')",
-        "SET GLOBAL binlog_checksum = CRC32",
-        "INSERT m.t (v) VALUES ('crc')",
-    )
-    if flavor == "mysql":
-        source.execute(
-            "SET gtid_next = 'AUTOMATIC:blue'",
-            "INSERT m.t (v) VALUES ('tagged')",
-            "SET gtid_next = 'AUTOMATIC'",
-            "SET binlog_transaction_compression = 1",
-            "INSERT m.t (v) VALUES (REPEAT('packed', 1000))",
-            "FLUSH BINARY LOGS",
-        )
-
-
-def relay_files(root: Path) -> list[Path]:
-    subdir = root / layout.read_index(root)[-1]
-    return [subdir / name for name in layout.binlog_files(subdir)]
-
-
-def assert_same_files(source, root: Path, was_killed: bool = False) -> None:
-    """Closed files are equal; in the active one the upstream's in-use flag is all that differs.
-
-    A MariaDB that was killed leaves the flag set in the file of that time, and never sends it.
-    """
-    files = relay_files(root)
-    assert [f.name for f in files] == [name for name, _ in describe(url_of(source)).files]
-    for file in files[:-1] if not was_killed else []:
-        subprocess.run(["cmp", str(file), str(source.data / file.name)], check=True)
-    for file in files if was_killed else files[-1:]:
-        theirs = bytearray((source.data / file.name).read_bytes())
-        theirs[4 + 17] &= ~binlog.FLAG_IN_USE
-        assert file.read_bytes() == bytes(theirs)
-    for file in files:
-        program = [*source.client_program("mysqlbinlog"), "--verify-binlog-checksum", str(file)]
-        subprocess.run(program, check=True, stdout=subprocess.DEVNULL)
 
 
 def assert_reads_back(source, root: Path) -> None:
@@ -302,19 +189,6 @@ def test_crash_points_leave_equal_files(source, flavor, tmp_path, point):
         assert process.wait(5) == -signal.SIGKILL
     catch_up(source, root)
     assert_same_files(source, root)
-
-
-def start_process(source, root: Path, max_file_size: int = 0, **environment: str) -> subprocess.Popen:
-    command = [
-        sys.executable,
-        str(MIRROR_PROCESS),
-        source.url("tailrace"),
-        str(root),
-        "991",
-        str(max_file_size),
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), **environment}
-    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
 
 
 def test_a_killed_upstream_is_followed_again(source, flavor, tmp_path):

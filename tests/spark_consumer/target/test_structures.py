@@ -22,12 +22,12 @@ from spark_consumer.rules.route import Route
 from spark_consumer.target.compatibility import misfits
 from spark_consumer.target.session import connect
 from spark_consumer.target.tables import TableMoved, read_table
-from tests.schemas.test_values import LOOSE, _types
 from tests.support.apply_steps import apply_rows, apply_steps, open_channel, prepared_rows
 from tests.support.binlog_rows import binlog_end, rows_since
 from tests.support.fake_topic import delete, insert, integer, text, update
 from tests.support.names import forget_others, own_name
 from tests.support.records import version_record
+from tests.support.value_types import LOOSE, types_of
 
 pytestmark = pytest.mark.servers
 Channel = Callable[..., tuple[Applier, ConsumerConfig]]
@@ -379,7 +379,7 @@ def test_every_type_fits_itself(
     source: Database = request.getfixturevalue(f"upstream_{flavor}")
     session = connect(ServerUrl.parse(downstream.url("tailrace")))
     source.execute(f"DROP DATABASE IF EXISTS {db}", f"CREATE DATABASE {db} CHARACTER SET utf8mb4")
-    kinds = [kind for kind, _, _ in _types(flavor)] + [r"ENUM('a\b','''')", r"SET('x\\y','z')"]
+    kinds = [kind for kind, _, _ in types_of(flavor)] + [r"ENUM('a\b','''')", r"SET('x\\y','z')"]
     there = set()
     with source.connect() as here, here.cursor() as cursor:
         cursor.execute(LOOSE)

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from relay_store.layout import directory as layout
 from relay_store.layout.directory import RelayPosition
@@ -15,14 +14,8 @@ from relay_store.read import catalog
 from schemas.binlog import framing as binlog
 from schemas.binlog.groups import GroupScanner
 from schemas.errors import RelayError
-from tailrace.commands.app import app
 from tests.support.damage import LOGS, copy_of, events_of, flip
-
-
-def relay(root: Path, *arguments: str, more: str = "") -> Result:
-    config = root.with_name("tailrace.toml")
-    config.write_text(f'[relay]\ndir = "{root}"\n{more}')
-    return CliRunner().invoke(app, ["relay", *arguments, "--config", str(config)])
+from tests.support.relay_command import relay
 
 
 @pytest.mark.parametrize("name", sorted(LOGS))

@@ -16,8 +16,8 @@ from relay_store.write.writer import RelayWriter
 from schemas.binlog import framing as binlog
 from tailrace.reader.event_content import TYPES, ContentReader
 from tests.support.damage import LOGS, copy_of, events_of
+from tests.support.relay_command import relay
 from tests.support.relay_events import event, format_description, gtid, xid
-from tests.tailrace.commands.test_relay_commands import relay
 
 FIRST, SECOND, THIRD = "mysql-bin.000001", "mysql-bin.000002", "mysql-bin.000003"
 

@@ -1,0 +1,69 @@
+"""An operator: a folder with a configuration, two servers, and commands run in it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from schemas.access.server_url import ServerUrl
+from tailrace.compare import compare_servers
+
+DB = "cli_t"
+
+
+class Operator:
+    """A folder with a configuration, two servers of its own, and commands run in it."""
+
+    def __init__(self, folder: Path, upstream: Any, downstream: Any, kafka: Any) -> None:
+        self.folder, self.upstream, self.downstream = folder, upstream, downstream
+        (folder / "tailrace.toml").write_text(
+            f'[source]\nurl = "mysql://tailrace@127.0.0.1:{upstream.port}/"\nserver-id = 7401\n'
+            f'[kafka]\nbootstrap-servers = "{kafka.bootstrap}"\nprefix = "{folder.name}"\n'
+            f'[target]\nurl = "mysql://tailrace@127.0.0.1:{downstream.port}/"\n'
+            f'[consumer]\n"spark.master" = "local[1]"\n[tables]\ninclude = ["{DB}.*"]\n'
+        )
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start a command; its passwords come from the environment."""
+        secrets = {f"TAILRACE_{side}_PASSWORD": "tailrace" for side in ("SOURCE", "TARGET")}
+        with (self.folder / f"{arguments[0]}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tailrace", *arguments],
+                cwd=self.folder,
+                env={**os.environ, **secrets},
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._running.append(process)
+        return process
+
+    def run(self, *arguments: str) -> tuple[int, str]:
+        process = self.start(*arguments)
+        out, _ = process.communicate(timeout=240)
+        return process.returncode, out.decode()
+
+    def log(self, command: str) -> str:
+        return (self.folder / f"{command}.log").read_text(errors="replace")
+
+    def equal(self) -> bool:
+        urls = [ServerUrl.parse(server.url()) for server in (self.upstream, self.downstream)]
+        return compare_servers(urls[0], urls[1], [f"{DB}.*"], looks=2).equal
+
+    def close(self) -> None:
+        for process in self._running:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+                process.wait(60)
+            if process.stdout:
+                process.stdout.close()
+
+
+def _insert(operator: Operator, first: int, last: int) -> None:
+    values = ", ".join(f"({i}, 'v{i}')" for i in range(first, last))
+    operator.upstream.execute(f"INSERT INTO {DB}.t VALUES {values}")
