@@ -7,7 +7,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -41,10 +41,11 @@ from tests.support.mirroring import (
     mirroring,
     relay_files,
     url_of,
-    wait_for,
+    wait_for_mirror,
     work_on,
 )
 from tests.support.published import read_published, read_topic
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.servers
 
@@ -69,13 +70,6 @@ def small_disk(tmp_path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
-def eventually(condition: Callable[[], object], what: str, seconds: float = 180) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-
-
 def fill(disk: Path) -> Path:
     """Leave no byte free; returns the file to remove."""
     ballast = disk / "ballast"
@@ -90,7 +84,7 @@ class Follower:
 
     def __init__(self, mirror: Mirror, root: Path) -> None:
         self._tail = mirror.relay.tail
-        eventually(lambda: self._tail.position, "the mirror has not begun")
+        wait_until(lambda: self._tail.position, "the mirror begins")
         subdir = layout.read_index(root)[0]
         begin = RelayPosition(subdir, layout.binlog_files(root / subdir)[0], 4)
         self.mark = Mark(root, PUBLISHER)
@@ -111,9 +105,13 @@ class Follower:
         return True
 
     def read_to_the_end(self, source, mirror: Mirror) -> None:
-        while not mirror.reached(describe(url_of(source)).file, describe(url_of(source)).position):
-            if not self.read():
-                time.sleep(0.02)
+        def all_is_mirrored() -> bool:
+            while self.read():
+                pass
+            info = describe(url_of(source))
+            return mirror.reached(info.file, info.position)
+
+        wait_until(all_is_mirrored, "the mirror has all")
         while self.read():
             pass
         self._reader.close()
@@ -164,7 +162,7 @@ def test_a_full_disk_pauses_until_the_readers_have_passed(source, flavor, small_
         work_on(source, 5)
         follower = Follower(mirror, root)
         source.execute(*["INSERT m.t (v) VALUES (REPEAT('z', 60000))"] * (3 * DISK // 60000))
-        eventually(lambda: mirror.progress.paused, "the disk never became full")
+        wait_until(lambda: mirror.progress.paused, "the disk is full")
         assert "disk full" in mirror.progress.paused
         assert "No space left on device" in mirror.progress.paused
         # What is there is published meanwhile.
@@ -183,14 +181,14 @@ def test_a_full_disk_pauses_until_somebody_makes_room(source, flavor, small_disk
     root = small_disk / "relay"
     work_on(source, 20)
     with mirroring(source, root) as mirror:
-        wait_for(mirror, source)
+        wait_for_mirror(mirror, source)
         ballast = fill(small_disk)
         work_on(source, 20, seed=1)
-        eventually(lambda: mirror.progress.paused, "the disk never became full")
+        wait_until(lambda: mirror.progress.paused, "the disk is full")
         time.sleep(4)  # longer than it takes to try again
         assert mirror.progress.paused
         ballast.unlink()
-        wait_for(mirror, source)
+        wait_for_mirror(mirror, source)
         assert mirror.progress.paused is None
     assert_same_files(source, root)
 
@@ -201,9 +199,9 @@ def test_a_first_start_on_a_full_disk_waits_for_room(source, flavor, small_disk)
     work_on(source, 5)
     ballast = fill(small_disk)
     with mirroring(source, root) as mirror:
-        eventually(lambda: mirror.progress.paused, "the disk is not full")
+        wait_until(lambda: mirror.progress.paused, "the disk is full")
         ballast.unlink()
-        wait_for(mirror, source)
+        wait_for_mirror(mirror, source)
     assert_same_files(source, root)
 
 
@@ -269,8 +267,8 @@ def test_a_producer_publishes_more_than_its_disk_holds(source, flavor, small_dis
             epochs = [EpochCommitted.decode(m.value()) for m in read_topic(kafka.bootstrap, log)]
             return sum(epoch.rows for epoch in epochs) == rows
 
-        eventually(lambda: (config.relay_dir / "readers").exists(), "the publisher has not begun")
-        eventually(all_is_published, "the producer does not catch up", 120)
+        wait_until(lambda: (config.relay_dir / "readers").exists(), "the publisher begins")
+        wait_until(all_is_published, "the producer catches up")
     finally:
         stop.set()
         thread.join()
@@ -331,10 +329,8 @@ def test_a_channel_is_registered_with_what_it_has_applied(downstream, flavor, tm
     monkeypatch.setattr(channel_mark, "_EVERY_ELSEWHERE", 0.05)
     with followed([replace(settings, channel="none"), settings], root):
         applied(1, Relay_log_name=f"{subdir}/mysql-bin.000004", Relay_log_pos=700)
-        deadline = time.monotonic() + 60
-        while marks() != {f"channel-{channel}": RelayPosition(subdir, "mysql-bin.000004", 700)}:
-            assert time.monotonic() < deadline, marks()
-            time.sleep(0.05)
+        moved = {f"channel-{channel}": RelayPosition(subdir, "mysql-bin.000004", 700)}
+        wait_until(lambda: marks() == moved, marks)
 
 
 def test_a_downstream_that_is_away_leaves_the_channels_old_mark(tmp_path):

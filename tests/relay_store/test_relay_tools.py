@@ -24,10 +24,11 @@ from tests.support.mirroring import (
     mirroring,
     relay_files,
     start_process,
-    wait_for,
+    wait_for_mirror,
     work_on,
     write_odd_things,
 )
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.servers
 
@@ -107,7 +108,7 @@ def test_a_growing_log_raises_no_false_alarm(source, flavor, tmp_path, max_file_
                 checks += 1
         finally:
             loader.join()
-        wait_for(mirror, source)
+        wait_for_mirror(mirror, source)
     assert checks > 5
     assert verify(root).findings == []
     assert verify(root).notes == []
@@ -138,8 +139,7 @@ def test_what_kill_leaves_is_sound_for_the_next_start(source, flavor, tmp_path):
     try:
         for _ in range(5):
             process = start_process(source, root)
-            while not layout.read_index(root):
-                time.sleep(0.02)
+            wait_until(lambda: layout.read_index(root), "the relay log has an index")
             time.sleep(rng.uniform(0.3, 1.2))
             process.kill()
             process.wait()

@@ -19,6 +19,7 @@ import pymysql
 from compose.databases import Database
 from schemas.errors import TailraceError
 from spark_consumer.apply.ddl import run as ddl_apply
+from tests.support.waiting import wait_until
 
 #: who dies; a consumer that lives goes on by itself once the server is back
 Victim = Literal["server", "both", "client", "connection", "query"]
@@ -68,16 +69,17 @@ class Child:
 
     def end(self) -> tuple[int, str]:
         """Wait for its end: its exit code, negative for a signal, and what it complained of."""
-        deadline = time.monotonic() + _PATIENCE
-        while True:
+
+        def ended() -> tuple[int, int] | None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                break
-            if time.monotonic() > deadline:
-                self.kill()
-                os.waitpid(self.pid, 0)
-                raise AssertionError("the consumer hangs")
-            time.sleep(0.01)
+            return (pid, status) if pid else None
+
+        try:
+            _, status = wait_until(ended, "the consumer ends", seconds=_PATIENCE)
+        except AssertionError:
+            self.kill()
+            os.waitpid(self.pid, 0)
+            raise
         text = b""
         while piece := os.read(self._errors, 65536):
             text += piece

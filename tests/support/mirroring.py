@@ -7,7 +7,6 @@ import random
 import subprocess
 import sys
 import threading
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from relay_store.write.writer import RelayWriter
 from schemas.access.server_url import ServerUrl
 from schemas.binlog import framing as binlog
 from tests.support.paths import CHECKOUT, PROGRAMS
+from tests.support.waiting import wait_until
 
 MIRROR_PROCESS = PROGRAMS / "mirror_process.py"
 
@@ -61,12 +61,23 @@ def catch_up(source, root, **options) -> None:
         relay.close()
 
 
-def wait_for(mirror: Mirror, source, seconds: float = 120) -> None:
+def wait_for_mirror(mirror: Mirror, source) -> None:
+    """Until everything that is upstream now is mirrored."""
     info = describe(url_of(source))
-    deadline = time.monotonic() + seconds
-    while not mirror.reached(info.file, info.position):
-        assert time.monotonic() < deadline, f"{mirror.relay.tail.position} is not {info.file}:{info.position}"
-        time.sleep(0.01)
+    wait_until(
+        lambda: mirror.reached(info.file, info.position),
+        lambda: f"the mirror is at {info.file}:{info.position}, not {mirror.relay.tail.position}",
+    )
+
+
+def purge_upstream(source, last: str) -> None:
+    """The upstream forgets the files before this one. A dump that is ending still holds its file for a moment."""
+
+    def purged() -> bool:
+        source.execute(f"PURGE BINARY LOGS TO '{last}'")
+        return bool(describe(url_of(source)).files[0][0] == last)
+
+    wait_until(purged, f"the upstream forgets what is before {last}")
 
 
 def work_on(source, turns: int, seed: int = 0) -> None:

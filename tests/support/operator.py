@@ -48,6 +48,11 @@ class Operator:
         out, _ = process.communicate(timeout=240)
         return process.returncode, out.decode()
 
+    def insert(self, first: int, last: int) -> None:
+        """Rows with these numbers, the last one excluded, upstream."""
+        values = ", ".join(f"({i}, 'v{i}')" for i in range(first, last))
+        self.upstream.execute(f"INSERT INTO {DB}.t VALUES {values}")
+
     def log(self, command: str) -> str:
         return (self.folder / f"{command}.log").read_text(errors="replace")
 
@@ -62,8 +67,3 @@ class Operator:
                 process.wait(60)
             if process.stdout:
                 process.stdout.close()
-
-
-def _insert(operator: Operator, first: int, last: int) -> None:
-    values = ", ".join(f"({i}, 'v{i}')" for i in range(first, last))
-    operator.upstream.execute(f"INSERT INTO {DB}.t VALUES {values}")

@@ -14,6 +14,7 @@ from compose.databases import Database
 from compose.kafka import Kafka
 from schemas.access.server_url import ServerUrl
 from tailrace.compare import CompareResult, compare_servers
+from tests.support.waiting import wait_until
 
 TAILRACE = Path(sys.executable).with_name("tailrace")
 
@@ -68,10 +69,7 @@ class River:
     def told(self, command: str, event: str) -> None:
         """Wait until the newest process of a command has logged an event."""
         log = max(self.folder.glob(f"*-{command}.log"))
-        deadline = time.monotonic() + 300
-        while f'"event": "{event}"' not in log.read_text(errors="replace"):
-            assert time.monotonic() < deadline, self.talk()
-            time.sleep(0.1)
+        wait_until(lambda: f'"event": "{event}"' in log.read_text(errors="replace"), self.talk)
 
     def run(self, command: str, *options: str, crash_at: str = "") -> int:
         """Run one `tailrace` process to its end; its exit code, negative for a signal."""

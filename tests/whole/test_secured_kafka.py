@@ -8,8 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +39,7 @@ from tests.support.intruder import (
     unix_sockets,
 )
 from tests.support.secured_kafka import PASSWORD, USER, SecuredKafka
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.servers
 DB = "secured_t"
@@ -129,14 +129,6 @@ def test_every_command_logs_in(folder: Path, downstream_mysql: Any) -> None:
     assert not any(PASSWORD.encode() in content for content in written)
 
 
-def eventually(met: Callable[[], bool]) -> None:
-    """Wait until something is so."""
-    deadline = time.monotonic() + 120
-    while not met():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_another_user_finds_no_way_in(folder: Path, upstream_mariadb: Any, downstream_mysql: Any) -> None:
     def replicated(row: int) -> bool:
         return bool(downstream_mysql.execute(f"SELECT 1 FROM {DB}.t WHERE id = {row}"))
@@ -151,7 +143,7 @@ def test_another_user_finds_no_way_in(folder: Path, upstream_mariadb: Any, downs
             [sys.executable, "-m", "tailrace", "consume"], cwd=folder, env=environment(), stderr=log
         )
     try:
-        eventually(lambda: replicated(3))
+        wait_until(lambda: replicated(3), "row 3 is replicated")
         pids = family(consumer.pid)
         listening, named = ports(pids), unix_sockets(pids)
         said = as_nobody(lambda: {port: [answer(port, sent) for sent in attempts()] for port in listening})
@@ -177,7 +169,7 @@ def test_another_user_finds_no_way_in(folder: Path, upstream_mariadb: Any, downs
         assert wide == []
         assert others_may(Path(scratch.decode())) == ""
         insert(4)
-        eventually(lambda: replicated(4))
+        wait_until(lambda: replicated(4), "row 4 is replicated")
         consumer.send_signal(signal.SIGTERM)
         assert consumer.wait(60) == 0
         assert not Path(scratch.decode()).exists()

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from tests.support.binlog_rows import Row, binlog_end, rows_since
 from tests.support.child import handles
 from tests.support.producer_case import Case
 from tests.support.published import Published
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.servers
 
@@ -99,9 +99,12 @@ def test_kills_lose_and_double_nothing(case: Case) -> None:
         "relay.after_fsync:2",
     ):
         process = case.process(crash_at=place)
-        deadline = time.monotonic() + 180
-        while process.poll() is None and time.monotonic() < deadline:
+
+        def work_and_look(process: subprocess.Popen[bytes] = process) -> bool:
             _work(case, 10, rng)
+            return process.poll() is not None
+
+        wait_until(work_and_look, place)
         assert process.poll() == -signal.SIGKILL, place
     for _ in range(4):
         process = case.process()
@@ -151,17 +154,19 @@ def test_second_producer_fences_the_first(case: Case, tmp_path: Path) -> None:
     thread = threading.Thread(target=first, daemon=True)
     thread.start()
     case.sql("INSERT INTO t (v) VALUES ('by the first')")
-    _wait_for(lambda: len(case.published().all_rows) == 1)
+    wait_until(lambda: len(case.published().all_rows) == 1, "the first row is published")
     second_config = replace(
         case.config, relay_dir=tmp_path / "other", start="earliest", server_id=case.config.server_id + 500
     )
     stop = threading.Event()
     second = threading.Thread(target=run_producer, args=(second_config, stop), daemon=True)
     second.start()
-    deadline = time.monotonic() + 180
-    while thread.is_alive() and time.monotonic() < deadline:
+
+    def insert_and_look() -> bool:
         case.sql("INSERT INTO t (v) VALUES ('by either')")
-        time.sleep(0.05)
+        return not thread.is_alive()
+
+    wait_until(insert_and_look, "the first producer is fenced")
     assert [error.code for error in errors] == ["TR505"]
     assert isinstance(errors[0], LogError)
     case.sql("INSERT INTO t (v) VALUES ('by the second')")
@@ -169,13 +174,6 @@ def test_second_producer_fences_the_first(case: Case, tmp_path: Path) -> None:
     second.join(60)
     run_producer(replace(second_config, until_caught_up=True), threading.Event())
     _assert_exactly_once(case, begin)
-
-
-def _wait_for(condition: Callable[[], bool], seconds: float = 180) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.05)
 
 
 def test_stops_exactly_behind_a_gtid_set(case: Case) -> None:
@@ -213,7 +211,7 @@ def test_a_stop_leaves_whole_transactions(case: Case) -> None:
         assert rows % 30_000 == 0
         sizes.add(rows)
     process = case.process()
-    _wait_for(lambda: handles(process.pid, signal.SIGTERM))
+    wait_until(lambda: handles(process.pid, signal.SIGTERM), "the producer handles SIGTERM")
     time.sleep(1.0)
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
@@ -366,4 +364,4 @@ def test_a_log_has_one_begin(case: Case, tmp_path: Path) -> None:
 def _delete(admin: AdminClient, topics: list[str]) -> None:
     for future in admin.delete_topics(topics).values():
         future.result()
-    _wait_for(lambda: not set(topics) & set(admin.list_topics(timeout=10).topics))
+    wait_until(lambda: not set(topics) & set(admin.list_topics(timeout=10).topics), "the topics are deleted")

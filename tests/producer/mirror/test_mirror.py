@@ -31,13 +31,15 @@ from tests.support.mirroring import (
     assert_same_files,
     catch_up,
     mirroring,
+    purge_upstream,
     relay_files,
     start_process,
     url_of,
-    wait_for,
+    wait_for_mirror,
     work_on,
     write_odd_things,
 )
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.servers
 
@@ -70,10 +72,10 @@ def test_files_are_equal_through_rotation_restart_and_odd_things(source, flavor,
         mirror.url = address
         work_on(source, 20, seed=1)
         write_odd_things(source, flavor)
-        wait_for(mirror, source)
+        wait_for_mirror(mirror, source)
         source.restart()
         work_on(source, 10, seed=2)
-        wait_for(mirror, source)
+        wait_for_mirror(mirror, source)
         executed = describe(url_of(source)).executed
     assert_same_files(source, root)
     assert_reads_back(source, root)
@@ -181,12 +183,13 @@ def test_crash_points_leave_equal_files(source, flavor, tmp_path, point):
     work_on(source, 30)
     for count in (1, 2, 5):
         process = start_process(source, root, TAILRACE_CRASH_AT=f"{point}:{count}")
-        for _ in range(100):
+
+        def work_and_look(process: subprocess.Popen[bytes] = process) -> bool:
             source.execute("INSERT m.t (v) VALUES ('more')")
-            time.sleep(0.05)
-            if process.poll() is not None:
-                break
-        assert process.wait(5) == -signal.SIGKILL
+            return process.poll() is not None
+
+        wait_until(work_and_look, f"it dies at {point}, time {count}")
+        assert process.returncode == -signal.SIGKILL
     catch_up(source, root)
     assert_same_files(source, root)
 
@@ -195,11 +198,11 @@ def test_a_killed_upstream_is_followed_again(source, flavor, tmp_path):
     root = tmp_path / "relay"
     work_on(source, 5)
     with mirroring(source, root) as mirror:
-        wait_for(mirror, source)
+        wait_for_mirror(mirror, source)
         source.kill()
         source.start()
         work_on(source, 5)
-        wait_for(mirror, source)
+        wait_for_mirror(mirror, source)
         assert mirror.progress.reconnects >= 1
     assert_same_files(source, root, was_killed=True)
 
@@ -210,9 +213,9 @@ def test_a_start_at_current_mirrors_whole_files_and_says_where_to_begin(source, 
     source.execute("FLUSH BINARY LOGS", "INSERT m.t (v) VALUES ('before')")
     info = describe(url_of(source))
     with mirroring(source, root, start=Start(place="current")) as mirror:
-        wait_for(mirror, source)
+        wait_for_mirror(mirror, source)
         source.execute("INSERT m.t (v) VALUES ('after')")
-        wait_for(mirror, source)
+        wait_for_mirror(mirror, source)
     [file] = relay_files(root)
     assert file.name == info.file
     begin = initial_position(root, flavor)
@@ -259,11 +262,11 @@ def test_what_sync_relay_log_promises(source, flavor, tmp_path, groups):
     work_on(source, 1)
     catch_up(source, root)
     with mirroring(source, root, sync_groups=groups) as mirror:
-        wait_for(mirror, source)
+        wait_for_mirror(mirror, source)
         before, metas = mirror.relay.syncs, (root / mirror.relay.subdir / layout.META_NAME).read_text()
         for _ in range(3):
             source.execute(*["INSERT m.t (v) VALUES ('one')"] * 21)
-        wait_for(mirror, source)
+        wait_for_mirror(mirror, source)
         time.sleep(0.5)
         fsyncs = mirror.relay.syncs - before
         if groups == 0:
@@ -282,9 +285,7 @@ def test_what_is_purged_upstream_stops_with_a_remedy(source, flavor, tmp_path):
     catch_up(source, root)
     source.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
     last = describe(url_of(source)).file
-    while describe(url_of(source)).files[0][0] != last:  # a dump that is ending still holds its file
-        source.execute(f"PURGE BINARY LOGS TO '{last}'")
-        time.sleep(0.1)
+    purge_upstream(source, last)
     with pytest.raises(UpstreamError, match=f"(?s)TR204.*earliest binlog file is {last}.*relay-binlog-gtid"):
         catch_up(source, root)
     # Without a relay log it is no begin either, unless somebody says that it is one.
@@ -308,8 +309,8 @@ def test_the_upstreams_own_beginning_is_proved(source, flavor, tmp_path):
 
     # No transaction is missing, but somebody has left the tables' own out.
     newest = "SELECT MAX(create_time) < NOW() FROM information_schema.tables WHERE table_schema = 'm'"
-    while source.execute(newest) != [(1,)]:  # tables' times are in whole seconds
-        time.sleep(0.1)
+    # Tables' times are in whole seconds.
+    wait_until(lambda: source.execute(newest) == [(1,)], "the tables are older than now")
     assert begin("reset") == "the first binlog file is younger than the tables"
     assert (
         begin("new", "CREATE DATABASE n", "CREATE TABLE n.t (id INT)", tables=TableFilter(["n.*"])) == ORIGIN

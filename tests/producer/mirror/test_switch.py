@@ -23,7 +23,9 @@ from relay_store.layout import directory as layout
 from schemas.access.server_url import ServerUrl
 from schemas.errors import RelayError, UpstreamError
 from schemas.gtid.sets import parse_gtid_set
+from tests.support.mirroring import purge_upstream
 from tests.support.published import read_published
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.servers
 
@@ -79,10 +81,7 @@ def pair(server: Callable[..., Database], flavor: str) -> tuple[Database, Databa
 def level(first: Database, second: Database) -> None:
     """Wait until the replica has all."""
     wanted = describe(source(first)).executed
-    deadline = time.monotonic() + 180
-    while not describe(source(second)).executed.contains(wanted):
-        assert time.monotonic() < deadline, "the replica lags"
-        time.sleep(0.1)
+    wait_until(lambda: describe(source(second)).executed.contains(wanted), "the replica has all")
 
 
 def promote(second: Database) -> None:
@@ -194,9 +193,7 @@ def test_a_relay_log_made_anew_is_gone_on_with_by_gtid(
     with pytest.raises(RelayError, match=r"TR308.*relay-binlog-gtid"):
         run_producer(replace(ours, relay_binlog_name=last), threading.Event())
     shutil.rmtree(config.relay_dir)
-    while describe(source(first)).files[0][0] != last:  # a dump that is ending still holds its file
-        first.execute(f"PURGE BINARY LOGS TO '{last}'")
-        time.sleep(0.1)
+    purge_upstream(first, last)
     with pytest.raises(UpstreamError, match=r"TR204: .* no longer has these transactions"):
         run_producer(ours, threading.Event())
 

@@ -20,7 +20,6 @@ from typing import Any
 import pytest
 
 from compose.databases import Database
-from compose.processes import wait_until
 from schemas.access.server_url import ServerUrl
 from schemas.wire.epoch import SchemaChanged
 from spark_consumer.apply.ddl.settle import look
@@ -31,6 +30,7 @@ from tests.support.binlog_applied import Channel, definitions, epochs_since
 from tests.support.binlog_rows import binlog_end
 from tests.support.flavors import FLAVORS
 from tests.support.killing import Child, Killer
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.servers, pytest.mark.long]
 
@@ -481,7 +481,7 @@ def test_ordinary_batches_are_there_once_wherever_the_server_is_killed(
 
     child = start()
     for _ in range(kills):
-        assert wait_until(partial(has_moved, down, applied(down)), 60)
+        wait_until(partial(has_moved, down, applied(down)), "the channel moves on")
         time.sleep(rng.random() * 0.2)
         down.kill()
         if also := rng.random() < 0.5:

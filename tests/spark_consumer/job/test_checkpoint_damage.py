@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from spark_consumer.job.run import run_consumer
 from spark_consumer.job.spark import start_spark
 from spark_consumer.rules.config import ConsumerConfig
 from tests.support.fake_topic import FakeTopic, insert, integer
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.servers
 NAME = "damaged"
@@ -142,10 +142,7 @@ def older(channel: Channel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of a few batches, with state in deltas and a snapshot."""
     for _ in range(5):
         channel.run()
-    deadline = time.monotonic() + 60
-    while not list(channel.folder.glob(KINDS["snapshot"])):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_until(lambda: list(channel.folder.glob(KINDS["snapshot"])), "the state has a snapshot")
     kept = tmp_path_factory.mktemp("older")
     shutil.copytree(channel.folder, kept, dirs_exist_ok=True)
     return kept

@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +31,7 @@ from spark_consumer.rules.route import Route
 from tests.support.consuming import consume as consume_here
 from tests.support.fake_topic import FakeTopic, delete, insert, integer, text, update
 from tests.support.names import own_name
+from tests.support.waiting import wait_until
 
 UUID = "00000000-0000-0000-0000-00000000cafe"
 
@@ -327,17 +327,11 @@ def test_a_stopped_run_returns_and_a_fenced_one_says_so(
         except DownstreamError as error:
             failures.append(error.code)
 
-    def until(condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 300
-        while not condition():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-
     first = threading.Thread(target=endless)
     first.start()
-    until(lambda: counters.rows == 1)
+    wait_until(lambda: counters.rows == 1, "the first row is applied")
     topic.epoch(insert(t, row(2)))
-    until(lambda: counters.rows == 2)
+    wait_until(lambda: counters.rows == 2, "the second row is applied")
     stop.set()
     first.join(60)
     assert not first.is_alive()
@@ -347,7 +341,7 @@ def test_a_stopped_run_returns_and_a_fenced_one_says_so(
     second = threading.Thread(target=endless)
     second.start()
     topic.epoch(insert(t, row(3)))
-    until(lambda: counters.rows == 3)
+    wait_until(lambda: counters.rows == 3, "the third row is applied")
     downstream.execute(
         f"UPDATE tailrace.relay_log_info SET fencing_token = fencing_token + 1 WHERE Channel_name = '{name}'"
     )
@@ -462,11 +456,8 @@ def test_a_python_worker_killed_in_its_transaction_is_replaced_and_nothing_happe
         cursor.execute("BEGIN")
         cursor.execute(f"SELECT id FROM {name}.t WHERE id = 150 FOR UPDATE")
         consumer.start()
-        deadline = time.monotonic() + 120
-        while not (found := downstream.execute(waiting)):
-            assert time.monotonic() < deadline
-            assert not failures, failures
-            time.sleep(0.05)
+        found = wait_until(lambda: failures or downstream.execute(waiting), "a worker waits for the row")
+        assert not failures, failures
         [(pid,)] = found
         assert int(pid) != os.getpid()
         os.kill(int(pid), signal.SIGKILL)

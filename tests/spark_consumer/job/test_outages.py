@@ -31,13 +31,7 @@ from tests.support.fake_topic import FakeTopic, insert, integer, update
 from tests.support.fault_proxy import Cut, FaultProxy, fault_proxy
 from tests.support.names import own_name
 from tests.support.producer_case import producer_case
-
-
-def until(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 300
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -113,7 +107,7 @@ def test_locks_and_a_read_only_server_are_waited_for(downstream: Database, name:
         applier.session.execute("SET SESSION innodb_lock_wait_timeout = 1")
         thread = apply(slow)
         # 1205: another connection tries the whole transaction again, and waits for the lock in its turn.
-        until(lambda: applier.session is not before)
+        wait_until(lambda: applier.session is not before, "the applier connects again")
         other.rollback()
     thread.join(60)
     assert (failures, downstream.execute(f"SELECT v FROM {name}.t")) == ([], [(2,)])
@@ -123,7 +117,7 @@ def test_locks_and_a_read_only_server_are_waited_for(downstream: Database, name:
     downstream.execute(f"SET GLOBAL {variable} = ON")
     try:
         thread = apply(prepared(2, step(f"INSERT INTO {name}.t VALUES (2, 2)")))
-        until(lambda: applier.session is not before)
+        wait_until(lambda: applier.session is not before, "the applier connects again")
     finally:
         downstream.execute(f"SET GLOBAL {variable} = OFF", "SET GLOBAL read_only = OFF")
     thread.join(60)
@@ -188,7 +182,7 @@ def test_a_ddl_that_was_left_running_is_waited_for(downstream: Database, name: s
     with downstream.connect(autocommit=False) as other, other.cursor() as cursor:
         cursor.execute(f"SELECT * FROM {name}.t")
         thread = apply(lambda: first)
-        until(altering)
+        wait_until(altering, "the first one alters")
         first.give_up()
         thread.join(60)
         # MySQL makes it wait for the GTID that the DDL holds, MariaDB for our lock.
@@ -226,7 +220,7 @@ class Endless:
 
     def has(self, rows: int) -> None:
         """Wait until it has applied that many rows."""
-        until(lambda: self.counters.rows >= rows or self.failures)
+        wait_until(lambda: self.counters.rows >= rows or self.failures, f"{rows} rows are applied")
         assert self.failures == []
 
     def end(self) -> None:
@@ -266,7 +260,9 @@ def test_the_producer_outlives_kafka_and_a_stop_does_not_wait_for_it(
         return thread
 
     def published(rows: int) -> None:
-        until(lambda: failures or (states and states[-1].publish.rows >= rows))
+        wait_until(
+            lambda: failures or (states and states[-1].publish.rows >= rows), f"{rows} rows are published"
+        )
         assert failures == []
 
     with producer_case(upstream, broker.bootstrap, tmp_path) as case:
@@ -367,7 +363,7 @@ def test_the_consumer_outlives_what_it_needs(
         with downstream.connect(autocommit=False) as other, other.cursor() as cursor:
             cursor.execute(f"UPDATE {name}.t SET v = 5 WHERE id = 7")
             topic.epoch(update(t, {"id": 7, "v": 0}, {"id": 7, "v": 1}))
-            until(lambda: running.counters.in_hand is not None and running.counters.in_hand.rows == 1)
+            wait_until(lambda: running.counters.in_hand is not None and running.counters.in_hand.rows == 1)
             running.end()
             other.rollback()
         assert running.failures == []
@@ -402,7 +398,7 @@ def test_a_jvm_that_is_killed_ends_the_consumer_with_a_reason(
     command = [sys.executable, "-m", "tailrace", "consume"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         try:
-            until(lambda: process.poll() is not None or downstream.execute(f"SELECT * FROM {name}.t"))
+            wait_until(lambda: process.poll() is not None or downstream.execute(f"SELECT * FROM {name}.t"))
             # a batch is in hand, whose transaction is the driver's
             with downstream.connect(autocommit=False) as other, other.cursor() as cursor:
                 cursor.execute(f"INSERT INTO {name}.t VALUES (2, 0)")
@@ -410,7 +406,7 @@ def test_a_jvm_that_is_killed_ends_the_consumer_with_a_reason(
                 waits = (
                     f"SELECT 1 FROM information_schema.PROCESSLIST WHERE INFO LIKE 'INSERT INTO `{name}`%'"
                 )
-                until(lambda: process.poll() is not None or downstream.execute(waits))
+                wait_until(lambda: process.poll() is not None or downstream.execute(waits))
                 [java] = children_of(process.pid)
                 os.kill(java, signal.SIGKILL)
                 time.sleep(0.5)

@@ -7,34 +7,18 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.operator import DB, Operator, _insert
+from tests.support.operator import DB, Operator
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.servers
-
-
-@pytest.fixture
-def operator(server: Any, kafka: Any, tmp_path: Path) -> Iterator[Operator]:
-    up = server("mariadb", role="upstream", server_id=411)
-    down = server("mysql", role="downstream", server_id=412)
-    up.execute(f"CREATE DATABASE {DB}", f"CREATE TABLE {DB}.t (id INT PRIMARY KEY, v VARCHAR(20))")
-    found = Operator(tmp_path, up, down, kafka)
-    yield found
-    found.close()
-
-
-def _until(condition: Callable[[], bool], patience: float = 300.0) -> None:
-    deadline = time.monotonic() + patience
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.2)
 
 
 def _processes() -> dict[int, tuple[int, list[str]]]:
@@ -69,7 +53,7 @@ def _all_of(pid: int) -> dict[int, str]:
 
 
 def test_a_first_replication_command_by_command(operator: Operator) -> None:
-    _insert(operator, 0, 500)
+    operator.insert(0, 500)
     assert operator.run("produce", "--until-caught-up")[0] == 0, operator.log("produce")
     assert operator.run("compare")[0] == 4
     assert operator.run("consume", "--until-caught-up")[0] == 0, operator.log("consume")
@@ -94,16 +78,16 @@ def test_a_first_replication_command_by_command(operator: Operator) -> None:
 
 def test_run_brings_back_what_was_killed_and_ends_with_0(operator: Operator) -> None:
     supervisor = operator.start("run")
-    _insert(operator, 0, 100)
-    _until(lambda: len(_children(supervisor.pid)) == 2)
-    _until(operator.equal)
+    operator.insert(0, 100)
+    wait_until(lambda: len(_children(supervisor.pid)) == 2)
+    wait_until(operator.equal)
     for name in ("produce", "consume"):
         victim = _children(supervisor.pid)[name]
         os.kill(victim, signal.SIGKILL)
-        _until(lambda name=name, victim=victim: _children(supervisor.pid).get(name, victim) != victim)  # type: ignore[misc]
+        wait_until(partial(_replaced, supervisor.pid, name, victim), f"another {name}")
         first = 1000 if name == "produce" else 2000
-        _insert(operator, first, first + 100)
-    _until(operator.equal)
+        operator.insert(first, first + 100)
+    wait_until(operator.equal)
     command_lines = [
         (Path("/proc") / str(p) / "cmdline").read_text() for p in _children(supervisor.pid).values()
     ]
@@ -120,12 +104,20 @@ def _signalled(pids: dict[int, str], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
+def _reached(moment: Callable[[str], bool], pid: int) -> bool:
+    return moment(" ".join(_all_of(pid).values()))
+
+
+def _replaced(supervisor: int, name: str, victim: int) -> bool:
+    return _children(supervisor).get(name, victim) != victim
+
+
 def _gone(pids: dict[int, str]) -> bool:
     return not pids.keys() & _processes().keys()
 
 
 def test_a_signal_to_every_process_of_a_service_ends_it_in_order(operator: Operator) -> None:
-    _insert(operator, 0, 100)
+    operator.insert(0, 100)
     assert operator.run("produce", "--until-caught-up")[0] == 0, operator.log("produce")
     # While the JVM starts, while a batch is on its way, and once there is nothing to do.
     moments: list[Callable[[str], bool]] = [
@@ -135,33 +127,33 @@ def test_a_signal_to_every_process_of_a_service_ends_it_in_order(operator: Opera
     ]
     for number, moment in zip((signal.SIGINT, signal.SIGHUP, signal.SIGTERM), moments, strict=True):
         consumer = operator.start("consume")
-        _until(lambda moment=moment, pid=consumer.pid: moment(" ".join(_all_of(pid).values())))  # type: ignore[misc]
+        wait_until(partial(_reached, moment, consumer.pid))
         everybody = _all_of(consumer.pid)
         _signalled(everybody, number)
         assert consumer.wait(120) == 0, operator.log("consume")
-        _until(lambda gone=everybody: _gone(gone))  # type: ignore[misc]
+        wait_until(partial(_gone, everybody))
     said = [json.loads(line) for line in operator.log("consume").splitlines() if line.startswith("{")]
     assert {"failed", "stopped_with"}.isdisjoint(entry["event"] for entry in said)
     # What is killed leaves nobody behind.
     supervisor = operator.start("run")
-    _until(lambda: "spark_consumer.job.daemon" in " ".join(_all_of(supervisor.pid).values()))
+    wait_until(lambda: "spark_consumer.job.daemon" in " ".join(_all_of(supervisor.pid).values()))
     everybody = _all_of(supervisor.pid)
     _signalled({supervisor.pid: "", _children(supervisor.pid)["consume"]: ""}, signal.SIGKILL)
-    _until(lambda: _gone(everybody))
+    wait_until(partial(_gone, everybody))
 
 
 def test_run_until_caught_up_ends_by_itself(operator: Operator) -> None:
-    _insert(operator, 0, 300)
+    operator.insert(0, 300)
     assert operator.run("run", "--until-caught-up")[0] == 0, operator.log("run")
     assert operator.equal()
 
 
 def test_children_do_not_outlive_a_killed_supervisor(operator: Operator) -> None:
     supervisor = operator.start("run")
-    _until(lambda: len(_children(supervisor.pid)) == 2)
+    wait_until(lambda: len(_children(supervisor.pid)) == 2)
     children = list(_children(supervisor.pid).values())
     supervisor.kill()
-    _until(lambda: not any((Path("/proc") / str(pid)).exists() for pid in children))
+    wait_until(lambda: not any((Path("/proc") / str(pid)).exists() for pid in children))
 
 
 def _logged(operator: Operator, event: str) -> list[dict[str, Any]]:
@@ -172,7 +164,7 @@ def _logged(operator: Operator, event: str) -> list[dict[str, Any]]:
 def test_an_error_of_one_child_stops_that_one_and_tells_at_the_end(operator: Operator) -> None:
     operator.upstream.execute("ALTER USER tailrace@'%' IDENTIFIED BY 'changed'")
     supervisor = operator.start("run")
-    _until(lambda: bool(_logged(operator, "child_stands")))
+    wait_until(lambda: bool(_logged(operator, "child_stands")))
     [stands] = _logged(operator, "child_stands")
     assert (stands["child"], stands["code"], stands["others_go_on"]) == ("produce", "TR202", ["consume"])
     assert list(_children(supervisor.pid)) == ["consume"]
@@ -182,27 +174,27 @@ def test_an_error_of_one_child_stops_that_one_and_tells_at_the_end(operator: Ope
 
 
 def test_run_waits_for_an_upstream_that_is_down_at_the_start(operator: Operator) -> None:
-    _insert(operator, 0, 50)
+    operator.insert(0, 50)
     operator.upstream.kill()
     supervisor = operator.start("run")
-    _until(lambda: bool(_logged(operator, "child_waits")))
+    wait_until(lambda: bool(_logged(operator, "child_waits")))
     waits = _logged(operator, "child_waits")[0]
     assert (waits["child"], waits["code"]) == ("produce", "TR201")
     operator.upstream.start()
-    _until(operator.equal)
+    wait_until(operator.equal)
     # A consumer that stands does not take the mirror along.
     operator.downstream.execute(f"INSERT INTO {DB}.t VALUES (77, 'in the way')")
-    _insert(operator, 70, 80)
-    _until(lambda: bool(_logged(operator, "child_stands")))
+    operator.insert(70, 80)
+    wait_until(lambda: bool(_logged(operator, "child_stands")))
     assert list(_children(supervisor.pid)) == ["produce"]
     supervisor.send_signal(signal.SIGTERM)
     assert supervisor.wait(60) == 1
 
 
 def test_produce_stops_exactly_behind_a_gtid(operator: Operator) -> None:
-    _insert(operator, 0, 10)
+    operator.insert(0, 10)
     [(end,)] = operator.upstream.execute("SELECT @@gtid_binlog_pos")
-    _insert(operator, 10, 20)
+    operator.insert(10, 20)
     assert operator.run("produce", "--stop-at-gtid", str(end))[0] == 0, operator.log("produce")
     _, text = operator.run("status", "--json")
     assert json.loads(text)["kafka"]["gtids"] == str(end)

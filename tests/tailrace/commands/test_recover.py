@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -37,6 +36,7 @@ from tailrace import assemble as wiring
 from tailrace.config.file import load
 from tests.support.consuming import consume
 from tests.support.river import River
+from tests.support.waiting import wait_until
 from tests.support.workload import FLAT, SCHEMA, run_ddl, run_dml, run_flat
 
 NO_KAFKA = cast(Kafka, SimpleNamespace(bootstrap="127.0.0.1:1"))
@@ -88,10 +88,7 @@ def mirror(it: River) -> None:
     mirror = Mirror(url, relay, server_id=77)
     thread = threading.Thread(target=mirror.run, args=(stop,))
     thread.start()
-    deadline = time.monotonic() + 180
-    while (here := relay.tail.position) is None or (here.file, here.pos) < (info.file, info.position):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: mirror.reached(info.file, info.position), "everything is mirrored")
     stop.set()
     thread.join()
     relay.close()

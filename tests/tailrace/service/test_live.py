@@ -7,12 +7,12 @@ import socket
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tailrace.service.live import ask, serving
+from tests.support.waiting import wait_until
 
 
 def test_what_is_served_is_what_is_asked(tmp_path: Path) -> None:
@@ -51,10 +51,7 @@ def test_the_name_that_kill_leaves_is_taken_over(tmp_path: Path) -> None:
         "with serving(pathlib.Path(sys.argv[1]), 'a.sock', lambda: {'who': 'first'}): time.sleep(60)"
     )
     process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)])
-    deadline = time.monotonic() + 30
-    while ask(tmp_path, "a.sock") != {"who": "first"}:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: ask(tmp_path, "a.sock") == {"who": "first"}, "the first one answers")
     process.kill()
     process.wait()
     assert (tmp_path / "a.sock").exists()

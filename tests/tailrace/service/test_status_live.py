@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.tailrace.commands.test_command_line import Operator, _insert, _until
-from tests.tailrace.commands.test_command_line import operator as operator  # a fixture
+from tests.support.operator import Operator
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.servers
 
@@ -30,10 +30,10 @@ def receiver_of(operator: Operator) -> dict[str, Any]:
 def test_memory_beside_stored(operator: Operator) -> None:
     assert status(operator)["relay"]["memory"] is None
     producer = operator.start("produce")
-    _insert(operator, 0, 100)
+    operator.insert(0, 100)
     [(file, position, *_)] = operator.upstream.execute("SHOW MASTER STATUS")
     [(gtids,)] = operator.upstream.execute("SELECT @@gtid_binlog_pos")
-    _until(lambda: receiver_of(operator).get("Master_log_pos") == position)
+    wait_until(lambda: receiver_of(operator).get("Master_log_pos") == position)
 
     relay = status(operator)["relay"]
     receiver, stored = relay["memory"]["receiver"], relay["stored"]
@@ -49,9 +49,9 @@ def test_memory_beside_stored(operator: Operator) -> None:
     assert receiver["Last_error"] is None
     assert relay["memory"]["relay"]["synced"]["Relay_log_pos"] == position
     # relay.meta may be a moment late; once nothing happens it has everything.
-    _until(lambda: status(operator)["relay"]["stored"]["Master_log_pos"] == position)
+    wait_until(lambda: status(operator)["relay"]["stored"]["Master_log_pos"] == position)
     assert stored["Uuid"] == receiver["Uuid"]
-    _until(lambda: status(operator)["relay"]["memory"]["publisher"]["Executed_Gtid_Set"] == gtids)
+    wait_until(lambda: status(operator)["relay"]["memory"]["publisher"]["Executed_Gtid_Set"] == gtids)
     report = status(operator)
     publisher = report["relay"]["memory"]["publisher"]
     assert publisher["epoch"] == report["kafka"]["epoch"]
@@ -61,7 +61,7 @@ def test_memory_beside_stored(operator: Operator) -> None:
     assert stat.S_IMODE(socket.stat().st_mode) == 0o600
 
     operator.upstream.kill()
-    _until(lambda: receiver_of(operator)["state"] == "reconnecting")
+    wait_until(lambda: receiver_of(operator)["state"] == "reconnecting")
     report = status(operator)
     assert not report["ok"]
     assert "error" in report["upstream"]
@@ -71,7 +71,7 @@ def test_memory_beside_stored(operator: Operator) -> None:
     assert "reconnecting" in text
     assert "unreachable" in text
     operator.upstream.start()
-    _until(lambda: receiver_of(operator)["state"] == "connected")
+    wait_until(lambda: receiver_of(operator)["state"] == "connected")
     assert receiver_of(operator)["Last_error"]["code"] == "TR201"
 
     producer.kill()
@@ -82,11 +82,11 @@ def test_memory_beside_stored(operator: Operator) -> None:
     assert "no producer runs on this machine" in operator.run("status")[1]
     # The name that the kill left is taken over.
     operator.start("produce")
-    _until(lambda: receiver_of(operator)["state"] == "connected")
+    wait_until(lambda: receiver_of(operator)["state"] == "connected")
 
 
 def test_a_channels_memory_also_while_the_downstream_is_gone(operator: Operator) -> None:
-    _insert(operator, 0, 100)
+    operator.insert(0, 100)
     assert operator.run("produce", "--until-caught-up")[0] == 0, operator.log("produce")
     consumer = operator.start("consume")
 
@@ -95,7 +95,7 @@ def test_a_channels_memory_also_while_the_downstream_is_gone(operator: Operator)
         found: dict[str, Any] = channels[0] if channels else {}
         return found
 
-    _until(lambda: bool((channel().get("memory") or {}).get("Master_log_name")))
+    wait_until(lambda: bool((channel().get("memory") or {}).get("Master_log_name")))
     report = status(operator)
     [found] = report["downstream"]["channels"]
     memory, stored = found["memory"], found["stored"]
@@ -108,7 +108,7 @@ def test_a_channels_memory_also_while_the_downstream_is_gone(operator: Operator)
     assert found["lag"] == {"epochs": 0, "transactions": 0, "seconds": 0.0}
     # What no producer has fetched is as old as it is upstream, in MariaDB's whole seconds.
     before = time.time()
-    _insert(operator, 100, 101)
+    operator.insert(100, 101)
     [found] = status(operator)["downstream"]["channels"]
     seconds = found["lag"].pop("seconds")
     assert found["lag"] == {"epochs": 0, "transactions": 1}

@@ -19,6 +19,7 @@ from schemas.errors import LogError
 from tailrace.service import children
 from tailrace.service.report import comes_back
 from tailrace.service.supervisor import Started, Supervisor, pause_before_restart
+from tests.support.waiting import wait_until
 
 _LOOP = "import signal,sys,time; signal.signal(signal.SIGUSR1, lambda *_: sys.exit(0)); time.sleep(60)"
 _FAILS = """
@@ -156,15 +157,11 @@ def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
     )
     parent = subprocess.Popen([sys.executable, "-c", code])
     try:
-        while not (pid_file.exists() and pid_file.read_text()):
-            time.sleep(0.05)
+        wait_until(lambda: pid_file.exists() and pid_file.read_text(), "the child has begun")
         child = int(pid_file.read_text())
         parent.kill()
         parent.wait()
-        deadline = time.monotonic() + 60
-        while _lives(child) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert not _lives(child)
+        wait_until(lambda: not _lives(child), "the child ends")
     finally:
         parent.kill()
 
