@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import structlog
@@ -48,6 +49,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.get_closest_marker("long") is None,
         )
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Without the marker a test starts no server: `make unit` would have to wait for it."""
+    if item.get_closest_marker("servers"):
+        return (yield)
+    with patch.object(Server, "start", side_effect=AssertionError("mark this test with `servers`")):
+        return (yield)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -37,11 +37,33 @@ class Case:
         return classify(self.statement, self.default_db, self.flavor, sql_mode=self.sql_mode)
 
 
+def files() -> list[Path]:
+    """The files that hold cases."""
+    return sorted(path for path in FOLDER.glob("*.txt") if path.name != "README.txt")
+
+
 def cases() -> list[Case]:
     """All cases, one for each flavour they hold for."""
-    return [
-        case for path in sorted(FOLDER.glob("*.txt")) if path.name != "README.txt" for case in _file(path)
-    ]
+    return [case for path in files() for case in _file(path)]
+
+
+def renewed(path: Path) -> str:
+    """A file's text with what the code makes of its statements now.
+
+    Raises:
+        ValueError: the flavours of one case differ.
+    """
+    head, *blocks = path.read_text().split("\n=== ")
+    return "\n=== ".join([head, *map(_renewed, blocks)])
+
+
+def _renewed(block: str) -> str:
+    both = _case("", block)
+    results = {render(case.classify()) for case in both}
+    if len(results) != 1:
+        raise ValueError(f"not the same in both flavours: {block}")
+    statement, mark, result = block.partition("\n--- ")
+    return statement + mark + results.pop() + result.removeprefix(both[0].expected)
 
 
 def _file(path: Path) -> list[Case]:

@@ -160,9 +160,28 @@ class Case:
         return Slice((LoggedEpoch(record, 7),))
 
 
+_STATEMENTS = "\n--- statements\n"
+
+
+def files() -> list[Path]:
+    """The files that hold cases."""
+    return sorted(FOLDER.glob("*.txt"))
+
+
 def cases() -> list[Case]:
     """All cases."""
-    return [case for path in sorted(FOLDER.glob("*.txt")) for case in _file(path)]
+    return [case for path in files() for case in _file(path)]
+
+
+def renewed(path: Path, folder: Path) -> str:
+    """A file's text with the statements that the code makes now; ``folder`` is for configurations."""
+    head, *blocks = path.read_text().split("\n=== ")
+    return "\n=== ".join([head, *(_renewed(block, folder) for block in blocks)])
+
+
+def _renewed(block: str, folder: Path) -> str:
+    head, mark, statements = block.partition(_STATEMENTS)
+    return head + mark + _case("", block).run(folder) + statements[len(statements.rstrip("\n")) :]
 
 
 def _file(path: Path) -> list[Case]:
@@ -170,10 +189,14 @@ def _file(path: Path) -> list[Case]:
     line = 1
     for block in path.read_text().split("\n=== "):
         if line > 1:
-            head, _, statements = block.partition("\n--- statements\n")
-            rules, _, events = head.partition("\n--- events\n")
-            title, _, toml = rules.partition("\n")
-            kept = [e for e in events.splitlines() if e and not e.startswith("#")]
-            found.append(Case(f"{path.name}:{line}", title, toml, kept, statements.strip("\n")))
+            found.append(_case(f"{path.name}:{line}", block))
         line += block.count("\n") + 1
     return found
+
+
+def _case(place: str, block: str) -> Case:
+    head, _, statements = block.partition(_STATEMENTS)
+    rules, _, events = head.partition("\n--- events\n")
+    title, _, toml = rules.partition("\n")
+    kept = [e for e in events.splitlines() if e and not e.startswith("#")]
+    return Case(place, title, toml, kept, statements.strip("\n"))

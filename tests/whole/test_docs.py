@@ -17,6 +17,7 @@ from schemas.varint import encode_bytes, encode_long
 from schemas.wire.avro_schema import row_schema
 from tailrace.commands.app import app
 from tailrace.config.file import SECTIONS
+from tests.golden.renew import renewed
 from tests.support.paths import CHECKOUT as ROOT
 
 NAMED = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"]
@@ -161,3 +162,8 @@ def test_the_example_record_is_what_the_decoder_makes() -> None:
     write(image, 0, len(image), 12, encode_long(1), table, b"", place, keys.append, values.append, {})
     assert (keys, values) == ([_example("key")], [_example("value")])
     assert row_schema(structure).fingerprint == _example("value")[2:10]
+
+
+def test_renewing_leaves_golden_files_that_hold_as_they_are() -> None:
+    for path, text in renewed():
+        assert text == path.read_text(), path

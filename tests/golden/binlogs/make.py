@@ -9,13 +9,11 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from pathlib import Path
 
 from compose.databases import Database, MariaDB, MySQL
 from tests.support.decoded import decoded_lines
+from tests.support.golden_binlogs import BINLOGS, FILE, SUBDIR
 
-HERE = Path(__file__).parent
-SUBDIR = "golden.000001"
 _TYPES = [
     "a TINYINT", "b BIGINT UNSIGNED", "c DECIMAL(20,7)", "d FLOAT", "e DOUBLE", "f BIT(11)", "g DATE", "h TIME(3)",
     "i DATETIME(6)", "j TIMESTAMP(1) NULL", "k YEAR", "l CHAR(5)", "m VARCHAR(300) CHARACTER SET latin1", "n TEXT",
@@ -109,10 +107,10 @@ def _make(server: Database, statements: list[str], name: str) -> None:
         for statement in ["SET SESSION sql_mode = ''", *statements]:
             cursor.execute(statement)
     server.stop()
-    folder = HERE / name / SUBDIR
+    folder = BINLOGS / name / SUBDIR
     folder.mkdir(parents=True, exist_ok=True)
-    shutil.copy(server.data / "mysql-bin.000001", folder)
-    lines = decoded_lines(folder.parent, SUBDIR, "mysql-bin.000001", server.flavor)  # type: ignore[arg-type]
+    shutil.copy(server.data / FILE, folder)
+    lines = decoded_lines(folder.parent, SUBDIR, FILE, server.flavor)  # type: ignore[arg-type]
     (folder.parent / "expected.txt").write_text("\n".join(lines) + "\n")
 
 

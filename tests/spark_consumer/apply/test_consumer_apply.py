@@ -16,6 +16,8 @@ from tests.support.child import in_child
 from tests.support.flavors import FLAVORS
 from tests.support.names import own_name
 
+pytestmark = pytest.mark.servers
+
 Steps = list[dict[str, Any]]
 
 

@@ -27,6 +27,8 @@ from tests.support.consuming import consume
 from tests.support.fake_topic import FakeTopic, delete, insert, integer, text, update
 from tests.support.names import own_name
 
+pytestmark = pytest.mark.servers
+
 
 class Channel:
     """A topic, a channel that follows it, and `tailrace error` for it."""

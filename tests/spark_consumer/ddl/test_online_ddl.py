@@ -2,71 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from schemas.ddl.classify import classify
-from schemas.errors import ConfigError, DownstreamError
-from schemas.wire.epoch import SchemaChanged, TableChanged
+from schemas.errors import ConfigError
 from spark_consumer.ddl.online import take
-from spark_consumer.ddl.online_tables import NO_TABLES, OnlineTables, from_json
+from spark_consumer.ddl.online_tables import NO_TABLES
 from spark_consumer.ddl.shadow_tables import body, made_by_ghost, replaces
 from spark_consumer.rules.ddl_options import DdlOptions
-from tests.support.paths import GOLDEN
-
-CASES = GOLDEN / "online_ddl.txt"
-ON = DdlOptions(online_ddl=True)
-
-
-def cases() -> list[tuple[str, list[str]]]:
-    """Title and lines of each case."""
-    blocks = CASES.read_text().split("\n=== ")[1:]
-    return [(lines[0], [line for line in lines[1:] if line]) for lines in (b.split("\n") for b in blocks)]
-
-
-def changed(statement: str) -> SchemaChanged:
-    found = classify(statement, "app", "mysql")
-    return SchemaChanged(
-        statement, "app", found.kind, tuple(TableChanged(*table) for table in found.tables), "mysql", 0
-    )
+from tests.support.online_golden import ON, cases, changed, run
 
 
 @pytest.mark.parametrize(
     ("title", "lines"), cases(), ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_golden(title: str, lines: list[str]) -> None:
-    tables, shown, has = NO_TABLES, [], dict[tuple[str, str], str]()
-    for line in lines:
-        word, _, rest = line.partition(" ")
-        if line.startswith("  "):
-            continue
-        shown.append(line)
-        if word == "has":
-            name, _, columns = rest.partition(" ")
-            db, _, table = name.partition(".")
-            has[db, table] = f"CREATE TABLE `{table}` {columns}"
-        elif word == "rows":
-            tables = OnlineTables(tuple(replace(hidden, rows=True) for hidden in tables.tables))
-        elif word == "hidden":
-            shown[-1] = " ".join(["hidden", ", ".join(sorted(map(".".join, tables.names)))]).strip()
-            continue
-        else:
-            try:
-                taken = take(tables, changed(line), ON, lambda db, table: has.get((db, table)))
-            except DownstreamError as error:
-                shown.append(f"  stop {error.code}")
-                continue
-            tables = from_json(taken.tables.to_json())
-            assert tables == taken.tables
-            shown += [f"  {one.statement}" for one in taken.statements] or ["  -"]
-    expected = [
-        " ".join(["hidden", ", ".join(sorted(line[7:].split(", ")))]).strip()
-        if line.startswith("hidden")
-        else line
-        for line in lines
-    ]
-    assert shown == expected
+    assert run(lines) == lines
 
 
 def test_off_it_takes_everything_as_it_comes() -> None:

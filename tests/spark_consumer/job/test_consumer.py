@@ -33,6 +33,8 @@ from tests.support.fake_topic import FakeTopic, delete, insert, integer, text, u
 from tests.support.names import own_name
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.servers
+
 UUID = "00000000-0000-0000-0000-00000000cafe"
 
 

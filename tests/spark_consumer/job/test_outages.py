@@ -33,6 +33,8 @@ from tests.support.names import own_name
 from tests.support.producer_case import producer_case
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.servers
+
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:

@@ -39,6 +39,8 @@ from tests.support.river import River
 from tests.support.waiting import wait_until
 from tests.support.workload import FLAT, SCHEMA, run_ddl, run_dml, run_flat
 
+pytestmark = pytest.mark.servers
+
 NO_KAFKA = cast(Kafka, SimpleNamespace(bootstrap="127.0.0.1:1"))
 MakeRiver = Callable[[str, str], River]
 PAIRS = [("mysql", "mariadb"), ("mariadb", "mysql"), ("no_gtids", "mysql")]

@@ -22,6 +22,8 @@ from tests.support.consuming import consume
 from tests.support.river import River
 from tests.support.workload import SCHEMA, run_ddl, run_dml
 
+pytestmark = pytest.mark.servers
+
 
 @pytest.fixture
 def river(flavor: str, tmp_path: Path, server: Callable[..., Database], kafka: Kafka) -> River:
