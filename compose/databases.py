@@ -84,7 +84,7 @@ class Database(Server):
         return rows
 
     def client_program(self, name: str) -> list[str]:
-        """How to run a client program of this flavour; ``mysqlbinlog`` reads binlogs of either."""
+        """How to run a client program of this flavor; ``mysqlbinlog`` reads binlogs of either."""
         root = artifacts.mysql_root()
         program = "mariadb-binlog" if (name, self.flavor) == ("mysqlbinlog", "mariadb") else name
         return artifacts.mysql_program(root, f"bin/{program}")
@@ -158,7 +158,7 @@ class MariaDB(Database):
             artifacts.progress("preparing an empty MariaDB")
             install = [str(root / "scripts" / "mariadb-install-db"), "--no-defaults", *_run_as_root()]
             install += [f"--basedir={root}", f"--datadir={data}", "--auth-root-authentication-method=normal"]
-            _initialise([*install, "--skip-test-db", "--skip-name-resolve"], data)
+            _initialize([*install, "--skip-test-db", "--skip-name-resolve"], data)
             statements = [
                 "DELETE FROM mysql.global_priv WHERE User = '' OR Host <> 'localhost'",
                 "FLUSH PRIVILEGES",
@@ -171,7 +171,7 @@ class MariaDB(Database):
         statements = [*statements, *_root_over_tcp()]
         command = [*self._program(), f"--datadir={data}", "--bootstrap"]
         bootstrap = "USE mysql;\n" + "".join(f"{statement};\n" for statement in statements)
-        _initialise(command, data, bootstrap)
+        _initialize(command, data, bootstrap)
 
 
 class MySQL(Database):
@@ -211,7 +211,7 @@ class MySQL(Database):
             accounts = data.with_name(f"{data.name}.sql")
             accounts.write_text("".join(f"{statement};\n" for statement in _root_over_tcp()))
             try:
-                _initialise(
+                _initialize(
                     [
                         *self._program(),
                         f"--datadir={data}",
@@ -237,7 +237,7 @@ def _run_as_root() -> list[str]:
     return ["--user=root"] if os.geteuid() == 0 else []
 
 
-def _initialise(command: Sequence[str], data: Path, stdin: str = "") -> None:
+def _initialize(command: Sequence[str], data: Path, stdin: str = "") -> None:
     done = subprocess.run(
         command,
         input=stdin,

@@ -18,7 +18,7 @@ from compose.processes import spawn, wait_until
 from compose.servers import Server
 
 _LOGGING = Path(__file__).with_name("kafka-log4j2.xml")
-# A broker that lives for minutes spends more CPU on optimising code than it gets back.
+# A broker that lives for minutes spends more CPU on optimizing code than it gets back.
 _JVM = ["-Xms256m", "-Xmx512m", "-XX:TieredStopAtLevel=1"]
 _SETTINGS = """\
 process.roles=broker,controller

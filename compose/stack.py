@@ -68,7 +68,7 @@ class Stack:
         """Start what does not run yet, all at once, and wait until everything answers.
 
         A stack that is up stays as it is (``already_up``). A stack that was up keeps its data and its ports.
-        Raises StackError if a server does not start, or if the folder holds servers of another flavour.
+        Raises StackError if a server does not start, or if the folder holds servers of another flavor.
         """
         with self._locked():
             self._choose(upstream, downstream)

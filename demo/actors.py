@@ -16,7 +16,7 @@ Actor = Callable[[Cursor, Random], None]
 
 
 def _some(cursor: Cursor, rng: Random, table: str, column: str = "id", count: int = 1) -> list[Any]:
-    """Up to ``count`` neighbouring keys from somewhere in a table with a numeric key."""
+    """Up to ``count`` neighboring keys from somewhere in a table with a numeric key."""
     cursor.execute(
         f"SELECT {column} FROM {table} WHERE {column} >= %s * (SELECT MAX({column}) FROM {table})"
         f" ORDER BY {column} LIMIT {count}",

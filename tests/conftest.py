@@ -125,20 +125,20 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
 
 @pytest.fixture(params=["mysql", "mariadb"])
 def flavor(request: pytest.FixtureRequest) -> str:
-    """Each flavour in turn; ``@pytest.mark.parametrize("flavor", ["mysql"])`` narrows it."""
+    """Each flavor in turn; ``@pytest.mark.parametrize("flavor", ["mysql"])`` narrows it."""
     return str(request.param)
 
 
 @pytest.fixture
 def upstream(flavor: str, request: pytest.FixtureRequest) -> Database:
-    """The session's upstream of this flavour."""
+    """The session's upstream of this flavor."""
     found: Database = request.getfixturevalue(f"upstream_{flavor}")
     return found
 
 
 @pytest.fixture
 def downstream(flavor: str, request: pytest.FixtureRequest) -> Database:
-    """The session's downstream of this flavour."""
+    """The session's downstream of this flavor."""
     found: Database = request.getfixturevalue(f"downstream_{flavor}")
     return found
 

@@ -175,7 +175,7 @@ def lacks_document() -> None:
 
 
 def _heads_together(pieces: list[list[str]]) -> Iterator[str]:
-    """The pieces' lines, with one read for the numbers of neighbours that lie side by side."""
+    """The pieces' lines, with one read for the numbers of neighbors that lie side by side."""
     at = 0
     while at < len(pieces):
         heads: list[Head] = []

@@ -10,7 +10,7 @@ Headers = list[tuple[str, bytes]]
 
 @dataclass
 class Records:
-    """Neighbours of one epoch.
+    """Neighbors of one epoch.
 
     Attributes:
         first: the number in the epoch of the first.

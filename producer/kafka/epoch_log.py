@@ -461,7 +461,7 @@ class EpochLog:
                 raise found from error
 
     def _in_parts(self, records: Records) -> Records:
-        """The records with large rows divided; the parts of a row stay neighbours, and so they do in Kafka."""
+        """The records with large rows divided; the parts of a row stay neighbors, and so they do in Kafka."""
         divided = Records()
         for number, (key, value) in enumerate(zip(records.keys, records.values, strict=True), records.first):
             headers = records.headers.get(number)

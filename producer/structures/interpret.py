@@ -66,7 +66,7 @@ class Catalog:
     """The tables and databases at one place of the log.
 
     Attributes:
-        tables: what is not there is not known, or no table if the catalogue is complete.
+        tables: what is not there is not known, or no table if the catalog is complete.
         databases: the default character set of each.
         complete: whether all tables are in it.
     """
@@ -116,7 +116,7 @@ def created(text: str, session: Session, charset: str | None = None) -> TableDef
 
 
 class _Work:
-    """One statement over a catalogue."""
+    """One statement over a catalog."""
 
     def __init__(self, text: str, found: Statement, session: Session, catalog: Catalog) -> None:
         self._text, self._found, self._session, self._catalog = text, found, session, catalog

@@ -1,4 +1,4 @@
-"""Character sets by collation id, of both flavours (their ids do not clash).
+"""Character sets by collation id, of both flavors (their ids do not clash).
 
 Source: `information_schema.COLLATIONS` of MySQL 9.7, `COLLATION_CHARACTER_SET_APPLICABILITY` of MariaDB 11.4.
 """

@@ -21,7 +21,7 @@ NO_BACKSLASH_ESCAPES = 0x100000
 
 #: Both servers blank out the ``!`` of an executable comment that they did not execute before they log the
 #: statement ("to avoid it being propagated", MySQL and MariaDB: sql/sql_lex.cc). So whatever still is an
-#: executable comment in a binlog was executed, and the newest version of the flavour is the right guess.
+#: executable comment in a binlog was executed, and the newest version of the flavor is the right guess.
 _NEWEST: dict[Flavor, int] = {"mysql": 99_999, "mariadb": 999_999}
 
 

@@ -22,7 +22,7 @@ _Self = TypeVar("_Self", bound="GtidSet")
 
 
 class GtidSet(Protocol):
-    """What both flavours of a GTID set can do; values never change."""
+    """What both flavors of a GTID set can do; values never change."""
 
     def union(self: _Self, other: _Self) -> _Self: ...
 

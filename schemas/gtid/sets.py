@@ -1,4 +1,4 @@
-"""GTID sets of both flavours: immutable values, and cheap accumulators that yield them.
+"""GTID sets of both flavors: immutable values, and cheap accumulators that yield them.
 
 A MySQL set is intervals of transaction numbers per source UUID and tag. A MariaDB set is what
 `gtid_slave_pos` is: the last sequence number (and the server that wrote it) per domain, which stands
@@ -41,7 +41,7 @@ __all__ = [
 
 
 def parse_gtid_set(text: str, flavor: Flavor) -> GtidSet:
-    """The set that `text` says in that flavour's form. Raises ValueError naming the wrong part."""
+    """The set that `text` says in that flavor's form. Raises ValueError naming the wrong part."""
     return MariadbGtidSet.parse(text) if flavor == "mariadb" else MysqlGtidSet.parse(text)
 
 

@@ -20,7 +20,7 @@ Lines = list[str]
 
 
 class Head(str):
-    """A first line that reads one number, which lines of neighbours may read together with theirs.
+    """A first line that reads one number, which lines of neighbors may read together with theirs.
 
     Attributes:
         form: the number's character in ``struct``'s language, without byte order.

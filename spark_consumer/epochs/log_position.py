@@ -102,7 +102,7 @@ def end_of(record: EpochCommitted, offset: int) -> Place:
 
 
 def parsed(text: str, *others: str) -> GtidSet:
-    """The set, in the flavour of all the texts together: an empty one says nothing."""
+    """The set, in the flavor of all the texts together: an empty one says nothing."""
     return parse_gtid_set(text, flavor_of(text, *others))
 
 

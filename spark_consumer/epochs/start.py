@@ -383,7 +383,7 @@ def other_kind(option: str, logged: str) -> ConfigError:
 
 
 def parse_set(text: str, what: str) -> tuple[GtidSet, Flavor]:
-    """A GTID set of the option ``what``, and its flavour. Raises ConfigError."""
+    """A GTID set of the option ``what``, and its flavor. Raises ConfigError."""
     flavor = flavor_of(text)
     try:
         found = parse_gtid_set(text, flavor)

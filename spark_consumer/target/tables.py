@@ -375,11 +375,11 @@ def _foreign_keys(session: Session) -> list[tuple[Name, Name, bool]]:
 
 def families(keys: Iterable[tuple[Name, Name, bool]]) -> frozenset[Name]:
     """All tables connected with a cascading foreign key: (child, parent, cascades) in, names out."""
-    neighbours: dict[Name, set[Name]] = {}
+    neighbors: dict[Name, set[Name]] = {}
     pending: list[Name] = []
     for child, parent, cascades in keys:
-        neighbours.setdefault(child, set()).add(parent)
-        neighbours.setdefault(parent, set()).add(child)
+        neighbors.setdefault(child, set()).add(parent)
+        neighbors.setdefault(parent, set()).add(child)
         if cascades:
             pending += [child, parent]
     found: set[Name] = set()
@@ -387,5 +387,5 @@ def families(keys: Iterable[tuple[Name, Name, bool]]) -> frozenset[Name]:
         name = pending.pop()
         if name not in found:
             found.add(name)
-            pending += neighbours[name] - found
+            pending += neighbors[name] - found
     return frozenset(found)

@@ -23,8 +23,8 @@ DEFAULT_FOLDER = Path("var/stack")
 @app.command("up")
 def up(
     directory: Folder = DEFAULT_FOLDER,
-    upstream: Annotated[Flavor, typer.Option(help="The upstream's flavour.")] = "mariadb",
-    downstream: Annotated[Flavor, typer.Option(help="The downstream's flavour.")] = "mariadb",
+    upstream: Annotated[Flavor, typer.Option(help="The upstream's flavor.")] = "mariadb",
+    downstream: Annotated[Flavor, typer.Option(help="The downstream's flavor.")] = "mariadb",
     as_json: AsJson = False,
 ) -> None:
     """Start Kafka, an upstream and a downstream, and print how to reach them."""

@@ -83,10 +83,10 @@ def _relay(table: Any, part: dict[str, Any]) -> None:
         table.add_row("  memory", _not_told(memory))
     else:
         receiver, publisher = memory["receiver"], memory["publisher"]
-        colour = "green" if memory["state"] == "connected" else "yellow"
+        color = "green" if memory["state"] == "connected" else "yellow"
         heard = f", last heard at {receiver['Last_heard']}" if receiver["Last_heard"] else ""
         why = f": {escape(memory['paused'])}" if memory["paused"] else ""
-        table.add_row("  memory", f"[{colour}]{escape(memory['state'])}[/]{why}{heard}")
+        table.add_row("  memory", f"[{color}]{escape(memory['state'])}[/]{why}{heard}")
         if error := receiver["Last_error"]:
             table.add_row("", f"[yellow]{error['code']} at {error['at']}: {escape(error['what'])}[/]")
         read = _mysql_at(receiver, "Retrieved_Gtid_Set")
@@ -140,10 +140,10 @@ def _channel(table: Any, channel: dict[str, Any]) -> None:
     lag = channel["lag"]
     behind = [_counted(lag["epochs"], "epoch"), _counted(lag["transactions"], "transaction")]
     behind.append("? s" if lag["seconds"] is None else f"{lag['seconds']:,} s")
-    colour = "green" if lag["seconds"] == 0 else "yellow"
+    color = "green" if lag["seconds"] == 0 else "yellow"
     table.add_row("  stored", f"epoch {channel['epoch']}")
     table.add_row("", _mysql_at(stored, "Executed_Gtid_Set"))
-    table.add_row("", f"[{colour}]behind: {', '.join(behind)}[/]  updated {channel['updated']}")
+    table.add_row("", f"[{color}]behind: {', '.join(behind)}[/]  updated {channel['updated']}")
     if counters := channel["counters"]:
         shown = (f"{name.replace('_', ' ')} {number:,}" for name, number in counters.items() if number)
         table.add_row("", f"since it began: {', '.join(shown)}")

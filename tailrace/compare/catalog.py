@@ -182,7 +182,7 @@ def structure_lines(source: str, target: str) -> tuple[str, ...]:
 
 
 def plain_structure(table: Table) -> str:
-    """What both flavours can be held to: the columns' names in order, and the key."""
+    """What both flavors can be held to: the columns' names in order, and the key."""
     return "\n".join([*(c.name for c in table.columns), "KEY " + ",".join(_names(table.key))])
 
 

@@ -1,4 +1,4 @@
-"""JSON between flavours: MySQL stores a parsed value, MariaDB the text, so the texts are compared parsed."""
+"""JSON between flavors: MySQL stores a parsed value, MariaDB the text, so the texts are compared parsed."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def _page(theirs: Variables, ours: Variables) -> Result:
         return NotChecked("downstream", "innodb_page_size", "one of the servers has no such variable")
     what = f"innodb_page_size is {wanted} upstream and {value} here: long index keys and rows do not fit"
     fine = f"innodb_page_size is {value}"
-    remedy = "initialise the downstream with the upstream's page size"
+    remedy = "initialize the downstream with the upstream's page size"
     return verdict(value >= wanted, "downstream", "innodb_page_size", fine, what, remedy, "warn")
 
 
@@ -184,7 +184,7 @@ def _has(
 
 
 def _plain(name: str) -> str:
-    """A name as both flavours and all versions mean it."""
+    """A name as both flavors and all versions mean it."""
     name = name.lower()
     return "utf8mb3_" + name[len("utf8_") :] if name.startswith("utf8_") else name
 

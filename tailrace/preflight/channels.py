@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.scope import Scope
-from tailrace.neighbours import Name, Neighbour
+from tailrace.neighbors import Name, Neighbor
 from tailrace.preflight.finding import Finding, NotChecked, Result
 
 
@@ -24,7 +24,7 @@ class ChannelFacts:
 
     ours: Mapping[ChannelKey, Scope]
     log_id: str | None
-    there: list[Neighbour] | None
+    there: list[Neighbor] | None
     tables: frozenset[Name] = field(default=frozenset(), repr=False)
 
 
@@ -38,7 +38,7 @@ def channel_findings(facts: ChannelFacts) -> list[Result]:
     return [*results, *(_other(one, facts) for one in others)]
 
 
-def _own(key: ChannelKey, found: Neighbour | None, log_id: str | None) -> Result:
+def _own(key: ChannelKey, found: Neighbor | None, log_id: str | None) -> Result:
     if found is None:
         return Finding("ok", "downstream", "channel", f"channel {key} has not begun")
     what = f"{found} is this pipeline's"
@@ -60,7 +60,7 @@ def _own(key: ChannelKey, found: Neighbour | None, log_id: str | None) -> Result
     )
 
 
-def _other(one: Neighbour, facts: ChannelFacts) -> Result:
+def _other(one: Neighbor, facts: ChannelFacts) -> Result:
     """A channel that is not configured here."""
     shared = [one.writes_what_is_written_by(scope, facts.tables) for scope in facts.ours.values()]
     common = next(filter(None, shared), None)

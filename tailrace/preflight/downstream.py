@@ -277,7 +277,7 @@ def _agreement(facts: DownstreamFacts) -> list[Result]:
         return [NotChecked("downstream", "agreement", "the upstream's settings are not known")]
     results: list[Result] = []
     if facts.upstream_mariadb != facts.mariadb:
-        what = "upstream and downstream are of different flavours: DDL that only one of them knows stops the channel"
+        what = "upstream and downstream are of different flavors: DDL that only one of them knows stops the channel"
         results.append(
             Finding("warn", "downstream", "flavor", what, "keep to statements that both understand")
         )
@@ -302,12 +302,12 @@ def _letter_cases(facts: DownstreamFacts, upstream: dict[str, str]) -> Result:
     )
     if not facts.only_cases_differ:
         return Finding(
-            "warn", "downstream", name, what, "initialise the downstream with the upstream's value"
+            "warn", "downstream", name, what, "initialize the downstream with the upstream's value"
         )
     return Finding(
         "block",
         "downstream",
         name,
         f"{what}, and {facts.only_cases_differ} names upstream do so",
-        "initialise the downstream with the upstream's value, or give those tables other names with [[routes]]",
+        "initialize the downstream with the upstream's value, or give those tables other names with [[routes]]",
     )

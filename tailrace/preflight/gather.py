@@ -25,12 +25,12 @@ from tailrace import probe_kafka as kafka_door
 from tailrace import servers
 from tailrace.config.file import kafka_security
 from tailrace.config.model import Config
-from tailrace.neighbours import (
+from tailrace.neighbors import (
     feeding,
     follows,
     is_same_cluster,
     is_same_server,
-    neighbours,
+    neighbors,
     server_identity,
     tables_of,
 )
@@ -185,7 +185,7 @@ def read_channels(config: Config, channels: list[ConsumerConfig], log_id: str | 
             return ChannelFacts(
                 {one.key: Scope.of(one) for one in channels},
                 log_id,
-                attempt(lambda: neighbours(connection)),
+                attempt(lambda: neighbors(connection)),
                 frozenset(tables_of(connection)),
             )
         except pymysql.MySQLError as error:
@@ -276,7 +276,7 @@ def read_loops(config: Config, scopes: list[Scope], log_id: str) -> LoopFacts:
         closing(servers.connect(target, "downstream", connect_timeout=_OTHER_S)) as down,
     ):
         try:
-            there, tables = attempt(lambda: neighbours(up)), tables_of(up)
+            there, tables = attempt(lambda: neighbors(up)), tables_of(up)
             return LoopFacts(
                 is_same_server(up, down) or is_same_cluster(up, down),
                 log_id,
@@ -290,7 +290,7 @@ def read_loops(config: Config, scopes: list[Scope], log_id: str) -> LoopFacts:
 
 
 def _replica_ids(connection: Connection[Any], mariadb: bool) -> list[int]:
-    # Either statement is unknown to some version of the other flavour.
+    # Either statement is unknown to some version of the other flavor.
     found = servers.rows(connection, "SHOW SLAVE HOSTS" if mariadb else "SHOW REPLICAS")
     return [int(row[0]) for row in found]
 

@@ -62,7 +62,7 @@ def _part(read: Callable[[], Part]) -> Part:
 
 
 def upstream_part(config: Config) -> Part:
-    """The upstream's flavour, executed GTIDs and end of its binlog."""
+    """The upstream's flavor, executed GTIDs and end of its binlog."""
     from producer.upstream.connect import describe
 
     url = wiring.source_url(config)

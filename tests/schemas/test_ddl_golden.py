@@ -70,7 +70,7 @@ Servers = Callable[[str], Golden]
 
 @pytest.fixture(scope="module")
 def golden_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Golden]]:
-    """A server of each flavour of this module's own: the golden files want the databases app and other."""
+    """A server of each flavor of this module's own: the golden files want the databases app and other."""
     servers: dict[str, Golden] = {}
 
     def get(flavor: str) -> Golden:

@@ -15,7 +15,7 @@ DEFAULT_DB = "app"
 
 @dataclass(frozen=True)
 class Case:
-    """One statement, one flavour, and what is expected of it."""
+    """One statement, one flavor, and what is expected of it."""
 
     place: str
     flavor: Flavor
@@ -43,7 +43,7 @@ def files() -> list[Path]:
 
 
 def cases() -> list[Case]:
-    """All cases, one for each flavour they hold for."""
+    """All cases, one for each flavor they hold for."""
     return [case for path in files() for case in _file(path)]
 
 
@@ -51,7 +51,7 @@ def renewed(path: Path) -> str:
     """A file's text with what the code makes of its statements now.
 
     Raises:
-        ValueError: the flavours of one case differ.
+        ValueError: the flavors of one case differ.
     """
     head, *blocks = path.read_text().split("\n=== ")
     return "\n=== ".join([head, *map(_renewed, blocks)])
@@ -61,7 +61,7 @@ def _renewed(block: str) -> str:
     both = _case("", block)
     results = {render(case.classify()) for case in both}
     if len(results) != 1:
-        raise ValueError(f"not the same in both flavours: {block}")
+        raise ValueError(f"not the same in both flavors: {block}")
     statement, mark, result = block.partition("\n--- ")
     return statement + mark + results.pop() + result.removeprefix(both[0].expected)
 
@@ -85,7 +85,7 @@ def _case(place: str, block: str) -> list[Case]:
         line, _, statement = statement.partition("\n")
         given += line.removeprefix("given: ").split("; ")
     flavors = [f for f in FLAVORS if flavor in (f, "both")]
-    assert flavors, f"{place}: {flavor!r} is no flavour"
+    assert flavors, f"{place}: {flavor!r} is no flavor"
     lines = [line for line in result.split("\n") if line and not line.startswith("#")]
     expected = "\n".join(lines)
     return [Case(place, f, statement, expected, tuple(given), frozenset(options)) for f in flavors]

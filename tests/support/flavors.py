@@ -1,4 +1,4 @@
-"""The flavours of servers, by name."""
+"""The flavors of servers, by name."""
 
 from __future__ import annotations
 

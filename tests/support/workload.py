@@ -10,7 +10,7 @@ from compose.databases import Database
 
 DATABASE = "river"
 
-# Stated in full, so that both flavours understand it and give every table the same charset.
+# Stated in full, so that both flavors understand it and give every table the same charset.
 SCHEMA = (
     "CREATE DATABASE river DEFAULT CHARSET utf8mb4 COLLATE utf8mb4_general_ci",
     "CREATE TABLE river.plain (id INT PRIMARY KEY, v INT, d DECIMAL(10,3), at DATETIME(6) NULL)",

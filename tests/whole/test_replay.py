@@ -1,6 +1,6 @@
 """Ranges of a real upstream's log, replayed into schemas of their own: exactly, repeatably, and back again.
 
-The consumer runs without Spark here; what divides epochs is the same. One log serves all tests of a flavour.
+The consumer runs without Spark here; what divides epochs is the same. One log serves all tests of a flavor.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from schemas.errors import DownstreamError
 from schemas.wire.epoch import SchemaChanged
 from spark_consumer.target.session import Flavor, Session, is_lost, message_of
 
-# Bit numbers of sql_mode in the binlog, the same on both flavours unless noted below.
+# Bit numbers of sql_mode in the binlog, the same on both flavors unless noted below.
 _SHARED_BITS = {
     0: "REAL_AS_FLOAT",
     1: "PIPES_AS_CONCAT",
@@ -60,7 +60,7 @@ _log = structlog.get_logger()
 
 
 def sql_mode_text(bits: int, source: str, target: Flavor) -> str:
-    """The names of an upstream's sql_mode bits, less those that the target's flavour does not know."""
+    """The names of an upstream's sql_mode bits, less those that the target's flavor does not know."""
     known = set(_BITS[target].values())
     names = [name for bit, name in _BITS.get(source, _MYSQL_BITS).items() if bits >> bit & 1]
     return ",".join(name for name in names if name in known)

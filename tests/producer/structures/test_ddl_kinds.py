@@ -24,7 +24,7 @@ _TEXT = (Path(__file__).parent / "ddl_kinds.sql").read_text()
 
 
 def _kinds(flavor: str) -> Iterator[tuple[str, bool, list[str]]]:
-    """The sql_mode, explicit_defaults_for_timestamp and the statements of each block for this flavour."""
+    """The sql_mode, explicit_defaults_for_timestamp and the statements of each block for this flavor."""
     for block in _TEXT.split("\n#! ")[1:]:
         head, *lines = block.splitlines()
         who, mode, explicit = head.split()

@@ -46,9 +46,9 @@ class Story:
     Attributes:
         begin: brought over undisturbed.
         then: brought over with kills in between.
-        only: the flavour that knows them.
+        only: the flavor that knows them.
         options: of the channel.
-        spares: the flavour whose server is not killed in it, since that is known to end in a stop.
+        spares: the flavor whose server is not killed in it, since that is known to end in a stop.
     """
 
     name: str
@@ -255,7 +255,7 @@ def killed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def source(killed: Database, request: pytest.FixtureRequest) -> Database:
-    """An upstream of the same flavour."""
+    """An upstream of the same flavor."""
     found: Database = request.getfixturevalue(f"upstream_{killed.flavor}")
     return found
 

@@ -1,4 +1,4 @@
-"""The consumer on real servers: Kafka, Spark, and a downstream of each flavour."""
+"""The consumer on real servers: Kafka, Spark, and a downstream of each flavor."""
 
 from __future__ import annotations
 

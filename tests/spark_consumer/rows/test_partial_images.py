@@ -304,7 +304,7 @@ def test_an_image_without_its_key_stops_with_its_statement() -> None:
     assert "[[skip]]" in error.hint
 
 
-def test_an_image_without_its_key_is_passed_over_by_rule_and_its_neighbours_are_not() -> None:
+def test_an_image_without_its_key_is_passed_over_by_rule_and_its_neighbors_are_not() -> None:
     whole = _rows(binlog.WRITE_ROWS, 0b11, image=b"\0\7\0\0\0\1\0\0\0")
     decoder = _decoder(SkipRule("d", "t", ("image",)))
     _run(decoder, *_group(1, _map(INT, INT), whole, LACKS_KEY, LACKS_KEY, whole))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.route import Route, fits
 from spark_consumer.rules.scope import Scope, common, meet, meetings
-from tailrace.neighbours import Neighbour, feeding
+from tailrace.neighbors import Neighbor, feeding
 from tailrace.preflight.channels import ChannelFacts, channel_findings
 from tailrace.preflight.finding import Finding, NotChecked
 
@@ -61,34 +61,34 @@ def test_patterns_meet_where_any_short_name_fits_both(one: str, other: str) -> N
         assert fits(other, found)
 
 
-def neighbour(
+def neighbor(
     scope: Scope | None, *origins: str, prefix: str = "other", log_id: str | None = "log"
-) -> Neighbour:
-    return Neighbour(ChannelKey(prefix, "main"), log_id, frozenset(origins), scope, 7, "today")
+) -> Neighbor:
+    return Neighbor(ChannelKey(prefix, "main"), log_id, frozenset(origins), scope, 7, "today")
 
 
 def test_only_what_is_passed_on_feeds_a_pipeline() -> None:
-    crm = neighbour(Scope(include=("crm.*",)), "server")
+    crm = neighbor(Scope(include=("crm.*",)), "server")
     assert feeding([crm], SHOP, ()) == []
     assert feeding([crm], Scope(), ()) == [crm]
-    assert feeding([neighbour(None)], SHOP, ()) != []
+    assert feeding([neighbor(None)], SHOP, ()) != []
     assert crm.sources == {"server", "log"}
 
 
-def levels(log_id: str | None, *there: Neighbour) -> list[str]:
+def levels(log_id: str | None, *there: Neighbor) -> list[str]:
     facts = ChannelFacts({ChannelKey("mine", "main"): SHOP}, log_id, list(there))
     return [f"{r.code} {r.level if isinstance(r, Finding) else '?'}" for r in channel_findings(facts)]
 
 
 def test_whose_a_channel_is() -> None:
-    mine = neighbour(SHOP, prefix="mine")
+    mine = neighbor(SHOP, prefix="mine")
     assert levels("log") == ["channel ok"]
     assert levels("log", mine) == ["channel ok"]
     assert levels("another", mine) == ["channel block"]
     assert levels("", mine) == ["channel block"]
     assert levels(None, mine) == ["channel ?"]
-    assert levels("", neighbour(SHOP, prefix="mine", log_id=None)) == ["channel ok"]
-    assert levels("log", neighbour(Scope(include=("crm.*",)))) == ["channel ok", "neighbours ok"]
-    assert levels("log", neighbour(Scope())) == ["channel ok", "neighbours warn"]
+    assert levels("", neighbor(SHOP, prefix="mine", log_id=None)) == ["channel ok"]
+    assert levels("log", neighbor(Scope(include=("crm.*",)))) == ["channel ok", "neighbours ok"]
+    assert levels("log", neighbor(Scope())) == ["channel ok", "neighbours warn"]
     [unknown] = channel_findings(ChannelFacts({}, "log", None))
     assert isinstance(unknown, NotChecked)

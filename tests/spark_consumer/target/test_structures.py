@@ -390,7 +390,7 @@ def test_every_type_fits_itself(
                 session.execute(statement)
                 there.add(f"t{number}")
             except pymysql.MySQLError:
-                # There are types of one flavour only.
+                # There are types of one flavor only.
                 if flavor == downstream.flavor:
                     raise
         begin = binlog_end(source)

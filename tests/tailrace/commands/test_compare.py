@@ -162,7 +162,7 @@ def test_a_difference_that_heals_is_none(pair: tuple[Any, Any]) -> None:
     assert looks
 
 
-def test_json_is_compared_by_value_between_flavours(upstream_mysql: Any, downstream_mariadb: Any) -> None:
+def test_json_is_compared_by_value_between_flavors(upstream_mysql: Any, downstream_mariadb: Any) -> None:
     for server, text in ((upstream_mysql, '{"b": 1, "a": [2]}'), (downstream_mariadb, '{"a":[2], "b":1}')):
         server.execute(f"DROP DATABASE IF EXISTS {SCHEMA}", f"CREATE DATABASE {SCHEMA}")
         _do(server, "CREATE TABLE j (id INT PRIMARY KEY, v JSON)", f"INSERT INTO j VALUES (1, '{text}')")

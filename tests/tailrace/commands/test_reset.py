@@ -27,7 +27,7 @@ pytestmark = pytest.mark.servers
 
 @pytest.fixture
 def river(flavor: str, tmp_path: Path, server: Callable[..., Database], kafka: Kafka) -> River:
-    """Two fresh servers of one flavour; what was done so far is applied."""
+    """Two fresh servers of one flavor; what was done so far is applied."""
     up = server(flavor, role="upstream", server_id=1)
     it = River(tmp_path, up, server(flavor, role="downstream", server_id=2), kafka)
     up.execute(*SCHEMA)

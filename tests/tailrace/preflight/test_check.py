@@ -1,4 +1,4 @@
-"""``tailrace check`` and ``status`` against real servers of both flavours."""
+"""``tailrace check`` and ``status`` against real servers of both flavors."""
 
 from __future__ import annotations
 

@@ -285,7 +285,7 @@ def test_an_account_that_may_not_set_gtids() -> None:
     assert "REPLICATION_APPLIER" in finding.remedy
 
 
-def test_other_flavour_and_other_letters_are_warnings() -> None:
+def test_other_flavor_and_other_letters_are_warnings() -> None:
     folding = {**DOWN.variables, "lower_case_table_names": "1"}
     facts = replace(DOWN, upstream_mariadb=True, variables=folding, upstream_variables=BOTH)
     results = downstream_findings(facts)

@@ -24,7 +24,7 @@ def _upstream(last: int, **more: object) -> dict[str, object]:
     return {"gtids": f"{UUID}:1-{last}", "flavor": "mysql", "has_gtids": True, "uuid": UUID} | more
 
 
-def test_transactions_of_both_flavours() -> None:
+def test_transactions_of_both_flavors() -> None:
     assert transactions_behind(f"{UUID}:1-10", f"{UUID}:1-7", "mysql") == 3
     assert transactions_behind("0-1-10,5-1-4", "0-1-7", "mariadb") == 7
     assert transactions_behind("0-1-10", "0-2-12", "mariadb") == 0

@@ -36,7 +36,7 @@ _PARTS = ("server_uid", "hostname", "port", "datadir", "server_id")
 
 
 @dataclass(frozen=True)
-class Neighbour:
+class Neighbor:
     """A channel that writes to a server.
 
     Attributes:
@@ -75,7 +75,7 @@ class Neighbour:
         return common(mine.writes, scope.writes, tables) or common(mine.writes, scope.writes, possible)
 
 
-def neighbours(connection: Connection[Any]) -> list[Neighbour]:
+def neighbors(connection: Connection[Any]) -> list[Neighbor]:
     """The channels that write to a server; none where no consumer has ever run. Raises pymysql's errors."""
     try:
         rows = servers.rows(connection, _CHANNELS)
@@ -84,7 +84,7 @@ def neighbours(connection: Connection[Any]) -> list[Neighbour]:
             return []
         raise
     return [
-        Neighbour(
+        Neighbor(
             ChannelKey(str(prefix), str(name)),
             log_id if is_uuid(str(log_id)) else None,
             frozenset(filter(is_uuid, str(origins or "").split())),
@@ -130,7 +130,7 @@ def is_same_server(one: Connection[Any], other: Connection[Any]) -> bool:
         servers.rows(one, "SELECT RELEASE_LOCK(%s)", (name,))
 
 
-def feeding(found: Sequence[Neighbour], scope: Scope, tables: Iterable[Name]) -> list[Neighbour]:
+def feeding(found: Sequence[Neighbor], scope: Scope, tables: Iterable[Name]) -> list[Neighbor]:
     """Of the channels that write to an upstream those whose rows a pipeline with this scope passes on."""
     tables = set(tables)
     return [one for one in found if one.writes_what_is_read_by(scope, tables) is not None]
@@ -145,7 +145,7 @@ def origins_of(source: ServerUrl, scope: Scope, log_id: str) -> tuple[str, ...]:
     """
     try:
         with closing(servers.connect(source, "upstream", connect_timeout=2)) as connection:
-            found = neighbours(connection)
+            found = neighbors(connection)
             tables = tables_of(connection) if found else set()
             own = server_identity(connection)
     except (TailraceError, pymysql.MySQLError) as error:
