@@ -25,7 +25,6 @@ from schemas.ddl.column_types import (
 )
 from schemas.ddl.cursor import Cursor, TableName, Unparsable
 from schemas.ddl.lexer import LexError, TokenKind, dialect_of
-from schemas.ddl.names import quoted
 from schemas.ddl.table_definition import (
     MAX_COLUMNS,
     MAX_KEYS,
@@ -34,6 +33,7 @@ from schemas.ddl.table_definition import (
     TableDefinition,
     same,
 )
+from schemas.quote import quoted
 
 Name = tuple[str, str]
 

@@ -30,6 +30,7 @@ from schemas.ddl.column_types import Session
 from schemas.ddl.lexer import Flavor
 from schemas.errors import RelayError, UpstreamError
 from schemas.gtid.sets import parse_gtid_set
+from schemas.quote import quoted
 from schemas.tables import TableFilter, never_replicated
 
 log = structlog.get_logger()
@@ -183,9 +184,8 @@ def _listed(connection: Connection[Any]) -> list[Name]:
 
 def _table(connection: Connection[Any], name: Name, flavor: Flavor) -> Tracked | None:
     """A table as it is; None if it is none (any more)."""
-    quoted = ".".join("`" + part.replace("`", "``") + "`" for part in name)
     try:
-        row = query(connection, f"SHOW CREATE TABLE {quoted}")[0]
+        row = query(connection, f"SHOW CREATE TABLE {quoted(*name)}")[0]
     except pymysql.err.MySQLError as error:
         if error.args[0] == _NO_SUCH_TABLE:
             return None

@@ -17,6 +17,7 @@ from schemas.ddl.cursor import Reference
 from schemas.ddl.lexer import Dialect, Flavor, Lexer, LexError, Token, TokenKind, dialect_of
 from schemas.ddl.view_query import Qualified, Read, Unreadable, read_query
 from schemas.letter_case import lowered
+from schemas.quote import quoted
 
 #: the new database and table of an upstream's one; the table is None where a database is asked for
 NewName = Callable[[str, str | None], tuple[str, str | None]]
@@ -157,7 +158,7 @@ class _Text:
         new = self._new_name(*old)
         if new == old:
             return None
-        text = quoted(new[0]) if new[1] is None else f"{quoted(new[0])}.{quoted(new[1])}"
+        text = quoted(*filter(None, new))
         return self._at(reference.start, reference.end, text)
 
     def may_exist(self, created: Reference) -> _Change | None:
@@ -256,7 +257,7 @@ class _Text:
         reference = read.reference
         if new == (reference.db, reference.table):
             return
-        yield self._at(reference.start, reference.end, f"{quoted(new[0])}.{quoted(new[1] or '')}")
+        yield self._at(reference.start, reference.end, quoted(new[0], new[1] or ""))
         if read.sequence or read.alias is not None or new[1] == reference.table:
             return
         if read.alias_at is None or not aliases:
@@ -317,8 +318,3 @@ class _Text:
 
 def _is_number(token: Token) -> bool:
     return token.text.isascii() and token.text.isdecimal()
-
-
-def quoted(name: str) -> str:
-    """An identifier in backticks, which any sql_mode takes for one."""
-    return "`" + name.replace("`", "``") + "`"

@@ -14,6 +14,7 @@ from typing import Any
 import fastavro
 
 from schemas.codegen import compile_function, indent
+from schemas.quote import quoted
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of, literal_constants, union_tags
 from schemas.types.enum_set import ENUM
@@ -80,11 +81,6 @@ class Renderers:
     source: Callable[[bytes], Source]
 
 
-def quote_name(name: str) -> bytes:
-    """An identifier in backticks."""
-    return b"`" + name.encode().replace(b"`", b"``") + b"`"
-
-
 def literal_names(columns: tuple[Column, ...]) -> dict[str, Any]:
     """The globals that lines of ``image_lines`` need."""
     names: dict[str, Any] = {"read_more": read_more, "from_bytes": int.from_bytes}
@@ -140,9 +136,9 @@ def _assignments(columns: tuple[Column, ...], writable: set[str], prefix: str, f
     parts: list[str] = []
     for i, column in enumerate(columns):
         if column.name in writable:
-            comma = b"," if parts else b""
-            parts += [repr(comma + quote_name(column.name) + b"="), f"{prefix}{i}"]
-    parts += [repr(b"," + quote_name(name) + b"=" + value) for name, value in filled]
+            comma = "," if parts else ""
+            parts += [repr(f"{comma}{quoted(column.name)}=".encode()), f"{prefix}{i}"]
+    parts += [repr(f",{quoted(name)}=".encode() + value) for name, value in filled]
     return _join(parts)
 
 
@@ -150,8 +146,8 @@ def key_match(columns: Iterable[tuple[Column, str]]) -> str:
     """The expression of ``a=1 AND b='x'`` over columns and the variables of their literals."""
     parts: list[str] = []
     for i, (column, variable) in enumerate(columns):
-        joint = b" AND " if i else b""
-        parts += [repr(joint + quote_name(column.name) + b"="), variable]
+        joint = " AND " if i else ""
+        parts += [repr(f"{joint}{quoted(column.name)}=".encode()), variable]
     return _join(parts)
 
 
@@ -161,25 +157,25 @@ def _full_match(columns: tuple[Column, ...], prefix: str, documents: tuple[str, 
         if column.is_row_hash:
             continue
         joint = b" AND " if parts else b""
-        quoted = quote_name(column.name)
-        before, behind = codec_of(column).predicate(column, quoted)
+        name = quoted(column.name).encode()
+        before, behind = codec_of(column).predicate(column, name)
         if column.name in documents:
             # The server has written the text in its own way, and does the same with this one.
-            before = b"CAST(CAST(" + quoted + b" AS CHAR) AS BINARY) <=> CAST(CAST(CAST("
+            before = b"CAST(CAST(" + name + b" AS CHAR) AS BINARY) <=> CAST(CAST(CAST("
             behind = b" AS JSON) AS CHAR) AS BINARY)"
         exact = f"{joint + before!r} + {prefix}{i} + {behind!r}"
         if column.code in (FLOAT, DOUBLE):
-            exact = f"{exact} + {_sign_of_zero(quoted, f'{prefix}{i}')}"
+            exact = f"{exact} + {_sign_of_zero(name, f'{prefix}{i}')}"
         if column.nullable:
-            is_null = repr(joint + quoted + b" IS NULL")
+            is_null = repr(joint + name + b" IS NULL")
             exact = f"{is_null} if {prefix}{i} == b'NULL' else {exact}"
         parts.append(f"({exact})")
     return _join(parts)
 
 
-def _sign_of_zero(quoted: bytes, variable: str) -> str:
+def _sign_of_zero(name: bytes, variable: str) -> str:
     """The expression of what tells 0 from -0, which the server's comparison does not."""
-    signed = b" AND CAST(" + quoted + b" AS CHAR) LIKE '%-%'"
+    signed = b" AND CAST(" + name + b" AS CHAR) LIKE '%-%'"
     plain = signed.replace(b" LIKE ", b" NOT LIKE ")
     zero, negative_zero = float_text(0.0), float_text(-0.0)
     return (
@@ -236,10 +232,10 @@ def compile_renderers(
     key_value = "s0" if len(keys) == 1 else tuple_text((c, f"s{i}") for i, c in enumerate(keys))
     before = [*_skip_after(structure), "p += 1", *image_lines(structure.before_image, "s")]
     inserted = [c.name for c in columns if c.name in chosen] + [name for name, _ in filled]
-    key_names = b",".join(quote_name(c.name) for c in keys)
+    key_names = ",".join(quoted(c.name) for c in keys)
     return Renderers(
-        columns=b",".join(map(quote_name, inserted)),
-        key_columns=key_names if len(keys) == 1 else b"(" + key_names + b")",
+        columns=",".join(map(quoted, inserted)).encode(),
+        key_columns=(key_names if len(keys) == 1 else f"({key_names})").encode(),
         key=make("key", "k", key_image, key_value if keys else "b''"),
         after=make("after", "v", image, _values(columns, chosen, "s", filled)),
         assignments=make("assignments", "v", image, _assignments(columns, chosen, "s", filled)),

@@ -19,6 +19,7 @@ from typing import Any
 from schemas.ddl.lexer import Dialect
 from schemas.errors import DownstreamError, Where
 from schemas.letter_case import lowered
+from schemas.quote import quoted
 from spark_consumer.plan.plan import TablePlan
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.route import Router
@@ -230,18 +231,20 @@ def lacking(privileges: Privileges, tables: Iterable[Name]) -> list[tuple[str, s
 
 
 def _grant(privileges: Privileges, right: str, names: Sequence[Name]) -> str:
-    places = [f"`{db}`.*" for db in dict.fromkeys(db for db, _ in names)] if privileges.scoped else ["*.*"]
+    places = (
+        [f"{quoted(db)}.*" for db in dict.fromkeys(db for db, _ in names)] if privileges.scoped else ["*.*"]
+    )
     return "; ".join(f"GRANT {right} ON {place} TO {privileges.account}" for place in places)
 
 
 def _dropped(program: Program) -> str:
-    return f"DROP TRIGGER `{program.db}`.`{program.name}` on the downstream"
+    return f"DROP TRIGGER {quoted(program.db, program.name)} on the downstream"
 
 
 def _remedy(program: Program, why: str) -> str:
     where = "the log brings the rows that it writes upstream"
     gone = (
-        f"ALTER EVENT `{program.db}`.`{program.name}` DISABLE on the downstream"
+        f"ALTER EVENT {quoted(program.db, program.name)} DISABLE on the downstream"
         if program.kind == "event"
         else _dropped(program)
     )

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from schemas.ddl.classify import Statement, classify
 from schemas.ddl.lexer import Dialect, Flavor, Lexer, Token, dialect_of
+from schemas.quote import quoted
 
 #: the kinds whose statements are lists that can be cut
 LISTS = ("DROP TABLE", "DROP VIEW", "DROP SEQUENCE", "RENAME TABLE")
@@ -126,7 +127,7 @@ def with_definer(statement: str, flavor: Flavor, user: str, host: str, *, sql_mo
     at = words.index("ALTER") if "ALTER" in words else -1
     if at < 0 or "DEFINER" in words[at : at + 2]:
         return statement
-    account = "@".join("`" + name.replace("`", "``") + "`" for name in (user, host))
+    account = f"{quoted(user)}@{quoted(host)}"
     return f"{statement[: tokens[at].end]} DEFINER={account}{statement[tokens[at].end :]}"
 
 

@@ -21,8 +21,9 @@ import structlog
 
 from schemas.ddl.classify import classify
 from schemas.ddl.lexer import Flavor
-from schemas.ddl.names import Unroutable, quoted, rename
+from schemas.ddl.names import Unroutable, rename
 from schemas.errors import DownstreamError
+from schemas.quote import quoted
 from schemas.wire.epoch import SchemaChanged, TableChanged
 from spark_consumer.ddl.edit import Uneditable, narrowed
 from spark_consumer.ddl.online_tables import Hidden, Name, OnlineTables
@@ -206,7 +207,7 @@ class _Step:
             return
         if self.taken.tables.get(*hidden.name) is not None:
             self._hide(replace(hidden, dropped=False))
-        text = f"DROP TABLE IF EXISTS {quoted(hidden.db)}.{quoted(hidden.real)}"
+        text = f"DROP TABLE IF EXISTS {quoted(hidden.db, hidden.real)}"
         self._run(self._made(text, "DROP TABLE", TableChanged(hidden.db, hidden.real)))
 
     def drop_database(self) -> None:
@@ -287,7 +288,7 @@ class _Step:
         return [self._of_real(alter, hidden) for alter in hidden.alters]
 
     def _back(self, away: Name, real: Name) -> SchemaChanged:
-        names = " TO ".join(f"{quoted(db)}.{quoted(table)}" for db, table in (away, real))
+        names = f"{quoted(*away)} TO {quoted(*real)}"
         return self._made(f"RENAME TABLE {names}", "RENAME TABLE", TableChanged(*away, *real))
 
     def _of_real(self, alter: SchemaChanged, hidden: Hidden) -> SchemaChanged:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from schemas.ddl.table_definition import PERIOD
 from schemas.errors import DownstreamError, LogError, Where
+from schemas.quote import quoted
 from schemas.sql.literals import Filled
-from schemas.sql.quote import qualified, quote
 from schemas.structure import TableStructure
 from schemas.wire.rows import value_header, widened
 from spark_consumer.epochs.slices import Slice
@@ -98,7 +98,7 @@ class TablePlan:
     @property
     def target(self) -> bytes:
         """The downstream table in backticks."""
-        return qualified(*self.target_name)
+        return quoted(*self.target_name).encode()
 
     @property
     def routed(self) -> bool:
@@ -354,7 +354,7 @@ def _filled(structure: TableStructure, absent: tuple[str, ...], target: TargetTa
     there = {name: column for name in absent if (column := target.column(name))}
     if structure.before_columns != ():
         # The server would set these to its own time; they are as they were.
-        return tuple((name, quote(name)) for name, column in there.items() if column.touched)
+        return tuple((name, quoted(name).encode()) for name, column in there.items() if column.touched)
     if unknown := [name for name, column in there.items() if column.implied is None]:
         raise DownstreamError(
             "TR609",

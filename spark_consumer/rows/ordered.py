@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from schemas.errors import LogError, Where
-from schemas.sql.quote import quote
+from schemas.quote import quoted
 from schemas.wire.avro_schema import KEY_CHANGE
 from spark_consumer.plan.plan import TablePlan
 from spark_consumer.plan.statements import Limits
@@ -243,7 +243,7 @@ def _insert(row: OrderedRow) -> bytes:
         raise LogError(
             "TR553", f"row {row.seq} is half of a key change, and the other half is missing", where=where
         )
-    columns = b",".join(map(quote, row.table.insert_columns))
+    columns = ",".join(map(quoted, row.table.insert_columns)).encode()
     return b"INSERT INTO " + row.table.target + b" (" + columns + b") VALUES " + row.values
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from schemas.sql.quote import qualified, quote
+from schemas.quote import quoted
 from spark_consumer.target.session import Session
 
 Name = tuple[str, str]
@@ -72,13 +72,13 @@ class Cascades:
         session.execute("SET SESSION foreign_key_checks = 0")
         for edge in found:
             if edge.removes:
-                change(f"DELETE FROM {_named(edge.child)}", edge)
+                change(f"DELETE FROM {quoted(*edge.child)}", edge)
         # What refers to the columns that become NULL follows them.
         session.execute("SET SESSION foreign_key_checks = 1")
         for edge in found:
             if not edge.removes:
-                nulls = ", ".join(f"{_quoted(column)} = NULL" for column in edge.columns)
-                change(f"UPDATE {_named(edge.child)} SET {nulls}", edge)
+                nulls = ", ".join(f"{quoted(column)} = NULL" for column in edge.columns)
+                change(f"UPDATE {quoted(*edge.child)} SET {nulls}", edge)
 
     def _found(self, session: Session, table: Name, match: str) -> dict[Edge, dict[Values, None]]:
         """Of each foreign key the values whose parents go."""
@@ -122,7 +122,7 @@ def cascades_of(rows: Sequence[tuple[str, ...]]) -> Cascades:
 
 
 def _literal(name: str, kind: str, charset: str | None) -> str:
-    column = _quoted(name)
+    column = quoted(name)
     if kind in ("enum", "set"):
         # InnoDB compares their numbers, and a collation may take two members for one.
         return f"CAST(CAST({column} AS SIGNED) AS CHAR)"
@@ -139,13 +139,13 @@ def _literal(name: str, kind: str, charset: str | None) -> str:
 
 def _referenced(session: Session, table: Name, edge: Edge, predicate: str) -> list[Values]:
     """The values that children may have of the rows that a predicate finds; NULL has none."""
-    query = f"SELECT DISTINCT {', '.join(edge.literals)} FROM {_named(table)} WHERE {predicate}"
+    query = f"SELECT DISTINCT {', '.join(edge.literals)} FROM {quoted(*table)} WHERE {predicate}"
     return [values for values in session.rows(query) if None not in values]
 
 
 def _within(edge: Edge, values: Sequence[Values]) -> Iterator[str]:
     """Predicates that find the children of these values."""
-    columns = [_quoted(column) for column in edge.columns]
+    columns = [quoted(column) for column in edge.columns]
     for begin in range(0, len(values), _VALUES):
         some = values[begin : begin + _VALUES]
         if len(columns) == 1:
@@ -158,11 +158,3 @@ def _within(edge: Edge, values: Sequence[Values]) -> Iterator[str]:
 
 def _lower(name: Name) -> Name:
     return (name[0].lower(), name[1].lower())
-
-
-def _quoted(name: str) -> str:
-    return quote(name).decode()
-
-
-def _named(name: Name) -> str:
-    return qualified(*name).decode()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pymysql
 
 from schemas.errors import DownstreamError, Where
-from schemas.sql.quote import qualified
+from schemas.quote import quoted
 from spark_consumer.target.server_errors import message_of
 from spark_consumer.target.session import Session
 
@@ -23,14 +23,14 @@ def check_order(session: Session, name: Name, where: Where) -> None:
         DownstreamError: TR663 its files are not in order.
         pymysql.MySQLError
     """
-    *_, kind, state = session.rows(f"CHECK TABLE {qualified(*name).decode()} FAST")[-1]
+    *_, kind, state = session.rows(f"CHECK TABLE {quoted(*name)} FAST")[-1]
     if str(kind).lower() == "error":
         raise crashed(name, str(state), where)
 
 
 def crashed(name: Name, said: str | pymysql.MySQLError, where: Where) -> DownstreamError:
     """The error for a table whose files are not in order."""
-    table = qualified(*name).decode()
+    table = quoted(*name)
     return DownstreamError(
         "TR663",
         f"{'.'.join(name)} was left crashed when its server was killed:"

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from schemas.codegen import compile_function, indent
+from schemas.quote import quoted
 from schemas.sql.literals import (
     AFTER_AT,
     Render,
     key_match,
     literal_lines,
     literal_names,
-    quote_name,
     tuple_text,
 )
 from schemas.structure import Column, TableStructure
@@ -66,11 +66,11 @@ def compile_finder(structure: TableStructure, names: tuple[str, ...], exact: boo
         where = f"<{name} {','.join(names)} of {structure.name}>"
         return compile_function(name, "v", [*body, f"return {result}"], scope, where)
 
-    quoted = b",".join(map(quote_name, names))
+    columns = ",".join(map(quoted, names))
     key = chosen[0][1] if len(chosen) == 1 else tuple_text(chosen)
     match = _exact_match(chosen) if exact else key_match(chosen)
     return Finder(
-        columns=quoted if len(names) == 1 else b"(" + quoted + b")",
+        columns=(columns if len(names) == 1 else f"({columns})").encode(),
         old=make("find_old", old, key),
         new=make("find_new", new, key),
         match_old=make("match_old", old, match),
@@ -83,6 +83,6 @@ def _exact_match(chosen: tuple[tuple[Column, str], ...]) -> str:
     parts = [key_match(chosen)]
     for column, variable in chosen:
         if column.charset:
-            before, behind = codec_of(column).predicate(column, quote_name(column.name))
+            before, behind = codec_of(column).predicate(column, quoted(column.name).encode())
             parts.append(f"{b' AND ' + before!r} + {variable} + {behind!r}")
     return " + ".join(parts)

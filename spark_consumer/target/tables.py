@@ -11,7 +11,7 @@ from functools import cached_property
 import pymysql
 
 from schemas.errors import DownstreamError, Where
-from schemas.sql.quote import qualified, quote
+from schemas.quote import quoted
 from spark_consumer.target.column_defaults import default_of
 from spark_consumer.target.column_types import SqlType, parse_type
 from spark_consumer.target.crashed_tables import crashed
@@ -220,7 +220,7 @@ def _kind(session: Session, name: Name) -> tuple[str, str, str]:
 
 def _definition(session: Session, name: Name, triggers: Iterable[Trigger]) -> str:
     """The table's definition as text. Raises MySQLError if it is not there."""
-    table = _COUNTER.sub("", str(session.rows("SHOW CREATE TABLE " + qualified(*name).decode())[0][1]))
+    table = _COUNTER.sub("", str(session.rows("SHOW CREATE TABLE " + quoted(*name))[0][1]))
     return "\n".join((table, *map(str, triggers)))
 
 
@@ -241,7 +241,7 @@ def hold(session: Session, name: Name, expected: str) -> None:
     """Keep others from altering the table until the open transaction ends. Raises TableMoved if one has."""
     try:
         # Reading it takes its metadata lock; SHOW gives its own back at once.
-        session.rows(f"SELECT 1 FROM {qualified(*name).decode()} LIMIT 0")
+        session.rows(f"SELECT 1 FROM {quoted(*name)} LIMIT 0")
         found = _definition(session, name, triggers_of(session, name))
     except pymysql.MySQLError as error:
         if error_number(error) in _ABSENT:
@@ -273,7 +273,7 @@ def _with_members(session: Session, name: Name, column: TargetColumn) -> TargetC
     numbers = range(1, len(kind.members) + 1)
     values = (n if kind.base == "enum" else 1 << n - 1 for n in numbers)
     rows = ", ".join(f"({n}, {value})" for n, value in zip(numbers, values, strict=True))
-    made = f"SELECT {quote(column.name).decode()} AS m FROM {qualified(*name).decode()} LIMIT 0"
+    made = f"SELECT {quoted(column.name)} AS m FROM {quoted(*name)} LIMIT 0"
     try:
         # With it, a list in which a member is there twice is refused.
         session.execute("SET SESSION sql_mode = ''")

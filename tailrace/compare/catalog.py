@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pymysql.connections import Connection
 
+from schemas.quote import quoted
 from tailrace.servers import rows
 
 _NUMBERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "year"}
@@ -34,7 +35,7 @@ class Column:
 
     @property
     def quoted(self) -> str:
-        return "`" + self.name.replace("`", "``") + "`"
+        return quoted(self.name)
 
     @property
     def selected(self) -> str:
@@ -77,7 +78,7 @@ class Table:
 
     @property
     def quoted(self) -> str:
-        return ".".join("`" + part.replace("`", "``") + "`" for part in (self.db, self.name))
+        return quoted(self.db, self.name)
 
 
 def alike(tables: Sequence[Table]) -> list[Table]:

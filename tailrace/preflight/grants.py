@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from schemas.quote import quoted
 from schemas.tables import TableFilter
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.programs.privileges import Privileges
@@ -111,11 +112,11 @@ def _lacking(account: Privileges, need: Need, right: str, reach: Reach) -> list[
         return []
     if need.scope == "server" or not (account.scoped or account.given(right)):
         return ["*.*"]
-    schemas = [f"`{db}`.*" for db in reach.schemas if not account.on_schema(right, db)]
+    schemas = [f"{quoted(db)}.*" for db in reach.schemas if not account.on_schema(right, db)]
     if need.scope == "schema":
         others = dict.fromkeys(db for db, _ in reach.tables if not account.on_schema(right, db))
-        return schemas + [f"`{db}`.*" for db in others]
-    tables = [f"`{db}`.`{table}`" for db, table in reach.tables if not account.on_table(right, db, table)]
+        return schemas + [f"{quoted(db)}.*" for db in others]
+    tables = [quoted(db, table) for db, table in reach.tables if not account.on_table(right, db, table)]
     return schemas + tables
 
 

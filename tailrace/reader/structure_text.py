@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from schemas.sql.literals import quote_name
+from schemas.quote import quoted
 from schemas.structure import Column, TableStructure
 from tailrace.reader.history import Answer, Span
 
@@ -51,18 +51,14 @@ def _range(first: int, last: int | None) -> str:
 def _create(structure: TableStructure) -> str:
     lines = [f"  {_column(column)}" for column in structure.columns]
     if structure.key:
-        lines.append(f"  PRIMARY KEY ({', '.join(map(_quoted, structure.key))})")
-    name = f"{_quoted(structure.db)}.{_quoted(structure.table)}"
+        lines.append(f"  PRIMARY KEY ({', '.join(map(quoted, structure.key))})")
+    name = quoted(structure.db, structure.table)
     return f"CREATE TABLE {name} (\n" + ",\n".join(lines) + "\n);"
 
 
 def _column(column: Column) -> str:
     charset = f" CHARACTER SET {column.charset}" if column.charset not in ("", "binary") else ""
-    return f"{_quoted(column.name)} {column.sql_type}{charset} {'NULL' if column.nullable else 'NOT NULL'}"
-
-
-def _quoted(name: str) -> str:
-    return quote_name(name).decode()
+    return f"{quoted(column.name)} {column.sql_type}{charset} {'NULL' if column.nullable else 'NOT NULL'}"
 
 
 def _span(span: Span) -> str:

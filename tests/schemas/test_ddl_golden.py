@@ -17,7 +17,8 @@ from producer.events.query_event import QueryEvent, epoch_ddl, parse_query_event
 from schemas.binlog.framing import CHECKSUM_SIZE, HEADER, HEADER_SIZE, MARIADB_QUERY_COMPRESSED, QUERY
 from schemas.ddl.classify import Category, Statement, classify
 from schemas.ddl.lexer import Flavor
-from tests.support.ddl_golden import Case, cases, quoted, render
+from schemas.quote import quoted
+from tests.support.ddl_golden import Case, cases, render
 from tests.support.flavors import FLAVORS
 
 pytestmark = pytest.mark.servers
@@ -122,7 +123,7 @@ def _tables(server: Golden) -> Tables:
 
 
 def _definition(server: Golden, db: str, table: str) -> str:
-    return str(server.look(f"SHOW CREATE TABLE {quoted(db)}.{quoted(table)}")[0][1:])
+    return str(server.look(f"SHOW CREATE TABLE {quoted(db, table)}")[0][1:])
 
 
 def _databases(server: Golden) -> dict[str, str]:

@@ -18,6 +18,7 @@ from pymysql.connections import Connection
 
 from compose.databases import Database
 from schemas.errors import DecodeError
+from schemas.quote import quoted
 from schemas.sql.literals import SESSION_SETUP, compile_renderers
 from schemas.structure import TableStructure
 from schemas.types.json_sql import typed_literal
@@ -470,10 +471,9 @@ def test_strange_names(upstream: Database, values_db: Connection[Any]) -> None:
         "percent%s",
         "x" * 64,
     ]
-    columns = ", ".join("`" + name.replace("`", "``") + "` INT" for name in names)
+    columns = ", ".join(f"{quoted(name)} INT" for name in names)
     for table in ("o'dd `tbl`", "copy_o'dd `tbl`"):
-        quoted = table.replace("`", "``")
-        _run(connection, f"CREATE TABLE `{quoted}` ({columns}, `p k` INT, PRIMARY KEY (`p k`))")
+        _run(connection, f"CREATE TABLE {quoted(table)} ({columns}, `p k` INT, PRIMARY KEY (`p k`))")
     begin = binlog_end(upstream)
     _run(
         connection, f"INSERT INTO `o'dd ``tbl``` VALUES ({', '.join(str(i) for i in range(len(names)))}, -1)"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from schemas.ddl.classify import Statement, TableName, classify
 from schemas.ddl.lexer import ANSI_QUOTES, FLAVORS, NO_BACKSLASH_ESCAPES, Flavor
+from schemas.quote import quoted
 from tests.support.paths import GOLDEN
 
 FOLDER = GOLDEN / "ddl"
@@ -104,18 +105,14 @@ def render(statement: Statement) -> str:
     if statement.database is not None:
         lines.append(f"database {quoted(statement.database)}")
     if statement.program is not None:
-        lines.append("program " + ".".join(map(quoted, statement.program)))
+        lines.append("program " + quoted(*statement.program))
     if statement.xid is not None:
         lines.append(f"xid: {statement.xid}")
     return "\n".join(lines)
 
 
 def _table(name: TableName) -> str:
-    text = f"{quoted(name.db)}.{quoted(name.table)}"
+    text = quoted(name.db, name.table)
     if name.renamed_to_db is None or name.renamed_to is None:
         return text
-    return f"{text} -> {quoted(name.renamed_to_db)}.{quoted(name.renamed_to)}"
-
-
-def quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+    return f"{text} -> {quoted(name.renamed_to_db, name.renamed_to)}"

@@ -11,6 +11,7 @@ from typing import Any
 
 from schemas.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES
 from schemas.ddl.table_definition import TableDefinition
+from schemas.quote import quoted
 
 Name = tuple[str, str]
 
@@ -113,7 +114,7 @@ class Maker:
             return name
         if self.ansi and self.rng.random() < 0.5:
             return '"' + name.replace('"', '""') + '"'
-        return "`" + name.replace("`", "``") + "`"
+        return quoted(name)
 
     def text(self, *more: str) -> str:
         """A string in one of the ways to write it."""
@@ -142,10 +143,7 @@ class Maker:
     def old(self) -> str:
         """A column that is there, in any case of letters."""
         name = self.old_name()
-        return self.quoted(name) if name.lower() in _BARE else self.quoted_only(name)
-
-    def quoted_only(self, name: str) -> str:
-        return "`" + name.replace("`", "``") + "`"
+        return self.quoted(name) if name.lower() in _BARE else quoted(name)
 
     def new(self) -> str:
         name = self.rng.choice(_BARE if self.rng.random() < 0.75 else _QUOTED)

@@ -13,9 +13,9 @@ from typing import cast
 
 from schemas.ddl.classify import family
 from schemas.ddl.lexer import Flavor, Lexer, dialect_of
-from schemas.sql.quote import qualified
+from schemas.quote import quoted
 from schemas.wire.epoch import SchemaChanged, TableChanged
-from spark_consumer.apply.ddl.snapshot import ABSENT, ACCOUNTS, BROKEN, NO_ROWS, UNKNOWN, Shown, Snapshot, key
+from spark_consumer.apply.ddl.snapshot import ABSENT, ACCOUNTS, BROKEN, NO_ROWS, UNKNOWN, Shown, Snapshot
 from spark_consumer.ddl.edit import Uneditable, as_alter_database, as_replacing, with_if_exists
 
 _TYPES = {
@@ -146,7 +146,7 @@ def _created(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool)
 def _renamed(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool) -> SchemaChanged | None:
     """Which of the pairs are done, by what goes with a table through its names."""
     pairs = [
-        (key(table.db, table.table), key(table.renamed_to_db or table.db, table.renamed_to or ""))
+        (quoted(table.db, table.table), quoted(table.renamed_to_db or table.db, table.renamed_to or ""))
         for table in ddl.tables
     ]
     if any(name not in before.objects for pair in pairs for name in pair):
@@ -190,8 +190,8 @@ def _through(
 
 def _rename(tables: Iterable[TableChanged]) -> str:
     pairs = (
-        f"{qualified(table.db, table.table).decode()} TO "
-        f"{qualified(table.renamed_to_db or table.db, table.renamed_to or '').decode()}"
+        f"{quoted(table.db, table.table)} TO "
+        f"{quoted(table.renamed_to_db or table.db, table.renamed_to or '')}"
         for table in tables
     )
     return f"RENAME TABLE {', '.join(pairs)}"
@@ -203,8 +203,8 @@ def _altered(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool)
     if len(ddl.tables) > 1:
         return _partition_moved(ddl, before, now)
     names = [
-        key(table.db, table.table),
-        key(table.renamed_to_db or table.db, table.renamed_to or table.table),
+        quoted(table.db, table.table),
+        quoted(table.renamed_to_db or table.db, table.renamed_to or table.table),
     ]
     if not before.objects.keys() >= set(names):
         # The server has names in lower case.

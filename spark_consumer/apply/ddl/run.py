@@ -15,7 +15,7 @@ from schemas.crashpoints import reached
 from schemas.ddl.classify import family, without_start_transaction
 from schemas.ddl.lexer import Flavor
 from schemas.errors import DownstreamError
-from schemas.sql.quote import qualified
+from schemas.quote import quoted
 from schemas.wire.epoch import SchemaChanged, StructureVersion
 from schemas.wire.log_records import structure_of
 from spark_consumer.apply import position_store as positions
@@ -148,7 +148,7 @@ class DdlApplier:
     def _defined(self, session: Session, db: str, table: str) -> str | None:
         """The downstream's definition of an upstream's table."""
         try:
-            shown = session.rows(f"SHOW CREATE TABLE {qualified(*self._router.table(db, table)).decode()}")
+            shown = session.rows(f"SHOW CREATE TABLE {quoted(*self._router.table(db, table))}")
         except pymysql.MySQLError as error:
             if error_number(error) in _NO_TABLE:
                 return None
@@ -157,7 +157,7 @@ class DdlApplier:
 
     def _has_rows(self, session: Session, db: str, table: str) -> bool:
         try:
-            there = qualified(*self._router.table(db, table)).decode()
+            there = quoted(*self._router.table(db, table))
             return bool(session.rows(f"SELECT 1 FROM {there} LIMIT 1"))
         except pymysql.MySQLError as error:
             if error_number(error) in _NO_TABLE:

@@ -12,7 +12,7 @@ import pymysql
 
 from schemas.ddl.classify import classify, family
 from schemas.ddl.lexer import Flavor, Lexer, TokenKind, dialect_of
-from schemas.sql.quote import qualified, quote
+from schemas.quote import quoted
 from schemas.wire.epoch import SchemaChanged
 from spark_consumer.target.server_errors import error_number, is_denied, is_passing
 from spark_consumer.target.session import Session
@@ -115,17 +115,12 @@ class Snapshot:
 
     def get(self, db: str, name: str) -> Shown:
         """A table, or what has its name."""
-        return self.objects.get(key(db, name)) or self.objects.get(key(db, name).lower()) or ABSENT
+        return self.objects.get(quoted(db, name)) or self.objects.get(quoted(db, name).lower()) or ABSENT
 
 
 def _shown_of(fields: dict[str, Any]) -> Shown:
     ids = fields["ids"]
     return Shown(**(fields | {"ids": None if ids is None else tuple((part, one) for part, one in ids)}))
-
-
-def key(db: str, name: str) -> str:
-    """The name of a table or program in a snapshot."""
-    return qualified(db, name).decode()
 
 
 def take(session: Session, ddl: SchemaChanged, database: str, *, identities: bool) -> Snapshot:
@@ -143,9 +138,9 @@ def take(session: Session, ddl: SchemaChanged, database: str, *, identities: boo
     if folded:
         names = [(db.lower(), name.lower()) for db, name in names]
     ids = _ids(session, names, bool(folded)) if identities else {}
-    objects = {key(*name): _table(session, *name, ids.get(name), identities) for name in names}
+    objects = {quoted(*name): _table(session, *name, ids.get(name), identities) for name in names}
     objects |= _other(session, ddl, database)
-    control = _definition(session, b"TABLE tailrace.relay_log_info", "relay_log_info")
+    control = _definition(session, "TABLE tailrace.relay_log_info", "relay_log_info")
     return Snapshot(objects, _hash(f"{version} {control}"), str(now), _binlog(session))
 
 
@@ -163,7 +158,7 @@ def _table(
         return Shown(kind, UNKNOWN, engine, ids)
     created = session.value(f"SELECT CAST(CREATE_TIME AS CHAR) {row}", (db, name))
     content = _content(session, db, name, engine) if identities and kind == "BASE TABLE" else ""
-    definition = _definition(session, b"TABLE " + qualified(db, name), name)
+    definition = _definition(session, "TABLE " + quoted(db, name), name)
     if definition == BROKEN and kind == "VIEW":
         # What it reads is not there.
         definition = UNKNOWN
@@ -172,7 +167,7 @@ def _table(
 
 def _content(session: Session, db: str, name: str, engine: str) -> str:
     """What tells a table from another one of the same form."""
-    table = qualified(db, name).decode()
+    table = quoted(db, name)
     if engine != "innodb":
         checksum = session.rows(f"CHECKSUM TABLE {table}")[0][1]
         return "" if checksum is None else str(checksum)
@@ -181,7 +176,7 @@ def _content(session: Session, db: str, name: str, engine: str) -> str:
         " AND INDEX_NAME = 'PRIMARY' ORDER BY SEQ_IN_INDEX",
         (db, name),
     )
-    columns = [quote(column).decode() for (column,) in parts]
+    columns = [quoted(column) for (column,) in parts]
     ways = [", ".join(column + way for column in columns) for way in ("", " DESC")] if columns else []
     try:
         rows = [
@@ -199,25 +194,25 @@ def _other(session: Session, ddl: SchemaChanged, database: str) -> dict[str, Sho
     """The program, database or accounts of the DDL."""
     what = ddl.kind.partition(" ")[2]
     if what in ("DATABASE", "SCHEMA"):
-        return {quote(database).decode(): _named(session, "DATABASE", quote(database), database)}
+        return {quoted(database): _named(session, "DATABASE", quoted(database), database)}
     if family(ddl.kind) == ACCOUNTS:
         return {ACCOUNTS: _accounts(session, ddl)}
     flavor, mode = cast(Flavor, ddl.source_flavor), ddl.sql_mode or 0
     program = what in PROGRAMS and classify(ddl.statement, ddl.default_db, flavor, sql_mode=mode).program
     if not program:
         return {}
-    return {key(*program): _named(session, what, qualified(*program), program[1])}
+    return {quoted(*program): _named(session, what, quoted(*program), program[1])}
 
 
-def _named(session: Session, what: str, name: bytes, own: str) -> Shown:
-    definition = _definition(session, what.encode() + b" " + name, own)
+def _named(session: Session, what: str, name: str, own: str) -> Shown:
+    definition = _definition(session, f"{what} {name}", own)
     return Shown(what, definition) if definition else ABSENT
 
 
-def _definition(session: Session, what: bytes, own: str) -> str:
+def _definition(session: Session, what: str, own: str) -> str:
     """Hash of SHOW CREATE, "" if there is no such object."""
     try:
-        shown = session.rows((b"SHOW CREATE " + what).decode())
+        shown = session.rows("SHOW CREATE " + what)
     except pymysql.MySQLError as error:
         if error_number(error) in _ABSENT:
             return ""
@@ -226,7 +221,7 @@ def _definition(session: Session, what: bytes, own: str) -> str:
         return UNKNOWN if is_denied(error) else BROKEN
     # The counter is no part of the structure, and some servers recompute it at a restart.
     text = _COUNTER.sub("", str(shown[0][1:]))
-    return _hash(text.replace(quote(own).decode(), "``", 1))
+    return _hash(text.replace(quoted(own), "``", 1))
 
 
 def _accounts(session: Session, ddl: SchemaChanged) -> Shown:
@@ -305,16 +300,17 @@ def clear_half_made(session: Session, db: str, table: str) -> None:
         " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
         (db, table),
     )[0]
-    name = qualified(db, table)
+    name = quoted(db, table)
     if there:
-        if _definition(session, b"TABLE " + name, table) == BROKEN:
-            session.execute(b"DROP TABLE IF EXISTS " + name)
+        if _definition(session, "TABLE " + name, table) == BROKEN:
+            session.execute(f"DROP TABLE IF EXISTS {name}".encode())
         return
     for path, _ in _files(session) if session.flavor == "mariadb" else ():
         match = _match((db, table), path, bool(folded))
         if match and match["part"]:
             # Behind this prefix a name is that of the file.
-            session.execute(b"DROP TABLE IF EXISTS " + qualified(db, "#mysql50#" + path.partition("/")[2]))
+            file = "#mysql50#" + path.partition("/")[2]
+            session.execute(f"DROP TABLE IF EXISTS {quoted(db, file)}".encode())
 
 
 def file_pattern(name: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from schemas.ddl.classify import classify
 from schemas.ddl.lexer import Flavor
+from schemas.quote import quoted
 from schemas.wire.epoch import SchemaChanged, TableChanged
 from spark_consumer.apply.ddl.interrupted import (
     Broken,
@@ -28,7 +29,6 @@ from spark_consumer.apply.ddl.snapshot import (
     Shown,
     Snapshot,
     file_pattern,
-    key,
 )
 
 Objects = dict[str, Shown]
@@ -48,7 +48,7 @@ def table(definition: str = "x", *ids: int, created: str = "2026-01-01 00:00:00"
 
 def snapshot(objects: Objects, server: str = "s") -> Snapshot:
     named = {
-        name if name == ACCOUNTS or name.startswith("`") else key("d", name): shown
+        name if name == ACCOUNTS or name.startswith("`") else quoted("d", name): shown
         for name, shown in objects.items()
     }
     return Snapshot(named, server, "2026-01-01 00:00:09")

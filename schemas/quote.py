@@ -1,0 +1,8 @@
+"""Identifiers in backticks."""
+
+from __future__ import annotations
+
+
+def quoted(*names: str) -> str:
+    """A name with what it stands in, such as schema and table, in backticks, which any sql_mode takes for that."""
+    return ".".join("`" + name.replace("`", "``") + "`" for name in names)
