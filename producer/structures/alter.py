@@ -5,19 +5,21 @@ Source: mysql_prepare_alter_table and prepare_fields_and_keys in ``sql/sql_table
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from producer.structures.keys import covers, with_keys
 from schemas.charsets.collations import MAX_CHARACTER_BYTES
-from schemas.ddl.column_clauses import Part, at_column, column_part, key_part
+from schemas.ddl.alter_clauses import Clause, alter_clauses
+from schemas.ddl.column_clauses import Part, column_part, key_part
 from schemas.ddl.column_types import (
     Session,
     charset_named,
     charset_of_collation,
     converted,
     keeps_history,
-    look_ahead,
+    skip_group,
     word_or_string,
 )
 from schemas.ddl.cursor import Cursor, Unparsable
@@ -34,10 +36,7 @@ from schemas.ddl.table_definition import (
     same,
 )
 
-# Parts that stand alone and change no columns; their lists of partitions have commas.
-_PARTITIONS = frozenset({"PARTITION", "COALESCE", "REORGANIZE", "EXCHANGE", "TRUNCATE", "REMOVE"})
-_PARTITION_UPKEEP = frozenset({"ANALYZE", "CHECK", "OPTIMIZE", "REBUILD", "REPAIR"})
-# Options of a table, and what else begins a part without changing columns or keys.
+# Options of a table, and what else begins a clause without changing columns or keys.
 _OPTIONS = frozenset(
     {
         *("FORCE", "DISABLE", "ENABLE", "ALGORITHM", "LOCK", "WITH"),
@@ -65,7 +64,7 @@ _OPTIONS = frozenset(
 )
 
 
-_MOST_PARTS = 20_000
+_MOST_CLAUSES, _MOST_TOKENS = 20_000, 1 << 19
 _STRINGS = ("char", "varchar", "binary", "varbinary")
 
 
@@ -79,7 +78,7 @@ class _Place(NamedTuple):
 
 @dataclass
 class _Plan:
-    """What the parts of a statement ask for; columns by their old names.
+    """What the clauses of a statement ask for; columns by their old names.
 
     Attributes:
         changed: the new definitions.
@@ -97,7 +96,6 @@ class _Plan:
     renamed_keys: dict[str, str] = field(default_factory=dict)
     foreign: bool = False
     not_null: list[str] = field(default_factory=list)
-    parts: int = 0
 
     @property
     def rebuilds(self) -> bool:
@@ -121,152 +119,93 @@ def altered(
     Raises:
         Unparsable: what is not understood, or does not fit the table.
     """
+    clauses = _limited(alter_clauses(cursor))
     plan = _Plan(table.charset, table.versioned)
-    _defaults(cursor, plan, session, database_charset)
-    while cursor.peek().kind is not TokenKind.END and not cursor.at(";"):
-        if not _part(cursor, plan, table, session):
-            break
-        plan.parts += 1
-        if plan.parts > _MOST_PARTS:
-            raise Unparsable("more parts than a table has columns and keys")
-        if not cursor.take(","):
-            continue
+    _defaults([cursor.over(c.definition) for c in clauses if not c.verb], plan, session, database_charset)
+    for clause in clauses:
+        _clause(clause, cursor.over(clause.definition), plan, table, session)
     return _carried_out(plan, table, session)
 
 
-def _defaults(cursor: Cursor, plan: _Plan, session: Session, database: str | None) -> None:
+def _limited(clauses: Iterable[Clause]) -> list[Clause]:
+    taken: list[Clause] = []
+    tokens = 0
+    for clause in clauses:
+        taken.append(clause)
+        tokens += len(clause.definition)
+        if len(taken) > _MOST_CLAUSES or tokens > _MOST_TOKENS:
+            raise Unparsable("more clauses than a table has columns and keys")
+    return taken
+
+
+def _defaults(options: Iterable[Cursor], plan: _Plan, session: Session, database: str | None) -> None:
     """The new default character set, which the statement's own columns take over wherever it stands."""
-    if cursor.peek().kind is TokenKind.END:
-        return
-    ahead = look_ahead(cursor, session)
-    depth, first, explicit = 0, True, False
+    explicit = False
     named_here: set[str | None] = set()
-    while (token := ahead.next()).kind is not TokenKind.END:
-        if depth == 0 and (first or token.key == "CONVERT"):
-            if token.key == "PARTITION":
-                return
-            if token.key == "CONVERT" and ahead.take("TO"):
+    for cursor in options:
+        while (token := cursor.next()).kind is not TokenKind.END:
+            if token.key == "(":
+                skip_group(cursor, opened=True)
+            elif token.key == "CONVERT" and cursor.take("TO"):
                 plan.convert = True
-            if token.key in ("ADD", "MODIFY", "CHANGE", "ALTER", "DROP", "RENAME"):
-                _skip_part(ahead)
-                continue
-        depth += {"(": 1, ")": -1}.get(token.key, 0)
-        first = depth == 0 and token.key == ","
-        if depth:
-            continue
-        if token.key == "CHARSET" or (token.key in ("CHARACTER", "CHAR") and ahead.take("SET")):
-            ahead.take("=")
-            default = ahead.take("DEFAULT")
-            named = database if default else charset_named(word_or_string(ahead, session), session)
-            if explicit and named != plan.charset:
-                raise Unparsable("it names two character sets")
-            plan.charset, explicit = named, True
-            named_here.add(named)
-        elif token.key == "COLLATE":
-            ahead.take("=")
-            if not ahead.take("DEFAULT"):
-                plan.charset = charset_of_collation(word_or_string(ahead, session), plan.charset)
-                named_here.add(plan.charset)
-            elif not explicit:
-                raise Unparsable("COLLATE DEFAULT without a character set")
+            elif token.key == "CHARSET" or (token.key in ("CHARACTER", "CHAR") and cursor.take("SET")):
+                cursor.take("=")
+                default = cursor.take("DEFAULT")
+                named = database if default else charset_named(word_or_string(cursor, session), session)
+                if explicit and named != plan.charset:
+                    raise Unparsable("it names two character sets")
+                plan.charset, explicit = named, True
+                named_here.add(named)
+            elif token.key == "COLLATE":
+                cursor.take("=")
+                if not cursor.take("DEFAULT"):
+                    plan.charset = charset_of_collation(word_or_string(cursor, session), plan.charset)
+                    named_here.add(plan.charset)
+                elif not explicit:
+                    raise Unparsable("COLLATE DEFAULT without a character set")
     if plan.convert and len(named_here) > 1:
         # The columns' one and the default may then be two, and the servers do not agree which is which.
         raise Unparsable("it names two character sets")
 
 
-def _skip_part(cursor: Cursor) -> None:
-    """Go behind the next comma outside of parentheses."""
-    depth = 0
-    while (token := cursor.next()).kind is not TokenKind.END:
-        depth += {"(": 1, ")": -1}.get(token.key, 0)
-        if depth == 0 and token.key == ",":
-            return
-
-
-def _part(cursor: Cursor, plan: _Plan, table: TableDefinition, session: Session) -> bool:
-    """One part. False: nothing that matters follows."""
-    if cursor.take("ADD"):
-        return _add(cursor, plan, table, session)
-    if cursor.take("DROP"):
-        return _drop(cursor, plan, table, session)
-    if cursor.take("MODIFY"):
-        cursor.take("COLUMN")
-        lenient = cursor.take("IF", "EXISTS")
-        _change(cursor, plan, table, session, None, lenient)
-    elif cursor.take("CHANGE"):
-        cursor.take("COLUMN")
-        lenient = cursor.take("IF", "EXISTS")
-        _change(cursor, plan, table, session, cursor.name(), lenient)
-    elif cursor.take("ALTER"):
-        _alter(cursor, plan, table)
-    elif cursor.take("RENAME"):
-        _rename(cursor, plan, table)
-    elif (
-        cursor.at("ORDER")
-        or cursor.peek().key in _PARTITIONS
-        or (cursor.peek().key in _PARTITION_UPKEEP and cursor.peek(1).key == "PARTITION")
-    ):
-        return False
-    else:
-        _option(cursor, plan)
-        return True
-    _closed(cursor)
-    return True
-
-
-def _closed(cursor: Cursor) -> None:
-    """Make sure that a part ends here."""
-    token = cursor.peek()
-    if token.kind is TokenKind.END or token.key in (",", ";", "PARTITION"):
+def _clause(clause: Clause, rest: Cursor, plan: _Plan, table: TableDefinition, session: Session) -> None:
+    """Args: rest: over the clause's definition."""
+    if clause.what == "PARTITION":
         return
-    raise Unparsable(f"{token.text!r} at the end of a part")
+    if clause.what == "SYSTEM VERSIONING":
+        plan.versioned = clause.verb == "ADD"
+        return
+    if not clause.verb:
+        _options(rest, plan)
+        return
+    if clause.verb == "ADD" and clause.what == "COLUMN":
+        _add(column_part(rest, session, plan.charset), plan, table, clause.if_exists)
+    elif clause.verb == "ADD":
+        _take_keys(key_part(rest), plan, table)
+    elif clause.verb == "DROP":
+        _drop(clause, plan, table, session)
+        rest.take_any("RESTRICT", "CASCADE")
+    elif clause.verb == "RENAME":
+        _rename(clause, plan, table)
+    elif clause.verb == "ALTER":
+        _alter(clause, rest, plan, table)
+        return
+    else:
+        _change(clause, column_part(rest, session, plan.charset), plan, table)
+    rest.end()
 
 
-def _option(cursor: Cursor, plan: _Plan) -> None:
+def _options(cursor: Cursor, plan: _Plan) -> None:
     """Step over options of the table, which need no commas between them."""
     if cursor.peek().key not in _OPTIONS and cursor.peek(1).key != "=":
-        raise Unparsable(f"a part that begins with {cursor.peek().text!r}")
-    words = []
-    depth = 0
-    while (token := cursor.peek()).kind is not TokenKind.END and token.key != ";":
-        if depth == 0 and (token.key == "," or token.key == "PARTITION"):
-            break
-        words.append(cursor.next().key)
-        depth += {"(": 1, ")": -1}.get(token.key, 0)
-    plan.versioned |= keeps_history(words)
+        raise Unparsable(f"a clause that begins with {cursor.peek().text!r}")
+    plan.versioned |= keeps_history([token.key for token in cursor.rest()])
 
 
 # columns --------------------------------------------------------------------------------------------
 
 
-def _add(cursor: Cursor, plan: _Plan, table: TableDefinition, session: Session) -> bool:
-    if cursor.at("PARTITION"):
-        return False
-    if cursor.take("SYSTEM", "VERSIONING"):
-        plan.versioned = True
-        return True
-    column = cursor.take("COLUMN")
-    if not column and not at_column(cursor):
-        _take_keys(key_part(cursor), plan, table)
-        _closed(cursor)
-        return True
-    lenient = cursor.take("IF", "NOT", "EXISTS")
-    if cursor.take("("):
-        while True:
-            if at_column(cursor):
-                _take_column(column_part(cursor, session, plan.charset), plan, table, lenient)
-            else:
-                _take_keys(key_part(cursor), plan, table)
-            if not cursor.take(","):
-                break
-        cursor.expect(")")
-    else:
-        _take_column(column_part(cursor, session, plan.charset), plan, table, lenient)
-    _closed(cursor)
-    return True
-
-
-def _take_column(part: Part, plan: _Plan, table: TableDefinition, lenient: bool) -> None:
+def _add(part: Part, plan: _Plan, table: TableDefinition, lenient: bool) -> None:
     assert part.column is not None
     new = plan.added()
     # The servers look at the table as it was, whatever the statement drops.
@@ -290,16 +229,11 @@ def _take_keys(part: Part, plan: _Plan, table: TableDefinition) -> None:
         raise Unparsable("more keys than a table has")
 
 
-def _change(
-    cursor: Cursor, plan: _Plan, table: TableDefinition, session: Session, old: str | None, lenient: bool
-) -> None:
-    part = column_part(cursor, session, plan.charset)
+def _change(clause: Clause, part: Part, plan: _Plan, table: TableDefinition) -> None:
     assert part.column is not None
-    known = table.column(part.column.name if old is None else old)
+    known = _known(clause, table)
     if known is None:
-        if lenient:
-            return
-        raise Unparsable(f"the tracked structure has no column {old or part.column.name!r}")
+        return
     plan.changed[known.name] = part.column
     plan.keys += part.keys
     plan.foreign |= part.foreign
@@ -307,45 +241,31 @@ def _change(
         plan.placed.append((known.name, part.position))
 
 
-def _drop(cursor: Cursor, plan: _Plan, table: TableDefinition, session: Session) -> bool:
-    if cursor.at("PARTITION"):
-        return False
-    if cursor.take("SYSTEM", "VERSIONING"):
-        plan.versioned = False
-        return True
-    if cursor.take("PERIOD", "FOR") or cursor.take("PERIOD", "IF", "EXISTS", "FOR"):
-        if cursor.name().upper() == "SYSTEM_TIME":
-            raise Unparsable("system versioning")
-    elif cursor.take("PRIMARY", "KEY"):
+def _known(clause: Clause, table: TableDefinition) -> ColumnDefinition | None:
+    """The column that a clause names; None where it says IF EXISTS, and it does not."""
+    known = table.column(clause.name)
+    if known is None and not clause.if_exists:
+        raise Unparsable(f"the tracked structure has no column {clause.name!r}")
+    return known
+
+
+def _drop(clause: Clause, plan: _Plan, table: TableDefinition, session: Session) -> None:
+    if clause.what == "COLUMN":
+        known = _known(clause, table)
+        plan.dropped += [known.name] if known else []
+    elif clause.what == "PERIOD" and clause.name.upper() == "SYSTEM_TIME":
+        raise Unparsable("system versioning")
+    elif clause.what == "PRIMARY KEY":
         plan.dropped_keys.append("PRIMARY")
-    elif cursor.take_any("INDEX", "KEY"):
-        cursor.take("IF", "EXISTS")
-        _drop_key(cursor.name(), plan, table)
-    elif cursor.take("FOREIGN", "KEY"):
-        cursor.take("IF", "EXISTS")
-        cursor.name()
-    elif cursor.take("CHECK"):
-        cursor.name()
-    elif cursor.take("CONSTRAINT"):
-        cursor.take("IF", "EXISTS")
-        name = cursor.name()
-        found = next((key for key in table.keys if same(key.name, name) and key.kind != "other"), None)
+    elif clause.what == "KEY":
+        _drop_key(clause.name, plan, table)
+    elif clause.what == "CONSTRAINT":
+        found = next((k for k in table.keys if same(k.name, clause.name) and k.kind != "other"), None)
         if found is not None and found.hash:
             raise Unparsable(f"whether the key {found.name!r} still is one by hash is not known")
         # MariaDB takes unique keys by hash for no constraints: IF EXISTS leaves them.
         if found is not None and not (session.flavor == "mariadb" and table.hashed(found)):
-            _drop_key(name, plan, table)
-    else:
-        cursor.take("COLUMN")
-        lenient = cursor.take("IF", "EXISTS")
-        name = cursor.name()
-        known = table.column(name)
-        if known is None and not lenient:
-            raise Unparsable(f"the tracked structure has no column {name!r}")
-        plan.dropped += [known.name] if known else []
-        cursor.take_any("RESTRICT", "CASCADE")
-    _closed(cursor)
-    return True
+            _drop_key(clause.name, plan, table)
 
 
 def _drop_key(name: str, plan: _Plan, table: TableDefinition) -> None:
@@ -360,49 +280,19 @@ def _drop_key(name: str, plan: _Plan, table: TableDefinition) -> None:
         plan.dropped_keys.append(found.name)
 
 
-def _alter(cursor: Cursor, plan: _Plan, table: TableDefinition) -> None:
+def _alter(clause: Clause, rest: Cursor, plan: _Plan, table: TableDefinition) -> None:
     """ALTER COLUMN, INDEX, CHECK, CONSTRAINT: nothing but the visibility of columns is of concern."""
-    if cursor.peek(1).kind is not TokenKind.SIGN and cursor.take_any("INDEX", "KEY", "CHECK", "CONSTRAINT"):
-        _to_comma(cursor)
-        return
-    cursor.take("COLUMN")
-    cursor.take("IF", "EXISTS")
-    name = cursor.name()
-    known = table.column(name)
-    visible = cursor.at("SET", "VISIBLE")
-    if known is not None and (visible or cursor.at("SET", "INVISIBLE")):
+    known = table.column(clause.name) if clause.what == "COLUMN" else None
+    visible = rest.at("SET", "VISIBLE")
+    if known is not None and (visible or rest.at("SET", "INVISIBLE")):
         plan.changed[known.name] = replace(plan.changed.get(known.name, known), invisible=not visible)
-    _to_comma(cursor)
 
 
-def _to_comma(cursor: Cursor) -> None:
-    depth = 0
-    while (token := cursor.peek()).kind is not TokenKind.END:
-        if depth == 0 and token.key in (",", ";"):
-            return
-        cursor.next()
-        depth += {"(": 1, ")": -1}.get(token.key, 0)
-
-
-def _rename(cursor: Cursor, plan: _Plan, table: TableDefinition) -> None:
-    if cursor.take("COLUMN"):
-        lenient = cursor.take("IF", "EXISTS")
-        old = cursor.name()
-        cursor.expect("TO")
-        new = cursor.name()
-        known = table.column(old)
-        if known is not None:
-            plan.changed[known.name] = replace(plan.changed.get(known.name, known), name=new)
-        elif not lenient:
-            raise Unparsable(f"the tracked structure has no column {old!r}")
-    elif cursor.take_any("INDEX", "KEY"):
-        cursor.take("IF", "EXISTS")
-        old = cursor.name()
-        cursor.expect("TO")
-        plan.renamed_keys[old.lower()] = cursor.name()
-    else:
-        cursor.take_any("TO", "AS", "=")
-        cursor.table()
+def _rename(clause: Clause, plan: _Plan, table: TableDefinition) -> None:
+    if clause.what == "KEY":
+        plan.renamed_keys[clause.name.lower()] = clause.new_name
+    elif clause.what == "COLUMN" and (known := _known(clause, table)) is not None:
+        plan.changed[known.name] = replace(plan.changed.get(known.name, known), name=clause.new_name)
 
 
 # carrying it out ------------------------------------------------------------------------------------

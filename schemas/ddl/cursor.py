@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from schemas.ddl.lexer import Dialect, Lexer, Token, TokenKind
@@ -38,8 +38,15 @@ _NAME_KINDS = (TokenKind.WORD, TokenKind.QUOTED)
 class Cursor:
     """Reads tokens from left to right with two tokens of look-ahead, and no further than asked."""
 
-    def __init__(self, statement: str, dialect: Dialect, default_db: str) -> None:
-        self._tokens = iter(Lexer(statement, dialect))
+    def __init__(
+        self,
+        statement: str,
+        dialect: Dialect,
+        default_db: str,
+        tokens: Iterable[Token] | None = None,
+    ) -> None:
+        self._tokens = iter(Lexer(statement, dialect) if tokens is None else tokens)
+        self._dialect = dialect
         self._ahead: deque[Token] = deque()
         self._default_db = default_db
         self._last = _END
@@ -47,6 +54,10 @@ class Cursor:
         self.flavor = dialect.flavor
         #: the names that ``table`` and ``database`` have read
         self.references: list[Reference] = []
+
+    def over(self, tokens: Iterable[Token]) -> Cursor:
+        """A cursor over some of the statement's tokens."""
+        return Cursor(self.statement, self._dialect, self._default_db, tokens)
 
     def peek(self, distance: int = 0) -> Token:
         """The token ``distance`` places ahead, unread."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 
-from schemas.ddl.column_clauses import NOT_COLUMNS
-from schemas.ddl.lexer import Flavor, Lexer, Token, TokenKind, dialect_of
+from schemas.ddl.alter_clauses import clauses_of
+from schemas.ddl.cursor import Unparsable
+from schemas.ddl.lexer import Flavor, LexError
 
-#: words with which no column begins behind ADD or DROP; PERIOD, SYSTEM and VECTOR may be names
-NO_COLUMNS = NOT_COLUMNS | {"PARTITION"}
 #: functions whose values come from nowhere, or from a session
 RANDOM = frozenset(
     {
@@ -36,18 +34,23 @@ _VOLATILE = RANDOM | {
 
 def unsure_fill(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
     """What about an ALTER TABLE gives its rows values that are not in the log; "" if nothing does."""
-    tokens = [t for t in Lexer(statement, dialect_of(flavor, sql_mode)) if t.kind is not TokenKind.END]
-    keys = [token.key for token in tokens]
+    try:
+        clauses = clauses_of(statement, flavor, sql_mode=sql_mode)
+    except (Unparsable, LexError) as error:
+        return f"it is not understood: {error}"
     # Rows that have a primary key are numbered in its order.
-    had_none = "PRIMARY" in keys and ("DROP", "PRIMARY") not in pairwise(keys)
-    for spec in _added(tokens):
-        called = {one.key for one, behind in pairwise(spec) if behind.key == "("}
-        if "DEFAULT" in {token.key for token in spec}:
-            if found := called & _VOLATILE:
+    primary = any(token.key == "PRIMARY" for clause in clauses for token in clause.definition)
+    had_none = primary and not any(clause.what == "PRIMARY KEY" for clause in clauses)
+    for clause in clauses:
+        if (clause.verb, clause.what) != ("ADD", "COLUMN"):
+            continue
+        words = [token.key for token in clause.definition]
+        if "DEFAULT" in words:
+            if found := _VOLATILE.intersection(word for word, behind in pairwise(words) if behind == "("):
                 return f"each row gets a value of {min(found)}()"
-            if ("NEXT", "VALUE") in pairwise(token.key for token in spec):
+            if ("NEXT", "VALUE") in pairwise(words):
                 return "each row gets a value of a sequence"
-        if had_none and numbers([token.key for token in spec]):
+        if had_none and numbers(words):
             return "its rows are numbered in an order that only the upstream knows, for nothing was their key before"
     return ""
 
@@ -58,22 +61,3 @@ def numbers(words: list[str]) -> bool:
         if word == "SERIAL" or (word == "AUTO_INCREMENT" and following != "=" and not following.isdecimal()):
             return True
     return False
-
-
-def _added(tokens: list[Token]) -> Iterator[list[Token]]:
-    """What stands behind each ADD of columns, up to the comma behind it."""
-    depth, spec = 0, list[Token]()
-    for token in [*tokens, None]:
-        if token is None or (token.key == "," and depth == 0):
-            if spec and not _of_no_column(spec):
-                yield spec
-            spec = []
-            continue
-        depth += {"(": 1, ")": -1}.get(token.key, 0)
-        if spec or (token.key == "ADD" and token.kind is TokenKind.WORD):
-            spec.append(token)
-
-
-def _of_no_column(spec: list[Token]) -> bool:
-    """Whether an ADD is of a key, a constraint or a partition."""
-    return len(spec) > 1 and spec[1].kind is TokenKind.WORD and spec[1].key in NO_COLUMNS

@@ -161,8 +161,7 @@ class _Step:
 
     def _record(self, hidden: Hidden) -> None:
         statements = (*hidden.statements, self._ddl)
-        texts = [one.statement for one in statements[1:]]
-        if reproducible(texts, self._flavor, sql_mode=self._mode):
+        if reproducible(statements[1:]):
             self._hide(replace(hidden, statements=statements))
         elif hidden.rows:
             raise DownstreamError(

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from itertools import takewhile
+from typing import cast
 
+from schemas.ddl.alter_clauses import clauses_of
+from schemas.ddl.cursor import Unparsable
 from schemas.ddl.lexer import Flavor, Lexer, Token, TokenKind, dialect_of
-from spark_consumer.ddl.fill import NO_COLUMNS, RANDOM, numbers
+from schemas.wire.epoch import SchemaChanged
+from spark_consumer.ddl.fill import RANDOM, numbers
 
 #: gh-ost's own tables; its statements carry its name in a comment
 _MARK = re.compile(r"/\*\s*gh-ost\s*\*/", re.IGNORECASE)
@@ -75,48 +79,24 @@ def body(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
     return "".join(parts)
 
 
-def reproducible(alters: list[str], flavor: Flavor, *, sql_mode: int = 0) -> bool:
-    """Whether these ALTERs of a shadow table, run on the real one, give its rows the values that the tool gives them.
+def reproducible(alters: Sequence[SchemaChanged]) -> bool:
+    """Whether these DDL of a shadow table, run on the real one, give its rows the values that the tool gives them.
 
     The tool copies the columns that both tables have, by name. In doubt: no.
     """
     added: set[str] = set()
     removed: set[str] = set()
-    for text in alters:
-        tokens = list(Lexer(text, dialect_of(flavor, sql_mode)))
-        words = [token.key for token in tokens]
+    for ddl in alters:
+        flavor, mode = cast(Flavor, ddl.source_flavor), ddl.sql_mode or 0
+        words = [token.key for token in Lexer(ddl.statement, dialect_of(flavor, mode))]
         if _FILLED & set(words) or _RENAMED & set(words) or "START" in words or numbers(words):
             return False
-        for first, name in _columns(tokens):
-            (added if first == "ADD" else removed).add(name.lower())
+        if ddl.kind != "ALTER TABLE":
+            continue
+        try:
+            columns = [c for c in clauses_of(ddl.statement, flavor, sql_mode=mode) if c.what == "COLUMN"]
+        except Unparsable:
+            return False
+        added |= {clause.name.lower() for clause in columns if clause.verb == "ADD"}
+        removed |= {clause.name.lower() for clause in columns if clause.verb == "DROP"}
     return not added & removed
-
-
-def _columns(tokens: list[Token]) -> Iterator[tuple[str, str]]:
-    """ADD or DROP with each column that it names."""
-    depth, previous, verb = 0, "", ""
-    for index, token in enumerate(tokens):
-        if depth == 0 and token.key in ("ADD", "DROP") and previous != ".":
-            verb = token.key
-            found = _column(tokens[index + 1 :])
-            if found:
-                yield verb, found
-        elif depth == 1 and previous == "," and verb == "ADD" and token.kind is not TokenKind.SIGN:
-            # ADD (a INT, b INT); parts of keys, too, and naming too many does no harm.
-            yield verb, token.text
-        depth += {"(": 1, ")": -1}.get(token.key, 0)
-        previous = token.key
-
-
-def _column(tokens: list[Token]) -> str:
-    keys = [token.key for token in tokens[:6]]
-    at = 0
-    if keys[:1] == ["COLUMN"]:
-        at = 1
-    elif keys and keys[0] in NO_COLUMNS:
-        return ""
-    if keys[at : at + 1] == ["IF"]:
-        at += 3 if "NOT" in keys[at : at + 2] else 2
-    if keys[at : at + 1] == ["("]:
-        at += 1
-    return tokens[at].text if at < len(tokens) else ""

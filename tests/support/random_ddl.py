@@ -266,7 +266,7 @@ class Maker:
     def key_name(self) -> str:
         known = self.known()
         names = [key.name for key in known.keys if key.name != "PRIMARY"] if known else []
-        return self.quoted_only(self.rng.choice(names) if names else "k1")
+        return quoted(self.rng.choice(names) if names else "k1")
 
     # -- ALTER TABLE -----------------------------------------------------------------------------
 

@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import cast
 
+from schemas.ddl.alter_clauses import clauses_of
 from schemas.ddl.classify import family
-from schemas.ddl.lexer import Flavor, Lexer, dialect_of
+from schemas.ddl.cursor import Unparsable
+from schemas.ddl.lexer import Flavor, LexError
 from schemas.quote import quoted
 from schemas.wire.epoch import SchemaChanged, TableChanged
 from spark_consumer.apply.ddl.snapshot import ABSENT, ACCOUNTS, BROKEN, NO_ROWS, UNKNOWN, Shown, Snapshot
@@ -288,18 +290,13 @@ def _numbers(shown: Shown) -> set[int]:
 
 
 def _moves_columns(ddl: SchemaChanged) -> bool:
-    """Whether a column gets the name of one that loses it or goes: a second time would move more."""
+    """Whether a column gets the name of one that loses it or goes: a second time would move more. In doubt: yes."""
     if ddl.kind != "ALTER TABLE":
         return False
-    tokens = list(Lexer(ddl.statement, dialect_of(cast(Flavor, ddl.source_flavor), ddl.sql_mode or 0)))
-    gone, given = set[str](), set[str]()
-    for at, token in enumerate(tokens):
-        if token.key in ("CHANGE", "RENAME", "DROP"):
-            behind = [
-                one for one in tokens[at + 1 : at + 7] if one.key not in ("COLUMN", "IF", "EXISTS", "TO")
-            ]
-            names = [one.text.lower() for one in behind]
-            gone.update(names[:1])
-            if token.key != "DROP" and names[:1] != names[1:2]:
-                given.update(names[1:2])
-    return not gone.isdisjoint(given)
+    try:
+        clauses = clauses_of(ddl.statement, cast(Flavor, ddl.source_flavor), sql_mode=ddl.sql_mode or 0)
+    except (Unparsable, LexError):
+        return True
+    verbs = ("CHANGE", "RENAME", "DROP")
+    names = [(c.name.lower(), c.new_name.lower()) for c in clauses if c.what == "COLUMN" and c.verb in verbs]
+    return not {old for old, _ in names}.isdisjoint(new for old, new in names if new != old)

@@ -12,8 +12,10 @@ import pymysql
 import structlog
 
 from schemas.crashpoints import reached
+from schemas.ddl.alter_clauses import clauses_of
 from schemas.ddl.classify import family, without_start_transaction
-from schemas.ddl.lexer import Flavor
+from schemas.ddl.cursor import Unparsable
+from schemas.ddl.lexer import Flavor, LexError
 from schemas.errors import DownstreamError
 from schemas.quote import quoted
 from schemas.wire.epoch import SchemaChanged, StructureVersion
@@ -25,7 +27,6 @@ from spark_consumer.apply.ddl.settle import Settled, await_predecessor, look_bef
 from spark_consumer.apply.ddl.snapshot import clear_half_made
 from spark_consumer.apply.ledger import Ledger
 from spark_consumer.ddl import online_tables
-from spark_consumer.ddl.alter_clauses import clauses_of
 from spark_consumer.ddl.merged import needs
 from spark_consumer.ddl.online import take
 from spark_consumer.ddl.online_tables import OnlineTables
@@ -43,7 +44,6 @@ KnownTables = Callable[[int], set[tuple[str, str]]]
 #: the structures that their rows have had up to an epoch
 Versions = Callable[[int], Sequence[StructureVersion]]
 # Bits of sql_mode: STRICT_TRANS_TABLES, STRICT_ALL_TABLES.
-_STRICT = 1 << 21 | 1 << 22
 #: no such table, no such database
 _NO_TABLE = (1146, 1049)
 _log = structlog.get_logger()
@@ -166,18 +166,20 @@ class DdlApplier:
 
     def _needed(self, session: Session, ddl: SchemaChanged, epoch: int) -> str:
         """What a merged table needs of a shard's DDL; "" if it has it all."""
-        clauses = None
-        if ddl.kind == "ALTER TABLE" and len(ddl.tables) == 1 and ddl.tables[0].renamed_to is None:
-            clauses = clauses_of(ddl.statement, cast(Flavor, ddl.source_flavor), sql_mode=ddl.sql_mode or 0)
-        if clauses is None or self._versions is None:
+        mode = ddl.sql_mode or 0
+        alone = len(ddl.tables) == 1 and ddl.tables[0].renamed_to is None
+        if ddl.kind != "ALTER TABLE" or not alone or self._versions is None:
             return "it is not looked into"
+        try:
+            clauses = clauses_of(ddl.statement, cast(Flavor, ddl.source_flavor), sql_mode=mode)
+        except (Unparsable, LexError) as error:
+            return f"it is not understood: {error}"
         name = (ddl.tables[0].db, ddl.tables[0].table)
         target = read_table(session, self._router.table(*name))
         if target is None:
             return "the merged table is not there"
         versions = [v for v in self._versions(epoch) if (v.db, v.table) == name]
-        strict = bool((ddl.sql_mode or 0) & _STRICT)
-        return needs(clauses, target, [structure_of(v) for v in versions], strict=strict)
+        return needs(clauses, target, [structure_of(v) for v in versions], sql_mode=mode)
 
     @contextlib.contextmanager
     def begun(
