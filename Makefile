@@ -5,8 +5,9 @@ PYTHON := .venv/bin/python
 ARGS :=
 # Processes that share the test modules out, each with servers of its own: tests wait more than they compute.
 TEST_WORKERS := 3
+SHARED := -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup setup-sysbench artifacts classes demo test bench lint types contracts pytest docs lock
+.PHONY: help setup setup-sysbench artifacts classes demo test unit servers one golden fmt bench lint types contracts docs lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -29,7 +30,11 @@ demo: classes ## replicate a busy database, kill both processes on the way, comp
 bench: setup-sysbench classes ## measure each part and the whole, beside two peers
 	@$(PYTHON) -m bench $(ARGS)
 
-test: lint types contracts pytest ## lint, types, import contracts, all tests
+test: lint types contracts unit servers ## lint, types, import contracts, all tests
+
+fmt: setup ## let ruff repair and format
+	$(PYTHON) -m ruff check --fix .
+	$(PYTHON) -m ruff format .
 
 lint: setup ## ruff
 	$(PYTHON) -m ruff check .
@@ -41,8 +46,17 @@ types: setup ## mypy
 contracts: setup ## which package may import which
 	.venv/bin/lint-imports
 
-pytest: setup-sysbench artifacts classes ## the tests, those on real servers too
-	$(PYTHON) -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
+unit: setup ## the tests that need no servers
+	$(PYTHON) -m pytest $(SHARED) -m "not servers"
+
+servers: setup-sysbench artifacts classes ## the tests on real servers
+	$(PYTHON) -m pytest $(SHARED) -m servers
+
+one: setup-sysbench artifacts classes ## one test, for example: make one TEST=tests/schemas/test_gtid.py
+	$(PYTHON) -m pytest --durations=0 $(or $(TEST),$(error say which: make one TEST=tests/…))
+
+golden: setup ## renew the golden files; git diff then shows what became different
+	$(PYTHON) -m tests.golden.renew
 
 docs: setup ## write docs/COMMANDS.md from the commands
 	$(PYTHON) -m docs.commands

@@ -55,7 +55,7 @@ def renewed(path: Path) -> str:
         ValueError: the flavors of one case differ.
     """
     head, *blocks = path.read_text().split("\n=== ")
-    return "\n=== ".join([head, *map(_renewed, blocks)])
+    return "\n=== ".join([head, *map(_renewed, blocks)]).rstrip("\n") + "\n"
 
 
 def _renewed(block: str) -> str:
@@ -64,7 +64,9 @@ def _renewed(block: str) -> str:
     if len(results) != 1:
         raise ValueError(f"not the same in both flavors: {block}")
     statement, mark, result = block.partition("\n--- ")
-    return statement + mark + results.pop() + result.removeprefix(both[0].expected)
+    if not mark:
+        statement, result = statement.rstrip("\n"), "\n\n"
+    return f"{statement}\n--- {results.pop()}{result.removeprefix(both[0].expected)}"
 
 
 def _file(path: Path) -> list[Case]:

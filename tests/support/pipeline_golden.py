@@ -176,12 +176,14 @@ def cases() -> list[Case]:
 def renewed(path: Path, folder: Path) -> str:
     """A file's text with the statements that the code makes now; ``folder`` is for configurations."""
     head, *blocks = path.read_text().split("\n=== ")
-    return "\n=== ".join([head, *(_renewed(block, folder) for block in blocks)])
+    return "\n=== ".join([head, *(_renewed(block, folder) for block in blocks)]).rstrip("\n") + "\n"
 
 
 def _renewed(block: str, folder: Path) -> str:
     head, mark, statements = block.partition(_STATEMENTS)
-    return head + mark + _case("", block).run(folder) + statements[len(statements.rstrip("\n")) :]
+    if not mark:
+        head, statements = head.rstrip("\n"), "\n\n"
+    return head + _STATEMENTS + _case("", block).run(folder) + statements[len(statements.rstrip("\n")) :]
 
 
 def _file(path: Path) -> list[Case]:
