@@ -12,19 +12,19 @@ from tailrace.commands.options import DEFAULT_CONFIG, AsJson, ConfigFile
 if TYPE_CHECKING:
     from spark_consumer.rules.config import ConsumerConfig
 
-app = typer.Typer(help="The channels: list, show, move back, forget.", no_args_is_help=True)
+app = typer.Typer(help="List, show, move back and forget channels.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Option("--channel", metavar="NAME", help="The channel.")]
 To = Annotated[
     str,
-    typer.Option("--to", metavar="earliest|epoch:N|gtid:SET|time:RFC3339", help="Where it is to go on from."),
+    typer.Option("--to", metavar="earliest|epoch:N|gtid:SET|time:RFC3339", help="The position to move to."),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 @app.command("list")
 def list_channels(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
-    """List the channels that the configured targets know, and those of the file that have not begun."""
+    """List the channels that the configured targets have, and configured ones that have not begun."""
     from tailrace.channels import known as channels
     from tailrace.config.file import load
     from tailrace.service import logs
@@ -41,7 +41,7 @@ def list_channels(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) 
 
 @app.command("show")
 def show(channel: Name, config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
-    """Show where a channel stands, what it has done so far, and its last batches."""
+    """Show a channel's position, its counters and its last batches."""
     from tailrace.channels import known as channels
     from tailrace.service import logs
 
@@ -60,9 +60,9 @@ def show(channel: Name, config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = F
 
 @app.command("rewind")
 def rewind(channel: Name, to: To, config: ConfigFile = DEFAULT_CONFIG, yes: Yes = False) -> None:
-    """Move a channel back: its next run applies again what lies behind the place, in safe mode until it is level.
+    """Move a channel back. Its next run applies everything from there on again, in safe mode up to where it was.
 
-    Its consumer must not run. Stops if something in between cannot be repeated, such as DDL; docs/REPLAY.md.
+    Its consumer must not run. Refused if something in between cannot be repeated, such as DDL; docs/REPLAY.md.
     """
     from spark_consumer.job.rewind import opened
     from tailrace.config.start_point import check_rewind

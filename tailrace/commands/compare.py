@@ -17,7 +17,7 @@ def compare(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, as_jso
     """Compare upstream and downstream table by table: structure, and every byte of every row.
 
     Tables are paired by the channel's routes. Rows that its filters leave out count as differences.
-    What differs is looked at several times, since replication may be in flight. Exit 4 if it still differs.
+    What differs is compared again several times, because replication may be running. Exit 4 if it still differs.
     """
     from schemas.errors import ExitCode
     from spark_consumer.rules.route import Router

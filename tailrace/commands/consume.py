@@ -20,7 +20,7 @@ From = Annotated[
     typer.Option(
         "--from",
         metavar="earliest|epoch:N|gtid:SET|time:RFC3339",
-        help="Where a channel begins that has no position yet; earliest, if absent.",
+        help="Where a channel without a position begins; default: earliest.",
     ),
 ]
 Until = Annotated[
@@ -28,7 +28,7 @@ Until = Annotated[
     typer.Option(
         "--until",
         metavar="now|epoch:N|gtid:SET|time:RFC3339",
-        help="Stop exactly at this place of the log: behind the epoch or GTID set, before the time.",
+        help="Stop exactly at this position of the log: behind the epoch or GTID set, before the time.",
     ),
 ]
 
@@ -43,8 +43,8 @@ def consume(
 ) -> None:
     """Apply the epochs from Kafka to the downstream, exactly once.
 
-    SIGTERM or Ctrl-C finishes the batch in hand, or leaves it after consumer.pause-time, and ends with 0; a
-    second one ends at once. Either way nothing is lost: the position is in the downstream's own transaction.
+    SIGTERM or Ctrl-C finishes the current batch, or gives it up after consumer.pause-time, and ends with 0; a second
+    one ends at once. Nothing is lost in either case: the position is in the downstream's own transaction.
     """
     from tailrace import assemble as wiring
     from tailrace.config.file import load

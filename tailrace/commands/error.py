@@ -12,25 +12,26 @@ if TYPE_CHECKING:
     from tailrace.channels.error_handling import Stopped
 
 app = typer.Typer(
-    help="Show what a channel stopped at; leave that event out, or run something else.", no_args_is_help=True
+    help="Show the event at which a channel stopped; leave it out, or run something else.",
+    no_args_is_help=True,
 )
 OfEvent = Annotated[
     str | None,
     typer.Option(
-        "--event", metavar="EPOCH:ROW|EPOCH:ddl", help="Refuse if the channel stopped at another event."
+        "--event", metavar="EPOCH:ROW|EPOCH:ddl", help="Fail if the channel stopped at another event."
     ),
 ]
 Sql = Annotated[
     list[str],
     typer.Option(
-        "--sql", metavar="STATEMENT", help="What runs instead; give it again for further statements."
+        "--sql", metavar="STATEMENT", help="What runs instead; repeat the option for more statements."
     ),
 ]
 
 
 @app.command("show")
 def show(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, as_json: AsJson = False) -> None:
-    """Show what the channel ended with, and what was decided about events so far."""
+    """Show the error that the channel ended with, and the decisions about events so far."""
     import json
 
     from tailrace.channels.error_handling import looked_at
@@ -42,7 +43,7 @@ def show(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, as_json: 
 
 @app.command("skip")
 def skip(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, event: OfEvent = None) -> None:
-    """Leave out exactly the row change or DDL that the channel stopped at; the next start goes on behind it."""
+    """Leave out exactly the row change or DDL at which the channel stopped; the next start goes on behind it."""
     _decide(config, channel, event, ())
 
 
@@ -50,7 +51,7 @@ def skip(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, event: Of
 def replace(
     sql: Sql, config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, event: OfEvent = None
 ) -> None:
-    """Run other statements instead of it, in the transaction of its batch; a DDL under the channel's own GTID."""
+    """Run other statements instead of it, in the transaction of its batch; DDL under the channel's own GTIDs."""
     _decide(config, channel, event, tuple(sql))
 
 

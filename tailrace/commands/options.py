@@ -14,13 +14,13 @@ ConfigFile = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")]
 UntilCaughtUp = Annotated[
     bool,
-    typer.Option("--until-caught-up", help="Stop once everything that was there at the start is through."),
+    typer.Option("--until-caught-up", help="Stop when everything that was there at the start is done."),
 ]
 StopAtGtid = Annotated[
     str | None, typer.Option("--stop-at-gtid", metavar="SET", help="Stop exactly behind this GTID set.")
 ]
 Channel = Annotated[
     str | None,
-    typer.Option("--channel", metavar="NAME", help="The channel; default: consumer.channel, main if absent."),
+    typer.Option("--channel", metavar="NAME", help="The channel; default: consumer.channel, or main."),
 ]
 DEFAULT_CONFIG = Path("tailrace.toml")

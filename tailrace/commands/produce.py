@@ -19,8 +19,8 @@ def produce(
 ) -> None:
     """Mirror the upstream's binlog into relay files and publish it to Kafka in epochs.
 
-    SIGTERM or Ctrl-C finishes the epoch in hand and ends with 0; a second one ends at once. Either way
-    nothing is lost: the next start goes on behind the last committed epoch.
+    SIGTERM or Ctrl-C finishes the current epoch and ends with 0; a second one ends at once. Nothing is lost in
+    either case: the next start goes on behind the last committed epoch.
     """
     from tailrace import assemble as wiring
     from tailrace.config.file import load

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def recover(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None) -> None:
     """Apply what the relay files hold to the downstream, exactly once, when upstream and Kafka are gone.
 
-    Goes on from the channel's position to the last whole transaction in the files. Stop the producer before;
-    a running consumer of the channel is fenced. Afterwards produce and consume go on as usual.
+    It goes on from the channel's position to the last whole transaction in the files. Stop the producer first;
+    a running consumer of the channel is fenced. Afterwards start produce and consume as usual.
     """
     from tailrace.config.file import load
     from tailrace.config.secret_files import warn_if_exposed

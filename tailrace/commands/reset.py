@@ -18,9 +18,9 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 def reset(
     config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, everything: All = False, yes: Yes = False
 ) -> None:
-    """Forget the relay log, as RESET REPLICA does; the next start fetches anew, and applies nothing twice.
+    """Forget the relay log, as RESET REPLICA does. The next start fetches it again and applies nothing twice.
 
-    Says what it forgets and asks before it does. Tables and Kafka's topics stay as they are.
+    The command says what it will forget and asks. Tables and Kafka's topics stay as they are.
     """
     from tailrace import assemble as wiring
     from tailrace.channels.reset import opened

@@ -21,8 +21,8 @@ def run(
 ) -> None:
     """Run produce and consume, each as a process of its own.
 
-    One that a signal kills, or that waits for what is away, is started again. What only you can heal stops that one
-    alone, and is said again every minute; the other goes on. SIGTERM or Ctrl-C stops both in order.
+    One that a signal kills, or whose error may pass, is started again. An error that only you can repair stops that
+    one and is logged every minute; the other one goes on. SIGTERM or Ctrl-C stops both in order.
     """
     from tailrace.config.file import load
     from tailrace.config.start_point import check_gtid_set

@@ -41,7 +41,7 @@ def up(
 
 @app.command("down")
 def down(directory: Folder = DEFAULT_FOLDER) -> None:
-    """Stop what runs; the data stays."""
+    """Stop the servers; their data stays."""
     from compose.stack import Stack
 
     stopped = Stack(directory).down()
@@ -50,7 +50,7 @@ def down(directory: Folder = DEFAULT_FOLDER) -> None:
 
 @app.command("status")
 def status(directory: Folder = DEFAULT_FOLDER, as_json: AsJson = False) -> None:
-    """Show what runs. Exit 1 unless everything is up."""
+    """Show which servers run. Exit 1 unless all do."""
     from compose.stack import Stack, status_json
 
     servers = Stack(directory).status()

@@ -13,7 +13,7 @@ from tailrace.commands.options import DEFAULT_CONFIG, AsJson, ConfigFile
 def status(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
     """Show where upstream, relay log, Kafka and each channel are, and how far each channel lags.
 
-    Exit 1 if a part could not be read; the others are shown all the same.
+    Exit 1 if a part could not be read; the others are still shown.
     """
     from tailrace.config.file import load
     from tailrace.service import logs

@@ -25,7 +25,19 @@ PAGES = [ROOT / name for name in NAMED] + sorted((ROOT / "docs").rglob("*.md"))
 README = (ROOT / "README.md").read_text()
 FORMAT = (ROOT / "docs/FORMAT.md").read_text()
 PACKAGES = ("schemas", "relay_store", "producer", "spark_consumer", "tailrace", "compose", "demo", "bench")
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
+WAYS = re.findall(r"^## The way of .+?(?=^## )", ARCHITECTURE, re.MULTILINE | re.DOTALL)
+DECISIONS = re.findall(
+    r"^In the code: (.+)$",
+    "\n".join(page.read_text() for page in (ROOT / "docs/decisions").glob("*.md")),
+    re.MULTILINE,
+)
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+def _steps(way: str) -> list[str]:
+    """Where each step of a way through the code happens: the last column of its table."""
+    return re.findall(r"^\| \d+ \|.*\| (.+) \|$", way, re.MULTILINE)
 
 
 def test_the_documents_exist() -> None:
@@ -116,7 +128,7 @@ def test_codes_in_the_documents_are_explained(page: Path) -> None:
 def test_crash_points_are_those_of_the_code() -> None:
     sources = [file for package in PACKAGES for file in (ROOT / package).rglob("*.py")]
     points = {name for file in sources for name in re.findall(r'\breached\("([a-z_.]+)"\)', file.read_text())}
-    table = (ROOT / "ARCHITECTURE.md").read_text().partition("## kill -9")[2]
+    table = ARCHITECTURE.partition("## kill -9")[2]
     named = set(
         re.findall(
             r"`((?:relay|purge|publish|ddl|apply|nontransactional|worker|batch)\.(?:before|after)\w*)`", table
@@ -125,17 +137,37 @@ def test_crash_points_are_those_of_the_code() -> None:
     assert named == points
 
 
-def test_the_architecture_names_functions_that_there_are() -> None:
-    rows = re.findall(r"^\| \d+ \|.*\| (.+) \|$", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
-    assert len(rows) > 10
-    for row in rows:
-        text = ""
-        for name in re.findall(r"`([^`]+)`", row):
-            if name.endswith(".py"):
-                text = (ROOT / name).read_text()
-                continue
-            for part in name.split("."):
-                assert re.search(rf"\b(def|class) {part}\b|self\.{part} = ", text), f"{name} in {row}"
+def test_the_picture_of_the_stages_has_every_folder() -> None:
+    picture = ARCHITECTURE.partition("## The stages")[2].partition("```")[2].partition("```")[0]
+    shown: dict[str, set[str]] = {}
+    package = ""
+    for start, folder in re.findall(r"^(\w+/)? +(\w+)/ ", picture, re.MULTILINE):
+        package = start or package
+        shown.setdefault(package, set()).add(folder)
+    for name in ("relay_store/", "producer/", "spark_consumer/"):
+        assert shown[name] == {file.parent.name for file in (ROOT / name).glob("*/__init__.py")}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_paths_in_the_documents_are_there(page: Path) -> None:
+    folders = "|".join((*PACKAGES, "tests", "docs"))
+    for path in re.findall(rf"`((?:{folders})/[\w./-]*)`", page.read_text()):
+        assert (ROOT / path).exists(), path
+
+
+def test_the_ways_through_the_code_take_few_steps() -> None:
+    assert all(len(_steps(way)) <= 12 for way in WAYS)
+
+
+@pytest.mark.parametrize("line", [step for way in WAYS for step in _steps(way)] + DECISIONS)
+def test_names_in_the_documents_are_there(line: str) -> None:
+    text = ""
+    for name in re.findall(r"`([^`]+)`", line):
+        if name.endswith((".py", "/")):
+            text = (ROOT / name).read_text() if name.endswith(".py") else ""
+            continue
+        for part in name.split("."):
+            assert re.search(rf"\b(def|class) {part}\b|self\.{part} = ", text), f"{name} in {line}"
 
 
 def _example(name: str) -> bytes:

@@ -18,7 +18,7 @@ Table = Annotated[str, typer.Argument(metavar="DATABASE.TABLE", help="The upstre
 AtEpoch = Annotated[int | None, typer.Option("--at-epoch", metavar="N", help="At the end of this epoch.")]
 AtGtid = Annotated[
     str | None,
-    typer.Option("--at-gtid", metavar="SET", help="At the first epoch behind which all of this is executed."),
+    typer.Option("--at-gtid", metavar="SET", help="At the first epoch with which all of this is executed."),
 ]
 History = Annotated[bool, typer.Option("--history", help="Also every change that the log holds.")]
 
@@ -32,7 +32,7 @@ def show(
     history: History = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print a table's structure as it was at a place in the log; by default at its end."""
+    """Print a table's structure at a position in the log; by default at its end."""
     from schemas.letter_case import lowered
     from tailrace.config.file import kafka_security, load
     from tailrace.probe_kafka import knock
@@ -65,13 +65,13 @@ Structure = Annotated[
 ]
 At = Annotated[
     str | None,
-    typer.Option("--at", metavar="BINLOG:POS", help="In force from this place of the upstream's binlog on."),
+    typer.Option("--at", metavar="BINLOG:POS", help="Valid from this position of the upstream's binlog on."),
 ]
 
 
 @app.command("set")
 def set_(table: Table, file: Structure, config: ConfigFile = DEFAULT_CONFIG, at: At = None) -> None:
-    """Correct a tracked structure by hand, where the producer has stopped; it must not run meanwhile."""
+    """Set a tracked structure by hand, if the producer has stopped because of it; it must not run meanwhile."""
     from tailrace.config.file import load
     from tailrace.reader.schema_set import set_structure
 

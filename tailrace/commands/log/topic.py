@@ -21,7 +21,7 @@ Start = Annotated[
     typer.Option(
         "--from",
         metavar="earliest|oldest|epoch:N|gtid:SET|time:RFC3339",
-        help="Where to begin; oldest is the first epoch that is still kept.",
+        help="Where to begin; oldest is the first epoch that is still there.",
     ),
 ]
 Pattern = Annotated[
@@ -30,9 +30,9 @@ Pattern = Annotated[
         "--table", metavar="PATTERN", help="Only these tables, such as shop.*; may be given several times."
     ),
 ]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Wait for what comes.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Wait for more.")]
 Format = Annotated[
-    Literal["text", "json"], typer.Option("--format", help="Lines for people, or a JSON object a line.")
+    Literal["text", "json"], typer.Option("--format", help="Text, or one JSON object on each line.")
 ]
 
 
@@ -46,7 +46,7 @@ def cat(
 ) -> None:
     """Print the epochs with their DDL and rows, in upstream order.
 
-    Only what is committed, each epoch checked against its row count and digest. With --table only epochs that
+    Only committed epochs, each checked by its row count and digest. With --table only epochs that
     concern such a table. Ctrl-C ends it with 0.
     """
     from tailrace.config.file import kafka_security, load

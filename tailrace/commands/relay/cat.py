@@ -34,11 +34,13 @@ StopPosition = Annotated[
 ]
 StartDatetime = Annotated[
     str | None,
-    typer.Option("--start-datetime", metavar="TIME", help="Begin with the first event that is as late."),
+    typer.Option(
+        "--start-datetime", metavar="TIME", help="Begin with the first event at this time or later."
+    ),
 ]
 StopDatetime = Annotated[
     str | None,
-    typer.Option("--stop-datetime", metavar="TIME", help="End before the first event that is as late."),
+    typer.Option("--stop-datetime", metavar="TIME", help="End before the first event at this time or later."),
 ]
 IncludeGtids = Annotated[
     str | None, typer.Option("--include-gtids", metavar="SET", help="Only these transactions.")
@@ -46,8 +48,8 @@ IncludeGtids = Annotated[
 ExcludeGtids = Annotated[
     str | None, typer.Option("--exclude-gtids", metavar="SET", help="All but these transactions.")
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the rows, too.")]
-OutputFormat = Annotated[Format, typer.Option("--format", help="text, or one JSON object a line.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the rows too.")]
+OutputFormat = Annotated[Format, typer.Option("--format", help="Text, or one JSON object on each line.")]
 
 
 def cat(
@@ -63,9 +65,9 @@ def cat(
     verbose: Verbose = False,
     output: OutputFormat = Format.TEXT,
 ) -> None:
-    """Show events of the relay log, all files one behind the other unless one is named.
+    """Show events of the relay log, from all files in their order unless one is named.
 
-    Options are mysqlbinlog's. TIME is UTC unless it says otherwise, such as 2026-11-21T22:00:00+01:00. Of
+    The options are mysqlbinlog's. TIME is UTC unless it says otherwise, such as 2026-11-21T22:00:00+01:00. On
     MariaDB a GTID set stands for everything up to its numbers. Compressed transactions are shown unpacked.
     """
     from tailrace.config.file import load

@@ -19,8 +19,8 @@ _TIMES = ("first_time", "last_time")
 def list_files(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
     """List sub-directories and files: size, first and last GTID, time span in UTC, and who needs them.
 
-    The heads and tails of the files are read, not what is between. Transactions are counted where MySQL's
-    files say how many they hold.
+    Only the heads and tails of the files are read. Transactions are counted if MySQL's files say how many
+    they hold.
     """
     from relay_store.read.catalog import entries
     from tailrace import assemble as wiring

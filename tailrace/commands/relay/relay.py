@@ -35,7 +35,9 @@ SubDir = Annotated[
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")]
 Forget = Annotated[
     str | None,
-    typer.Option("--forget", metavar="NAME", help="Remove a reader that is gone for good, instead."),
+    typer.Option(
+        "--forget", metavar="NAME", help="Remove a reader that will never come back, instead of listing."
+    ),
 ]
 
 
@@ -49,8 +51,8 @@ def purge(
 ) -> None:
     """Delete all relay files before FILE, those of earlier sub-directories too, oldest first.
 
-    It stops at the first file that is being written or read, or that the publisher, a channel of the configuration or
-    another registered reader still needs. A producer may run meanwhile.
+    It stops at the first file that is being written or read, or that the publisher, a configured channel or another
+    registered reader still needs. A producer may run meanwhile.
     """
     from relay_store.purge.purge import purge as run
     from tailrace import assemble as wiring
@@ -111,10 +113,10 @@ def _moment(seconds: float) -> str:
 
 @app.command("readers")
 def readers(config: ConfigFile = DEFAULT_CONFIG, forget: Forget = None, as_json: AsJson = False) -> None:
-    """List who still needs the relay log, and from where on; no purge deletes that.
+    """List who still needs the relay log, and from which position on; no purge deletes that.
 
-    The publisher and the configuration's channels register by themselves; one that has not begun needs everything.
-    A channel that will never run again keeps its files until it is out of the configuration and forgotten.
+    The publisher and the configured channels register by themselves; one that has not begun needs everything.
+    A channel that will never run again keeps its files until it is removed from the configuration and forgotten.
     """
     from tailrace import assemble as wiring
     from tailrace.config.file import load

@@ -21,7 +21,7 @@ def verify(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None
     """Check the relay log: checksums, sizes and positions of all events, the sequence of files, relay.meta,
     the index, and that the GTIDs have no gap.
 
-    It may run beside a producer. Each finding has a place and a remedy. Exit 5 if there is one.
+    It may run beside a producer. Each finding has a position and a remedy. Exit 5 if there is one.
     """
     from relay_store.check.verify import verify as verify_log
     from schemas.errors import ExitCode
