@@ -125,6 +125,11 @@ def test_codes_in_the_documents_are_explained(page: Path) -> None:
     assert set(re.findall(r"\bTR\d{3}\b", page.read_text())) <= explained
 
 
+def test_decisions_have_the_numbers_of_their_files() -> None:
+    for page in (ROOT / "docs/decisions").glob("*.md"):
+        assert page.read_text().startswith(f"# {int(page.name[:4])}. "), page.name
+
+
 def test_crash_points_are_those_of_the_code() -> None:
     sources = [file for package in PACKAGES for file in (ROOT / package).rglob("*.py")]
     points = {name for file in sources for name in re.findall(r'\breached\("([a-z_.]+)"\)', file.read_text())}
