@@ -16,6 +16,7 @@ from compose.errors import StackError
 from compose.servers import Server
 
 Role = Literal["upstream", "downstream"]
+Flavor = Literal["mysql", "mariadb"]
 
 _SHARED_OPTIONS = [
     "--bind-address=127.0.0.1",
@@ -48,7 +49,7 @@ class Database(Server):
     ``tailrace`` has the privileges that Tailrace asks for in the server's role, and no others.
     """
 
-    flavor: str
+    flavor: Flavor
     _grants: ClassVar[dict[Role, str]]
 
     def __init__(

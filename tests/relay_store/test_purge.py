@@ -77,7 +77,8 @@ def tree(root: Path) -> dict[str, list[str]]:
 
 
 def at(subdir: str, number: int, pos: int = 4) -> RelayPosition:
-    return RelayPosition(subdir, *logs(number), pos)
+    [file] = logs(number)
+    return RelayPosition(subdir, file, pos)
 
 
 @pytest.fixture
@@ -157,7 +158,8 @@ MARKS = st.builds(
 
 
 def part_mark(subdir: str, number: int, offset: int, pos: int) -> RelayPosition:
-    return RelayPosition(subdir, layout.part_name(*logs(number), offset), pos)
+    [file] = logs(number)
+    return RelayPosition(subdir, layout.part_name(file, offset), pos)
 
 
 MARKS |= st.builds(

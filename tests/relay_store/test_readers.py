@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner
 
 from relay_store.layout import directory as layout
-from relay_store.layout import readers
 from relay_store.layout.directory import RelayPosition
 from relay_store.layout.inventory import bytes_behind, relay_files
 from relay_store.layout.locks import files_locked
@@ -36,7 +35,7 @@ def full_disk(monkeypatch) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
         return really(fd, data)
 
-    monkeypatch.setattr(layout.os, "write", write)
+    monkeypatch.setattr("relay_store.layout.directory.os.write", write)
 
 
 def test_a_mark_is_a_small_toml_file(tmp_path):
@@ -142,7 +141,7 @@ def test_another_disk_error_is_raised(tmp_path, monkeypatch):
     def broken(fd):
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(readers.layout.os, "fsync", broken)
+    monkeypatch.setattr("relay_store.layout.directory.os.fsync", broken)
     mark.advance(NEW)
     with pytest.raises(RelayError, match="TR302"):
         mark.flush()
@@ -165,7 +164,7 @@ def test_relay_readers_lists_and_forgets(tmp_path):
     root = tmp_path / "relay"
     runner = CliRunner()
     arguments = ["relay", "readers", "--config", str(config)]
-    assert runner.invoke(app, arguments).exception.code == "TR322"
+    assert "TR322" in str(runner.invoke(app, arguments).exception)
     root.mkdir()
     assert "no reader is registered" in runner.invoke(app, arguments).stderr
     (root / SUBDIR).mkdir()

@@ -15,7 +15,6 @@ from relay_store.layout.directory import RelayPosition
 from relay_store.read import reader
 from relay_store.read.reader import RelayReader
 from relay_store.read.start import Begin, initial_position
-from relay_store.write import writer
 from relay_store.write.writer import RelayWriter
 from schemas.binlog import framing as binlog
 from schemas.errors import RelayError
@@ -244,7 +243,7 @@ def test_a_full_disk_is_an_error_with_a_hint_and_loses_nothing(root, monkeypatch
     def full(fd, data):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(writer.os, "write", full)
+    monkeypatch.setattr("relay_store.write.writer.os.write", full)
     with pytest.raises(RelayError, match=r"TR320.*No space left.*free some space") as caught:
         put(relay, *group(2))
     assert caught.value.retryable

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay_store.check import file as file_check
+from relay_store.check.gtid_chain import GtidChain
 from relay_store.check.verify import check_at_start, verify
 from relay_store.layout import directory as layout
 from relay_store.layout.directory import RelayMeta, RelayPosition
@@ -94,11 +95,11 @@ def test_an_empty_directory_is_sound(tmp_path: Path) -> None:
     assert verify(tmp_path / "relay").sound
 
 
-def _delete(name: str) -> Callable[[Path], None]:
+def _delete(name: str) -> Callable[[Path], object]:
     return lambda root: (folder_of(root) / name).unlink()
 
 
-def _truncate(name: str, by: int) -> Callable[[Path], None]:
+def _truncate(name: str, by: int) -> Callable[[Path], object]:
     def damage(root: Path) -> None:
         path = folder_of(root) / name
         os.truncate(path, path.stat().st_size - by)
@@ -106,15 +107,15 @@ def _truncate(name: str, by: int) -> Callable[[Path], None]:
     return damage
 
 
-def _write(name: str, text: str) -> Callable[[Path], None]:
-    return lambda root: (root / name.format(subdir=layout.read_index(root)[0])).write_text(text) and None
+def _write(name: str, text: str) -> Callable[[Path], object]:
+    return lambda root: (root / name.format(subdir=layout.read_index(root)[0])).write_text(text)
 
 
-def _index(change: Callable[[str], str]) -> Callable[[Path], None]:
-    return lambda root: (root / "server-uuid.index").write_text(change(layout.read_index(root)[0])) and None
+def _index(change: Callable[[str], str]) -> Callable[[Path], object]:
+    return lambda root: (root / "server-uuid.index").write_text(change(layout.read_index(root)[0]))
 
 
-def _splice(name: str, change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
+def _splice(name: str, change: Callable[[bytes], bytes]) -> Callable[[Path], object]:
     def damage(root: Path) -> None:
         path = folder_of(root) / name
         path.write_bytes(change(path.read_bytes()))
@@ -122,12 +123,12 @@ def _splice(name: str, change: Callable[[bytes], bytes]) -> Callable[[Path], Non
     return damage
 
 
-def _set(**fields: object) -> Callable[[Path], None]:
+def _set(**fields: object) -> Callable[[Path], object]:
     return lambda root: change_meta(root, **fields)
 
 
 HEAD = len(format_description()) + 4
-DAMAGES: dict[str, tuple[Callable[[Path], None], str, str]] = {
+DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "a byte of a row": (
         _splice(NAMES[0], lambda d: d[:400] + bytes([d[400] ^ 4]) + d[401:]),
         "TR304",
@@ -283,16 +284,14 @@ def test_the_end_positions_wrap_beyond_4_gib(tmp_path: Path) -> None:
         body[13:17] = struct.pack("<I", end - offset if one is first else end & 0xFFFFFFFF)
         data += bytes(body) + struct.pack("<I", zlib.crc32(body))
     path.write_bytes(data)
-    check = file_check.FileCheck(path, len(data), file_check.GtidChain(), upstream_offset=offset)
+    check = file_check.FileCheck(path, len(data), GtidChain(), upstream_offset=offset)
     assert end > 1 << 32
     assert check.faults == []
     assert check.boundary == len(data)
     # A whole event is gone: each checksum is right, and the positions tell.
     cut = len(first) + 8 + len(gtid(1))
     path.write_bytes(data[: len(first) + 8] + data[cut:])
-    check = file_check.FileCheck(
-        path, len(data) - len(gtid(1)), file_check.GtidChain(), upstream_offset=offset
-    )
+    check = file_check.FileCheck(path, len(data) - len(gtid(1)), GtidChain(), upstream_offset=offset)
     assert check.faults[0].code == "TR331"
 
 
@@ -474,7 +473,7 @@ def test_a_large_event_needs_no_memory_of_its_size(root: Path, monkeypatch: pyte
     relay.track_gtids(lambda: f"{SOURCE}:1-7")
     relay.close()
     sizes: list[int] = []
-    real = file_check.crc32
+    real = zlib.crc32
     monkeypatch.setattr(file_check, "crc32", lambda data, *seed: sizes.append(len(data)) or real(data, *seed))
     assert verify(root).findings == []
     assert max(sizes) <= 2 * 4096
@@ -511,7 +510,7 @@ def test_every_bit_of_a_servers_log_is_covered() -> None:
             changed = bytearray(data)
             changed[bit >> 3] ^= 1 << (bit & 7)
             scratch.write_bytes(changed)
-            check = file_check.FileCheck(scratch, len(data), file_check.GtidChain())
+            check = file_check.FileCheck(scratch, len(data), GtidChain())
             assert check.faults or check.torn_at is not None, f"byte {bit >> 3}, bit {bit & 7}"
     finally:
         scratch.unlink(missing_ok=True)

@@ -235,8 +235,9 @@ def test_every_client_charset_arrives(golden_servers: Servers, flavor: Flavor, c
     with server.server.connect(database="app") as connection, connection.cursor() as cursor:
         cursor.execute(f"SET NAMES {charset}")
         raw = f"CREATE TABLE `{text}` (a INT COMMENT '{text}')".encode(codec.get(charset, charset))
-        connection._execute_command(3, raw)  # COM_QUERY as bytes; cursors encode by themselves
-        connection._read_query_result()
+        plain: Any = connection  # cursors encode by themselves; this is COM_QUERY as bytes
+        plain._execute_command(3, raw)
+        plain._read_query_result()
     (query,) = [q for q in _queries(server, place) if q.statement.startswith("CREATE")]
     assert query.statement == f"CREATE TABLE `{text}` (a INT COMMENT '{text}')"
     assert server.look("SELECT table_name FROM information_schema.tables WHERE table_schema = 'app'") == [

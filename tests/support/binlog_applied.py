@@ -47,10 +47,10 @@ def epochs_since(
     file, at = begin
     data = (server.data / file).read_bytes()
     decoder = EventDecoder(
-        server.flavor,  # type: ignore[arg-type]
+        server.flavor,
         tables or TableFilter(),
         _UNLIMITED,
-        empty_gtid_set(server.flavor).tracker(),  # type: ignore[arg-type]
+        empty_gtid_set(server.flavor).tracker(),
         {},
         lambda epoch: None,
         PreparedTransactions(server.data),

@@ -77,10 +77,10 @@ def rows_since(server: Database, begin: tuple[str, int], include: str) -> list[R
     assert binlog_end(server)[0] == file
     data = (server.data / file).read_bytes()
     decoder = EventDecoder(
-        server.flavor,  # type: ignore[arg-type]
+        server.flavor,
         TableFilter(include=(include,)),
         _UNLIMITED,
-        empty_gtid_set(server.flavor).tracker(),  # type: ignore[arg-type]
+        empty_gtid_set(server.flavor).tracker(),
         {},
         lambda epoch: None,
         PreparedTransactions(server.data),

@@ -152,7 +152,7 @@ def assert_same_files(source, root: Path, was_killed: bool = False) -> None:
         subprocess.run(program, check=True, stdout=subprocess.DEVNULL)
 
 
-def start_process(source, root: Path, max_file_size: int = 0, **environment: str) -> subprocess.Popen:
+def start_process(source, root: Path, max_file_size: int = 0, **environment: str) -> subprocess.Popen[bytes]:
     command = [
         sys.executable,
         str(MIRROR_PROCESS),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,8 @@ class Case:
         name, _, images = rest.partition(" ")
         structure = self.structures[name]
         rows = [self._image(structure, values) for values in json.loads(f"[{images}]")]
-        return {"insert": insert, "update": update, "delete": delete}[word](structure, *rows)
+        made: dict[str, Callable[..., Change]] = {"insert": insert, "update": update, "delete": delete}
+        return made[word](structure, *rows)
 
     @staticmethod
     def _image(structure: TableStructure, values: list[Any]) -> dict[str, Any]:

@@ -239,7 +239,7 @@ def test_a_password_that_has_become_wrong_stops_whoever_runs(secured: SecuredKaf
     login = KafkaSecurity("sasl_ssl", "PLAIN", USER, "changed", secured.ca)
     config = ConsumerConfig(secured.secured, "secured", ServerUrl("nowhere"), kafka_security=login)
     # As on the executors, in the driver, and in the producer.
-    begun = Source(secured.secured, "secured.rows", "g", login, patience=60.0)
+    begun: Any = Source(secured.secured, "secured.rows", "g", login, patience=60.0)
     work = task(((OffsetRange(0, 0, 1), WHOLE),), lambda part, _: [begun.read(part)])
     [result] = work(iter([pa.record_batch({"n": pa.array([0])})]))
     assert result.column("kind").to_pylist() == [REFUSED]

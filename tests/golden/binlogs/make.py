@@ -110,7 +110,7 @@ def _make(server: Database, statements: list[str], name: str) -> None:
     folder = BINLOGS / name / SUBDIR
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(server.data / FILE, folder)
-    lines = decoded_lines(folder.parent, SUBDIR, FILE, server.flavor)  # type: ignore[arg-type]
+    lines = decoded_lines(folder.parent, SUBDIR, FILE, server.flavor)
     (folder.parent / "expected.txt").write_text("\n".join(lines) + "\n")
 
 

@@ -41,7 +41,7 @@ def _insert(table_id: int, number: int, columns: int = 1, flags: int = 1, extra:
 def _decoded(*groups: list[bytes], tables: TableFilter | None = None) -> list[tuple[str, int, int, int]]:
     """For each row its table, number of columns, value and flags."""
     limits = EpochLimits(max_rows=1 << 40, max_bytes=1 << 50, max_delay=1e9, heartbeat=1e9)
-    prepared: Any = PreparedTransactions(None)  # type: ignore[arg-type]
+    prepared: Any = PreparedTransactions(None)
     tracker = empty_gtid_set("mysql").tracker()
     decoder = EventDecoder(
         "mysql", tables or TableFilter(), limits, tracker, {}, lambda epoch: None, prepared
@@ -90,7 +90,7 @@ def test_each_row_goes_to_the_table_that_its_id_means_just_then(groups: list[Any
 def test_what_only_looks_like_the_last_begin_is_a_statement() -> None:
     """The same bytes with another statement's length, and a name that ends in BEGIN."""
     limits = EpochLimits(max_rows=1 << 40, max_bytes=1 << 50, max_delay=1e9, heartbeat=1e9)
-    prepared: Any = PreparedTransactions(None)  # type: ignore[arg-type]
+    prepared: Any = PreparedTransactions(None)
     tracker = empty_gtid_set("mysql").tracker()
     for text, kind in ((b"DROP TABLE d.BEGIN", "DROP TABLE"), (b"BEGIN ", None)):
         decoder = EventDecoder("mysql", TableFilter(), limits, tracker, {}, lambda epoch: None, prepared)

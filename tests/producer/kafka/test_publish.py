@@ -100,7 +100,7 @@ def test_kills_lose_and_double_nothing(case: Case) -> None:
     ):
         process = case.process(crash_at=place)
 
-        def work_and_look(process: subprocess.Popen[bytes] = process) -> bool:
+        def work_and_look(process: subprocess.Popen[str] = process) -> bool:
             _work(case, 10, rng)
             return process.poll() is not None
 

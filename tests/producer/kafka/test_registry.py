@@ -59,8 +59,10 @@ def test_a_table_may_have_any_name(there: Registry) -> None:
     assert len(there.subjects) == 3
 
 
-_PASSING = [500, 502, 503, 504, 429, 408, None, b"rubbish\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{",
-            b"HTTP/1.1 503 Away\r\nContent-Length: 99\r\n\r\n{", b"HTTP/1.1 200 OK\r\n\r\n<html>"]  # fmt: skip
+_PASSING: list[int | bytes | None] = [
+    500, 502, 503, 504, 429, 408, None, b"rubbish\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{",
+    b"HTTP/1.1 503 Away\r\nContent-Length: 99\r\n\r\n{", b"HTTP/1.1 200 OK\r\n\r\n<html>",
+]  # fmt: skip
 
 
 def test_a_registry_that_comes_back_is_waited_for(there: Registry) -> None:

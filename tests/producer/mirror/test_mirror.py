@@ -24,7 +24,7 @@ from relay_store.write.writer import RelayWriter
 from schemas.access.server_url import ServerUrl
 from schemas.binlog import framing as binlog
 from schemas.errors import ConfigError, UpstreamError
-from schemas.gtid.sets import MysqlGtidSet, empty_gtid_set
+from schemas.gtid.sets import Flavor, MysqlGtidSet, empty_gtid_set
 from schemas.tables import TableFilter
 from schemas.wire.epoch import ORIGIN
 from tests.support.mirroring import (
@@ -129,7 +129,7 @@ def split_header(part: Path) -> tuple[bytes, bytes]:
     return data[:end], data[end:]
 
 
-def assert_parts_make_the_files(source, root: Path, flavor: str) -> None:
+def assert_parts_make_the_files(source, root: Path, flavor: Flavor) -> None:
     """Parts without their headers are the upstream's bytes, at the places that their names say."""
     parts = relay_files(root)
     assert len(parts) > 10

@@ -68,6 +68,9 @@ class _Upstream:
     def knows(self, place: Place) -> bool:
         return place.server == "uuid"
 
+    def engine(self, name: Name) -> str | None:
+        raise AssertionError(f"nobody asks for the engine of {name}")
+
     def touched(self, since: Here, until: Place) -> set[Name]:
         return set() if since.place.reached(until) else self.between
 

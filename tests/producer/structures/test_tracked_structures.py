@@ -71,7 +71,7 @@ def test_every_type_shows_as_its_definition_says(upstream: Database) -> None:
             tracker.cursor.execute(f"INSERT IGNORE INTO {table} (id) VALUES (1)")
         seen = 0
         for body in table_maps(upstream, begin):
-            event = read_table_map(body, upstream.flavor)  # type: ignore[arg-type]
+            event = read_table_map(body, upstream.flavor)
             definition = tracker.catalog.tables[event.db, event.table]
             assert isinstance(definition, TableDefinition)
             stated = full_structure(event)

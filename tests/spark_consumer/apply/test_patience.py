@@ -113,7 +113,7 @@ def test_what_a_servers_error_means(error: BaseException, lost: bool, passing: b
     ],
 )
 def test_which_failures_of_spark_pass(text: str, passes: bool) -> None:
-    error = explain(RuntimeError(text), None, None)  # type: ignore[arg-type]
+    error = explain(RuntimeError(text), None, None)
     assert isinstance(error, LogError)
     assert error.retryable == passes
 

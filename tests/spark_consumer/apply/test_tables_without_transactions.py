@@ -334,7 +334,7 @@ def test_they_may_be_in_innodb_instead(
 ) -> None:
     Channel(downstream, db, ddl=DdlOptions(engines="innodb")).apply(logged)
     assert set(_engines(downstream, db).values()) == {"InnoDB"}
-    urls = [ServerUrl.parse(server.url()) for server in (upstream, downstream)]
-    assert not compare_servers(*urls, [f"{db}.*"], looks=1).equal
-    result = compare_servers(*urls, [f"{db}.*"], looks=1, engines=False)
+    source, target = (ServerUrl.parse(server.url()) for server in (upstream, downstream))
+    assert not compare_servers(source, target, [f"{db}.*"], looks=1).equal
+    result = compare_servers(source, target, [f"{db}.*"], looks=1, engines=False)
     assert result.equal, [table for table in result.tables if not table.equal]

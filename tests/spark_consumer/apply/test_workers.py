@@ -275,7 +275,7 @@ def test_the_servers_weights_keep_together_what_it_takes_for_equal(
         db, "words", (integer("id"), text("s", nullable=True), text("t", nullable=True)), ("id",)
     )
     log = MemoryLog()
-    rows = [{"id": n, "s": f"café{n}", "t": None} for n in range(20)]
+    rows: list[dict[str, Any]] = [{"id": n, "s": f"café{n}", "t": None} for n in range(20)]
     rows += [{"id": n, "s": None, "t": f"{n}i"} for n in range(20, 40)]
     log.add(*(insert(words, row) for row in rows))
     # In one batch each word goes to another row, in another spelling of the same.

@@ -245,7 +245,12 @@ def test_epochs_that_follow_each_other_are_taken() -> None:
     chain.add(_NEXT, 9)
     # Another server's relay log begins anew.
     other = "11111111-0000-0000-0000-00000000cafe"
-    moved = {"source_id": other, "relay_dir": f"{other}.000002", "relay_pos": 4, "source_pos": 4}
+    moved: dict[str, Any] = {
+        "source_id": other,
+        "relay_dir": f"{other}.000002",
+        "relay_pos": 4,
+        "source_pos": 4,
+    }
     chain.add(replace(_NEXT, epoch=7, ranges=(), tables=(), rows=0, digest=0, **moved), 11)
 
 
@@ -500,11 +505,12 @@ _KEY = row_key(T, {"id": 1})
 
 def _refuse(key: bytes, change: Change, *modes: Mode) -> None:
     value = row_value(change, 1, 0, "g")
-    for use in (
+    uses: list[Callable[[], object]] = [
         *(partial(rendered, T, key, value, mode) for mode in modes),
         lambda: list(changes(plan_of(T), [key], [value])),
         lambda: RowReader(T).read(key, value, 0, 0),
-    ):
+    ]
+    for use in uses:
         with pytest.raises((ValueError, LookupError)):
             use()
 

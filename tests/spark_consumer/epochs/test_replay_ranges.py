@@ -70,7 +70,7 @@ class Log:
 
     def inside(self, logged: LoggedEpoch) -> list[Transaction]:
         sizes, begin = self.shape[logged.record.epoch - 1], self.bounds[logged.record.epoch - 1]
-        heads = []
+        heads: list[Head] = []
         for n, size in enumerate(sizes, begin + 1):
             for _ in range(size):
                 heads.append(Head(len(heads), self.gtid(n), n * 1000, "f", "d", "t", 0, len(heads)))
@@ -89,7 +89,7 @@ class Log:
 
     # as a LogReader
     def epochs(self, start: int | None = None) -> list[LoggedEpoch]:
-        return cast(Any, iter(self.all()[self.first :]))  # type: ignore[no-any-return]
+        return cast(Any, iter(self.all()[self.first :]))
 
     def last_epoch(self) -> LoggedEpoch | None:
         return self.all()[-1]

@@ -66,7 +66,8 @@ def test_a_connection_cut_at_commit_applies_the_batch_once(
     downstream: Database, name: str, when: Cut
 ) -> None:
     table(downstream, name)
-    ddl = {"ddl": f"TRUNCATE TABLE {name}.t", "kind": "TRUNCATE TABLE", "tables": [(name, "t")]}
+    truncate = f"TRUNCATE TABLE {name}.t"
+    ddl = {"ddl": truncate, "kind": "TRUNCATE TABLE", "tables": [(name, "t")]}
     with fault_proxy(downstream.port) as proxy:
         applier = open_applier(through(proxy, downstream), name)
         apply_steps(applier, [step(f"INSERT INTO {name}.t VALUES (1, 1)")])
@@ -75,7 +76,7 @@ def test_a_connection_cut_at_commit_applies_the_batch_once(
         apply_steps(applier, steps)
         assert downstream.execute(f"SELECT * FROM {name}.t") == [(1, 2), (2, 3)]
         # A DDL commits by itself: it is its own answer that must not be missed.
-        proxy.cut_at(ddl["ddl"].encode(), when)
+        proxy.cut_at(truncate.encode(), when)
         apply_steps(applier, [{}, {}, {}, ddl, step(f"INSERT INTO {name}.t VALUES (5, 5)")])
         assert proxy.cuts == 2
     assert downstream.execute(f"SELECT * FROM {name}.t") == [(5, 5)]

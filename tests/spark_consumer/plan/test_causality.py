@@ -226,7 +226,7 @@ def test_tables_whose_rows_cannot_be_told_apart_are_one_group(plan: TablePlan, t
 
 
 def test_what_hangs_together_with_such_a_table_is_one_group_with_it() -> None:
-    to_t = {"c": (ForeignKey(("n",), ("d", "t"), ("id",)),)}
+    to_t: dict[str, tuple[ForeignKey, ...]] = {"c": (ForeignKey(("n",), ("d", "t"), ("id",)),)}
     opaque = target_of(T, UniqueKey("f", (KeyPart(None),)))
     made = causality((planned(T), opaque), (planned(C), target_of(C)), foreign=to_t)
     assert made.tables[0].whole == made.tables[1].whole is not None

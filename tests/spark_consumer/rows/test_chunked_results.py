@@ -23,6 +23,6 @@ def test_results_come_back_whole_from_small_pieces(given_results: list[Result]) 
 
 
 def test_an_ordinary_result_is_left_as_it_is() -> None:
-    result: Result = (2, 0, 5, 0, 0, 0, 0, b"x" * (1 << 20), None, None)
+    result: Result = (2, 0, 5, 0, 0, 0, 0, b"x" * (1 << 20), None, None, 0)
     assert list(in_pieces([result])) == [result]
     assert PIECE not in range(5)

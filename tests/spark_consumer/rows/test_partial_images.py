@@ -238,7 +238,7 @@ def test_the_statement_that_names_a_table_is_the_one_that_changed_it() -> None:
 def _decoder(*rules: SkipRule) -> EventDecoder:
     limits = EpochLimits(max_rows=1 << 40, max_bytes=1 << 50, max_delay=1e9, heartbeat=1e9)
     tracker = empty_gtid_set("mysql").tracker()
-    prepared: Any = PreparedTransactions(None)  # type: ignore[arg-type]
+    prepared: Any = PreparedTransactions(None)
     return EventDecoder("mysql", TableFilter(), limits, tracker, {}, lambda epoch: None, prepared, skip=rules)
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pymysql
 import pytest
@@ -64,7 +63,7 @@ _TRIGGERS = [
     "CREATE TRIGGER tu BEFORE UPDATE ON trg FOR EACH ROW SET NEW.c = NEW.a * 2",
     "CREATE TRIGGER ta AFTER UPDATE ON trg FOR EACH ROW UPDATE defaults SET x = NEW.a WHERE id < 3",
 ]
-_VALUES = {
+_VALUES: dict[str, dict[str, Sequence[str | int]]] = {
     "pk": {
         "id": range(1, 9), "a": range(5), "b": ("NULL", "''", "'b'"), "u": ("NULL", "'p'", "'q'", "'r'", "'s'"),
         "t": ("NULL", "'text'", "REPEAT('é', 300)"), "nn": range(3), "bl": ("NULL", "X'00FF'"),
@@ -103,7 +102,7 @@ _MOVES_KEYS = (
 
 
 def _statement(rng: random.Random, table: str, image: str, flavor: str) -> str:
-    values: dict[str, Any] = _VALUES[table]
+    values = _VALUES[table]
     names = [name for name in values if rng.random() < 0.4 or name in _NEEDED[table]] or [next(iter(values))]
     chosen = {name: rng.choice(values[name]) for name in names}
     place = rng.choice(list(values))

@@ -21,7 +21,7 @@ def test_the_columns_of_a_key_belong_together() -> None:
         ("d", "k", "d", "child", CASCADE, "y", "d", "parent", "b", "int", None),
         ("d", "k", "d", "other", SET_NULL, "z", "d", "parent", "b", "int", None),
     ]
-    first, second = cascades_of(rows).edges["d", "parent"]  # type: ignore[arg-type]
+    first, second = cascades_of(rows).edges["d", "parent"]
     assert (first.child, first.columns, len(first.literals), first.removes) == (
         ("d", "child"),
         ("x", "y"),

@@ -47,7 +47,7 @@ def test_list_says_what_a_pass_over_all_events_says(
     register(root, "publisher", RelayPosition(subdir, "mysql-bin.000002", 4))
     found = json.loads(relay(root, "list", "--json").stdout)
     files = found["subdirs"][0]["files"]
-    scanner, gtids = GroupScanner(), {}
+    scanner, gtids = GroupScanner(), dict[str, list[str]]()
     for file, _, event in events_of(root):
         if event[4] in (binlog.GTID, binlog.GTID_TAGGED, binlog.MARIADB_GTID):
             scanner.feed(event[4], event, True)

@@ -295,7 +295,7 @@ def test_a_password_file_that_holds_no_password(
     )
     config = load(tmp_path / "tailrace.toml")
     assert config.source is not None
-    for read in (lambda: server_url(config.source), lambda: kafka_security(config.kafka)):  # type: ignore[arg-type]
+    for read in (lambda: server_url(config.source), lambda: kafka_security(config.kafka)):
         with pytest.raises(ConfigError, match=rf"TR104: (sasl-)?password-file .*{why}"):
             read()
 

@@ -144,8 +144,8 @@ def test_each_right_that_is_dropped_shows(
             "CREATE USER poor@'%' IDENTIFIED BY 'poor'",
             *(["CREATE ROLE of_poor", "GRANT of_poor TO poor@'%'"] if through_role else []),
         )
-    urls = [server.url().replace("root@", "poor:poor@") for server in both]
-    config = load(Path(_config(tmp_path, *urls, "127.0.0.1:1")))
+    source, target = (server.url().replace("root@", "poor:poor@") for server in both)
+    config = load(Path(_config(tmp_path, source, target, "127.0.0.1:1")))
 
     def look() -> list[list[Result]]:
         return [

@@ -47,7 +47,7 @@ def test_the_servers_own_replication_blocks_unless_it_leaves_things_out() -> Non
     ):
         assert levels(replace(NOTHING, **{field: (False,)}))[code] == "block"  # type: ignore[arg-type]
         assert levels(replace(NOTHING, **{field: (True,)}))[code] == "warn"  # type: ignore[arg-type]
-        assert levels(replace(NOTHING, **{field: None}))[code] == "?"  # type: ignore[arg-type]
+        assert levels(replace(NOTHING, **{field: None}))[code] == "?"
 
 
 def test_origins_are_asked_for_when_another_pipeline_is_met(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,11 +68,11 @@ def test_origins_are_asked_for_when_another_pipeline_is_met(monkeypatch: pytest.
     assert asked == ["own"] * 2
     monkeypatch.setattr(time, "monotonic", lambda: 1e9)
     origins.keep_up()
-    assert origins.ids == ("server", "log")
+    assert list(origins.ids) == ["server", "log"]
 
 
 def test_programs_refuse_what_blocks_and_wait_for_what_passes() -> None:
-    fine = [
+    fine: list[Finding | NotChecked] = [
         Finding("ok", "upstream", "log_bin", "on"),
         Finding("warn", "upstream", "retention", "short"),
         Finding("block", "downstream", "reachable", "away"),

@@ -417,7 +417,7 @@ def test_a_relay_folder_that_is_a_file_blocks(tmp_path: Path) -> None:
 
 
 def test_only_blocking_findings_block() -> None:
-    warn, block = (Finding(level, "kafka", "x", "y") for level in ("warn", "block"))  # type: ignore[arg-type]
+    warn, block = (Finding(level, "kafka", "x", "y") for level in ("warn", "block"))
     unknown = NotChecked("kafka", "x", "y")
     assert not Preflight((warn, unknown)).blocked
     assert Preflight((warn, block)).blocked

@@ -235,7 +235,8 @@ def test_strange_records_stop_every_command_at_their_place(log: SourceLog) -> No
     other: Any = Producer({"bootstrap.servers": log.config.bootstrap_servers})
     other.produce(f"{log.config.prefix}.schemas", b"garbage", b"shop.t@1", 0)
     other.flush()
-    for command in (("schema", "show", f"{log.db}.t"), ("produce", "--until-caught-up")):
+    commands: list[tuple[str, ...]] = [("schema", "show", f"{log.db}.t"), ("produce", "--until-caught-up")]
+    for command in commands:
         said = run(*command)
         assert f"topic {log.config.prefix}.schemas, partition 0, offset " in said, (command, said)
         assert "TR568" in said, (command, said)
