@@ -11,7 +11,8 @@ from typing import Any, cast
 import pymysql
 
 from schemas.ddl.classify import classify, family
-from schemas.ddl.lexer import Flavor, Lexer, TokenKind, dialect_of
+from schemas.ddl.column_types import string_value
+from schemas.ddl.lexer import NO_BACKSLASH_ESCAPES, Flavor, Lexer, TokenKind, dialect_of
 from schemas.quote import quoted
 from schemas.wire.epoch import SchemaChanged
 from spark_consumer.target.server_errors import error_number, is_denied, is_passing
@@ -226,9 +227,13 @@ def _definition(session: Session, what: str, own: str) -> str:
 
 def _accounts(session: Session, ddl: SchemaChanged) -> Shown:
     """What the server keeps of the accounts that a statement names; passwords as it keeps them, hashed."""
-    tokens = Lexer(ddl.statement, dialect_of(cast(Flavor, ddl.source_flavor), ddl.sql_mode or 0))
+    mode = ddl.sql_mode or 0
+    texts = {
+        string_value(token, not mode & NO_BACKSLASH_ESCAPES) if token.kind is TokenKind.STRING else token.text
+        for token in Lexer(ddl.statement, dialect_of(cast(Flavor, ddl.source_flavor), mode))
+        if token.kind is not TokenKind.SIGN
+    }
     # Hashes of passwords among them may be no text.
-    texts = {token.text for token in tokens if token.kind is not TokenKind.SIGN}
     names = tuple(text.encode(errors="replace").decode() for text in texts)
     kept = []
     for table, columns in _GRANTS[session.flavor].items():
