@@ -1,7 +1,8 @@
 """The upstream's binlog as a stream of raw events, read as fast as the socket gives them.
 
-pymysql connects, authenticates and sends the commands; the packets that follow are read here in large
-pieces, because its own packet reader takes longer for one event than the whole mirror may.
+pymysql connects, authenticates and sends the commands, and mysql-replication says how a replica registers; the packets
+that follow are read here in large pieces, because pymysql's packet reader takes longer for one event than the whole
+mirror may.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pymysql
+from pymysql.constants.COMMAND import COM_BINLOG_DUMP, COM_REGISTER_SLAVE
+from pymysqlreplication.binlogstream import ReportSlave
 
 from producer.upstream.connect import (
     UNHEARD_OF,
@@ -36,9 +39,9 @@ HEARTBEAT = 1.0  # seconds
 SILENCE_LIMIT = 30.0  # seconds without even a heartbeat: the connection is dead
 _RECEIVE_SIZE = 1 << 20
 
-_COM_BINLOG_DUMP = 0x12
-_COM_REGISTER_SLAVE = 0x15
 _DO_NOT_WAIT = 0x01  # end the dump with the binlog
+_MAX_HOST = 60  # characters of this machine's name, as the server shows it
+_COMMAND_SIZE = 5  # bytes in front of a command's arguments: packet size and command
 _SEND_ANNOTATE_ROWS = 0x02  # MariaDB leaves these events out unless asked for
 
 _NAMESPACE = uuid.UUID("7461696c-7261-4365-8000-000000000000")  # "tailrace"
@@ -77,7 +80,7 @@ class DumpStream:
             flags = _SEND_ANNOTATE_ROWS if info.flavor == "mariadb" else 0
             flags |= 0 if follow else _DO_NOT_WAIT
             payload = struct.pack("<IHI", position, flags, server_id) + file.encode()
-            self._command(_COM_BINLOG_DUMP, payload)
+            self._command(COM_BINLOG_DUMP, payload)
         except (pymysql.err.MySQLError, OSError) as error:
             self.close()
             raise translate(error, url) from error
@@ -172,11 +175,8 @@ class DumpStream:
             settings += [f"SET @slave_uuid = '{own}'", f"SET @replica_uuid = '{own}'"]
         for statement in settings:
             query(self._connection, statement)
-        host = socket.gethostname().encode()[:60]
-        names = bytes([len(host)]) + host + b"\0\0"  # user and password stay unsaid
-        self._command(
-            _COM_REGISTER_SLAVE, struct.pack("<I", server_id) + names + struct.pack("<HII", 0, 0, 0)
-        )
+        registration = ReportSlave(socket.gethostname()[:_MAX_HOST]).encoded(server_id)
+        self._command(COM_REGISTER_SLAVE, registration[_COMMAND_SIZE:])
         connection: Any = self._connection
         connection._read_packet()
 

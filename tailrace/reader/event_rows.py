@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from datetime import date, datetime, time
 from decimal import Decimal
 from functools import lru_cache
@@ -21,6 +22,9 @@ from schemas.wire.avro_schema import avro_name, envelope
 _HEADER_OF_VALUE = 10  # marker and fingerprint
 # Of one event; servers begin another one behind 8 KB if they are not told otherwise.
 _MOST_ROWS, _MOST_BYTES = 100_000, 64 << 20
+
+#: a row by column, as fastavro reads it: ``before`` and ``after``, None where there is no such image
+Images = dict[str, dict[str, Any] | None]
 _TABLE_ID = slice(HEADER_SIZE, HEADER_SIZE + 6)
 
 
@@ -59,30 +63,42 @@ class RowViewer:
         table = self._parsed.get(body)
         if table is None:
             table = self._parsed[body] = RowsTable(table_structure(body, self._flavor))
-        form = table.forms[kind]
-        head, at = form.parse(event, 0)
-        rows, held, end = Records(), 0, len(event)
-        while at < end:
-            number = len(rows)
-            _, at = head.decode(
-                event, at, min(end, at + head.portion), number, b"\0", head.ordinary, head.moved, b"",
-                rows.keys.append, rows.values.append, rows.headers,
-            )  # fmt: skip
-            held += sum(map(len, rows.values[number:]))
-            if len(rows) > _MOST_ROWS or held > _MOST_BYTES:
+        shown: list[dict[str, Any]] = []
+        held = 0
+        for rows, size in decoded_rows(table, kind, event):
+            shown += ({side: image and _plain(image) for side, image in row.items()} for row in rows)
+            held += size
+            if len(shown) > _MOST_ROWS or held > _MOST_BYTES:
                 raise ValueError(f"more than {_MOST_ROWS} rows, or {_MOST_BYTES} bytes of them, in one event")
-        if at != end:
-            raise IndexError("a row image overruns its event")
-        return _merged([_images(value, head.decoder.structure) for value in rows.values])
+        return shown
 
 
-def _images(value: bytes, structure: TableStructure) -> dict[str, Any]:
+def decoded_rows(table: RowsTable, kind: int, event: bytes) -> Iterator[tuple[list[Images], int]]:
+    """The rows of an event without its checksum, a portion at a time, and how many bytes their records have.
+
+    Raises DecodeError, IndexError, ValueError and struct.error when they cannot be decoded.
+    """
+    head, at = table.forms[kind].parse(event, 0)
+    end = len(event)
+    while at < end:
+        records = Records()
+        _, at = head.decode(
+            event, at, min(end, at + head.portion), 0, b"\0", head.ordinary, head.moved, b"",
+            records.keys.append, records.values.append, records.headers,
+        )  # fmt: skip
+        values = records.values
+        yield _merged([_images(value, head.decoder.structure) for value in values]), sum(map(len, values))
+    if at != end:
+        raise IndexError("a row image overruns its event")
+
+
+def _images(value: bytes, structure: TableStructure) -> Images:
     found: Any = fastavro.schemaless_reader(io.BytesIO(value[_HEADER_OF_VALUE:]), _schema(structure), None)
     names = {avro_name(column.name): column.name for column in structure.columns}
     return {
-        side: None if found[side] is None else {names[k]: _plain(v) for k, v in found[side].items()}
+        side: None if found[side] is None else {names[k]: v for k, v in found[side].items()}
         for side in ("before", "after")
-    } | {"op": found["op"]}
+    }
 
 
 @lru_cache(maxsize=1024)
@@ -92,18 +108,22 @@ def _schema(structure: TableStructure) -> Any:
     return fastavro.parse_schema({**schema, "fields": schema["fields"][:3]})
 
 
-def _merged(images: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _merged(images: list[Images]) -> list[Images]:
     """An UPDATE that changes the key is published as a delete and a create: here it is one row again."""
-    rows: list[dict[str, Any]] = []
+    rows: list[Images] = []
     for image in images:
-        if image.pop("op") == "c" and rows and rows[-1]["after"] is None and image["before"] is None:
+        if rows and rows[-1]["after"] is None and image["before"] is None:
             rows[-1]["after"] = image["after"]
         else:
             rows.append(image)
     return rows
 
 
-def _plain(value: Any) -> Any:
+def _plain(image: dict[str, Any]) -> dict[str, Any]:
+    return {name: plain(value) for name, value in image.items()}
+
+
+def plain(value: Any) -> Any:
     """As JSON has it: numbers and text; bytes in hexadecimal."""
     if isinstance(value, bytes):
         return "0x" + value.hex()

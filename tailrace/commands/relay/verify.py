@@ -1,11 +1,12 @@
-"""``tailrace relay verify``: is every byte of the relay log as the upstream wrote it?"""
+"""``tailrace relay verify``: is every byte of the relay log as the upstream wrote it, and is it read rightly?"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,11 +14,16 @@ from tailrace.commands.options import DEFAULT_CONFIG, AsJson, ConfigFile
 
 if TYPE_CHECKING:
     from relay_store.check.verify import Report
+    from tailrace.verify_rows.compare import RowsReport
+
+Rows = Annotated[
+    bool, typer.Option("--rows", help="Decode every row with mysql-replication too, and compare each value.")
+]
 
 _LOG_EVERY_S = 10.0
 
 
-def verify(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
+def verify(config: ConfigFile = DEFAULT_CONFIG, rows: Rows = False, as_json: AsJson = False) -> None:
     """Check the relay log: checksums, sizes and positions of all events, the sequence of files, relay.meta,
     the index, and that the GTIDs have no gap.
 
@@ -30,21 +36,42 @@ def verify(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None
 
     logs.configure("relay verify")
     root = load(config).relay.dir
-    with _progress() as progress:
+    with _progress("verify") as progress:
         report = verify_log(root, progress)
+    compared = _compared(root, report) if rows else None
     if as_json:
         import json
 
-        typer.echo(json.dumps(_as_dict(report, str(root)), indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(_as_dict(report, compared, str(root)), indent=2, ensure_ascii=False))
     else:
         _print(report, str(root))
     raise typer.Exit(ExitCode.OK if report.sound else ExitCode.DAMAGED)
 
 
-def _as_dict(report: Report, root: str) -> dict[str, Any]:
+def _compared(root: Path, report: Report) -> RowsReport | None:
+    """What comparing the rows came to; findings and notes are added to the report."""
+    if not report.sound:
+        report.notes.append("the rows were not compared, since the files are damaged")
+        return None
+    from tailrace.verify_rows.compare import compare_rows
+    from tailrace.verify_rows.report import findings_of, notes_of
+
+    with _progress("rows") as progress:
+        compared = compare_rows(root, progress)
+    report.findings += findings_of(compared)
+    report.notes += notes_of(compared)
+    return compared
+
+
+def _as_dict(report: Report, compared: RowsReport | None, root: str) -> dict[str, Any]:
     counts = {"files": report.files, "bytes": report.bytes, "events": report.events}
     findings = [finding.__dict__ for finding in report.findings]
-    return {"directory": root, "sound": report.sound, **counts, "findings": findings, "notes": report.notes}
+    fields = {"directory": root, "sound": report.sound, **counts, "findings": findings, "notes": report.notes}
+    if compared is not None:
+        from tailrace.verify_rows.report import as_dict
+
+        fields["rows"] = as_dict(compared)
+    return fields
 
 
 def _print(report: Report, root: str) -> None:
@@ -67,7 +94,7 @@ def _print(report: Report, root: str) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
+def _progress(task: str) -> Iterator[Callable[[int, int], None]]:
     """Bytes, bytes/s and time left: one live line on a terminal, otherwise a log line every 10 seconds."""
     from tailrace.service.logs import live
 
@@ -83,8 +110,8 @@ def _progress() -> Iterator[Callable[[int, int], None]]:
 
         columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task("verify")
-            yield lambda done, total: bar.update(task, completed=done, total=total)
+            line = bar.add_task(task)
+            yield lambda done, total: bar.update(line, completed=done, total=total)
         return
     import structlog
 
@@ -100,7 +127,7 @@ def _progress() -> Iterator[Callable[[int, int], None]]:
         speed = done / (now - start)
         left = round((total - done) / speed) if speed else None
         structlog.get_logger().info(
-            "progress", bytes=done, of_bytes=total, bytes_per_s=round(speed), seconds_left=left
+            "progress", task=task, bytes=done, of_bytes=total, bytes_per_s=round(speed), seconds_left=left
         )
 
     yield log

@@ -92,11 +92,48 @@ _DOCUMENTS = [
     "SET SESSION binlog_row_value_options = PARTIAL_JSON", "UPDATE docs SET d = JSON_SET(d, '$.a', 'x')",
     "SET SESSION binlog_row_image = 'MINIMAL'", "UPDATE docs SET v = 2", "UPDATE docs SET d = '{}'",
 ]  # fmt: skip
+# What mysql-replication reads wrongly (tailrace/verify_rows/known.py).
+_TRAPS = [
+    "SET SESSION sql_mode = 'ALLOW_INVALID_DATES'", "SET SESSION time_zone = '+00:00'",
+    "CREATE TABLE times (id INT PRIMARY KEY, d DATE, dt DATETIME(2), ts TIMESTAMP(3) NULL, y YEAR, t TIME(1))",
+    "INSERT INTO times VALUES (1, '0000-00-00', '0000-00-00', '0000-00-00', '0000', '-00:00:00.9'),"
+    " (2, '2024-00-01', '2024-02-30 01:02:03', '2024-01-01', '1901', '-12:34:56.1')",
+    "INSERT INTO times (id, d) VALUES (3, '2024-02-30')",
+    "CREATE TABLE texts (id INT PRIMARY KEY, e ENUM('é', '', 'b', 'b') CHARACTER SET latin1,"
+    " s SET('a', 'é', 'a') CHARACTER SET latin1, b BINARY(3), l VARCHAR(9) CHARACTER SET latin1,"
+    " w VARCHAR(9) CHARACTER SET swe7)",
+    "INSERT INTO texts VALUES (1, 'é', '', X'61', _latin1 X'81', 'a'), (2, 4, 7, X'000100', 'é', ''),"
+    " (3, 2, 'a', X'', '', NULL)",
+    "SET SESSION sql_mode = ''", "UPDATE texts SET e = 0 WHERE id = 1",
+]  # fmt: skip
+_MYSQL_TRAPS = [
+    "CREATE TABLE docs (id INT PRIMARY KEY, j JSON, v VECTOR(2))",
+    "INSERT INTO docs VALUES (1, JSON_ARRAY(CAST('2024-02-29' AS DATE), CAST('-10:20:30.5' AS TIME(1)), X'00FF',"
+    " CAST(1.50 AS DECIMAL(5,2)), TIMESTAMP'2024-02-29 01:02:03', CAST(5 AS UNSIGNED)), TO_VECTOR('[1,2]')),"
+    " (2, JSON_OBJECT('far', CAST('100:00:00' AS TIME)), NULL),"
+    " (3, '{\"plain\": [1, 1.0, -0.0, 1e300, \"x\", null, true]}', NULL)",
+    "SET SESSION binlog_row_value_options = PARTIAL_JSON",
+    "UPDATE docs SET j = JSON_SET(j, '$.plain[0]', 2) WHERE id = 3",
+    "CREATE TABLE filled (id INT PRIMARY KEY)", "INSERT INTO filled VALUES (1)",
+    "ALTER TABLE filled ADD COLUMN j JSON NOT NULL", "DELETE FROM filled",
+    "SET GLOBAL binlog_row_metadata = MINIMAL", "SET SESSION binlog_row_image = MINIMAL",
+    "UPDATE times SET y = 2000", "DELETE FROM texts",
+]  # fmt: skip
+_MARIADB_TRAPS = [
+    "CREATE TABLE packed (id INT PRIMARY KEY, v VARCHAR(200) COMPRESSED, b BLOB COMPRESSED)",
+    "INSERT INTO packed VALUES (1, REPEAT('a', 150), X'00')",
+    "SET GLOBAL mysql56_temporal_format = OFF",
+    "CREATE TABLE old (id INT PRIMARY KEY, t TIME(1), d DATETIME)", "INSERT INTO old VALUES (1, '-1:00:00.5', NOW())",
+    "SET GLOBAL binlog_row_metadata = NO_LOG", "SET SESSION binlog_row_image = MINIMAL",
+    "UPDATE times SET y = 2000", "DELETE FROM texts",
+]  # fmt: skip
 _GOLDENS: dict[str, tuple[type[Database], list[str]]] = {
     "mysql": (MySQL, [*_SHARED, *_MYSQL]),
     "mariadb": (MariaDB, [*_SHARED, *_MARIADB]),
     "mysql_images": (MySQL, [*_under("MINIMAL", "NOBLOB"), *_DOCUMENTS]),
     "mariadb_images": (MariaDB, _under("MINIMAL", "NOBLOB", "FULL_NODUP")),
+    "mysql_values": (MySQL, [*_TRAPS, *_MYSQL_TRAPS]),
+    "mariadb_values": (MariaDB, [*_TRAPS, *_MARIADB_TRAPS]),
 }
 
 

@@ -1,0 +1,204 @@
+"""mysql-replication over events from relay files: its packet and event classes, without a connection.
+
+What the library does not read at all is made readable first: MariaDB's types of compressed columns and MySQL's VECTOR
+are given as the BLOB or VARCHAR that they are stored as, and metadata fields that it does not know are left out.
+Text and JSON documents come out as bytes, so that one value that it cannot convert does not cost the whole event; its
+own conversions follow in ``values``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pymysql.protocol import MysqlPacket
+from pymysqlreplication.bitmap import BitGet
+from pymysqlreplication.constants import FIELD_TYPE
+from pymysqlreplication.packet import BinLogPacketWrapper
+from pymysqlreplication.row_event import (
+    DeleteRowsEvent,
+    MetadataFieldType,
+    PartialUpdateRowsEvent,
+    RowsEvent,
+    TableMapEvent,
+    UpdateRowsEvent,
+    WriteRowsEvent,
+    find_charset,
+)
+
+from producer.events.table_map import TableMap, packed_length, table_names
+from schemas.binlog.framing import CHECKSUM_SIZE, HEADER, HEADER_SIZE, header
+from schemas.gtid.sets import Flavor
+from schemas.types.binary import BLOB_COMPRESSED, VARCHAR_COMPRESSED, VECTOR
+
+_EVENTS = frozenset({TableMapEvent, WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent, PartialUpdateRowsEvent})
+_PLAIN_TYPES = bytes.maketrans(
+    bytes((BLOB_COMPRESSED, VARCHAR_COMPRESSED, VECTOR)),
+    bytes((FIELD_TYPE.BLOB, FIELD_TYPE.VARCHAR, FIELD_TYPE.BLOB)),
+)
+_METADATA = frozenset(kind.value for kind in MetadataFieldType)
+_TEXT = frozenset({FIELD_TYPE.VARCHAR, FIELD_TYPE.VAR_STRING, FIELD_TYPE.STRING, FIELD_TYPE.BLOB})
+_NO_CHECKSUM = bytes(CHECKSUM_SIZE)
+_BODY_AT = HEADER_SIZE + 8  # of a TABLE_MAP event, behind table id and flags
+
+
+@dataclass(frozen=True)
+class Document:
+    """A JSON value's bytes, or a diff's (``is_diff``)."""
+
+    data: bytes
+    is_diff: bool
+
+
+@dataclass(frozen=True)
+class TheirTable:
+    """What the library makes of a TABLE_MAP event.
+
+    Attributes:
+        table: its own Table, of its own Columns.
+        encodings: for each column Python's name of its character set, as the library has it; None: not text, or it
+            is not said which.
+    """
+
+    table: Any
+    encodings: tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class TheirImage:
+    """A row image: the values of all columns, and which of them the event has."""
+
+    values: dict[str, Any]
+    present: bytes
+
+    def has(self, i: int) -> bool:
+        """Whether column ``i`` is in the event."""
+        return bool(BitGet(self.present, i))
+
+
+@dataclass(frozen=True)
+class TheirRow:
+    """A row as the library has it; None where there is no such image."""
+
+    before: TheirImage | None
+    after: TheirImage | None
+
+
+class _Connection:
+    """What the library's classes ask of a connection."""
+
+    charset = "utf8mb4"
+
+    def __init__(self, flavor: Flavor) -> None:
+        self._flavor = flavor
+
+    def _get_dbms(self) -> str:
+        return self._flavor
+
+
+class _Packet(BinLogPacketWrapper):  # type: ignore[misc]
+    """An event, of which JSON values are left in bytes."""
+
+    def read_binary_json(self, size: int, is_partial: bool) -> Document:
+        return Document(self.read_length_coded_pascal_string(size), is_partial)
+
+
+def read_table_map(event: bytes, known: TableMap) -> TheirTable:
+    """A TABLE_MAP event, without its checksum. ``known``: what we read of it. Raises what the library raises."""
+    body = _readable(event[_BODY_AT:], known)
+    made: TableMapEvent = _event(event[:_BODY_AT] + body, {}, known.flavor)
+    columns = made.table_obj.columns
+    if not made.optional_metadata.column_name_list:
+        _without_names(made, known.flavor)
+    encodings = tuple(column.character_set_name for column in columns)
+    for column in columns:
+        if column.type in _TEXT:
+            column.character_set_name = "binary"  # Python has no such codec, so it leaves the bytes alone
+    return TheirTable(made.table_obj, encodings)
+
+
+class TheirEvent:
+    """A rows event without its checksum. Raises what the library raises.
+
+    Attributes:
+        present: the bitmap of the columns that its before images have, of an INSERT its after images.
+    """
+
+    def __init__(self, event: bytes, their: TheirTable, flavor: Flavor) -> None:
+        table_id = int.from_bytes(event[HEADER_SIZE : HEADER_SIZE + 6], "little")
+        self._event: RowsEvent = _event(event, {table_id: their.table}, flavor)
+        self.present: bytes = self._event.columns_present_bitmap
+
+    def rows(self) -> Iterator[TheirRow]:
+        """Its rows, one by one: as objects they may be more than fit into memory."""
+        event = self._event
+        while event.packet.read_bytes < event.event_size:
+            row = event._fetch_one_row()
+            if isinstance(event, UpdateRowsEvent):
+                after = TheirImage(row["after_values"], event.columns_present_bitmap2)
+                yield TheirRow(TheirImage(row["before_values"], self.present), after)
+            else:
+                image = TheirImage(row["values"], self.present)
+                yield TheirRow(image, None) if isinstance(event, DeleteRowsEvent) else TheirRow(None, image)
+
+
+def _event(event: bytes, tables: dict[int, Any], flavor: Flavor) -> Any:
+    # Always with a checksum, which is not looked at: a TABLE_MAP without one is read four bytes too short.
+    head = header(event)._replace(size=len(event) + CHECKSUM_SIZE)
+    data = b"\0" + HEADER.pack(*head) + event[HEADER_SIZE:] + _NO_CHECKSUM
+    packet = _Packet(
+        MysqlPacket(data, "utf8mb4"),
+        tables,
+        _Connection(flavor),
+        mysql_version=(0, 0, 0),
+        use_checksum=True,
+        allowed_events=_EVENTS,
+        only_tables=None,
+        ignored_tables=None,
+        only_schemas=None,
+        ignored_schemas=None,
+        freeze_schema=False,
+        ignore_decode_errors=False,
+        verify_checksum=False,
+        optional_meta_data=True,
+        enable_logging=False,
+    )
+    return packet.event
+
+
+def _readable(body: bytes, known: TableMap) -> bytes:
+    """The body of a TABLE_MAP event with nothing in it that the library stumbles over."""
+    count, begin = packed_length(body, table_names(body)[2])
+    end = begin + count
+    size, meta_at = packed_length(body, end)
+    optional_at = meta_at + size + (count + 7) // 8
+    optional = b"".join(
+        bytes((kind,)) + _packed(len(data)) + data
+        for kind, data in known.optional.items()
+        if kind in _METADATA
+    )
+    return body[:begin] + body[begin:end].translate(_PLAIN_TYPES) + body[end:optional_at] + optional
+
+
+def _packed(length: int) -> bytes:
+    """The inverse of ``packed_length``."""
+    if length < 251:
+        return bytes((length,))
+    size, mark = (2, 252) if length < 1 << 16 else (3, 253) if length < 1 << 24 else (8, 254)
+    return bytes((mark,)) + length.to_bytes(size, "little")
+
+
+def _without_names(made: Any, flavor: Flavor) -> None:
+    """Names by number, and what the library read of signs and collations and makes no use of then."""
+    said = made.optional_metadata
+    collations = iter(said.charset_collation_list or ())
+    for i, column in enumerate(made.columns):
+        column.name = f"@{i + 1}"
+        column.unsigned = bool(said.unsigned_column_list and said.unsigned_column_list[i])
+        if made._is_character_column(column.type, dbms=flavor) and (collation := next(collations, None)):
+            column.character_set_name = find_charset(str(collation), dbms=flavor)[0]
+        elif column.type == FIELD_TYPE.ENUM:
+            column.enum_values = ["", *map(str, range(1, 1 << 8 * column.size))]
+        elif column.type == FIELD_TYPE.SET:
+            column.set_values = [str(number) for number in range(1, 8 * column.size + 1)]
