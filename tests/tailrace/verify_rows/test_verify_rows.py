@@ -1,4 +1,4 @@
-"""`relay verify --rows` on golden binlogs: every difference to mysql-replication is one that is known for its reason."""
+"""`relay verify --rows` on golden binlogs: all differences to mysql-replication are known ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-import tests.golden.binlogs.make
 from producer.decode.rows_head import RowsTable
 from relay_store.layout.directory import write_index
 from relay_store.read.reader import RelayReader
@@ -25,8 +24,9 @@ from tailrace.verify_rows import compare, known
 from tailrace.verify_rows.compare import RowsReport, compare_rows
 from tailrace.verify_rows.report import findings_of, notes_of
 from tests.support.damage import LOGS, copy_of
+from tests.support.golden_binlogs import BINLOGS, SUBDIR
+from tests.support.paths import CHECKOUT
 
-BINLOGS = Path(tests.golden.binlogs.make.__file__).parent
 GOLDEN = {
     "mysql": {known.BINARY_ZEROS, known.JSON_SCALAR, known.JSON_DIFF},
     "mariadb": {known.BINARY_ZEROS},
@@ -42,9 +42,8 @@ GOLDEN = {
 
 def golden_log(name: str, root: Path) -> Path:
     """A golden binlog as a relay log."""
-    [folder] = (path for path in (BINLOGS / name).iterdir() if path.is_dir())
-    shutil.copytree(folder, root / folder.name)
-    write_index(root, [folder.name])
+    shutil.copytree(BINLOGS / name / SUBDIR, root / SUBDIR)
+    write_index(root, [SUBDIR])
     return root
 
 
@@ -194,3 +193,8 @@ def test_a_damaged_log_is_not_decoded(tmp_path: Path) -> None:
     result = _verify(root)
     assert result.exit_code == 5
     assert "the rows were not compared" in result.stdout
+
+
+def test_the_documents_name_every_known_difference_in_order() -> None:
+    section = (CHECKOUT / "docs/RELAY_LOG.md").read_text().split("## Rows decoded twice")[1]
+    assert re.findall(r"^\| ([^|]+) \| .+ \| .+ \|$", section, re.MULTILINE)[1:] == list(known.KNOWN)
