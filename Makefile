@@ -22,7 +22,7 @@ artifacts: setup ## fetch Kafka, MariaDB, MySQL and Spark's connector into .cach
 	@$(PYTHON) -m compose
 
 classes: setup
-	@$(PYTHON) -m tailrace.spark_classes
+	@$(PYTHON) -m tailrace.artifacts.spark
 
 demo: classes ## replicate a busy database, kill both processes on the way, compare
 	@$(PYTHON) -m demo $(ARGS)

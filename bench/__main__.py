@@ -16,7 +16,6 @@ from bench.backlog import Backlog, make_backlog
 from bench.processes import run_part
 from bench.report import Result, Turn, print_table
 from compose.databases import MySQL
-from compose.errors import StackError as ComposeError
 from compose.kafka import Kafka
 from schemas.access.server_url import ServerUrl
 from schemas.errors import ExitCode, TailraceError
@@ -47,7 +46,7 @@ def main() -> int:
     except KeyboardInterrupt:
         talk.print("interrupted; everything is stopped")
         return 130
-    except (TailraceError, ComposeError) as error:
+    except TailraceError as error:
         talk.print(str(error), style="red", markup=False)
         talk.print(f"the logs are in {directory}")
         return ExitCode.FAILED

@@ -12,8 +12,9 @@ import pymysql
 from pymysql.connections import Connection
 
 from compose import artifacts
-from compose.errors import StackError
 from compose.servers import Server
+from schemas.errors import StackError
+from tailrace.artifacts import cache
 
 Role = Literal["upstream", "downstream"]
 Flavor = Literal["mysql", "mariadb"]
@@ -156,7 +157,7 @@ class MariaDB(Database):
         root = artifacts.mariadb_root()
 
         def build(data: Path) -> None:
-            artifacts.progress("preparing an empty MariaDB")
+            cache.progress("preparing an empty MariaDB")
             install = [str(root / "scripts" / "mariadb-install-db"), "--no-defaults", *_run_as_root()]
             install += [f"--basedir={root}", f"--datadir={data}", "--auth-root-authentication-method=normal"]
             _initialize([*install, "--skip-test-db", "--skip-name-resolve"], data)
@@ -166,7 +167,7 @@ class MariaDB(Database):
             ]
             self._accounts(data, statements)
 
-        return artifacts.bundle(f"{root.name}-data", build)
+        return cache.bundle(f"{root.name}-data", build)
 
     def _accounts(self, data: Path, statements: Sequence[str]) -> None:
         statements = [*statements, *_root_over_tcp()]
@@ -208,7 +209,7 @@ class MySQL(Database):
         lasting = [arg for arg in self.args if arg.startswith("--lower-case-table-names=")]
 
         def build(data: Path) -> None:
-            artifacts.progress("preparing an empty MySQL")
+            cache.progress("preparing an empty MySQL")
             accounts = data.with_name(f"{data.name}.sql")
             accounts.write_text("".join(f"{statement};\n" for statement in _root_over_tcp()))
             try:
@@ -226,7 +227,7 @@ class MySQL(Database):
                 accounts.unlink()
             (data / "auto.cnf").unlink()  # or all copies would share one server_uuid
 
-        return artifacts.bundle(f"{root.name}-data{''.join(lasting)}", build)
+        return cache.bundle(f"{root.name}-data{''.join(lasting)}", build)
 
 
 def _root_over_tcp() -> list[str]:
@@ -251,5 +252,7 @@ def _initialize(command: Sequence[str], data: Path, stdin: str = "") -> None:
     if done.returncode:
         last = "\n".join(done.stdout.splitlines()[-8:])
         raise StackError(
-            "template-failed", f"an empty database could not be made:\n{last}", "see the lines above"
+            "TR700 template-failed",
+            f"an empty database could not be made:\n{last}",
+            hint="see the lines above",
         )

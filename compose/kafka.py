@@ -13,9 +13,11 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from compose import artifacts
-from compose.errors import StackError
 from compose.processes import spawn, wait_until
 from compose.servers import Server
+from schemas.errors import StackError
+from tailrace.artifacts import cache
+from tailrace.artifacts.maven import java
 
 _LOGGING = Path(__file__).with_name("kafka-log4j2.xml")
 # A broker that lives for minutes spends more CPU on optimizing code than it gets back.
@@ -76,7 +78,7 @@ class Kafka(Server):
     def _template(self) -> Path:
         jars = artifacts.kafka_jars()
         name = f"{jars[0].parent.name}-data-{_java_digest()}"
-        return artifacts.bundle(name, _build_template) / "data"
+        return cache.bundle(name, _build_template) / "data"
 
     def _copy_template(self) -> None:
         super()._copy_template()
@@ -92,7 +94,7 @@ def _build_template(folder: Path) -> None:
 
     The dump (Java's class data sharing) takes a second or two from every later start.
     """
-    artifacts.progress("preparing an empty Kafka")
+    cache.progress("preparing an empty Kafka")
     trainee = _Trainee(folder)
     trainee._write_settings(folder, folder / "data")
     format_it = [
@@ -104,10 +106,12 @@ def _build_template(folder: Path) -> None:
     ]
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     done = subprocess.run(
-        [artifacts.java(), *format_it, "--cluster-id", cluster], capture_output=True, text=True, check=False
+        [java(), *format_it, "--cluster-id", cluster], capture_output=True, text=True, check=False
     )
     if done.returncode:
-        raise StackError("template-failed", f"Kafka's storage was not formatted:\n{done.stdout}{done.stderr}")
+        raise StackError(
+            "TR700 template-failed", f"Kafka's storage was not formatted:\n{done.stdout}{done.stderr}"
+        )
     trainee.train()
 
 
@@ -131,11 +135,11 @@ def _class_path() -> list[str]:
 
 def _broker(options: list[str], directory: Path) -> list[str]:
     logging = [f"-Dlog4j2.configurationFile={_LOGGING}", "-Dlog4j2.disableJmx=true"]
-    jvm = [artifacts.java(), *_JVM, *options, "-XX:+ExitOnOutOfMemoryError", *logging]
+    jvm = [java(), *_JVM, *options, "-XX:+ExitOnOutOfMemoryError", *logging]
     return [*jvm, *_class_path(), "kafka.Kafka", str(directory / "server.properties")]
 
 
 def _java_digest() -> str:
     # The class dump fits the very Java that wrote it.
-    program = Path(artifacts.java()).resolve()
+    program = Path(java()).resolve()
     return hashlib.sha256(f"{program}{program.stat().st_mtime_ns}".encode()).hexdigest()[:8]

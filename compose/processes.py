@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from compose.errors import StackError
+from schemas.errors import StackError
 
 _marks: list[socket.socket] = []
 
@@ -88,7 +88,7 @@ def spawn(command: Sequence[str], log: Path, cwd: Path) -> ProcessId:
     child.returncode = 0  # it is watched by its identity from here on, and may outlive this process
     identity = ProcessId.of(child.pid)
     if identity is None:
-        raise StackError("start-failed", f"{command[0]} ended at once", f"see {log}")
+        raise StackError("TR700 start-failed", f"{command[0]} ended at once", hint=f"see {log}")
     return identity
 
 
@@ -112,7 +112,7 @@ def free_port() -> int:
         port = random.randrange(15000, 32000)
         if _taken(port):
             return port
-    raise StackError("no-port", "no free port on 127.0.0.1 between 15000 and 32000")
+    raise StackError("TR700 no-port", "no free port on 127.0.0.1 between 15000 and 32000")
 
 
 def _taken(port: int) -> bool:

@@ -9,8 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
-from compose.errors import StackError
 from compose.processes import ProcessId, free_port, spawn, wait_until
+from schemas.errors import StackError
 
 
 class Server(ABC):
@@ -121,13 +121,17 @@ class Server(ABC):
         wait_until(lambda: self.healthy() or not process.alive(), self.start_timeout)
         if not process.alive():
             raise StackError(
-                "start-failed", f"{self.name} ended while starting:\n{self._log_tail()}", f"see {self.log}"
+                "TR700 start-failed",
+                f"{self.name} ended while starting:\n{self._log_tail()}",
+                hint=f"see {self.log}",
             )
         if not self.healthy():
             waited = time.monotonic() - begin
             self.kill()
             raise StackError(
-                "not-healthy", f"{self.name} did not answer within {waited:.0f} s", f"see {self.log}"
+                "TR700 not-healthy",
+                f"{self.name} did not answer within {waited:.0f} s",
+                hint=f"see {self.log}",
             )
 
     def _log_tail(self) -> str:

@@ -7,17 +7,17 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from compose.databases import Database, MariaDB, MySQL
-from compose.errors import StackError
 from compose.kafka import Kafka
 from compose.servers import Server
+from schemas.errors import StackError
 
 Flavor = Literal["mariadb", "mysql"]
-_FLAVORS: dict[str, type[Database]] = {"mariadb": MariaDB, "mysql": MySQL}
+FLAVORS: dict[str, type[Database]] = {"mariadb": MariaDB, "mysql": MySQL}
 
 
 @dataclass(frozen=True)
@@ -111,18 +111,22 @@ class Stack:
 
     def _database(self, role: Literal["upstream", "downstream"]) -> Database:
         flavor = self._read()[f"{role}_flavor"]
-        return _FLAVORS[flavor](self.directory / role, role=role, server_id=1 if role == "upstream" else 2)
+        return FLAVORS[flavor](self.directory / role, role=role, server_id=1 if role == "upstream" else 2)
 
     def _choose(self, upstream: Flavor, downstream: Flavor) -> None:
         wanted = {"upstream_flavor": upstream, "downstream_flavor": downstream}
-        if unknown := sorted(set(wanted.values()) - set(_FLAVORS)):
-            raise StackError("unknown-flavor", f"no such server: {', '.join(unknown)}", "mariadb or mysql")
+        if unknown := sorted(set(wanted.values()) - set(FLAVORS)):
+            raise StackError(
+                "TR700 unknown-flavor", f"no such server: {', '.join(unknown)}", hint="mariadb or mysql"
+            )
         if not self._file.exists():
             self._file.write_text(json.dumps(wanted) + "\n")
         elif (found := self._read()) != wanted:
             has = f"{found['upstream_flavor']} to {found['downstream_flavor']}"
             raise StackError(
-                "other-stack", f"{self.directory} holds a stack from {has}", "stop it and remove the folder"
+                "TR700 other-stack",
+                f"{self.directory} holds a stack from {has}",
+                hint="stop it and remove the folder",
             )
 
     def _read(self) -> dict[str, str]:
@@ -130,7 +134,9 @@ class Stack:
             found: dict[str, str] = json.loads(self._file.read_text())
         except FileNotFoundError:
             raise StackError(
-                "no-stack", f"there is no stack in {self.directory}", "start one: tailrace stack up"
+                "TR700 no-stack",
+                f"there is no stack in {self.directory}",
+                hint="start one: tailrace stack up",
             ) from None
         return found
 
@@ -140,11 +146,6 @@ class Stack:
         with (self.directory / ".lock").open("w") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
-
-
-def status_json(statuses: list[ServerStatus]) -> str:
-    """The statuses as JSON, for ``--json``."""
-    return json.dumps([asdict(status) for status in statuses], indent=2)
 
 
 def _status(server: Server) -> ServerStatus:

@@ -13,7 +13,6 @@ from types import FrameType
 import pymysql
 from rich.console import Console
 
-from compose.errors import StackError
 from compose.stack import Stack, StackInfo
 from demo.display import Display, two_columns
 from demo.run import Demo, only_one
@@ -57,9 +56,9 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def _failed(error: Exception) -> int:
     """Say what went wrong in one paragraph; where nobody foresaw it, the traceback goes to a file."""
     console = open_console(stderr=True)
-    if isinstance(error, TailraceError | StackError):
+    if isinstance(error, TailraceError):
         console.print(str(error), style="red", markup=False)
-        return error.exit_code if isinstance(error, TailraceError) else ExitCode.FAILED
+        return error.exit_code
     log = _DIRECTORY / "demo.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("".join(traceback.format_exception(error)))

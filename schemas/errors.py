@@ -7,7 +7,7 @@ TailraceError
 ├── DecodeError        TR4xx  a binlog event that cannot be decoded without guessing
 ├── LogError           TR5xx  the epoch log in Kafka: unreachable, fenced, gap, lost records
 ├── DownstreamError    TR6xx  the target server: refused statement, unexpected row count, fenced
-└── StackError         TR7xx  the embedded servers of demo and tests
+└── StackError         TR7xx  the embedded servers of demo and tests, and fetched jars
 """
 
 from __future__ import annotations
@@ -146,4 +146,4 @@ class DownstreamError(TailraceError):
 
 
 class StackError(TailraceError):
-    """An embedded server did not start or stop."""
+    """An embedded server, or a program or jar that is fetched, is not to be had."""

@@ -173,7 +173,7 @@ def consumer_config(
     stop_at_gtid: str | None = None,
 ) -> ConsumerConfig:
     """What ``tailrace consume`` runs with."""
-    from tailrace.spark_classes import class_archive, spark_jars
+    from tailrace.artifacts.spark import class_archive, spark_jars
 
     channel = channel or config.consumer.channel
     files = files_target(config.for_channel(channel))

@@ -41,10 +41,6 @@ def describe(error: Exception) -> Shown:
     """What to say about an error; one that nobody foresaw leaves its traceback in a file."""
     if isinstance(error, TailraceError):
         return Shown(error.code, error.what, str(error.where), error.hint, int(error.exit_code))
-    if type(error).__name__ == "StackError":
-        # compose's own error: it may not import ours, and importing it here would slow every command down.
-        code, what, hint = (str(getattr(error, name, "")) for name in ("code", "what", "hint"))
-        return Shown(f"TR700 {code}", what, "", hint, ExitCode.FAILED)
     path = _keep_traceback(error)
     text = str(error).split("\n", 1)[0]
     what = f"unexpected error: {type(error).__name__}: {text}"

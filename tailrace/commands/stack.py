@@ -1,14 +1,19 @@
-"""``tailrace stack up|down|status``: the embedded servers, for trying things out."""
+"""``tailrace stack up|down|status``: the embedded servers, for trying things out.
+
+They are no part of the product: a process of their own, ``python -m compose``, starts and stops them.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+import subprocess
+import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
+from schemas.errors import StackError
 from tailrace.commands.options import AsJson
 
 app = typer.Typer(
@@ -28,37 +33,45 @@ def up(
     as_json: AsJson = False,
 ) -> None:
     """Start Kafka, an upstream and a downstream, and print how to reach them."""
-    from compose.stack import Stack
-
-    info = Stack(directory).up(upstream=upstream, downstream=downstream)
+    info = _compose("up", str(directory), "--upstream", upstream, "--downstream", downstream)
     if as_json:
-        typer.echo(json.dumps(asdict(info), indent=2))
+        typer.echo(json.dumps(info, indent=2))
         return
-    typer.echo(f"kafka       {info.kafka}")
-    typer.echo(f"upstream    {info.upstream}  ({info.upstream_flavor})")
-    typer.echo(f"downstream  {info.downstream}  ({info.downstream_flavor})")
+    typer.echo(f"kafka       {info['kafka']}")
+    typer.echo(f"upstream    {info['upstream']}  ({info['upstream_flavor']})")
+    typer.echo(f"downstream  {info['downstream']}  ({info['downstream_flavor']})")
 
 
 @app.command("down")
 def down(directory: Folder = DEFAULT_FOLDER) -> None:
     """Stop the servers; their data stays."""
-    from compose.stack import Stack
-
-    stopped = Stack(directory).down()
+    stopped = _compose("down", str(directory))
     typer.echo(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running", err=True)
 
 
 @app.command("status")
 def status(directory: Folder = DEFAULT_FOLDER, as_json: AsJson = False) -> None:
     """Show which servers run. Exit 1 unless all do."""
-    from compose.stack import Stack, status_json
-
-    servers = Stack(directory).status()
+    servers = _compose("status", str(directory))
     if as_json:
-        typer.echo(status_json(servers))
+        typer.echo(json.dumps(servers, indent=2))
     else:
         for server in servers:
-            typer.echo(f"{server.name:20} {server.state:10} {server.address:22} {server.log}")
+            typer.echo("{name:20} {state:10} {address:22} {log}".format(**server))
         if not servers:
             typer.echo(f"there is no stack in {directory}", err=True)
-    raise typer.Exit(0 if servers and all(server.state == "up" for server in servers) else 1)
+    raise typer.Exit(0 if servers and all(server["state"] == "up" for server in servers) else 1)
+
+
+def _compose(*arguments: str) -> Any:
+    """What ``python -m compose`` answers. Raises StackError."""
+    command = [sys.executable, "-m", "compose", *arguments]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    try:
+        answer = json.loads(done.stdout)
+    except ValueError:
+        what = f"`python -m compose {arguments[0]}` ended with {done.returncode}"
+        raise StackError("TR700 failed", what, hint="see the lines above") from None
+    if done.returncode:
+        raise StackError(answer["code"], answer["what"], hint=answer["hint"])
+    return answer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
@@ -14,10 +13,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from compose.databases import Database
-from compose.errors import StackError
 from compose.kafka import Kafka
 from compose.processes import ProcessId
-from compose.stack import Stack, status_json
+from compose.stack import Stack
+from schemas.errors import StackError
 
 pytestmark = pytest.mark.servers
 
@@ -90,7 +89,7 @@ def test_tailrace_may_set_gtids_on_a_downstream(flavor: str, downstream: Databas
 def test_a_wrong_option_is_told_with_the_log(mariadb_server: Callable[..., Database]) -> None:
     with pytest.raises(StackError) as caught:
         mariadb_server(args=["--no-such-option=1"])
-    assert caught.value.code == "start-failed"
+    assert caught.value.code == "TR700 start-failed"
     assert "no-such-option" in caught.value.what
 
 
@@ -123,9 +122,9 @@ def test_a_stack_goes_up_once_and_down_from_another_object(tmp_path: Path) -> No
         info = stack.up(upstream="mysql", downstream="mariadb")
         assert not info.already_up
         assert Stack(stack.directory).up(upstream="mysql", downstream="mariadb").already_up
-        found = json.loads(status_json(Stack(stack.directory).status()))
-        assert [server["state"] for server in found] == ["up", "up", "up"]
-        assert info.kafka == found[0]["address"]
+        found = Stack(stack.directory).status()
+        assert [server.state for server in found] == ["up", "up", "up"]
+        assert info.kafka == found[0].address
         with pytest.raises(StackError, match="other-stack"):
             stack.up(upstream="mariadb", downstream="mariadb")
     finally:

@@ -10,9 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from compose import artifacts
-from compose.errors import StackError
+import compose
+import tailrace.artifacts
 from compose.processes import ProcessId, free_port
+from schemas.errors import StackError
+from tailrace.artifacts import maven
+from tailrace.artifacts.cache import bundle
+from tailrace.artifacts.spark import spark_kafka_jars
+
+LOCKS = [
+    Path(package.__file__ or "").with_name("artifacts.lock") for package in (compose, tailrace.artifacts)
+]
 
 
 @pytest.fixture(autouse=True)
@@ -22,25 +30,30 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_jar_is_pinned_by_its_digest() -> None:
-    jars = [jar for name in ("kafka", "spark-kafka", "mariadb") for jar in artifacts.pinned(name)]
+    jars = [
+        jar
+        for lock in LOCKS
+        for name in ("kafka", "spark-kafka", "mariadb")
+        for jar in maven.pinned(lock, name)
+    ]
     assert len(jars) == 51
     assert all(re.fullmatch("[0-9a-f]{64}", jar.sha256) for jar in jars)
 
 
 def test_a_bundle_is_built_once(own_cache: Path) -> None:
     built: list[Path] = []
-    first = artifacts.bundle("thing", built.append)
-    assert first == artifacts.bundle("thing", built.append) == own_cache / "thing"
+    first = bundle("thing", built.append)
+    assert first == bundle("thing", built.append) == own_cache / "thing"
     assert len(built) == 1
 
 
 def test_a_failed_build_leaves_nothing(own_cache: Path) -> None:
     def fail(folder: Path) -> None:
         (folder / "half").touch()
-        raise StackError("broken", "on the way")
+        raise StackError("TR700 broken", "on the way")
 
     with pytest.raises(StackError):
-        artifacts.bundle("thing", fail)
+        bundle("thing", fail)
     assert [path.name for path in own_cache.iterdir()] == [".thing.lock"]
 
 
@@ -49,7 +62,7 @@ def _build_slowly(log: str) -> None:
         with Path(log).open("a") as lines:
             lines.write("built\n")
 
-    artifacts.bundle("thing", build)
+    bundle("thing", build)
 
 
 def test_two_processes_build_it_once(tmp_path: Path) -> None:
@@ -65,12 +78,12 @@ def test_two_processes_build_it_once(tmp_path: Path) -> None:
 
 def test_a_changed_jar_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def deliver_something_else(module: str, folder: Path) -> None:
-        for jar in artifacts.pinned("spark-kafka"):
+        for jar in maven.pinned(LOCKS[1], "spark-kafka"):
             (folder / jar.filename).write_bytes(b"something else")
 
-    monkeypatch.setattr(artifacts, "_run_ivy", deliver_something_else)
+    monkeypatch.setattr(maven, "_run_ivy", deliver_something_else)
     with pytest.raises(StackError, match="artifact-changed"):
-        artifacts.spark_kafka_jars()
+        spark_kafka_jars()
 
 
 def test_a_pid_file_of_nonsense_names_no_process(tmp_path: Path) -> None:

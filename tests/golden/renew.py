@@ -25,8 +25,8 @@ def renewed() -> Iterator[tuple[Path, str]]:
         yield path, ddl_golden.renewed(path)
     with (
         tempfile.TemporaryDirectory() as folder,
-        patch("tailrace.spark_classes.spark_jars", tuple),
-        patch("tailrace.spark_classes.class_archive", lambda: None),
+        patch("tailrace.artifacts.spark.spark_jars", tuple),
+        patch("tailrace.artifacts.spark.class_archive", lambda: None),
     ):
         for path in pipeline_golden.files():
             yield path, pipeline_golden.renewed(path, Path(folder))

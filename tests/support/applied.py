@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from compose.artifacts import spark_kafka_jars
 from compose.databases import Database
 from schemas.access.server_url import ServerUrl
 from spark_consumer.job.run import run_consumer
 from spark_consumer.job.spark import start_spark
 from spark_consumer.rules.config import ConsumerConfig
+from tailrace.artifacts.spark import spark_kafka_jars
 from tests.support.source_log import SourceLog
 
 

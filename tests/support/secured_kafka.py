@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from compose import artifacts
 from compose.kafka import Kafka
+from tailrace.artifacts.maven import java
 
 USER, PASSWORD = "tailrace", 'se"cret\\1'
 _STORE_PASSWORD = "changeit"
@@ -54,7 +54,7 @@ def _escaped(text: str) -> str:
 
 def _make_certificate(store: Path, ca: Path) -> None:
     """A certificate that signs itself, by the tool that comes with Java."""
-    keytool = Path(artifacts.java()).resolve().with_name("keytool")
+    keytool = Path(java()).resolve().with_name("keytool")
     secret = ["-keystore", str(store), "-storepass", _STORE_PASSWORD, "-alias", "broker"]
     names = ["-dname", "CN=localhost", "-ext", "SAN=dns:localhost,ip:127.0.0.1"]
     make = ["-genkeypair", "-keyalg", "RSA", "-storetype", "PKCS12", "-validity", "2", *names]

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from compose.artifacts import spark_kafka_jars
 from compose.databases import Database
 from compose.kafka import Kafka
 from schemas.access.server_url import ServerUrl
@@ -18,6 +17,7 @@ from spark_consumer.job.progress import Counters
 from spark_consumer.job.run import run_consumer
 from spark_consumer.job.spark import start_spark
 from spark_consumer.rules.config import ConsumerConfig
+from tailrace.artifacts.spark import spark_kafka_jars
 from tests.support.fake_topic import FakeTopic, insert, integer
 from tests.support.waiting import wait_until
 

@@ -25,8 +25,8 @@ from tests.support.pipeline_golden import Case, cases
 
 @pytest.mark.parametrize("case", cases(), ids=lambda c: f"{c.place} {c.title}")
 def test_golden(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tailrace.spark_classes.spark_jars", tuple)
-    monkeypatch.setattr("tailrace.spark_classes.class_archive", lambda: None)
+    monkeypatch.setattr("tailrace.artifacts.spark.spark_jars", tuple)
+    monkeypatch.setattr("tailrace.artifacts.spark.class_archive", lambda: None)
     assert case.run(tmp_path) == case.expected
 
 

@@ -10,19 +10,25 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-import pyspark
 import structlog
 
-from compose.artifacts import bundle, java, progress, spark_kafka_jars
 from spark_consumer.job.worker_patience import write_jar
+from tailrace.artifacts.cache import bundle, progress
+from tailrace.artifacts.maven import cached_jars, java, pinned, pyspark_jars
 
+_LOCK_FILE = Path(__file__).with_name("artifacts.lock")
 _PATIENCE_S = 240.0
 _log = structlog.get_logger()
 
 
+def spark_kafka_jars() -> list[Path]:
+    """Spark's Kafka connector with the three jars it needs."""
+    return cached_jars(pinned(_LOCK_FILE, "spark-kafka"))
+
+
 def spark_jars() -> tuple[Path, ...]:
     """In the order of the class path: Spark's class with more patience for Python workers, its Kafka connector."""
-    [spark_core] = Path(pyspark.__file__).parent.glob("jars/spark-core_*.jar")
+    [spark_core] = pyspark_jars().glob("spark-core_*.jar")
     try:
         folder = bundle(
             f"spark-workers-{version('pyspark')}",
