@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pymysql
@@ -17,17 +18,13 @@ from schemas.access.server_url import ServerUrl
 from schemas.errors import TailraceError, UpstreamError
 from schemas.names import is_uuid
 from schemas.tables import never_replicated
+from spark_consumer.apply import position_store as positions
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.scope import Scope, common, meetings
 from tailrace import servers
 
 Name = tuple[str, str]
 _log = structlog.get_logger()
-_NOT_THERE = (1049, 1054, 1146)  # no schema, no table, or one of another kind
-_CHANNELS = """
-SELECT prefix, Channel_name, log_id, origins, replicates, epoch, CAST(updated_at AS CHAR)
-FROM tailrace.relay_log_info ORDER BY prefix, Channel_name
-"""
 _TABLES = "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
 # Columns of SHOW REPLICA STATUS whose names begin as those of filters do.
 _NO_FILTERS = ("Replicate_Ignore_Server_Ids", "Replicate_Rewrite_DB")
@@ -43,7 +40,7 @@ class Neighbor:
         log_id: the log that it follows; None before its first epoch.
         origins: ids of the servers and logs that its rows come from.
         scope: what it replicates; None before its first run.
-        updated: when its row was last written, in the session's time zone.
+        updated: when its row was last written, in UTC.
     """
 
     key: ChannelKey
@@ -77,22 +74,16 @@ class Neighbor:
 
 def neighbors(connection: Connection[Any]) -> list[Neighbor]:
     """The channels that write to a server; none where no consumer has ever run. Raises pymysql's errors."""
-    try:
-        rows = servers.rows(connection, _CHANNELS)
-    except pymysql.MySQLError as error:
-        if error.args and error.args[0] in _NOT_THERE:
-            return []
-        raise
     return [
         Neighbor(
-            ChannelKey(str(prefix), str(name)),
-            log_id if is_uuid(str(log_id)) else None,
-            frozenset(filter(is_uuid, str(origins or "").split())),
-            _scope(replicates),
-            int(epoch),
-            str(updated),
+            row.key,
+            row.position.log_id if is_uuid(str(row.position.log_id)) else None,
+            frozenset(filter(is_uuid, str(row.position.origins or "").split())),
+            _scope(row.replicates),
+            row.position.epoch,
+            f"{row.updated:%Y-%m-%d %H:%M:%S.%f}",
         )
-        for prefix, name, log_id, origins, replicates, epoch, updated in rows
+        for row in positions.all_channels(partial(servers.rows, connection))
     ]
 
 

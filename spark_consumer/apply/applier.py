@@ -32,7 +32,7 @@ import structlog
 
 from schemas.crashpoints import reached
 from schemas.errors import DownstreamError
-from spark_consumer.apply import error_log, marks, nontransactional
+from spark_consumer.apply import audit, error_log, marks, nontransactional
 from spark_consumer.apply import ledger as ledgers
 from spark_consumer.apply import position_store as positions
 from spark_consumer.apply.ddl.intent import Carried, Progress
@@ -259,7 +259,7 @@ class Applier:
             if self._failed:
                 error_log.clear(session, self._channel)
             if counts := _counts(piece, made, carried):
-                positions.count(session, self._channel, counts)
+                audit.count(session, self._channel, counts)
             reached("apply.before_commit")
             session.execute("COMMIT")
         except BaseException:
@@ -433,7 +433,7 @@ class Applier:
         if any(record.transactions or record.rows or record.ddl for record in records):
             # The number of an epoch is that of a batch which applied it whole, for the first time.
             other = -number if piece.window or again else None
-            positions.audit(self._session, self._channel, records, statements, other, left_out)
+            audit.record(self._session, self._channel, records, statements, other, left_out)
 
 
 def _counts(piece: Slice, made: Prepared, carried: Carried) -> dict[str, int]:

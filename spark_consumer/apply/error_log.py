@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from schemas.errors import DownstreamError, TailraceError, Where
+from spark_consumer.apply.position_store import IF_LAST_STARTED
 from spark_consumer.plan.refusal import Event, Refused, event_name
 from spark_consumer.rules.channel import ChannelKey
-from spark_consumer.target.session import Session
+from spark_consumer.target.session import Query, Session, rows_if_there
 
 TABLES = {
     "channel_errors": """
@@ -112,7 +114,7 @@ def record(session: Session, channel: ChannelKey, token: int, error: TailraceErr
     event = error.event.as_dict() if isinstance(error, Refused) else None
     session.run(
         "REPLACE INTO tailrace.channel_errors SELECT %s, %s, UTC_TIMESTAMP(6), %s, %s, %s, %s, %s, %s, %s"
-        " FROM tailrace.relay_log_info WHERE prefix = %s AND Channel_name = %s AND fencing_token = %s",
+        + IF_LAST_STARTED,
         (
             *channel,
             error.code,
@@ -145,6 +147,42 @@ def read(session: Session, channel: ChannelKey) -> ChannelError | None:
 def clear(session: Session, channel: ChannelKey) -> None:
     """The channel has applied something."""
     session.run("DELETE FROM tailrace.channel_errors WHERE prefix = %s AND channel = %s", channel)
+
+
+def forget(session: Session, channel: ChannelKey) -> None:
+    """Remove what is known of a channel, inside the open transaction."""
+    for table in TABLES:
+        session.run(f"DELETE FROM tailrace.{table} WHERE prefix = %s AND channel = %s", channel)
+
+
+def errors(query: Query, prefix: str) -> dict[str, dict[str, Any]]:
+    """What channels have ended with, by name; ``at`` in seconds since 1970."""
+    names = ("code", "what", "where", "hint", "at")
+    sql = "SELECT channel, code, what, place, hint, UNIX_TIMESTAMP(at) FROM tailrace.channel_errors WHERE prefix = %s"
+    return {row[0]: dict(zip(names, row[1:], strict=True)) for row in rows_if_there(query, sql, (prefix,))}
+
+
+def used_counts(query: Query, prefix: str) -> dict[str, int]:
+    """How many directives have taken effect, by channel."""
+    sql = (
+        "SELECT channel, COUNT(*) FROM tailrace.error_directives WHERE prefix = %s AND used_at IS NOT NULL"
+        " GROUP BY channel"
+    )
+    return {str(name): int(count) for name, count in rows_if_there(query, sql, (prefix,))}
+
+
+def directives(session: Session, channel: ChannelKey) -> list[dict[str, Any]]:
+    """All decisions about a channel's events, as `tailrace error show --json` tells them."""
+    names = ("gtid", "action", "statements", "refused", "reason", "made_by", "made_at", "used_at")
+    rows = session.rows(
+        "SELECT epoch, seq, gtid, action, statements, refused, reason, made_by, CAST(made_at AS CHAR),"
+        " CAST(used_at AS CHAR) FROM tailrace.error_directives WHERE prefix = %s AND channel = %s ORDER BY id",
+        channel,
+    )
+    found = [
+        {"event": event_name(epoch, seq), **dict(zip(names, rest, strict=True))} for epoch, seq, *rest in rows
+    ]
+    return [one | {"statements": json.loads(one["statements"])} for one in found]
 
 
 def decided(session: Session, channel: ChannelKey) -> dict[tuple[int, int], Directive]:

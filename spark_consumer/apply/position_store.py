@@ -1,27 +1,31 @@
-"""The channel's position on the downstream: its tables, and reading, taking over and moving it.
+"""The channel's position on the downstream: reading, taking over and moving it.
 
-``tailrace.relay_log_info`` holds MySQL's own ``slave_relay_log_info`` columns and ours, one row for each channel of
+``tailrace.relay_log_info``, which no other module reads or
+writes, holds MySQL's own ``slave_relay_log_info`` columns and ours, one row for each channel of
 each prefix. It is written in the transaction of the data it speaks of, so it is true whatever happens.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pymysql
 
 from schemas.errors import DownstreamError, Where
-from schemas.wire.epoch import DIGEST_MODULUS, EpochCommitted
-from spark_consumer.apply import error_log, marks
+from schemas.wire.epoch import EpochCommitted
+from spark_consumer.apply import marks
 from spark_consumer.apply.workers import info
 from spark_consumer.epochs.log_position import Begin
 from spark_consumer.epochs.position import Position
 from spark_consumer.rules.channel import ChannelKey
-from spark_consumer.target.session import Session
+from spark_consumer.target.session import Query, Session, rows_if_there
 
-_TABLES = {
-    "worker_info": info.TABLE,
-    "nontransactional_info": marks.TABLE,
-    "relay_log_info": """
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+TABLE = """
 CREATE TABLE tailrace.relay_log_info (
   Number_of_lines INT UNSIGNED NOT NULL,
   Relay_log_name TEXT,
@@ -57,90 +61,90 @@ CREATE TABLE tailrace.relay_log_info (
   updated_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6),
   PRIMARY KEY (prefix, Channel_name)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: what is applied, per channel'
-""",
-    "applied_epochs": """
-CREATE TABLE tailrace.applied_epochs (
-  prefix VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  channel VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  first_epoch BIGINT NOT NULL COMMENT 'negative: a part of an epoch, a repetition, or by recover from relay files',
-  last_epoch BIGINT NOT NULL,
-  first_gtid VARCHAR(255),
-  last_gtid VARCHAR(255),
-  executed_gtid_set LONGTEXT NOT NULL,
-  transactions BIGINT NOT NULL,
-  offsets LONGTEXT NOT NULL COMMENT 'JSON: partition of the rows topic to [start, end)',
-  inserts BIGINT NOT NULL,
-  updates BIGINT NOT NULL,
-  deletes BIGINT NOT NULL,
-  statements BIGINT NOT NULL,
-  digest BIGINT NOT NULL,
-  ddl LONGTEXT,
-  ddl_left_out VARCHAR(100) COMMENT 'why the channel ran not all of that, or something else',
-  first_commit_at DATETIME(3) COMMENT 'upstream commit time of the first transaction, UTC',
-  last_commit_at DATETIME(3) COMMENT 'and of the last one',
-  applied_at DATETIME(6) NOT NULL COMMENT 'UTC',
-  PRIMARY KEY (prefix, channel, first_epoch)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: one row a batch'
-""",
-    "channel_counters": """
-CREATE TABLE tailrace.channel_counters (
-  prefix VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  channel VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  row_changes BIGINT NOT NULL COMMENT 'read and verified since the channel began',
-  filtered BIGINT NOT NULL COMMENT 'of these left out by tables or kind of event',
-  routed BIGINT NOT NULL COMMENT 'applied under another name',
-  expression_filtered BIGINT NOT NULL COMMENT 'left out by their values',
-  compacted BIGINT NOT NULL COMMENT 'another change of the same row stands for them',
-  merged BIGINT NOT NULL COMMENT 'written by a statement with others',
-  causality_groups BIGINT NOT NULL DEFAULT 0 COMMENT 'groups of conflicting rows that workers wrote',
-  conflicts BIGINT NOT NULL DEFAULT 0 COMMENT 'rows in a group that another row began',
-  parts BIGINT NOT NULL DEFAULT 0 COMMENT 'transactions of workers',
-  statements BIGINT NOT NULL,
-  ddl_applied BIGINT NOT NULL DEFAULT 0 COMMENT 'DDL that was carried over',
-  ddl_left_out BIGINT NOT NULL DEFAULT 0 COMMENT 'DDL of which nothing was run',
-  ddl_ignored BIGINT NOT NULL DEFAULT 0 COMMENT 'of these left out by [ddl]',
-  ddl_passed_over BIGINT NOT NULL DEFAULT 0 COMMENT 'of these passed over: the merged table needed nothing of it',
-  skipped BIGINT NOT NULL DEFAULT 0 COMMENT 'events that the producer passed over by its [[skip]] rules',
-  PRIMARY KEY (prefix, channel)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: what each stage did, per channel'
-""",
-}
-_TABLES |= error_log.TABLES
-COUNTERS = (
-    "row_changes",
-    "filtered",
-    "routed",
-    "expression_filtered",
-    "compacted",
-    "causality_groups",
-    "conflicts",
-    "parts",
-    "merged",
-    "statements",
-    "ddl_applied",
-    "ddl_left_out",
-    "ddl_ignored",
-    "ddl_passed_over",
-    "skipped",
-)
+"""
 _COLUMNS = (
     "epoch, epochs_offset, executed_gtid_set, fencing_token, structures_version,"
     " ledger_uuid, ledger_domain, ledger_seq, ddl_intent,"
     " Relay_log_name, Relay_log_pos, Master_log_name, Master_log_pos, epoch_gtid_set, xa_prepared,"
     " epoch_rows, rewound_from, online_tables, log_id, origins"
 )
+#: MySQL's own columns, as `tailrace status` shows them
+_MYSQLS = (
+    "Number_of_lines",
+    "Relay_log_name",
+    "Relay_log_pos",
+    "Master_log_name",
+    "Master_log_pos",
+    "Sql_delay",
+    "Number_of_workers",
+    "Id",
+    "Channel_name",
+)
+_SHOWN = (
+    f"SELECT prefix, UNIX_TIMESTAMP(updated_at), consistent, began_at, began_behind, began_whole, replicates,"
+    f" {', '.join(_MYSQLS)}, {_COLUMNS} FROM tailrace.relay_log_info ORDER BY prefix, Channel_name"
+)
+#: of a statement that is to do nothing once another consumer has started; its values are key and token
+IF_LAST_STARTED = (
+    " FROM tailrace.relay_log_info WHERE prefix = %s AND Channel_name = %s AND fencing_token = %s"
+)
 # MySQL counts the fields of its own position the same way.
 _NUMBER_OF_LINES = 9
 
 
-def install(session: Session) -> None:
-    """Create the schema and tables that are missing; no DDL at all if they are there."""
-    found = session.rows("SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'tailrace'")
-    tables = {table for (table,) in found}
-    for table, statement in _TABLES.items():
-        if table not in tables:
-            session.execute("CREATE DATABASE IF NOT EXISTS tailrace")
-            session.execute(statement.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
+@dataclass(frozen=True)
+class ChannelRow:
+    """A channel's whole row, for whoever looks at it.
+
+    Attributes:
+        updated: when it was written last, in UTC.
+        consistent: whether the last run ended by itself.
+        began_at: the ``--from`` of the first run.
+        replicates: JSON of what the last run replicates; None before the first.
+        stored: MySQL's own columns by name.
+    """
+
+    key: ChannelKey
+    updated: datetime
+    consistent: bool
+    began_at: str | None
+    began_behind: str | None
+    began_whole: bool
+    replicates: str | None
+    stored: Mapping[str, Any]
+    position: Position
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> ChannelRow:
+        prefix, updated, consistent, began_at, began_behind, began_whole, replicates, *values = row
+        stored = dict(zip(_MYSQLS, values, strict=False))
+        return cls(
+            ChannelKey(str(prefix), str(stored["Channel_name"])),
+            _EPOCH + timedelta(microseconds=int(updated * 1_000_000)),
+            bool(consistent),
+            began_at,
+            began_behind,
+            bool(began_whole),
+            replicates,
+            stored,
+            Position(*values[len(_MYSQLS) :]),
+        )
+
+
+def all_channels(query: Query) -> list[ChannelRow]:
+    """The channels that write to a server, in order; none where no consumer has ever run."""
+    return [ChannelRow.of(row) for row in rows_if_there(query, _SHOWN)]
+
+
+def scopes(session: Session) -> list[tuple[ChannelKey, str]]:
+    """What the channels that write to a server replicate, as JSON, of those that have run."""
+    sql = "SELECT prefix, Channel_name, replicates FROM tailrace.relay_log_info WHERE replicates IS NOT NULL"
+    return [(ChannelKey(prefix, name), replicates) for prefix, name, replicates in session.rows(sql)]
+
+
+def forget(session: Session, channel: ChannelKey) -> None:
+    """Remove the channel's row, inside the open transaction."""
+    session.run("DELETE FROM tailrace.relay_log_info WHERE prefix = %s AND Channel_name = %s", channel)
 
 
 def began_at(session: Session, channel: ChannelKey) -> str | None:
@@ -231,6 +235,43 @@ def tell_scope(session: Session, channel: ChannelKey, scope: str) -> None:
     )
 
 
+def set_workers(session: Session, channel: ChannelKey, workers: int) -> None:
+    """Make rows for so many workers, and let the channel's row tell their number."""
+    info.hire(session, channel, workers)
+    session.run(
+        "UPDATE tailrace.relay_log_info SET Number_of_workers = %s WHERE prefix = %s AND Channel_name = %s",
+        (workers, *channel),
+    )
+
+
+def declare_ddl(session: Session, channel: ChannelKey, token: int, intent: str) -> None:
+    """Write down, in a transaction of its own, the DDL that is about to run.
+
+    Raises DownstreamError if the channel is another consumer's by now.
+    """
+    session.execute("BEGIN")
+    try:
+        check_token(read(session, channel, lock=True), token, channel)
+        session.run(
+            "UPDATE tailrace.relay_log_info SET ddl_intent = %s WHERE prefix = %s AND Channel_name = %s",
+            (intent, *channel),
+        )
+        session.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(pymysql.MySQLError, OSError):
+            session.execute("ROLLBACK")
+        raise
+
+
+def note_ddl(session: Session, channel: ChannelKey, token: int, intent: str | None, ledger_seq: int) -> None:
+    """Write down what is known of a DDL that has failed, unless another consumer has started."""
+    session.run(
+        "UPDATE tailrace.relay_log_info SET ddl_intent = %s, ledger_seq = %s"
+        " WHERE prefix = %s AND Channel_name = %s AND fencing_token = %s",
+        (intent, ledger_seq, *channel, token),
+    )
+
+
 def renew_token(session: Session, channel: ChannelKey, token: int) -> int:
     """Another token for the same consumer: whatever still works under the old one writes nothing any more.
 
@@ -255,19 +296,6 @@ def forget_relay_log(session: Session, channel: ChannelKey) -> None:
     )
 
 
-def forget(session: Session, channel: ChannelKey) -> None:
-    """Forget the channel, its audit rows and counters, as if it had never been. Call after ``install``."""
-    session.execute("BEGIN")
-    session.run("DELETE FROM tailrace.relay_log_info WHERE prefix = %s AND Channel_name = %s", channel)
-    session.run("DELETE FROM tailrace.applied_epochs WHERE prefix = %s AND channel = %s", channel)
-    session.run("DELETE FROM tailrace.channel_counters WHERE prefix = %s AND channel = %s", channel)
-    session.run("DELETE FROM tailrace.worker_info WHERE prefix = %s AND Channel_name = %s", channel)
-    marks.forget(session, channel)
-    error_log.clear(session, channel)
-    session.run("DELETE FROM tailrace.error_directives WHERE prefix = %s AND channel = %s", channel)
-    session.execute("COMMIT")
-
-
 def known(session: Session, channel: ChannelKey) -> Position:
     """The position of a channel that there must be. Raises DownstreamError."""
     found = read(session, channel)
@@ -284,12 +312,6 @@ def unknown(channel: ChannelKey) -> DownstreamError:
         hint="`tailrace channel list` shows those that there are, of [kafka] prefix and of others; the first"
         " `tailrace consume` makes one",
     )
-
-
-def has_audit(session: Session, channel: ChannelKey) -> bool:
-    """Whether a channel has ever applied anything: ``forget`` leaves nothing of it."""
-    sql = "SELECT 1 FROM tailrace.applied_epochs WHERE prefix = %s AND channel = %s LIMIT 1"
-    return session.value(sql, channel) is not None
 
 
 def lost(channel: ChannelKey) -> DownstreamError:
@@ -358,64 +380,3 @@ def move(session: Session, channel: ChannelKey, to: Position) -> None:
     )
     if affected != 1:
         raise DownstreamError("TR611", f"the position of channel {channel} was not written")
-
-
-def audit(
-    session: Session,
-    channel: ChannelKey,
-    epochs: Sequence[EpochCommitted],
-    statements: int,
-    first_epoch: int | None = None,
-    ddl_left_out: Sequence[str] = (),
-) -> None:
-    """One audit row for a batch of epochs, inside the open transaction, under the first one's number or another.
-
-    Args:
-        ddl_left_out: why the batch's DDL was not run as it is.
-    """
-    first, last = epochs[0], epochs[-1]
-    ranges: dict[int, list[int]] = {}
-    for epoch in epochs:
-        for part in epoch.ranges:
-            ranges.setdefault(part.partition, [part.start, part.end])[1] = part.end
-    touched = [table for epoch in epochs for table in epoch.tables]
-    gtids = [gtid for epoch in epochs for gtid in (epoch.first_gtid, epoch.last_gtid) if gtid]
-    session.run(
-        "INSERT INTO tailrace.applied_epochs VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s,"
-        " FROM_UNIXTIME(%s), FROM_UNIXTIME(%s), UTC_TIMESTAMP(6))",
-        (
-            *channel,
-            first.epoch if first_epoch is None else first_epoch,
-            last.epoch,
-            gtids[0] if gtids else None,
-            gtids[-1] if gtids else None,
-            last.executed_gtids,
-            sum(epoch.transactions for epoch in epochs),
-            json.dumps(ranges),
-            sum(table.inserts for table in touched),
-            sum(table.updates for table in touched),
-            sum(table.deletes for table in touched),
-            statements,
-            sum(epoch.digest for epoch in epochs) % DIGEST_MODULUS,
-            "; ".join(epoch.ddl.shown for epoch in epochs if epoch.ddl) or None,
-            ", ".join(ddl_left_out) or None,
-            # a decimal keeps the milliseconds
-            f"{first.first_commit_ms / 1000:.3f}",
-            f"{last.last_commit_ms / 1000:.3f}",
-        ),
-    )
-
-
-def count(session: Session, channel: ChannelKey, numbers: Mapping[str, int]) -> None:
-    """Add to the channel's counters, named as ``COUNTERS``, inside the open transaction."""
-    values = tuple(numbers.get(name, 0) for name in COUNTERS)
-    added = ", ".join(f"{name} = {name} + %s" for name in COUNTERS)
-    if not session.run(
-        f"UPDATE tailrace.channel_counters SET {added} WHERE prefix = %s AND channel = %s",
-        (*values, *channel),
-    ):
-        places = ", ".join(["%s"] * (len(COUNTERS) + 2))
-        session.run(
-            f"INSERT INTO tailrace.channel_counters (prefix, channel, {', '.join(COUNTERS)}) VALUES ({places})",
-            (*channel, *values),
-        )

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from schemas.counted import counted
 from schemas.errors import DownstreamError, LogError, Where
 from schemas.wire.log_records import structure_of
-from spark_consumer.apply import error_log
+from spark_consumer.apply import channel_tables, error_log
 from spark_consumer.apply import position_store as positions
 from spark_consumer.apply.error_log import Directive
 from spark_consumer.apply.repeatable import REPLAY_HINT, check_decisions, check_tables
@@ -103,7 +103,7 @@ def opened(config: ConsumerConfig, to: str) -> Iterator[Rewind]:
     with ExitStack() as stack:
         stack.enter_context(in_use(config.channel_dir, alone=True))
         session = stack.enter_context(closing(connect(config.target)))
-        positions.install(session)
+        channel_tables.install(session)
         check_log(config.key, positions.known(session, config.key), LogReader(config).last_epoch())
         # A consumer elsewhere finds out at its next slice.
         before = positions.take_over(session, config.key)

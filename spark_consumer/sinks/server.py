@@ -10,12 +10,11 @@ import structlog
 
 from schemas.errors import DownstreamError, TailraceError
 from schemas.structure import TableStructure
-from spark_consumer.apply import error_log
+from spark_consumer.apply import audit, channel_tables, error_log
 from spark_consumer.apply import position_store as positions
 from spark_consumer.apply.applier import Applier
 from spark_consumer.apply.planner import Planner
 from spark_consumer.apply.prepare import Prepared, directed
-from spark_consumer.apply.workers import info
 from spark_consumer.apply.workers.reader import PartsReader
 from spark_consumer.apply.workers.resume import Rest, finish_slice
 from spark_consumer.epochs.log_reader import LogReader
@@ -156,11 +155,11 @@ def open_server(config: ConsumerConfig, log: LogReader) -> ServerSink:
     """Connect, and become the channel's only writer. Raises TailraceError."""
     session = connect(config.target)
     try:
-        positions.install(session)
+        channel_tables.install(session)
         _ensure_position(config, session, log)
         position = positions.take_over(session, config.key)
         positions.tell_scope(session, config.key, Scope.of(config).to_json())
-        info.hire(session, config.key, config.workers)
+        positions.set_workers(session, config.key, config.workers)
         return ServerSink(config, Applier(config, session, position))
     except BaseException as error:
         session.close()
@@ -176,7 +175,7 @@ def _ensure_position(config: ConsumerConfig, session: Session, log: LogReader) -
         check_log(config.key, found, last)
         check_began(config, positions.began_at(session, config.key))
         return
-    if positions.has_audit(session, config.key):
+    if audit.exists(session, config.key):
         # Not even with --from: a service may name it at each of its starts.
         raise positions.lost(config.key)
     begin = begin_of(config, log)

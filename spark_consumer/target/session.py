@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,6 +22,9 @@ from spark_consumer.target.server_errors import message_of as message_of
 
 Flavor = Literal["mysql", "mariadb"]
 Row = tuple[Any, ...]
+#: runs a query with values: a session's ``rows``, or that of any other connection
+Query = Callable[[str, Row], Sequence[Row]]
+_NOT_THERE = (1049, 1054, 1146)  # no schema, no table, or one of another kind
 
 #: the mode under which the row renderers' literals mean what they say
 SQL_MODE = "NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO"
@@ -130,6 +133,16 @@ def unreachable(target: ServerUrl, error: BaseException) -> DownstreamError:
         hint=login if refused else "check that the server runs and can be reached",
         retryable=not refused,
     )
+
+
+def rows_if_there(query: Query, sql: str, args: Row = ()) -> Sequence[Row]:
+    """The rows of a query; none where its table is not there."""
+    try:
+        return query(sql, args)
+    except pymysql.MySQLError as error:
+        if error_number(error) in _NOT_THERE:
+            return []
+        raise
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import json
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import Any
 
 from schemas.access.server_url import ServerUrl
 from schemas.errors import NOWHERE, DownstreamError, Where
-from spark_consumer.apply import error_log
+from spark_consumer.apply import channel_tables, error_log
 from spark_consumer.apply import ledger as ledgers
 from spark_consumer.apply import position_store as positions
 from spark_consumer.apply.ddl.intent import Intent, intent_of, place_at
@@ -22,17 +21,12 @@ from spark_consumer.apply.error_log import ChannelError
 from spark_consumer.apply.ledger import Ledger
 from spark_consumer.epochs.position import Position
 from spark_consumer.plan import replacement
-from spark_consumer.plan.refusal import DDL, Event, event_name
+from spark_consumer.plan.refusal import DDL, Event
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.target.session import Session, closing, connect
 from tailrace import assemble as wiring
 from tailrace.config.file import load
 from tailrace.service import logs
-
-_DIRECTIVES = """
-SELECT epoch, seq, gtid, action, statements, refused, reason, made_by, CAST(made_at AS CHAR), CAST(used_at AS CHAR)
-FROM tailrace.error_directives WHERE prefix = %s AND channel = %s ORDER BY id
-"""
 
 
 @dataclass(frozen=True)
@@ -60,27 +54,8 @@ class Stopped:
             error = asdict(self.error)
             if self.error.event is not None:
                 error["event"]["name"] = self.error.event.name
-        return {"channel": self.channel, "error": error, "directives": self._directives()}
-
-    def _directives(self) -> list[dict[str, Any]]:
-        found = []
-        for epoch, seq, gtid, action, statements, refused, reason, by, made, used in self.session.rows(
-            _DIRECTIVES, self.key
-        ):
-            found.append(
-                {
-                    "event": event_name(epoch, seq),
-                    "gtid": gtid,
-                    "action": action,
-                    "statements": json.loads(statements),
-                    "refused": refused,
-                    "reason": reason,
-                    "made_by": by,
-                    "made_at": made,
-                    "used_at": used,
-                }
-            )
-        return found
+        directives = error_log.directives(self.session, self.key)
+        return {"channel": self.channel, "error": error, "directives": directives}
 
     def decide(self, name: str | None, statements: tuple[str, ...]) -> None:
         """Skip the event, or replace it by statements. Raises DownstreamError TR643, TR644."""
@@ -165,7 +140,7 @@ def looked_at(config: Path, channel: str | None) -> Iterator[Stopped]:
     logs.configure("error")
     settings = wiring.recovery_config(load(config), channel)
     with closing(connect(settings.target)) as session:
-        positions.install(session)
+        channel_tables.install(session)
         position = positions.known(session, settings.key)
         error = error_log.read(session, settings.key)
         yield Stopped(settings.key, settings.target, session, position, error)

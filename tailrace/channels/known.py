@@ -5,24 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pymysql
-
+from spark_consumer.apply import audit, channel_tables
 from spark_consumer.apply import position_store as positions
-from spark_consumer.epochs.log_position import Place
+from spark_consumer.apply.position_store import ChannelRow
 from spark_consumer.job.checkpoint import clear, in_use
-from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.config import ConsumerConfig
-from spark_consumer.target.session import Session, closing, connect, error_number
+from spark_consumer.target.session import closing, connect
 from tailrace import assemble as wiring
 from tailrace.channels.files import files_channels
 from tailrace.config.model import Config
 
 Channel = dict[str, Any]
-_NOT_THERE = (1049, 1146)  # no schema, no table
-_SQL = (
-    "SELECT Channel_name, prefix, log_id, epoch, epoch_rows, executed_gtid_set, consistent, rewound_from, began_at,"
-    " DATE_FORMAT(updated_at, '%Y-%m-%dT%H:%i:%s.%f+00:00') FROM tailrace.relay_log_info ORDER BY prefix, Channel_name"
-)
 
 
 def listed(config: Config) -> list[Channel]:
@@ -50,32 +43,23 @@ def _of_target(config: Config) -> list[Channel]:
         return files_channels(files)
     target = wiring.target_url(config)
     with closing(connect(target)) as session:
-        return [_channel(str(target), row) for row in _rows(session)]
+        return [_channel(str(target), row) for row in positions.all_channels(session.rows)]
 
 
-def _rows(session: Session) -> list[tuple[Any, ...]]:
-    try:
-        return session.rows(_SQL)
-    except pymysql.MySQLError as error:
-        if error_number(error) not in _NOT_THERE:
-            raise
-    return []
-
-
-def _channel(target: str, row: tuple[Any, ...]) -> Channel:
-    name, prefix, log_id, epoch, rows, gtids, consistent, rewound, began, updated = row
+def _channel(target: str, row: ChannelRow) -> Channel:
+    position = row.position
     return {
-        "channel": name,
-        "prefix": prefix,
-        "log_id": log_id,
+        "channel": row.key.name,
+        "prefix": row.key.prefix,
+        "log_id": position.log_id,
         "target": target,
-        "epoch": epoch,
-        "epoch_rows": rows,
-        "gtids": gtids,
-        "consistent": bool(consistent),
-        "rewound_from": Place.from_json(rewound).shown if rewound else None,
-        "began_at": began,
-        "updated": updated,
+        "epoch": position.epoch,
+        "epoch_rows": position.epoch_rows,
+        "gtids": position.executed_gtids,
+        "consistent": row.consistent,
+        "rewound_from": position.level.shown if position.level else None,
+        "began_at": row.began_at,
+        "updated": row.updated.isoformat(timespec="microseconds"),
     }
 
 
@@ -83,46 +67,15 @@ def shown(config: ConsumerConfig) -> Channel:
     """One channel, with its counters and last batches. Raises DownstreamError TR612 if the target has none."""
     key = config.key
     with closing(connect(config.target)) as session:
-        for row in _rows(session):
-            if ChannelKey(row[1], row[0]) == key:
+        for row in positions.all_channels(session.rows):
+            if row.key == key:
+                counters = audit.counters(session.rows, key.prefix)
                 return _channel(str(config.target), row) | {
                     "checkpoint": str(config.channel_dir),
-                    "counters": _counters(session, key),
-                    "batches": _batches(session, key),
+                    "counters": counters.get(key.name, dict.fromkeys(audit.COUNTERS, 0)),
+                    "batches": audit.batches(session, key),
                 }
     raise positions.unknown(key)
-
-
-def _counters(session: Session, channel: ChannelKey) -> Channel:
-    columns = ", ".join(positions.COUNTERS)
-    try:
-        rows = session.rows(
-            f"SELECT {columns} FROM tailrace.channel_counters WHERE prefix = %s AND channel = %s", channel
-        )
-    except pymysql.MySQLError as error:
-        if error_number(error) not in _NOT_THERE:
-            raise
-        rows = []
-    return dict(zip(positions.COUNTERS, rows[0] if rows else [0] * len(positions.COUNTERS), strict=True))
-
-
-def _batches(session: Session, channel: ChannelKey) -> list[Channel]:
-    names = (
-        "first_epoch",
-        "last_epoch",
-        "first_gtid",
-        "last_gtid",
-        "transactions",
-        "inserts",
-        "updates",
-        "deletes",
-    )
-    rows = session.rows(
-        f"SELECT {', '.join(names)}, ddl, DATE_FORMAT(applied_at, '%%Y-%%m-%%dT%%H:%%i:%%s.%%f+00:00')"
-        " FROM tailrace.applied_epochs WHERE prefix = %s AND channel = %s ORDER BY applied_at DESC LIMIT 10",
-        channel,
-    )
-    return [dict(zip((*names, "ddl", "applied"), row, strict=True)) for row in rows]
 
 
 def remove(config: ConsumerConfig) -> None:
@@ -131,10 +84,10 @@ def remove(config: ConsumerConfig) -> None:
     Raises DownstreamError: TR612 there is no such channel, TR614 its consumer runs here.
     """
     with in_use(config.channel_dir, alone=True), closing(connect(config.target)) as session:
-        positions.install(session)
-        if positions.read(session, config.key) is None and not positions.has_audit(session, config.key):
+        channel_tables.install(session)
+        if positions.read(session, config.key) is None and not audit.exists(session, config.key):
             raise positions.unknown(config.key)
-        positions.forget(session, config.key)
+        channel_tables.forget(session, config.key)
         clear(config.channel_dir)
 
 

@@ -13,6 +13,7 @@ from relay_store.purge.forget import forget_relay_log
 from relay_store.write.writer import lock_directory
 from schemas.counted import counted
 from schemas.errors import DownstreamError
+from spark_consumer.apply import channel_tables
 from spark_consumer.apply import position_store as positions
 from spark_consumer.epochs.position import Position
 from spark_consumer.job.checkpoint import clear, in_use
@@ -54,7 +55,7 @@ class Reset:
     def forget(self) -> None:
         """Do it. Repeating it after a crash completes it. Raises RelayError or DownstreamError."""
         if self.position is not None:
-            act = positions.forget if self.everything else positions.forget_relay_log
+            act = channel_tables.forget if self.everything else positions.forget_relay_log
             act(self.session, self.config.key)
         if self.root.is_dir():
             forget_relay_log(self.root)
@@ -77,7 +78,7 @@ def opened(config: ConsumerConfig, root: Path, *, everything: bool) -> Iterator[
             owner = layout.check_owner(root, config.prefix)
         stack.enter_context(in_use(config.channel_dir, alone=True))
         session = stack.enter_context(closing(connect(config.target)))
-        positions.install(session)
+        channel_tables.install(session)
         position = positions.read(session, config.key)
         if position is not None and owner is not None:
             check_feeds(root, owner, position)

@@ -22,6 +22,7 @@ from relay_store.write.writer import RelayWriter
 from schemas.errors import DownstreamError, RelayError, Where
 from schemas.gtid.sets import Flavor, parse_gtid_set
 from schemas.tables import TableFilter
+from spark_consumer.apply import channel_tables
 from spark_consumer.apply import position_store as positions
 from spark_consumer.apply.applier import Applier
 from spark_consumer.apply.workers import info
@@ -130,7 +131,7 @@ def _writer(
     """The channel's only writer, once it is clear that the relay log reaches back to its position."""
     session = connect(config.target)
     try:
-        positions.install(session)
+        channel_tables.install(session)
         position = positions.known(session, config.key)
         check_feeds(root, layout.check_owner(root, config.prefix), position)
         if position.epoch_rows is not None or position.rewound_from is not None:

@@ -12,10 +12,11 @@ from typing import Any
 import pymysql
 
 from schemas.errors import TailraceError
+from spark_consumer.apply import audit, error_log
+from spark_consumer.apply import position_store as positions
 from spark_consumer.apply.ddl.intent import intent_of
-from spark_consumer.apply.position_store import COUNTERS
+from spark_consumer.apply.position_store import ChannelRow
 from spark_consumer.apply.workers import info
-from spark_consumer.epochs.log_position import Place
 from spark_consumer.plan.refusal import cut_values
 from tailrace import assemble as wiring
 from tailrace import servers
@@ -148,40 +149,6 @@ def kafka_part(config: Config) -> Part:
     }
 
 
-_STORED = (
-    "Number_of_lines",
-    "Relay_log_name",
-    "Relay_log_pos",
-    "Master_log_name",
-    "Master_log_pos",
-    "Sql_delay",
-    "Number_of_workers",
-    "Id",
-    "Channel_name",
-)
-_OURS = (
-    "prefix",
-    "log_id",
-    "epoch",
-    "epochs_offset",
-    "executed_gtid_set",
-    "consistent",
-    "fencing_token",
-    "structures_version",
-)
-_BEGAN = ("began_at", "began_behind", "began_whole", "rewound_from")
-_CHANNELS = f"""
-SELECT {", ".join(_STORED + _OURS + _BEGAN)}, ddl_intent, UNIX_TIMESTAMP(updated_at) AS updated,
-  (SELECT UNIX_TIMESTAMP(a.last_commit_at) FROM tailrace.applied_epochs a
-    WHERE a.prefix = i.prefix AND a.channel = i.Channel_name ORDER BY a.first_epoch DESC LIMIT 1) AS last_commit
-FROM tailrace.relay_log_info i ORDER BY prefix, Channel_name
-"""
-_DECIDED = """
-SELECT channel, COUNT(*) FROM tailrace.error_directives WHERE prefix = %s AND used_at IS NOT NULL GROUP BY channel
-"""
-_NO_SUCH_TABLE = (1049, 1146)
-
-
 def downstream_part(config: Config) -> Part:
     """The pipeline's channels there; none before the first consumer has run. Those of other prefixes by name only."""
     if (files := wiring.files_target(config)) is not None:
@@ -196,92 +163,54 @@ def downstream_part(config: Config) -> Part:
     connection = servers.connect(url, "downstream", init_command="SET time_zone = '+00:00'")
     try:
         version = servers.rows(connection, "SELECT VERSION()")[0][0]
-        each = [_channel(row) for row in servers.rows(connection, _CHANNELS)]
-        prefix = config.kafka.prefix
+        query, prefix = partial(servers.rows, connection), config.kafka.prefix
+        each = [_channel(row) for row in positions.all_channels(query)]
         found = [channel for channel in each if channel["prefix"] == prefix]
         others = [
             {name: channel[name] for name in ("prefix", "channel", "updated")}
             for channel in each
             if channel["prefix"] != prefix
         ]
-        counters, workers, errors = (read(connection, prefix) for read in (_counters, _workers, _errors))
-        decided = {str(name): int(count) for name, count in servers.rows(connection, _DECIDED, (prefix,))}
+        counters, workers = audit.counters(query, prefix), info.counts(query, prefix)
+        commits, decided = audit.last_commits(query, prefix), error_log.used_counts(query, prefix)
+        errors = error_log.errors(query, prefix)
         for channel in found:
-            channel["counters"] = counters.get(channel["channel"])
-            channel["workers"] = workers.get(channel["channel"], [])
-            channel["error"] = errors.get(channel["channel"])
-            channel["decided"] = decided.get(channel["channel"], 0)
+            name = channel["channel"]
+            channel["last_commit"] = _moment(commits.get(name, 0) * 1000)
+            channel["counters"] = counters.get(name)
+            channel["workers"] = workers.get(name, [])
+            error = errors.get(name)
+            channel["error"] = error and error | {"at": _moment(float(error["at"]) * 1000)}
+            channel["decided"] = decided.get(name, 0)
             channel["target"] = str(url)
     except pymysql.MySQLError as error:
-        if not error.args or error.args[0] not in _NO_SUCH_TABLE:
-            raise servers.unreachable(url, "downstream", error) from error
-        found, others = [], []
+        raise servers.unreachable(url, "downstream", error) from error
     finally:
         connection.close()
     return {"server": str(url), "version": version, "channels": found, "others": others}
 
 
-def _counters(connection: Any, prefix: str) -> dict[str, Part]:
-    """What each stage did, by channel."""
-    sql = f"SELECT channel, {', '.join(COUNTERS)} FROM tailrace.channel_counters WHERE prefix = %s"
-    rows = _rows_if_there(connection, sql, prefix)
-    return {row[0]: dict(zip(COUNTERS, row[1:], strict=True)) for row in rows}
-
-
-def _workers(connection: Any, prefix: str) -> dict[str, list[Part]]:
-    """What each worker did, by channel."""
-    names = ", ".join(info.COLUMNS)
-    sql = (
-        f"SELECT Channel_name, {names} FROM tailrace.worker_info WHERE prefix = %s ORDER BY Channel_name, Id"
-    )
-    found: dict[str, list[Part]] = {}
-    for channel, *values in _rows_if_there(connection, sql, prefix):
-        found.setdefault(channel, []).append(dict(zip(info.COLUMNS, values, strict=True)))
-    return found
-
-
-def _rows_if_there(connection: Any, sql: str, prefix: str) -> list[tuple[Any, ...]]:
-    """The rows of a query; none where a consumer is about to make the table."""
-    try:
-        return list(servers.rows(connection, sql, (prefix,)))
-    except pymysql.MySQLError as error:
-        if error.args and error.args[0] in _NO_SUCH_TABLE:
-            return []
-        raise
-
-
-def _errors(connection: Any, prefix: str) -> dict[str, Part]:
-    """What channels have ended with, by name."""
-    names = ("code", "what", "where", "hint", "at")
-    sql = "SELECT channel, code, what, place, hint, UNIX_TIMESTAMP(at) FROM tailrace.channel_errors WHERE prefix = %s"
-    rows = _rows_if_there(connection, sql, prefix)
-    return {row[0]: dict(zip(names, (*row[1:5], _moment(float(row[5]) * 1000)), strict=True)) for row in rows}
-
-
-def _channel(row: tuple[Any, ...]) -> Part:
+def _channel(row: ChannelRow) -> Part:
     """A channel's row, with MySQL's own columns under `stored`."""
-    stored = dict(zip(_STORED, row, strict=False))
-    ours = dict(zip(_OURS + _BEGAN, row[len(_STORED) :], strict=False))
-    intent, updated, last_commit = row[-3:]
-    name = stored["Channel_name"]
+    position = row.position
     return {
-        "channel": name,
-        "prefix": ours["prefix"],
-        "log_id": ours["log_id"],
-        "epoch": ours["epoch"],
-        "epochs_offset": ours["epochs_offset"],
-        "gtids": ours["executed_gtid_set"],
-        "consistent": bool(ours["consistent"]),
-        "fencing_token": ours["fencing_token"],
-        "structures_version": ours["structures_version"],
-        "ddl_in_doubt": _in_hand(intent),
-        "began_at": ours["began_at"],
-        "began_behind": ours["began_behind"],
-        "began_whole": bool(ours["began_whole"]),
-        "rewound_from": Place.from_json(ours["rewound_from"]).shown if ours["rewound_from"] else None,
-        "updated": _moment(float(updated) * 1000) if updated is not None else None,
-        "last_commit": _moment(float(last_commit) * 1000) if last_commit is not None else None,
-        "stored": {**stored, "Executed_Gtid_Set": ours["executed_gtid_set"]},
+        "channel": row.key.name,
+        "prefix": row.key.prefix,
+        "log_id": position.log_id,
+        "epoch": position.epoch,
+        "epochs_offset": position.epochs_offset,
+        "gtids": position.executed_gtids,
+        "consistent": row.consistent,
+        "fencing_token": position.fencing_token,
+        "structures_version": position.structures_version,
+        "ddl_in_doubt": _in_hand(position.ddl_intent),
+        "began_at": row.began_at,
+        "began_behind": row.began_behind,
+        "began_whole": row.began_whole,
+        "rewound_from": position.level.shown if position.level else None,
+        "updated": row.updated.isoformat(timespec="milliseconds"),
+        "last_commit": None,
+        "stored": {**row.stored, "Executed_Gtid_Set": position.executed_gtids},
     }
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pymysql
 
 from schemas.access.kafka_security import OPEN, KafkaSecurity
 from schemas.wire.epoch import EpochCommitted
+from spark_consumer.apply import position_store as positions
+from spark_consumer.rules.channel import ChannelKey
 from tailrace import assemble as wiring
 from tailrace import probe_kafka as kafka_door
 from tailrace import servers
@@ -17,8 +20,6 @@ from tailrace.config.model import Config
 
 if TYPE_CHECKING:
     from spark_consumer.epochs.log_reader import LogReader
-
-_NO_SUCH_TABLE = (1049, 1146)
 
 
 def last_epoch(config: Config) -> EpochCommitted | None:
@@ -61,12 +62,10 @@ def channel_epoch(config: Config, channel: str | None = None) -> int:
         return int(found_there[0]["epoch"]) if found_there else -1
     connection = servers.connect(wiring.target_url(config), "downstream")
     try:
-        sql = "SELECT epoch FROM tailrace.relay_log_info WHERE prefix = %s AND Channel_name = %s"
-        found = servers.rows(connection, sql, (config.kafka.prefix, channel or config.consumer.channel))
+        key = ChannelKey(config.kafka.prefix, channel or config.consumer.channel)
+        found = positions.all_channels(partial(servers.rows, connection))
+        return next((row.position.epoch for row in found if row.key == key), -1)
     except pymysql.MySQLError as error:
-        if error.args and error.args[0] in _NO_SUCH_TABLE:
-            return -1
         raise servers.unreachable(wiring.target_url(config), "downstream", error) from error
     finally:
         connection.close()
-    return int(found[0][0]) if found else -1

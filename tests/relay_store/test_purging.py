@@ -30,6 +30,7 @@ from schemas.access.server_url import ServerUrl
 from schemas.binlog.framing import MAGIC
 from schemas.errors import RelayError
 from schemas.wire.epoch import EpochCommitted, PreparedTransaction
+from spark_consumer.apply import channel_tables
 from spark_consumer.apply import position_store as positions
 from spark_consumer.epochs.log_position import BEFORE_ALL, Begin
 from spark_consumer.rules.config import ConsumerConfig
@@ -308,7 +309,7 @@ def test_a_channel_is_registered_with_what_it_has_applied(downstream, flavor, tm
     (root / subdir / "mysql-bin.000004").write_bytes(MAGIC)
     layout.write_index(root, [subdir])
     with closing(connect(url)) as session:
-        positions.install(session)
+        channel_tables.install(session)
         positions.create(session, settings.key, Begin(BEFORE_ALL, None, "earliest"))
         session.execute("COMMIT")
     mark.look(-1)

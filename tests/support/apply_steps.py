@@ -16,6 +16,7 @@ from schemas.errors import Where
 from schemas.structure import TableStructure
 from schemas.wire.avro_schema import KEY_CHANGE, row_schema
 from schemas.wire.epoch import SchemaChanged, TableChanged, TableTouched
+from spark_consumer.apply import channel_tables
 from spark_consumer.apply import position_store as positions
 from spark_consumer.apply.applier import Applier
 from spark_consumer.apply.ddl.run import Versions
@@ -48,7 +49,7 @@ def open_channel(
     """The same with the channel's configuration."""
     config = ConsumerConfig("", "p", ServerUrl.parse(url), channel=channel, checkpoint_dir=Path(), **rules)
     session = connect(config.target)
-    positions.install(session)
+    channel_tables.install(session)
     if positions.read(session, config.key) is None:
         positions.create(session, config.key, Begin(BEFORE_ALL, None, "earliest"))
     token = positions.take_over(session, config.key)

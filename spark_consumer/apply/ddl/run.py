@@ -199,7 +199,7 @@ class DdlApplier:
             self._own = own
             await_predecessor(own, position)
             intent = progress.intent(place_of(piece.first), index, look_before(own, ddl))
-            self._declare(session, token, intent)
+            positions.declare_ddl(session, self._config.key, token, intent.to_json())
             attempt = _Attempt(own, self._ledger, ddl, intent.number, piece)
             try:
                 yield attempt.run
@@ -207,21 +207,6 @@ class DdlApplier:
                 with contextlib.suppress(pymysql.MySQLError, OSError):
                     self._note(session, token, position, intent, attempt.outcome)
                 raise
-
-    def _declare(self, session: Session, token: int, intent: Intent) -> None:
-        channel = self._config.key
-        session.execute("BEGIN")
-        try:
-            positions.check_token(positions.read(session, channel, lock=True), token, channel)
-            session.run(
-                "UPDATE tailrace.relay_log_info SET ddl_intent = %s WHERE prefix = %s AND Channel_name = %s",
-                (intent.to_json(), *channel),
-            )
-            session.execute("COMMIT")
-        except BaseException:
-            with contextlib.suppress(pymysql.MySQLError, OSError):
-                session.execute("ROLLBACK")
-            raise
 
     def _note(
         self, session: Session, token: int, position: Position, intent: Intent, outcome: Outcome
@@ -236,11 +221,8 @@ class DdlApplier:
             number -= 1
         done = intent.index + (outcome is Outcome.RUN)
         kept = replace(intent, index=done, number=number, before=None).to_json() if done else None
-        session.run(
-            "UPDATE tailrace.relay_log_info SET ddl_intent = %s, ledger_seq = %s"
-            " WHERE prefix = %s AND Channel_name = %s AND fencing_token = %s",
-            (kept, position.ledger_seq if done else number, *self._config.key, token),
-        )
+        used = position.ledger_seq if done else number
+        positions.note_ddl(session, self._config.key, token, kept, used)
 
     def give_up(self) -> None:
         """From another thread: stop waiting for a DDL. The server may carry it out all the same."""

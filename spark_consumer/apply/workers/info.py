@@ -9,10 +9,11 @@ bitmap tells what is applied behind that.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from schemas.errors import DownstreamError
 from spark_consumer.rules.channel import ChannelKey
-from spark_consumer.target.session import Session
+from spark_consumer.target.session import Query, Session, rows_if_there
 
 TABLE = """
 CREATE TABLE tailrace.worker_info (
@@ -42,7 +43,7 @@ CREATE TABLE tailrace.worker_info (
   PRIMARY KEY (prefix, Channel_name, Id)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: one row a worker'
 """
-COLUMNS = ("Id", "parts", "rows_written", "statements", "ahead")
+_COUNTS = ("Id", "parts", "rows_written", "statements", "ahead")
 
 
 @dataclass(frozen=True)
@@ -65,16 +66,29 @@ class Ahead:
 
 
 def hire(session: Session, channel: ChannelKey, workers: int) -> None:
-    """Make rows for so many workers, and let the channel's row tell their number."""
+    """Make rows for so many workers."""
     for number in range(1, workers + 1 if workers > 1 else 1):
         session.run(
             "INSERT IGNORE INTO tailrace.worker_info (prefix, Channel_name, Id) VALUES (%s, %s, %s)",
             (*channel, number),
         )
-    session.run(
-        "UPDATE tailrace.relay_log_info SET Number_of_workers = %s WHERE prefix = %s AND Channel_name = %s",
-        (workers, *channel),
+
+
+def forget(session: Session, channel: ChannelKey) -> None:
+    """Remove the rows of a channel's workers, inside the open transaction."""
+    session.run("DELETE FROM tailrace.worker_info WHERE prefix = %s AND Channel_name = %s", channel)
+
+
+def counts(query: Query, prefix: str) -> dict[str, list[dict[str, Any]]]:
+    """What each worker did, by channel; none where a consumer is about to make the table."""
+    names = ", ".join(_COUNTS)
+    sql = (
+        f"SELECT Channel_name, {names} FROM tailrace.worker_info WHERE prefix = %s ORDER BY Channel_name, Id"
     )
+    found: dict[str, list[dict[str, Any]]] = {}
+    for channel, *values in rows_if_there(query, sql, (prefix,)):
+        found.setdefault(channel, []).append(dict(zip(_COUNTS, values, strict=True)))
+    return found
 
 
 def ahead(session: Session, channel: ChannelKey) -> list[Ahead]:

@@ -11,6 +11,7 @@ import pytest
 from compose.databases import Database
 from schemas.errors import DownstreamError
 from schemas.structure import TableStructure
+from spark_consumer.apply import channel_tables
 from spark_consumer.apply import position_store as positions
 from spark_consumer.apply.applier import Applier
 from spark_consumer.rules.channel import ChannelKey
@@ -211,7 +212,7 @@ def test_the_tables_of_another_channel_count(downstream: Database, db: str, chan
     applier, config = channel()
     with pytest.raises(DownstreamError, match=f"TR657.* changes {db}_own.a"):
         apply_rows(applier, config, insert(_table(db), {"id": 1, "v": 1}))
-    positions.forget(other.session, ChannelKey("p", f"{db}_2"))
+    channel_tables.forget(other.session, ChannelKey("p", f"{db}_2"))
     apply_rows(applier, config, insert(_table(db), {"id": 1, "v": 1}))
 
 

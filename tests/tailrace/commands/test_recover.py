@@ -26,6 +26,7 @@ from relay_store.write.writer import RelayWriter
 from schemas.access.server_url import ServerUrl
 from schemas.errors import LogError
 from schemas.gtid.sets import MysqlGtidSet
+from spark_consumer.apply import channel_tables
 from spark_consumer.apply import position_store as positions
 from spark_consumer.epochs.log_position import BEFORE_ALL, Begin
 from spark_consumer.epochs.log_reader import LogReader
@@ -263,7 +264,7 @@ def alone(server: Callable[..., Database], tmp_path: Path) -> River:
 
 def make_channel(it: River) -> None:
     with closing(connect(settings(it).target)) as session:
-        positions.install(session)
+        channel_tables.install(session)
         positions.create(session, settings(it).key, Begin(BEFORE_ALL, None, "earliest"))
 
 

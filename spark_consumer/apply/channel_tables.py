@@ -1,0 +1,34 @@
+"""All tables of the schema ``tailrace`` on the downstream: made together, and a channel is forgotten in all of them."""
+
+from __future__ import annotations
+
+from spark_consumer.apply import audit, error_log, marks, position_store
+from spark_consumer.apply.workers import info
+from spark_consumer.rules.channel import ChannelKey
+from spark_consumer.target.session import Session
+
+_TABLES = {
+    "worker_info": info.TABLE,
+    "nontransactional_info": marks.TABLE,
+    "relay_log_info": position_store.TABLE,
+    **audit.TABLES,
+    **error_log.TABLES,
+}
+
+
+def install(session: Session) -> None:
+    """Create the schema and tables that are missing; no DDL at all if they are there."""
+    found = session.rows("SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'tailrace'")
+    tables = {table for (table,) in found}
+    for table, statement in _TABLES.items():
+        if table not in tables:
+            session.execute("CREATE DATABASE IF NOT EXISTS tailrace")
+            session.execute(statement.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
+
+
+def forget(session: Session, channel: ChannelKey) -> None:
+    """Forget the channel, its audit rows and counters, as if it had never been. Call after ``install``."""
+    session.execute("BEGIN")
+    for forget_in in (position_store.forget, audit.forget, info.forget, marks.forget, error_log.forget):
+        forget_in(session, channel)
+    session.execute("COMMIT")
