@@ -1,1 +1,1 @@
-"""The contracts everything else meets in: wire format, table structures, GTID sets, errors. Pure: no sockets."""
+"""What producer and consumer must agree on: records, table structures, GTID sets, types, errors."""

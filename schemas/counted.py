@@ -1,4 +1,4 @@
-"""Numbers of things in words, for people."""
+"""Counts with their noun, for messages: ``1 file``, ``2 files``."""
 
 from __future__ import annotations
 

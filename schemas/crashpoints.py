@@ -1,4 +1,4 @@
-"""Places where a test can make the process die as by kill -9: crash points as data.
+"""Named points where a test can kill the process as kill -9 does.
 
 `TAILRACE_CRASH_AT=relay.before_fsync` dies at the first pass, `relay.before_fsync:3` at the third.
 """

@@ -1,4 +1,4 @@
-"""Names of databases and tables where a server does not tell their letters' cases apart.
+"""Names of databases and tables on servers that ignore their case.
 
 With ``lower_case_table_names`` other than 0 a server keeps and compares names in lower case. Its TABLE_MAPs have them
 so, and the text of a DDL as it was typed.

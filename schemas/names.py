@@ -1,4 +1,4 @@
-"""Names from outside, held against what they may be before a path, a folder or SQL is made of them.
+"""Checks names from outside before a path, a folder or SQL is made of them.
 
 An upstream, or whoever sits on a line that is not encrypted, says how binlog files are called and what the server's
 UUID is; so do records in Kafka and files in the relay directory. All of them come through here.

@@ -1,4 +1,4 @@
-"""Avro's zig-zag variable-length integers, as tables: the row path meets one for every number and every string."""
+"""Avro's zig-zag variable-length integers as tables, since each number and each string of a row has one."""
 
 from __future__ import annotations
 

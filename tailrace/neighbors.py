@@ -1,4 +1,4 @@
-"""What other pipelines do on a server: told by the rows of their channels, ``tailrace.relay_log_info``."""
+"""Other pipelines on a server, as the rows of their channels in ``tailrace.relay_log_info`` show them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short-lived connections to the servers, for commands that look and do not replicate."""
+"""Short-lived connections to the servers, for commands that only read."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Whether it is what the upstream wrote: sizes, checksums, GTIDs, sequence."""
+"""Checking the relay log: sizes, checksums, GTIDs, the sequence of files."""

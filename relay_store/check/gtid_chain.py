@@ -1,4 +1,4 @@
-"""Whether relay files follow each other by their GTIDs: what each names as before it, against what was there."""
+"""Checks that each relay file begins with the GTIDs that the files before it hold."""
 
 from __future__ import annotations
 

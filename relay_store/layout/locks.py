@@ -1,4 +1,4 @@
-"""Which files a relay log has is changed by one at a time: purges, new sub-directories, marks that go back."""
+"""The lock for changes of the relay log's list of files: purges, new sub-directories, marks that go back."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Deleting what nobody needs any more."""
+"""Deleting relay files that no reader needs any more."""

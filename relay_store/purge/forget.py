@@ -1,4 +1,4 @@
-"""Removes a whole relay log, so that the next producer fetches anew."""
+"""Removes a whole relay log, so that the next producer fetches it again."""
 
 from __future__ import annotations
 

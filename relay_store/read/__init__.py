@@ -1,1 +1,1 @@
-"""Reading it: in blocks of whole events, from a place, as far as it is on disk."""
+"""Reading the relay log: blocks of whole events, from a position, as far as it is on disk."""

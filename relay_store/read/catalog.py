@@ -1,4 +1,4 @@
-"""What `tailrace relay list` tells of each relay file, read from the file's head and tail only."""
+"""What `tailrace relay list` shows of each relay file, read from the file's head and tail."""
 
 from __future__ import annotations
 

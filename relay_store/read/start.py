@@ -1,4 +1,4 @@
-"""Where a reader of the relay log begins: for the first time, or behind what it has read already."""
+"""The position at which a reader of the relay log begins: the first time, or after what it has read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tail: how far the relay log is whole, and how far it is on disk, shared by its writer and readers."""
+"""How far the relay log is whole, and how far it is on disk; shared by its writer and its readers."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Writing it: bytes, fsync, metadata, and only then readers."""
+"""Writing the relay log: bytes, then fsync, then metadata; readers see them after that."""

@@ -1,4 +1,4 @@
-"""`relay-log-recovery`: what is not published yet is forgotten, and fetched again."""
+"""`relay-log-recovery`: discards what is not published yet, so that it is fetched again."""
 
 from __future__ import annotations
 

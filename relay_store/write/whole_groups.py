@@ -1,4 +1,4 @@
-"""Moves relay.meta on over the whole groups behind it, for when nobody can fetch them again.
+"""Moves relay.meta over the whole groups behind it, for a recovery that cannot fetch them again.
 
 relay.meta lags behind what was on disk, and published, when the producer was killed. A writer cuts the file
 back to it and fetches the rest anew; `tailrace recover` has no upstream to do so, and keeps what is whole.

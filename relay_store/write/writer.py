@@ -1,4 +1,4 @@
-"""Writes the relay log: bytes first, fsync second, metadata third, and only then readers may look.
+"""Writes the relay log: first the bytes, then fsync, then the metadata; readers see them after that.
 
 The order of one `sync`:
   1. fdatasync of the active file;

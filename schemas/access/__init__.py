@@ -1,1 +1,1 @@
-"""How servers and Kafka are logged into, and how their secrets and our files are kept."""
+"""Logging in to servers and Kafka, and keeping passwords and files private."""

@@ -1,4 +1,4 @@
-"""How a Kafka that asks for it is reached: encryption and login, in librdkafka's words and in those of Java."""
+"""Encryption and login for Kafka, as settings of librdkafka and of Kafka's Java client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files and folders for this user alone, whatever the umask: they hold rows, positions, and DDL with passwords."""
+"""Files and folders that only this user can read, whatever the umask: they hold rows, positions and passwords."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Passwords that pickles leave behind: whoever unpickles takes them from the environment of its own process.
+"""Passwords that are not pickled: the unpickling process takes them from its own environment.
 
 Spark hands the work of its tasks on as pickles, in blocks, files and messages that are not made to hold a secret.
 The consumer's JVM has the passwords in its environment, and so have the Python workers that come from it. On a

@@ -1,4 +1,4 @@
-"""A pymysql connection to a server that is not trusted: one that may be another, or a line that somebody sits on."""
+"""A pymysql connection that does not trust the server: the answers may come from a man in the middle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logging in at a MySQL-compatible server: encryption, passwords, and what it means to be turned away.
+"""Logging in to a MySQL-compatible server: encryption, passwords, and the errors of a refused login.
 
 Every connection of every part is opened here. `ssl-mode` decides what is encrypted and proved (docs/SECURITY.md):
 

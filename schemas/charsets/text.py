@@ -1,4 +1,4 @@
-"""Bytes of each character set to text, where no server is at hand: members of ENUM and SET, statements of clients.
+"""Bytes of each character set to text without a server: members of ENUM and SET, statements of clients.
 
 Python's codec, where it reads most characters as the servers do, and what they read in another way. Source: both
 servers' own conversions of every byte and every pair of bytes.

@@ -1,1 +1,1 @@
-"""What the text of a statement says: its tokens, its kind, and the names in it."""
+"""Reading the text of a statement: its tokens, its kind, its names and its clauses."""

@@ -1,4 +1,4 @@
-"""Columns and keys in the text of a DDL: what stands between the commas of CREATE TABLE and ALTER TABLE."""
+"""Columns and keys in the text of a DDL: what is between the commas of CREATE TABLE and ALTER TABLE."""
 
 from __future__ import annotations
 

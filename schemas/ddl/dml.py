@@ -1,4 +1,4 @@
-"""Which tables a DML statement's text may change: as much of the grammar as tells that for sure, and no more."""
+"""Which tables a DML statement's text may change: as much of the grammar as that needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A DDL's text with other names in it: each place that names a table or database is found, and only it is changed.
+"""Renaming the tables and databases in a DDL's text. Only the names change; the rest of the text stays.
 
 The text stays as the upstream wrote it, comments and all. Names are looked for where the servers' grammars
 (MySQL and MariaDB: ``sql/sql_yacc.yy``) have them: what ``classify`` reads, REFERENCES, LIKE, UNION= of MERGE

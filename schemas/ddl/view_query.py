@@ -1,4 +1,4 @@
-"""The tables that the query of a view reads: where its text names them, and what else in it names a database.
+"""Which tables the query of a view reads, and where its text names tables and databases.
 
 As much of the servers' grammar (MySQL and MariaDB: ``sql/sql_yacc.yy``, ``query_expression``) is read as tells a table
 from an alias, a column, a function or a common table expression. What would have to be guessed is Unreadable.

@@ -1,4 +1,4 @@
-"""Whether a record of the rows topic is what the producer writes for a structure: its operation, and its key."""
+"""Checks that the producer can have written a record of the rows topic: its operation and its key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a column may be: a log, or who writes into it, may state any type with any size.
+"""Checks that a column is possible: a record from outside may name any type with any size.
 
 The code that is generated for rows, and the SQL that it makes, are made of what is checked here.
 """

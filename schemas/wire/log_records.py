@@ -1,4 +1,4 @@
-"""Records of the log's topics as values that can be relied on, or an error that names topic, partition and offset.
+"""Decodes and checks records of the log's topics; errors name topic, partition and offset.
 
 Nobody but the producer writes these topics; but whoever may write to Kafka can write anything there, and the values
 end in paths, offsets, code and SQL. So everything that reads a record comes through here:

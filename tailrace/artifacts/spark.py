@@ -1,4 +1,4 @@
-"""What the consumer's JVM loads: jars, and their class archive, made once for this Java and this Spark and kept."""
+"""The jars that the consumer's JVM loads, and their class archive, which is made once for this Java and Spark."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The channels that targets know, and what an operator decides about them."""
+"""The channels on the targets, and an operator's decisions about them."""

@@ -1,4 +1,4 @@
-"""The event that a channel stopped at, and an operator's decision about it."""
+"""The event at which a channel stopped, and an operator's decision about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The channels that targets know: where each stands, for `tailrace channel`, and how one is forgotten."""
+"""The channels on the targets: their positions, for `tailrace channel`, and how to remove one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a relay log is the one that a channel is fed from."""
+"""Whether a relay log belongs to the log that a channel applies."""
 
 from __future__ import annotations
 

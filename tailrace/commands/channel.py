@@ -1,4 +1,4 @@
-"""``tailrace channel``: the channels there are, moving one back, forgetting one."""
+"""``tailrace channel``: list channels, show one, move one back, remove one."""
 
 from __future__ import annotations
 

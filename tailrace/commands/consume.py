@@ -1,4 +1,4 @@
-"""``tailrace consume``: the epoch log onto the downstream."""
+"""``tailrace consume``: applies the epoch log to the downstream."""
 
 from __future__ import annotations
 

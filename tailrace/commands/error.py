@@ -1,4 +1,4 @@
-"""``tailrace error show|skip|replace``: the event that a channel stopped at, and what shall become of it."""
+"""``tailrace error show|skip|replace``: the event at which a channel stopped, and the decision about it."""
 
 from __future__ import annotations
 

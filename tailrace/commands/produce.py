@@ -1,4 +1,4 @@
-"""``tailrace produce``: the upstream's binlog into the relay log and Kafka."""
+"""``tailrace produce``: mirrors the upstream's binlog and publishes it to Kafka."""
 
 from __future__ import annotations
 

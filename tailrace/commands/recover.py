@@ -1,4 +1,4 @@
-"""``tailrace recover``: the downstream brought forward from the relay files, without upstream and Kafka."""
+"""``tailrace recover``: applies the relay files to the downstream, without upstream and Kafka."""
 
 from __future__ import annotations
 

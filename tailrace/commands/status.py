@@ -1,4 +1,4 @@
-"""``tailrace status``: where everything is."""
+"""``tailrace status``: the positions of upstream, relay log, Kafka and channels."""
 
 from __future__ import annotations
 

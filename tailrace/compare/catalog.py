@@ -1,4 +1,4 @@
-"""Which tables a server has, and how their rows must be selected so that no bit is lost on the way."""
+"""Which tables a server has, and how to select their rows without losing a bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The comparison itself: chunk by chunk, and what differs is read again before it counts.
+"""Compares two tables chunk by chunk; differences are read again before they count.
 
 Replication may be in flight, so a difference is believed only if it is still there after some further looks.
 """

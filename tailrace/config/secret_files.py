@@ -1,4 +1,4 @@
-"""Which files with passwords or keys are open to others: the configuration's own, and those that it names."""
+"""Finds files with passwords or keys that others can read: the configuration file and those that it names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings about what upstream and downstream must agree on, or rows and DDL end up differently.
+"""Findings about settings in which upstream and downstream must agree, so that rows and DDL come out the same.
 
 ``block``: replication would be wrong, or stop, with what the upstream has now. ``warn``: with what it may do.
 """

@@ -1,4 +1,4 @@
-"""Where a log that is still to come would begin: what the producer would do, found out before it is started."""
+"""Finds out where a log would begin, before the producer is started."""
 
 from __future__ import annotations
 

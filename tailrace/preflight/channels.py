@@ -1,4 +1,4 @@
-"""Findings about the channels on a downstream: whose they are, and who else writes there."""
+"""Findings about the channels on a downstream: which pipeline they belong to, and which others write there."""
 
 from __future__ import annotations
 

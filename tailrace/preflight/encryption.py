@@ -1,4 +1,4 @@
-"""Whether a server's connections are encrypted, and whether anybody has proved to be that server."""
+"""Whether a server's connections are encrypted, and whether its certificate is verified."""
 
 from __future__ import annotations
 

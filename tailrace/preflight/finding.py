@@ -1,4 +1,4 @@
-"""What a check says. A check that could not run is no finding: it says nothing about the thing checked."""
+"""The result of a check. A check that could not run is not a finding."""
 
 from __future__ import annotations
 

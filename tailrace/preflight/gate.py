@@ -1,4 +1,4 @@
-"""What ``tailrace check`` calls blocking keeps ``produce`` and ``consume`` from starting, too."""
+"""Keeps ``produce`` and ``consume`` from starting while ``tailrace check`` has a blocking finding."""
 
 from __future__ import annotations
 

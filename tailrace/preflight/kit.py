@@ -1,4 +1,4 @@
-"""Reads what a server has beside its variables."""
+"""Reads a server's collations, engines, time zones and tables, which are not variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings about rows that would come back, or come twice: one server at both ends, rings, native replication."""
+"""Findings about rows that would come back or come twice: one server on both ends, rings, native replication."""
 
 from __future__ import annotations
 

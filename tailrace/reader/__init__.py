@@ -1,4 +1,4 @@
-"""A reader of the epoch log for consumers of one's own: epochs in order, each with its rows in upstream order.
+"""A library that reads the epoch log, for consumers of your own: epochs in order, rows in upstream order.
 
 ::
 

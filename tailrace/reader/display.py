@@ -1,4 +1,4 @@
-"""Epochs and rows as lines: for people, or one JSON object each."""
+"""Epochs and rows as lines of text, or as one JSON object each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a binlog event says, as plain fields; what cannot be read is shown as far as it can."""
+"""A binlog event as plain fields, as far as it can be read."""
 
 from __future__ import annotations
 

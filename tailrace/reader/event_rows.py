@@ -1,4 +1,4 @@
-"""Rows of binlog events as plain values, for people to look at: what the publisher would make of them."""
+"""Rows of binlog events as plain values, decoded as the publisher does."""
 
 from __future__ import annotations
 

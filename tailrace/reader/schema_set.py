@@ -1,4 +1,4 @@
-"""A tracked structure corrected by hand, written into the log as an epoch of its own."""
+"""Writes a tracked structure that an operator states into the log, as an epoch of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where text for people goes: a terminal wraps lines, and what goes into a file or a pipe keeps its own."""
+"""Text output: wrapped on a terminal, with its own lines in a file or a pipe."""
 
 from __future__ import annotations
 

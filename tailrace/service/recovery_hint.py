@@ -1,4 +1,4 @@
-"""Tells whoever has lost the upstream or Kafka that the relay log is enough to bring the downstream forward."""
+"""Adds a hint to errors about a lost upstream or Kafka: `tailrace recover` needs only the relay log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The error that a command ended with, told to whoever started it: one line of JSON into a pipe."""
+"""Reports the error that a command ended with to its parent process: one line of JSON in a pipe."""
 
 from __future__ import annotations
 

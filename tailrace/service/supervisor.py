@@ -1,4 +1,4 @@
-"""``tailrace run``: produce and consume as two processes, of which neither takes the other one down.
+"""``tailrace run``: produce and consume as two processes; if one fails, the other goes on.
 
 A child that a signal has killed is started again, and so is one that ended with what comes back by itself: a server
 that is away, a lock, a full disk. What only a human can heal stops that child alone and is said again now and then;

@@ -1,1 +1,1 @@
-"""What ``tailrace status`` tells: where upstream, relay log, Kafka and each channel are."""
+"""What ``tailrace status`` shows: the positions of upstream, relay log, Kafka and each channel."""

@@ -1,4 +1,4 @@
-"""Reads the state of every part; a part that cannot be read says why and does not hide the others."""
+"""Reads the state of every part; if one cannot be read, its error is shown beside the others."""
 
 from __future__ import annotations
 

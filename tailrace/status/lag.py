@@ -1,4 +1,4 @@
-"""How far channels are behind. Lag is the age of the oldest transaction that is not applied, 0 when there is none.
+"""How far behind the channels are. Lag is the age of the oldest transaction that is not applied, 0 when there is none.
 
 Such a transaction is in Kafka, behind the channel's position; or it is upstream, behind the last epoch.
 """
