@@ -1,0 +1,1 @@
+"""The application: command line, configuration, checks, status, comparison and recovery."""

@@ -1,4 +1,4 @@
-"""The records of rows on their way to Kafka: keys beside values, since whatever is done to all is done by ``map``."""
+"""Row records for Kafka, keys and values in lists of their own, so that ``map`` can work on all of them."""
 
 from __future__ import annotations
 

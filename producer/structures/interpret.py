@@ -1,4 +1,4 @@
-"""What a DDL makes of the tables that are tracked: definitions in, statement, definitions out.
+"""Applies a DDL to the tracked tables: definitions and a statement in, definitions out.
 
 As both servers do it (``sql/sql_table.cc``: mysql_prepare_create_table, mysql_prepare_alter_table). Nothing is
 guessed: what is not understood makes the table ``Unresolved``, until something states its structure anew.

@@ -1,4 +1,4 @@
-"""The structures that are in force where the log is being read: seeded from the upstream, moved on by DDL.
+"""The structures at the position where the log is being read: first read from the upstream, then changed by DDL.
 
 Of each table it holds what is known *now*, and what was read from the upstream *later*: at a place of the log
 that is still ahead. That one is in force from its place on, and before it as far back as no DDL touches the

@@ -1,4 +1,4 @@
-"""Structures read from the upstream, and what DDL the relay log holds between here and the place of the reading."""
+"""Structures read from the upstream, and the DDL that the relay log has between here and the time of reading."""
 
 from __future__ import annotations
 

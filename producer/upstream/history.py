@@ -1,4 +1,4 @@
-"""Whether the binlogs that an upstream still has reach back to where something begins."""
+"""Whether the binlogs that an upstream still has reach back far enough."""
 
 from __future__ import annotations
 

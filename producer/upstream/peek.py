@@ -1,4 +1,4 @@
-"""A look at the first events behind a place of the upstream's binlog, by a dump that ends with it."""
+"""Reads the first events behind a position of the upstream's binlog, with a dump of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a channel ended with, and what an operator has decided about it: two tables beside the position.
+"""The error that a channel ended with, and an operator's decisions about events: two tables beside the position.
 
 ``tailrace.channel_errors`` has a row for a channel that ended with an error, until it applies something again.
 ``tailrace.error_directives`` has one for each decision. It takes effect in the transaction of the data, again whenever

@@ -1,4 +1,4 @@
-"""The downstream's own GTIDs as a ledger of what this channel did, above all of DDL, which commits by itself.
+"""The downstream's own GTIDs as a ledger of what this channel did; needed for DDL, which commits by itself.
 
 Every batch and every DDL runs under the next number of the channel's own GTID source. The numbers grow
 and the last one is part of the position, so after a crash the question "did the DDL happen?" is "is

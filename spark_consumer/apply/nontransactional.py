@@ -1,4 +1,4 @@
-"""Rows of tables without transactions (MyISAM, Aria, MEMORY, ARCHIVE …), written once although nothing takes them back.
+"""Rows of tables without transactions (MyISAM, Aria, MEMORY …), written once although they cannot be rolled back.
 
 They cannot be in the transaction that moves the position: what a failed attempt has written stays, and MySQL with GTIDs
 refuses such a mixture (1785). So they are written beside it, one by one in the upstream's order, each by a statement of

@@ -1,4 +1,4 @@
-"""How long something that is lost is waited for, and with which pauses."""
+"""How long to wait for something that is lost, and with which pauses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a stretch of the log can be applied a second time, over tables that it has been applied to.
+"""Which changes can be applied a second time to tables that have them already.
 
 Rows that a key identifies and that the log describes whole; and what an operator has put in the place of others, if
 it sets rows and does not add to them.

@@ -1,1 +1,1 @@
-"""A DDL that was interrupted: what its objects looked like before, and what of it is left to do."""
+"""From an upstream's DDL to the statements that the downstream runs."""

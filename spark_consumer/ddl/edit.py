@@ -1,4 +1,4 @@
-"""Changes to a DDL's text that leave the rest as the upstream wrote it: fewer names, IF EXISTS, events at rest."""
+"""Small changes to a DDL's text: fewer names, IF EXISTS, disabled events. The rest stays as the upstream wrote it."""
 
 from __future__ import annotations
 

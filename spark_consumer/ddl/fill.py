@@ -1,4 +1,4 @@
-"""Whether an ALTER TABLE fills rows that are there with values that another server would not find again."""
+"""Whether an ALTER TABLE fills existing rows with values that are different on another server."""
 
 from __future__ import annotations
 

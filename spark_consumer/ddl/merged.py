@@ -1,4 +1,4 @@
-"""DDL of one of several tables that are merged into one: passed over where the merged table needs nothing of it.
+"""DDL on one of several tables that are merged into one: passed over if the merged table does not need it.
 
 The channel never alters a merged table: that is done once, by hand, and every shard's own statement is then passed
 over. What is in the table decides, and what the log says of the shard's columns; nothing else is kept.

@@ -1,4 +1,4 @@
-"""What a channel remembers of the tables of online schema change tools: those that only the upstream has.
+"""The tables of online schema change tools that only the upstream has, as a channel's position keeps them.
 
 It is part of the position, as JSON, so it moves in the transaction of what it speaks of. A rewind never goes back
 over a DDL, so it stays true there.

@@ -1,4 +1,4 @@
-"""What the text of a CREATE or ALTER says of a table that a schema change tool fills with another table's rows."""
+"""Reads the CREATE and ALTERs of a table that a schema change tool fills with another table's rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of an upstream's DDL in a channel: ignored, carried over, carried over under other names, or a stop.
+"""What a channel does with an upstream's DDL: ignore it, run it, run it under other names, or stop.
 
 A downstream table into which several upstream tables are merged takes only one kind of DDL: CREATE TABLE, as
 CREATE TABLE IF NOT EXISTS. Any other one speaks for one upstream table and would change the rows or the

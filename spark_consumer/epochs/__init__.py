@@ -1,1 +1,1 @@
-"""The log: epochs, places in it, slices of it, and the schema tracker."""
+"""The epoch log: epochs, positions, slices, and the schema tracker."""

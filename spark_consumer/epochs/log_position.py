@@ -1,4 +1,4 @@
-"""Places in the epoch log: between two upstream transactions, at an epoch's end or inside one."""
+"""Positions in the epoch log: between two upstream transactions, at an epoch's end or inside one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking things up in the epoch log outside the stream: its ends, epochs, structures."""
+"""Reads the epoch log outside the stream: its ends, epochs and structures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a channel stands in the log, as a value; ``apply.position_store`` keeps it on the downstream."""
+"""A channel's position in the log, as a value; ``apply.position_store`` keeps it on the downstream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the epochs behind a position to slices that begin and end exactly where they have to."""
+"""Cuts the epochs behind a position into slices that begin and end exactly where they must."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a run ends by itself: at a place in the log, or exactly behind a GTID set that is perhaps still to come."""
+"""When a run ends by itself: at a position in the log, or exactly behind a GTID set that may be still to come."""
 
 from __future__ import annotations
 

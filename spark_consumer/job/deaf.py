@@ -1,4 +1,4 @@
-"""For what Spark starts beside us: signals that ask for an end are the driver's alone.
+"""Makes processes that Spark starts ignore the signals that end the driver.
 
 A service manager sends them to every process, a terminal to a whole group. The driver finishes the batch in hand then,
 and needs the JVM and its Python workers for that. They end with the driver: the JVM's stdin is a pipe from it, and

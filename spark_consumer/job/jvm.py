@@ -1,4 +1,4 @@
-"""Spark's JVM and the ways to it, on which nobody else gets in.
+"""Starts Spark's JVM, and protects the connections to it.
 
 What it is told lies in a file of this user, not on a command line, and its passwords are in its environment. Both
 ends of py4j ask for its token. What Spark writes meanwhile, the sockets of its Python workers included, is in a

@@ -1,4 +1,4 @@
-"""What a run has done so far, for the log and for whoever shows it."""
+"""The counters of a run, for logs, progress and status."""
 
 from __future__ import annotations
 

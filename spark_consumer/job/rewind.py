@@ -1,4 +1,4 @@
-"""Moving a channel back on purpose: what it has applied behind a place is applied once more, in safe mode.
+"""Moves a channel back on request: what it has applied behind a position is applied again, in safe mode.
 
 The place where it stood is kept in its row, so whatever happens in between, safe mode ends exactly there. On the way
 the downstream's rows are a mixture of then and now. A row whose unique value belongs to another one at that point of

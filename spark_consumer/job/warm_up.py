@@ -1,4 +1,4 @@
-"""Waking Spark's Python workers before the first epoch needs them."""
+"""Starts Spark's Python workers before the first epoch needs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""By which values the rows of a slice conflict: what must stay together, decided before a row is read.
+"""By which values the rows of a slice can conflict, decided before a row is read.
 
 Two rows conflict if one transaction that writes both may not be two that write one each, in any order:
 

@@ -1,4 +1,4 @@
-"""A change of the log that the downstream refused: which one it is, and how it is shown."""
+"""The event that the downstream refused: which one it is, and how it is shown."""
 
 from __future__ import annotations
 

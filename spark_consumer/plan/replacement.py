@@ -1,4 +1,4 @@
-"""What may run instead of an event: statements whose effect is in one transaction with the position.
+"""Which statements may run instead of an event: those that can be in one transaction with the position.
 
 A rewind has them run again, over tables that hold what they did and what came later. That gives the same rows if each
 sets or removes rows that it names, whatever is there: UPDATE to constants, DELETE, and REPLACE of whole rows, which an

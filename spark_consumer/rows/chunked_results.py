@@ -1,4 +1,4 @@
-"""Results of the executors on their way through the JVM, whose heap is small: large ones go in pieces."""
+"""Results of the executors in chunks, because they go through the JVM, whose heap is small."""
 
 from __future__ import annotations
 

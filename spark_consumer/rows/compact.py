@@ -1,4 +1,4 @@
-"""Compaction: what a run of changes to one key comes to, decided by its first and last operation alone.
+"""Compaction: the net effect of all changes of a key, which its first and last operation decide.
 
 The upstream's log is consistent, so a key whose first change is an INSERT did not exist before, and one whose
 first change is an UPDATE or DELETE did; it exists afterwards unless its last change is a DELETE. What lies in

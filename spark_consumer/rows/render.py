@@ -1,4 +1,4 @@
-"""On the executors: from a partition's rows to statements, with a count and a digest of everything read."""
+"""On the executors: renders a partition's rows as statements, with a count and a digest of everything read."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the channel wants: which rows and DDL it carries, and under which names."""
+"""A channel's rules: which rows and DDL it replicates, and under which names."""

@@ -1,4 +1,4 @@
-"""Whose position it is: a channel's name means something within its prefix only."""
+"""The key of a channel: its prefix and its name."""
 
 from __future__ import annotations
 

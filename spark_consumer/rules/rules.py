@@ -1,4 +1,4 @@
-"""A channel's rules, ready to be asked: what a row or a DDL of an upstream table comes to."""
+"""A channel's rules as one value: tables, events, routes, expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a channel's patterns and routes reach, as it is told to other pipelines in ``relay_log_info.replicates``."""
+"""Which tables a channel's patterns and routes cover, for other pipelines: ``relay_log_info.replicates``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sink of a server: a slice is one downstream transaction, or one of each worker."""
+"""The sink for a server: a slice is one downstream transaction, or one for each worker."""
 
 from __future__ import annotations
 

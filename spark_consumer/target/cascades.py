@@ -1,4 +1,4 @@
-"""ON DELETE CASCADE run here, where the server does not do all of it.
+"""Runs ON DELETE CASCADE for servers that do not do all of it.
 
 MySQL since 9.6 runs foreign keys above InnoDB (``innodb_native_foreign_keys = OFF``, its default). There a DELETE
 leaves rows behind, without an error, where its cascade is three tables deep, or two and a table has two foreign keys

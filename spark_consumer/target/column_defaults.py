@@ -1,4 +1,4 @@
-"""What an INSERT wrote into columns that its row image lacks, where the log has such images."""
+"""What an INSERT writes into columns that its row image lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the downstream's table can take the upstream's rows, told before the first one is written.
+"""Checks before the first row that the downstream's table can hold the upstream's rows.
 
 Columns are paired by name. A downstream column may be wider, stand elsewhere, or be there in addition, as long
 as it fills itself; it may not change a value.

@@ -1,4 +1,4 @@
-"""Writing an ENUM's index 0, the value of what was no member, which a strict server takes from nobody.
+"""Writes an ENUM's index 0, the value of an invalid member, which a strict server refuses.
 
 An upstream without strict mode, or INSERT IGNORE, has such values. Only here the session is not strict, for one
 statement, and every warning must be about an ENUM column: no other value may change on its way.

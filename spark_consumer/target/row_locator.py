@@ -1,4 +1,4 @@
-"""By which columns a row of the log is found on the downstream: its own unique keys decide, as in DM.
+"""By which columns a row is found on the downstream: its own unique keys decide, as in TiDB's DM.
 
 The upstream's key finds at most one row if a unique key of the downstream consists of columns of it. Otherwise a
 unique key of the downstream does, with its values from the row's image. With neither, rows are compared exactly.

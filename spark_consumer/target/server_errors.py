@@ -1,4 +1,4 @@
-"""What an error of the downstream means: a connection lost, a state that passes, a privilege that lacks."""
+"""What an error of the downstream means: a lost connection, a passing state, a missing privilege."""
 
 from __future__ import annotations
 

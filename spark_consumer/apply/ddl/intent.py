@@ -1,4 +1,4 @@
-"""What a channel makes of a DDL, and how far it is with it: kept in the position's ``ddl_intent`` until all has run.
+"""The statements that a DDL becomes and which one runs now: the position's ``ddl_intent``, until all have run.
 
 Between two starts the rules may change, and with them the statements. What has begun is brought to its end as it was
 begun.

@@ -1,4 +1,4 @@
-"""What became of a DDL that was in hand when its consumer, its connection or the downstream was killed.
+"""Finds out whether a DDL ran when its consumer, its connection or the downstream was killed.
 
 Who says so:
 

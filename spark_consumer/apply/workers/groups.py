@@ -1,4 +1,4 @@
-"""Groups of rows that conflict, directly or over others, and their shares among workers: union-find, as DM's."""
+"""Groups of rows that conflict, directly or through others (union-find), and their distribution among workers."""
 
 from __future__ import annotations
 

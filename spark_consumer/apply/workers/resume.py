@@ -1,4 +1,4 @@
-"""Finishing a slice that was left while some of its workers had applied their parts and others had not.
+"""Finishes a slice of which only some workers have applied their parts.
 
 What is missing are the rows whose offsets no worker that is ahead has. They go into one transaction, with the
 position, the audit row of the whole slice and the workers' rows. Settings may have changed since, so the tables are

@@ -1,4 +1,4 @@
-"""The folder's commit protocol: what is there is told by one small file, which is replaced atomically.
+"""The commit protocol of the folder: replacing one small file atomically is the commit.
 
 1. A batch's files are written into ``_tailrace/staged`` and fsynced.
 2. ``_tailrace/position.json`` is replaced: the new position, and the names of those files. This is the commit.

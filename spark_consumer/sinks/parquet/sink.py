@@ -1,4 +1,4 @@
-"""The sink of a folder of change files: a slice is a batch of files, and the position file says what is there."""
+"""The sink for change files: a slice is a batch of files, and the position file commits it."""
 
 from __future__ import annotations
 
