@@ -47,7 +47,7 @@ def brokers(servers: str, security: KafkaSecurity = OPEN, patience: float = _PAT
         ) from error
 
 
-def knock(servers: str, security: KafkaSecurity = OPEN) -> None:
+def probe(servers: str, security: KafkaSecurity = OPEN) -> None:
     """Raises what ``brokers`` raises, but for TR500: whoever knocks has a way of its own to wait for an answer."""
     try:
         brokers(servers, security, 2 * FIRST_ATTEMPT)

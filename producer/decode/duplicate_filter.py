@@ -14,7 +14,7 @@ from struct import Struct
 
 from relay_store.layout.directory import RelayPosition, binlog_files, part_offset, subdir_serial
 from relay_store.read.reader import RelayReader
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.binlog.groups import GroupScanner
 from schemas.errors import DecodeError
 from schemas.gtid.sets import GtidSet, MariadbGtid, MariadbGtidSet, gtid_text
@@ -42,8 +42,8 @@ class Repetitions:
 
     def listed(self, event: bytes) -> None:
         """A GTID_LIST event: what the server had logged last for each domain and server before this file."""
-        at = binlog.HEADER_SIZE + 4
-        count = int.from_bytes(event[binlog.HEADER_SIZE : at], "little") & _COUNT
+        at = framing.HEADER_SIZE + 4
+        count = int.from_bytes(event[framing.HEADER_SIZE : at], "little") & _COUNT
         for domain, server, number in _LISTED.iter_unpack(event[at : at + _LISTED.size * count]):
             last = self._had.get(domain)
             if last is not None and last.server_id == server and number >= last.sequence:
@@ -95,9 +95,9 @@ def repetitions(
     if here is None or root is None:
         return Repetitions(had, elsewhere=True, whole=True)
     # Within a run of repetitions no epoch ends, so one that begins before this file is met from a file's begin.
-    whole = here.pos == binlog.FIRST_POSITION or binlog_files(root / here.subdir)[:1] == [here.file]
+    whole = here.pos == framing.FIRST_POSITION or binlog_files(root / here.subdir)[:1] == [here.file]
     found = Repetitions(had, elsewhere=subdir_serial(here.subdir) > 1, whole=whole)
-    if here.pos > binlog.FIRST_POSITION and had:
+    if here.pos > framing.FIRST_POSITION and had:
         _look_at(found, root, here)
     return found
 
@@ -105,7 +105,7 @@ def repetitions(
 def _look_at(found: Repetitions, root: Path, here: RelayPosition) -> None:
     """What the file has before the place."""
     reader, scanner = (
-        RelayReader(root, RelayPosition(here.subdir, here.file, binlog.FIRST_POSITION)),
+        RelayReader(root, RelayPosition(here.subdir, here.file, framing.FIRST_POSITION)),
         GroupScanner(),
     )
     try:
@@ -113,11 +113,11 @@ def _look_at(found: Repetitions, root: Path, here: RelayPosition) -> None:
             i, data = 0, block.data
             while i < len(data):
                 size = int.from_bytes(data[i + 9 : i + 13], "little")
-                if data[i + 4] == binlog.MARIADB_GTID:
-                    scanner.feed(binlog.MARIADB_GTID, data[i : i + size], False)
+                if data[i + 4] == framing.MARIADB_GTID:
+                    scanner.feed(framing.MARIADB_GTID, data[i : i + size], False)
                     assert isinstance(scanner.source, int)
                     found.seen(scanner.source, scanner.server_id, scanner.number)
-                elif data[i + 4] == binlog.MARIADB_GTID_LIST and not part_offset(here.file):
+                elif data[i + 4] == framing.MARIADB_GTID_LIST and not part_offset(here.file):
                     found.listed(data[i : i + size])
                 i += size
     finally:

@@ -21,7 +21,7 @@ from schemas.sql.literals import key_prefix
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of, constants_of, union_tags
 from schemas.types.binary import COMPRESSED, read_counted
-from schemas.types.codec import Head
+from schemas.types.codec import NumberLine
 from schemas.types.json_type import JSON
 from schemas.varint import VARINT, encode
 from schemas.wire.avro_schema import fingerprint_of
@@ -144,7 +144,7 @@ def _image(structure: TableStructure, present: int, prefix: str, partial: int | 
     form = {1: "B", 2: "H", 4: "I", 8: "Q"}.get(size)
     nullmap = "b[p]" if size == 1 else f"from_bytes(b[p:p+{size}], 'little')"
     line = f"n = {nullmap}; p += {size}"
-    pieces: list[list[str]] = [[Head(line, form, "n", whole=True) if form else line]]
+    pieces: list[list[str]] = [[NumberLine(line, form, "n", whole=True) if form else line]]
     for i, column in enumerate(structure.columns):
         # Documents have a number each, whether the images have them or not.
         document = documents
@@ -178,9 +178,9 @@ def _heads_together(pieces: list[list[str]]) -> Iterator[str]:
     """The pieces' lines, with one read for the numbers of neighbors that lie side by side."""
     at = 0
     while at < len(pieces):
-        heads: list[Head] = []
+        heads: list[NumberLine] = []
         for piece in pieces[at:]:
-            if not isinstance(head := piece[0], Head):
+            if not isinstance(head := piece[0], NumberLine):
                 break
             heads.append(head)
             if not head.whole:

@@ -15,21 +15,21 @@ from typing import NamedTuple
 
 from producer.decode.row_decoder import Decode, Images, RowDecoder, SchemaName
 from producer.events.table_map import packed_length
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.errors import DecodeError, Where
 from schemas.structure import TableStructure
 from schemas.types.json_type import JSON
 from schemas.varint import encode_bytes, encode_long
 from schemas.wire.avro_schema import KEY_CHANGE, fingerprint_of
 
-WRITES = frozenset({binlog.WRITE_ROWS, binlog.WRITE_ROWS_V1})
-UPDATES = frozenset({binlog.UPDATE_ROWS, binlog.UPDATE_ROWS_V1, binlog.PARTIAL_UPDATE_ROWS})
-DELETES = frozenset({binlog.DELETE_ROWS, binlog.DELETE_ROWS_V1})
+WRITES = frozenset({framing.WRITE_ROWS, framing.WRITE_ROWS_V1})
+UPDATES = frozenset({framing.UPDATE_ROWS, framing.UPDATE_ROWS_V1, framing.PARTIAL_UPDATE_ROWS})
+DELETES = frozenset({framing.DELETE_ROWS, framing.DELETE_ROWS_V1})
 ROWS = WRITES | UPDATES | DELETES
-_V1 = frozenset({binlog.WRITE_ROWS_V1, binlog.UPDATE_ROWS_V1, binlog.DELETE_ROWS_V1})
+_V1 = frozenset({framing.WRITE_ROWS_V1, framing.UPDATE_ROWS_V1, framing.DELETE_ROWS_V1})
 
 #: behind the event's header and table id
-FLAGS_AT = binlog.HEADER_SIZE + 6
+FLAGS_AT = framing.HEADER_SIZE + 6
 _MAX_HEADS = 64
 
 LACKING = (
@@ -50,7 +50,7 @@ class Doubt(Enum):
     STATEMENT_WITH_KEY = "statement with key"
 
 
-class Head(NamedTuple):
+class RowsHead(NamedTuple):
     """What the beginning of a rows event comes to.
 
     Attributes:
@@ -91,8 +91,8 @@ class RowsForm:
         extra_size = 0 if kind in _V1 else 2
         self.offset = FLAGS_AT + 2 + extra_size + width_size + self._images * ((self._width + 7) // 8)
         self.beginning = b""
-        self.head: Head | None = None
-        self._heads: dict[bytes, Head] = {}
+        self.head: RowsHead | None = None
+        self._heads: dict[bytes, RowsHead] = {}
 
     @property
     def name(self) -> tuple[str, str]:
@@ -100,7 +100,7 @@ class RowsForm:
         structure = self._table.decoder.structure
         return structure.db, structure.table
 
-    def parse(self, data: bytes, i: int) -> tuple[Head, int]:
+    def parse(self, data: bytes, i: int) -> tuple[RowsHead, int]:
         """The beginning of the event at ``i``, which is not like the last one's, and where the first image begins.
 
         Raises:
@@ -132,7 +132,7 @@ class RowsForm:
         p += self._images * size
         decode, decoder, doubt = self._decoding(images)
         ordinary, moved = (encode_long(number) + self._names for number in (flags, flags | KEY_CHANGE))
-        head = Head(ordinary, moved, decode, decoder, doubt, decoder.portion)
+        head = RowsHead(ordinary, moved, decode, decoder, doubt, decoder.portion)
         if p - i == self.offset and len(self._heads) < _MAX_HEADS:
             self._heads[beginning] = self.head = head
             self.beginning = beginning
@@ -142,7 +142,7 @@ class RowsForm:
         structure = self._table.decoder.structure
         known = self._known(structure, logged)
         kind = ("write", "update", "delete")[self.column]
-        diffs = self._kind == binlog.PARTIAL_UPDATE_ROWS
+        diffs = self._kind == framing.PARTIAL_UPDATE_ROWS
         decoder = self._table.decoder_of(*(_columns(structure, side) for side in known))
         full = (1 << self._width) - 1
         if set(logged) <= {0, full} and not diffs:
@@ -171,7 +171,7 @@ class RowsForm:
         return Images(logged.before, logged.after | (key if self._kind in _V1 else logged.before))
 
     def _doubt(self, structure: TableStructure, logged: Images) -> Doubt | None:
-        if self._kind == binlog.PARTIAL_UPDATE_ROWS:
+        if self._kind == framing.PARTIAL_UPDATE_ROWS:
             unknown = logged.after & ~logged.before
             documents = [i for i, column in enumerate(structure.columns) if column.code == JSON]
             return Doubt.DOCUMENT if any(unknown >> i & 1 for i in documents) else None

@@ -16,7 +16,16 @@ import structlog
 
 from producer.decode.duplicate_filter import repetitions
 from producer.decode.row_decoder import RowDecoder, SchemaName
-from producer.decode.rows_head import FLAGS_AT, LACKING, ROWS, Doubt, Head, RowsForm, RowsTable, update_lacks
+from producer.decode.rows_head import (
+    FLAGS_AT,
+    LACKING,
+    ROWS,
+    Doubt,
+    RowsForm,
+    RowsHead,
+    RowsTable,
+    update_lacks,
+)
 from producer.decode.savepoints import Savepoints, savepoint_name
 from producer.decode.skipping import Skipping, SkipRule
 from producer.decode.xa import FL_PREPARED_XA, PreparedTransactions, prepared_inside, xa_prepare, xa_statement
@@ -25,11 +34,11 @@ from producer.events.compressed import COMPRESSED_ROWS, plain_event
 from producer.events.payload import unpacked
 from producer.events.query_event import QueryEvent, epoch_ddl, in_lower_case, load_query, parse_query_event
 from producer.events.table_map import table_names
-from producer.structures.store import Here, Structures
+from producer.structures.store import ReadPosition, Structures
 from relay_store.layout.directory import RelayPosition, part_offset, upstream_file
 from schemas.binlog import framing as binlog
 from schemas.binlog.groups import GroupScanner
-from schemas.ddl.classify import Category, Statement, classify, family
+from schemas.ddl.classify import Category, ClassifiedStatement, classify, family
 from schemas.ddl.dml import read_dml, verb_on
 from schemas.ddl.engine import takes_default_engine
 from schemas.errors import DecodeError, TailraceError, Where
@@ -388,7 +397,7 @@ class EventDecoder:
             i = behind
         return i
 
-    def _portions(self, head: Head, data: bytes, p: int, stop: int, seq: int, place: bytes) -> int:
+    def _portions(self, head: RowsHead, data: bytes, p: int, stop: int, seq: int, place: bytes) -> int:
         """The further rows of a large event, handed on when they are too many to be held; the next row's number.
 
         Raises:
@@ -618,7 +627,7 @@ class EventDecoder:
                 )
             self._take_back(self.epoch.seq - kept)
 
-    def _ddl(self, query: QueryEvent, statement: Statement, timestamp: int) -> bool:
+    def _ddl(self, query: QueryEvent, statement: ClassifiedStatement, timestamp: int) -> bool:
         if not self._concerns_us(statement):
             return True
         if self.epoch.seq > self._group_seq or self.epoch.ddl is not None:
@@ -672,7 +681,7 @@ class EventDecoder:
         self.versions.pop((db, table), None)
         self._partial.pop((db, table), None)
 
-    def _concerns_us(self, statement: Statement) -> bool:
+    def _concerns_us(self, statement: ClassifiedStatement) -> bool:
         if statement.category is Category.OBJECT:
             return statement.program is None or self._tables.allows(*statement.program)
         if statement.database is not None:
@@ -690,7 +699,7 @@ class EventDecoder:
             hint="see what it did upstream, do the same downstream by hand, and start behind this position",
         )
 
-    def _refuse_statement(self, query: QueryEvent, statement: Statement) -> None:
+    def _refuse_statement(self, query: QueryEvent, statement: ClassifiedStatement) -> None:
         """It may be passed over if its text tells all tables that it changes, and the rules name them."""
         what, hint = _UNLOGGED.get(statement.category, (f"is not understood: {statement.reason}", _BY_HAND))
         error = DecodeError("TR409", f"a statement {what}: {query.statement[:200]}", hint=hint)
@@ -744,10 +753,10 @@ class EventDecoder:
         learned = self._by_body[body] = RowsTable(structure, self._schema_name)
         return learned
 
-    def _here(self) -> Here:
-        return Here(replace(self._place, pos=self._event_pos), self.tracker)
+    def _here(self) -> ReadPosition:
+        return ReadPosition(replace(self._place, pos=self._event_pos), self.tracker)
 
-    def _parsed(self, form: RowsForm, data: bytes, i: int) -> tuple[Head, int] | None:
+    def _parsed(self, form: RowsForm, data: bytes, i: int) -> tuple[RowsHead, int] | None:
         """A beginning not met before; None if the event is passed over."""
         try:
             return form.parse(data, i)
@@ -755,7 +764,7 @@ class EventDecoder:
             self._pass_over(form.name, error)
             return None
 
-    def _sure(self, head: Head, data: bytes, i: int, p: int, end: int) -> bool:
+    def _sure(self, head: RowsHead, data: bytes, i: int, p: int, end: int) -> bool:
         """Whether an event of doubtful kind is one to take in; False if it is passed over."""
         structure = head.decoder.structure
         try:

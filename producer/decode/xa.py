@@ -16,7 +16,7 @@ import structlog
 
 from relay_store.layout.directory import RelayPosition
 from relay_store.read.reader import RelayBlock, RelayReader
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.errors import DecodeError
 from schemas.wire.epoch import EpochCommitted, PreparedTransaction
 
@@ -50,8 +50,8 @@ def xa_prepare(event: bytes) -> tuple[str, bool]:
     Raises:
         ValueError, struct.error: the event is too short.
     """
-    one_phase, form, gtrid, bqual = _PREPARE.unpack_from(event, binlog.HEADER_SIZE)
-    begin = binlog.HEADER_SIZE + _PREPARE.size
+    one_phase, form, gtrid, bqual = _PREPARE.unpack_from(event, framing.HEADER_SIZE)
+    begin = framing.HEADER_SIZE + _PREPARE.size
     data = event[begin : begin + gtrid + bqual]
     if len(data) != gtrid + bqual:
         raise ValueError("an XA_PREPARE event ends within its XID")
@@ -75,14 +75,14 @@ def prepared_inside(blocks: Iterable[bytes]) -> tuple[str, bool] | None:
             return None
         at = 0
         while at < len(block):
-            begin, at = at, at + binlog.header(block, at).size
+            begin, at = at, at + framing.header(block, at).size
         last = block[begin:]
-    return xa_prepare(last) if last and last[4] == binlog.XA_PREPARE else None
+    return xa_prepare(last) if last and last[4] == framing.XA_PREPARE else None
 
 
 def _begins_xa(block: bytes) -> bool:
-    return block[4] == binlog.QUERY and binlog.query_text(
-        block[: binlog.header(block).size], has_checksum=False
+    return block[4] == framing.QUERY and framing.query_text(
+        block[: framing.header(block).size], has_checksum=False
     ).startswith(b"XA START")
 
 

@@ -7,22 +7,22 @@ Source: MariaDB sql/log_event.cc, ``query_event_uncompress``, ``row_log_event_un
 from __future__ import annotations
 
 from producer.events.table_map import packed_length
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.binlog.mariadb_zlib import inflate
 
 _PLAIN = {
-    binlog.MARIADB_QUERY_COMPRESSED: binlog.QUERY,
-    binlog.MARIADB_WRITE_ROWS_COMPRESSED_V1: binlog.WRITE_ROWS_V1,
-    binlog.MARIADB_UPDATE_ROWS_COMPRESSED_V1: binlog.UPDATE_ROWS_V1,
-    binlog.MARIADB_DELETE_ROWS_COMPRESSED_V1: binlog.DELETE_ROWS_V1,
-    binlog.MARIADB_WRITE_ROWS_COMPRESSED: binlog.WRITE_ROWS,
-    binlog.MARIADB_UPDATE_ROWS_COMPRESSED: binlog.UPDATE_ROWS,
-    binlog.MARIADB_DELETE_ROWS_COMPRESSED: binlog.DELETE_ROWS,
+    framing.MARIADB_QUERY_COMPRESSED: framing.QUERY,
+    framing.MARIADB_WRITE_ROWS_COMPRESSED_V1: framing.WRITE_ROWS_V1,
+    framing.MARIADB_UPDATE_ROWS_COMPRESSED_V1: framing.UPDATE_ROWS_V1,
+    framing.MARIADB_DELETE_ROWS_COMPRESSED_V1: framing.DELETE_ROWS_V1,
+    framing.MARIADB_WRITE_ROWS_COMPRESSED: framing.WRITE_ROWS,
+    framing.MARIADB_UPDATE_ROWS_COMPRESSED: framing.UPDATE_ROWS,
+    framing.MARIADB_DELETE_ROWS_COMPRESSED: framing.DELETE_ROWS,
 }
 COMPRESSED = frozenset(_PLAIN)
-COMPRESSED_ROWS = COMPRESSED - {binlog.MARIADB_QUERY_COMPRESSED}
-_TWO_IMAGES = {binlog.UPDATE_ROWS_V1, binlog.UPDATE_ROWS}
-_EXTRA_DATA = {binlog.WRITE_ROWS, binlog.UPDATE_ROWS, binlog.DELETE_ROWS}
+COMPRESSED_ROWS = COMPRESSED - {framing.MARIADB_QUERY_COMPRESSED}
+_TWO_IMAGES = {framing.UPDATE_ROWS_V1, framing.UPDATE_ROWS}
+_EXTRA_DATA = {framing.WRITE_ROWS, framing.UPDATE_ROWS, framing.DELETE_ROWS}
 
 
 def plain_event(event: bytes, checksum: int) -> bytes:
@@ -34,21 +34,21 @@ def plain_event(event: bytes, checksum: int) -> bytes:
     Raises:
         ValueError, IndexError: it is damaged.
     """
-    head = binlog.header(event)
+    head = framing.header(event)
     kind = _PLAIN[head.type]
-    begin = binlog.query_text_at(event) if kind == binlog.QUERY else _images_at(event, kind)
+    begin = framing.query_text_at(event) if kind == framing.QUERY else _images_at(event, kind)
     end = len(event) - checksum
     if begin >= end:
         raise ValueError("a compressed event without compressed data")
-    body = event[binlog.HEADER_SIZE : begin] + inflate(event[begin:end])
-    size = binlog.HEADER_SIZE + len(body)
+    body = event[framing.HEADER_SIZE : begin] + inflate(event[begin:end])
+    size = framing.HEADER_SIZE + len(body)
     return (
-        binlog.HEADER.pack(head.timestamp, kind, head.server_id, size, head.end_position, head.flags) + body
+        framing.HEADER.pack(head.timestamp, kind, head.server_id, size, head.end_position, head.flags) + body
     )
 
 
 def _images_at(event: bytes, kind: int) -> int:
-    pos = binlog.HEADER_SIZE + 8  # behind table id and flags
+    pos = framing.HEADER_SIZE + 8  # behind table id and flags
     if kind in _EXTRA_DATA:
         pos += event[pos] | event[pos + 1] << 8
     width, pos = packed_length(event, pos)

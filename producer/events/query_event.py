@@ -13,7 +13,7 @@ from typing import Any
 
 from producer.events.client_charset import UTF8, decode_text
 from schemas.binlog.framing import HEADER_SIZE
-from schemas.ddl.classify import Statement, without_start_transaction
+from schemas.ddl.classify import ClassifiedStatement, without_start_transaction
 from schemas.ddl.lexer import Flavor
 from schemas.ddl.names import Unroutable
 from schemas.ddl.names import in_lower_case as lower_case_ddl
@@ -318,7 +318,9 @@ def _decode(text: bytes, charset: tuple[int, int, int] | None, where: Where) -> 
         ) from error
 
 
-def epoch_ddl(query: QueryEvent, statement: Statement, flavor: Flavor, timestamp: int) -> SchemaChanged:
+def epoch_ddl(
+    query: QueryEvent, statement: ClassifiedStatement, flavor: Flavor, timestamp: int
+) -> SchemaChanged:
     """The epoch log's record of a DDL statement; the structures before and after are the caller's to add.
 
     Args:

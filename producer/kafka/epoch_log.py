@@ -55,7 +55,7 @@ from schemas.wire.log_records import (
     read_epoch,
     read_version,
 )
-from schemas.wire.rows import LEAST_PART, divide
+from schemas.wire.rows import LEAST_PART, split_value
 
 log = structlog.get_logger()
 # librdkafka would write to stderr by itself; what matters of it comes back as errors.
@@ -467,7 +467,7 @@ class EpochLog:
             headers = records.headers.get(number)
             parts: Iterable[tuple[bytes, Headers | None]] = [(value, headers)]
             if len(value) > self._part:
-                parts = ((part, [*(headers or ()), mark]) for part, mark in divide(value, self._part))
+                parts = ((part, [*(headers or ()), mark]) for part, mark in split_value(value, self._part))
             for part, found in parts:
                 if found:
                     divided.headers[len(divided)] = found

@@ -13,7 +13,7 @@ from zlib_ng.zlib_ng import crc32
 from producer.upstream import packets
 from relay_store.layout.directory import file_number
 from relay_store.write.writer import RelayWriter
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.binlog.framing import CRC32_RESIDUE, FIRST_POSITION, HEADER_SIZE, HEARTBEATS, INSIDE_GROUP
 from schemas.binlog.groups import GroupScanner
 from schemas.errors import RelayError, UpstreamError, Where
@@ -89,7 +89,7 @@ class Intake:
                 return used, packets.UNKNOWN
             event, used, need = packets.slow_packet(data)
             if event:
-                _, kind, _, _, end_position, flags = binlog.HEADER.unpack_from(event)
+                _, kind, _, _, end_position, flags = framing.HEADER.unpack_from(event)
                 self._take_one(kind, flags, end_position, event)
             return used, need
         except UpstreamError as error:
@@ -178,7 +178,7 @@ class Intake:
                     if not isinstance(scanner.source, self._source_type):
                         raise ValueError("a GTID of the other kind of server")
                     self._groups.append((scanner.source, scanner.number, scanner.server_id))
-            elif before := binlog.previous_gtids(event, self._has_checksum):
+            elif before := framing.previous_gtids(event, self._has_checksum):
                 self._gtids.merge(before)
             self._boundary = self._end
             if was_open:
@@ -199,20 +199,20 @@ class Intake:
 
     def _is_made_up(self, kind: int, flags: int, end_position: int, event: bytes) -> bool:
         """Whether an event is in no file, but the dump thread's own; what it says is taken in here."""
-        if kind == binlog.FORMAT_DESCRIPTION:
-            binlog.check_format(event, Where(file=self._file, position=FIRST_POSITION))
-            self._has_checksum = binlog.checksum_algorithm(event) == binlog.CHECKSUM_CRC32
+        if kind == framing.FORMAT_DESCRIPTION:
+            framing.check_format(event, Where(file=self._file, position=FIRST_POSITION))
+            self._has_checksum = framing.checksum_algorithm(event) == framing.CHECKSUM_CRC32
             # A dump from mid-file begins with a copy of the file's own one, without a position.
             at_start = self._end - self._behind == FIRST_POSITION
             return not at_start or end_position != FIRST_POSITION + len(event)
-        if kind == binlog.ROTATE and (flags & binlog.FLAG_ARTIFICIAL or event[:4] == bytes(4)):
+        if kind == framing.ROTATE and (flags & framing.FLAG_ARTIFICIAL or event[:4] == bytes(4)):
             self._change_file(event)
             return True
-        return kind in HEARTBEATS or bool(flags & binlog.FLAG_ARTIFICIAL)
+        return kind in HEARTBEATS or bool(flags & framing.FLAG_ARTIFICIAL)
 
     def _change_file(self, event: bytes) -> None:
         """An artificial ROTATE says which file the next events are of."""
-        name, _ = binlog.rotate_target(event)
+        name, _ = framing.rotate_target(event)
         if name == self._file:
             return
         if self._behind:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from producer.structures.keys import covers, with_keys
 from schemas.charsets.collations import MAX_CHARACTER_BYTES
 from schemas.ddl.alter_clauses import Clause, alter_clauses
-from schemas.ddl.column_clauses import Part, column_part, key_part
+from schemas.ddl.column_clauses import TableElement, column_element, key_element
 from schemas.ddl.column_types import (
-    Session,
+    DdlContext,
     charset_named,
     charset_of_collation,
     converted,
@@ -68,7 +68,7 @@ _MOST_CLAUSES, _MOST_TOKENS = 20_000, 1 << 19
 _STRINGS = ("char", "varchar", "binary", "varbinary")
 
 
-class _Place(NamedTuple):
+class _NewColumn(NamedTuple):
     """A column of the new table: the name that keys know it by, and what it was; None: it is new."""
 
     name: str
@@ -109,7 +109,7 @@ class _Plan:
 
 
 def altered(
-    cursor: Cursor, table: TableDefinition, session: Session, database_charset: str | None
+    cursor: Cursor, table: TableDefinition, session: DdlContext, database_charset: str | None
 ) -> TableDefinition:
     """The table behind an ALTER TABLE.
 
@@ -138,7 +138,7 @@ def _limited(clauses: Iterable[Clause]) -> list[Clause]:
     return taken
 
 
-def _defaults(options: Iterable[Cursor], plan: _Plan, session: Session, database: str | None) -> None:
+def _defaults(options: Iterable[Cursor], plan: _Plan, session: DdlContext, database: str | None) -> None:
     """The new default character set, which the statement's own columns take over wherever it stands."""
     explicit = False
     named_here: set[str | None] = set()
@@ -168,7 +168,7 @@ def _defaults(options: Iterable[Cursor], plan: _Plan, session: Session, database
         raise Unparsable("it names two character sets")
 
 
-def _clause(clause: Clause, rest: Cursor, plan: _Plan, table: TableDefinition, session: Session) -> None:
+def _clause(clause: Clause, rest: Cursor, plan: _Plan, table: TableDefinition, session: DdlContext) -> None:
     """Args: rest: over the clause's definition."""
     if clause.what == "PARTITION":
         return
@@ -179,9 +179,9 @@ def _clause(clause: Clause, rest: Cursor, plan: _Plan, table: TableDefinition, s
         _options(rest, plan)
         return
     if clause.verb == "ADD" and clause.what == "COLUMN":
-        _add(column_part(rest, session, plan.charset), plan, table, clause.if_exists)
+        _add(column_element(rest, session, plan.charset), plan, table, clause.if_exists)
     elif clause.verb == "ADD":
-        _take_keys(key_part(rest), plan, table)
+        _take_keys(key_element(rest), plan, table)
     elif clause.verb == "DROP":
         _drop(clause, plan, table, session)
         rest.take_any("RESTRICT", "CASCADE")
@@ -191,7 +191,7 @@ def _clause(clause: Clause, rest: Cursor, plan: _Plan, table: TableDefinition, s
         _alter(clause, rest, plan, table)
         return
     else:
-        _change(clause, column_part(rest, session, plan.charset), plan, table)
+        _change(clause, column_element(rest, session, plan.charset), plan, table)
     rest.end()
 
 
@@ -205,7 +205,7 @@ def _options(cursor: Cursor, plan: _Plan) -> None:
 # columns --------------------------------------------------------------------------------------------
 
 
-def _add(part: Part, plan: _Plan, table: TableDefinition, lenient: bool) -> None:
+def _add(part: TableElement, plan: _Plan, table: TableDefinition, lenient: bool) -> None:
     assert part.column is not None
     new = plan.added()
     # The servers look at the table as it was, whatever the statement drops.
@@ -218,7 +218,7 @@ def _add(part: Part, plan: _Plan, table: TableDefinition, lenient: bool) -> None
     plan.foreign |= part.foreign
 
 
-def _take_keys(part: Part, plan: _Plan, table: TableDefinition) -> None:
+def _take_keys(part: TableElement, plan: _Plan, table: TableDefinition) -> None:
     plan.foreign |= part.foreign
     plan.not_null += part.period
     for key in part.keys:
@@ -229,7 +229,7 @@ def _take_keys(part: Part, plan: _Plan, table: TableDefinition) -> None:
         raise Unparsable("more keys than a table has")
 
 
-def _change(clause: Clause, part: Part, plan: _Plan, table: TableDefinition) -> None:
+def _change(clause: Clause, part: TableElement, plan: _Plan, table: TableDefinition) -> None:
     assert part.column is not None
     known = _known(clause, table)
     if known is None:
@@ -249,7 +249,7 @@ def _known(clause: Clause, table: TableDefinition) -> ColumnDefinition | None:
     return known
 
 
-def _drop(clause: Clause, plan: _Plan, table: TableDefinition, session: Session) -> None:
+def _drop(clause: Clause, plan: _Plan, table: TableDefinition, session: DdlContext) -> None:
     if clause.what == "COLUMN":
         known = _known(clause, table)
         plan.dropped += [known.name] if known else []
@@ -298,7 +298,7 @@ def _rename(clause: Clause, plan: _Plan, table: TableDefinition) -> None:
 # carrying it out ------------------------------------------------------------------------------------
 
 
-def _carried_out(plan: _Plan, table: TableDefinition, session: Session) -> TableDefinition:
+def _carried_out(plan: _Plan, table: TableDefinition, session: DdlContext) -> TableDefinition:
     places = _columns(plan, table)
     columns = [place.column for place in places]
     if plan.convert:
@@ -324,9 +324,9 @@ def _carried_out(plan: _Plan, table: TableDefinition, session: Session) -> Table
     return with_keys(new, [*old, *plan.keys], session)
 
 
-def _columns(plan: _Plan, table: TableDefinition) -> list[_Place]:
+def _columns(plan: _Plan, table: TableDefinition) -> list[_NewColumn]:
     places = [
-        _Place(column.name, column, plan.changed.get(column.name, column))
+        _NewColumn(column.name, column, plan.changed.get(column.name, column))
         for column in table.columns
         if index_of(plan.dropped, column.name) < 0
     ]
@@ -335,7 +335,7 @@ def _columns(plan: _Plan, table: TableDefinition) -> list[_Place]:
             place = next(known for known in places if known.name == placed)
             places.remove(place)
         else:
-            place = _Place(placed.name, None, placed)
+            place = _NewColumn(placed.name, None, placed)
         if position is None:
             places.append(place)
         elif not position:
@@ -381,9 +381,9 @@ def _kept(
     key: KeyDefinition,
     plan: _Plan,
     table: TableDefinition,
-    places: list[_Place],
+    places: list[_NewColumn],
     new: TableDefinition,
-    session: Session,
+    session: DdlContext,
 ) -> KeyDefinition | None:
     """An old key over the new columns; None if it is dropped, or loses all its columns."""
     if index_of(plan.dropped_keys, key.name) >= 0:

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from producer.structures.interpret import Name
-from producer.structures.store import Later, Place, encode_entry, loaded_entry, topic_key
+from producer.structures.store import BinlogPosition, Later, encode_entry, loaded_entry, topic_key
 from schemas.ddl.column_types import in_charset
 from schemas.ddl.table_definition import ColumnDefinition, TableDefinition
 
 
 def corrected(
-    stored: Mapping[bytes, bytes], name: Name, table: TableDefinition, place: Place | None
+    stored: Mapping[bytes, bytes], name: Name, table: TableDefinition, place: BinlogPosition | None
 ) -> tuple[tuple[bytes, bytes], ...]:
     """The records that state a table's structure.
 

@@ -12,10 +12,17 @@ from dataclasses import dataclass, field, replace
 
 from producer.structures.alter import altered
 from producer.structures.keys import with_keys
-from schemas.ddl.classify import Statement
-from schemas.ddl.column_clauses import Part, at_column, column_part, key_columns, key_options, key_part
+from schemas.ddl.classify import ClassifiedStatement
+from schemas.ddl.column_clauses import (
+    TableElement,
+    at_column,
+    column_element,
+    key_columns,
+    key_element,
+    key_options,
+)
 from schemas.ddl.column_types import (
-    Session,
+    DdlContext,
     charset_named,
     charset_of_collation,
     keeps_history,
@@ -84,7 +91,7 @@ class Changes:
     databases: dict[str, str | None] = field(default_factory=dict)
 
 
-def ddl_changes(text: str, found: Statement, session: Session, catalog: Catalog) -> Changes:
+def ddl_changes(text: str, found: ClassifiedStatement, session: DdlContext, catalog: Catalog) -> Changes:
     """The changes that a DDL makes.
 
     Args:
@@ -99,7 +106,7 @@ def ddl_changes(text: str, found: Statement, session: Session, catalog: Catalog)
     return work.changes
 
 
-def created(text: str, session: Session, charset: str | None = None) -> TableDefinition:
+def created(text: str, session: DdlContext, charset: str | None = None) -> TableDefinition:
     """The table that a CREATE TABLE with columns makes, as from SHOW CREATE TABLE.
 
     Raises:
@@ -118,7 +125,7 @@ def created(text: str, session: Session, charset: str | None = None) -> TableDef
 class _Work:
     """One statement over a catalog."""
 
-    def __init__(self, text: str, found: Statement, session: Session, catalog: Catalog) -> None:
+    def __init__(self, text: str, found: ClassifiedStatement, session: DdlContext, catalog: Catalog) -> None:
         self._text, self._found, self._session, self._catalog = text, found, session, catalog
         self.changes = Changes()
 
@@ -320,7 +327,7 @@ class _Work:
         self.changes.databases[database] = None
 
 
-def _without_charsets(cursor: Cursor, session: Session) -> bool:
+def _without_charsets(cursor: Cursor, session: DdlContext) -> bool:
     """Whether a text may be the server's own for a CREATE … SELECT, and the session's sql_mode left charsets out.
 
     Source: sql/sql_show.cc of both servers, store_create_info, which the session's sql_mode governs there too.
@@ -331,7 +338,9 @@ def _without_charsets(cursor: Cursor, session: Session) -> bool:
     return cursor.statement[start - 1 : start + 4] == " (\n  "
 
 
-def _created(cursor: Cursor, session: Session, charset: str | None, *, bare: bool = False) -> TableDefinition:
+def _created(
+    cursor: Cursor, session: DdlContext, charset: str | None, *, bare: bool = False
+) -> TableDefinition:
     """Read the columns, keys and options behind a new table's name.
 
     Args:
@@ -364,18 +373,20 @@ def _created(cursor: Cursor, session: Session, charset: str | None, *, bare: boo
     return with_keys(table, keys, session)
 
 
-def _behind_columns(cursor: Cursor, session: Session) -> Cursor:
+def _behind_columns(cursor: Cursor, session: DdlContext) -> Cursor:
     """A cursor of its own at the table's options, for one that is behind the first parenthesis."""
     ahead = look_ahead(cursor, session)
     skip_group(ahead, opened=True)
     return ahead
 
 
-def _create_part(cursor: Cursor, session: Session, charset: str | None) -> Part:
-    return column_part(cursor, session, charset) if at_column(cursor) else key_part(cursor)
+def _create_part(cursor: Cursor, session: DdlContext, charset: str | None) -> TableElement:
+    return column_element(cursor, session, charset) if at_column(cursor) else key_element(cursor)
 
 
-def _charset_option(cursor: Cursor, session: Session, charset: str | None, default: str | None) -> str | None:
+def _charset_option(
+    cursor: Cursor, session: DdlContext, charset: str | None, default: str | None
+) -> str | None:
     """The character set that a table's or a database's options name, ``charset`` if they name none."""
     explicit = False
     while (token := cursor.next()).kind is not TokenKind.END:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from schemas.ddl.column_types import Session
+from schemas.ddl.column_types import DdlContext
 from schemas.ddl.cursor import Unparsable
 from schemas.ddl.table_definition import ColumnDefinition, KeyDefinition, KeyPart, TableDefinition
 
 
-def with_keys(table: TableDefinition, keys: Sequence[KeyDefinition], session: Session) -> TableDefinition:
+def with_keys(table: TableDefinition, keys: Sequence[KeyDefinition], session: DdlContext) -> TableDefinition:
     """The table with more keys than it has, all in the server's order.
 
     Raises:
@@ -54,7 +54,7 @@ def covers(prefix: int, column: ColumnDefinition) -> bool:
     return column.type not in ("text", "blob", "geometry")
 
 
-def _made_up(key: KeyDefinition, names: list[str], session: Session) -> str:
+def _made_up(key: KeyDefinition, names: list[str], session: DdlContext) -> str:
     """The name that the server gives: make_unique_key_name in sql/sql_table.cc."""
     first = key.parts[0].name or "functional_index"
     taken = {name.lower() for name in names}

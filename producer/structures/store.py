@@ -20,8 +20,8 @@ from producer.structures.forms import SET_HINT, completed, definition_of, matche
 from producer.structures.interpret import Catalog, Name, Tracked, Unresolved, ddl_changes
 from relay_store.layout.directory import RelayPosition, file_number, subdir_uuid
 from schemas.charsets.collations import CHARSETS
-from schemas.ddl.classify import Statement
-from schemas.ddl.column_types import Session
+from schemas.ddl.classify import ClassifiedStatement
+from schemas.ddl.column_types import DdlContext
 from schemas.ddl.lexer import Flavor
 from schemas.ddl.table_definition import TableDefinition
 from schemas.errors import DecodeError, TailraceError
@@ -33,20 +33,20 @@ from schemas.wire.epoch import SchemaChanged
 log = structlog.get_logger()
 
 
-class Place(NamedTuple):
+class BinlogPosition(NamedTuple):
     """A place in the binlog of one server; only those of the same server can be compared."""
 
     server: str
     number: int
     pos: int
 
-    def reached(self, other: Place) -> bool:
+    def reached(self, other: BinlogPosition) -> bool:
         """Whether this place is at or behind the other one."""
         return self.server == other.server and self[1:] >= other[1:]
 
 
 @dataclass(frozen=True)
-class Reading:
+class UpstreamSnapshot:
     """What was read from the upstream: tables and databases as they were somewhere between two places.
 
     Attributes:
@@ -55,38 +55,38 @@ class Reading:
         whole: whether all replicated tables were asked for, and all could be read.
     """
 
-    since: Place
-    place: Place
+    since: BinlogPosition
+    place: BinlogPosition
     tables: dict[Name, Tracked]
     databases: dict[str, str]
     whole: bool
 
 
-class Here(NamedTuple):
+class ReadPosition(NamedTuple):
     """Where the log is being read: the event's place, and what was executed before its group."""
 
     relay: RelayPosition
     tracker: GtidTracker
 
     @property
-    def place(self) -> Place:
+    def place(self) -> BinlogPosition:
         """The same in the upstream's binlog."""
         file, pos = self.relay.upstream
-        return Place(subdir_uuid(self.relay.subdir), file_number(file), pos)
+        return BinlogPosition(subdir_uuid(self.relay.subdir), file_number(file), pos)
 
 
 class Upstream(Protocol):
     """Where structures come from that no DDL of the log tells."""
 
-    def read(self) -> Reading:
+    def read(self) -> UpstreamSnapshot:
         """All tables that are replicated. Raises UpstreamError."""
         ...
 
-    def read_one(self, name: Name) -> Reading:
+    def read_one(self, name: Name) -> UpstreamSnapshot:
         """One table, however long it takes to reach the upstream. Raises UpstreamError if it refuses."""
         ...
 
-    def knows(self, place: Place) -> bool:
+    def knows(self, place: BinlogPosition) -> bool:
         """Whether a place is one of the server that is the upstream now."""
         ...
 
@@ -94,7 +94,7 @@ class Upstream(Protocol):
         """The storage engine that a table has now; None if that cannot be told just now."""
         ...
 
-    def touched(self, since: Here, until: Place) -> set[Name]:
+    def touched(self, since: ReadPosition, until: BinlogPosition) -> set[Name]:
         """The tables that DDL touches from here to a place ahead.
 
         ``(db, "")`` stands for all tables of a database, ``("", "")`` for all there are.
@@ -106,8 +106,8 @@ class Upstream(Protocol):
 class Later:
     """A structure that is in force from a place ahead on, if no DDL on the table comes behind ``since``."""
 
-    since: Place
-    place: Place
+    since: BinlogPosition
+    place: BinlogPosition
     table: Tracked
 
 
@@ -185,7 +185,7 @@ class Structures:
 
     # -- row events ------------------------------------------------------------------------------
 
-    def structure(self, body: bytes, here: Here) -> TableStructure:
+    def structure(self, body: bytes, here: ReadPosition) -> TableStructure:
         """The structure of a TABLE_MAP, which may not say all of it.
 
         Raises:
@@ -217,7 +217,7 @@ class Structures:
                 hint=SET_HINT.format(table=event.where.table),
             )
 
-    def _stated(self, event: TableMap, here: Here) -> TableStructure:
+    def _stated(self, event: TableMap, here: ReadPosition) -> TableStructure:
         """Full metadata: the event is right in any case, and what is tracked follows it."""
         stated = full_structure(event)
         name = (event.db, event.table)
@@ -237,7 +237,7 @@ class Structures:
             entry.now = table
             self._note(name)
 
-    def _entry(self, name: Name, here: Here) -> _Entry:
+    def _entry(self, name: Name, here: ReadPosition) -> _Entry:
         """What is known of a table; what was read ahead is in force once its place is reached."""
         entry = self._state.tables.setdefault(name, _Entry())
         if entry.later is not None and here.place.reached(entry.later.place):
@@ -245,7 +245,7 @@ class Structures:
             self._note(name)
         return entry
 
-    def _resolve(self, event: TableMap, name: Name, entry: _Entry, here: Here) -> TableDefinition:
+    def _resolve(self, event: TableMap, name: Name, entry: _Entry, here: ReadPosition) -> TableDefinition:
         """Find out a structure that no DDL of the log tells. Raises DecodeError TR418."""
         if self._upstream is None:
             raise _not_known(event, entry.now, "there is no upstream to ask")
@@ -266,7 +266,7 @@ class Structures:
         self._in_force(later.place, touched)
         return later.table
 
-    def _in_force(self, place: Place, touched: set[Name]) -> None:
+    def _in_force(self, place: BinlogPosition, touched: set[Name]) -> None:
         """All that was read at a place is in force here already, but for what DDL touches on the way there."""
         for name, entry in list(self._state.tables.items()):
             if entry.later is not None and entry.later.place == place and not touched & _all_of(name):
@@ -275,7 +275,7 @@ class Structures:
 
     # -- DDL -------------------------------------------------------------------------------------
 
-    def apply(self, change: SchemaChanged, found: Statement, here: Here) -> None:
+    def apply(self, change: SchemaChanged, found: ClassifiedStatement, here: ReadPosition) -> None:
         """Carry a DDL out on what is tracked."""
         self._meet(change, found, here)
         known = {name: _known_now(entry) for name, entry in self._state.tables.items()}
@@ -294,7 +294,7 @@ class Structures:
         for database, charset in changes.databases.items():
             self._set_database(database, charset)
 
-    def _meet(self, change: SchemaChanged, found: Statement, here: Here) -> None:
+    def _meet(self, change: SchemaChanged, found: ClassifiedStatement, here: ReadPosition) -> None:
         """Put in force what is to be from here on; forget what was read while this DDL may have run."""
         for name in list(self._state.tables):
             # Also those that the statement only takes over, as CREATE TABLE … LIKE does.
@@ -316,8 +316,8 @@ class Structures:
             return None
         return predicted(*name, entry.now, self._flavor)
 
-    def _session(self, change: SchemaChanged) -> Session:
-        return Session(
+    def _session(self, change: SchemaChanged) -> DdlContext:
+        return DdlContext(
             self._flavor,
             change.default_db,
             change.sql_mode or 0,
@@ -398,7 +398,11 @@ def _plain(table: Tracked | None) -> dict[str, Any] | None:
 
 
 def _ahead(data: dict[str, Any]) -> Later:
-    table, since, place = _parsed(data["table"]), Place(*data["since"]), Place(*data["place"])
+    table, since, place = (
+        _parsed(data["table"]),
+        BinlogPosition(*data["since"]),
+        BinlogPosition(*data["place"]),
+    )
     if table is None or not all(
         isinstance(one.server, str) and type(one.number) is int and type(one.pos) is int
         for one in (since, place)

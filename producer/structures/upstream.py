@@ -17,16 +17,16 @@ from producer.events.compressed import plain_event
 from producer.events.payload import unpacked
 from producer.events.query_event import in_lower_case, parse_query_event
 from producer.structures.interpret import Name, Tracked, Unresolved, created
-from producer.structures.store import Here, Place, Reading
+from producer.structures.store import BinlogPosition, ReadPosition, UpstreamSnapshot
 from producer.upstream.connect import UNHEARD_OF, connect, describe, not_believed, query, translate
 from relay_store.layout.directory import file_number
 from relay_store.read.reader import RelayReader
 from relay_store.read.tail import DurableTail
 from schemas.access.server_url import ServerUrl
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.binlog.groups import GroupScanner
-from schemas.ddl.classify import Category, Statement, classify
-from schemas.ddl.column_types import Session
+from schemas.ddl.classify import Category, ClassifiedStatement, classify
+from schemas.ddl.column_types import DdlContext
 from schemas.ddl.lexer import Flavor
 from schemas.errors import RelayError, UpstreamError
 from schemas.gtid.sets import parse_gtid_set
@@ -40,7 +40,7 @@ _MAX_ANSWER = 512 << 20  # bytes: a list of a million tables has a quarter
 _RETRY = 1.0  # seconds
 _SILENCE = 10.0  # seconds for which an upstream that is away is not asked what may be left open
 _ENGINE = "SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
-_GTIDS = frozenset({binlog.GTID, binlog.GTID_TAGGED, binlog.ANONYMOUS_GTID, binlog.MARIADB_GTID})
+_GTIDS = frozenset({framing.GTID, framing.GTID_TAGGED, framing.ANONYMOUS_GTID, framing.MARIADB_GTID})
 _START_ALTER, _ROLLBACK_ALTER = 2, 8
 # Character sets with characters that utf8mb3 lacks; None where the definition does not tell it.
 _WHOLE_UNICODE = frozenset({"utf8mb4", "utf16", "utf16le", "utf32", "gb18030", None})
@@ -71,11 +71,11 @@ class UpstreamStructures:
         self._root, self._tail, self._stop = root, tail, stop
         self._silent_until = 0.0
 
-    def read(self) -> Reading:
+    def read(self) -> UpstreamSnapshot:
         """All tables that are replicated."""
         return self._reading(_listed)
 
-    def read_one(self, name: Name) -> Reading:
+    def read_one(self, name: Name) -> UpstreamSnapshot:
         """One table, however long it takes to reach the upstream."""
         while True:
             try:
@@ -100,11 +100,11 @@ class UpstreamStructures:
             return None
         return str(rows[0][0]) if rows and rows[0][0] else None
 
-    def knows(self, place: Place) -> bool:
+    def knows(self, place: BinlogPosition) -> bool:
         """Whether a place is one of the server that is the upstream now."""
         return place.server == self._place().server
 
-    def touched(self, since: Here, until: Place) -> set[Name]:
+    def touched(self, since: ReadPosition, until: BinlogPosition) -> set[Name]:
         """The tables that DDL in the relay log touches; waits until the mirror has come as far as ``until``."""
         if since.place.reached(until):
             return set()
@@ -116,7 +116,7 @@ class UpstreamStructures:
                 block = reader.read_block(_RETRY / 2)
                 if block is not None:
                     scan.walk(block.data)
-                    if Here(block.end, since.tracker).place.reached(until):
+                    if ReadPosition(block.end, since.tracker).place.reached(until):
                         return scan.names
                 elif self._stop.is_set():
                     raise Interrupted
@@ -125,7 +125,7 @@ class UpstreamStructures:
         finally:
             reader.close()
 
-    def _place(self) -> Place:
+    def _place(self) -> BinlogPosition:
         while True:
             try:
                 info = describe(self._url)
@@ -133,11 +133,11 @@ class UpstreamStructures:
                 if not error.retryable:
                     raise
             else:
-                return Place(info.server_uuid, file_number(info.file), info.position)
+                return BinlogPosition(info.server_uuid, file_number(info.file), info.position)
             if self._stop.wait(_RETRY):
                 raise Interrupted
 
-    def _reading(self, names: Callable[[Connection[Any]], Iterable[Name]]) -> Reading:
+    def _reading(self, names: Callable[[Connection[Any]], Iterable[Name]]) -> UpstreamSnapshot:
         since = self._place()
         connection = connect(self._url, charset="utf8mb4", read_timeout=60, max_answer=_MAX_ANSWER)
         try:
@@ -157,7 +157,7 @@ class UpstreamStructures:
         finally:
             connection.close()
         whole = not any(isinstance(table, Unresolved) for table in tables.values())
-        return Reading(since, self._place(), tables, databases, whole)
+        return UpstreamSnapshot(since, self._place(), tables, databases, whole)
 
 
 def _charset(name: str) -> str:
@@ -203,7 +203,7 @@ def shown_table(statement: str, db: str, flavor: Flavor) -> Tracked:
     Servers show definitions in utf8mb3: a ? in a member of ENUM or SET may be any character behind the first plane.
     """
     try:
-        table = created(statement, Session(flavor, db, 0, True, shown=True))
+        table = created(statement, DdlContext(flavor, db, 0, True, shown=True))
     except ValueError as error:  # Unparsable, LexError, and numbers that are none
         return Unresolved(f"what SHOW CREATE TABLE says is not understood: {error}", statement[:1000])
     for column in table.columns:
@@ -226,8 +226,8 @@ class _Scan:
 
     def enter(self, format_description: bytes) -> None:
         """Whether events have checksums."""
-        has = binlog.checksum_algorithm(format_description) == binlog.CHECKSUM_CRC32
-        self._checksum = binlog.CHECKSUM_SIZE if has else 0
+        has = framing.checksum_algorithm(format_description) == framing.CHECKSUM_CRC32
+        self._checksum = framing.CHECKSUM_SIZE if has else 0
 
     def walk(self, data: bytes) -> None:
         """Take whole events in."""
@@ -236,14 +236,14 @@ class _Scan:
             kind, size = data[i + 4], int.from_bytes(data[i + 9 : i + 13], "little")
             if kind in _GTIDS:
                 self._group(kind, data[i : i + size])
-            elif kind == binlog.FORMAT_DESCRIPTION:
+            elif kind == framing.FORMAT_DESCRIPTION:
                 self.enter(data[i : i + size])
-            elif kind == binlog.QUERY and not self._done:
+            elif kind == framing.QUERY and not self._done:
                 self._query(data[i : i + size], self._checksum)
-            elif kind == binlog.MARIADB_QUERY_COMPRESSED and not self._done:
+            elif kind == framing.MARIADB_QUERY_COMPRESSED and not self._done:
                 self._query(plain_event(data[i : i + size], self._checksum), 0)
-            elif kind == binlog.TRANSACTION_PAYLOAD and not self._done:
-                for block in unpacked(data[i + binlog.HEADER_SIZE : i + size - self._checksum]):
+            elif kind == framing.TRANSACTION_PAYLOAD and not self._done:
+                for block in unpacked(data[i + framing.HEADER_SIZE : i + size - self._checksum]):
                     self._payload(block)
             i += size
 
@@ -259,21 +259,21 @@ class _Scan:
         i = 0
         while i < len(data):
             size = int.from_bytes(data[i + 9 : i + 13], "little")
-            if data[i + 4] == binlog.QUERY:
+            if data[i + 4] == framing.QUERY:
                 self._query(data[i : i + size], 0)
             i += size
 
     def _query(self, event: bytes, checksum: int) -> None:
-        if binlog.query_text(event, bool(checksum)) in _FRAMES:
+        if framing.query_text(event, bool(checksum)) in _FRAMES:
             return
-        found = parse_query_event(event[binlog.HEADER_SIZE : len(event) - checksum])
+        found = parse_query_event(event[framing.HEADER_SIZE : len(event) - checksum])
         if found.alter_flags in (_START_ALTER, _ROLLBACK_ALTER):
             return
         if self._folds:
             found = in_lower_case(found, self._flavor)
         self._take(classify(found.statement, found.default_db, self._flavor, sql_mode=found.sql_mode or 0))
 
-    def _take(self, statement: Statement) -> None:
+    def _take(self, statement: ClassifiedStatement) -> None:
         if statement.category is Category.UNKNOWN:
             self.names.add(("", ""))
         if statement.category is not Category.DDL:

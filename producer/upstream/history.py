@@ -23,7 +23,7 @@ from producer.upstream.connect import (
 from producer.upstream.peek import GTID_EVENTS, events_from
 from relay_store.layout.directory import file_number
 from schemas.access.server_url import ServerUrl
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.binlog.framing import FIRST_POSITION
 from schemas.errors import UpstreamError
 from schemas.gtid.sets import GtidSet, MariadbGtid, MariadbGtidSet
@@ -151,8 +151,8 @@ def _began(url: ServerUrl, info: UpstreamInfo) -> int | None:
     """When the oldest binlog file was begun, seconds since 1970; None if the server does not say."""
     with suppress(UpstreamError):
         for event in events_from(url, info, info.files[0][0], FIRST_POSITION):
-            header = binlog.header(event)
-            if header.type == binlog.FORMAT_DESCRIPTION:
+            header = framing.header(event)
+            if header.type == framing.FORMAT_DESCRIPTION:
                 return header.timestamp or None
     return None
 
@@ -168,5 +168,5 @@ def first_commit_behind(url: ServerUrl, info: UpstreamInfo, file: str, position:
     """
     for event in events_from(url, info, file, position):
         if event[4] in GTID_EVENTS:
-            return binlog.commit_ms(event)
+            return framing.commit_ms(event)
     return None

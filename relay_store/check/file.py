@@ -11,7 +11,7 @@ from typing import BinaryIO
 from zlib_ng.zlib_ng import crc32
 
 from relay_store.check.gtid_chain import GtidChain
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.binlog.framing import CRC32_RESIDUE, FIRST_POSITION, HEADER_SIZE, INSIDE_GROUP, MAGIC
 from schemas.binlog.groups import GroupScanner
 
@@ -19,10 +19,10 @@ CHUNK_SIZE = 4 << 20  # bytes per read
 _MAX_FAULTS = 20  # per file; a destroyed one has millions
 
 _HEAD = struct.Struct("<4xB4xII")  # type, size, end position
-_LISTS = frozenset({binlog.PREVIOUS_GTIDS, binlog.MARIADB_GTID_LIST})
-_LAST = frozenset({binlog.ROTATE, binlog.STOP})
+_LISTS = frozenset({framing.PREVIOUS_GTIDS, framing.MARIADB_GTID_LIST})
+_LAST = frozenset({framing.ROTATE, framing.STOP})
 # Of these the payload does not matter here, so that a large one need not be held in memory.
-_STREAMED = INSIDE_GROUP | {binlog.TRANSACTION_PAYLOAD}
+_STREAMED = INSIDE_GROUP | {framing.TRANSACTION_PAYLOAD}
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class FileCheck:
 
     def _run(self, file: BinaryIO) -> bool:
         """False when the file's events cannot be followed to its end."""
-        if said := binlog.magic_fault(file.read(len(MAGIC))):
+        if said := framing.magic_fault(file.read(len(MAGIC))):
             return self._fault("TR304", 0, said)
         pos, rest = FIRST_POSITION, b""
         while size := min(CHUNK_SIZE, self._limit - pos - len(rest)):
@@ -148,8 +148,8 @@ class FileCheck:
         """The same check of a file's first event, and of those without a checksum."""
         kind, size, end = _HEAD.unpack_from(event)
         if pos == FIRST_POSITION:  # a FORMAT_DESCRIPTION has a checksum whatever it declares for the others
-            is_format = kind == binlog.FORMAT_DESCRIPTION and binlog.checksum_fits(event)
-            if not is_format or binlog.foreign_format(event):
+            is_format = kind == framing.FORMAT_DESCRIPTION and framing.checksum_fits(event)
+            if not is_format or framing.foreign_format(event):
                 return False
         self.unprotected += pos != FIRST_POSITION
         # The head of a part is its own: it says where it ends here.
@@ -170,8 +170,8 @@ class FileCheck:
                     said := self._chain.before(event, self._has_checksum, self._offset > 0)
                 ):
                     self._fault("TR335", pos, said)
-                elif kind == binlog.FORMAT_DESCRIPTION:
-                    self._has_checksum = binlog.checksum_algorithm(event) == binlog.CHECKSUM_CRC32
+                elif kind == framing.FORMAT_DESCRIPTION:
+                    self._has_checksum = framing.checksum_algorithm(event) == framing.CHECKSUM_CRC32
         except (struct.error, ValueError, IndexError) as error:
             self._fault("TR304", pos, f"an event of type {kind} cannot be read: {error}")
 
@@ -180,20 +180,20 @@ class FileCheck:
         kind, size, end = _HEAD.unpack_from(data, at)
         pos, behind = base + at, at + size
         event = data[at:behind]
-        if pos == FIRST_POSITION and (said := binlog.foreign_format(event)):
+        if pos == FIRST_POSITION and (said := framing.foreign_format(event)):
             return self._fault("TR310", pos, f"the file has a format that is not read: {said}")
-        if pos == FIRST_POSITION and kind != binlog.FORMAT_DESCRIPTION:
+        if pos == FIRST_POSITION and kind != framing.FORMAT_DESCRIPTION:
             return self._fault(
                 "TR304", pos, f"the file begins with an event of type {kind}, not FORMAT_DESCRIPTION"
             )
         is_parts_own = kind in _LISTS and self._offset > 0 and end == pos + size
-        if is_parts_own and binlog.checksum_fits(event):
+        if is_parts_own and framing.checksum_fits(event):
             self._step(kind, event, pos)
             return True
-        if not binlog.checksum_fits(event) and (self._has_checksum or kind == binlog.FORMAT_DESCRIPTION):
+        if not framing.checksum_fits(event) and (self._has_checksum or kind == framing.FORMAT_DESCRIPTION):
             self._fault("TR304", pos, f"the checksum of an event of type {kind} and {size:,} bytes is wrong")
             self._chain.forget()
-            if kind == binlog.FORMAT_DESCRIPTION:  # and with it what the other events are like
+            if kind == framing.FORMAT_DESCRIPTION:  # and with it what the other events are like
                 return False
         else:
             self._wrong_end(pos, size, end)
@@ -206,7 +206,7 @@ class FileCheck:
         following = data[behind : behind + size]
         if size < HEADER_SIZE or base + behind + size > self._limit:
             return False
-        return len(following) < size or binlog.checksum_fits(following)
+        return len(following) < size or framing.checksum_fits(following)
 
     def _wrong_end(self, pos: int, size: int, end: int) -> None:
         expected = (self._offset + pos + size) & 0xFFFFFFFF
@@ -237,7 +237,7 @@ class FileCheck:
             self._fault("TR304", pos, f"the checksum of an event of type {kind} and {size:,} bytes is wrong")
             self._chain.forget()
             return -1
-        if kind == binlog.TRANSACTION_PAYLOAD:
+        if kind == framing.TRANSACTION_PAYLOAD:
             self._step(kind, b"", pos + size)
         return int(size)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.binlog.groups import GroupScanner
 from schemas.gtid.sets import Flavor, GtidSet, MariadbGtidTracker, MysqlGtidSet, MysqlGtidTracker, gtid_text
 
@@ -50,7 +50,7 @@ class GtidChain:
 
         Raises ValueError when the event cannot be read.
         """
-        theirs = binlog.previous_gtids(event, has_checksum)
+        theirs = framing.previous_gtids(event, has_checksum)
         if is_part and self._seed != _NONE:
             return self._compare_part(theirs)
         seed, self._seed = self._seed, _PART if is_part else _FILE
@@ -59,9 +59,9 @@ class GtidChain:
         return {_NONE: "", _PART: lost, _FILE: said}[seed]
 
     def _before(self, event: bytes, has_checksum: bool) -> str:
-        if event[4] == binlog.MARIADB_GTID_LIST:
+        if event[4] == framing.MARIADB_GTID_LIST:
             return self._before_mariadb(event)
-        found = binlog.previous_gtids(event, has_checksum)
+        found = framing.previous_gtids(event, has_checksum)
         assert isinstance(found, MysqlGtidSet)
         said = "" if self._mysql is None else self._compare_mysql(self._mysql.snapshot(), found)
         self._mysql = found.tracker()
@@ -133,8 +133,8 @@ class GtidChain:
         return ""
 
     def _before_mariadb(self, event: bytes) -> str:
-        (count,) = struct.unpack_from("<I", event, binlog.HEADER_SIZE)
-        body = event[binlog.HEADER_SIZE + 4 :][: 16 * (count & 0x0FFFFFFF)]
+        (count,) = struct.unpack_from("<I", event, framing.HEADER_SIZE)
+        body = event[framing.HEADER_SIZE + 4 :][: 16 * (count & 0x0FFFFFFF)]
         if len(body) < 16 * (count & 0x0FFFFFFF):
             raise ValueError("GTID list is cut short")
         found = {(d, s): n for d, s, n in _LIST_ENTRY.iter_unpack(body)}

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relay_store.layout.directory import disk_errors
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.errors import RelayError, Where
 from schemas.gtid.sets import Flavor, GtidSet
 
 _HEAD = frozenset(
     {
-        binlog.FORMAT_DESCRIPTION,
-        binlog.PREVIOUS_GTIDS,
-        binlog.MARIADB_GTID_LIST,
-        binlog.MARIADB_START_ENCRYPTION,
-        binlog.MARIADB_BINLOG_CHECKPOINT,
+        framing.FORMAT_DESCRIPTION,
+        framing.PREVIOUS_GTIDS,
+        framing.MARIADB_GTID_LIST,
+        framing.MARIADB_START_ENCRYPTION,
+        framing.MARIADB_BINLOG_CHECKPOINT,
     }
 )
 
@@ -55,35 +55,35 @@ def read_head(path: Path) -> FileHead:
     where = Where(file=path.name)
     created, version, has_checksum, previous = None, "", False, None
     with disk_errors("reading the relay log", where), path.open("rb") as file:
-        if said := binlog.magic_fault(file.read(len(binlog.MAGIC))):
+        if said := framing.magic_fault(file.read(len(framing.MAGIC))):
             raise RelayError("TR304", said, where=where)
         size = os.fstat(file.fileno()).st_size
-        begin = end = binlog.FIRST_POSITION
-        while len(start := file.read(binlog.HEADER_SIZE)) == binlog.HEADER_SIZE:
-            header = binlog.header(start)
+        begin = end = framing.FIRST_POSITION
+        while len(start := file.read(framing.HEADER_SIZE)) == framing.HEADER_SIZE:
+            header = framing.header(start)
             if header.type not in _HEAD:
                 return FileHead(created, version, has_checksum, previous, begin, end, is_bare=False)
-            if header.size < binlog.HEADER_SIZE:
+            if header.size < framing.HEADER_SIZE:
                 raise RelayError("TR304", f"an event of {header.size} bytes", where=where)
             if end + header.size > size:
                 break
-            event = start + file.read(header.size - binlog.HEADER_SIZE)
+            event = start + file.read(header.size - framing.HEADER_SIZE)
             if len(event) < header.size:
                 break
-            if header.type == binlog.FORMAT_DESCRIPTION:
-                has_checksum = binlog.checksum_algorithm(event) == binlog.CHECKSUM_CRC32
-                created, version = header.timestamp, binlog.server_version(event)
+            if header.type == framing.FORMAT_DESCRIPTION:
+                has_checksum = framing.checksum_algorithm(event) == framing.CHECKSUM_CRC32
+                created, version = header.timestamp, framing.server_version(event)
             elif previous is None:
                 previous = _previous(event, has_checksum, where)
             end += header.size
-            if header.type != binlog.MARIADB_BINLOG_CHECKPOINT:
+            if header.type != framing.MARIADB_BINLOG_CHECKPOINT:
                 begin = end
     return FileHead(created, version, has_checksum, previous, begin, end, is_bare=True)
 
 
 def _previous(event: bytes, has_checksum: bool, where: Where) -> GtidSet | None:
     try:
-        return binlog.previous_gtids(event, has_checksum)
+        return framing.previous_gtids(event, has_checksum)
     except (ValueError, struct.error) as error:
         raise RelayError(
             "TR304", f"the GTIDs before the file cannot be read: {error}", where=where

@@ -14,7 +14,7 @@ from relay_store.layout.directory import disk_errors
 from relay_store.layout.file_head import FileHead, read_head
 from relay_store.layout.inventory import RelayFile, relay_files
 from relay_store.layout.readers import Reader, read_readers
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.binlog.framing import CRC32_RESIDUE, HEADER_SIZE
 from schemas.binlog.groups import GroupScanner
 from schemas.errors import RelayError, Where
@@ -22,7 +22,7 @@ from schemas.gtid.sets import GtidSet, MysqlGtidSet
 
 _WINDOW = 64 << 10  # bytes of head and of tail to begin with
 _HEAD = struct.Struct("<IB4xI")  # timestamp, type, size
-_GTIDS = frozenset({binlog.GTID, binlog.GTID_TAGGED, binlog.MARIADB_GTID})
+_GTIDS = frozenset({framing.GTID, framing.GTID_TAGGED, framing.MARIADB_GTID})
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def _first_gtid(path: Path, head: FileHead, end: int) -> str | None:
         for at, kind, _ in _events(data, 0):
             if kind in _GTIDS:
                 return _gtid(data, at)
-            if kind == binlog.ANONYMOUS_GTID:
+            if kind == framing.ANONYMOUS_GTID:
                 return None
         if head.end + size >= end:
             return None

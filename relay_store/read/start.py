@@ -8,7 +8,7 @@ from pathlib import Path
 from relay_store.layout import directory as layout
 from relay_store.layout.directory import RelayPosition
 from relay_store.layout.file_head import read_head
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.errors import RelayError, Where
 from schemas.gtid.sets import Flavor, GtidSet, MariadbGtidSet, empty_gtid_set
 
@@ -102,7 +102,7 @@ def resume_position(
             continue
         if _begins_anonymous(root / folder / name):
             break
-        return RelayPosition(folder, name, binlog.FIRST_POSITION)
+        return RelayPosition(folder, name, framing.FIRST_POSITION)
     if None in sets.values() or not sets:
         return None
     raise RelayError(
@@ -119,8 +119,8 @@ def _begins_anonymous(path: Path) -> bool:
     end = read_head(path).end
     with layout.disk_errors("reading the relay log", Where(file=path.name)), path.open("rb") as file:
         file.seek(end)
-        event = file.read(binlog.HEADER_SIZE)
-    return len(event) == binlog.HEADER_SIZE and binlog.header(event).type == binlog.ANONYMOUS_GTID
+        event = file.read(framing.HEADER_SIZE)
+    return len(event) == framing.HEADER_SIZE and framing.header(event).type == framing.ANONYMOUS_GTID
 
 
 def gtids_before(path: Path, flavor: Flavor) -> GtidSet | None:

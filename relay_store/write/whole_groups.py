@@ -17,7 +17,7 @@ from relay_store.layout import directory as layout
 from relay_store.layout.directory import RelayMeta, RelayPosition, disk_errors
 from relay_store.layout.file_head import read_head
 from relay_store.write.writer import lock_directory
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.binlog.groups import GroupScanner
 from schemas.errors import Where
 from schemas.gtid.sets import Flavor
@@ -62,12 +62,12 @@ def _extended(folder: Path, here: RelayPosition, meta: RelayMeta, flavor: Flavor
     scanner, boundary, taken = GroupScanner(), meta.pos, str(gtids)
     for event, end in _events_behind(folder, here):
         kind, was_open = event[4], scanner.in_group
-        if kind in binlog.INSIDE_GROUP:
+        if kind in framing.INSIDE_GROUP:
             continue
         if scanner.feed(kind, event, True):
             if was_open and scanner.source is not None:
                 gtids.add(scanner.source, scanner.number, scanner.server_id)
-            elif not was_open and (before := binlog.previous_gtids(event, True)):
+            elif not was_open and (before := framing.previous_gtids(event, True)):
                 gtids.merge(before)
             boundary, taken = end, str(gtids)
     return RelayMeta(meta.file, boundary, taken)
@@ -99,11 +99,11 @@ def _whole_events(path: Path, start: int) -> Iterator[tuple[bytes, int]]:
     """Events from ``start`` on with their ends, as long as their checksums are right."""
     with disk_errors("reading the relay log", Where(file=path.name, position=start)), path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
-        first = _event(file, binlog.FIRST_POSITION, size)
-        if not first or binlog.checksum_algorithm(first) != binlog.CHECKSUM_CRC32:
+        first = _event(file, framing.FIRST_POSITION, size)
+        if not first or framing.checksum_algorithm(first) != framing.CHECKSUM_CRC32:
             return
         end = start
-        while (event := _event(file, end, size)) and binlog.checksum_fits(event):
+        while (event := _event(file, end, size)) and framing.checksum_fits(event):
             end += len(event)
             yield event, end
 
@@ -111,10 +111,10 @@ def _whole_events(path: Path, start: int) -> Iterator[tuple[bytes, int]]:
 def _event(file: BinaryIO, pos: int, limit: int) -> bytes:
     """The event at a position; nothing if it does not end before ``limit``."""
     file.seek(pos)
-    head = file.read(binlog.HEADER_SIZE)
-    if len(head) < binlog.HEADER_SIZE:
+    head = file.read(framing.HEADER_SIZE)
+    if len(head) < framing.HEADER_SIZE:
         return b""
-    size = binlog.header(head).size
-    if size < binlog.HEADER_SIZE + binlog.CHECKSUM_SIZE or pos + size > limit:
+    size = framing.header(head).size
+    if size < framing.HEADER_SIZE + framing.CHECKSUM_SIZE or pos + size > limit:
         return b""
-    return head + file.read(size - binlog.HEADER_SIZE)
+    return head + file.read(size - framing.HEADER_SIZE)

@@ -27,7 +27,7 @@ from relay_store.layout.locks import files_locked
 from relay_store.read.reader import RelayReader
 from relay_store.read.tail import DurableTail
 from schemas.access.private_files import make_folder
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.binlog.framing import FIRST_POSITION, MAGIC
 from schemas.crashpoints import reached
 from schemas.errors import RelayError, Where
@@ -171,10 +171,10 @@ class RelayWriter:
         reader = RelayReader(self.root, RelayPosition(self._subdir, self._file, FIRST_POSITION))
         description = reader.format_description()
         reader.close()
-        has_checksum = binlog.checksum_algorithm(description) == binlog.CHECKSUM_CRC32
+        has_checksum = framing.checksum_algorithm(description) == framing.CHECKSUM_CRC32
         end = FIRST_POSITION + len(description)
-        described = binlog.header(description)
-        return MAGIC + description + binlog.previous_gtids_event(gtids, described, end, has_checksum)
+        described = framing.header(description)
+        return MAGIC + description + framing.previous_gtids_event(gtids, described, end, has_checksum)
 
     def append(self, chunks: Sequence[bytes], boundary: int | None) -> None:
         """Write events at the end.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.binlog.framing import Buffer
 from schemas.gtid.sets import gtid_text
 
@@ -15,7 +15,7 @@ _OUTSIDE, _OPENED, _MANY, _ONE = range(4)
 
 # A QUERY with one of these texts ends a group that BEGIN or a GTID opened. `ROLLBACK TO x` does not.
 _ENDS = frozenset({b"COMMIT", b"ROLLBACK"})
-_SINGLE_ENDERS = frozenset({binlog.TRANSACTION_PAYLOAD, binlog.INCIDENT, binlog.MARIADB_QUERY_COMPRESSED})
+_SINGLE_ENDERS = frozenset({framing.TRANSACTION_PAYLOAD, framing.INCIDENT, framing.MARIADB_QUERY_COMPRESSED})
 
 
 class GroupScanner:
@@ -60,11 +60,11 @@ class GroupScanner:
 
         `event` is the whole event, `kind` its type. Types in `binlog.INSIDE_GROUP` may be left out.
         """
-        if kind == binlog.XID or kind == binlog.XA_PREPARE:
+        if kind == framing.XID or kind == framing.XA_PREPARE:
             self.state = _OUTSIDE
-        elif kind == binlog.QUERY:
-            return self.statement(binlog.query_text(event, has_checksum))
-        elif kind in (binlog.GTID, binlog.ANONYMOUS_GTID, binlog.GTID_TAGGED, binlog.MARIADB_GTID):
+        elif kind == framing.QUERY:
+            return self.statement(framing.query_text(event, has_checksum))
+        elif kind in (framing.GTID, framing.ANONYMOUS_GTID, framing.GTID_TAGGED, framing.MARIADB_GTID):
             self._open(kind, event)
         elif kind in _SINGLE_ENDERS and self.state in (_OPENED, _ONE):
             self.state = _OUTSIDE
@@ -73,15 +73,15 @@ class GroupScanner:
     def _open(self, kind: int, event: Buffer) -> None:
         """A GTID event: MySQL says only later whether one statement follows or many, MariaDB at once."""
         self.state = _OPENED
-        if kind == binlog.GTID:
-            _, self.source, self.number = _MYSQL_GTID.unpack_from(event, binlog.HEADER_SIZE)
-            binlog.check_number(self.number)
-        elif kind == binlog.MARIADB_GTID:
-            self.number, self.source, flags = _MARIADB_GTID.unpack_from(event, binlog.HEADER_SIZE)
-            self.server_id = binlog.header(event).server_id
-            self.state = _ONE if flags & binlog.MARIADB_FL_STANDALONE else _MANY
-        elif kind == binlog.GTID_TAGGED:
-            self.source, self.number, _ = binlog.tagged_gtid(event)
+        if kind == framing.GTID:
+            _, self.source, self.number = _MYSQL_GTID.unpack_from(event, framing.HEADER_SIZE)
+            framing.check_number(self.number)
+        elif kind == framing.MARIADB_GTID:
+            self.number, self.source, flags = _MARIADB_GTID.unpack_from(event, framing.HEADER_SIZE)
+            self.server_id = framing.header(event).server_id
+            self.state = _ONE if flags & framing.MARIADB_FL_STANDALONE else _MANY
+        elif kind == framing.GTID_TAGGED:
+            self.source, self.number, _ = framing.tagged_gtid(event)
         else:
             self.source = None
 

@@ -30,7 +30,7 @@ __all__ = [
     "FAMILIES",
     "IGNORED_REASONS",
     "Category",
-    "Statement",
+    "ClassifiedStatement",
     "TableName",
     "classify",
     "family",
@@ -52,7 +52,7 @@ class Category(Enum):
 
 
 @dataclass(frozen=True)
-class Statement:
+class ClassifiedStatement:
     """One classified statement.
 
     Attributes:
@@ -121,16 +121,17 @@ def family(kind: str) -> str:
 _LONGEST = 16 << 20
 
 _FRAMES = {
-    text: Statement(text, Category.TRANSACTION) for text in ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT")
+    text: ClassifiedStatement(text, Category.TRANSACTION)
+    for text in ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT")
 }
-_FRAMES["ROLLBACK TO"] = Statement("ROLLBACK TO", Category.TRANSACTION)
-_FRAMES["RELEASE SAVEPOINT"] = Statement("RELEASE SAVEPOINT", Category.TRANSACTION)
+_FRAMES["ROLLBACK TO"] = ClassifiedStatement("ROLLBACK TO", Category.TRANSACTION)
+_FRAMES["RELEASE SAVEPOINT"] = ClassifiedStatement("RELEASE SAVEPOINT", Category.TRANSACTION)
 _SAVEPOINT = _FRAMES["SAVEPOINT"]
 
 
 def classify(
     statement: str, default_db: str, flavor: Flavor, *, sql_mode: int = 0, version: int | None = None
-) -> Statement:
+) -> ClassifiedStatement:
     """What a QUERY event's text does.
 
     Args:
@@ -152,9 +153,11 @@ def classify(
         found = _statement(cursor)
         return replace(found, references=tuple(cursor.references)) if cursor.references else found
     except (Unparsable, LexError) as error:
-        return Statement(kind, Category.UNKNOWN, reason=str(error))
+        return ClassifiedStatement(kind, Category.UNKNOWN, reason=str(error))
     except RecursionError:
-        return Statement(kind, Category.UNKNOWN, reason="statements within statements, too many of them")
+        return ClassifiedStatement(
+            kind, Category.UNKNOWN, reason="statements within statements, too many of them"
+        )
 
 
 def without_start_transaction(statement: str, *, sql_mode: int = 0) -> str:
@@ -175,7 +178,7 @@ def _first_words(cursor: Cursor) -> str:
     return " ".join(w for w in words if w.isalpha())
 
 
-def _statement(cursor: Cursor) -> Statement:
+def _statement(cursor: Cursor) -> ClassifiedStatement:
     while cursor.take("("):
         pass
     token = cursor.next()
@@ -189,36 +192,36 @@ def _statement(cursor: Cursor) -> Statement:
     return handler(cursor)
 
 
-def _ignored(kind: str, why: str) -> Statement:
-    return Statement(kind, Category.IGNORED, reason=IGNORED_REASONS[why])
+def _ignored(kind: str, why: str) -> ClassifiedStatement:
+    return ClassifiedStatement(kind, Category.IGNORED, reason=IGNORED_REASONS[why])
 
 
-def _ddl(kind: str, tables: tuple[TableName, ...] = ()) -> Statement:
-    return Statement(kind, Category.DDL, tables)
+def _ddl(kind: str, tables: tuple[TableName, ...] = ()) -> ClassifiedStatement:
+    return ClassifiedStatement(kind, Category.DDL, tables)
 
 
 # transactions ---------------------------------------------------------------------------------------
 
 
-def _begin(cursor: Cursor) -> Statement:
+def _begin(cursor: Cursor) -> ClassifiedStatement:
     cursor.take("WORK")
     cursor.end()
     return _FRAMES["BEGIN"]
 
 
-def _start(cursor: Cursor) -> Statement:
+def _start(cursor: Cursor) -> ClassifiedStatement:
     if not cursor.take("TRANSACTION"):
         raise Unparsable("START of something else than a transaction is never logged")
     return _FRAMES["BEGIN"]
 
 
-def _commit(cursor: Cursor) -> Statement:
+def _commit(cursor: Cursor) -> ClassifiedStatement:
     cursor.take("WORK")
     _completion(cursor)
     return _FRAMES["COMMIT"]
 
 
-def _rollback(cursor: Cursor) -> Statement:
+def _rollback(cursor: Cursor) -> ClassifiedStatement:
     cursor.take("WORK")
     if not cursor.take("TO"):
         _completion(cursor)
@@ -240,20 +243,20 @@ def _completion(cursor: Cursor) -> None:
     cursor.end()
 
 
-def _savepoint(cursor: Cursor) -> Statement:
+def _savepoint(cursor: Cursor) -> ClassifiedStatement:
     cursor.name()
     cursor.end()
     return _SAVEPOINT
 
 
-def _release(cursor: Cursor) -> Statement:
+def _release(cursor: Cursor) -> ClassifiedStatement:
     cursor.expect("SAVEPOINT")
     cursor.name()
     cursor.end()
     return _FRAMES["RELEASE SAVEPOINT"]
 
 
-def _xa(cursor: Cursor) -> Statement:
+def _xa(cursor: Cursor) -> ClassifiedStatement:
     verb = cursor.take_any("START", "BEGIN", "END", "PREPARE", "COMMIT", "ROLLBACK")
     if not verb:
         raise Unparsable(f"XA {cursor.peek().text!r} is never logged")
@@ -268,13 +271,13 @@ def _xa(cursor: Cursor) -> Statement:
     if xid is None:
         raise Unparsable(f"XA {verb} without an identifier")
     kind = "XA START" if verb == "BEGIN" else f"XA {verb}"
-    return Statement(kind, Category.XA, xid=xid, one_phase=one_phase)
+    return ClassifiedStatement(kind, Category.XA, xid=xid, one_phase=one_phase)
 
 
 # CREATE ---------------------------------------------------------------------------------------------
 
 
-def _create(cursor: Cursor) -> Statement:
+def _create(cursor: Cursor) -> ClassifiedStatement:
     cursor.take("OR", "REPLACE")
     if cursor.take("TEMPORARY"):
         return _create_temporary(cursor)
@@ -288,7 +291,7 @@ def _create(cursor: Cursor) -> Statement:
     return _view_or_sequence(cursor, "CREATE") or _other_object(cursor, "CREATE")
 
 
-def _create_temporary(cursor: Cursor) -> Statement:
+def _create_temporary(cursor: Cursor) -> ClassifiedStatement:
     kind = "CREATE SEQUENCE" if cursor.take("SEQUENCE") else "CREATE TABLE"
     if kind == "CREATE TABLE":
         cursor.expect("TABLE")
@@ -296,7 +299,7 @@ def _create_temporary(cursor: Cursor) -> Statement:
     return replace(_ignored(kind, "TEMPORARY TABLE"), tables=(cursor.table(),), temporary=True)
 
 
-def _create_table(cursor: Cursor) -> Statement:
+def _create_table(cursor: Cursor) -> ClassifiedStatement:
     _if(cursor, "NOT")
     table = cursor.table()
     tokens = list(_outer_tokens(cursor, with_openings=True))
@@ -347,7 +350,7 @@ def _start_transaction_span(tokens: list[Token]) -> tuple[int, int] | None:
     return None
 
 
-def _create_index(cursor: Cursor) -> Statement | None:
+def _create_index(cursor: Cursor) -> ClassifiedStatement | None:
     cursor.take_any("ONLINE", "OFFLINE")
     special = cursor.peek().key in ("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR")
     if special and cursor.peek(1).key == "INDEX":
@@ -380,7 +383,7 @@ def _program_clauses(cursor: Cursor) -> None:
             return
 
 
-def _view_or_sequence(cursor: Cursor, verb: str) -> Statement | None:
+def _view_or_sequence(cursor: Cursor, verb: str) -> ClassifiedStatement | None:
     """``VIEW``, MySQL's ``JSON DUALITY VIEW``, MariaDB's ``SEQUENCE``."""
     if cursor.take("JSON"):
         cursor.take("RELATIONAL")
@@ -401,7 +404,7 @@ _TWO_WORDS = {
 }
 
 
-def _other_object(cursor: Cursor, verb: str) -> Statement:
+def _other_object(cursor: Cursor, verb: str) -> ClassifiedStatement:
     """Objects that are not carried over."""
     what = cursor.next().key
     more = _TWO_WORDS.get(what, ())
@@ -415,7 +418,7 @@ def _other_object(cursor: Cursor, verb: str) -> Statement:
     if what in FAMILIES:
         _if(cursor, "NOT" if verb == "CREATE" else "")
         name = cursor.table()
-        return Statement(kind, Category.OBJECT, program=(name.db, name.table))
+        return ClassifiedStatement(kind, Category.OBJECT, program=(name.db, name.table))
     if what not in IGNORED_REASONS or not what:
         raise Unparsable(f"{verb} of an unknown object {what!r}")
     return _ignored(kind, what)
@@ -429,8 +432,8 @@ def _is_loadable(cursor: Cursor, verb: str) -> bool:
     return verb == "DROP" and not cursor.has_default_db and cursor.peek(named + 1).key != "."
 
 
-def _account(kind: str) -> Statement:
-    return Statement(kind, Category.OBJECT)
+def _account(kind: str) -> ClassifiedStatement:
+    return ClassifiedStatement(kind, Category.OBJECT)
 
 
 def _if(cursor: Cursor, negation: str = "") -> None:
@@ -442,18 +445,18 @@ def _if(cursor: Cursor, negation: str = "") -> None:
 # databases ------------------------------------------------------------------------------------------
 
 
-def _database(cursor: Cursor, kind: str, negation: str = "") -> Statement:
+def _database(cursor: Cursor, kind: str, negation: str = "") -> ClassifiedStatement:
     _if(cursor, negation)
     name = cursor.database()
     if kind == "DROP DATABASE":
         cursor.end()
-    return Statement(kind, Category.DDL, database=name)
+    return ClassifiedStatement(kind, Category.DDL, database=name)
 
 
 _DATABASE_OPTIONS = ("DEFAULT", "CHARACTER", "CHAR", "COLLATE", "READ")
 
 
-def _alter_database(cursor: Cursor) -> Statement:
+def _alter_database(cursor: Cursor) -> ClassifiedStatement:
     """The name is optional. CHARSET and ENCRYPTION are names here: both servers' parsers prefer that."""
     following = cursor.peek(1)
     comment = cursor.flavor == "mariadb" and cursor.at("COMMENT")
@@ -465,13 +468,13 @@ def _alter_database(cursor: Cursor) -> Statement:
         name = cursor.database()
         if cursor.peek().kind not in (TokenKind.WORD, TokenKind.END):
             raise Unparsable(f"{cursor.peek().text!r} where an option of ALTER DATABASE should begin")
-    return Statement("ALTER DATABASE", Category.DDL, database=name)
+    return ClassifiedStatement("ALTER DATABASE", Category.DDL, database=name)
 
 
 # ALTER ----------------------------------------------------------------------------------------------
 
 
-def _alter(cursor: Cursor) -> Statement:
+def _alter(cursor: Cursor) -> ClassifiedStatement:
     while cursor.take_any("ONLINE", "OFFLINE", "IGNORE"):
         pass
     if cursor.take("TABLE"):
@@ -482,7 +485,7 @@ def _alter(cursor: Cursor) -> Statement:
     return _view_or_sequence(cursor, "ALTER") or _other_object(cursor, "ALTER")
 
 
-def _alter_table(cursor: Cursor) -> Statement:
+def _alter_table(cursor: Cursor) -> ClassifiedStatement:
     _if(cursor)
     table = cursor.table()
     cursor.lock_wait()
@@ -491,7 +494,7 @@ def _alter_table(cursor: Cursor) -> Statement:
         if first == "RENAME":
             table = _renamed(cursor, table)
         elif first in ("DISCARD", "IMPORT"):
-            return Statement("ALTER TABLE", Category.FILES, (table,))
+            return ClassifiedStatement("ALTER TABLE", Category.FILES, (table,))
         elif first in ("CONVERT", "EXCHANGE"):
             others += _partition_partner(cursor, first)
     return _ddl("ALTER TABLE", (table, *others))
@@ -549,7 +552,7 @@ def _partition_partner(cursor: Cursor, first: str) -> list[TableName]:
 # DROP, RENAME, TRUNCATE -----------------------------------------------------------------------------
 
 
-def _drop(cursor: Cursor) -> Statement:
+def _drop(cursor: Cursor) -> ClassifiedStatement:
     if cursor.take("TEMPORARY"):
         kind = "DROP SEQUENCE" if cursor.at("SEQUENCE") else "DROP TABLE"
         dropped = _drop_list(cursor, kind, "SEQUENCE", "TABLE", "TABLES")
@@ -571,7 +574,7 @@ def _drop(cursor: Cursor) -> Statement:
     return _other_object(cursor, "DROP")
 
 
-def _drop_list(cursor: Cursor, kind: str, *objects: str) -> Statement:
+def _drop_list(cursor: Cursor, kind: str, *objects: str) -> ClassifiedStatement:
     if not cursor.take_any(*objects):
         raise Unparsable("DROP TEMPORARY of something else than a table")
     _if(cursor)
@@ -582,7 +585,7 @@ def _drop_list(cursor: Cursor, kind: str, *objects: str) -> Statement:
     return _ddl(kind, names)
 
 
-def _rename(cursor: Cursor) -> Statement:
+def _rename(cursor: Cursor) -> ClassifiedStatement:
     if cursor.take("USER"):
         return _account("RENAME USER")
     if not cursor.take_any("TABLE", "TABLES"):
@@ -603,7 +606,7 @@ def _rename_pair(cursor: Cursor) -> TableName:
     return TableName(old.db, old.table, new.db, new.table)
 
 
-def _truncate(cursor: Cursor) -> Statement:
+def _truncate(cursor: Cursor) -> ClassifiedStatement:
     cursor.take("TABLE")
     table = cursor.table()
     cursor.lock_wait()
@@ -616,27 +619,27 @@ def _truncate(cursor: Cursor) -> Statement:
 _DML_WORDS = ("INSERT", "REPLACE", "UPDATE", "DELETE", "CALL", "DO", "SELECT", "WITH", "VALUES", "TABLE")
 
 
-def _dml(kind: str) -> Callable[[Cursor], Statement]:
-    statement = Statement(kind, Category.DML)
+def _dml(kind: str) -> Callable[[Cursor], ClassifiedStatement]:
+    statement = ClassifiedStatement(kind, Category.DML)
     return lambda cursor: statement
 
 
-def _load(cursor: Cursor) -> Statement:
+def _load(cursor: Cursor) -> ClassifiedStatement:
     if cursor.take("INDEX"):
         return _ignored("LOAD INDEX", "LOAD INDEX")
     what = cursor.take_any("DATA", "XML")
     if not what:
         raise Unparsable(f"LOAD of an unknown object {cursor.peek().text!r}")
-    return Statement(f"LOAD {what}", Category.DML)
+    return ClassifiedStatement(f"LOAD {what}", Category.DML)
 
 
-def _always_ignored(kind: str) -> Callable[[Cursor], Statement]:
+def _always_ignored(kind: str) -> Callable[[Cursor], ClassifiedStatement]:
     statement = _ignored(kind, kind)
     return lambda cursor: statement
 
 
-def _upkeep(verb: str) -> Callable[[Cursor], Statement]:
-    def handler(cursor: Cursor) -> Statement:
+def _upkeep(verb: str) -> Callable[[Cursor], ClassifiedStatement]:
+    def handler(cursor: Cursor) -> ClassifiedStatement:
         cursor.take_any("NO_WRITE_TO_BINLOG", "LOCAL")
         if cursor.take_any("TABLE", "TABLES"):
             return _ignored(f"{verb} TABLE", f"{verb} TABLE")
@@ -651,12 +654,12 @@ def _upkeep(verb: str) -> Callable[[Cursor], Statement]:
     return handler
 
 
-def _cache(cursor: Cursor) -> Statement:
+def _cache(cursor: Cursor) -> ClassifiedStatement:
     cursor.expect("INDEX")
     return _ignored("CACHE INDEX", "CACHE INDEX")
 
 
-def _set(cursor: Cursor) -> Statement:
+def _set(cursor: Cursor) -> ClassifiedStatement:
     if cursor.flavor == "mariadb" and cursor.take("STATEMENT"):
         return _set_statement(cursor)
     for words in (("PASSWORD",), ("DEFAULT", "ROLE"), ("ROLE",), ("RESOURCE", "GROUP")):
@@ -666,7 +669,7 @@ def _set(cursor: Cursor) -> Statement:
     raise Unparsable("SET of a variable is never logged as a statement")
 
 
-def _set_statement(cursor: Cursor) -> Statement:
+def _set_statement(cursor: Cursor) -> ClassifiedStatement:
     """MariaDB's ``SET STATEMENT variable=value, … FOR statement``, logged as written."""
     depth = 0
     for token in cursor.rest():
@@ -676,7 +679,7 @@ def _set_statement(cursor: Cursor) -> Statement:
     raise Unparsable("SET STATEMENT without FOR")
 
 
-_HANDLERS: dict[str, Callable[[Cursor], Statement]] = {
+_HANDLERS: dict[str, Callable[[Cursor], ClassifiedStatement]] = {
     "BEGIN": _begin,
     "START": _start,
     "COMMIT": _commit,

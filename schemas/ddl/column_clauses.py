@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from schemas.ddl.column_types import (
-    Session,
+    DdlContext,
     charset_of_collation,
     column_type,
     in_charset,
@@ -44,7 +44,7 @@ _ENDS = frozenset({",", ")", ";", "FIRST", "AFTER", "PARTITION"})
 
 
 @dataclass
-class Part:
+class TableElement:
     """What one part brings: a column and its place, keys.
 
     Attributes:
@@ -75,14 +75,14 @@ def at_column(cursor: Cursor) -> bool:
     return first.key not in NOT_COLUMNS
 
 
-def column_part(cursor: Cursor, session: Session, charset: str | None) -> Part:
+def column_element(cursor: Cursor, session: DdlContext, charset: str | None) -> TableElement:
     """Read a column: name, type, attributes, FIRST or AFTER.
 
     Raises:
         Unparsable: something that is not known.
     """
     name = cursor.name()
-    part = Part()
+    part = TableElement()
     serial = cursor.at("SERIAL")
     column = column_type(cursor, name, session, charset)
     if serial:
@@ -125,7 +125,7 @@ def _own_key(kind: KeyKind, column: str) -> KeyDefinition:
 
 
 def _attribute(
-    cursor: Cursor, session: Session, column: ColumnDefinition, part: Part
+    cursor: Cursor, session: DdlContext, column: ColumnDefinition, part: TableElement
 ) -> ColumnDefinition | bool | None:
     """One attribute: the column with it, or whether it may be NULL, or None where it changes nothing here."""
     if cursor.take("NOT"):
@@ -157,7 +157,9 @@ def _attribute(
     return None
 
 
-def _more(cursor: Cursor, session: Session, column: ColumnDefinition, part: Part) -> ColumnDefinition | None:
+def _more(
+    cursor: Cursor, session: DdlContext, column: ColumnDefinition, part: TableElement
+) -> ColumnDefinition | None:
     """The attributes that are met less often."""
     if cursor.take("COLLATE"):
         if cursor.take("DEFAULT"):
@@ -203,7 +205,7 @@ def _more(cursor: Cursor, session: Session, column: ColumnDefinition, part: Part
     return None
 
 
-def _engine_option(cursor: Cursor, session: Session) -> None:
+def _engine_option(cursor: Cursor, session: DdlContext) -> None:
     """MariaDB's ``option=value`` of an engine."""
     if session.flavor == "mariadb" and cursor.peek(1).key == "=":
         for _ in range(3):
@@ -260,13 +262,13 @@ def references(cursor: Cursor) -> None:
             return
 
 
-def key_part(cursor: Cursor) -> Part:
+def key_element(cursor: Cursor) -> TableElement:
     """Read a key or a constraint of the table.
 
     Raises:
         Unparsable: something that is not known.
     """
-    part = Part()
+    part = TableElement()
     symbol = None
     if cursor.take("CONSTRAINT"):
         part.if_not_exists = _if_not_exists(cursor)
@@ -303,7 +305,7 @@ def _if_not_exists(cursor: Cursor) -> bool:
     return cursor.take("IF", "NOT", "EXISTS")
 
 
-def _key(cursor: Cursor, symbol: str | None, part: Part) -> KeyDefinition:
+def _key(cursor: Cursor, symbol: str | None, part: TableElement) -> KeyDefinition:
     kind: KeyKind = "other"
     if cursor.take("PRIMARY", "KEY"):
         kind = "primary"

@@ -61,7 +61,7 @@ CHARSET_NAMES = frozenset(CHARSETS.values())
 
 
 @dataclass(frozen=True)
-class Session:
+class DdlContext:
     """What of the session gives a DDL's text its meaning.
 
     Attributes:
@@ -84,7 +84,7 @@ class Session:
         return not self.sql_mode & NO_BACKSLASH_ESCAPES
 
 
-def charset_named(name: str, session: Session) -> str:
+def charset_named(name: str, session: DdlContext) -> str:
     """A character set by the name that the text has."""
     name = name.lower()
     if name == "utf8":
@@ -120,7 +120,7 @@ def string_value(token: Token, escapes: bool) -> str:
     return "".join(out)
 
 
-def word_or_string(cursor: Cursor, session: Session) -> str:
+def word_or_string(cursor: Cursor, session: DdlContext) -> str:
     """Read a name that may stand in quotes of either kind."""
     if cursor.peek().kind is TokenKind.STRING:
         return string_value(cursor.next(), session.escapes)
@@ -144,7 +144,7 @@ def is_type(word: str) -> bool:
     return any(word in known for known in (_NUMBERS, _PLAIN, _FRACTIONAL, _BLOBS, _OTHERS))
 
 
-def look_ahead(cursor: Cursor, session: Session) -> Cursor:
+def look_ahead(cursor: Cursor, session: DdlContext) -> Cursor:
     """A cursor of its own at the same place."""
     ahead = Cursor(cursor.statement, dialect_of(session.flavor, session.sql_mode), session.default_db or "?")
     while ahead.peek().start < cursor.peek().start:
@@ -157,7 +157,7 @@ def keeps_history(words: Sequence[str]) -> bool:
     return ("WITH", "SYSTEM", "VERSIONING") in zip(words, words[1:], words[2:], strict=False)
 
 
-def column_type(cursor: Cursor, name: str, session: Session, charset: str | None) -> ColumnDefinition:
+def column_type(cursor: Cursor, name: str, session: DdlContext, charset: str | None) -> ColumnDefinition:
     """Read a column's type, with all that belongs to it.
 
     Args:
@@ -176,7 +176,7 @@ def column_type(cursor: Cursor, name: str, session: Session, charset: str | None
     return column
 
 
-def _schema(cursor: Cursor, session: Session) -> str:
+def _schema(cursor: Cursor, session: DdlContext) -> str:
     """Whose types are meant: what stands in front of the type, or else the session's sql_mode says it."""
     if session.flavor == "mysql":
         return ""
@@ -186,7 +186,7 @@ def _schema(cursor: Cursor, session: Session) -> str:
     return "ORACLE" if session.sql_mode & _ORACLE else "MAXDB" if session.sql_mode & _MAXDB else "MARIADB"
 
 
-def _meant(cursor: Cursor, word: str, schema: str, session: Session) -> str:
+def _meant(cursor: Cursor, word: str, schema: str, session: DdlContext) -> str:
     """The type's name under the default sql_mode. Source: MariaDB sql/sql_yacc.yy and sql/sql_schema.cc."""
     if session.flavor == "mariadb" and session.sql_mode & _ORACLE:
         if word == "NUMBER":
@@ -197,7 +197,7 @@ def _meant(cursor: Cursor, word: str, schema: str, session: Session) -> str:
     return _TRANSLATED.get((schema, word), word)
 
 
-def _type(cursor: Cursor, word: str, name: str, session: Session) -> ColumnDefinition:
+def _type(cursor: Cursor, word: str, name: str, session: DdlContext) -> ColumnDefinition:
     """All but what the character set decides; types that have one get the charset None."""
     if word in _NUMBERS:
         return _number(cursor, word, name, session)
@@ -234,7 +234,7 @@ def _type(cursor: Cursor, word: str, name: str, session: Session) -> ColumnDefin
     return simple[word]() if word in simple else _string(cursor, word, name)
 
 
-def _number(cursor: Cursor, word: str, name: str, session: Session) -> ColumnDefinition:
+def _number(cursor: Cursor, word: str, name: str, session: DdlContext) -> ColumnDefinition:
     base = _NUMBERS[word]
     if word == "DOUBLE":
         cursor.take("PRECISION")
@@ -276,7 +276,7 @@ def _integer(cursor: Cursor) -> int:
     return int(token.text)
 
 
-def _members(cursor: Cursor, session: Session) -> tuple[str, ...]:
+def _members(cursor: Cursor, session: DdlContext) -> tuple[str, ...]:
     cursor.expect("(")
     members = []
     while True:
@@ -322,7 +322,7 @@ def _string(cursor: Cursor, word: str, name: str) -> ColumnDefinition:
 
 
 def _character(
-    cursor: Cursor, column: ColumnDefinition, session: Session, default: str | None
+    cursor: Cursor, column: ColumnDefinition, session: DdlContext, default: str | None
 ) -> ColumnDefinition:
     """Read what of a character type stands directly behind it: character set and the like."""
     charset, bare = default, True

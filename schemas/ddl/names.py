@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 
-from schemas.ddl.classify import Category, Statement, classify
+from schemas.ddl.classify import Category, ClassifiedStatement, classify
 from schemas.ddl.cursor import Reference
 from schemas.ddl.lexer import Dialect, Flavor, Lexer, LexError, Token, TokenKind, dialect_of
 from schemas.ddl.view_query import Qualified, Read, Unreadable, read_query
@@ -170,7 +170,7 @@ class _Text:
             return None
         return _Change(created.start, created.start, "IF NOT EXISTS ")
 
-    def body(self, found: Statement) -> Iterator[_Change | None]:
+    def body(self, found: ClassifiedStatement) -> Iterator[_Change | None]:
         """The changes behind the names that the statement begins with."""
         own = found.references[0]
         known = {reference.start for reference in found.references}

@@ -145,7 +145,7 @@ class _Level:
     ctes: frozenset[str] = frozenset()
     unsure: frozenset[str] = frozenset()
 
-    def inside(self) -> _Level:
+    def nested(self) -> _Level:
         """What stands in a parenthesis here."""
         tables = self.state == "from" and self.expecting
         return _Level("from" if tables else "", tables, True, self.ctes, self.unsure)
@@ -226,7 +226,7 @@ class _Reader:
         key = self._key()
         plain = self._key(-1) != "."
         if key == "(":
-            self._levels.append(level.inside())
+            self._levels.append(level.nested())
             level.expecting = False
         elif key == ")":
             if level.expecting:
@@ -443,7 +443,7 @@ class _Reader:
             if self._key(-1) == "FOR":
                 self.query.reads.append(Read(self._reference(), sequence=True))
         elif self._flavor == "mariadb" and self._key() in _SEQUENCE_FUNCTIONS and self._key(1) == "(":
-            self._levels.append(replace(self._levels[-1].inside(), fresh=False))
+            self._levels.append(replace(self._levels[-1].nested(), fresh=False))
             self._at += 2
             self.query.reads.append(Read(self._reference(), sequence=True))
         else:

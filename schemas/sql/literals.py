@@ -40,7 +40,7 @@ Filled = tuple[tuple[str, bytes], ...]
 
 
 @dataclass(frozen=True)
-class Source:
+class RowSource:
     """The `source` record of a row; fields as in ``schemas.wire.avro_schema.SOURCE``."""
 
     seq: int
@@ -78,7 +78,7 @@ class Renderers:
     assignments: Render
     match_key: Render
     match_before: Render
-    source: Callable[[bytes], Source]
+    source: Callable[[bytes], RowSource]
 
 
 def literal_names(columns: tuple[Column, ...]) -> dict[str, Any]:
@@ -190,12 +190,12 @@ def _skip_after(structure: TableStructure) -> list[str]:
 
 
 @lru_cache(maxsize=1024)
-def source_reader(structure: TableStructure) -> Callable[[bytes], Source]:
+def source_reader(structure: TableStructure) -> Callable[[bytes], RowSource]:
     """Reads the `source` record of a structure's values (slow: not for every row)."""
     schema = fastavro.parse_schema(json.loads(row_schema(structure).text))
 
-    def source(value: bytes) -> Source:
-        return Source(**read_record(schema, value[HEADER_SIZE:])["source"])
+    def source(value: bytes) -> RowSource:
+        return RowSource(**read_record(schema, value[HEADER_SIZE:])["source"])
 
     return source
 

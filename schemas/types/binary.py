@@ -7,7 +7,7 @@ from typing import Any
 
 from schemas.binlog.mariadb_zlib import inflate_column
 from schemas.structure import Column
-from schemas.types.codec import Head, Lines, plain_predicate, read_length
+from schemas.types.codec import Lines, NumberLine, plain_predicate, read_length
 
 # The COMPRESSED columns are MariaDB's.
 BLOB_COMPRESSED, VARCHAR_COMPRESSED = 140, 141
@@ -31,7 +31,7 @@ def read_counted(size: int) -> Lines:
     else:
         head = f"l = from_bytes(b[p:p+{size:d}], 'little'); p += {size:d}"
     form = {1: "B", 2: "H", 4: "I"}.get(size)
-    return [Head(head, form, "l", whole=False) if form else head, "q = p + l; d = b[p:q]; p = q"]
+    return [NumberLine(head, form, "l", whole=False) if form else head, "q = p + l; d = b[p:q]; p = q"]
 
 
 def read_value(column: Column) -> Lines:

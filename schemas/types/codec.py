@@ -19,7 +19,7 @@ from schemas.structure import Column
 Lines = list[str]
 
 
-class Head(str):
+class NumberLine(str):
     """A first line that reads one number, which lines of neighbors may read together with theirs.
 
     Attributes:
@@ -32,7 +32,7 @@ class Head(str):
     name: str
     whole: bool
 
-    def __new__(cls, line: str, form: str, name: str, *, whole: bool) -> Head:
+    def __new__(cls, line: str, form: str, name: str, *, whole: bool) -> NumberLine:
         """Build it."""
         head = super().__new__(cls, line)
         head.form, head.name, head.whole = form, name, whole

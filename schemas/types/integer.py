@@ -7,7 +7,7 @@ from struct import Struct
 from typing import Any
 
 from schemas.structure import Column
-from schemas.types.codec import Head, Lines, plain_predicate
+from schemas.types.codec import Lines, NumberLine, plain_predicate
 from schemas.varint import encode
 
 TINY, SHORT, LONG, LONGLONG, INT24 = 1, 2, 3, 8, 9
@@ -51,7 +51,7 @@ class Integer:
         else:
             form = _FORMATS[size, column.unsigned][-1]
             read = "i = b[p]" if form == "B" else f"i, = int_{form}(b, p)"
-            lines = [Head(f"{read}; p += {size:d}", form, "i", whole=True)]
+            lines = [NumberLine(f"{read}; p += {size:d}", form, "i", whole=True)]
         tag = "" if tags[0] == "b''" else f"{tags[0]} + "
         if size == 8 and column.unsigned:
             return [*lines, f"{target} = {tag}unsigned_decimal(i)"]

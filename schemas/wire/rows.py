@@ -47,7 +47,7 @@ def widened(value: bytes) -> bytes:
     return value if value[0] else value[:_CONFLUENT_SIZE] + _PADDING + value[_CONFLUENT_SIZE:]
 
 
-def divide(value: bytes, size: int) -> list[tuple[bytes, tuple[str, bytes]]]:
+def split_value(value: bytes, size: int) -> list[tuple[bytes, tuple[str, bytes]]]:
     """A value in parts of at most ``size`` bytes, each with its header."""
     count = -(-len(value) // size)
     return [(value[i * size : (i + 1) * size], (PART, b"%d/%d" % (i + 1, count))) for i in range(count)]
@@ -83,6 +83,6 @@ class Joiner:
         return whole
 
     @property
-    def inside(self) -> bool:
+    def incomplete(self) -> bool:
         """Whether a row is not whole yet."""
         return bool(self._parts)

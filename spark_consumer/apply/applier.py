@@ -32,9 +32,7 @@ import structlog
 
 from schemas.crashpoints import reached
 from schemas.errors import DownstreamError
-from spark_consumer.apply import audit, error_log, marks, nontransactional
-from spark_consumer.apply import ledger as ledgers
-from spark_consumer.apply import position_store as positions
+from spark_consumer.apply import audit, error_log, ledger, marks, nontransactional, position_store
 from spark_consumer.apply.ddl.intent import Carried, Progress
 from spark_consumer.apply.ddl.run import DdlApplier, KnownTables, Versions
 from spark_consumer.apply.ddl.settle import await_predecessor
@@ -46,14 +44,14 @@ from spark_consumer.apply.side_writes import SideWrites
 from spark_consumer.apply.workers import info
 from spark_consumer.apply.workers.info import Ahead
 from spark_consumer.apply.workers.part import Order
-from spark_consumer.apply.workers.pool import Crew, check_level, run_all
+from spark_consumer.apply.workers.pool import Crew, check_caught_up, run_all
 from spark_consumer.apply.write import gave_up, refused, run_free, write
 from spark_consumer.ddl import online_tables
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan import replacement
-from spark_consumer.plan.refusal import DDL, DDL_CODES, ROW_CODES, Refused, cut_values, ddl_event
+from spark_consumer.plan.refusal import DDL, DDL_CODES, ROW_CODES, RefusedStatement, cut_values, ddl_event
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.server_errors import is_passing, message_of
@@ -86,7 +84,7 @@ class Applier:
         self._channel = config.key
         self._session = session
         self._token = position.fencing_token
-        self._ledger: Ledger = ledgers.choose(session, position)
+        self._ledger: Ledger = ledger.choose(session, position)
         log = LogReader(config)
         self._ddl = DdlApplier(
             config, self._ledger, known or log.tables, versions if known else log.structures
@@ -169,7 +167,7 @@ class Applier:
 
     def finish(self) -> None:
         """The run has ended by itself: what is applied now stays as it is until another one starts."""
-        self.with_retries(lambda: positions.set_consistent(self._session, self._channel, self._token))
+        self.with_retries(lambda: position_store.set_consistent(self._session, self._channel, self._token))
 
     def with_retries(self, work: Callable[[], _T]) -> _T:
         """Do something on the connection, again on a new one as long as it may succeed then."""
@@ -221,8 +219,8 @@ class Applier:
             count = self._commit(prepared, before, number, used, carried, instead, run_ddl)
         reached("apply.after_commit")
         self._failed = False
-        found = positions.read(session, self._channel)
-        self.position = positions.check_token(found, self._token, self._channel)
+        found = position_store.read(session, self._channel)
+        self.position = position_store.check_token(found, self._token, self._channel)
         return count + len(pending)
 
     def _commit(
@@ -254,7 +252,7 @@ class Applier:
             before = replace(before, online_tables=carried.tables.to_json())
             self._move(piece, before, number, made.statements, carried.left_out)
             if prepared.reserved:
-                info.level(session, self._channel)
+                info.mark_caught_up(session, self._channel)
             error_log.use(session, (*used, *made.directives))
             if self._failed:
                 error_log.clear(session, self._channel)
@@ -293,7 +291,7 @@ class Applier:
         if not (made.nontransactional or self._unfinished):
             return frozenset()
         after = made.piece.behind(before)
-        return nontransactional.level(session, self._channel, made.nontransactional, after)
+        return nontransactional.advance_marks(session, self._channel, made.nontransactional, after)
 
     def _run_alone(self, piece: Slice, before: Position, progress: Progress, index: int) -> None:
         """Run a statement that others of the same slice follow, with the channel's row locked."""
@@ -308,7 +306,7 @@ class Applier:
                     session.execute("ROLLBACK")
 
     def _ahead(self) -> list[Ahead]:
-        self._token = positions.renew_token(self._session, self._channel, self._token)
+        self._token = position_store.renew_token(self._session, self._channel, self._token)
         return info.ahead(self._session, self._channel)
 
     def _run_parts(self, prepared: Prepared, before: Position) -> None:
@@ -340,7 +338,7 @@ class Applier:
         reached("worker.after_parts")
 
     def _renewed(self, order: Order) -> Order:
-        self._token = positions.renew_token(self._session, self._channel, self._token)
+        self._token = position_store.renew_token(self._session, self._channel, self._token)
         return replace(order, token=self._token)
 
     def _progress(
@@ -361,10 +359,10 @@ class Applier:
         chosen = Carried(ddls, tables, ("replaced" if directive.statements else "skipped",))
         return (directive,), self._ddl.progress(session, piece, before, (directive.id, chosen)), instead
 
-    def trial(self, prepared: Prepared) -> Refused | None:
+    def trial(self, prepared: Prepared) -> RefusedStatement | None:
         """Run a slice that is prepared row by row, and roll it back: the first row that is refused, if any is."""
 
-        def work() -> Refused | None:
+        def work() -> RefusedStatement | None:
             session = self._session
             session.execute("BEGIN")
             try:
@@ -378,31 +376,33 @@ class Applier:
         return self.with_retries(work)
 
     @staticmethod
-    def named(error: DownstreamError, prepared: Prepared) -> Refused | None:
+    def named(error: DownstreamError, prepared: Prepared) -> RefusedStatement | None:
         """The error with the event that it is about; None if that is not known."""
-        if isinstance(error, Refused):
+        if isinstance(error, RefusedStatement):
             return error
         if prepared.piece.ddl is not None and error.code in DDL_CODES:
-            return Refused(error, ddl_event(prepared.piece), None, cut_values(prepared.piece.ddl.statement))
+            return RefusedStatement(
+                error, ddl_event(prepared.piece), None, cut_values(prepared.piece.ddl.statement)
+            )
         epoch, _, seq = (error.where.event or "").partition(":")
         event = prepared.events.get((int(epoch), int(seq))) if seq else None
         if event is None or error.code not in ROW_CODES:
             return None
-        return Refused(error, event, error.where.table, error.statement or "")
+        return RefusedStatement(error, event, error.where.table, error.statement or "")
 
     def _move_to(self, position: Position) -> None:
         session = self._session
         session.execute("BEGIN")
-        found = positions.read(session, self._channel, lock=True)
-        positions.check_token(found, self._token, self._channel)
-        positions.move(session, self._channel, position)
+        found = position_store.read(session, self._channel, lock=True)
+        position_store.check_token(found, self._token, self._channel)
+        position_store.move(session, self._channel, position)
         session.execute("COMMIT")
         self.position = position
 
     def _locked_position(self, piece: Slice) -> Position | None:
         """The position before the slice; None if the slice is already applied."""
-        found = positions.read(self._session, self._channel)
-        self.position = positions.check_token(found, self._token, self._channel)
+        found = position_store.read(self._session, self._channel)
+        self.position = position_store.check_token(found, self._token, self._channel)
         if piece.is_applied(self.position):
             _log.info("batch_already_applied", last_epoch=piece.last.epoch, position=self.position.epoch)
             return None
@@ -415,19 +415,19 @@ class Applier:
             slice_id: what the workers that are ahead know the slice by.
             parts: how many of them there must be.
         """
-        found = positions.read(self._session, self._channel, lock=True)
-        position = positions.check_token(found, self._token, self._channel)
+        found = position_store.read(self._session, self._channel, lock=True)
+        position = position_store.check_token(found, self._token, self._channel)
         piece.check_next(position)
-        check_level(self._session, self._channel, slice_id, parts)
+        check_caught_up(self._session, self._channel, slice_id, parts)
 
     def _move(
         self, piece: Slice, before: Position, number: int, statements: int, left_out: Sequence[str] = ()
     ) -> None:
         after = replace(piece.behind(before), ledger_seq=number, ddl_intent=None)
-        again = before.level
+        again = before.repeat_until
         if again is not None and after.order >= again.order:
             after = replace(after, rewound_from=None)
-        positions.move(self._session, self._channel, after)
+        position_store.move(self._session, self._channel, after)
         records = piece.audited(number)
         # A heartbeat moves the position; it is no batch to account for.
         if any(record.transactions or record.rows or record.ddl for record in records):

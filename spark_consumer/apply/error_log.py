@@ -14,7 +14,7 @@ from typing import Any
 
 from schemas.errors import DownstreamError, TailraceError, Where
 from spark_consumer.apply.position_store import IF_LAST_STARTED
-from spark_consumer.plan.refusal import Event, Refused, event_name
+from spark_consumer.plan.refusal import Event, RefusedStatement, event_name
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.target.session import Query, Session, rows_if_there
 
@@ -92,7 +92,7 @@ class Directive:
                 f" gtid {self.gtid}",
                 hint="another log has taken the place of the one it was made for; decide again",
             )
-            raise Refused(error, event, table, "")
+            raise RefusedStatement(error, event, table, "")
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class ChannelError:
 
 def record(session: Session, channel: ChannelKey, token: int, error: TailraceError) -> None:
     """Write down what a channel has ended with, unless another consumer has taken over."""
-    event = error.event.as_dict() if isinstance(error, Refused) else None
+    event = error.event.as_dict() if isinstance(error, RefusedStatement) else None
     session.run(
         "REPLACE INTO tailrace.channel_errors SELECT %s, %s, UTC_TIMESTAMP(6), %s, %s, %s, %s, %s, %s, %s"
         + IF_LAST_STARTED,

@@ -127,7 +127,7 @@ def steps_of(
     return tuple(found.values())
 
 
-def level(
+def advance_marks(
     session: Session, channel: ChannelKey, each: Iterable[TableSteps], after: Position
 ) -> frozenset[Name]:
     """Bring the marks to a position behind these steps, all of which are made, in the transaction that moves it there.

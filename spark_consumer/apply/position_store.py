@@ -237,7 +237,7 @@ def tell_scope(session: Session, channel: ChannelKey, scope: str) -> None:
 
 def set_workers(session: Session, channel: ChannelKey, workers: int) -> None:
     """Make rows for so many workers, and let the channel's row tell their number."""
-    info.hire(session, channel, workers)
+    info.register_workers(session, channel, workers)
     session.run(
         "UPDATE tailrace.relay_log_info SET Number_of_workers = %s WHERE prefix = %s AND Channel_name = %s",
         (workers, *channel),

@@ -17,8 +17,8 @@ from schemas.wire.log_records import FOREIGN, UNFIT, At, check_rows, no_record
 from spark_consumer.apply.error_log import Directive
 from spark_consumer.apply.nontransactional import TableSteps, steps_of
 from spark_consumer.apply.repeatable import repetition
-from spark_consumer.apply.workers.part import Part, written_by
-from spark_consumer.epochs.fetch import NoRow, Share, Source, Unreadable
+from spark_consumer.apply.workers.part import WorkerPart, written_by
+from spark_consumer.epochs.fetch import NoRow, Share, TopicReader, Unreadable
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.counters import NO_STAGES, Stages
 from spark_consumer.plan.plan import Name, SlicePlan, TablePlan
@@ -82,7 +82,7 @@ class Prepared:
     inserts: list[tuple[TablePlan, Statement]] = field(default_factory=list)
     ordered: list[OrderedStatement] = field(default_factory=list)
     stages: Stages = NO_STAGES
-    parts: tuple[Part, ...] = ()
+    parts: tuple[WorkerPart, ...] = ()
     slice_id: str | None = None
     reserved: int = 0
     late: Callable[[], Prepared] | None = None
@@ -115,7 +115,7 @@ class Prepared:
 class RowReader:
     """Reads offset ranges of a topic on the executors, one task each, or several where there are many rows."""
 
-    def __init__(self, spark: SparkSession, source: Source) -> None:
+    def __init__(self, spark: SparkSession, source: TopicReader) -> None:
         self._spark, self.source = spark, source
 
     def run(self, ranges: Sequence[OffsetRange], work: Work, shares: int = 1) -> Any:
@@ -194,7 +194,7 @@ class RowReader:
         return RuntimeError(said)
 
 
-def read_range(source: Source, work: Work, part: OffsetRange, share: Share) -> Iterable[Result]:
+def read_range(source: TopicReader, work: Work, part: OffsetRange, share: Share) -> Iterable[Result]:
     """Read a share of a range, and work on its rows."""
     return work(*source.read(part, share))
 
@@ -284,7 +284,7 @@ def stages_of(
     plan: SlicePlan,
     results: Sequence[Result],
     in_order: Sequence[OrderedRow],
-    made: Sequence[Prepared | Part],
+    made: Sequence[Prepared | WorkerPart],
     beside: Sequence[OrderedStatement] = (),
 ) -> Stages:
     """What became of a slice's rows."""

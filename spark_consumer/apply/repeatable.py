@@ -38,7 +38,7 @@ def check_tables(plan: SlicePlan, targets: Mapping[Name, TargetTable | None], ru
 def _reason(table: TablePlan, target: TargetTable | None, rules: Rules) -> str:
     if not table.structure.is_full:
         return "its row images lack columns"
-    if table.identity.find is Find.WHOLE or not table.identity.sure:
+    if table.locator.find is Find.WHOLE or not table.locator.sure:
         return "no key tells for sure which row is there already"
     if target is not None and target.triggers:
         return "the downstream's table has triggers"

@@ -20,7 +20,7 @@ from schemas.ddl.lexer import Dialect
 from schemas.errors import DownstreamError, Where
 from schemas.letter_case import lowered
 from schemas.quote import quoted
-from spark_consumer.apply import position_store as positions
+from spark_consumer.apply import position_store
 from spark_consumer.plan.plan import TablePlan
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.route import Router
@@ -145,7 +145,7 @@ class SideWrites:
 
 def scopes(session: Session, router: Router) -> list[tuple[ChannelKey, Scope]]:
     """What the channels that write to a server replicate, as their rows tell it once they have run."""
-    found = [(key, Scope.from_json(said)) for key, said in positions.scopes(session)]
+    found = [(key, Scope.from_json(said)) for key, said in position_store.scopes(session)]
     # Names are in lower case here, and patterns may not be.
     return found if router.folded is None else [(key, _folded(scope)) for key, scope in found]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from schemas.ddl.classify import Statement, classify
+from schemas.ddl.classify import ClassifiedStatement, classify
 from schemas.ddl.lexer import Dialect, Flavor, Lexer, Token, dialect_of
 from schemas.quote import quoted
 
@@ -43,7 +43,7 @@ def narrowed(
     return statement[:first] + ", ".join(parts) + statement[last:]
 
 
-def _items(found: Statement) -> list[tuple[int, int]]:
+def _items(found: ClassifiedStatement) -> list[tuple[int, int]]:
     """Where each item of the list stands: a name, or ``old TO new``."""
     references = found.references
     if found.kind != "RENAME TABLE":

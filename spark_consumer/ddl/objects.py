@@ -11,7 +11,7 @@ from typing import cast
 
 import structlog
 
-from schemas.ddl.classify import Statement, family
+from schemas.ddl.classify import ClassifiedStatement, family
 from schemas.ddl.lexer import Flavor
 from schemas.errors import DownstreamError
 from schemas.tables import TableFilter
@@ -44,8 +44,8 @@ def allowed(ddl: SchemaChanged, options: DdlOptions) -> bool:
     return chosen == "apply"
 
 
-def carried(
-    ddl: SchemaChanged, found: Statement, tables: TableFilter, events: EventFilter, router: Router
+def translate_object(
+    ddl: SchemaChanged, found: ClassifiedStatement, tables: TableFilter, events: EventFilter, router: Router
 ) -> SchemaChanged | None:
     """A statement on a program or an account as it shall run, None if filters or routes leave it out.
 

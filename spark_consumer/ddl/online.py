@@ -36,14 +36,16 @@ _log = structlog.get_logger()
 
 
 @dataclass
-class Taken:
+class OnlineResult:
     """What a DDL became: the statements to carry, and what is hidden behind it."""
 
     tables: OnlineTables
     statements: list[SchemaChanged] = field(default_factory=list)
 
 
-def take(tables: OnlineTables, ddl: SchemaChanged, options: DdlOptions, defined: Defined) -> Taken:
+def translate_online(
+    tables: OnlineTables, ddl: SchemaChanged, options: DdlOptions, defined: Defined
+) -> OnlineResult:
     """Take a DDL in, under the upstream's names.
 
     Args:
@@ -54,7 +56,7 @@ def take(tables: OnlineTables, ddl: SchemaChanged, options: DdlOptions, defined:
             had by ALTERs of the real table, and it is too late to replicate it as a table.
     """
     if not tables.tables and not (options.online_ddl and ddl.kind in ("CREATE TABLE", "RENAME TABLE")):
-        return Taken(tables, [ddl])
+        return OnlineResult(tables, [ddl])
     step = _Step(tables, ddl, options, defined)
     handler = {
         "CREATE TABLE": step.create,
@@ -80,7 +82,7 @@ class _Step:
     def __init__(
         self, tables: OnlineTables, ddl: SchemaChanged, options: DdlOptions, defined: Defined
     ) -> None:
-        self.taken = Taken(tables)
+        self.taken = OnlineResult(tables)
         self._ddl, self._options, self._defined = ddl, options, defined
         self._flavor, self._mode = cast(Flavor, ddl.source_flavor), ddl.sql_mode or 0
 

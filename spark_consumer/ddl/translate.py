@@ -17,8 +17,8 @@ from typing import cast
 
 import structlog
 
-from schemas.ddl import engine as engines
-from schemas.ddl.classify import Statement, classify
+from schemas.ddl import engine
+from schemas.ddl.classify import ClassifiedStatement, classify
 from schemas.ddl.lexer import Flavor
 from schemas.ddl.names import Unroutable, rename
 from schemas.errors import DownstreamError
@@ -26,7 +26,7 @@ from schemas.tables import TableFilter
 from schemas.wire.epoch import SchemaChanged, TableChanged
 from spark_consumer.ddl.edit import Uneditable, narrowed, with_if_exists
 from spark_consumer.ddl.fill import unsure_fill
-from spark_consumer.ddl.objects import allowed, carried, is_object
+from spark_consumer.ddl.objects import allowed, is_object, translate_object
 from spark_consumer.rules.ddl_options import DdlOptions
 from spark_consumer.rules.event_filter import EventFilter, rule_hint
 from spark_consumer.rules.route import Router
@@ -54,7 +54,7 @@ class DdlRules:
     ) -> None:
         self._tables, self._events, self._router, self._options = tables, events, router, options
 
-    def carried(
+    def translate(
         self, ddl: SchemaChanged, known: Known, has_rows: HasRows = lambda db, table: True
     ) -> SchemaChanged | None:
         """The DDL as the downstream shall run it, None if it is not carried over.
@@ -71,7 +71,7 @@ class DdlRules:
         if not allowed(ddl, self._options):
             return None
         if is_object(ddl.kind):
-            return carried(ddl, _classified(ddl), self._tables, self._events, self._router)
+            return translate_object(ddl, _classified(ddl), self._tables, self._events, self._router)
         part = self._part(ddl, has_rows)
         if part is None:
             return None
@@ -227,12 +227,12 @@ def in_innodb(ddl: SchemaChanged) -> SchemaChanged:
     if ddl.kind not in ("CREATE TABLE", "ALTER TABLE"):
         return ddl
     flavor, settings = cast(Flavor, ddl.source_flavor), dict(ddl.settings)
-    text = engines.in_innodb(ddl.statement, flavor, sql_mode=ddl.sql_mode or 0)
+    text = engine.in_innodb(ddl.statement, flavor, sql_mode=ddl.sql_mode or 0)
     default = settings.get("default_storage_engine", "")
-    if text == ddl.statement and default.upper() not in engines.PLAIN:
+    if text == ddl.statement and default.upper() not in engine.PLAIN:
         return ddl
-    if default.upper() in engines.PLAIN:
-        settings["default_storage_engine"] = engines.INNODB
+    if default.upper() in engine.PLAIN:
+        settings["default_storage_engine"] = engine.INNODB
     # Options that only the other engine has are passed over then, rather than refused.
     settings["innodb_strict_mode"] = "0"
     return replace(ddl, statement=text, settings=tuple(settings.items()))
@@ -247,6 +247,6 @@ def database_of(ddl: SchemaChanged) -> str:
     return _classified(ddl).database or ddl.default_db
 
 
-def _classified(ddl: SchemaChanged) -> Statement:
+def _classified(ddl: SchemaChanged) -> ClassifiedStatement:
     flavor = cast(Flavor, ddl.source_flavor)
     return classify(ddl.statement, ddl.default_db, flavor, sql_mode=ddl.sql_mode or 0)

@@ -26,14 +26,14 @@ from schemas.wire.avro_schema import KEY_CHANGE, read_record, row_schema
 from schemas.wire.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, TableTouched
 from schemas.wire.log_records import UNFIT, At, LoggedVersion, no_record, structure_of
 from schemas.wire.rows import header_size, schema_name
-from spark_consumer.epochs.fetch import Source, Unreadable, unreadable
-from spark_consumer.epochs.log_position import Place, common, end_of, filled, parsed
+from spark_consumer.epochs.fetch import TopicReader, Unreadable, unreadable
+from spark_consumer.epochs.log_position import LogPosition, common, end_of, filled, parsed
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.slices import LoggedEpoch
 from spark_consumer.rules.config import ConsumerConfig
 
 
-class Head(NamedTuple):
+class RowHeader(NamedTuple):
     """What a row says about itself."""
 
     seq: int
@@ -62,13 +62,13 @@ class Transaction:
     tables: tuple[TableTouched, ...]
 
 
-def transactions(heads: Iterable[Head]) -> list[Transaction]:
+def transactions(heads: Iterable[RowHeader]) -> list[Transaction]:
     """The transactions of an epoch's rows, in upstream order."""
     in_order = sorted(heads)
     return [_transaction(list(group)) for _, group in groupby(in_order, key=lambda head: head.gtid)]
 
 
-def _transaction(heads: Sequence[Head]) -> Transaction:
+def _transaction(heads: Sequence[RowHeader]) -> Transaction:
     counts: dict[tuple[str, str, str], list[int]] = {}
     for head in heads:
         counts.setdefault((head.db, head.table, head.fingerprint), [0, 0, 0])[head.event] += 1
@@ -84,7 +84,7 @@ def _transaction(heads: Sequence[Head]) -> Transaction:
 
 def behind_gtids(
     before: str, logged: LoggedEpoch, offset: int, found: Sequence[Transaction], wanted: GtidSet
-) -> Place:
+) -> LogPosition:
     """The first place in an epoch at which every transaction of a set is applied, as far as the epoch holds them.
 
     Args:
@@ -105,25 +105,25 @@ def behind_gtids(
 
 def before_time(
     before: str, logged: LoggedEpoch, offset: int, found: Sequence[Transaction], moment_ms: float
-) -> Place:
+) -> LogPosition:
     """The place in an epoch before its first transaction that was committed at a moment or later."""
     count = next((n for n, one in enumerate(found) if one.ts_ms >= moment_ms), len(found))
     for one in found:
         _gtid(one, logged)
     executed = _executed(before, found[:count], logged.record.executed_gtids)
     if count == 0:
-        return Place(logged.record.epoch - 1, offset, before)
+        return LogPosition(logged.record.epoch - 1, offset, before)
     return _place(before, logged, offset, found[:count], executed)
 
 
 def _place(
     before: str, logged: LoggedEpoch, offset: int, taken: Sequence[Transaction], executed: GtidSet
-) -> Place:
+) -> LogPosition:
     record = logged.record
     rows = sum(one.rows for one in taken)
     if rows == record.rows and executed.contains(parsed(record.executed_gtids, before)):
         return end_of(record, logged.offset)
-    return Place(record.epoch - 1, offset, str(executed), rows, before)
+    return LogPosition(record.epoch - 1, offset, str(executed), rows, before)
 
 
 def _executed(before: str, taken: Sequence[Transaction], after: str) -> GtidSet:
@@ -186,13 +186,13 @@ def part_of(logged: LoggedEpoch, found: Sequence[Transaction], start: int, end: 
     )
 
 
-class Insides:
+class TransactionReader:
     """Reads the transactions of single epochs from Kafka, and keeps the last one's."""
 
     def __init__(self, config: ConsumerConfig, log: LogReader) -> None:
         self._log = log
         group = f"tailrace-{config.prefix}-{config.channel}-inside"
-        self._source = Source(config.bootstrap_servers, config.rows_topic, group, config.kafka_security)
+        self._source = TopicReader(config.bootstrap_servers, config.rows_topic, group, config.kafka_security)
         self._kept: tuple[int, list[Transaction]] = (-1, [])
 
     def __call__(self, logged: LoggedEpoch) -> list[Transaction]:
@@ -211,7 +211,7 @@ class Insides:
             self._kept = (record.epoch, transactions(heads))
         return self._kept[1]
 
-    def _heads(self, record: EpochCommitted) -> Iterator[Head]:
+    def _heads(self, record: EpochCommitted) -> Iterator[RowHeader]:
         schemas = {v.fingerprint: v for v in self._log.structures(record.epoch)} if record.rows else {}
         for part in record.ranges:
             if part.end > part.start:
@@ -219,7 +219,7 @@ class Insides:
 
     def _of_range(
         self, part: OffsetRange, schemas: dict[str, LoggedVersion], record: EpochCommitted
-    ) -> Iterator[Head]:
+    ) -> Iterator[RowHeader]:
         offsets: list[int] = []
         try:
             _, values = self._source.read(part, offsets=offsets)
@@ -250,11 +250,11 @@ class Insides:
                 raise no_record(at, "the record holds no row", error, Where(epoch=record.epoch)) from error
 
 
-def _head(value: bytes, name: str, structure: TableStructure) -> Head:
+def _head(value: bytes, name: str, structure: TableStructure) -> RowHeader:
     envelope = read_record(_parsed(row_schema(structure).text), value[header_size(value) :])
     source = envelope["source"]
     event = 1 if source["flags"] & KEY_CHANGE else {"c": 0, "r": 0, "u": 1, "d": 2}[envelope["op"]]
-    return Head(
+    return RowHeader(
         source["seq"],
         source["gtid"],
         source["ts_ms"],

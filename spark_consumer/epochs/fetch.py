@@ -40,7 +40,7 @@ _PASSING = frozenset(
     }
 )
 #: of this process, which runs one task at a time
-_consumers: dict[Source, tuple[Any, Refusal]] = {}
+_consumers: dict[TopicReader, tuple[Any, Refusal]] = {}
 
 
 class Unreadable(Exception):
@@ -88,7 +88,7 @@ WHOLE = Share(0, 1)
 
 
 @dataclass(frozen=True)
-class Source:
+class TopicReader:
     """A topic and how to reach it.
 
     Attributes:
@@ -146,7 +146,7 @@ class Source:
         finally:
             # What lies behind the range must not be fetched.
             consumer.unassign()
-        if joiner.inside:
+        if joiner.incomplete:
             raise NoRow(f"{self._place(part)}: the last row lacks a part")
         return keys, values
 
@@ -199,7 +199,7 @@ class Source:
                 if at <= part.end and not (key and value):
                     raise NoRow(f"{self._at(message)}: the record has no {'value' if key else 'key'}")
                 if at <= part.end and (share.total == 1 or share.holds(key)):
-                    if len(value) >= LEAST_PART or joiner.inside:
+                    if len(value) >= LEAST_PART or joiner.incomplete:
                         value = self._joined(joiner, message)
                         if value is None:
                             continue

@@ -11,7 +11,7 @@ from schemas.wire.epoch import ORIGIN, EpochCommitted
 
 
 @dataclass(frozen=True)
-class Place:
+class LogPosition:
     """What lies before it is applied, what lies behind it is not.
 
     Attributes:
@@ -45,7 +45,7 @@ class Place:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Place:
+    def from_json(cls, text: str) -> LogPosition:
         """The inverse of ``to_json``."""
         return cls(**json.loads(text))
 
@@ -60,7 +60,7 @@ class Place:
         return f"behind {counted(self.rows, 'row')} of epoch {self.epoch + 1}"
 
 
-BEFORE_ALL = Place(-1, -1, "")
+BEFORE_ALL = LogPosition(-1, -1, "")
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,13 @@ class Begin:
     """Where a channel begins, for the first time.
 
     Attributes:
-        place: what lies before it counts as applied.
+        log_position: what lies before it counts as applied.
         last: the epoch at whose end the place is, or behind whose end inside the next; at the log's begin epoch 0,
             which holds nothing. None where nothing is known.
         start: the ``--from`` that it is the place of.
     """
 
-    place: Place
+    log_position: LogPosition
     last: EpochCommitted | None
     start: str
 
@@ -82,13 +82,13 @@ class Begin:
     def whole(self) -> bool:
         """Whether nothing is missing before it: the operator says exactly what the tables hold, or nothing ever was."""
         origin = self.last is not None and self.last.epoch == 0 and self.last.log_begins == ORIGIN
-        return self.start.startswith("gtid:") or (origin and self.place.rows is None)
+        return self.start.startswith("gtid:") or (origin and self.log_position.rows is None)
 
     @property
     def behind(self) -> str:
         """All that lies before it: a GTID set, or a place in the upstream's binlog where there are no GTIDs."""
         file = f"{self.last.source_file}:{self.last.source_pos}" if self.last is not None else ""
-        return self.place.executed or file
+        return self.log_position.executed or file
 
 
 def order_of(epoch: int, rows: int | None) -> tuple[int, int]:
@@ -96,9 +96,9 @@ def order_of(epoch: int, rows: int | None) -> tuple[int, int]:
     return epoch, -1 if rows is None else rows
 
 
-def end_of(record: EpochCommitted, offset: int) -> Place:
+def end_of(record: EpochCommitted, offset: int) -> LogPosition:
     """The place behind an epoch."""
-    return Place(record.epoch, offset, record.executed_gtids)
+    return LogPosition(record.epoch, offset, record.executed_gtids)
 
 
 def parsed(text: str, *others: str) -> GtidSet:

@@ -8,7 +8,7 @@ import zlib
 from dataclasses import asdict, dataclass, replace
 
 from schemas.wire.epoch import EpochCommitted, PreparedTransaction
-from spark_consumer.epochs.log_position import Begin, Place, order_of
+from spark_consumer.epochs.log_position import Begin, LogPosition, order_of
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class Position:
         """The position of a channel that has applied nothing."""
         ledger = str(uuid.uuid4())
         position = cls(
-            epoch=begin.place.epoch,
-            epochs_offset=begin.place.offset,
-            executed_gtids=begin.place.executed,
+            epoch=begin.log_position.epoch,
+            epochs_offset=begin.log_position.offset,
+            executed_gtids=begin.log_position.executed,
             fencing_token=0,
             structures_version=-1,
             ledger_uuid=ledger,
@@ -69,9 +69,9 @@ class Position:
             position = position.at_end_of(begin.last)
         return replace(
             position,
-            executed_gtids=begin.place.executed,
-            epoch_gtids=begin.place.epoch_gtids,
-            epoch_rows=begin.place.rows,
+            executed_gtids=begin.log_position.executed,
+            epoch_gtids=begin.log_position.epoch_gtids,
+            epoch_rows=begin.log_position.rows,
             # The relay log's place says where to go on; of the upstream's nothing was executed yet.
             source_log=None,
             source_pos=None,
@@ -83,18 +83,20 @@ class Position:
         return order_of(self.epoch, self.epoch_rows)
 
     @property
-    def place(self) -> Place:
+    def log_position(self) -> LogPosition:
         """Where it is in the epoch log."""
-        return Place(self.epoch, self.epochs_offset, self.executed_gtids, self.epoch_rows, self.epoch_gtids)
+        return LogPosition(
+            self.epoch, self.epochs_offset, self.executed_gtids, self.epoch_rows, self.epoch_gtids
+        )
 
     @property
-    def level(self) -> Place | None:
+    def repeat_until(self) -> LogPosition | None:
         """Up to where everything is applied for a second time, after a rewind."""
-        return Place.from_json(self.rewound_from) if self.rewound_from else None
+        return LogPosition.from_json(self.rewound_from) if self.rewound_from else None
 
     def repeats(self, order: tuple[int, int]) -> bool:
         """Whether what ends at a place is applied for a second time."""
-        return self.level is not None and order <= self.level.order
+        return self.repeat_until is not None and order <= self.repeat_until.order
 
     @property
     def recovered(self) -> bool:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from spark_consumer.epochs.epoch_transactions import part_of
-from spark_consumer.epochs.log_position import Place, end_of, order_of
+from spark_consumer.epochs.log_position import LogPosition, end_of, order_of
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch, PartSlice, Slice, cut
-from spark_consumer.epochs.start import Inside
+from spark_consumer.epochs.start import TransactionsOf
 
 
-def divide(
+def slice_epochs(
     position: Position,
     epochs: Sequence[LoggedEpoch],
-    end: Place | None,
-    inside: Inside,
+    end: LogPosition | None,
+    transactions_of: TransactionsOf,
     max_rows: int,
     max_bytes: int,
 ) -> list[Slice]:
@@ -25,36 +25,42 @@ def divide(
 
     Args:
         epochs: those behind the position's last whole one, without a gap.
-        inside: an epoch's transactions, asked for where a place lies inside it.
+        transactions_of: an epoch's transactions, asked for where a place lies inside it.
     """
-    level = position.level
+    repeat_until = position.repeat_until
     pieces: list[Slice] = []
     run: list[LoggedEpoch] = []
     for logged in epochs:
         begin, behind = order_of(logged.record.epoch - 1, None), order_of(logged.record.epoch, None)
         if end is not None and end.order <= begin:
             break
-        places = [place for place in (level, end) if place is not None and begin < place.order < behind]
+        places = [
+            place for place in (repeat_until, end) if place is not None and begin < place.order < behind
+        ]
         stops = [place for place in places if end is None or place.order <= end.order]
         if stops or (not pieces and not run and position.epoch_rows is not None):
             pieces += cut(run, max_rows, max_bytes)
             run = []
             whole = end is None or end.order >= behind
-            pieces += _parts(position, logged, stops, whole, inside)
+            pieces += _parts(position, logged, stops, whole, transactions_of)
             continue
         run.append(logged)
-        if level is not None and level.order == behind:
+        if repeat_until is not None and repeat_until.order == behind:
             pieces += cut(run, max_rows, max_bytes)
             run = []
     return [*pieces, *cut(run, max_rows, max_bytes)]
 
 
 def _parts(
-    position: Position, logged: LoggedEpoch, stops: Sequence[Place], whole: bool, inside: Inside
+    position: Position,
+    logged: LoggedEpoch,
+    stops: Sequence[LogPosition],
+    whole: bool,
+    transactions_of: TransactionsOf,
 ) -> Iterator[Slice]:
     """One epoch from the position, if that lies inside it, to the last of the places, or to its end."""
-    found = inside(logged)
-    here = position.place if position.epoch + 1 == logged.record.epoch else None
+    found = transactions_of(logged)
+    here = position.log_position if position.epoch + 1 == logged.record.epoch else None
     ends = sorted(stops, key=lambda place: place.order)
     if whole:
         ends.append(end_of(logged.record, logged.offset))

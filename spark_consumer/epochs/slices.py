@@ -9,7 +9,7 @@ from functools import cached_property
 from schemas.errors import LogError, Where
 from schemas.wire.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, SchemaChanged
 from schemas.wire.log_records import FOREIGN, missing
-from spark_consumer.epochs.log_position import BEFORE_ALL, Place, order_of
+from spark_consumer.epochs.log_position import BEFORE_ALL, LogPosition, order_of
 from spark_consumer.epochs.position import Position
 
 
@@ -125,7 +125,7 @@ class PartSlice(Slice):
     """
 
     start: int = 0
-    end: Place = BEFORE_ALL
+    end: LogPosition = BEFORE_ALL
 
     @property
     def order(self) -> tuple[int, int]:
@@ -212,7 +212,7 @@ def past(position: Position, epochs: Sequence[LoggedEpoch]) -> Position:
     )
 
 
-def follow(position: Position, found: Iterable[LoggedEpoch]) -> list[LoggedEpoch]:
+def contiguous_after(position: Position, found: Iterable[LoggedEpoch]) -> list[LoggedEpoch]:
     """The epochs behind a position in order; what lies before it in the topic is there once more, as Spark gives it.
 
     Raises LogError: TR551 at a gap, TR567 at a number that is there already.

@@ -12,8 +12,8 @@ import structlog
 from schemas.errors import ConfigError, LogError, Where
 from schemas.gtid.sets import Flavor, GtidSet, flavor_of, parse_gtid_set
 from schemas.wire.epoch import EpochCommitted
-from spark_consumer.epochs.epoch_transactions import Insides, Transaction, before_time, behind_gtids
-from spark_consumer.epochs.log_position import Begin, Place, end_of, parsed
+from spark_consumer.epochs.epoch_transactions import Transaction, TransactionReader, before_time, behind_gtids
+from spark_consumer.epochs.log_position import Begin, LogPosition, end_of, parsed
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch
@@ -23,13 +23,13 @@ from spark_consumer.rules.config import ConsumerConfig
 _log = structlog.get_logger()
 _NUMBER = re.compile(r"[0-9]{1,18}")
 #: the transactions of an epoch, in upstream order; see ``spark_consumer.epochs.epoch_transactions``
-Inside = Callable[[LoggedEpoch], Sequence[Transaction]]
+TransactionsOf = Callable[[LoggedEpoch], Sequence[Transaction]]
 
 
 def begin_of(config: ConsumerConfig, log: LogReader) -> Begin:
     """Where a channel without a position begins. Raises as ``first_position`` does."""
     start = config.start or "earliest"
-    place = first_position(start, log, Insides(config, log))
+    place = first_position(start, log, TransactionReader(config, log))
     last = begin_of_log(log) if place.epoch < 0 else next(log.epochs(place.offset))
     begin = Begin(place, last.record, start)
     if not begin.whole:
@@ -45,7 +45,7 @@ def begin_of(config: ConsumerConfig, log: LogReader) -> Begin:
     return begin
 
 
-def first_position(start: str, log: LogReader, inside: Inside) -> Place:
+def first_position(start: str, log: LogReader, transactions_of: TransactionsOf) -> LogPosition:
     """The place behind which a range begins: of ``--from``, and of a rewind's ``--to``.
 
     Args:
@@ -57,13 +57,13 @@ def first_position(start: str, log: LogReader, inside: Inside) -> Place:
     """
     kind, _, value = start.partition(":")
     if start == "earliest":
-        return Place(-1, -1, begin_of_log(log).record.executed_gtids)
+        return LogPosition(-1, -1, begin_of_log(log).record.executed_gtids)
     if kind == "epoch" and _NUMBER.fullmatch(value):
         return _before_epoch(int(value), log)
     if kind == "gtid" and value:
-        return _from_gtids(value, log, inside)
+        return _from_gtids(value, log, transactions_of)
     if kind == "time" and value:
-        return _at_time(moment(value), log, inside)
+        return _at_time(moment(value), log, transactions_of)
     raise ConfigError(
         "TR560",
         f"{start} is not a place in the log",
@@ -92,7 +92,7 @@ def first_kept(log: LogReader) -> LoggedEpoch:
     )
 
 
-def last_position(until: str, log: LogReader, inside: Inside) -> Place:
+def last_position(until: str, log: LogReader, transactions_of: TransactionsOf) -> LogPosition:
     """The place at which a range ends, of ``--until``. It is in the log, so the same one each time it is asked for.
 
     Args:
@@ -107,11 +107,11 @@ def last_position(until: str, log: LogReader, inside: Inside) -> Place:
     if kind == "epoch" and _NUMBER.fullmatch(value):
         return _behind_epoch(int(value), log)
     if kind == "gtid" and value:
-        return _until_gtids(value, log, inside)
+        return _until_gtids(value, log, transactions_of)
     if kind == "time" and value:
         if moment(value) > time.time():
             raise _not_yet("that moment is still to come", "now")
-        return _at_time(moment(value), log, inside)
+        return _at_time(moment(value), log, transactions_of)
     raise ConfigError(
         "TR560",
         f"--until {until} is not a place in the log",
@@ -147,7 +147,7 @@ def check_began(config: ConsumerConfig, began: str | None) -> None:
         )
 
 
-def _before_epoch(number: int, log: LogReader) -> Place:
+def _before_epoch(number: int, log: LogReader) -> LogPosition:
     if number == 0:
         return first_position("earliest", log, lambda logged: ())
     first = first_kept(log)
@@ -165,7 +165,7 @@ def _before_epoch(number: int, log: LogReader) -> Place:
     )
 
 
-def _behind_epoch(number: int, log: LogReader) -> Place:
+def _behind_epoch(number: int, log: LogReader) -> LogPosition:
     last = None
     for last in log.epochs():
         if last.record.epoch == number:
@@ -175,7 +175,7 @@ def _behind_epoch(number: int, log: LogReader) -> Place:
     raise _not_yet(f"the last epoch is {last.record.epoch if last else 'still to come'}", f"epoch {number}")
 
 
-def _from_gtids(text: str, log: LogReader, inside: Inside) -> Place:
+def _from_gtids(text: str, log: LogReader, transactions_of: TransactionsOf) -> LogPosition:
     option = "--from gtid"
     wanted, flavor = parse_set(text, option)
     best: LoggedEpoch | None = None
@@ -191,7 +191,7 @@ def _from_gtids(text: str, log: LogReader, inside: Inside) -> Place:
     if executed_of(best.record, flavor, option).contains(wanted):
         return _at(best)
     if beyond is not None:
-        place = _inside_gtids(best, beyond, wanted, inside)
+        place = _within_epoch(best, beyond, wanted, transactions_of)
         executed = parse_gtid_set(place.executed, flavor)
         if wanted.contains(executed) and executed.contains(wanted):
             return place
@@ -203,7 +203,7 @@ def _from_gtids(text: str, log: LogReader, inside: Inside) -> Place:
     )
 
 
-def _until_gtids(text: str, log: LogReader, inside: Inside) -> Place:
+def _until_gtids(text: str, log: LogReader, transactions_of: TransactionsOf) -> LogPosition:
     option = "--until gtid"
     wanted, flavor = parse_set(text, option)
     before: LoggedEpoch | None = None
@@ -214,7 +214,7 @@ def _until_gtids(text: str, log: LogReader, inside: Inside) -> Place:
                 return _at(logged)
             if before is None:
                 raise not_kept(logged.record, "it begins behind this GTID set")
-            return _inside_gtids(before, logged, wanted, inside)
+            return _within_epoch(before, logged, wanted, transactions_of)
         before = logged
     missing = "the log is empty"
     if before is not None:
@@ -222,11 +222,13 @@ def _until_gtids(text: str, log: LogReader, inside: Inside) -> Place:
     raise _not_yet(missing, f"gtid:{text[:200]}")
 
 
-def _inside_gtids(before: LoggedEpoch, logged: LoggedEpoch, wanted: GtidSet, inside: Inside) -> Place:
-    return behind_gtids(before.record.executed_gtids, logged, before.offset, inside(logged), wanted)
+def _within_epoch(
+    before: LoggedEpoch, logged: LoggedEpoch, wanted: GtidSet, transactions_of: TransactionsOf
+) -> LogPosition:
+    return behind_gtids(before.record.executed_gtids, logged, before.offset, transactions_of(logged), wanted)
 
 
-def _at_time(wanted: float, log: LogReader, inside: Inside) -> Place:
+def _at_time(wanted: float, log: LogReader, transactions_of: TransactionsOf) -> LogPosition:
     """Before the first transaction that was committed at a moment, in seconds since 1970, or later."""
     before: LoggedEpoch | None = None
     ms, is_earlier_known = wanted * 1000, False
@@ -240,7 +242,7 @@ def _at_time(wanted: float, log: LogReader, inside: Inside) -> Place:
             if record.first_commit_ms >= ms or record.ddl is not None:
                 return _at(before)
             executed = before.record.executed_gtids
-            return before_time(executed, logged, before.offset, inside(logged), ms)
+            return before_time(executed, logged, before.offset, transactions_of(logged), ms)
         before = logged
     if before is None or not is_earlier_known:
         raise not_kept(first_kept(log).record, "it may begin behind this moment")
@@ -261,7 +263,7 @@ def moment(text: str) -> float:
     return seconds
 
 
-def _at(logged: LoggedEpoch) -> Place:
+def _at(logged: LoggedEpoch) -> LogPosition:
     return end_of(logged.record, logged.offset)
 
 

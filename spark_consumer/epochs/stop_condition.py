@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 
 from schemas.errors import LogError, Where
 from schemas.gtid.sets import GtidSet, flavor_of
-from spark_consumer.epochs.epoch_transactions import Insides, behind_gtids
-from spark_consumer.epochs.log_position import Place, end_of, parsed
+from spark_consumer.epochs.epoch_transactions import TransactionReader, behind_gtids
+from spark_consumer.epochs.log_position import LogPosition, end_of, parsed
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch
-from spark_consumer.epochs.start import Inside, executed_of, last_position, other_kind, parse_set
+from spark_consumer.epochs.start import TransactionsOf, executed_of, last_position, other_kind, parse_set
 from spark_consumer.rules.config import ConsumerConfig
 
 _OPTION = "--stop-at-gtid"
 
 
 @dataclass(frozen=True)
-class Goal:
+class StopCondition:
     """Without a place and a set the run goes on until it is stopped.
 
     Attributes:
@@ -27,7 +27,7 @@ class Goal:
         gtids: the run ends at the first place at which these are applied; ``found`` turns it into ``end``.
     """
 
-    end: Place | None = None
+    end: LogPosition | None = None
     gtids: GtidSet | None = None
 
     def reached(self, position: Position) -> bool:
@@ -37,7 +37,9 @@ class Goal:
             return True
         return self.end is not None and self.end.reached(position.order, position.executed_gtids)
 
-    def found(self, position: Position, epochs: Sequence[LoggedEpoch], inside: Inside) -> Goal:
+    def found(
+        self, position: Position, epochs: Sequence[LoggedEpoch], transactions_of: TransactionsOf
+    ) -> StopCondition:
         """With the place of the GTID set, if it is among the epochs behind the position."""
         if self.gtids is None:
             return self
@@ -47,13 +49,13 @@ class Goal:
             if after.contains(self.gtids):
                 end = end_of(logged.record, logged.offset)
                 if not self.gtids.contains(after.minus(parsed(gtids, logged.record.executed_gtids))):
-                    end = behind_gtids(gtids, logged, offset, inside(logged), self.gtids)
+                    end = behind_gtids(gtids, logged, offset, transactions_of(logged), self.gtids)
                 return replace(self, end=end)
             gtids, offset = logged.record.executed_gtids, logged.offset
         return self
 
 
-def goal_of(config: ConsumerConfig, position: Position, log: LogReader) -> Goal:
+def stop_condition_of(config: ConsumerConfig, position: Position, log: LogReader) -> StopCondition:
     """Where a run ends by its configuration.
 
     Raises:
@@ -61,17 +63,17 @@ def goal_of(config: ConsumerConfig, position: Position, log: LogReader) -> Goal:
         ConfigError: TR560 what it says is no place, or GTIDs of the other kind of server.
     """
     until = config.until or ("now" if config.until_caught_up else None)
-    end = None if until is None else last_position(until, log, Insides(config, log))
+    end = None if until is None else last_position(until, log, TransactionReader(config, log))
     if end is not None and until != "now" and end.order < position.order:
         raise LogError(
             "TR571",
-            f"--until {until} is {end}, and the channel stands further on: {position.place}",
+            f"--until {until} is {end}, and the channel stands further on: {position.log_position}",
             where=Where(epoch=position.epoch),
             hint="nothing was done; `tailrace channel rewind` moves it back, another --channel begins anew",
         )
     if config.stop_at_gtid is None:
-        return Goal(end)
+        return StopCondition(end)
     gtids, flavor = parse_set(config.stop_at_gtid, _OPTION)
     if position.executed_gtids and flavor_of(position.executed_gtids) != flavor:
         raise other_kind(_OPTION, position.executed_gtids)
-    return Goal(end, gtids)
+    return StopCondition(end, gtids)

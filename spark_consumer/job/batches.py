@@ -16,13 +16,13 @@ from schemas.structure import TableStructure
 from schemas.wire.epoch import EpochCommitted
 from schemas.wire.log_records import FOREIGN, EpochChain
 from spark_consumer.apply.prepare import Prepared
-from spark_consumer.epochs.epoch_transactions import Insides
+from spark_consumer.epochs.epoch_transactions import TransactionReader
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
-from spark_consumer.epochs.slice_epochs import divide
-from spark_consumer.epochs.slices import LoggedEpoch, Slice, follow
+from spark_consumer.epochs.slice_epochs import slice_epochs
+from spark_consumer.epochs.slices import LoggedEpoch, Slice, contiguous_after
 from spark_consumer.epochs.start import not_in_log
-from spark_consumer.epochs.stop_condition import Goal
+from spark_consumer.epochs.stop_condition import StopCondition
 from spark_consumer.epochs.tracker import OUT_BROKEN, OUT_EPOCH, OUT_STRUCTURE, OUT_UNKNOWN
 from spark_consumer.job.progress import Counters
 from spark_consumer.job.recovered import pass_over
@@ -36,7 +36,7 @@ _LOOK_BACK = 100
 
 
 class Ended(Exception):
-    """Raised into Spark to end the query: the run was stopped or its goal is reached."""
+    """Raised into Spark to end the query: the run was stopped or its stop condition is reached."""
 
 
 class BatchRunner:
@@ -46,17 +46,17 @@ class BatchRunner:
         self,
         config: ConsumerConfig,
         sink: Sink,
-        goal: Goal,
+        stop_condition: StopCondition,
         stop: StopEvent,
         counters: Counters,
     ) -> None:
         self._config = config
         self._sink = sink
-        self._goal = goal
+        self._stop_condition = stop_condition
         self._stop = stop
         self._counters = counters
         self._ahead = ThreadPoolExecutor(1, thread_name_prefix="prepare")
-        self._inside = Insides(config, LogReader(config))
+        self._transactions_of = TransactionReader(config, LogReader(config))
         self._chain, self._chained = EpochChain(config.epochs_topic), -2
         self.failure: BaseException | None = None
         #: whether it failed in the stream or the tracker, before the batch was known: a new checkpoint may help
@@ -68,7 +68,11 @@ class BatchRunner:
     @property
     def ended(self) -> bool:
         """Whether nothing may be applied any more."""
-        return self._stop.is_set() or self.failure is not None or self._goal.reached(self._sink.position)
+        return (
+            self._stop.is_set()
+            or self.failure is not None
+            or self._stop_condition.reached(self._sink.position)
+        )
 
     def renew(self) -> None:
         """Another query begins: what ended the last one is past."""
@@ -115,7 +119,7 @@ class BatchRunner:
         others = [one.record.log_id for one in found if position.log_id not in (None, one.record.log_id)]
         if others:
             raise not_in_log(position, f"what comes is of the log {others[0]}")
-        fresh = follow(position, found)
+        fresh = contiguous_after(position, found)
         self._check_chain(position, fresh)
         if position.recovered:
             position, fresh = pass_over(position, fresh)
@@ -123,14 +127,14 @@ class BatchRunner:
         if len(fresh) < len(found):
             _log.info("epochs_skipped", count=len(found) - len(fresh), position=position.epoch)
         self._check_names(fresh)
-        self._goal = self._goal.found(position, fresh, self._inside)
+        self._stop_condition = self._stop_condition.found(position, fresh, self._transactions_of)
         structures = {
             row.fingerprint: TableStructure.from_json(row.text) for row in rows if row.kind == OUT_STRUCTURE
         }
         limits = self._config.max_batch_rows, self._config.max_batch_bytes
-        pieces = divide(position, fresh, self._goal.end, self._inside, *limits)
+        pieces = slice_epochs(position, fresh, self._stop_condition.end, self._transactions_of, *limits)
         self._apply_all(pieces, structures)
-        # The goal lies before this batch's end, so Spark shall not note it down as done.
+        # The stop condition lies before this batch's end, so Spark shall not note it down as done.
         if fresh and self._sink.position.epoch < fresh[-1].record.epoch:
             raise Ended
 

@@ -20,15 +20,14 @@ from dataclasses import dataclass, replace
 from schemas.counted import counted
 from schemas.errors import DownstreamError, LogError, Where
 from schemas.wire.log_records import structure_of
-from spark_consumer.apply import channel_tables, error_log
-from spark_consumer.apply import position_store as positions
+from spark_consumer.apply import channel_tables, error_log, position_store
 from spark_consumer.apply.error_log import Directive
 from spark_consumer.apply.repeatable import REPLAY_HINT, check_decisions, check_tables
 from spark_consumer.apply.workers import info
 from spark_consumer.ddl.translate import DdlRules
-from spark_consumer.epochs.epoch_transactions import Insides
+from spark_consumer.epochs.epoch_transactions import TransactionReader
 from spark_consumer.epochs.letter_case import as_servers_compare
-from spark_consumer.epochs.log_position import Place, order_of
+from spark_consumer.epochs.log_position import LogPosition, order_of
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch
@@ -65,11 +64,12 @@ class Rewind:
 
     def says(self) -> list[str]:
         """What it is about to do, for people."""
-        level, rows = self.after.level, sum(logged.record.rows for logged in self.epochs)
+        repeat_until, rows = self.after.repeat_until, sum(logged.record.rows for logged in self.epochs)
         return [
-            f"channel {self.config.channel} stands at {self.before.place}: {self.before.executed_gtids or '(empty)'}",
-            f"goes back to {self.after.place}: {self.after.executed_gtids or '(empty)'}",
-            f"applies again, in safe mode up to {level}: {counted(len(self.epochs), 'epoch')} with"
+            f"channel {self.config.channel} stands at {self.before.log_position}:"
+            f" {self.before.executed_gtids or '(empty)'}",
+            f"goes back to {self.after.log_position}: {self.after.executed_gtids or '(empty)'}",
+            f"applies again, in safe mode up to {repeat_until}: {counted(len(self.epochs), 'epoch')} with"
             f" {counted(rows, 'row')}",
             *(
                 f"`tailrace error` has decided about event {one.name}, which holds:"
@@ -81,9 +81,9 @@ class Rewind:
     def go(self) -> None:
         """Do it, in one transaction. Raises DownstreamError TR610 if a consumer has started meanwhile."""
         self.session.execute("BEGIN")
-        found = positions.read(self.session, self.config.key, lock=True)
-        positions.check_token(found, self.before.fencing_token, self.config.key)
-        positions.move(self.session, self.config.key, self.after)
+        found = position_store.read(self.session, self.config.key, lock=True)
+        position_store.check_token(found, self.before.fencing_token, self.config.key)
+        position_store.move(self.session, self.config.key, self.after)
         self.session.execute("COMMIT")
 
 
@@ -104,9 +104,9 @@ def opened(config: ConsumerConfig, to: str) -> Iterator[Rewind]:
         stack.enter_context(in_use(config.channel_dir, alone=True))
         session = stack.enter_context(closing(connect(config.target)))
         channel_tables.install(session)
-        check_log(config.key, positions.known(session, config.key), LogReader(config).last_epoch())
+        check_log(config.key, position_store.known(session, config.key), LogReader(config).last_epoch())
         # A consumer elsewhere finds out at its next slice.
-        before = positions.take_over(session, config.key)
+        before = position_store.take_over(session, config.key)
         if info.slices_ahead(session, config.key):
             raise info.unfinished(config.key)
         yield _checked(config, session, before, to)
@@ -125,42 +125,44 @@ def _checked(config: ConsumerConfig, session: Session, before: Position, to: str
             where=Where(epoch=before.epoch),
             hint="run `tailrace consume --until-caught-up` first",
         )
-    place = first_position(to, log, Insides(config, log))
+    place = first_position(to, log, TransactionReader(config, log))
     if place.order >= before.order:
         raise LogError(
             "TR575",
-            f"--to {to} is {place}, and channel {config.channel} stands at {before.place}",
+            f"--to {to} is {place}, and channel {config.channel} stands at {before.log_position}",
             hint="a rewind goes back",
         )
-    level = before.level or before.place
+    repeat_until = before.repeat_until or before.log_position
     found = list(log.epochs(max(place.offset, log.bounds()[0])))
     epochs = tuple(
         logged
         for logged in found
-        if logged.record.epoch > place.epoch and order_of(logged.record.epoch - 1, None) < level.order
+        if logged.record.epoch > place.epoch and order_of(logged.record.epoch - 1, None) < repeat_until.order
     )
     _check_kept(epochs, log)
     decided = error_log.decided(session, config.key)
     _check_ddl(config, epochs, log, decided)
     _check_tables(config, session, epochs, log)
-    in_between = _decisions(decided, epochs, place, level)
+    in_between = _decisions(decided, epochs, place, repeat_until)
     check_decisions(session, in_between)
     last = next((logged for logged in found if logged.record.epoch == place.epoch), None)
-    return Rewind(config, session, before, _moved(before, place, level, last), epochs, in_between)
+    return Rewind(config, session, before, _moved(before, place, repeat_until, last), epochs, in_between)
 
 
 def _decisions(
-    decided: Decided, epochs: Sequence[LoggedEpoch], place: Place, level: Place
+    decided: Decided, epochs: Sequence[LoggedEpoch], place: LogPosition, repeat_until: LogPosition
 ) -> tuple[Directive, ...]:
     """What was decided about events between two places, in the log's order."""
     known = {logged.record.epoch for logged in epochs}
-    begin, end = (place.epoch + 1, place.rows or 0), (level.epoch + 1, level.rows or 0)
+    begin, end = (place.epoch + 1, place.rows or 0), (repeat_until.epoch + 1, repeat_until.rows or 0)
     found = (decided[event] for event in sorted(decided) if event[0] in known)
     # A DDL comes before its epoch's rows.
     return tuple(one for one in found if begin <= (one.epoch, max(one.seq, 0)) < end)
 
 
-def _moved(before: Position, place: Place, level: Place, last: LoggedEpoch | None) -> Position:
+def _moved(
+    before: Position, place: LogPosition, repeat_until: LogPosition, last: LoggedEpoch | None
+) -> Position:
     """The position at a place behind the whole epoch ``last``."""
     if last is not None:
         there = before.at_end_of(last.record)
@@ -175,7 +177,7 @@ def _moved(before: Position, place: Place, level: Place, last: LoggedEpoch | Non
         executed_gtids=place.executed,
         epoch_gtids=place.epoch_gtids,
         epoch_rows=place.rows,
-        rewound_from=level.to_json(),
+        rewound_from=repeat_until.to_json(),
     )
 
 
@@ -206,7 +208,7 @@ def _check_ddl(
         chosen = decided.get((epoch, DDL))
         if ddl is None or (chosen is not None and not chosen.statements):
             return False
-        return ddl_rules.carried(ddl, lambda: log.tables(epoch)) is not None
+        return ddl_rules.translate(ddl, lambda: log.tables(epoch)) is not None
 
     first = next((logged.record for logged in epochs if acts(logged)), None)
     if first is not None and first.ddl is not None:

@@ -14,12 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 from schemas.errors import LogError, TailraceError
 from spark_consumer.apply.patience import Patience
 from spark_consumer.apply.workers.reader import PartsReader
-from spark_consumer.epochs.fetch import Source
+from spark_consumer.epochs.fetch import TopicReader
 from spark_consumer.epochs.letter_case import as_servers_compare
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.start import resume_offset
-from spark_consumer.epochs.stop_condition import goal_of
+from spark_consumer.epochs.stop_condition import stop_condition_of
 from spark_consumer.epochs.stream import open_stream
 from spark_consumer.epochs.tracker import SEED_DDL, track
 from spark_consumer.job.batches import BatchRunner
@@ -49,7 +49,7 @@ def run_consumer(
     counters: Counters | None = None,
     before: Callable[[], None] = lambda: None,
 ) -> None:
-    """Apply the epoch log to the downstream until stopped, or until the configuration's goal is reached.
+    """Apply the epoch log to the downstream until stopped, or until the configuration's stop condition is reached.
 
     Args:
         spark: called for the session once it is needed; see ``running_spark``.
@@ -127,12 +127,12 @@ class _Run:
         position = sink.position
         counters.at(position)
         group = f"tailrace-{config.prefix}-{config.channel}-{position.fencing_token}"
-        source = Source(
+        source = TopicReader(
             config.bootstrap_servers, config.rows_topic, group, config.kafka_security, config.retry_time
         )
         self._reader = PartsReader(spark, source, config.target, config.workers, log)
-        self._goal = goal_of(config, position, log)
-        self._runner = BatchRunner(config, sink, self._goal, stop, counters)
+        self._stop_condition = stop_condition_of(config, position, log)
+        self._runner = BatchRunner(config, sink, self._stop_condition, stop, counters)
         owner = Owner(config.channel, config.prefix, position.ledger_uuid)
         self._checkpoint = Checkpoint(config.channel_dir, owner)
 
@@ -161,7 +161,7 @@ class _Run:
         """Run one query; again from a new checkpoint if the old one is the reason that it fails."""
         try:
             self._sink.begin(self._reader)
-            if self._goal.reached(self._sink.position):
+            if self._stop_condition.reached(self._sink.position):
                 return None
             self._warming = self._warming or warm_up(self._spark, self._config, self._log)
             offset = resume_offset(self._sink.position, self._log)

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from schemas.wire.epoch import OffsetRange
 from spark_consumer.apply.prepare import RowReader
-from spark_consumer.epochs.fetch import Source
+from spark_consumer.epochs.fetch import TopicReader
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.rows.chunked_results import Result
 from spark_consumer.rules.config import ConsumerConfig
@@ -23,7 +23,7 @@ def warm_up(spark: SparkSession, config: ConsumerConfig, log: LogReader) -> thre
 
     def work() -> None:
         try:
-            source = Source(
+            source = TopicReader(
                 config.bootstrap_servers,
                 config.epochs_topic,
                 f"tailrace-{config.prefix}-warm-up",

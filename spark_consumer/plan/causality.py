@@ -26,7 +26,7 @@ from enum import Enum
 from schemas.structure import Column, WrittenColumn
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
 from spark_consumer.rules.expressions.kinds import collation
-from spark_consumer.rules.expressions.parse import Refused
+from spark_consumer.rules.expressions.parse import UnsupportedExpression
 from spark_consumer.target.column_types import type_of
 from spark_consumer.target.foreign_keys import ForeignKeys, Name
 from spark_consumer.target.tables import KeyPart, TargetColumn, TargetTable
@@ -55,7 +55,7 @@ class Sort(Enum):
 
 
 @dataclass(frozen=True)
-class Part:
+class ConflictColumn:
     """One column of a conflict key.
 
     Attributes:
@@ -85,7 +85,7 @@ class ConflictKey:
     """
 
     space: int
-    parts: tuple[Part, ...]
+    parts: tuple[ConflictColumn, ...]
     refers: bool = False
 
 
@@ -113,7 +113,7 @@ class Causality:
     """
 
     tables: tuple[TableCausality, ...]
-    spaces: tuple[tuple[Part, ...], ...] = ()
+    spaces: tuple[tuple[ConflictColumn, ...], ...] = ()
     alone: bool = False
     updated: frozenset[Name] = frozenset()
 
@@ -167,7 +167,7 @@ class _Builder:
         self._used, self._targets, self._foreign = used, targets, foreign
         self._by_tables = by_tables
         self._spaces: dict[object, int] = {}
-        self._parts: list[tuple[Part, ...]] = []
+        self._parts: list[tuple[ConflictColumn, ...]] = []
         self._whole: set[Name] = set()
         self._groups = _Groups()
         self._keys: dict[int, list[ConflictKey]] = {id(table): [] for table in used}
@@ -233,7 +233,9 @@ class _Builder:
             space = (name, tuple((one.column, one.length) for one in columns))
             self._add(table, space, tuple(part for part in parts if part), refers=False)
 
-    def _add(self, table: TablePlan, space: object, parts: tuple[Part, ...], *, refers: bool) -> None:
+    def _add(
+        self, table: TablePlan, space: object, parts: tuple[ConflictColumn, ...], *, refers: bool
+    ) -> None:
         number = self._spaces.setdefault(space, len(self._spaces))
         if number == len(self._parts):
             self._parts.append(parts)
@@ -287,18 +289,18 @@ def _is_apart(table: TablePlan) -> bool:
     """Whether single rows of a table can be judged by what the log says of them."""
     structure = table.structure
     whole = structure.before_columns is None and structure.after_columns is None
-    sure = bool(structure.key) and table.identity.sure
+    sure = bool(structure.key) and table.locator.sure
     return sure and whole and not (table.cascades or table.partial)
 
 
-def _part(column: Column | None, target: TargetColumn | None, length: int | None) -> Part | None:
+def _part(column: Column | None, target: TargetColumn | None, length: int | None) -> ConflictColumn | None:
     """How values of a column are told apart downstream; None if only the server can."""
     if column is None or target is None or target.generated:
         return None
     sort = _sort(column, target)
     if sort is None or (length is not None and sort in (Sort.EXACT, Sort.UNSIGNED)):
         return None
-    return Part(column.name, sort, length, target.type.charset, target.collation)
+    return ConflictColumn(column.name, sort, length, target.type.charset, target.collation)
 
 
 def _sort(column: Column, target: TargetColumn) -> Sort | None:
@@ -323,5 +325,5 @@ def _sort(column: Column, target: TargetColumn) -> Sort | None:
 def _text_sort(name: str) -> Sort:
     try:
         return Sort.FOLDED if collation(name).folds else Sort.TEXT
-    except Refused:
+    except UnsupportedExpression:
         return Sort.ASKED

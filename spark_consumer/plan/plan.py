@@ -21,7 +21,7 @@ from spark_consumer.rules.expressions.filter import ExpressionRule, RowFilter, c
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.compatibility import misfits
 from spark_consumer.target.members import as_written
-from spark_consumer.target.row_locator import BY_KEY, Find, Identity, identity_of
+from spark_consumer.target.row_locator import BY_KEY, Find, RowLocator, locator_of
 from spark_consumer.target.tables import TargetTable
 from spark_consumer.target.versioned import keeps_history
 
@@ -56,7 +56,7 @@ class TablePlan:
         expressions: rules by which single rows are left out.
         collations: how the expressions compare text: as the downstream's columns do, by names in lower case.
         safe: safe mode: the row may be there, or gone, already.
-        identity: how rows are found on the downstream.
+        locator: how rows are found on the downstream.
         definition: of the downstream's table, as this plan was made for it.
         again: it is applied for a second time, after a rewind.
         gives_way: whether a row that has another one's unique value is removed then, since it is one of the future,
@@ -80,7 +80,7 @@ class TablePlan:
     expressions: tuple[ExpressionRule, ...] = ()
     collations: tuple[tuple[str, str], ...] = ()
     safe: bool = False
-    identity: Identity = BY_KEY
+    locator: RowLocator = BY_KEY
     definition: str = ""
     again: bool = False
     gives_way: bool = False
@@ -210,7 +210,7 @@ def plan_slice(
         else:
             merged = into[name] > 1 or rules.router.merges(*name)
             table = _plan_table(header, structure, targets[name], name, rules, where, merged, unfinished)
-            safely = safe and table.identity.find is not Find.WHOLE
+            safely = safe and table.locator.find is not Find.WHOLE
             tables.append(replace(table, safe=safely, again=again, gives_way=again))
     return SlicePlan(_level(tables), limits)
 
@@ -268,8 +268,8 @@ def _plan_table(
             " TIMESTAMP(6) NOT NULL to columns and key: all rows are written then",
         )
     partial = bool(dropped or expressions)
-    identity = identity_of(structure, target, merged=merged, partial=partial)
-    if identity.find is Find.WHOLE and structure.before_columns:
+    locator = locator_of(structure, target, merged=merged, partial=partial)
+    if locator.find is Find.WHOLE and structure.before_columns:
         raise DownstreamError(
             "TR609",
             "rows are found by all their columns there, and their images lack some",
@@ -279,9 +279,9 @@ def _plan_table(
         )
     transactional = target.transactional and name not in unfinished
     if not transactional:
-        _check_repeatable(target, identity, place)
+        _check_repeatable(target, locator, place)
     # A trigger shall see the statements that the upstream ran, and not DELETE and INSERT for an UPDATE.
-    apart = bool(extra or target.triggers) or not identity.sure
+    apart = bool(extra or target.triggers) or not locator.sure
     ordered = apart or target.in_family or partial or not rules.compact
     # Nor would what an UPDATE's after image lacks. Of a DELETE nothing but the key is needed.
     ordered = ordered or bool(after and absent) or history or not transactional
@@ -295,7 +295,7 @@ def _plan_table(
         dropped,
         expressions,
         target.collations if expressions else (),
-        identity=identity,
+        locator=locator,
         definition=target.definition,
         filled=_filled(structure, absent, target, place) if after else (),
         documents=_documents(structure, target),
@@ -315,9 +315,9 @@ def _as_written(structure: TableStructure, target: TargetTable) -> TableStructur
     return structure if columns == structure.columns else replace(structure, columns=columns)
 
 
-def _check_repeatable(target: TargetTable, identity: Identity, place: Where) -> None:
+def _check_repeatable(target: TargetTable, locator: RowLocator, place: Where) -> None:
     """A table without transactions keeps what a failed attempt has written; only its key tells what that is."""
-    if identity.find is not Find.KEY:
+    if locator.find is not Find.KEY:
         there = ".".join(target.name)
         raise DownstreamError(
             "TR656",

@@ -63,7 +63,7 @@ class Event:
         return asdict(self)
 
 
-class Refused(DownstreamError):
+class RefusedStatement(DownstreamError):
     """The downstream refused an event."""
 
     def __init__(self, error: TailraceError, event: Event, table: str | None, statement: str) -> None:

@@ -12,7 +12,7 @@ PIECE = -1
 _PIECE_BYTES = 2 << 20
 
 
-def in_pieces(results: Iterable[Result]) -> Iterator[Result]:
+def chunked(results: Iterable[Result]) -> Iterator[Result]:
     """The results, each large one behind the pieces of its texts."""
     for result in results:
         if size_of(result) <= _PIECE_BYTES:
@@ -29,7 +29,7 @@ def in_pieces(results: Iterable[Result]) -> Iterator[Result]:
 
 
 def joined(results: Iterable[Result]) -> Iterator[Result]:
-    """The inverse of ``in_pieces``."""
+    """The inverse of ``chunked``."""
     begun: list[list[bytes]] = [[], [], []]
     for result in results:
         if result[0] == PIECE:

@@ -233,7 +233,7 @@ def _update(row: OrderedRow, written: OrderedRow) -> bytes:
 
 def _limit(row: OrderedRow) -> bytes:
     """Equal rows are told apart by nothing, so any one of them is the right one; two rows of a key show a mistake."""
-    return b"" if row.table.identity.find is Find.EXACT else b" LIMIT 1"
+    return b"" if row.table.locator.find is Find.EXACT else b" LIMIT 1"
 
 
 def _insert(row: OrderedRow) -> bytes:

@@ -23,7 +23,7 @@ from spark_consumer.epochs.arrow import record_batch
 from spark_consumer.epochs.fetch import NoRow, Share, Silent, Unreadable
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
 from spark_consumer.plan.statements import Statement, merged_deletes, merged_inserts
-from spark_consumer.rows.chunked_results import Result, in_pieces, size_of
+from spark_consumer.rows.chunked_results import Result, chunked, size_of
 from spark_consumer.rows.compact import Net, compact
 from spark_consumer.rules.expressions.kinds import Unevaluable
 from spark_consumer.target.find_by_image import Finder, compile_finder
@@ -217,10 +217,10 @@ class TableRows:
 
     @cached_property
     def finder(self) -> Finder:
-        identity = self.plan.identity
-        exact = identity.find is Find.EXACT
+        locator = self.plan.locator
+        exact = locator.find is Find.EXACT
         return compile_finder(
-            self.plan.structure, self.plan.structure.key if exact else identity.columns, exact
+            self.plan.structure, self.plan.structure.key if exact else locator.columns, exact
         )
 
     def statements(self, plan: SlicePlan) -> Iterator[Result]:
@@ -236,12 +236,12 @@ class TableRows:
 
     @cached_property
     def _by_key(self) -> bool:
-        return self.plan.identity.find is Find.KEY
+        return self.plan.locator.find is Find.KEY
 
     @cached_property
     def _by_predicate(self) -> bool:
         """Whether a list of tuples would not do: in one, MySQL compares an ENUM or SET with a number as text."""
-        structure, columns = self.plan.structure, self.plan.identity.columns
+        structure, columns = self.plan.structure, self.plan.locator.columns
         names = structure.key if self._by_key else columns
         chosen = [column for column in structure.columns if column.name in names]
         return len(chosen) > 1 and any(isinstance(c, WrittenColumn) and c.by_number for c in chosen)
@@ -321,7 +321,7 @@ class TableRows:
 
     def _match(self, op: int, key: bytes, value: bytes) -> bytes | None:
         """The predicate that finds a row; None where nothing but its equality could, and it is new."""
-        find = self.plan.identity.find
+        find = self.plan.locator.find
         if find is Find.KEY:
             return self.renderers.match_key(key)
         if find is Find.WHOLE:
@@ -356,7 +356,7 @@ def _packed(results: Iterable[Result]) -> Iterator[pa.RecordBatch]:
     """Results as record batches of the schema that Spark was told."""
     taken: list[Result] = []
     size = 0
-    for result in in_pieces(results):
+    for result in chunked(results):
         taken.append(result)
         size += size_of(result)
         if len(taken) == _BATCH_ROWS or size >= _BATCH_BYTES:

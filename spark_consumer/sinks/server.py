@@ -10,8 +10,7 @@ import structlog
 
 from schemas.errors import DownstreamError, TailraceError
 from schemas.structure import TableStructure
-from spark_consumer.apply import audit, channel_tables, error_log
-from spark_consumer.apply import position_store as positions
+from spark_consumer.apply import audit, channel_tables, error_log, position_store
 from spark_consumer.apply.applier import Applier
 from spark_consumer.apply.planner import Planner
 from spark_consumer.apply.prepare import Prepared, directed
@@ -157,9 +156,9 @@ def open_server(config: ConsumerConfig, log: LogReader) -> ServerSink:
     try:
         channel_tables.install(session)
         _ensure_position(config, session, log)
-        position = positions.take_over(session, config.key)
-        positions.tell_scope(session, config.key, Scope.of(config).to_json())
-        positions.set_workers(session, config.key, config.workers)
+        position = position_store.take_over(session, config.key)
+        position_store.tell_scope(session, config.key, Scope.of(config).to_json())
+        position_store.set_workers(session, config.key, config.workers)
         return ServerSink(config, Applier(config, session, position))
     except BaseException as error:
         session.close()
@@ -170,14 +169,14 @@ def open_server(config: ConsumerConfig, log: LogReader) -> ServerSink:
 
 def _ensure_position(config: ConsumerConfig, session: Session, log: LogReader) -> None:
     """The channel's position, which is in this log: whoever has another one must not be disturbed."""
-    found, last = positions.read(session, config.key), log.last_epoch()
+    found, last = position_store.read(session, config.key), log.last_epoch()
     if found is not None:
         check_log(config.key, found, last)
-        check_began(config, positions.began_at(session, config.key))
+        check_began(config, position_store.began_at(session, config.key))
         return
     if audit.exists(session, config.key):
         # Not even with --from: a service may name it at each of its starts.
-        raise positions.lost(config.key)
+        raise position_store.lost(config.key)
     begin = begin_of(config, log)
-    positions.create(session, config.key, begin, last.record if last else None)
-    _log.info("channel_created", channel=config.channel, start=config.start, begin=str(begin.place))
+    position_store.create(session, config.key, begin, last.record if last else None)
+    _log.info("channel_created", channel=config.channel, start=config.start, begin=str(begin.log_position))

@@ -13,7 +13,7 @@ from functools import lru_cache
 from schemas.structure import Column, WrittenColumn
 from schemas.types.enum_set import ENUM, SET
 from spark_consumer.rules.expressions.kinds import Unevaluable, collation
-from spark_consumer.rules.expressions.parse import Refused
+from spark_consumer.rules.expressions.parse import UnsupportedExpression
 from spark_consumer.target.tables import TargetColumn
 
 
@@ -58,7 +58,7 @@ def _apart(members: tuple[str, ...], name: str) -> bool:
     try:
         key = collation(name).key
         return len({"", *map(key, members)}) > len(members)
-    except (Refused, Unevaluable):
+    except (UnsupportedExpression, Unevaluable):
         return False
 
 

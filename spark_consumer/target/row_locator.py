@@ -27,7 +27,7 @@ class Find(Enum):
 
 
 @dataclass(frozen=True)
-class Identity:
+class RowLocator:
     """How rows are found.
 
     Attributes:
@@ -43,11 +43,11 @@ class Identity:
         return self.find in (Find.KEY, Find.UNIQUE)
 
 
-BY_KEY = Identity(Find.KEY)
-BY_ROW = Identity(Find.WHOLE)
+BY_KEY = RowLocator(Find.KEY)
+BY_ROW = RowLocator(Find.WHOLE)
 
 
-def identity_of(structure: TableStructure, target: TargetTable, *, merged: bool, partial: bool) -> Identity:
+def locator_of(structure: TableStructure, target: TargetTable, *, merged: bool, partial: bool) -> RowLocator:
     """How rows of ``structure`` are found in ``target``.
 
     Args:
@@ -64,5 +64,5 @@ def identity_of(structure: TableStructure, target: TargetTable, *, merged: bool,
         for key in target.keys:
             usable = key.plain and not key.nullable and not target.generated.intersection(key.columns)
             if usable and all(name in written for name in key.columns):
-                return Identity(Find.UNIQUE, tuple(written[name] for name in key.columns))
-    return BY_ROW if merged else Identity(Find.EXACT)
+                return RowLocator(Find.UNIQUE, tuple(written[name] for name in key.columns))
+    return BY_ROW if merged else RowLocator(Find.EXACT)

@@ -12,9 +12,8 @@ from typing import Any
 
 from schemas.access.server_url import ServerUrl
 from schemas.errors import NOWHERE, DownstreamError, Where
-from spark_consumer.apply import channel_tables, error_log
+from spark_consumer.apply import channel_tables, error_log, position_store
 from spark_consumer.apply import ledger as ledgers
-from spark_consumer.apply import position_store as positions
 from spark_consumer.apply.ddl.intent import Intent, intent_of, place_at
 from spark_consumer.apply.ddl.settle import await_predecessor, settled
 from spark_consumer.apply.error_log import ChannelError
@@ -24,7 +23,7 @@ from spark_consumer.plan import replacement
 from spark_consumer.plan.refusal import DDL, Event
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.target.session import Session, closing, connect
-from tailrace import assemble as wiring
+from tailrace import assemble
 from tailrace.config.file import load
 from tailrace.service import logs
 
@@ -62,7 +61,7 @@ class Stopped:
         ledger = ledgers.choose(self.session, self.position)
         self.session.execute("BEGIN")
         # Nobody applies anything until it is written.
-        position = positions.read(self.session, self.key, lock=True)
+        position = position_store.read(self.session, self.key, lock=True)
         error = error_log.read(self.session, self.key)
         event = error.event if error else None
         if error is None or event is None:
@@ -138,9 +137,9 @@ class Stopped:
 def looked_at(config: Path, channel: str | None) -> Iterator[Stopped]:
     """Look at a channel of the configuration. Raises ConfigError, DownstreamError."""
     logs.configure("error")
-    settings = wiring.recovery_config(load(config), channel)
+    settings = assemble.recovery_config(load(config), channel)
     with closing(connect(settings.target)) as session:
         channel_tables.install(session)
-        position = positions.known(session, settings.key)
+        position = position_store.known(session, settings.key)
         error = error_log.read(session, settings.key)
         yield Stopped(settings.key, settings.target, session, position, error)

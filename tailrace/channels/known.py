@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from spark_consumer.apply import audit, channel_tables
-from spark_consumer.apply import position_store as positions
+from spark_consumer.apply import audit, channel_tables, position_store
 from spark_consumer.apply.position_store import ChannelRow
 from spark_consumer.job.checkpoint import clear, in_use
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import closing, connect
-from tailrace import assemble as wiring
+from tailrace import assemble
 from tailrace.channels.files import files_channels
 from tailrace.config.model import Config
 
@@ -24,7 +23,7 @@ def listed(config: Config) -> list[Channel]:
     Raises DownstreamError where a target cannot be reached.
     """
     each = {name: config.for_channel(name) for name in config.channel}
-    found = [channel for one in wiring.targets(config) for channel in _of_target(one)]
+    found = [channel for one in assemble.targets(config) for channel in _of_target(one)]
     names = ("prefix", "channel", "target")
     known = {tuple(channel[name] for name in names) for channel in found}
     new = [
@@ -34,16 +33,16 @@ def listed(config: Config) -> list[Channel]:
 
 
 def _target(config: Config) -> str:
-    files = wiring.files_target(config)
-    return str(wiring.target_url(config)) if files is None else f"parquet:{files}"
+    files = assemble.files_target(config)
+    return str(assemble.target_url(config)) if files is None else f"parquet:{files}"
 
 
 def _of_target(config: Config) -> list[Channel]:
-    if (files := wiring.files_target(config)) is not None:
+    if (files := assemble.files_target(config)) is not None:
         return files_channels(files)
-    target = wiring.target_url(config)
+    target = assemble.target_url(config)
     with closing(connect(target)) as session:
-        return [_channel(str(target), row) for row in positions.all_channels(session.rows)]
+        return [_channel(str(target), row) for row in position_store.all_channels(session.rows)]
 
 
 def _channel(target: str, row: ChannelRow) -> Channel:
@@ -57,7 +56,7 @@ def _channel(target: str, row: ChannelRow) -> Channel:
         "epoch_rows": position.epoch_rows,
         "gtids": position.executed_gtids,
         "consistent": row.consistent,
-        "rewound_from": position.level.shown if position.level else None,
+        "rewound_from": position.repeat_until.shown if position.repeat_until else None,
         "began_at": row.began_at,
         "updated": row.updated.isoformat(timespec="microseconds"),
     }
@@ -67,7 +66,7 @@ def shown(config: ConsumerConfig) -> Channel:
     """One channel, with its counters and last batches. Raises DownstreamError TR612 if the target has none."""
     key = config.key
     with closing(connect(config.target)) as session:
-        for row in positions.all_channels(session.rows):
+        for row in position_store.all_channels(session.rows):
             if row.key == key:
                 counters = audit.counters(session.rows, key.prefix)
                 return _channel(str(config.target), row) | {
@@ -75,7 +74,7 @@ def shown(config: ConsumerConfig) -> Channel:
                     "counters": counters.get(key.name, dict.fromkeys(audit.COUNTERS, 0)),
                     "batches": audit.batches(session, key),
                 }
-    raise positions.unknown(key)
+    raise position_store.unknown(key)
 
 
 def remove(config: ConsumerConfig) -> None:
@@ -85,8 +84,8 @@ def remove(config: ConsumerConfig) -> None:
     """
     with in_use(config.channel_dir, alone=True), closing(connect(config.target)) as session:
         channel_tables.install(session)
-        if positions.read(session, config.key) is None and not audit.exists(session, config.key):
-            raise positions.unknown(config.key)
+        if position_store.read(session, config.key) is None and not audit.exists(session, config.key):
+            raise position_store.unknown(config.key)
         channel_tables.forget(session, config.key)
         clear(config.channel_dir)
 

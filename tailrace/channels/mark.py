@@ -19,7 +19,7 @@ from relay_store.layout.directory import RelayPosition
 from relay_store.layout.locks import files_locked
 from relay_store.layout.readers import Mark, channel_reader
 from schemas.errors import TailraceError
-from spark_consumer.apply import position_store as positions
+from spark_consumer.apply import position_store
 from spark_consumer.epochs.position import Position
 from spark_consumer.job.progress import Counters
 from spark_consumer.rules.config import ConsumerConfig
@@ -104,7 +104,7 @@ class ChannelMark:
 
     def _read(self) -> Position | None:
         with closing(connect(self._settings.target)) as session:
-            return positions.read(session, self._settings.key)
+            return position_store.read(session, self._settings.key)
 
     def _write(self, position: Position) -> bool:
         """Whether the mark says what the position needs. Raises RelayError where another pipeline's marks are."""

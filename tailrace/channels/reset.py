@@ -13,8 +13,7 @@ from relay_store.purge.forget import forget_relay_log
 from relay_store.write.writer import lock_directory
 from schemas.counted import counted
 from schemas.errors import DownstreamError
-from spark_consumer.apply import channel_tables
-from spark_consumer.apply import position_store as positions
+from spark_consumer.apply import channel_tables, position_store
 from spark_consumer.epochs.position import Position
 from spark_consumer.job.checkpoint import clear, in_use
 from spark_consumer.rules.config import ConsumerConfig
@@ -55,7 +54,7 @@ class Reset:
     def forget(self) -> None:
         """Do it. Repeating it after a crash completes it. Raises RelayError or DownstreamError."""
         if self.position is not None:
-            act = channel_tables.forget if self.everything else positions.forget_relay_log
+            act = channel_tables.forget if self.everything else position_store.forget_relay_log
             act(self.session, self.config.key)
         if self.root.is_dir():
             forget_relay_log(self.root)
@@ -79,7 +78,7 @@ def opened(config: ConsumerConfig, root: Path, *, everything: bool) -> Iterator[
         stack.enter_context(in_use(config.channel_dir, alone=True))
         session = stack.enter_context(closing(connect(config.target)))
         channel_tables.install(session)
-        position = positions.read(session, config.key)
+        position = position_store.read(session, config.key)
         if position is not None and owner is not None:
             check_feeds(root, owner, position)
         if position is not None and not everything:

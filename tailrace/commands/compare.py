@@ -21,7 +21,7 @@ def compare(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, as_jso
     """
     from schemas.errors import ExitCode
     from spark_consumer.rules.route import Router
-    from tailrace import assemble as wiring
+    from tailrace import assemble
     from tailrace.compare import compare_servers
     from tailrace.config.file import load
     from tailrace.service import logs
@@ -30,7 +30,7 @@ def compare(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, as_jso
     loaded = load(config)
     loaded = loaded.for_channel(channel or loaded.consumer.channel)
     router = Router(tuple(rule.route for rule in loaded.routes))
-    servers = wiring.source_url(loaded), wiring.target_url(loaded)
+    servers = assemble.source_url(loaded), assemble.target_url(loaded)
     with _Talk(quiet=as_json) as talk:
         result = compare_servers(
             *servers,

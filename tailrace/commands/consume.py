@@ -46,7 +46,7 @@ def consume(
     SIGTERM or Ctrl-C finishes the current batch, or gives it up after consumer.pause-time, and ends with 0; a second
     one ends at once. Nothing is lost in either case: the position is in the downstream's own transaction.
     """
-    from tailrace import assemble as wiring
+    from tailrace import assemble
     from tailrace.config.file import load
     from tailrace.config.secret_files import warn_if_exposed
     from tailrace.config.start_point import check_start, check_until
@@ -57,7 +57,7 @@ def consume(
     logs.configure("consume")
     loaded = load(config)
     warn_if_exposed(config, loaded)
-    settings = wiring.consumer_config(
+    settings = assemble.consumer_config(
         loaded,
         channel=channel,
         start=None if start is None else check_start(start),
@@ -71,9 +71,9 @@ def consume(
 
 def _run(config: Config, settings: ConsumerConfig, stop: threading.Event) -> None:
     from spark_consumer.job.spark import running_spark
-    from tailrace.probe_kafka import knock
+    from tailrace.probe_kafka import probe
 
-    knock(settings.bootstrap_servers, settings.kafka_security)
+    probe(settings.bootstrap_servers, settings.kafka_security)
     if stop.is_set():
         return
     with running_spark(settings) as spark:

@@ -22,7 +22,7 @@ def produce(
     SIGTERM or Ctrl-C finishes the current epoch and ends with 0; a second one ends at once. Nothing is lost in
     either case: the next start goes on behind the last committed epoch.
     """
-    from tailrace import assemble as wiring
+    from tailrace import assemble
     from tailrace.config.file import load
     from tailrace.config.secret_files import warn_if_exposed
     from tailrace.service import logs
@@ -31,26 +31,26 @@ def produce(
     logs.configure("produce")
     loaded = load(config)
     warn_if_exposed(config, loaded)
-    settings = wiring.producer_config(loaded, until_caught_up=until_caught_up, stop_at_gtid=stop_at_gtid)
+    settings = assemble.producer_config(loaded, until_caught_up=until_caught_up, stop_at_gtid=stop_at_gtid)
     run_until_signalled(lambda stop: _run(loaded, settings, stop))
 
 
 def _run(config: Config, settings: ProducerConfig, stop: Event) -> None:
     from producer.run import run_producer
-    from tailrace import assemble as wiring
+    from tailrace import assemble
     from tailrace.channels.mark import followed
     from tailrace.preflight.gate import check_producer
-    from tailrace.probe_kafka import knock
+    from tailrace.probe_kafka import probe
     from tailrace.service.live import PRODUCER, serving
     from tailrace.service.produce_progress import Backlog
     from tailrace.service.progress import shown
     from tailrace.service.recovery_hint import recovery_hinted
     from tailrace.status.memory import ProducerMemory
 
-    knock(settings.bootstrap_servers, settings.kafka_security)
+    probe(settings.bootstrap_servers, settings.kafka_security)
     check_producer(config)
     memory = ProducerMemory(settings)
-    marks = followed(wiring.followed_channels(config), settings.relay_dir)
+    marks = followed(assemble.followed_channels(config), settings.relay_dir)
     live = serving(settings.relay_dir, PRODUCER, memory.snapshot)
     with recovery_hinted(settings.relay_dir), shown("produce") as show, live, marks:
         backlog = Backlog(settings.source)
@@ -59,4 +59,4 @@ def _run(config: Config, settings: ProducerConfig, stop: Event) -> None:
             memory.state = state
             show(backlog.snapshot(state))
 
-        run_producer(settings, stop, report, wiring.origins(config))
+        run_producer(settings, stop, report, assemble.origins(config))

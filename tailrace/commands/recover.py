@@ -32,14 +32,14 @@ def _run(config: Config, channel: str | None, stop: threading.Event) -> None:
     import structlog
 
     from schemas.tables import TableFilter
-    from tailrace import assemble as wiring
+    from tailrace import assemble
     from tailrace.recover import recover
     from tailrace.recover.progress import watching
 
-    settings = wiring.recovery_config(config, channel)
+    settings = assemble.recovery_config(config, channel)
     with watching(settings.channel, config.relay.dir) as watch:
         tables = TableFilter(config.tables.include, config.tables.exclude)
-        skip = wiring.skip_rules(config)
+        skip = assemble.skip_rules(config)
         done = recover(settings, config.relay.dir, tables, config.epoch.max_bytes, stop, watch, skip)
     event = "recovered" if done.begin != done.end else "nothing_to_recover"
     structlog.get_logger().info(

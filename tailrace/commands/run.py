@@ -42,11 +42,11 @@ def run(
 
 
 def _check_both_ends(config: Config) -> None:
-    from tailrace import assemble as wiring
+    from tailrace import assemble
 
-    wiring.source_url(config)
-    if wiring.files_target(config) is None:
-        wiring.target_url(config)
+    assemble.source_url(config)
+    if assemble.files_target(config) is None:
+        assemble.target_url(config)
 
 
 def _commands(config: Path, until_caught_up: bool, stop_at: str | None) -> list[tuple[str, list[str]]]:

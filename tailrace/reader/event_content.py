@@ -12,7 +12,7 @@ from producer.events.compressed import COMPRESSED, plain_event
 from producer.events.payload import payload_head, unpacked
 from producer.events.query_event import parse_query_event
 from producer.events.table_map import packed_length, table_names
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.binlog.framing import HEADER_SIZE
 from schemas.binlog.groups import GroupScanner
 from schemas.errors import DecodeError
@@ -45,7 +45,7 @@ TYPES = (
     | _numbered(169, "WRITE_ROWS_COMPRESSED UPDATE_ROWS_COMPRESSED DELETE_ROWS_COMPRESSED")
 )
 _ROWS = frozenset(kind for kind, name in TYPES.items() if "_ROWS" in name and name != "ANNOTATE_ROWS")
-_GTIDS = frozenset({binlog.GTID, binlog.GTID_TAGGED, binlog.ANONYMOUS_GTID, binlog.MARIADB_GTID})
+_GTIDS = frozenset({framing.GTID, framing.GTID_TAGGED, framing.ANONYMOUS_GTID, framing.MARIADB_GTID})
 _CHECKSUMS = {0: "NONE", 1: "CRC32"}
 _COMPRESSIONS = {0: "ZSTD", 255: "NONE"}
 _INTVARS = {1: "LAST_INSERT_ID", 2: "INSERT_ID"}
@@ -62,13 +62,13 @@ class ContentReader:
     def feed(self, event: bytes) -> None:
         """Take in what later events depend on."""
         kind = event[4]
-        if kind == binlog.FORMAT_DESCRIPTION:
-            self._has_checksum = binlog.checksum_algorithm(event) == binlog.CHECKSUM_CRC32
-            self._viewer.enter_file(binlog.flavor_of(event))
+        if kind == framing.FORMAT_DESCRIPTION:
+            self._has_checksum = framing.checksum_algorithm(event) == framing.CHECKSUM_CRC32
+            self._viewer.enter_file(framing.flavor_of(event))
             self.scanner.reset()
-        elif kind == binlog.TABLE_MAP:
+        elif kind == framing.TABLE_MAP:
             self._viewer.table_map(self._bare(event))
-        elif kind not in binlog.INSIDE_GROUP:
+        elif kind not in framing.INSIDE_GROUP:
             with suppress(ValueError, IndexError, struct.error):  # shown as what cannot be read
                 self.scanner.feed(kind, event, self._has_checksum)
 
@@ -77,10 +77,10 @@ class ContentReader:
         return self._fields(event, self._bare(event))
 
     def _bare(self, event: bytes) -> bytes:
-        return event[: -binlog.CHECKSUM_SIZE] if self._has_checksum else event
+        return event[: -framing.CHECKSUM_SIZE] if self._has_checksum else event
 
     def _fields(self, event: bytes, bare: bytes) -> Fields:
-        header = binlog.header(event)
+        header = framing.header(event)
         fields: Fields = {
             "time": moment(header.timestamp),
             "server_id": header.server_id,
@@ -101,19 +101,19 @@ class ContentReader:
         body = event[HEADER_SIZE:]
         if kind in _READERS:
             return _READERS[kind](body)
-        if kind == binlog.FORMAT_DESCRIPTION:
+        if kind == framing.FORMAT_DESCRIPTION:
             algorithm = event[-1] if self._has_checksum else event[-5]
             return {
-                "server_version": binlog.server_version(event),
+                "server_version": framing.server_version(event),
                 "checksum": _CHECKSUMS.get(algorithm, algorithm),
             }
         if kind in _GTIDS:
             return _gtid(kind, event)
-        if kind in (binlog.PREVIOUS_GTIDS, binlog.MARIADB_GTID_LIST):
-            return {"gtids": str(binlog.previous_gtids(event, False))}
+        if kind in (framing.PREVIOUS_GTIDS, framing.MARIADB_GTID_LIST):
+            return {"gtids": str(framing.previous_gtids(event, False))}
         if kind in _ROWS:
             return self._rows(kind, event)
-        if kind == binlog.TRANSACTION_PAYLOAD:
+        if kind == framing.TRANSACTION_PAYLOAD:
             return self._payload(body)
         return {}
 
@@ -141,8 +141,8 @@ class ContentReader:
         for block in unpacked(body):
             at = 0
             while at < len(block):
-                event = block[at : at + binlog.header(block, at).size]
-                if event[4] == binlog.TABLE_MAP:
+                event = block[at : at + framing.header(block, at).size]
+                if event[4] == framing.TABLE_MAP:
                     self._viewer.table_map(event)
                 inside.append(self._fields(event, event))
                 at += len(event)
@@ -158,10 +158,10 @@ def _gtid(kind: int, event: bytes) -> Fields:
     scanner = GroupScanner()
     scanner.feed(kind, event, False)
     fields: Fields = {"gtid": scanner.gtid() or None}
-    if kind in (binlog.GTID, binlog.ANONYMOUS_GTID) and len(event) >= HEADER_SIZE + 42:
+    if kind in (framing.GTID, framing.ANONYMOUS_GTID) and len(event) >= HEADER_SIZE + 42:
         last, sequence = struct.unpack_from("<qq", event, HEADER_SIZE + 26)
         fields |= {"last_committed": last, "sequence_number": sequence}
-    elif kind == binlog.MARIADB_GTID:
+    elif kind == framing.MARIADB_GTID:
         fields["flags"] = event[HEADER_SIZE + 12]
     return fields
 
@@ -213,19 +213,19 @@ def _text(data: bytes) -> str:
 
 
 _READERS: dict[int, Callable[[bytes], Fields]] = {
-    binlog.QUERY: _query,
-    binlog.ROTATE: _rotate,
-    binlog.XID: lambda body: {"xid": int.from_bytes(body[:8], "little")},
-    binlog.XA_PREPARE: _xa_prepare,
-    binlog.TABLE_MAP: _table_map,
-    binlog.ROWS_QUERY: lambda body: {"query": _text(body[1:])},
-    binlog.MARIADB_ANNOTATE_ROWS: lambda body: {"query": _text(body)},
-    binlog.MARIADB_BINLOG_CHECKPOINT: lambda body: {"oldest_file": _text(body[4:])},
-    binlog.INTVAR: lambda body: {_INTVARS.get(body[0], "value"): int.from_bytes(body[1:9], "little")},
-    binlog.RAND: lambda body: {
+    framing.QUERY: _query,
+    framing.ROTATE: _rotate,
+    framing.XID: lambda body: {"xid": int.from_bytes(body[:8], "little")},
+    framing.XA_PREPARE: _xa_prepare,
+    framing.TABLE_MAP: _table_map,
+    framing.ROWS_QUERY: lambda body: {"query": _text(body[1:])},
+    framing.MARIADB_ANNOTATE_ROWS: lambda body: {"query": _text(body)},
+    framing.MARIADB_BINLOG_CHECKPOINT: lambda body: {"oldest_file": _text(body[4:])},
+    framing.INTVAR: lambda body: {_INTVARS.get(body[0], "value"): int.from_bytes(body[1:9], "little")},
+    framing.RAND: lambda body: {
         "seed1": int.from_bytes(body[:8], "little"),
         "seed2": int.from_bytes(body[8:16], "little"),
     },
-    binlog.USER_VAR: _user_var,
-    binlog.INCIDENT: _incident,
+    framing.USER_VAR: _user_var,
+    framing.INCIDENT: _incident,
 }

@@ -65,7 +65,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Place:
+class LookupPoint:
     """Where to look: at an epoch, at the first one whose executed set holds a GTID set, or at the log's end."""
 
     epoch: int | None = None
@@ -73,7 +73,7 @@ class Place:
 
 
 def look_up(
-    name: Name, place: Place, epochs: Iterable[EpochCommitted], versions: Iterable[StructureVersion]
+    name: Name, place: LookupPoint, epochs: Iterable[EpochCommitted], versions: Iterable[StructureVersion]
 ) -> Answer:
     """The table's structure at a place.
 
@@ -103,7 +103,7 @@ def look_up(
     return _answer(name, _checked(place, wanted, first, last, found), spans)
 
 
-def _wanted(place: Place) -> GtidSet | None:
+def _wanted(place: LookupPoint) -> GtidSet | None:
     if place.gtids is None:
         return None
     try:
@@ -112,7 +112,7 @@ def _wanted(place: Place) -> GtidSet | None:
         raise LogError("TR560", f"--at-gtid: {error}") from error
 
 
-def _is_at(epoch: EpochCommitted, place: Place, wanted: GtidSet | None) -> bool:
+def _is_at(epoch: EpochCommitted, place: LookupPoint, wanted: GtidSet | None) -> bool:
     if wanted is not None:
         executed = epoch.executed_gtids
         return flavor_of(executed) == flavor_of(place.gtids or "") and _set(epoch).contains(wanted)
@@ -124,7 +124,7 @@ def _set(epoch: EpochCommitted) -> GtidSet:
 
 
 def _checked(
-    place: Place,
+    place: LookupPoint,
     wanted: GtidSet | None,
     first: EpochCommitted,
     last: EpochCommitted,

@@ -19,7 +19,7 @@ from schemas.sql.literals import key_table
 from schemas.wire.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, StructureVersion
 from schemas.wire.log_records import UNFIT, At, EpochChain, check_rows, missing, no_record, read_epoch
 from schemas.wire.rows import Joiner, header_size, schema_name
-from spark_consumer.epochs.epoch_transactions import Insides
+from spark_consumer.epochs.epoch_transactions import TransactionReader
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.start import begin_of_log, first_kept, first_position
 from spark_consumer.rules.config import ConsumerConfig
@@ -47,7 +47,7 @@ class EpochReader:
             bootstrap_servers, prefix, ServerUrl("unused"), channel="reader", kafka_security=security
         )
         self._log = LogReader(config)
-        self._insides = Insides(config, self._log)
+        self._transactions_of = TransactionReader(config, self._log)
         self._epochs_topic, self._rows_topic = config.epochs_topic, config.rows_topic
         self._refusal = Refusal(bootstrap_servers)
         self._settings = {
@@ -131,7 +131,7 @@ class EpochReader:
         if start == f"epoch:{first.record.epoch}":
             return first.offset, first.record.epoch
         # An epoch is read whole: the one that a place lies in is the first.
-        begin = first_position(start, self._log, self._insides)
+        begin = first_position(start, self._log, self._transactions_of)
         return max(low, begin.offset + 1), begin.epoch + 1
 
     def structures(self) -> Sequence[StructureVersion]:

@@ -11,7 +11,7 @@ from relay_store.layout import directory as layout
 from relay_store.layout.directory import RelayPosition
 from relay_store.layout.file_head import read_head
 from relay_store.read.reader import RelayReader
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.binlog.framing import FIRST_POSITION
 from schemas.errors import RelayError
 from schemas.gtid.sets import GtidSet, parse_gtid_set
@@ -20,13 +20,13 @@ from tailrace.reader.event_content import ContentReader
 # Belong to no transaction.
 _BETWEEN = frozenset(
     {
-        binlog.FORMAT_DESCRIPTION,
-        binlog.PREVIOUS_GTIDS,
-        binlog.MARIADB_GTID_LIST,
-        binlog.MARIADB_BINLOG_CHECKPOINT,
-        binlog.MARIADB_START_ENCRYPTION,
-        binlog.ROTATE,
-        binlog.STOP,
+        framing.FORMAT_DESCRIPTION,
+        framing.PREVIOUS_GTIDS,
+        framing.MARIADB_GTID_LIST,
+        framing.MARIADB_BINLOG_CHECKPOINT,
+        framing.MARIADB_START_ENCRYPTION,
+        framing.ROTATE,
+        framing.STOP,
     }
 )
 
@@ -99,7 +99,7 @@ class _Cat:
             while block := reader.read_block():
                 place, at = (block.subdir, block.file), 0
                 while at < len(block.data):
-                    size = binlog.header(block.data, at).size
+                    size = framing.header(block.data, at).size
                     event = block.data[at : at + size]
                     if self._is_behind(place, block.pos + at, event):
                         return
@@ -121,13 +121,13 @@ class _Cat:
             return True
         if _order(place) > _order(self._last):
             return True
-        return wanted.stop_time is not None and binlog.header(event).timestamp >= wanted.stop_time
+        return wanted.stop_time is not None and framing.header(event).timestamp >= wanted.stop_time
 
     def _is_wanted(self, place: tuple[str, str], pos: int, event: bytes) -> bool:
         wanted = self._wanted
         if not self._started:
             assert wanted.start_time is not None
-            self._started = binlog.header(event).timestamp >= wanted.start_time
+            self._started = framing.header(event).timestamp >= wanted.start_time
         if not self._started or (place == self._first and pos < wanted.start_position):
             return False
         if self._include is None and self._exclude is None:

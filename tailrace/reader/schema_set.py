@@ -13,11 +13,11 @@ from producer.structures.by_hand import corrected
 from producer.structures.forms import predicted
 from producer.structures.interpret import Name
 from producer.structures.interpret import created as created_table
-from producer.structures.store import Place
+from producer.structures.store import BinlogPosition
 from producer.upstream.connect import describe
 from relay_store.layout.directory import file_number
 from relay_store.write.writer import RelayWriter
-from schemas.ddl.column_types import Session
+from schemas.ddl.column_types import DdlContext
 from schemas.ddl.cursor import Unparsable
 from schemas.ddl.lexer import Flavor, LexError
 from schemas.ddl.table_definition import TableDefinition
@@ -27,7 +27,7 @@ from schemas.wire.avro_schema import row_schema
 from schemas.wire.epoch import EpochCommitted, StructureVersion
 from tailrace.assemble import producer_config
 from tailrace.config.model import Config
-from tailrace.probe_kafka import knock
+from tailrace.probe_kafka import probe
 
 
 def set_structure(config: Config, name: Name, file: Path, at: tuple[str, int] | None) -> EpochCommitted:
@@ -45,7 +45,7 @@ def set_structure(config: Config, name: Name, file: Path, at: tuple[str, int] | 
     flavor = upstream.flavor
     if upstream.folds:
         name = (lowered(name[0]), lowered(name[1]))
-    knock(settings.bootstrap_servers, settings.kafka_security)
+    probe(settings.bootstrap_servers, settings.kafka_security)
     table = _table(file, name, flavor)
     with closing(RelayWriter(settings.relay_dir)):
         log = EpochLog(
@@ -56,8 +56,8 @@ def set_structure(config: Config, name: Name, file: Path, at: tuple[str, int] | 
         if last is None:
             raise ConfigError("TR112", "there is no log yet", hint="start `tailrace produce` once")
         check_history(settings.source, upstream, last, f"the epoch log of {settings.prefix}")
-        place = Place(last.source_id, file_number(at[0]), at[1]) if at else None
-        here = Place(last.source_id, file_number(last.source_file), last.source_pos)
+        place = BinlogPosition(last.source_id, file_number(at[0]), at[1]) if at else None
+        here = BinlogPosition(last.source_id, file_number(last.source_file), last.source_pos)
         if place is not None and here.reached(place):
             place = None
         records = corrected(log.tracked(), name, table, place)
@@ -70,7 +70,7 @@ def set_structure(config: Config, name: Name, file: Path, at: tuple[str, int] | 
 def _table(file: Path, name: Name, flavor: Flavor) -> TableDefinition:
     hint = "write the CREATE TABLE statement as SHOW CREATE TABLE gives it, character sets included"
     try:
-        return created_table(file.read_text(), Session(flavor, name[0], 0, True))
+        return created_table(file.read_text(), DdlContext(flavor, name[0], 0, True))
     except (OSError, UnicodeDecodeError, Unparsable, LexError) as error:
         raise ConfigError(
             "TR112", f"{file}: {error}", where=Where(table=".".join(name)), hint=hint

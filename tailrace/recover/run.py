@@ -22,8 +22,7 @@ from relay_store.write.writer import RelayWriter
 from schemas.errors import DownstreamError, RelayError, Where
 from schemas.gtid.sets import Flavor, parse_gtid_set
 from schemas.tables import TableFilter
-from spark_consumer.apply import channel_tables
-from spark_consumer.apply import position_store as positions
+from spark_consumer.apply import channel_tables, position_store
 from spark_consumer.apply.applier import Applier
 from spark_consumer.apply.workers import info
 from spark_consumer.epochs.letter_case import downstream_folds, in_lower_case
@@ -132,7 +131,7 @@ def _writer(
     session = connect(config.target)
     try:
         channel_tables.install(session)
-        position = positions.known(session, config.key)
+        position = position_store.known(session, config.key)
         check_feeds(root, layout.check_owner(root, config.prefix), position)
         if position.epoch_rows is not None or position.rewound_from is not None:
             raise DownstreamError(
@@ -149,7 +148,7 @@ def _writer(
         applier = Applier(
             config,
             session,
-            positions.take_over(session, config.key),
+            position_store.take_over(session, config.key),
             # Asked only where routes are in use, and then Kafka has to answer.
             lambda epoch: seen | log.tables(epoch),
         )

@@ -12,14 +12,12 @@ from typing import Any
 import pymysql
 
 from schemas.errors import TailraceError
-from spark_consumer.apply import audit, error_log
-from spark_consumer.apply import position_store as positions
+from spark_consumer.apply import audit, error_log, position_store
 from spark_consumer.apply.ddl.intent import intent_of
 from spark_consumer.apply.position_store import ChannelRow
 from spark_consumer.apply.workers import info
 from spark_consumer.plan.refusal import cut_values
-from tailrace import assemble as wiring
-from tailrace import servers
+from tailrace import assemble, servers
 from tailrace.channels.files import files_channels
 from tailrace.config.model import Config
 from tailrace.service.live import CONSUMER, PRODUCER, ask
@@ -33,7 +31,7 @@ def collect(config: Config) -> Part:
     """All parts as plain data; ``ok`` is false if any of them could not be read."""
     upstream = _part(lambda: upstream_part(config))
     kafka = _part(lambda: kafka_part(config))
-    first, *others = (_part(partial(downstream_part, one)) for one in wiring.targets(config))
+    first, *others = (_part(partial(downstream_part, one)) for one in assemble.targets(config))
     report: Part = {
         "upstream": upstream,
         "relay": _part(lambda: relay_part(config)),
@@ -66,7 +64,7 @@ def upstream_part(config: Config) -> Part:
     """The upstream's flavor, executed GTIDs and end of its binlog."""
     from producer.upstream.connect import describe
 
-    url = wiring.source_url(config)
+    url = assemble.source_url(config)
     info = describe(url)
     return {
         "server": str(url),
@@ -151,20 +149,20 @@ def kafka_part(config: Config) -> Part:
 
 def downstream_part(config: Config) -> Part:
     """The pipeline's channels there; none before the first consumer has run. Those of other prefixes by name only."""
-    if (files := wiring.files_target(config)) is not None:
+    if (files := assemble.files_target(config)) is not None:
         return {
             "server": f"parquet:{files}",
             "version": "change files",
             "channels": files_channels(files),
             "others": [],
         }
-    url = wiring.target_url(config)
+    url = assemble.target_url(config)
     # The audit's times are in UTC.
     connection = servers.connect(url, "downstream", init_command="SET time_zone = '+00:00'")
     try:
         version = servers.rows(connection, "SELECT VERSION()")[0][0]
         query, prefix = partial(servers.rows, connection), config.kafka.prefix
-        each = [_channel(row) for row in positions.all_channels(query)]
+        each = [_channel(row) for row in position_store.all_channels(query)]
         found = [channel for channel in each if channel["prefix"] == prefix]
         others = [
             {name: channel[name] for name in ("prefix", "channel", "updated")}
@@ -207,7 +205,7 @@ def _channel(row: ChannelRow) -> Part:
         "began_at": row.began_at,
         "began_behind": row.began_behind,
         "began_whole": row.began_whole,
-        "rewound_from": position.level.shown if position.level else None,
+        "rewound_from": position.repeat_until.shown if position.repeat_until else None,
         "updated": row.updated.isoformat(timespec="milliseconds"),
         "last_commit": None,
         "stored": {**row.stored, "Executed_Gtid_Set": position.executed_gtids},

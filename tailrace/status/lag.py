@@ -11,7 +11,7 @@ from typing import Any
 from schemas.errors import TailraceError
 from schemas.gtid.sets import Flavor, GtidSet, MariadbGtidSet, MysqlGtidSet, parse_gtid_set
 from spark_consumer.epochs.log_position import parsed
-from tailrace import assemble as wiring
+from tailrace import assemble
 from tailrace.config.model import Config
 
 Part = dict[str, Any]
@@ -63,12 +63,12 @@ class Waiting:
         upstream, last = self._upstream, self._kafka
         if "error" in upstream or last.get("epoch") is None:
             return None
-        if is_level(upstream, last):
+        if is_caught_up(upstream, last):
             return 0
         if upstream["uuid"] != last["source_id"] or last["position"] > _LAST_POSITION:
             return None
         try:
-            url = wiring.source_url(self._config)
+            url = assemble.source_url(self._config)
             return first_commit_behind(url, describe(url), last["file"], last["position"]) or 0
         except TailraceError:
             return None
@@ -80,7 +80,7 @@ def is_comparable(channel: Part, kafka: Part) -> bool:
     return channel.get("stored", channel) is not None and len(logs) <= 1
 
 
-def is_level(upstream: Part, last: Part) -> bool:
+def is_caught_up(upstream: Part, last: Part) -> bool:
     """Whether all transactions of the upstream are in Kafka, as far as GTIDs, or else positions, tell."""
     if upstream["has_gtids"]:
         return transactions_behind(upstream["gtids"], last["gtids"], upstream["flavor"]) == 0

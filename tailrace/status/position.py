@@ -9,11 +9,9 @@ import pymysql
 
 from schemas.access.kafka_security import OPEN, KafkaSecurity
 from schemas.wire.epoch import EpochCommitted
-from spark_consumer.apply import position_store as positions
+from spark_consumer.apply import position_store
 from spark_consumer.rules.channel import ChannelKey
-from tailrace import assemble as wiring
-from tailrace import probe_kafka as kafka_door
-from tailrace import servers
+from tailrace import assemble, probe_kafka, servers
 from tailrace.channels.files import files_channels
 from tailrace.config.file import kafka_security
 from tailrace.config.model import Config
@@ -45,7 +43,7 @@ def log_reader(config: Config) -> LogReader:
 
 def log_exists(servers: str, prefix: str, security: KafkaSecurity = OPEN) -> bool:
     """Whether the producer has created its topics. Raises what ``kafka_door.brokers`` raises."""
-    _, found = kafka_door.brokers(servers, security)
+    _, found = probe_kafka.brokers(servers, security)
     return f"{prefix}.epochs" in found.topics
 
 
@@ -57,15 +55,15 @@ def last_logged_epoch(config: Config) -> int | None:
 
 def channel_epoch(config: Config, channel: str | None = None) -> int:
     """The last epoch that the channel has applied, -1 if none. Raises DownstreamError."""
-    if (files := wiring.files_target(config)) is not None:
+    if (files := assemble.files_target(config)) is not None:
         found_there = files_channels(files)
         return int(found_there[0]["epoch"]) if found_there else -1
-    connection = servers.connect(wiring.target_url(config), "downstream")
+    connection = servers.connect(assemble.target_url(config), "downstream")
     try:
         key = ChannelKey(config.kafka.prefix, channel or config.consumer.channel)
-        found = positions.all_channels(partial(servers.rows, connection))
+        found = position_store.all_channels(partial(servers.rows, connection))
         return next((row.position.epoch for row in found if row.key == key), -1)
     except pymysql.MySQLError as error:
-        raise servers.unreachable(wiring.target_url(config), "downstream", error) from error
+        raise servers.unreachable(assemble.target_url(config), "downstream", error) from error
     finally:
         connection.close()

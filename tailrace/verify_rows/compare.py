@@ -23,7 +23,7 @@ from producer.events.table_map import (
 )
 from relay_store.layout import directory as layout
 from relay_store.read.reader import RelayReader
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.binlog.framing import HEADER_SIZE
 from schemas.errors import DecodeError
 from schemas.gtid.sets import Flavor
@@ -158,14 +158,14 @@ class _Comparison:
 
     def _take_outer(self, event: bytes) -> None:
         """An event as it is in the file."""
-        if event[4] == binlog.FORMAT_DESCRIPTION:
-            self._has_checksum = binlog.checksum_algorithm(event) == binlog.CHECKSUM_CRC32
-            self._flavor = binlog.flavor_of(event)
+        if event[4] == framing.FORMAT_DESCRIPTION:
+            self._has_checksum = framing.checksum_algorithm(event) == framing.CHECKSUM_CRC32
+            self._flavor = framing.flavor_of(event)
             self._tables.clear()
             return
-        bare = event[: -binlog.CHECKSUM_SIZE] if self._has_checksum else event
+        bare = event[: -framing.CHECKSUM_SIZE] if self._has_checksum else event
         try:
-            if event[4] == binlog.TRANSACTION_PAYLOAD:
+            if event[4] == framing.TRANSACTION_PAYLOAD:
                 for data in unpacked(bare[HEADER_SIZE:]):
                     for _, inner in _events(data):
                         self._take(inner)
@@ -180,7 +180,7 @@ class _Comparison:
         """An event without checksum."""
         if event[4] in COMPRESSED:
             event = plain_event(event, 0)
-        if event[4] == binlog.TABLE_MAP:
+        if event[4] == framing.TABLE_MAP:
             self._tables[event[_TABLE_ID]] = self._table(event)
         elif event[4] in ROWS:
             table = self._tables.get(event[_TABLE_ID], "its TABLE_MAP is not in the log")
@@ -291,7 +291,7 @@ class _Comparison:
 def _events(data: bytes) -> Iterator[tuple[int, bytes]]:
     at = 0
     while at < len(data):
-        size = binlog.header(data, at).size
+        size = framing.header(data, at).size
         yield at, data[at : at + size]
         at += size
 

@@ -14,7 +14,7 @@ from relay_store.check.gtid_chain import GtidChain
 from relay_store.layout.directory import RelayPosition
 from relay_store.read.reader import RelayReader
 from relay_store.write.writer import RelayWriter
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.errors import RelayError
 from schemas.gtid.sets import empty_gtid_set
 from tests.support.relay_events import format_description, query
@@ -22,16 +22,16 @@ from tests.support.relay_events import format_description, query
 SUBDIR, FILE = "s.000001", "mysql-bin.000001"
 
 
-def _first(version: bytes, tail: bytes, *, kind: int = binlog.FORMAT_DESCRIPTION) -> bytes:
+def _first(version: bytes, tail: bytes, *, kind: int = framing.FORMAT_DESCRIPTION) -> bytes:
     """A first event that says where it ends, and no more about checksums than ``tail`` does."""
     body = struct.pack("<H50sIB", 4, version, 0, 19) + bytes([56, 13, 0, 8, 0, 18, 0, 4, 4, 4, 4, 18]) + tail
-    size = binlog.HEADER_SIZE + len(body)
-    return binlog.HEADER.pack(1, kind, 1, size, binlog.FIRST_POSITION + size, 0) + body
+    size = framing.HEADER_SIZE + len(body)
+    return framing.HEADER.pack(1, kind, 1, size, framing.FIRST_POSITION + size, 0) + body
 
 
 def _with_checksum(event: bytes) -> bytes:
     size = len(event) + 4
-    event = event[:9] + struct.pack("<II", size, binlog.FIRST_POSITION + size) + event[17:]
+    event = event[:9] + struct.pack("<II", size, framing.FIRST_POSITION + size) + event[17:]
     return event + struct.pack("<I", zlib.crc32(event))
 
 
@@ -39,7 +39,7 @@ def _with_checksum(event: bytes) -> bytes:
 MYSQL_55 = _first(b"5.5.27-log", bytes([1, 0, 84, 0, 1]))
 MYSQL_50 = _first(b"5.0.91-b22.lucid.0-log", bytes([1, 8, 0, 0, 0]))
 MARIADB_52 = _first(b"5.2.14-MariaDB-log", bytes([0, 1, 84, 0, 1]))
-START_V3 = _first(b"4.1.22-log", b"", kind=binlog.START_V3)
+START_V3 = _first(b"4.1.22-log", b"", kind=framing.START_V3)
 UNKNOWN_CHECKSUM = _with_checksum(_first(b"12.0.1", b"\2"))
 FOREIGN = [
     (MYSQL_55, "MySQL 5.5.27-log"), (MYSQL_50, "MySQL 5.0.91"), (MARIADB_52, "MariaDB 5.2.14"),
@@ -50,7 +50,7 @@ FOREIGN = [
 def _written(root: Path, first: bytes) -> Path:
     folder = root / SUBDIR
     folder.mkdir()
-    (folder / FILE).write_bytes(binlog.MAGIC + first + query(b"BEGIN"))
+    (folder / FILE).write_bytes(framing.MAGIC + first + query(b"BEGIN"))
     return folder / FILE
 
 
@@ -78,7 +78,7 @@ def test_an_upstream_of_another_format_is_refused(tmp_path: Path, first: bytes, 
     try:
         relay.open_subdir("3e11fa47-71ca-11e1-9e33-c80aa9429562")
         relay.rotate(FILE)
-        intake = Intake(relay, empty_gtid_set("mysql").tracker(), binlog.FIRST_POSITION)
+        intake = Intake(relay, empty_gtid_set("mysql").tracker(), framing.FIRST_POSITION)
         with pytest.raises(RelayError, match="TR310") as caught:
             intake.take(_packet(first))
     finally:
@@ -95,7 +95,7 @@ def test_damage_is_not_taken_for_another_format(tmp_path: Path, version: bytes) 
     block = RelayReader(tmp_path, RelayPosition(SUBDIR, FILE, 4)).read_block()
     assert block is not None
     path = tmp_path / SUBDIR / FILE
-    path.write_bytes(binlog.MAGIC + sound[:80] + b"\xaa" + sound[81:] + query(b"BEGIN"))
+    path.write_bytes(framing.MAGIC + sound[:80] + b"\xaa" + sound[81:] + query(b"BEGIN"))
     with pytest.raises(RelayError, match="TR304"):
         RelayReader(tmp_path, RelayPosition(SUBDIR, FILE, 4)).read_block()
 
@@ -114,4 +114,4 @@ def test_what_is_no_binlog_in_clear(tmp_path: Path, magic: bytes, said: str) -> 
 
 
 def test_the_formats_in_use_are_not_foreign() -> None:
-    assert binlog.foreign_format(format_description()) == ""
+    assert framing.foreign_format(format_description()) == ""

@@ -30,7 +30,7 @@ from relay_store.read.reader import RelayReader
 from relay_store.read.start import Begin, initial_position
 from relay_store.write.writer import RelayWriter
 from schemas.access.server_url import ServerUrl
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.errors import RelayError
 from schemas.gtid.sets import MysqlGtidSet
 from schemas.wire.epoch import ORIGIN
@@ -54,8 +54,8 @@ def make(root: Path, tree: dict[str, list[str]]) -> None:
         (root / subdir).mkdir(parents=True)
         for name in names:
             number += 1
-            before = event(binlog.PREVIOUS_GTIDS, gtids(number).encode())
-            content = binlog.MAGIC + format_description() + before + b"".join(group(number))
+            before = event(framing.PREVIOUS_GTIDS, gtids(number).encode())
+            content = framing.MAGIC + format_description() + before + b"".join(group(number))
             (root / subdir / name).write_bytes(content)
         if names:
             size = (root / subdir / names[-1]).stat().st_size
@@ -316,7 +316,7 @@ def test_a_mark_that_cannot_be_read_keeps_everything(small):
 
 def test_a_file_stays_while_relay_meta_vouches_for_no_later_one(small):
     """The mirror has created the next file, and not yet written that it has."""
-    (small / f"{E4E}.000002" / "mysql-bin.000003").write_bytes(binlog.MAGIC)
+    (small / f"{E4E}.000002" / "mysql-bin.000003").write_bytes(framing.MAGIC)
     register(small, PUBLISHER, at(f"{E4E}.000002", 3))
     purge(small, ALL)
     assert tree(small) == {f"{E4E}.000002": logs(2, 3)}
@@ -569,7 +569,7 @@ def test_directories_that_are_not_ours_to_remove_stay(small):
     (small / "notes").mkdir()
     (small / f"{E4E}.000009").mkdir()  # one that the mirror is just about to open
     (small / f"{DEB}.000000").mkdir()  # older than the index, but with a file in it
-    (small / f"{DEB}.000000" / "mysql-bin.000001").write_bytes(binlog.MAGIC)
+    (small / f"{DEB}.000000" / "mysql-bin.000001").write_bytes(framing.MAGIC)
     (small / f"{DEB}.000001" / "README").write_text("the operator's own")
     purge(small, ALL)
     left = sorted(p.name for p in small.iterdir() if p.is_dir())

@@ -16,7 +16,7 @@ from relay_store.read import reader
 from relay_store.read.reader import RelayReader
 from relay_store.read.start import Begin, initial_position
 from relay_store.write.writer import RelayWriter
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.errors import RelayError
 from schemas.gtid.sets import MysqlGtidSet
 from schemas.wire.epoch import ORIGIN
@@ -68,7 +68,7 @@ def test_the_layout_is_the_one_of_dm(root):
     assert (root / subdir / "relay.meta").read_text() == (
         f'binlog-name = "{FIRST}"\nbinlog-pos = {size}\nbinlog-gtid = "{UUID}:1-3"\n'
     )
-    assert (root / subdir / FIRST).read_bytes()[:4] == binlog.MAGIC
+    assert (root / subdir / FIRST).read_bytes()[:4] == framing.MAGIC
 
 
 def test_a_second_writer_is_refused(root):
@@ -114,7 +114,7 @@ def test_recovery_cuts_the_tail_back_to_the_last_durable_group(root, torn):
 def test_recovery_removes_files_that_relay_meta_does_not_know(root):
     relay = fresh(root)
     relay.sync()
-    (root / relay.subdir / SECOND).write_bytes(binlog.MAGIC)
+    (root / relay.subdir / SECOND).write_bytes(framing.MAGIC)
     crash(relay)
     again = RelayWriter(root)
     assert again.position.file == FIRST
@@ -276,7 +276,7 @@ def test_format_description_for_a_start_in_mid_file(root):
 def test_a_log_begins_where_start_toml_says_and_nowhere_else(root):
     assert initial_position(root, "mysql") is None
     relay = fresh(root)
-    put(relay, event(binlog.PREVIOUS_GTIDS, MysqlGtidSet.parse(f"{UUID}:1-9").encode()))
+    put(relay, event(framing.PREVIOUS_GTIDS, MysqlGtidSet.parse(f"{UUID}:1-9").encode()))
     relay.close()
     with pytest.raises(RelayError, match=r"TR313.*start\.toml is missing"):
         initial_position(root, "mysql")
@@ -296,7 +296,7 @@ def test_a_log_begins_where_start_toml_says_and_nowhere_else(root):
 @settings(deadline=None)  # it writes files
 @given(
     sizes=st.lists(st.integers(0, 300), min_size=1, max_size=30),
-    block=st.integers(binlog.HEADER_SIZE, 400),
+    block=st.integers(framing.HEADER_SIZE, 400),
     data=st.data(),
 )
 def test_blocks_hold_whole_events_whatever_their_size(tmp_path_factory, sizes, block, data):
@@ -446,7 +446,7 @@ def test_a_purged_begin_is_none_also_if_a_later_sub_directory_has_a_namesake(roo
     put(relay, *group(1))
     relay.open_subdir("4d11fa47-71ca-11e1-9e33-c80aa9429562")
     relay.rotate(FIRST)
-    put(relay, format_description(), event(binlog.PREVIOUS_GTIDS, MysqlGtidSet.parse("").encode()))
+    put(relay, format_description(), event(framing.PREVIOUS_GTIDS, MysqlGtidSet.parse("").encode()))
     relay.close()
     assert initial_position(root, "mysql").position == RelayPosition(first, FIRST, 200)
     (root / first / FIRST).unlink()
@@ -485,8 +485,8 @@ def test_a_flipped_bit_is_never_handed_on(root):
     relay.close()
     path = root / f"{UUID}.000001" / FIRST
     sound = path.read_bytes()
-    in_use = 8 * (binlog.FIRST_POSITION + binlog.FLAGS_OFFSET)  # comes and goes upstream, too
-    for bit in set(range(8 * len(binlog.MAGIC), 8 * len(sound))) - {in_use}:
+    in_use = 8 * (framing.FIRST_POSITION + framing.FLAGS_OFFSET)  # comes and goes upstream, too
+    for bit in set(range(8 * len(framing.MAGIC), 8 * len(sound))) - {in_use}:
         flipped = bytearray(sound)
         flipped[bit // 8] ^= 1 << bit % 8
         path.write_bytes(sound)

@@ -24,7 +24,7 @@ from relay_store.layout.directory import RelayMeta, RelayPosition
 from relay_store.read.reader import RelayReader
 from relay_store.write.discard import discard_behind
 from relay_store.write.writer import RelayWriter
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.errors import RelayError
 from schemas.gtid.sets import MysqlGtidSet
 from tests.support.damage import LOGS, copy_of, events_of, flip
@@ -37,11 +37,11 @@ NAMES = ["mysql-bin.000001", "mysql-bin.000002", "mysql-bin.000003"]
 
 def previous(last: int) -> bytes:
     gtids = MysqlGtidSet.parse(f"{SOURCE}:1-{last}") if last else MysqlGtidSet()
-    return event(binlog.PREVIOUS_GTIDS, gtids.encode())
+    return event(framing.PREVIOUS_GTIDS, gtids.encode())
 
 
 def rotate(name: str) -> bytes:
-    return event(binlog.ROTATE, struct.pack("<Q", 4) + name.encode())
+    return event(framing.ROTATE, struct.pack("<Q", 4) + name.encode())
 
 
 def put(relay: RelayWriter, *events: bytes) -> None:
@@ -236,7 +236,7 @@ def test_what_a_crash_leaves_is_no_damage(root: Path) -> None:
     """Bytes behind relay.meta, a next file with its magic only, a sub-directory without files."""
     path = folder_of(root) / NAMES[2]
     path.write_bytes(path.read_bytes() + b"".join(group(7)) + gtid(8)[:-3])
-    (folder_of(root) / "mysql-bin.000004").write_bytes(binlog.MAGIC)
+    (folder_of(root) / "mysql-bin.000004").write_bytes(framing.MAGIC)
     (root / f"{OTHER}.000002").mkdir()
     report = verify(root)
     assert report.findings == []
@@ -275,7 +275,7 @@ def test_a_log_that_is_written_to_is_sound_at_every_moment(tmp_path: Path) -> No
 def test_the_end_positions_wrap_beyond_4_gib(tmp_path: Path) -> None:
     offset = (1 << 32) - 300
     path = tmp_path / NAMES[0]
-    data, end = binlog.MAGIC, 4 + offset
+    data, end = framing.MAGIC, 4 + offset
     first = format_description()[:-4]
     for one in [first, *(e[:-4] for e in group(1) + group(2))]:
         end += len(one) + 4

@@ -18,7 +18,7 @@ from relay_store.layout.directory import RelayPosition
 from relay_store.layout.epoch_ends import RECOVERED_NAME, add_epoch_end, read_epoch_ends
 from relay_store.write.whole_groups import keep_whole_groups, server_flavor
 from relay_store.write.writer import RelayWriter
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.errors import RelayError
 from schemas.gtid.sets import MysqlGtidSet
 from schemas.tables import TableFilter
@@ -28,7 +28,7 @@ from tests.support.relay_events import event, format_description, group
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 SOURCE = "00010203-0405-0607-0809-0a0b0c0d0e0f"
 FILE = "mysql-bin.000001"
-HEAD = binlog.MAGIC + format_description()
+HEAD = framing.MAGIC + format_description()
 GROUPS = [b"".join(group(number, 0)) for number in range(1, 6)]
 ENDS = [len(HEAD) + sum(map(len, GROUPS[:n])) for n in range(len(GROUPS) + 1)]
 
@@ -110,7 +110,7 @@ def test_a_flipped_bit_ends_what_is_kept(tmp_path: Path) -> None:
 
 def test_without_checksums_only_relay_meta_vouches(tmp_path: Path) -> None:
     head = bytearray(HEAD)
-    head[-5] = binlog.CHECKSUM_NONE
+    head[-5] = framing.CHECKSUM_NONE
     relay_log(tmp_path, bytes(head) + b"".join(GROUPS), 2)
     keep_whole_groups(tmp_path, "mysql")
     assert kept(tmp_path)[0] == ENDS[2]
@@ -128,7 +128,7 @@ def test_the_file_says_what_kind_of_server_wrote_it(tmp_path: Path) -> None:
     relay_log(tmp_path, HEAD)
     assert server_flavor(tmp_path) == "mysql"
     body = b"\x04\x00" + b"11.4.5-MariaDB-log".ljust(50, b"\0") + bytes(45) + b"\x01"
-    (tmp_path / f"{UUID}.000001" / FILE).write_bytes(binlog.MAGIC + event(binlog.FORMAT_DESCRIPTION, body))
+    (tmp_path / f"{UUID}.000001" / FILE).write_bytes(framing.MAGIC + event(framing.FORMAT_DESCRIPTION, body))
     assert server_flavor(tmp_path) == "mariadb"
 
 

@@ -15,7 +15,7 @@ from compose.databases import Database
 from producer.events.compressed import plain_event
 from producer.events.query_event import QueryEvent, epoch_ddl, parse_query_event
 from schemas.binlog.framing import CHECKSUM_SIZE, HEADER, HEADER_SIZE, MARIADB_QUERY_COMPRESSED, QUERY
-from schemas.ddl.classify import Category, Statement, classify
+from schemas.ddl.classify import Category, ClassifiedStatement, classify
 from schemas.ddl.lexer import Flavor
 from schemas.quote import quoted
 from tests.support.ddl_golden import Case, cases, render
@@ -132,7 +132,7 @@ def _databases(server: Golden) -> dict[str, str]:
     }
 
 
-def _assert_tables(statement: Statement, before: Tables, after: Tables) -> None:
+def _assert_tables(statement: ClassifiedStatement, before: Tables, after: Tables) -> None:
     changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
     if statement.category is Category.UNKNOWN:
         return
@@ -147,7 +147,7 @@ def _assert_tables(statement: Statement, before: Tables, after: Tables) -> None:
         assert {name for name in named if name in before or name in after} == changed
 
 
-def _assert_databases(statement: Statement, before: dict[str, str], after: dict[str, str]) -> None:
+def _assert_databases(statement: ClassifiedStatement, before: dict[str, str], after: dict[str, str]) -> None:
     changed = {db for db in before.keys() | after.keys() if before.get(db) != after.get(db)}
     assert changed <= {statement.database}
 
@@ -171,7 +171,7 @@ def _queries(server: Golden, place: tuple[Path, int], wanted: int = QUERY) -> li
     return found
 
 
-def _assert_logged(case: Case, expected: Statement, queries: list[QueryEvent]) -> None:
+def _assert_logged(case: Case, expected: ClassifiedStatement, queries: list[QueryEvent]) -> None:
     """What was logged is classified as the text that was run, apart from the servers' own rewriting."""
     for query in queries:
         assert query.unread_from is None

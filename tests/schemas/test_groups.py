@@ -6,13 +6,13 @@ import struct
 
 import pytest
 
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.binlog.groups import GroupScanner
 from tests.support.relay_events import event, gtid, query, rows, xid
 
 
 def mariadb_gtid(sequence: int, flags: int = 0) -> bytes:
-    return event(binlog.MARIADB_GTID, struct.pack("<QIB6x", sequence, 3, flags))
+    return event(framing.MARIADB_GTID, struct.pack("<QIB6x", sequence, 3, flags))
 
 
 def boundaries(events: list[bytes]) -> list[bool]:
@@ -20,12 +20,12 @@ def boundaries(events: list[bytes]) -> list[bool]:
     return [scanner.feed(one[4], one, True) for one in events]
 
 
-ANONYMOUS = event(binlog.ANONYMOUS_GTID, bytes(25))
-PREPARE = event(binlog.XA_PREPARE, bytes(20))
-PAYLOAD = event(binlog.TRANSACTION_PAYLOAD, bytes(30))
-INTVAR = event(binlog.INTVAR, bytes(9))
-STANDALONE = mariadb_gtid(5, binlog.MARIADB_FL_STANDALONE)
-COMPRESSED = event(binlog.MARIADB_QUERY_COMPRESSED, bytes(40))
+ANONYMOUS = event(framing.ANONYMOUS_GTID, bytes(25))
+PREPARE = event(framing.XA_PREPARE, bytes(20))
+PAYLOAD = event(framing.TRANSACTION_PAYLOAD, bytes(30))
+INTVAR = event(framing.INTVAR, bytes(9))
+STANDALONE = mariadb_gtid(5, framing.MARIADB_FL_STANDALONE)
+COMPRESSED = event(framing.MARIADB_QUERY_COMPRESSED, bytes(40))
 
 SHAPES = {
     "transaction": [gtid(1), query(b"BEGIN"), rows(), xid()],
@@ -58,14 +58,14 @@ def test_a_group_ends_with_its_last_event(name):
 
 def test_the_scanner_names_the_group():
     scanner = GroupScanner()
-    scanner.feed(binlog.GTID, gtid(7), True)
+    scanner.feed(framing.GTID, gtid(7), True)
     assert scanner.gtid() == "00010203-0405-0607-0809-0a0b0c0d0e0f:7"
-    scanner.feed(binlog.MARIADB_GTID, mariadb_gtid(9), True)
+    scanner.feed(framing.MARIADB_GTID, mariadb_gtid(9), True)
     assert scanner.gtid() == "3-1-9"
-    scanner.feed(binlog.ANONYMOUS_GTID, ANONYMOUS, True)
+    scanner.feed(framing.ANONYMOUS_GTID, ANONYMOUS, True)
     assert scanner.gtid() == ""
 
 
 def test_events_between_groups_are_boundaries():
-    kinds = [binlog.FORMAT_DESCRIPTION, binlog.PREVIOUS_GTIDS, binlog.ROTATE, binlog.STOP]
+    kinds = [framing.FORMAT_DESCRIPTION, framing.PREVIOUS_GTIDS, framing.ROTATE, framing.STOP]
     assert boundaries([event(kind, bytes(20)) for kind in kinds]) == [True] * 4

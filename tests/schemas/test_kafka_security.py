@@ -14,7 +14,7 @@ from schemas.access.kafka_security import FIRST_ATTEMPT, OPEN, KafkaSecurity, Re
 from schemas.access.server_url import ServerUrl
 from schemas.errors import ConfigError, LogError
 from spark_consumer.apply.prepare import read_range
-from spark_consumer.epochs.fetch import Source
+from spark_consumer.epochs.fetch import TopicReader
 from spark_consumer.job.warm_up import nothing
 from spark_consumer.rules.config import ConsumerConfig
 from tailrace.config.file import kafka_security, load
@@ -86,7 +86,7 @@ def test_a_pickle_leaves_passwords_behind_and_finds_them_in_the_environment(
     target = ServerUrl.parse("mysql://me:hidden%20one@h:1/?ssl-mode=required")
     security = KafkaSecurity("sasl_ssl", "PLAIN", "me", "hidden two", key_password="hidden three")
     config = ConsumerConfig("b:1", "p", target, kafka_security=security)
-    source = Source("b:1", "p.rows", "g", security)
+    source = TopicReader("b:1", "p.rows", "g", security)
     for pickled in (pickle.dumps, cloudpickle.dumps):
         packed = [pickled(one) for one in (target, config, partial(read_range, source, nothing), OPEN)]
         assert not any(b"hidden" in one for one in packed)

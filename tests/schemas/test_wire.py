@@ -10,9 +10,9 @@ from schemas.wire.rows import (
     HEADER_SIZE,
     PART,
     Joiner,
-    divide,
     header_size,
     schema_name,
+    split_value,
     value_header,
     widened,
 )
@@ -24,11 +24,11 @@ NAMES = st.binary(min_size=8, max_size=8) | st.binary(min_size=4, max_size=4)
 def test_divided_rows_come_back_whole_and_in_order(rows: list[tuple[bytes, int]]) -> None:
     joiner, back = Joiner(), []
     for value, size in rows:
-        parts = divide(value, size) if len(value) > size else [(value, ("other", b"header"))]
+        parts = split_value(value, size) if len(value) > size else [(value, ("other", b"header"))]
         assert all(len(part) <= size for part, _ in parts) or len(parts) == 1
         for number, (part, header) in enumerate(parts, 1):
             whole = joiner.add(part, [("__debezium.newkey", b"k"), header])
-            assert (whole is None) == (number < len(parts)) == joiner.inside
+            assert (whole is None) == (number < len(parts)) == joiner.incomplete
         back.append(whole)
     assert back == [value for value, _ in rows]
 

@@ -16,8 +16,7 @@ from schemas.errors import Where
 from schemas.structure import TableStructure
 from schemas.wire.avro_schema import KEY_CHANGE, row_schema
 from schemas.wire.epoch import SchemaChanged, TableChanged, TableTouched
-from spark_consumer.apply import channel_tables
-from spark_consumer.apply import position_store as positions
+from spark_consumer.apply import channel_tables, position_store
 from spark_consumer.apply.applier import Applier
 from spark_consumer.apply.ddl.run import Versions
 from spark_consumer.apply.prepare import Prepared, sorted_out
@@ -50,9 +49,9 @@ def open_channel(
     config = ConsumerConfig("", "p", ServerUrl.parse(url), channel=channel, checkpoint_dir=Path(), **rules)
     session = connect(config.target)
     channel_tables.install(session)
-    if positions.read(session, config.key) is None:
-        positions.create(session, config.key, Begin(BEFORE_ALL, None, "earliest"))
-    token = positions.take_over(session, config.key)
+    if position_store.read(session, config.key) is None:
+        position_store.create(session, config.key, Begin(BEFORE_ALL, None, "earliest"))
+    token = position_store.take_over(session, config.key)
     return Applier(config, session, token, lambda epoch: set(), versions), config
 
 

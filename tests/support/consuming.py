@@ -15,13 +15,13 @@ import pyarrow as pa
 from schemas.errors import TailraceError
 from schemas.wire.epoch import OffsetRange
 from spark_consumer.apply.workers.apply_part import run_parts
-from spark_consumer.apply.workers.part import Order, Outcome, Part
+from spark_consumer.apply.workers.part import Order, Outcome, WorkerPart
 from spark_consumer.apply.workers.reader import PartsReader
-from spark_consumer.epochs.fetch import Share, Source
+from spark_consumer.epochs.fetch import Share, TopicReader
 from spark_consumer.epochs.letter_case import as_servers_compare
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.start import resume_offset
-from spark_consumer.epochs.stop_condition import goal_of
+from spark_consumer.epochs.stop_condition import stop_condition_of
 from spark_consumer.epochs.tracker import OUT_EPOCH, OUT_STRUCTURE
 from spark_consumer.job.batches import BatchRunner, Ended
 from spark_consumer.job.progress import Counters
@@ -29,7 +29,7 @@ from spark_consumer.job.run import open_sink
 from spark_consumer.rows.render import RESULT, Results, task
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.sinks.sink import Sink
-from tailrace import assemble as wiring
+from tailrace import assemble
 from tailrace.config.file import load
 
 #: epochs of a micro-batch
@@ -39,8 +39,8 @@ _BATCH = 7
 class _LocalReader(PartsReader):
     """Reads ranges one after the other, where executors share them; workers are threads."""
 
-    def __init__(self, config: ConsumerConfig, source: Source, log: LogReader) -> None:
-        def crew(order: Order, parts: Sequence[Part]) -> list[Outcome]:
+    def __init__(self, config: ConsumerConfig, source: TopicReader, log: LogReader) -> None:
+        def crew(order: Order, parts: Sequence[WorkerPart]) -> list[Outcome]:
             return list(run_parts(order, parts))
 
         super().__init__(cast(Any, None), source, config.target, config.workers, log, crew)
@@ -71,14 +71,14 @@ def consume(config: ConsumerConfig, epochs: int | None = None) -> None:
 
 def _apply(config: ConsumerConfig, sink: Sink, log: LogReader, epochs: int | None) -> None:
     group = f"test-{config.prefix}-{sink.position.fencing_token}"
-    sink.begin(_LocalReader(config, Source(config.bootstrap_servers, config.rows_topic, group), log))
+    sink.begin(_LocalReader(config, TopicReader(config.bootstrap_servers, config.rows_topic, group), log))
     found = list(log.epochs(resume_offset(sink.position, log)))[:epochs]
     known = log.structures(found[-1].record.epoch) if found else []
     structures = [
         SimpleNamespace(kind=OUT_STRUCTURE, fingerprint=v.fingerprint, text=v.structure) for v in known
     ]
-    goal = goal_of(config, sink.position, log)
-    runner = BatchRunner(config, sink, goal, threading.Event(), Counters())
+    stop_condition = stop_condition_of(config, sink.position, log)
+    runner = BatchRunner(config, sink, stop_condition, threading.Event(), Counters())
     try:
         for batch, begin in enumerate(range(0, len(found), _BATCH)):
             if runner.ended:
@@ -96,4 +96,4 @@ def _apply(config: ConsumerConfig, sink: Sink, log: LogReader, epochs: int | Non
 
 if __name__ == "__main__":
     # As a process of its own, that may die.
-    consume(wiring.recovery_config(load(Path(sys.argv[1]))))
+    consume(assemble.recovery_config(load(Path(sys.argv[1]))))

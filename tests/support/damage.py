@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from relay_store.layout import directory as layout
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from tests.support.paths import GOLDEN
 
 LOGS = {path.name: path for path in (GOLDEN / "relay_logs").iterdir()}
@@ -36,9 +36,9 @@ def events_of(root: Path) -> list[tuple[str, int, bytes]]:
     found = []
     for subdir in layout.read_index(root):
         for file in layout.binlog_files(root / subdir):
-            data, at = (root / subdir / file).read_bytes(), binlog.FIRST_POSITION
+            data, at = (root / subdir / file).read_bytes(), framing.FIRST_POSITION
             while at < len(data):
-                size = binlog.header(data, at).size
+                size = framing.header(data, at).size
                 found.append((f"{subdir}/{file}", at, data[at : at + size]))
                 at += size
     return found

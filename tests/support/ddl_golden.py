@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemas.ddl.classify import Statement, TableName, classify
+from schemas.ddl.classify import ClassifiedStatement, TableName, classify
 from schemas.ddl.lexer import ANSI_QUOTES, FLAVORS, NO_BACKSLASH_ESCAPES, Flavor
 from schemas.quote import quoted
 from tests.support.paths import GOLDEN
@@ -34,7 +34,7 @@ class Case:
     def default_db(self) -> str:
         return "" if "no-db" in self.options else DEFAULT_DB
 
-    def classify(self) -> Statement:
+    def classify(self) -> ClassifiedStatement:
         return classify(self.statement, self.default_db, self.flavor, sql_mode=self.sql_mode)
 
 
@@ -94,7 +94,7 @@ def _case(place: str, block: str) -> list[Case]:
     return [Case(place, f, statement, expected, tuple(given), frozenset(options)) for f in flavors]
 
 
-def render(statement: Statement) -> str:
+def render(statement: ClassifiedStatement) -> str:
     """A classified statement in the golden files' form."""
     flags = {
         "temporary": statement.temporary,

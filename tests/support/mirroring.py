@@ -15,7 +15,7 @@ from producer.upstream.connect import describe
 from relay_store.layout import directory as layout
 from relay_store.write.writer import RelayWriter
 from schemas.access.server_url import ServerUrl
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from tests.support.paths import CHECKOUT, PROGRAMS
 from tests.support.waiting import wait_until
 
@@ -145,7 +145,7 @@ def assert_same_files(source, root: Path, was_killed: bool = False) -> None:
         subprocess.run(["cmp", str(file), str(source.data / file.name)], check=True)
     for file in files if was_killed else files[-1:]:
         theirs = bytearray((source.data / file.name).read_bytes())
-        theirs[4 + 17] &= ~binlog.FLAG_IN_USE
+        theirs[4 + 17] &= ~framing.FLAG_IN_USE
         assert file.read_bytes() == bytes(theirs)
     for file in files:
         program = [*source.client_program("mysqlbinlog"), "--verify-binlog-checksum", str(file)]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from schemas.ddl.classify import classify
 from schemas.errors import DownstreamError
 from schemas.wire.epoch import SchemaChanged, TableChanged
-from spark_consumer.ddl.online import take
+from spark_consumer.ddl.online import translate_online
 from spark_consumer.ddl.online_tables import NO_TABLES, OnlineTables, from_json
 from spark_consumer.rules.ddl_options import DdlOptions
 from tests.support.paths import GOLDEN
@@ -55,7 +55,7 @@ def run(lines: list[str]) -> list[str]:
             shown[-1] = " ".join(["hidden", ", ".join(sorted(map(".".join, tables.names)))]).strip()
         else:
             try:
-                taken = take(tables, changed(line), ON, lambda db, table: has.get((db, table)))
+                taken = translate_online(tables, changed(line), ON, lambda db, table: has.get((db, table)))
             except DownstreamError as error:
                 shown.append(f"  stop {error.code}")
                 continue

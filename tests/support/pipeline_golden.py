@@ -24,7 +24,7 @@ from spark_consumer.rows.render import UNEVALUABLE, UnevaluableRow, render
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.tables import TargetTable
-from tailrace import assemble as wiring
+from tailrace import assemble
 from tailrace.config.file import load
 from tests.support.fake_topic import Change, delete, halves, insert, integer, row_key, row_value, text, update
 from tests.support.paths import GOLDEN
@@ -53,7 +53,7 @@ class Case:
         """The statements, in the golden files' form."""
         path = folder / "tailrace.toml"
         path.write_text(_UPSTREAM + self.rules)
-        config = wiring.consumer_config(load(path))
+        config = assemble.consumer_config(load(path))
         rules = Rules.of(config)
         lines: list[str] = []
         changes: list[Change] = []
@@ -110,7 +110,7 @@ class Case:
         known = {(s.db, s.table) for s in self.structures.values()}
         ddl_rules = DdlRules(rules.tables, rules.events, rules.router, config.ddl)
         try:
-            carried = ddl_rules.carried(ddl, lambda: known)
+            carried = ddl_rules.translate(ddl, lambda: known)
         except TailraceError as error:
             return f"stop {error.code}"
         return "not carried" if carried is None else carried.statement

@@ -13,7 +13,7 @@ from producer.structures.interpret import Catalog, Unresolved, created, ddl_chan
 from schemas.binlog.framing import CHECKSUM_SIZE, HEADER_SIZE, QUERY
 from schemas.charsets.collations import CHARSETS
 from schemas.ddl.classify import Category, classify
-from schemas.ddl.column_types import Session
+from schemas.ddl.column_types import DdlContext
 from schemas.ddl.table_definition import TableDefinition
 from tests.support.binlog_rows import binlog_end
 
@@ -79,7 +79,7 @@ class Tracker:
         change = epoch_ddl(query, found, self.flavor, 0)
         server = CHARSETS[change.collation_server] if change.collation_server else None
         explicit = change.explicit_defaults_for_timestamp
-        session = Session(self.flavor, change.default_db, mode, explicit, server)
+        session = DdlContext(self.flavor, change.default_db, mode, explicit, server)
         changes = ddl_changes(change.statement, found, session, self.catalog)
         for name, table in changes.tables.items():
             if table is None:
@@ -99,7 +99,7 @@ class Tracker:
         )
         names = [row[0] for row in self.cursor.fetchall()]
         assert sorted(names) == sorted(t for db, t in self.catalog.tables if db == self.db), self.log
-        plain = Session(self.flavor, self.db, 0, True, shown=True)
+        plain = DdlContext(self.flavor, self.db, 0, True, shown=True)
         for name in names:
             self.cursor.execute(f"SHOW CREATE TABLE `{name}`")
             text = self.cursor.fetchone()[1]

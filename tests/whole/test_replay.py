@@ -247,13 +247,13 @@ def test_a_rewound_channel_applies_its_history_again_and_is_level_where_it_was(
     history.replay(name, until=f"gtid:{executed}")
     # Unique values have moved between rows since; so some meet rows of the future on the way.
     position = rewound(history, name, f"gtid:{history.places[6][0]}")
-    assert position.level is not None
+    assert position.repeat_until is not None
     assert same(history.flavor, position.executed_gtids, history.places[6][0])
-    assert same(history.flavor, position.level.executed, executed)
+    assert same(history.flavor, position.repeat_until.executed, executed)
     # Cut off on the way, and rewound once more: it still knows where it was.
     history.replay(name, until=f"gtid:{history.places[30][0]}", max_batch_rows=20)
-    assert history.position(name).level == position.level
-    assert rewound(history, name, f"gtid:{history.places[25][0]}").level == position.level
+    assert history.position(name).repeat_until == position.repeat_until
+    assert rewound(history, name, f"gtid:{history.places[25][0]}").repeat_until == position.repeat_until
     with pytest.raises(LogError, match="TR575"):
         rewound(history, name, f"gtid:{history.places[26][0]}")
     assert history.replay(name, until=f"gtid:{executed}", max_batch_rows=20) == rows
@@ -284,7 +284,7 @@ def test_what_cannot_be_repeated_is_refused_and_the_channel_goes_on(
         rewound(history, name, back, compact=False)
     with pytest.raises(DownstreamError, match="TR612"):
         rewound(history, f"{name}_x", back)
-    assert history.position(name).place == stood.place
+    assert history.position(name).log_position == stood.log_position
     assert history.replay(name) == history.places[-1][1]
 
 

@@ -14,7 +14,7 @@ from compose.databases import Database
 from compose.kafka import Kafka
 from producer.run import run_producer
 from schemas.errors import TailraceError
-from tailrace import assemble as wiring
+from tailrace import assemble
 from tailrace.config.file import load
 from tailrace.config.model import Config
 from tailrace.preflight.finding import Finding
@@ -56,12 +56,12 @@ class Pipeline:
 
 
 def publish(config: Config, stop: threading.Event | None = None) -> None:
-    settings = wiring.producer_config(config, until_caught_up=stop is None)
-    run_producer(settings, stop or threading.Event(), look=wiring.origins(config))
+    settings = assemble.producer_config(config, until_caught_up=stop is None)
+    run_producer(settings, stop or threading.Event(), look=assemble.origins(config))
 
 
 def apply(config: Config) -> None:
-    consume(replace(wiring.recovery_config(config), until_caught_up=True))
+    consume(replace(assemble.recovery_config(config), until_caught_up=True))
 
 
 def refusals(config: Config) -> list[str]:

@@ -22,11 +22,11 @@ from schemas.access.private_files import others_may
 from schemas.access.server_url import ServerUrl
 from schemas.errors import LogError
 from schemas.wire.epoch import OffsetRange
-from spark_consumer.epochs.fetch import WHOLE, Source
+from spark_consumer.epochs.fetch import WHOLE, TopicReader
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.rows.render import REFUSED, task
 from spark_consumer.rules.config import ConsumerConfig
-from tailrace.probe_kafka import knock
+from tailrace.probe_kafka import probe
 from tailrace.reader import EpochReader
 from tests.support.intruder import (
     answer,
@@ -223,7 +223,7 @@ def test_who_is_refused_hears_it_at_once(
     with pytest.raises(
         LogError, match=rf"TR508: Kafka at \S+ does not let us in: .*{why}.*Hint: .*{hint}"
     ) as met:
-        knock(secured.secured, login)
+        probe(secured.secured, login)
     assert not met.value.retryable
     password = login.password or "unused"
     for command in commands:
@@ -239,7 +239,7 @@ def test_a_password_that_has_become_wrong_stops_whoever_runs(secured: SecuredKaf
     login = KafkaSecurity("sasl_ssl", "PLAIN", USER, "changed", secured.ca)
     config = ConsumerConfig(secured.secured, "secured", ServerUrl("nowhere"), kafka_security=login)
     # As on the executors, in the driver, and in the producer.
-    begun: Any = Source(secured.secured, "secured.rows", "g", login, patience=60.0)
+    begun: Any = TopicReader(secured.secured, "secured.rows", "g", login, patience=60.0)
     work = task(((OffsetRange(0, 0, 1), WHOLE),), lambda part, _: [begun.read(part)])
     [result] = work(iter([pa.record_batch({"n": pa.array([0])})]))
     assert result.column("kind").to_pylist() == [REFUSED]

@@ -20,7 +20,7 @@ from schemas.errors import DownstreamError
 from schemas.quote import quoted
 from schemas.wire.epoch import SchemaChanged, StructureVersion
 from schemas.wire.log_records import structure_of
-from spark_consumer.apply import position_store as positions
+from spark_consumer.apply import position_store
 from spark_consumer.apply.ddl import session as ddl_session
 from spark_consumer.apply.ddl.intent import Carried, Intent, Progress, intent_of, place_of
 from spark_consumer.apply.ddl.settle import Settled, await_predecessor, look_before, settled
@@ -28,7 +28,7 @@ from spark_consumer.apply.ddl.snapshot import clear_half_made
 from spark_consumer.apply.ledger import Ledger
 from spark_consumer.ddl import online_tables
 from spark_consumer.ddl.merged import needs
-from spark_consumer.ddl.online import take
+from spark_consumer.ddl.online import translate_online
 from spark_consumer.ddl.online_tables import OnlineTables
 from spark_consumer.ddl.translate import DdlRules, MergedDdl
 from spark_consumer.epochs.position import Position
@@ -118,7 +118,7 @@ class DdlApplier:
 
     def _made(self, session: Session, piece: Slice, ddl: SchemaChanged, tables: OnlineTables) -> Carried:
         """What the rules as they are make of a DDL."""
-        taken = take(tables, ddl, self._options, lambda *name: self._defined(session, *name))
+        taken = translate_online(tables, ddl, self._options, lambda *name: self._defined(session, *name))
         each = [self._of_channel(session, piece, one) for one in taken.statements]
         made = tuple(one for one in each if isinstance(one, SchemaChanged))
         reasons = [one for one in each if isinstance(one, str)] if each else ["online"]
@@ -129,7 +129,7 @@ class DdlApplier:
     def _of_channel(self, session: Session, piece: Slice, ddl: SchemaChanged) -> SchemaChanged | str:
         """A statement under the channel's rules, or why it is left out."""
         try:
-            made = self._rules.carried(
+            made = self._rules.translate(
                 ddl, lambda: self._known(piece.first.epoch), lambda *name: self._has_rows(session, *name)
             )
             ignored = self._options.of(family(ddl.kind)) == "ignore"
@@ -199,7 +199,7 @@ class DdlApplier:
             self._own = own
             await_predecessor(own, position)
             intent = progress.intent(place_of(piece.first), index, look_before(own, ddl))
-            positions.declare_ddl(session, self._config.key, token, intent.to_json())
+            position_store.declare_ddl(session, self._config.key, token, intent.to_json())
             attempt = _Attempt(own, self._ledger, ddl, intent.number, piece)
             try:
                 yield attempt.run
@@ -222,7 +222,7 @@ class DdlApplier:
         done = intent.index + (outcome is Outcome.RUN)
         kept = replace(intent, index=done, number=number, before=None).to_json() if done else None
         used = position.ledger_seq if done else number
-        positions.note_ddl(session, self._config.key, token, kept, used)
+        position_store.note_ddl(session, self._config.key, token, kept, used)
 
     def give_up(self) -> None:
         """From another thread: stop waiting for a DDL. The server may carry it out all the same."""

@@ -31,7 +31,7 @@ from spark_consumer.apply.ddl.interrupted import (
     needs_identities,
     what_is_left,
 )
-from spark_consumer.apply.ddl.snapshot import Snapshot, take
+from spark_consumer.apply.ddl.snapshot import Snapshot, take_snapshot
 from spark_consumer.apply.ledger import Ledger
 from spark_consumer.ddl.translate import database_of
 from spark_consumer.epochs.position import Position
@@ -78,7 +78,7 @@ def await_predecessor(own: Session, position: Position) -> None:
 
 def look(own: Session, ddl: SchemaChanged) -> Snapshot:
     """The DDL's objects as they are now."""
-    return take(own, ddl, database_of(ddl), identities=needs_identities(ddl))
+    return take_snapshot(own, ddl, database_of(ddl), identities=needs_identities(ddl))
 
 
 def look_before(own: Session, ddl: SchemaChanged) -> Snapshot:

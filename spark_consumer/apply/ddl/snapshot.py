@@ -124,7 +124,7 @@ def _shown_of(fields: dict[str, Any]) -> Shown:
     return Shown(**(fields | {"ids": None if ids is None else tuple((part, one) for part, one in ids)}))
 
 
-def take(session: Session, ddl: SchemaChanged, database: str, *, identities: bool) -> Snapshot:
+def take_snapshot(session: Session, ddl: SchemaChanged, database: str, *, identities: bool) -> Snapshot:
     """A snapshot of what the DDL names.
 
     Args:

@@ -33,10 +33,10 @@ import pymysql
 
 from schemas.crashpoints import reached
 from schemas.errors import DownstreamError, TailraceError
-from spark_consumer.apply import position_store as positions
+from spark_consumer.apply import position_store
 from spark_consumer.apply.patience import Patience
 from spark_consumer.apply.workers.info import unfinished
-from spark_consumer.apply.workers.part import Failure, Order, Outcome, Part
+from spark_consumer.apply.workers.part import Failure, Order, Outcome, WorkerPart
 from spark_consumer.apply.write import gave_up, refused, write
 from spark_consumer.epochs.slices import not_next
 from spark_consumer.rules.channel import ChannelKey
@@ -48,7 +48,7 @@ from spark_consumer.target.tables import hold
 _sessions: dict[tuple[str, ChannelKey, int], Session] = {}
 
 
-def run_parts(order: Order, parts: Iterable[Part]) -> Iterator[Outcome]:
+def run_parts(order: Order, parts: Iterable[WorkerPart]) -> Iterator[Outcome]:
     """Apply parts side by side, each as a worker of its own. What fails is told, not raised."""
     mine = list(parts)
     if not mine:
@@ -57,7 +57,7 @@ def run_parts(order: Order, parts: Iterable[Part]) -> Iterator[Outcome]:
         yield from threads.map(partial(_run, order), mine)
 
 
-def _run(order: Order, part: Part) -> Outcome:
+def _run(order: Order, part: WorkerPart) -> Outcome:
     try:
         _with_retries(order, part)
     except TailraceError as error:
@@ -65,7 +65,7 @@ def _run(order: Order, part: Part) -> Outcome:
     return Outcome(part.number)
 
 
-def _with_retries(order: Order, part: Part) -> None:
+def _with_retries(order: Order, part: WorkerPart) -> None:
     patience = Patience(order.retry_time, threading.Event())
     while True:
         try:
@@ -87,7 +87,7 @@ def _with_retries(order: Order, part: Part) -> None:
             raise gave_up(reason) from reason
 
 
-def _has_happened(order: Order, part: Part) -> bool:
+def _has_happened(order: Order, part: WorkerPart) -> bool:
     """Whether an attempt of before has applied the part, so that what this one met is its own repetition.
 
     MySQL leaves out most of a transaction whose number it knows by then, without a word.
@@ -97,23 +97,23 @@ def _has_happened(order: Order, part: Part) -> bool:
     return False
 
 
-def _session(order: Order, part: Part) -> Session:
+def _session(order: Order, part: WorkerPart) -> Session:
     key = _key(order, part)
     if (found := _sessions.get(key)) is None:
         found = _sessions[key] = connect(order.target)
     return found
 
 
-def _forget(order: Order, part: Part) -> None:
+def _forget(order: Order, part: WorkerPart) -> None:
     if (session := _sessions.pop(_key(order, part), None)) is not None:
         session.close()
 
 
-def _key(order: Order, part: Part) -> tuple[str, ChannelKey, int]:
+def _key(order: Order, part: WorkerPart) -> tuple[str, ChannelKey, int]:
     return (str(order.target), order.channel, part.number)
 
 
-def _apply(session: Session, order: Order, part: Part) -> None:
+def _apply(session: Session, order: Order, part: WorkerPart) -> None:
     if _is_applied(session, order, part):
         return
     number = order.before.ledger_seq + part.number
@@ -140,7 +140,7 @@ def _apply(session: Session, order: Order, part: Part) -> None:
     reached("worker.after_commit")
 
 
-def _is_applied(session: Session, order: Order, part: Part, *, lock: bool = False) -> bool:
+def _is_applied(session: Session, order: Order, part: WorkerPart, *, lock: bool = False) -> bool:
     """Step 3. Raises DownstreamError if the worker is ahead with another slice."""
     rows = session.rows(
         "SELECT slice, ahead FROM tailrace.worker_info WHERE prefix = %s AND Channel_name = %s AND Id = %s"
@@ -157,13 +157,13 @@ def _is_applied(session: Session, order: Order, part: Part, *, lock: bool = Fals
 
 def _check(session: Session, order: Order) -> None:
     """Step 2: nobody else may write the channel, and the position is just before the slice."""
-    found = positions.read(session, order.channel, share=True)
-    position = positions.check_token(found, order.token, order.channel)
+    found = position_store.read(session, order.channel, share=True)
+    position = position_store.check_token(found, order.token, order.channel)
     if (position.epoch, position.ledger_seq) != (order.before.epoch, order.before.ledger_seq):
         raise not_next(position, order.first_epoch, order.where)
 
 
-def _record(session: Session, order: Order, part: Part, number: int) -> None:
+def _record(session: Session, order: Order, part: WorkerPart, number: int) -> None:
     before, after = order.before, order.after
     affected = session.run(
         "UPDATE tailrace.worker_info SET ahead = 1, slice = %s, first_epoch = %s, last_epoch = %s, compact = %s,"
@@ -198,7 +198,7 @@ def _record(session: Session, order: Order, part: Part, number: int) -> None:
         raise _row_gone(order, part)
 
 
-def _row_gone(order: Order, part: Part) -> DownstreamError:
+def _row_gone(order: Order, part: WorkerPart) -> DownstreamError:
     return DownstreamError(
         "TR661",
         f"the row of worker {part.number} of channel {order.channel} in tailrace.worker_info is gone",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from schemas.sql.literals import compile_literals
 from schemas.structure import TableStructure
 from schemas.varint import encode_bytes, read_bytes
-from spark_consumer.plan.causality import ConflictKey, Part, Sort, TableCausality
+from spark_consumer.plan.causality import ConflictColumn, ConflictKey, Sort, TableCausality
 
 REFERS, ASKS = 1, 2
 #: the space of groups of whole tables, and of the two halves of a key-changing UPDATE
@@ -67,13 +67,15 @@ def _maker(key: ConflictKey) -> Callable[[Sequence[bytes]], bytes]:
     return lambda literals: head + b"".join(map(encode_bytes, map(_plain, key.parts, literals)))
 
 
-def _with_text(parts: Sequence[Part], literals: Sequence[bytes], head: bytes, asking: bytes) -> bytes:
+def _with_text(
+    parts: Sequence[ConflictColumn], literals: Sequence[bytes], head: bytes, asking: bytes
+) -> bytes:
     identities = [_identity(part, literal) for part, literal in zip(parts, literals, strict=True)]
     asks = any(identity[:1] == LITERAL for identity in identities)
     return (asking if asks else head) + b"".join(map(encode_bytes, identities))
 
 
-def _identity(part: Part, literal: bytes) -> bytes:
+def _identity(part: ConflictColumn, literal: bytes) -> bytes:
     if not part.is_text:
         return KNOWN + _plain(part, literal)
     if part.sort is Sort.ASKED or literal[:1] == b"_" or not _PRINTABLE.fullmatch(literal):
@@ -83,7 +85,7 @@ def _identity(part: Part, literal: bytes) -> bytes:
     return KNOWN + (text.upper() if part.sort is Sort.FOLDED else text).rstrip(b" ")
 
 
-def _plain(part: Part, literal: bytes) -> bytes:
+def _plain(part: ConflictColumn, literal: bytes) -> bytes:
     if part.sort is Sort.UNSIGNED:
         return literal.lstrip(b"-")
     if part.sort is Sort.BYTES:

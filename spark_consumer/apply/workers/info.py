@@ -65,7 +65,7 @@ class Ahead:
     applied: bytes
 
 
-def hire(session: Session, channel: ChannelKey, workers: int) -> None:
+def register_workers(session: Session, channel: ChannelKey, workers: int) -> None:
     """Make rows for so many workers."""
     for number in range(1, workers + 1 if workers > 1 else 1):
         session.run(
@@ -115,7 +115,7 @@ def slices_ahead(session: Session, channel: ChannelKey) -> list[tuple[int, str]]
     ]
 
 
-def level(session: Session, channel: ChannelKey) -> None:
+def mark_caught_up(session: Session, channel: ChannelKey) -> None:
     """The position is where the workers are, inside the transaction that moves it there."""
     session.run(
         "UPDATE tailrace.worker_info SET ahead = 0, Checkpoint_group_bitmap = NULL,"

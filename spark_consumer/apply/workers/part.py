@@ -16,7 +16,7 @@ from spark_consumer.rules.channel import ChannelKey
 
 
 @dataclass(frozen=True)
-class Part:
+class WorkerPart:
     """One worker's share of a slice.
 
     Attributes:

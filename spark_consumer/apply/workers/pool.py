@@ -12,13 +12,13 @@ from pyspark.sql import SparkSession
 from schemas.errors import DownstreamError, TailraceError
 from spark_consumer.apply.workers.apply_part import run_parts
 from spark_consumer.apply.workers.info import slices_ahead, unfinished
-from spark_consumer.apply.workers.part import Failure, Order, Outcome, Part
+from spark_consumer.apply.workers.part import Failure, Order, Outcome, WorkerPart
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.target.session import Session
 from spark_consumer.target.tables import TableMoved
 
 #: applies parts and tells what became of each
-Crew = Callable[[Order, Sequence[Part]], list[Outcome]]
+Crew = Callable[[Order, Sequence[WorkerPart]], list[Outcome]]
 _ATTEMPTS = 4
 _log = structlog.get_logger()
 
@@ -27,7 +27,7 @@ def executors(spark: SparkSession) -> Crew:
     """The crew of Spark's Python workers; all parts at once, whatever the number of cores."""
     context = spark.sparkContext
 
-    def work(order: Order, parts: Sequence[Part]) -> list[Outcome]:
+    def work(order: Order, parts: Sequence[WorkerPart]) -> list[Outcome]:
         packed = [pickle.dumps(part, pickle.HIGHEST_PROTOCOL) for part in parts]
         tasks = min(len(packed), max(1, context.defaultParallelism))
         done: list[Outcome] = (
@@ -42,7 +42,7 @@ def _unpacked(order: Order, packed: Iterable[bytes]) -> Iterator[Outcome]:
     return run_parts(order, (pickle.loads(one) for one in packed))
 
 
-def check_level(
+def check_caught_up(
     session: Session, channel: ChannelKey, slice_id: str | None, parts: int | None = None
 ) -> set[int]:
     """The workers that are ahead with this slice; DownstreamError if others are, or not as many as there should be."""
@@ -53,7 +53,7 @@ def check_level(
 
 
 def run_all(
-    session: Session, crew: Crew, order: Order, parts: Sequence[Part], renewed: Callable[[], Order]
+    session: Session, crew: Crew, order: Order, parts: Sequence[WorkerPart], renewed: Callable[[], Order]
 ) -> None:
     """Have all parts applied that are not.
 
@@ -64,7 +64,7 @@ def run_all(
         TailraceError: what stopped a worker; parts of others may be applied, and stay so.
     """
     for attempt in range(1, _ATTEMPTS + 1):
-        done = check_level(session, order.channel, order.slice_id)
+        done = check_caught_up(session, order.channel, order.slice_id)
         todo = [part for part in parts if part.number not in done]
         try:
             outcomes = crew(order, todo) if todo else []

@@ -15,7 +15,7 @@ from schemas.wire.epoch import OffsetRange
 from schemas.wire.rows import HEADER_SIZE
 from spark_consumer.apply.workers.bitmap import Bits, lacking, pack_offsets
 from spark_consumer.apply.workers.conflict_keys import Claims, claims_of, of_halves, of_whole, pack
-from spark_consumer.epochs.fetch import Share, Source
+from spark_consumer.epochs.fetch import Share, TopicReader
 from spark_consumer.plan.causality import TableCausality
 from spark_consumer.plan.plan import Mode, Name, SlicePlan
 from spark_consumer.rows.chunked_results import Result
@@ -27,7 +27,7 @@ NET, CLAIM = 100, 101
 _HAS_BEFORE, _UPDATE, _DELETE = b"ud", ord("u"), ord("d")
 
 
-def read_claims(source: Source, plan: SlicePlan, part: OffsetRange, share: Share) -> Iterator[Result]:
+def read_claims(source: TopicReader, plan: SlicePlan, part: OffsetRange, share: Share) -> Iterator[Result]:
     """Read a share of a range, and render it for several workers."""
     offsets: list[int] = []
     keys, values = source.read(part, share, offsets)
@@ -35,7 +35,7 @@ def read_claims(source: Source, plan: SlicePlan, part: OffsetRange, share: Share
 
 
 def read_rest(
-    source: Source, plan: SlicePlan, applied: Sequence[Bits], part: OffsetRange, share: Share
+    source: TopicReader, plan: SlicePlan, applied: Sequence[Bits], part: OffsetRange, share: Share
 ) -> Iterator[Result]:
     """Read a share of a range, and render what no worker has applied, for one transaction."""
     offsets: list[int] = []

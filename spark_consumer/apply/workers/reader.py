@@ -15,10 +15,10 @@ from spark_consumer.apply.workers.pool import Crew, executors
 from spark_consumer.apply.workers.read_conflicts import read_claims, read_rest
 from spark_consumer.apply.workers.share import shared_out
 from spark_consumer.apply.workers.weights import weights
-from spark_consumer.epochs.fetch import Source
+from spark_consumer.epochs.fetch import TopicReader
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.slices import Slice
-from spark_consumer.plan.causality import Part
+from spark_consumer.plan.causality import ConflictColumn
 from spark_consumer.plan.plan import SlicePlan
 from spark_consumer.rows.failures import explain
 from spark_consumer.rows.render import render
@@ -35,7 +35,7 @@ class PartsReader(RowReader):
     def __init__(
         self,
         spark: SparkSession,
-        source: Source,
+        source: TopicReader,
         target: ServerUrl,
         workers: int,
         log: LogReader,
@@ -62,11 +62,11 @@ class PartsReader(RowReader):
             raise explain(error, piece, self.log) from error
         return assembled(piece, plan, results)
 
-    def _weigh(self, part: Part, literals: Sequence[bytes]) -> list[bytes]:
+    def _weigh(self, part: ConflictColumn, literals: Sequence[bytes]) -> list[bytes]:
         return weigh_at(self._target, part, literals)
 
 
-def weigh_at(target: ServerUrl, part: Part, literals: Sequence[bytes]) -> list[bytes]:
+def weigh_at(target: ServerUrl, part: ConflictColumn, literals: Sequence[bytes]) -> list[bytes]:
     """What literals weigh on a server. Raises DownstreamError."""
     try:
         with closing(connect(target)) as session:

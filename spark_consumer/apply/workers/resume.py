@@ -29,7 +29,7 @@ from spark_consumer.apply.workers.bitmap import Bits, unpacked
 from spark_consumer.apply.workers.info import Ahead
 from spark_consumer.apply.workers.pool import told_in_part
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.epochs.slices import LoggedEpoch, Slice, follow
+from spark_consumer.epochs.slices import LoggedEpoch, Slice, contiguous_after
 from spark_consumer.plan.counters import Stages
 from spark_consumer.plan.plan import SlicePlan
 from spark_consumer.plan.refusal import ROW_CODES
@@ -113,7 +113,7 @@ def _epochs(ahead: Ahead, applier: Applier, log: LogReader) -> list[LoggedEpoch]
         if logged.record.epoch > ahead.last_epoch:
             break
         found.append(logged)
-    epochs = follow(position, found)
+    epochs = contiguous_after(position, found)
     if not epochs or (epochs[0].record.epoch, epochs[-1].record.epoch) != (
         ahead.first_epoch,
         ahead.last_epoch,

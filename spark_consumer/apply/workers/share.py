@@ -10,7 +10,7 @@ from spark_consumer.apply.prepare import Prepared, check, ordered_rows, stages_o
 from spark_consumer.apply.workers.bitmap import packed, unpack_offsets
 from spark_consumer.apply.workers.conflict_keys import unpack
 from spark_consumer.apply.workers.groups import shared
-from spark_consumer.apply.workers.part import Part
+from spark_consumer.apply.workers.part import WorkerPart
 from spark_consumer.apply.workers.read_conflicts import CLAIM, NET, offsets_and_claims
 from spark_consumer.apply.workers.weights import Weigh, resolved
 from spark_consumer.epochs.slices import Slice
@@ -102,7 +102,7 @@ def _in_order(plan: SlicePlan, rows: Sequence[_Row]) -> Iterator[tuple[_Row, Ord
     return zip(chosen, ordered_rows(plan, [row.result for row in chosen]), strict=True)
 
 
-def _part(number: int, plan: SlicePlan, rows: Sequence[_Row]) -> Part:
+def _part(number: int, plan: SlicePlan, rows: Sequence[_Row]) -> WorkerPart:
     """What one worker writes."""
     deletes, inserts = _merged(plan, rows)
     ordered = tuple(statements((row for _, row in _in_order(plan, rows)), plan.limits))
@@ -110,7 +110,7 @@ def _part(number: int, plan: SlicePlan, rows: Sequence[_Row]) -> Part:
     for row in rows:
         places.setdefault(row.partition, []).extend(unpack_offsets(row.offsets))
     written = [statement.rows for _, statement in (*deletes, *inserts)] + [one.rows for one in ordered]
-    return Part(number, tuple(deletes), tuple(inserts), ordered, sum(written), packed(places))
+    return WorkerPart(number, tuple(deletes), tuple(inserts), ordered, sum(written), packed(places))
 
 
 def _merged(plan: SlicePlan, rows: Sequence[_Row]) -> tuple[_Tables, _Tables]:

@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from schemas.varint import encode_bytes
 from spark_consumer.apply.workers.conflict_keys import ASKS, LITERAL, columns_of, space_of
-from spark_consumer.plan.causality import Part
+from spark_consumer.plan.causality import ConflictColumn
 from spark_consumer.target.session import Session
 
 #: one part's literals in, their weights in the same order out
-Weigh = Callable[[Part, Sequence[bytes]], list[bytes]]
+Weigh = Callable[[ConflictColumn, Sequence[bytes]], list[bytes]]
 _MOST = 500  # values of one query
 _MOST_BYTES = 1 << 20
 
 
 def resolved(
-    claims: Iterable[Sequence[bytes]], spaces: Sequence[tuple[Part, ...]], weigh: Weigh
+    claims: Iterable[Sequence[bytes]], spaces: Sequence[tuple[ConflictColumn, ...]], weigh: Weigh
 ) -> dict[bytes, bytes]:
     """Other claims for those that cannot be compared as they are; empty if there is none.
 
@@ -54,7 +54,7 @@ def _literal(column: bytes) -> bytes:
     return b"'" + column[1:].replace(b"'", b"''") + b"'"
 
 
-def weights(session: Session, part: Part, literals: Sequence[bytes]) -> list[bytes]:
+def weights(session: Session, part: ConflictColumn, literals: Sequence[bytes]) -> list[bytes]:
     """The weights of literals as the server has them; equal wherever it takes two for equal.
 
     Raises pymysql.MySQLError.
@@ -67,7 +67,7 @@ def weights(session: Session, part: Part, literals: Sequence[bytes]) -> list[byt
     ]
 
 
-def _query(session: Session, part: Part, literals: Sequence[bytes], *, trim: bool) -> list[bytes]:
+def _query(session: Session, part: ConflictColumn, literals: Sequence[bytes], *, trim: bool) -> list[bytes]:
     charset, collation = part.charset.encode(), part.collation.encode()
     length = b"" if part.length is None else b"%d" % part.length
 

@@ -27,7 +27,14 @@ from spark_consumer.rules.expressions.kinds import (
     time_micros,
     type_of,
 )
-from spark_consumer.rules.expressions.parse import Call, Collate, ColumnRef, Literal, Node, Refused
+from spark_consumer.rules.expressions.parse import (
+    Call,
+    Collate,
+    ColumnRef,
+    Literal,
+    Node,
+    UnsupportedExpression,
+)
 
 _BOOL = Type(Kind.INT, digits=1)
 _PYTHON = {"=": "==", "<=>": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
@@ -130,7 +137,7 @@ class Coder:
             return self._compare(name, left, right)[0], _BOOL
         maker = _MAKERS.get(name)
         if maker is None:
-            raise Refused(f"function {name}" if name[0].isalpha() else f"operator {name}")
+            raise UnsupportedExpression(f"function {name}" if name[0].isalpha() else f"operator {name}")
         return maker(self, node)
 
     def _constant(self, value: Any) -> tuple[str, Type]:
@@ -151,7 +158,7 @@ class Coder:
 
     def _column(self, node: ColumnRef) -> tuple[str, Type]:
         if node.table is not None and node.table != self._structure.table:
-            raise Refused(f"{node.table}.{node.name} is no column of {self._structure.table}")
+            raise UnsupportedExpression(f"{node.table}.{node.name} is no column of {self._structure.table}")
         for index, column in enumerate(self._structure.columns):
             if column.name.lower() == node.name.lower():
                 self.columns.add(column.name)
@@ -161,10 +168,10 @@ class Coder:
     def _collated(self, node: Collate) -> tuple[str, Type]:
         variable, kind = self._value(node.operand)
         if kind.kind is not Kind.TEXT or kind.constant is not None or kind.listed:
-            raise Refused("COLLATE of something else than a text column")
+            raise UnsupportedExpression("COLLATE of something else than a text column")
         charset = kind.collation.partition("_")[0]
         if node.collation.lower().partition("_")[0] != charset:
-            raise Refused(f"COLLATE {node.collation} of text in {charset}")
+            raise UnsupportedExpression(f"COLLATE {node.collation} of text in {charset}")
         return variable, Type(Kind.TEXT, collation=node.collation.lower())
 
     # comparisons -------------------------------------------------------------------------------------
@@ -197,16 +204,18 @@ class Coder:
                 if one[1].kind is Kind.INT and other[1].kind is Kind.TEXT:
                     return self._integer_test(sign, left, right, other[1]), "double"
             return f"{self._double(left)} {_PYTHON[sign]} {self._double(right)}", "double"
-        raise Refused(f"a comparison of {left[1].kind.value} with {right[1].kind.value}")
+        raise UnsupportedExpression(f"a comparison of {left[1].kind.value} with {right[1].kind.value}")
 
     def _integer_test(self, sign: str, left: tuple[str, Type], right: tuple[str, Type], text: Type) -> str:
         """Integer and text. Of a column and a constant the servers may convert the constant instead."""
         both = left[1].constant is None and right[1].constant is None
         if (left[1].listed or right[1].listed) or (both and not text.collation):
-            raise Refused("a comparison of this column with text")
+            raise UnsupportedExpression("a comparison of this column with text")
         if text.constant is not None:
             if not isinstance(text.constant, str) or not _PLAIN_INTEGER.fullmatch(text.constant):
-                raise Refused(f"a comparison of an integer with {text.constant!r}; write it as a number")
+                raise UnsupportedExpression(
+                    f"a comparison of an integer with {text.constant!r}; write it as a number"
+                )
             number = self._name(int(text.constant))
             a, b = (number if part[1] is text else part[0] for part in (left, right))
             return f"{a} {_PYTHON[sign]} {b}"
@@ -215,14 +224,16 @@ class Coder:
     def _text_test(self, sign: str, left: tuple[str, Type], right: tuple[str, Type]) -> tuple[str, str]:
         names = {part[1].collation for part in (left, right) if part[1].constant is None}
         if len(names) != 1:
-            raise Refused("a comparison of texts of which not exactly one collation is known")
+            raise UnsupportedExpression("a comparison of texts of which not exactly one collation is known")
         if left[1].listed and right[1].listed:
-            raise Refused("a comparison of two ENUM or SET columns")
+            raise UnsupportedExpression("a comparison of two ENUM or SET columns")
         rules = collation(next(iter(names)))
         equality = sign in ("=", "<=>", "<>")
         if not equality and not rules.ordered:
             name = next(iter(names))
-            raise Refused(f"an order by collation {name}; COLLATE with a _bin collation can be evaluated")
+            raise UnsupportedExpression(
+                f"an order by collation {name}; COLLATE with a _bin collation can be evaluated"
+            )
         key = self._name(rules.key)
         tail = '.rstrip(" ")' if rules.pads and equality else ""
 
@@ -232,7 +243,7 @@ class Coder:
             try:
                 text = rules.key(str(part[1].constant))
             except Unevaluable as error:
-                raise Refused(str(error)) from None
+                raise UnsupportedExpression(str(error)) from None
             return self._name(text.rstrip(" ") if tail else text)
 
         a, b = keyed(left), keyed(right)
@@ -245,21 +256,21 @@ class Coder:
             return part[0]
         if part[1].kind is Kind.TEXT and isinstance(part[1].constant, str):
             return self._name(part[1].constant.encode())
-        raise Refused(f"a comparison of bytes with {part[1].kind.value}")
+        raise UnsupportedExpression(f"a comparison of bytes with {part[1].kind.value}")
 
     def _moment(self, part: tuple[str, Type]) -> str:
         if part[1].kind is Kind.MOMENT:
             return f"({part[0]} + {part[1].padding!r})"
         if part[1].kind is Kind.TEXT and part[1].constant is not None:
             return self._name(moment_constant(part[1].constant))
-        raise Refused(f"a comparison of a date with {part[1].kind.value}")
+        raise UnsupportedExpression(f"a comparison of a date with {part[1].kind.value}")
 
     def _time(self, part: tuple[str, Type]) -> str:
         if part[1].kind is Kind.TIME:
             return f"time_micros({part[0]})"
         if part[1].kind is Kind.TEXT and part[1].constant is not None:
             return self._name(time_constant(part[1].constant))
-        raise Refused(f"a comparison of a time with {part[1].kind.value}")
+        raise UnsupportedExpression(f"a comparison of a time with {part[1].kind.value}")
 
     def _year(self, part: tuple[str, Type]) -> str:
         if part[1].kind is Kind.YEAR:
@@ -267,7 +278,9 @@ class Coder:
         constant = part[1].constant
         if part[1].kind is Kind.INT and isinstance(constant, int) and 1901 <= constant <= 2155:
             return part[0]
-        raise Refused("a comparison of a year with something else than a number from 1901 to 2155")
+        raise UnsupportedExpression(
+            "a comparison of a year with something else than a number from 1901 to 2155"
+        )
 
     def _double(self, part: tuple[str, Type]) -> str:
         kind = part[1].kind
@@ -277,7 +290,7 @@ class Coder:
             return f"float({part[0]})"
         if kind is Kind.TEXT and not part[1].listed:
             return f"number_of({part[0]})"
-        raise Refused(f"{kind.value} as a number")
+        raise UnsupportedExpression(f"{kind.value} as a number")
 
     # logic -------------------------------------------------------------------------------------------
 
@@ -288,7 +301,7 @@ class Coder:
             return self._set(f"None if {variable} is None else {variable} != 0")
         if kind.kind is Kind.TEXT and not kind.listed:
             return self._set(f"None if {variable} is None else number_of({variable}) != 0")
-        raise Refused(f"{kind.kind.value} as a condition")
+        raise UnsupportedExpression(f"{kind.kind.value} as a condition")
 
     def and_or(self, node: Call) -> tuple[str, Type]:
         """Left to right, and the right side only where it matters, as the servers do."""
@@ -310,7 +323,7 @@ class Coder:
         operands = self._operands(node, 2)
         # MariaDB rounds what is no integer before it looks whether it is 0.
         if any(kind.kind not in (Kind.INT, Kind.NULL) for _, kind in operands):
-            raise Refused("XOR of something else than conditions and integers")
+            raise UnsupportedExpression("XOR of something else than conditions and integers")
         left, right = (self._truth(*operand) for operand in operands)
         return self._set(f"None if {left} is None or {right} is None else {left} != {right}"), _BOOL
 
@@ -328,7 +341,7 @@ class Coder:
 
     def member(self, node: Call) -> tuple[str, Type]:
         if len(node.operands) < 2:
-            raise Refused("IN without values")
+            raise UnsupportedExpression("IN without values")
         first, *others = (self._value(operand) for operand in node.operands)
         found = self._same_way([self._compare("=", first, other) for other in others], "IN")
         any_true = " or ".join(found)
@@ -346,25 +359,25 @@ class Coder:
     def _same_way(compared: list[tuple[str, str]], where: str) -> list[str]:
         """The servers choose one way of comparing for all operands."""
         if len({how for _, how in compared if how}) > 1:
-            raise Refused(f"{where} with operands of several types")
+            raise UnsupportedExpression(f"{where} with operands of several types")
         return [variable for variable, _ in compared]
 
     def like(self, node: Call) -> tuple[str, Type]:
         value, pattern, *escape = (self._value(operand) for operand in node.operands)
         constants = [part[1].constant for part in (pattern, *escape)]
         if not all(isinstance(constant, str) for constant in constants):
-            raise Refused("LIKE with a pattern that is no constant")
+            raise UnsupportedExpression("LIKE with a pattern that is no constant")
         kind = value[1]
         if kind.kind is not Kind.TEXT or kind.constant is not None or kind.listed:
-            raise Refused(f"LIKE of {kind.kind.value}")
+            raise UnsupportedExpression(f"LIKE of {kind.kind.value}")
         sign = str(constants[1]) if escape else "\\"
         if len(sign) != 1:
-            raise Refused(f"ESCAPE {sign!r}")
+            raise UnsupportedExpression(f"ESCAPE {sign!r}")
         rules = collation(kind.collation)
         try:
             expression = _like(rules.key(str(constants[0])), rules.key(sign))
         except Unevaluable as error:
-            raise Refused(str(error)) from None
+            raise UnsupportedExpression(str(error)) from None
         match, key = self._name(re.compile(expression, re.DOTALL).fullmatch), self._name(rules.key)
         test = f"{match}({key}({value[0]})) is not None"
         return self._set(f"None if {value[0]} is None else {test}"), _BOOL
@@ -375,7 +388,7 @@ class Coder:
         left, right = self._operands(node, 2)
         kinds = {left[1].kind, right[1].kind}
         if not kinds <= {*NUMBERS, Kind.NULL}:
-            raise Refused(f"{node.name} of something else than numbers")
+            raise UnsupportedExpression(f"{node.name} of something else than numbers")
         if Kind.NULL in kinds:
             return "None", Type(Kind.NULL)
         if Kind.DOUBLE in kinds:
@@ -389,7 +402,7 @@ class Coder:
     def _integer_result(self, name: str, left: tuple[str, Type], right: tuple[str, Type]) -> tuple[Type, str]:
         unsigned = left[1].unsigned or right[1].unsigned
         if unsigned and name not in ("+", "*"):
-            raise Refused(f"{name} of an unsigned number")
+            raise UnsupportedExpression(f"{name} of an unsigned number")
         if name in ("DIV", "MOD"):
             made = f"int_{name.lower()}({left[0]}, {right[0]})"
             # Only the least number by -1 leaves the range.
@@ -404,11 +417,11 @@ class Coder:
         whole = max(a.digits - a.scale, b.digits - b.scale) + 1
         digits = a.digits + b.digits if name == "*" else whole + scale
         if scale > 30 or digits > 65:
-            raise Refused(f"{name} with more than 65 digits, or 30 behind the point")
+            raise UnsupportedExpression(f"{name} with more than 65 digits, or 30 behind the point")
         x, y = f"Decimal({left[0]})", f"Decimal({right[0]})"
         methods = {"+": "EXACT.add", "-": "EXACT.subtract", "*": "EXACT.multiply", "MOD": "decimal_mod"}
         if name not in methods:
-            raise Refused(f"{name} of decimal numbers")
+            raise UnsupportedExpression(f"{name} of decimal numbers")
         return Type(Kind.DECIMAL, scale=scale, digits=digits), f"{methods[name]}({x}, {y})"
 
     def _double_result(self, name: str, left: tuple[str, Type], right: tuple[str, Type]) -> str:
@@ -416,7 +429,7 @@ class Coder:
         if name == "MOD":
             return f"double_mod({x}, {y})"
         if name == "DIV":
-            raise Refused("DIV of a double")
+            raise UnsupportedExpression("DIV of a double")
         return f"finite({x} {name} {y})"
 
     def sign(self, node: Call) -> tuple[str, Type]:
@@ -424,7 +437,9 @@ class Coder:
         (operand,) = self._operands(node, 1)
         variable, kind = operand
         if kind.kind not in NUMBERS or (kind.kind is Kind.INT and kind.unsigned):
-            raise Refused(f"{node.name} of {'an unsigned number' if kind.unsigned else kind.kind.value}")
+            raise UnsupportedExpression(
+                f"{node.name} of {'an unsigned number' if kind.unsigned else kind.kind.value}"
+            )
         negate = node.name == "NEGATE"
         if kind.kind is Kind.INT:
             made = f"in_range({'-' + variable if negate else f'abs({variable})'}, False)"
@@ -439,11 +454,11 @@ class Coder:
         """Bit operators: of 64 bits, without a sign."""
         operands = self._operands(node, 1 if node.name == "~" else 2)
         if any(kind.kind is not Kind.INT for _, kind in operands):
-            raise Refused(f"{node.name} of something else than integers")
+            raise UnsupportedExpression(f"{node.name} of something else than integers")
         shift = operands[-1][1].constant
         # MariaDB takes 32 bits of a shift, MySQL all.
         if node.name in ("<<", ">>") and not (isinstance(shift, int) and 0 <= shift < 1 << 31):
-            raise Refused(f"{node.name} by something else than a constant")
+            raise UnsupportedExpression(f"{node.name} by something else than a constant")
         masked = [f"({variable} & {_MASK})" for variable, _ in operands]
         if node.name == "~":
             made = f"{masked[0]} ^ {_MASK}"
@@ -462,7 +477,7 @@ class Coder:
         if kind.kind is Kind.BYTES:
             made = f"len({variable})"
         elif kind.kind is not Kind.TEXT or kind.constant is not None:
-            raise Refused(f"{node.name} of {kind.kind.value}")
+            raise UnsupportedExpression(f"{node.name} of {kind.kind.value}")
         else:
             text = f"{self._name(collation_text)}({variable})"
             if node.name not in ("LENGTH", "OCTET_LENGTH"):
@@ -470,16 +485,16 @@ class Coder:
             elif kind.collation.startswith("utf8"):
                 made = f"len({text}.encode())"
             else:
-                raise Refused(f"LENGTH of text in {kind.collation.partition('_')[0]}")
+                raise UnsupportedExpression(f"LENGTH of text in {kind.collation.partition('_')[0]}")
         return self._set(f"None if {variable} is None else {made}"), Type(Kind.INT)
 
     def coalesce(self, node: Call) -> tuple[str, Type]:
         if not node.operands or (node.name == "IFNULL" and len(node.operands) != 2):
-            raise Refused(f"{node.name} with {len(node.operands)} values")
+            raise UnsupportedExpression(f"{node.name} with {len(node.operands)} values")
         operands = [part for part in map(self._value, node.operands) if part[1].kind is not Kind.NULL]
         columns = {_shape(kind) for _, kind in operands if kind.constant is None}
         if len(columns) != 1 or len({kind.kind for _, kind in operands}) != 1:
-            raise Refused(f"{node.name} of values of several types, or of constants only")
+            raise UnsupportedExpression(f"{node.name} of values of several types, or of constants only")
         result = next(kind for _, kind in operands if kind.constant is None)
         made = operands[-1][0]
         for variable, _ in reversed(operands[:-1]):
@@ -490,7 +505,7 @@ class Coder:
 
     def _operands(self, node: Call, count: int) -> list[tuple[str, Type]]:
         if len(node.operands) != count:
-            raise Refused(f"{node.name} with {len(node.operands)} values")
+            raise UnsupportedExpression(f"{node.name} with {len(node.operands)} values")
         return [self._value(operand) for operand in node.operands]
 
     def _name(self, value: Any) -> str:

@@ -18,7 +18,7 @@ from schemas.errors import ConfigError
 from schemas.structure import TableStructure
 from spark_consumer.rules.expressions.code import Coder, UnknownColumn
 from spark_consumer.rules.expressions.kinds import Unevaluable
-from spark_consumer.rules.expressions.parse import Refused, parse
+from spark_consumer.rules.expressions.parse import UnsupportedExpression, parse
 from spark_consumer.rules.expressions.row_values import value_lines, value_names
 
 Test = Callable[[bytes], bool | None]
@@ -46,10 +46,10 @@ class ExpressionRule:
             if text is not None:
                 try:
                     parse(text)
-                except Refused as refused:
+                except UnsupportedExpression as refused:
                     raise self.refuses(name, refused) from None
 
-    def refuses(self, name: str, why: Refused) -> ConfigError:
+    def refuses(self, name: str, why: UnsupportedExpression) -> ConfigError:
         """The error for an expression that cannot be evaluated as the servers do."""
         return ConfigError(
             "TR134",
@@ -138,7 +138,7 @@ def _test(
     coder = Coder(structure, collations)
     try:
         result = coder.condition(parse(text))
-    except Refused as refused:
+    except UnsupportedExpression as refused:
         raise rule.refuses(name, refused) from None
     except UnknownColumn as unknown:
         _log.warning("expression_keeps_all", table=structure.name, expression=text, unknown=str(unknown))
@@ -151,7 +151,7 @@ def _test(
     try:
         made: Test = compile_function("test", "v", body, names, f"<{name} of {structure.name}: {text}>")
     except SyntaxError:
-        raise rule.refuses(name, Refused("it is nested too deeply")) from None
+        raise rule.refuses(name, UnsupportedExpression("it is nested too deeply")) from None
     return made
 
 

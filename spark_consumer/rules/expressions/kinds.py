@@ -24,7 +24,7 @@ from schemas.types.temporal import (
     TIMESTAMP2,
     YEAR,
 )
-from spark_consumer.rules.expressions.parse import Refused
+from spark_consumer.rules.expressions.parse import UnsupportedExpression
 
 
 class Unevaluable(Exception):
@@ -94,7 +94,7 @@ def type_of(column: Column, collation: str) -> Type:
         return Type(Kind.BYTES)
     if column.charset:
         return Type(Kind.TEXT, collation=collation, listed=code in (ENUM, SET))
-    raise Refused(f"column {column.name} is {column.sql_type}")
+    raise UnsupportedExpression(f"column {column.name} is {column.sql_type}")
 
 
 _DATE = r"(\d{4})-(\d{2})-(\d{2})"
@@ -107,7 +107,9 @@ def moment_constant(text: object) -> str:
     """A date or date and time with six digits. Raises Refused unless the servers read it without a doubt."""
     match = _MOMENT.fullmatch(text) if isinstance(text, str) else None
     if match is None or not _is_date(int(match[1]), int(match[2]), int(match[3])):
-        raise Refused(f"{text!r} is no date or date and time such as '2026-01-31' or '2026-01-31 12:00:00.5'")
+        raise UnsupportedExpression(
+            f"{text!r} is no date or date and time such as '2026-01-31' or '2026-01-31 12:00:00.5'"
+        )
     clock = f"{match[4]}:{match[5]}:{match[6]}" if match[4] else "00:00:00"
     return f"{match[1]}-{match[2]}-{match[3]} {clock}.{(match[7] or '').ljust(6, '0')}"
 
@@ -131,7 +133,7 @@ def time_micros(text: str) -> int:
 def time_constant(text: object) -> int:
     """The microseconds of a constant. Raises Refused unless the servers read it without a doubt."""
     if not isinstance(text, str) or not _TIME.fullmatch(text) or abs(time_micros(text)) > 3_020_399_000_000:
-        raise Refused(f"{text!r} is no time such as '12:00:00' or '-01:30:00.5'")
+        raise UnsupportedExpression(f"{text!r} is no time such as '12:00:00' or '-01:30:00.5'")
     return time_micros(text)
 
 
@@ -191,7 +193,7 @@ def collation(name: str) -> Collation:
         return Collation(_capitals, pads, ordered=False, folds=True)
     if _BY_WEIGHT_CASE.fullmatch(name):
         return Collation(_printable, pads, ordered=False, folds=False)
-    raise Refused(
+    raise UnsupportedExpression(
         f"collation {name or 'unknown'}; COLLATE with a _bin collation of the charset can be evaluated"
     )
 

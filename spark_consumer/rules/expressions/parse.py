@@ -14,7 +14,7 @@ from typing import NamedTuple
 Value = int | Decimal | float | str | None
 
 
-class Refused(Exception):
+class UnsupportedExpression(Exception):
     """What stands in an expression and is not read or not evaluated here; one clause, for the error's text."""
 
 
@@ -85,7 +85,7 @@ def parse(text: str) -> Node:
     try:
         node = parser.expression()
     except RecursionError:
-        raise Refused("it is nested too deeply") from None
+        raise UnsupportedExpression("it is nested too deeply") from None
     parser.end()
     return node
 
@@ -95,7 +95,7 @@ def _tokens(text: str) -> list[_Token]:
     while pos < len(text):
         match = _TOKEN.match(text, pos)
         if match is None:
-            raise Refused(f"{text[pos : pos + 20]!r} is not understood")
+            raise UnsupportedExpression(f"{text[pos : pos + 20]!r} is not understood")
         if match.lastgroup != "space":
             found.append(_Token(match.lastgroup or "", match.group()))
         pos = match.end()
@@ -115,7 +115,7 @@ class _Parser:
 
     def end(self) -> None:
         if self._at < len(self._tokens):
-            raise Refused(f"{self._tokens[self._at].text!r} is not expected there")
+            raise UnsupportedExpression(f"{self._tokens[self._at].text!r} is not expected there")
 
     def _xor(self) -> Node:
         return self._left(self._and, {"XOR": "XOR"})
@@ -160,7 +160,7 @@ class _Parser:
                 operands.append(self._simple())
             return _negated(Call("LIKE", tuple(operands)), negated)
         if negated:
-            raise Refused(f"NOT {self._text()} is not understood")
+            raise UnsupportedExpression(f"NOT {self._text()} is not understood")
         return node
 
     def _bits_or(self) -> Node:
@@ -213,16 +213,16 @@ class _Parser:
             return Call(token.key, self._list())
         if token.kind == "name" or (token.kind == "word" and token.key not in _RESERVED):
             return self._column(token)
-        raise Refused(f"{token.text or 'the end'!r} is not understood there")
+        raise UnsupportedExpression(f"{token.text or 'the end'!r} is not understood there")
 
     def _column(self, first: _Token) -> Node:
         if self._kind() == "text":
-            raise Refused(f"{first.text}{self._text()}: only plain text is read")
+            raise UnsupportedExpression(f"{first.text}{self._text()}: only plain text is read")
         parts = [_plain(first)]
         while self._take("."):
             parts.append(self._name())
         if len(parts) > 2:
-            raise Refused(f"{'.'.join(parts)}: write the column alone")
+            raise UnsupportedExpression(f"{'.'.join(parts)}: write the column alone")
         return ColumnRef(parts[-1], parts[0] if len(parts) == 2 else None)
 
     def _list(self) -> tuple[Node, ...]:
@@ -262,18 +262,20 @@ class _Parser:
 
     def _expect(self, key: str) -> None:
         if not self._take(key):
-            raise Refused(f"{self._text()!r} stands where {key} should")
+            raise UnsupportedExpression(f"{self._text()!r} stands where {key} should")
 
     def _word(self, *keys: str) -> str:
         found = self._next().key
         if found not in keys:
-            raise Refused(f"{found or 'the end'!r} stands where one of {', '.join(keys)} should")
+            raise UnsupportedExpression(
+                f"{found or 'the end'!r} stands where one of {', '.join(keys)} should"
+            )
         return found
 
     def _name(self) -> str:
         token = self._next()
         if token.kind not in ("word", "name"):
-            raise Refused(f"{token.text or 'the end'!r} stands where a name should")
+            raise UnsupportedExpression(f"{token.text or 'the end'!r} stands where a name should")
         return _plain(token)
 
 

@@ -164,7 +164,7 @@ class FilesSink:
 
     def _carries(self, ddl: SchemaChanged) -> bool:
         try:
-            return self._ddl.carried(ddl, lambda: ()) is not None
+            return self._ddl.translate(ddl, lambda: ()) is not None
         except DownstreamError:
             # Only a part of what it names is replicated: a note of it does no harm.
             return True

@@ -35,9 +35,9 @@ def show(
     """Print a table's structure at a position in the log; by default at its end."""
     from schemas.letter_case import lowered
     from tailrace.config.file import kafka_security, load
-    from tailrace.probe_kafka import knock
+    from tailrace.probe_kafka import probe
     from tailrace.reader import EpochReader
-    from tailrace.reader.history import Place, look_up
+    from tailrace.reader.history import LookupPoint, look_up
     from tailrace.reader.structure_text import answer_dict, answer_text
 
     db, _, name = table.partition(".")
@@ -47,12 +47,12 @@ def show(
         raise typer.BadParameter("name one of --at-epoch and --at-gtid")
     kafka = load(config).kafka
     security = kafka_security(kafka)
-    knock(kafka.bootstrap_servers, security)
+    probe(kafka.bootstrap_servers, security)
     with EpochReader(kafka.bootstrap_servers, kafka.prefix, security) as log:
         epochs = list(log.epochs("oldest"))
         if epochs and epochs[-1].names_in_lower_case:
             db, name = lowered(db), lowered(name)
-        answer = look_up((db, name), Place(at_epoch, at_gtid), epochs, log.structures())
+        answer = look_up((db, name), LookupPoint(at_epoch, at_gtid), epochs, log.structures())
     if as_json:
         sys.stdout.write(json.dumps(answer_dict(answer, history=history), ensure_ascii=False) + "\n")
     else:

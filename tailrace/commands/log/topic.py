@@ -51,7 +51,7 @@ def cat(
     """
     from tailrace.config.file import kafka_security, load
     from tailrace.config.start_point import check_cat_start
-    from tailrace.probe_kafka import knock
+    from tailrace.probe_kafka import probe
     from tailrace.reader import EpochReader
     from tailrace.service import logs
     from tailrace.service.lifecycle import run_until_signalled
@@ -62,7 +62,7 @@ def cat(
 
     def run(stop: threading.Event) -> None:
         security = kafka_security(kafka)
-        knock(kafka.bootstrap_servers, security)
+        probe(kafka.bootstrap_servers, security)
         with EpochReader(kafka.bootstrap_servers, kafka.prefix, security) as log:
             _print(log, start, wanted, bool(table), follow, form == "json", stop)
 

@@ -23,14 +23,14 @@ def list_files(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> 
     they hold.
     """
     from relay_store.read.catalog import entries
-    from tailrace import assemble as wiring
+    from tailrace import assemble
     from tailrace.config.file import load
     from tailrace.service import logs
 
     logs.configure("relay list")
     loaded = load(config)
     root = loaded.relay.dir
-    found = entries(root, wiring.relay_readers(loaded))
+    found = entries(root, assemble.relay_readers(loaded))
     report = _report(found, str(root))
     if as_json:
         import json

@@ -55,13 +55,13 @@ def purge(
     registered reader still needs. A producer may run meanwhile.
     """
     from relay_store.purge.purge import purge as run
-    from tailrace import assemble as wiring
+    from tailrace import assemble
     from tailrace.config.file import load
     from tailrace.service import logs
 
     logs.configure("relay purge")
     loaded = load(config)
-    awaited = wiring.relay_readers(loaded)
+    awaited = assemble.relay_readers(loaded)
     report = run(_relay_dir(loaded), (filename, sub_dir), dry_run=dry_run, awaited=awaited)
     if as_json:
         import json
@@ -118,13 +118,13 @@ def readers(config: ConfigFile = DEFAULT_CONFIG, forget: Forget = None, as_json:
     The publisher and the configured channels register by themselves; one that has not begun needs everything.
     A channel that will never run again keeps its files until it is removed from the configuration and forgotten.
     """
-    from tailrace import assemble as wiring
+    from tailrace import assemble
     from tailrace.config.file import load
     from tailrace.service import logs
 
     logs.configure("relay readers")
     loaded = load(config)
-    root, awaited = _relay_dir(loaded), wiring.relay_readers(loaded)
+    root, awaited = _relay_dir(loaded), assemble.relay_readers(loaded)
     if forget is not None:
         _forget(root, forget, awaited)
         return

@@ -9,7 +9,7 @@ import pytest
 
 from producer.decode.duplicate_filter import repetitions
 from relay_store.layout.directory import RelayPosition
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.errors import DecodeError
 from schemas.gtid.sets import MariadbGtidSet
 from tests.support.relay_events import event, format_description, query
@@ -19,19 +19,19 @@ HAD = MariadbGtidSet.parse("0-1-100,7-2-50")
 
 
 def _gtid(domain: int, server: int, number: int) -> bytes:
-    made = event(binlog.MARIADB_GTID, struct.pack("<QIB", number, domain, 0) + bytes(6))
+    made = event(framing.MARIADB_GTID, struct.pack("<QIB", number, domain, 0) + bytes(6))
     return made[:5] + struct.pack("<I", server) + made[9:]
 
 
 def _list(*entries: tuple[int, int, int]) -> bytes:
     body = struct.pack("<I", len(entries)) + b"".join(struct.pack("<IIQ", *entry) for entry in entries)
-    return event(binlog.MARIADB_GTID_LIST, body)
+    return event(framing.MARIADB_GTID_LIST, body)
 
 
 def _file(root: Path, subdir: str, *events: bytes, name: str = FILE) -> RelayPosition:
     """The place behind the events, in a file of the sub-directory."""
     (root / subdir).mkdir(exist_ok=True)
-    data = binlog.MAGIC + b"".join((format_description(), *events))
+    data = framing.MAGIC + b"".join((format_description(), *events))
     (root / subdir / name).write_bytes(data + query(b"BEGIN"))
     return RelayPosition(subdir, name, len(data))
 

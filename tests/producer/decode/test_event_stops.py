@@ -11,7 +11,7 @@ from producer.decode.savepoints import savepoint_name
 from producer.decode.skipping import SkipRule
 from producer.events.payload import unpacked
 from producer.events.query_event import load_query, parse_query_event
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.ddl.dml import read_dml
 from schemas.errors import DecodeError
 from tests.support.decoded import decoded_lines
@@ -23,28 +23,28 @@ GTID = "00010203-0405-0607-0809-0a0b0c0d0e0f"
 
 def _lines(root: Path, *events: bytes) -> list[str]:
     (root / SUBDIR).mkdir()
-    (root / SUBDIR / FILE).write_bytes(binlog.MAGIC + b"".join((format_description(), *events)))
+    (root / SUBDIR / FILE).write_bytes(framing.MAGIC + b"".join((format_description(), *events)))
     return decoded_lines(root, SUBDIR, FILE, "mysql")
 
 
 def _failed(text: bytes, error_code: int) -> bytes:
-    return event(binlog.QUERY, struct.pack("<IIBHH", 1, 0, 1, error_code, 0) + b"d\0" + text)
+    return event(framing.QUERY, struct.pack("<IIBHH", 1, 0, 1, error_code, 0) + b"d\0" + text)
 
 
 def _load_data(text: bytes) -> bytes:
     fields = struct.pack("<IIBHH", 1, 0, 1, 0, 0) + struct.pack("<IIIB", 1, 10, 29, 2)
-    return event(binlog.EXECUTE_LOAD_QUERY, fields + b"d\0" + text)
+    return event(framing.EXECUTE_LOAD_QUERY, fields + b"d\0" + text)
 
 
-LOADED = [event(binlog.BEGIN_LOAD_QUERY, bytes(4) + b"1\n"), event(binlog.APPEND_BLOCK, bytes(4) + b"2\n")]
+LOADED = [event(framing.BEGIN_LOAD_QUERY, bytes(4) + b"1\n"), event(framing.APPEND_BLOCK, bytes(4) + b"2\n")]
 LOAD = _load_data(b"LOAD DATA INFILE 'SQL_LOAD_MB-1-0' REPLACE INTO TABLE `t` FIELDS TERMINATED BY ',' (`a`)")
-INCIDENT = event(binlog.INCIDENT, struct.pack("<H", 1) + b"\x04lost")
-ENCRYPTION = event(binlog.MARIADB_START_ENCRYPTION, b"\x01" + bytes(16))
-ROWS_OF_NOBODY = event(binlog.WRITE_ROWS, bytes(40))
+INCIDENT = event(framing.INCIDENT, struct.pack("<H", 1) + b"\x04lost")
+ENCRYPTION = event(framing.MARIADB_START_ENCRYPTION, b"\x01" + bytes(16))
+ROWS_OF_NOBODY = event(framing.WRITE_ROWS, bytes(40))
 
 
 TABLE = event(
-    binlog.TABLE_MAP,
+    framing.TABLE_MAP,
     b"\1\0\0\0\0\0\1\0" + b"\1d\0\1t\0" + b"\1\3\0\0" + b"\1\1\0" + b"\4\3\2id" + b"\x08\1\0",
 )
 
@@ -52,7 +52,7 @@ TABLE = event(
 def _inserted(number: int) -> list[bytes]:
     """A row of `t (id INT PRIMARY KEY)`."""
     head = b"\1\0\0\0\0\0" + b"\1\0" + b"\2\0" + b"\1\1"
-    return [TABLE, event(binlog.WRITE_ROWS, head + b"\0" + struct.pack("<i", number))]
+    return [TABLE, event(framing.WRITE_ROWS, head + b"\0" + struct.pack("<i", number))]
 
 
 @pytest.mark.parametrize(("events", "code", "said"), [
@@ -81,7 +81,7 @@ def test_stops(tmp_path: Path, events: list[bytes], code: str, said: str) -> Non
     error = caught.value
     assert error.code == code
     assert said in str(error)
-    whole = binlog.MAGIC + format_description() + query(b"CREATE TABLE before (i INT)") + b"".join(events)
+    whole = framing.MAGIC + format_description() + query(b"CREATE TABLE before (i INT)") + b"".join(events)
     assert error.where.position == len(whole) - len(events[-1])
     assert (error.where.gtid, error.where.file) == (f"{GTID}:1", FILE)
     assert error.hint
@@ -112,7 +112,7 @@ def test_a_statement_whose_rows_are_not_logged_is_passed_over_by_a_rule(
     events = b"".join(
         (format_description(), gtid(1), query(statement.encode()), gtid(2), query(b"DROP TABLE a"))
     )
-    (tmp_path / SUBDIR / FILE).write_bytes(binlog.MAGIC + events)
+    (tmp_path / SUBDIR / FILE).write_bytes(framing.MAGIC + events)
     lines = decoded_lines(tmp_path, SUBDIR, FILE, "mysql", skip=(SkipRule("d", "t", ("statement",)),))
     assert lines == ["DDL DROP TABLE: DROP TABLE a"]
     with pytest.raises(DecodeError, match="TR409"):
@@ -128,7 +128,7 @@ def test_the_files_of_a_table_that_is_not_replicated_are_nobodys_concern(tmp_pat
         gtid(2),
         query(b"CREATE TABLE t SELECT f()"),
     ]
-    (tmp_path / SUBDIR / FILE).write_bytes(binlog.MAGIC + b"".join((format_description(), *events)))
+    (tmp_path / SUBDIR / FILE).write_bytes(framing.MAGIC + b"".join((format_description(), *events)))
     with pytest.raises(DecodeError, match=r"TR409.*CREATE TABLE t SELECT"):
         decoded_lines(tmp_path, SUBDIR, FILE, "mysql", exclude=("d.t",))
 
@@ -150,7 +150,7 @@ def test_what_was_rolled_back_did_not_happen(tmp_path: Path) -> None:
 
 def test_a_load_as_text_is_passed_over_by_a_rule() -> None:
     """Its table is in its text, whose place in the event is not a QUERY event's."""
-    query_event = parse_query_event(load_query(LOAD[:-4])[binlog.HEADER_SIZE :])
+    query_event = parse_query_event(load_query(LOAD[:-4])[framing.HEADER_SIZE :])
     dml = read_dml(query_event.statement, query_event.default_db, "mysql")
     assert dml is not None
     assert [(name.db, name.table) for name in dml.tables] == [("d", "t")]
@@ -158,8 +158,8 @@ def test_a_load_as_text_is_passed_over_by_a_rule() -> None:
 
 def test_what_may_be_ignored_is_ignored(tmp_path: Path) -> None:
     """An unknown event with the ignorable flag, and those that no row depends on, inside and outside of a group."""
-    ignorable = event(200, b"whatever", flags=binlog.FLAG_IGNORABLE)
-    skipped = [ignorable, event(binlog.ROWS_QUERY, b"\x01x"), event(binlog.INTVAR, bytes(9))]
+    ignorable = event(200, b"whatever", flags=framing.FLAG_IGNORABLE)
+    skipped = [ignorable, event(framing.ROWS_QUERY, b"\x01x"), event(framing.INTVAR, bytes(9))]
     lines = _lines(
         tmp_path,
         *skipped,
@@ -167,7 +167,7 @@ def test_what_may_be_ignored_is_ignored(tmp_path: Path) -> None:
         query(b"BEGIN"),
         *skipped,
         xid(),
-        event(binlog.STOP, b""),
+        event(framing.STOP, b""),
         query(b"DROP TABLE a"),
     )
     assert lines == ["DDL DROP TABLE: DROP TABLE a"]
@@ -179,7 +179,7 @@ def test_an_alter_that_failed_in_its_second_phase_changed_nothing(tmp_path: Path
     def phase(flags: bytes, error_code: int) -> bytes:
         variables = b"\x82" + flags
         head = struct.pack("<IIBHH", 1, 0, 1, error_code, len(variables))
-        return event(binlog.QUERY, head + variables + b"d\0ALTER TABLE a ADD UNIQUE (b)")
+        return event(framing.QUERY, head + variables + b"d\0ALTER TABLE a ADD UNIQUE (b)")
 
     number = struct.pack("<Q", 1)
     whole = phase(b"\2", 0), phase(b"\x08" + number, 1062), phase(b"\2", 0), phase(b"\4" + number, 0)
@@ -190,14 +190,14 @@ def test_an_alter_that_failed_in_its_second_phase_changed_nothing(tmp_path: Path
 def test_a_payload_without_compression(tmp_path: Path) -> None:
     """Type 255 (NONE): the same rows as compressed; taken from the golden binlog of MySQL."""
     data = (BINLOGS / "mysql" / SUBDIR / FILE).read_bytes()
-    at, plain = binlog.FIRST_POSITION, [data[:4]]
+    at, plain = framing.FIRST_POSITION, [data[:4]]
     while at < len(data):
-        size = binlog.header(data, at).size
+        size = framing.header(data, at).size
         one = data[at : at + size]
-        if one[4] == binlog.TRANSACTION_PAYLOAD:
-            inside = b"".join(unpacked(one[binlog.HEADER_SIZE : -4]))
+        if one[4] == framing.TRANSACTION_PAYLOAD:
+            inside = b"".join(unpacked(one[framing.HEADER_SIZE : -4]))
             fields = b"\x02\x03\xfc\xff\x00" + b"\x03\x03\xfc" + struct.pack("<H", len(inside)) + b"\x00"
-            one = event(binlog.TRANSACTION_PAYLOAD, fields + inside)
+            one = event(framing.TRANSACTION_PAYLOAD, fields + inside)
         plain.append(one)
         at += size
     (tmp_path / SUBDIR).mkdir()

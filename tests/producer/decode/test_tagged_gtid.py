@@ -11,7 +11,7 @@ import pytest
 from producer.decode.walk import EventDecoder
 from producer.decode.xa import PreparedTransactions
 from producer.epochs.open_epoch import EpochLimits
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.gtid.sets import empty_gtid_set
 from schemas.tables import TableFilter
 from tests.support.relay_events import event, format_description, query, xid
@@ -31,7 +31,7 @@ def _event(commits: Sequence[tuple[int, int]]) -> bytes:
     fields = b"".join(map(_varlen, (0, 0, 1, *UUID, 2, 7 << 1, 3, 5))) + b"mytag"
     fields += b"".join(map(_varlen, (4, 0, 5, 4, *(n for pair in commits for n in pair), 8, 296, 9, 90600)))
     size = next(n for n in range(200) if n == len(_varlen(1) + _varlen(n) + _varlen(0)) + len(fields))
-    return event(binlog.GTID_TAGGED, _varlen(1) + _varlen(size) + _varlen(0) + fields)
+    return event(framing.GTID_TAGGED, _varlen(1) + _varlen(size) + _varlen(0) + fields)
 
 
 @pytest.mark.parametrize(("commits", "micros"), [
@@ -41,7 +41,7 @@ def _event(commits: Sequence[tuple[int, int]]) -> bytes:
 ])  # fmt: skip
 def test_what_it_says(tmp_path: Path, commits: Sequence[tuple[int, int]], micros: int) -> None:
     gtid = _event(commits)
-    assert binlog.tagged_gtid(gtid) == (UUID + b"mytag", 7, micros)
+    assert framing.tagged_gtid(gtid) == (UUID + b"mytag", 7, micros)
     limits = EpochLimits(max_rows=1 << 40, max_bytes=1 << 50, max_delay=1e9, heartbeat=1e9)
     tracker = empty_gtid_set("mysql").tracker()
     none: Any = lambda epoch: None  # noqa: E731
@@ -55,4 +55,4 @@ def test_what_it_says(tmp_path: Path, commits: Sequence[tuple[int, int]], micros
 
 def test_without_a_number_it_is_damaged() -> None:
     with pytest.raises(ValueError, match="UUID or number"):
-        binlog.tagged_gtid(event(binlog.GTID_TAGGED, b"".join(map(_varlen, (1, 5, 0, 0, 0)))))
+        framing.tagged_gtid(event(framing.GTID_TAGGED, b"".join(map(_varlen, (1, 5, 0, 0, 0)))))

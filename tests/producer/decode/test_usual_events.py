@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from producer.decode.walk import EventDecoder
 from producer.decode.xa import PreparedTransactions
 from producer.epochs.open_epoch import EpochLimits
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.gtid.sets import empty_gtid_set
 from schemas.sql.literals import key_table
 from schemas.tables import TableFilter
@@ -27,7 +27,7 @@ def _map(table_id: int, name: bytes, columns: int = 1, flags: int = 1) -> bytes:
     optional = b"\1\1\0" + bytes((4, len(names))) + names + b"\x08\1\0"
     body = b"\1d\0" + bytes((len(name),)) + name + b"\0" + bytes((columns,)) + b"\3" * columns + b"\0\xff"
     return event(
-        binlog.TABLE_MAP, table_id.to_bytes(6, "little") + struct.pack("<H", flags) + body + optional
+        framing.TABLE_MAP, table_id.to_bytes(6, "little") + struct.pack("<H", flags) + body + optional
     )
 
 
@@ -35,7 +35,7 @@ def _insert(table_id: int, number: int, columns: int = 1, flags: int = 1, extra:
     """A WRITE_ROWS event of one row."""
     head = struct.pack("<HH", flags, 2 + len(extra)) + extra + bytes((columns, (1 << columns) - 1))
     image = b"\0" + struct.pack("<i", number) * columns
-    return event(binlog.WRITE_ROWS, table_id.to_bytes(6, "little") + head + image)
+    return event(framing.WRITE_ROWS, table_id.to_bytes(6, "little") + head + image)
 
 
 def _decoded(*groups: list[bytes], tables: TableFilter | None = None) -> list[tuple[str, int, int, int]]:

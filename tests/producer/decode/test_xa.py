@@ -9,7 +9,7 @@ import pytest
 
 from producer.decode.xa import PreparedTransactions, needed_from, prepared_inside, xa_prepare, xa_statement
 from relay_store.layout.directory import RelayPosition
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.errors import DecodeError
 from schemas.wire.epoch import EpochCommitted, PreparedTransaction
 from tests.support.records import epoch_record
@@ -27,24 +27,24 @@ def _prepared(xid: str, pos: int, file: str = "mysql-bin.000001") -> PreparedTra
 def test_statements_and_events_give_the_same_xid() -> None:
     assert xa_statement(b"XA START X'61',X'62',7") == ("START", "X'61',X'62',7")
     assert xa_statement(b"XA COMMIT X'FF00',X'',1") == ("COMMIT", "X'ff00',X'',1")
-    assert xa_prepare(event(binlog.XA_PREPARE, PREPARE)) == ("X'61',X'62',7", False)
-    assert xa_prepare(event(binlog.XA_PREPARE, b"\1" + PREPARE[1:])) == ("X'61',X'62',7", True)
+    assert xa_prepare(event(framing.XA_PREPARE, PREPARE)) == ("X'61',X'62',7", False)
+    assert xa_prepare(event(framing.XA_PREPARE, b"\1" + PREPARE[1:])) == ("X'61',X'62',7", True)
     # A format id is written with a sign by some servers' text and never in the event.
     negative = struct.pack("<BiII", 0, -2, 1, 0) + b"a"
-    assert xa_prepare(event(binlog.XA_PREPARE, negative))[0] == xa_statement(b"XA ROLLBACK X'61',X'',-2")[1]
+    assert xa_prepare(event(framing.XA_PREPARE, negative))[0] == xa_statement(b"XA ROLLBACK X'61',X'',-2")[1]
 
 
 def test_other_forms_stop() -> None:
     with pytest.raises(DecodeError, match="TR406"):
         xa_statement(b"XA COMMIT 'a'")
     with pytest.raises(ValueError, match="within its XID"):
-        xa_prepare(binlog.HEADER.pack(1, 38, 1, 99, 0, 0) + PREPARE[:-1])
+        xa_prepare(framing.HEADER.pack(1, 38, 1, 99, 0, 0) + PREPARE[:-1])
 
 
 def test_a_payload_that_ends_in_xa_prepare() -> None:
     start = bytes(13) + b"\0XA START X'61',X'62',7"
-    inside = [binlog.HEADER.pack(1, kind, 1, 19 + len(body), 0, 0) + body for kind, body in
-              ((binlog.QUERY, start), (binlog.TABLE_MAP, b"xxx"), (binlog.XA_PREPARE, PREPARE))]  # fmt: skip
+    inside = [framing.HEADER.pack(1, kind, 1, 19 + len(body), 0, 0) + body for kind, body in
+              ((framing.QUERY, start), (framing.TABLE_MAP, b"xxx"), (framing.XA_PREPARE, PREPARE))]  # fmt: skip
     assert prepared_inside([b"".join(inside)]) == ("X'61',X'62',7", False)
     assert prepared_inside(inside) == ("X'61',X'62',7", False)
     assert prepared_inside(inside[:2]) is None

@@ -22,10 +22,10 @@ from producer.epochs.open_epoch import EpochLimits, OpenEpoch
 from producer.events.payload import unpacked
 from producer.structures.interpret import Catalog, created, ddl_changes
 from relay_store.layout.directory import RelayPosition
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.binlog.mariadb_zlib import inflate, inflate_column
 from schemas.ddl.classify import Category, classify
-from schemas.ddl.column_types import Session
+from schemas.ddl.column_types import DdlContext
 from schemas.ddl.dml import read_dml, verb_on
 from schemas.ddl.names import Unroutable, in_lower_case
 from schemas.errors import DecodeError
@@ -91,7 +91,7 @@ def field(kind: int, number: int) -> bytes:
 
 def payload(data: bytes, stated: int | None) -> bytes:
     head = field(2, 0) + (field(3, stated) if stated is not None else b"")
-    return event(binlog.TRANSACTION_PAYLOAD, head + b"\0" + data)
+    return event(framing.TRANSACTION_PAYLOAD, head + b"\0" + data)
 
 
 def zeros(size: int) -> bytes:
@@ -122,10 +122,10 @@ def table_map(
     said = b"".join(bytes((kind,)) + size(len(data)) + data for kind, data in fields)
     nulls = bytes((len(codes) + 7) // 8)
     body = b"\1d\0\1t\0" + size(len(codes)) + codes + size(len(meta)) + meta + nulls + said
-    return event(binlog.TABLE_MAP, b"\1\0\0\0\0\0\1\0" + body)
+    return event(framing.TABLE_MAP, b"\1\0\0\0\0\0\1\0" + body)
 
 
-def rows_event(images: bytes, width: int = 1, kind: int = binlog.WRITE_ROWS) -> bytes:
+def rows_event(images: bytes, width: int = 1, kind: int = framing.WRITE_ROWS) -> bytes:
     size = bytes((width,)) if width < 251 else b"\xfc" + struct.pack("<H", width)
     head = b"\1\0\0\0\0\0\1\0\2\0" + size + b"\xff" * ((width + 7) // 8)
     return event(kind, head + images)
@@ -145,7 +145,7 @@ def test_a_payload_that_unpacks_to_more_or_less_than_it_states(stated):
 
 def test_a_payload_of_gigabytes_is_read_in_the_memory_of_an_event(tmp_path):
     """MySQL writes such: 84 kB that unpack to 2.2 GB were seen on 9.7."""
-    inside = [binlog.HEADER.pack(1, binlog.ROWS_QUERY, 1, 19 + MB, 0, 0) + bytes(MB)] * 1024
+    inside = [framing.HEADER.pack(1, framing.ROWS_QUERY, 1, 19 + MB, 0, 0) + bytes(MB)] * 1024
     packer = zstandard.ZstdCompressor(level=1).compressobj()
     data = b"".join([*map(packer.compress, inside), packer.flush()])
     assert len(data) < MB
@@ -154,7 +154,7 @@ def test_a_payload_of_gigabytes_is_read_in_the_memory_of_an_event(tmp_path):
 
 @pytest.mark.parametrize("size", [0, 18, 1 << 31, 300])
 def test_an_event_in_a_payload_leads_nowhere(size):
-    inside = binlog.HEADER.pack(1, binlog.ROWS_QUERY, 1, size, 0, 0) + bytes(200)
+    inside = framing.HEADER.pack(1, framing.ROWS_QUERY, 1, size, 0, 0) + bytes(200)
     packed = zstandard.ZstdCompressor().compress(inside)
     assert refused(gtid(1), payload(packed, len(inside))).code == "TR414"
 
@@ -165,7 +165,7 @@ def test_rows_of_a_payload_are_handed_on_before_they_are_too_many():
     table = table_map(b"\3\xfc", b"\4", ["a", "b"], (1, b"\0"), (2, b"\x3f"))
     row = rows_event(struct.pack("<BiI", 0, 7, MB) + blob, 2)
     inside = (table[:-4], *[row[:-4]] * 150)
-    plain = [binlog.HEADER.pack(1, one[4], 1, len(one), 0, 0) + one[19:] for one in inside]
+    plain = [framing.HEADER.pack(1, one[4], 1, len(one), 0, 0) + one[19:] for one in inside]
     data = zstandard.ZstdCompressor(level=1).compress(b"".join(plain))
     rows, most = decoded(gtid(1), payload(data, sum(map(len, plain))))
     assert rows == 150
@@ -175,7 +175,7 @@ def test_rows_of_a_payload_are_handed_on_before_they_are_too_many():
 @pytest.mark.parametrize("stated", [80, 0xFFFFFFFF, (1 << 30) + 1])
 def test_compressed_events_of_mariadb_that_lie(stated):
     text = query(b"")[:-4]
-    statement = event(binlog.MARIADB_QUERY_COMPRESSED, text[19:] + zipped(128 * MB, stated))
+    statement = event(framing.MARIADB_QUERY_COMPRESSED, text[19:] + zipped(128 * MB, stated))
     assert refused(statement, flavor="mariadb").code == "TR405"
     head = struct.pack("<6sHB", b"\1\0\0\0\0\0", 1, 1) + b"\xff"
     rows = event(166, head + zipped(128 * MB, stated))
@@ -243,8 +243,8 @@ def test_a_table_with_as_many_columns_as_there_can_be():
 
 def test_a_table_without_columns_has_no_rows_without_end():
     body = b"\1d\0\1t\0\0\0"
-    table = event(binlog.TABLE_MAP, b"\1\0\0\0\0\0\1\0" + body)
-    rows = event(binlog.DELETE_ROWS, b"\1\0\0\0\0\0\1\0\2\0\0" + bytes(50))
+    table = event(framing.TABLE_MAP, b"\1\0\0\0\0\0\1\0" + body)
+    rows = event(framing.DELETE_ROWS, b"\1\0\0\0\0\0\1\0\2\0\0" + bytes(50))
     assert refused(table, rows).code == "TR405"
 
 
@@ -490,7 +490,7 @@ def test_positions_are_those_of_the_event():
 
 def statements(text: str, flavor: Flavor) -> None:
     """Everything that reads a statement's text."""
-    found, session = classify(text, "d", flavor), Session(flavor, "d")
+    found, session = classify(text, "d", flavor), DdlContext(flavor, "d")
     read_dml(text, "d", flavor)
     verb_on(text, "d", "t", flavor)
     if found.category is Category.DDL:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producer.events.compressed import plain_event
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.binlog.mariadb_zlib import inflate, inflate_column
 from tests.support.relay_events import event, query
 
@@ -48,12 +48,12 @@ def test_damage_is_found(spoil) -> None:
 
 def test_a_statement() -> None:
     ordinary = query(b"CREATE TABLE t (a INT)" * 20)
-    text_at = binlog.query_text_at(ordinary)
-    packed = event(binlog.MARIADB_QUERY_COMPRESSED, ordinary[19:text_at] + pack(ordinary[text_at:-4]))
+    text_at = framing.query_text_at(ordinary)
+    packed = event(framing.MARIADB_QUERY_COMPRESSED, ordinary[19:text_at] + pack(ordinary[text_at:-4]))
     plain = plain_event(packed, 4)
     assert plain[19:] == ordinary[19:-4]
-    assert (plain[4], binlog.header(plain).size) == (binlog.QUERY, len(plain))
-    assert binlog.query_text(plain, False) == b"CREATE TABLE t (a INT)" * 20
+    assert (plain[4], framing.header(plain).size) == (framing.QUERY, len(plain))
+    assert framing.query_text(plain, False) == b"CREATE TABLE t (a INT)" * 20
 
 
 @pytest.mark.parametrize(

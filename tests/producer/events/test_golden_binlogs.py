@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from producer.events.payload import unpacked
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.errors import DecodeError, TailraceError
 from schemas.gtid.sets import Flavor
 from tests.support.decoded import decoded_lines
@@ -34,9 +34,9 @@ def _decode(root: Path, flavor: Flavor, data: bytes) -> str:
 
 
 def _events(data: bytes) -> list[bytes]:
-    events, at = [], binlog.FIRST_POSITION
+    events, at = [], framing.FIRST_POSITION
     while at < len(data):
-        size = binlog.header(data, at).size
+        size = framing.header(data, at).size
         events.append(data[at : at + size])
         at += size
     return events
@@ -60,7 +60,7 @@ def _mutated(events: list[bytes], rng: random.Random) -> bytes:
         if not events[i]:
             continue
         event = bytearray(events[i])
-        body = binlog.HEADER_SIZE
+        body = framing.HEADER_SIZE
         match rng.randrange(9):
             case 0:  # one byte
                 event[rng.randrange(body, len(event))] = rng.choice(
@@ -91,7 +91,7 @@ def _mutated(events: list[bytes], rng: random.Random) -> bytes:
             size = len(event) if rng.random() < 0.98 else rng.choice((0, 18, 19, len(event) + 1, 0xFFFFFFFF))
             event[9:13] = size.to_bytes(4, "little")
         events[i] = bytes(event)
-    return binlog.MAGIC + b"".join(events)
+    return framing.MAGIC + b"".join(events)
 
 
 def _refusal(root: Path, flavor: Flavor, data: bytes) -> TailraceError | None:
@@ -125,4 +125,4 @@ def test_any_damage_gives_an_error_with_a_place_or_lines(name: str, tmp_path: Pa
 @pytest.mark.parametrize("size", [0, 18, 100])
 def test_a_payload_whose_events_lead_nowhere(size: int) -> None:
     with pytest.raises(DecodeError, match="TR414"):
-        list(unpacked(b"\x02\x03\xfc\xff\x00\x00" + binlog.HEADER.pack(1, binlog.XID, 1, size, 0, 0)))
+        list(unpacked(b"\x02\x03\xfc\xff\x00\x00" + framing.HEADER.pack(1, framing.XID, 1, size, 0, 0)))

@@ -14,7 +14,7 @@ from producer.mirror.loop import Mirror
 from producer.upstream.connect import describe, set_at_start
 from relay_store.write.writer import RelayWriter
 from schemas.access.server_connection import ServerConnection
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.errors import ConfigError, RelayError, TailraceError, UpstreamError
 from tests.support.fake_upstream import FIRST, UUID, FakeUpstream, fake_upstream, framed, result_set
 from tests.support.relay_events import event, format_description, group, gtid, query, xid
@@ -58,9 +58,9 @@ def mysql():
         yield made
 
 
-def rotate(name: str | bytes, position: int = 4, *, flags: int = binlog.FLAG_ARTIFICIAL) -> bytes:
+def rotate(name: str | bytes, position: int = 4, *, flags: int = framing.FLAG_ARTIFICIAL) -> bytes:
     body = struct.pack("<Q", position) + (name if isinstance(name, bytes) else name.encode())
-    return event(binlog.ROTATE, body, timestamp=0, flags=flags)
+    return event(framing.ROTATE, body, timestamp=0, flags=flags)
 
 
 def mirrored(upstream: FakeUpstream, root: Path, until: int = 1 << 20) -> TailraceError | None:
@@ -182,28 +182,28 @@ def test_a_set_at_a_files_start_that_is_none(mysql):
         set_at_start(mysql.url, info, FIRST)
 
 
-_MARIADB_LIST = event(binlog.MARIADB_GTID_LIST, struct.pack("<I", 7))
+_MARIADB_LIST = event(framing.MARIADB_GTID_LIST, struct.pack("<I", 7))
 BAD_EVENTS = {
-    "number of a GTID": event(binlog.GTID, struct.pack("<B16sq", 0, bytes(16), -5)),
-    "number past the last": event(binlog.GTID, struct.pack("<B16sq", 0, bytes(16), (1 << 63) - 1)),
-    "short GTID": event(binlog.GTID, bytes(5)),
-    "tagged GTID without anything": event(binlog.GTID_TAGGED, b""),
-    "long tagged GTID": event(binlog.GTID_TAGGED, b"\x02\xff" + bytes(2000)),
+    "number of a GTID": event(framing.GTID, struct.pack("<B16sq", 0, bytes(16), -5)),
+    "number past the last": event(framing.GTID, struct.pack("<B16sq", 0, bytes(16), (1 << 63) - 1)),
+    "short GTID": event(framing.GTID, bytes(5)),
+    "tagged GTID without anything": event(framing.GTID_TAGGED, b""),
+    "long tagged GTID": event(framing.GTID_TAGGED, b"\x02\xff" + bytes(2000)),
     "short list": _MARIADB_LIST,
-    "short MariaDB GTID": event(binlog.MARIADB_GTID, b"\1"),
-    "previous GTIDs of many sources": event(binlog.PREVIOUS_GTIDS, struct.pack("<Q", 1 << 55)),
+    "short MariaDB GTID": event(framing.MARIADB_GTID, b"\1"),
+    "previous GTIDs of many sources": event(framing.PREVIOUS_GTIDS, struct.pack("<Q", 1 << 55)),
     "previous GTIDs backwards": event(
-        binlog.PREVIOUS_GTIDS, struct.pack("<Q16sQ4q", 1, bytes(16), 2, 5, 6, 1, 2)
+        framing.PREVIOUS_GTIDS, struct.pack("<Q16sQ4q", 1, bytes(16), 2, 5, 6, 1, 2)
     ),
     "previous GTIDs of many intervals": event(
-        binlog.PREVIOUS_GTIDS, struct.pack("<Q16sQ", 1, bytes(16), 1 << 60)
+        framing.PREVIOUS_GTIDS, struct.pack("<Q16sQ", 1, bytes(16), 1 << 60)
     ),
     "previous GTIDs with a tag of control signs": event(
-        binlog.PREVIOUS_GTIDS,
+        framing.PREVIOUS_GTIDS,
         struct.pack("<Q16sB3sQqq", 1 | 1 << 8 | 1 << 56, bytes(16), 6, b'"\n\x1b', 1, 1, 2),
     ),
-    "short QUERY": event(binlog.QUERY, bytes(4)),
-    "nothing": event(binlog.XID, b"")[:3],
+    "short QUERY": event(framing.QUERY, bytes(4)),
+    "nothing": event(framing.XID, b"")[:3],
 }
 
 
@@ -218,13 +218,13 @@ def test_an_event_that_no_server_writes_stops_at_its_place(mysql, tmp_path, bad)
     assert error.where.position == 4 + len(b"".join(good))
     # Nothing of it is in the file: another start goes on without a hand.
     kept = (tmp_path / "relay" / f"{UUID}.000001" / FIRST).read_bytes()
-    assert kept == binlog.MAGIC + b"".join(good)
+    assert kept == framing.MAGIC + b"".join(good)
     RelayWriter(tmp_path / "relay").close()
 
 
 def sized(size: int) -> bytes:
     """The head of an event that says it has so many bytes."""
-    return binlog.HEADER.pack(1, binlog.WRITE_ROWS, 1, size, 0, 0)
+    return framing.HEADER.pack(1, framing.WRITE_ROWS, 1, size, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def sized(size: int) -> bytes:
     [
         framed(b"\0" + sized(0xFFFFFFFF), 1),
         b"\xff\xff\xff\1\0" + sized(0xFFFFFFFF),
-        b"\xff\xff\xff\1\0" + sized(binlog.MAX_EVENT + 1),
+        b"\xff\xff\xff\1\0" + sized(framing.MAX_EVENT + 1),
         b"\xff\xff\xff\1\0" + sized(30),
         b"\x20\0\0\1\0" + sized(0xFFFFFE),
         b"\0\0\0\1" * 8,

@@ -13,7 +13,7 @@ from producer.mirror.intake import Intake
 from producer.upstream import packets
 from producer.upstream.packets import ServerSaid, slow_packet
 from relay_store.write.writer import RelayWriter
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.errors import RelayError, UpstreamError
 from schemas.gtid.sets import MysqlGtidSet, MysqlGtidTracker
 from tests.support.relay_events import event, format_description, group, gtid, query, rows, xid
@@ -70,8 +70,8 @@ def framed(events, limit: int = packets.MAX_PACKET) -> bytes:
     return b"".join(out)
 
 
-def rotate(name: str, *, timestamp: int = 0, flags: int = binlog.FLAG_ARTIFICIAL) -> bytes:
-    return event(binlog.ROTATE, struct.pack("<Q", 4) + name.encode(), timestamp=timestamp, flags=flags)
+def rotate(name: str, *, timestamp: int = 0, flags: int = framing.FLAG_ARTIFICIAL) -> bytes:
+    return event(framing.ROTATE, struct.pack("<Q", 4) + name.encode(), timestamp=timestamp, flags=flags)
 
 
 @settings(deadline=None)  # it writes files
@@ -99,11 +99,11 @@ def test_an_event_of_more_than_a_packet(bench):
 
 
 def test_what_the_dump_thread_makes_up_is_not_written(bench):
-    copy = event(binlog.FORMAT_DESCRIPTION, format_description()[binlog.HEADER_SIZE : -4])
+    copy = event(framing.FORMAT_DESCRIPTION, format_description()[framing.HEADER_SIZE : -4])
     bench.send(rotate(FIRST), format_description(), *group(1))
     expected = bench.content()
     bench.connect()
-    bench.send(rotate(FIRST), copy, event(binlog.HEARTBEAT, b"x"), event(binlog.HEARTBEAT_V2, b"x"))
+    bench.send(rotate(FIRST), copy, event(framing.HEARTBEAT, b"x"), event(framing.HEARTBEAT_V2, b"x"))
     assert bench.content() == expected
     bench.send(*group(2))
     assert bench.content() == expected + b"".join(group(2))
@@ -112,7 +112,7 @@ def test_what_the_dump_thread_makes_up_is_not_written(bench):
 def test_only_the_artificial_rotate_changes_the_file(bench):
     bench.send(rotate(FIRST), format_description(), rotate(SECOND, timestamp=1, flags=0))
     assert bench.relay.position.file == FIRST
-    before = event(binlog.PREVIOUS_GTIDS, MysqlGtidSet.parse(f"{UUID}:1-9").encode())
+    before = event(framing.PREVIOUS_GTIDS, MysqlGtidSet.parse(f"{UUID}:1-9").encode())
     bench.send(rotate(SECOND), format_description(), before, *group(10))
     assert bench.content(SECOND) == b"".join([format_description(), before, *group(10)])
     assert str(bench.gtids) == f"{UUID}:1-10"
@@ -139,15 +139,15 @@ def test_a_wrong_checksum_never_reaches_the_disk(bench):
 def test_a_gap_is_refused(bench):
     bench.send(format_description())
     with pytest.raises(RelayError, match="TR305"):
-        bench.send(event(binlog.XID, bytes(8), bench.relay.position.pos + 1))
+        bench.send(event(framing.XID, bytes(8), bench.relay.position.pos + 1))
 
 
 def test_positions_wrap_at_four_gigabytes(bench):
     bench.send(format_description())
     size = len(xid())
     bench.intake._end = 2**32 - size + 10  # as if the file had grown so far
-    body = xid()[binlog.HEADER_SIZE : -4]
-    header = binlog.HEADER.pack(1, binlog.XID, 1, size, 10, 0)
+    body = xid()[framing.HEADER_SIZE : -4]
+    header = framing.HEADER.pack(1, framing.XID, 1, size, 10, 0)
     data = header + body
     bench.send(data + struct.pack("<I", zlib.crc32(data)))
     assert bench.intake._end == 2**32 + 10
@@ -179,6 +179,6 @@ def test_the_servers_last_words_come_after_the_events_before_them(bench):
 
 def test_an_event_that_disagrees_with_its_packet_is_refused():
     wire = bytearray(framed([rows()]))
-    wire[5 + binlog.SIZE_OFFSET] += 1
+    wire[5 + framing.SIZE_OFFSET] += 1
     with pytest.raises(UpstreamError, match="TR208"):
         slow_packet(bytes(wire))

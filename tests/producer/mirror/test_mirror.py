@@ -22,7 +22,7 @@ from relay_store.read.reader import RelayReader
 from relay_store.read.start import gtids_before, initial_position
 from relay_store.write.writer import RelayWriter
 from schemas.access.server_url import ServerUrl
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.errors import ConfigError, UpstreamError
 from schemas.gtid.sets import Flavor, MysqlGtidSet, empty_gtid_set
 from schemas.tables import TableFilter
@@ -125,7 +125,7 @@ def split_header(part: Path) -> tuple[bytes, bytes]:
     data = part.read_bytes()
     end = 4
     for _ in range(2 if layout.part_offset(part.name) else 0):
-        end += binlog.header(data, end).size
+        end += framing.header(data, end).size
     return data[:end], data[end:]
 
 
@@ -141,8 +141,8 @@ def assert_parts_make_the_files(source, root: Path, flavor: Flavor) -> None:
             assert layout.part_offset(part.name) in (0, len(whole) - len(header))
             whole += rest if len(header) > 4 else header + rest
         theirs = bytearray((source.data / name).read_bytes())
-        theirs[4 + 17] &= ~binlog.FLAG_IN_USE
-        whole[4 + 17] &= ~binlog.FLAG_IN_USE
+        theirs[4 + 17] &= ~framing.FLAG_IN_USE
+        whole[4 + 17] &= ~framing.FLAG_IN_USE
         assert whole == theirs
         assert all(part.stat().st_size >= PART for part in mine[:-1])
     sets = [gtids_before(part, flavor) for part in parts]
@@ -377,10 +377,10 @@ def test_tagged_sets_have_the_servers_own_binary_form(server, tmp_path):
     write_odd_things(source, "mysql")
     catch_up(source, tmp_path / "relay")
     data = relay_files(tmp_path / "relay")[-1].read_bytes()[4:]
-    second = binlog.header(data).size
-    event = data[second : second + binlog.header(data, second).size]
-    assert zlib.crc32(event) == binlog.CRC32_RESIDUE
-    found = binlog.previous_gtids(event, True)
+    second = framing.header(data).size
+    event = data[second : second + framing.header(data, second).size]
+    assert zlib.crc32(event) == framing.CRC32_RESIDUE
+    found = framing.previous_gtids(event, True)
     assert isinstance(found, MysqlGtidSet)
     assert ":blue:1" in str(found)
-    assert found.encode() == event[binlog.HEADER_SIZE : -4]
+    assert found.encode() == event[framing.HEADER_SIZE : -4]

@@ -6,7 +6,7 @@ import pytest
 
 from producer.structures.interpret import Catalog, Unresolved, created, ddl_changes
 from schemas.ddl.classify import classify
-from schemas.ddl.column_types import Session
+from schemas.ddl.column_types import DdlContext
 from schemas.ddl.lexer import FLAVORS, Flavor
 from schemas.ddl.table_definition import TableDefinition
 
@@ -17,7 +17,7 @@ def _followed(
     catalog = Catalog({}, {"d": "latin1"}, complete)
     for statement in filter(None, (part.strip() for part in statements.split(";"))):
         found = classify(statement, "d", flavor, sql_mode=sql_mode)
-        changes = ddl_changes(statement, found, Session(flavor, "d", sql_mode, True, "utf8mb4"), catalog)
+        changes = ddl_changes(statement, found, DdlContext(flavor, "d", sql_mode, True, "utf8mb4"), catalog)
         for name, table in changes.tables.items():
             if table is None:
                 catalog.tables.pop(name, None)
@@ -136,7 +136,9 @@ def test_what_may_have_been_there_is_not_guessed() -> None:
 
 
 def test_a_definition_comes_back_from_its_text() -> None:
-    table = created("CREATE TABLE t (a INT, e ENUM('x'), UNIQUE KEY (a, e(1)))", Session("mysql"), "utf8mb4")
+    table = created(
+        "CREATE TABLE t (a INT, e ENUM('x'), UNIQUE KEY (a, e(1)))", DdlContext("mysql"), "utf8mb4"
+    )
     assert TableDefinition.from_dict(table.to_dict()) == table
 
 
@@ -165,7 +167,7 @@ def _one(statements: str, flavor: Flavor = "mysql", sql_mode: int = 0) -> TableD
 
 
 def _shown(text: str) -> TableDefinition:
-    return created(text, Session("mysql", "d", 0, True, shown=True), "utf8mb4")
+    return created(text, DdlContext("mysql", "d", 0, True, shown=True), "utf8mb4")
 
 
 def test_auto_increment_is_not_null_as_far_as_nothing_behind_it_says_otherwise() -> None:

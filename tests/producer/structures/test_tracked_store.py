@@ -11,11 +11,18 @@ from producer.decode.rows_head import RowsTable
 from producer.events.table_map import read_table_map
 from producer.structures.forms import matched, predicted
 from producer.structures.interpret import Name, Tracked, Unresolved, created
-from producer.structures.store import Here, Place, Reading, Structures, encode_entry, loaded_entry
+from producer.structures.store import (
+    BinlogPosition,
+    ReadPosition,
+    Structures,
+    UpstreamSnapshot,
+    encode_entry,
+    loaded_entry,
+)
 from producer.structures.upstream import shown_table
 from relay_store.layout.directory import RelayPosition
 from schemas.ddl.classify import classify
-from schemas.ddl.column_types import Session
+from schemas.ddl.column_types import DdlContext
 from schemas.errors import DecodeError
 from schemas.gtid.sets import empty_gtid_set
 from schemas.tables import TableFilter
@@ -26,7 +33,7 @@ _LONG = 3
 
 
 def _table(columns: str) -> Tracked:
-    return created(f"CREATE TABLE t ({columns})", Session("mysql", "d"), "utf8mb4")
+    return created(f"CREATE TABLE t ({columns})", DdlContext("mysql", "d"), "utf8mb4")
 
 
 def _body(columns: int, table: bytes = b"t") -> bytes:
@@ -44,12 +51,12 @@ def _body(columns: int, table: bytes = b"t") -> bytes:
     )
 
 
-def _here(pos: int) -> Here:
-    return Here(RelayPosition("uuid.000001", "bin.000001", pos), empty_gtid_set("mysql").tracker())
+def _here(pos: int) -> ReadPosition:
+    return ReadPosition(RelayPosition("uuid.000001", "bin.000001", pos), empty_gtid_set("mysql").tracker())
 
 
-def _place(pos: int) -> Place:
-    return Place("uuid", 1, pos)
+def _place(pos: int) -> BinlogPosition:
+    return BinlogPosition("uuid", 1, pos)
 
 
 @dataclass
@@ -59,19 +66,21 @@ class _Upstream:
     place: int
     between: set[Name] = field(default_factory=set)
 
-    def read(self) -> Reading:
-        return Reading(_place(self.since), _place(self.place), dict(self.tables), {"d": "utf8mb4"}, True)
+    def read(self) -> UpstreamSnapshot:
+        return UpstreamSnapshot(
+            _place(self.since), _place(self.place), dict(self.tables), {"d": "utf8mb4"}, True
+        )
 
-    def read_one(self, name: Name) -> Reading:
+    def read_one(self, name: Name) -> UpstreamSnapshot:
         return self.read()
 
-    def knows(self, place: Place) -> bool:
+    def knows(self, place: BinlogPosition) -> bool:
         return place.server == "uuid"
 
     def engine(self, name: Name) -> str | None:
         raise AssertionError(f"nobody asks for the engine of {name}")
 
-    def touched(self, since: Here, until: Place) -> set[Name]:
+    def touched(self, since: ReadPosition, until: BinlogPosition) -> set[Name]:
         return set() if since.place.reached(until) else self.between
 
 
@@ -191,7 +200,7 @@ def test_a_question_mark_may_be_any_character_that_is_not_shown(charset: str, kn
 def test_a_table_map_without_the_columns_of_a_versioned_table_does_not_fit() -> None:
     """MariaDB puts them between the columns and those of keys by hash."""
     table = created(
-        "CREATE TABLE t (a INT PRIMARY KEY) WITH SYSTEM VERSIONING", Session("mariadb", "d"), "utf8mb4"
+        "CREATE TABLE t (a INT PRIMARY KEY) WITH SYSTEM VERSIONING", DdlContext("mariadb", "d"), "utf8mb4"
     )
     event = read_table_map(_body(3), "mariadb")
     with pytest.raises(DecodeError, match=r"TR419.*history"):

@@ -19,7 +19,7 @@ from schemas.structure import TableStructure
 from schemas.wire.epoch import TableChanged
 from spark_consumer.apply.channel_tables import forget
 from spark_consumer.job.rewind import opened
-from spark_consumer.plan.refusal import Refused
+from spark_consumer.plan.refusal import RefusedStatement
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import closing, connect
 from tailrace.commands.app import app
@@ -63,11 +63,11 @@ class Channel:
     def consume(self) -> None:
         consume(self.config)
 
-    def refused(self, code: str) -> Refused:
+    def refused(self, code: str) -> RefusedStatement:
         with pytest.raises(DownstreamError) as caught:
             self.consume()
         assert caught.value.code == code, str(caught.value)
-        assert isinstance(caught.value, Refused)
+        assert isinstance(caught.value, RefusedStatement)
         return caught.value
 
     def error(self, *arguments: str) -> Any:
@@ -359,7 +359,7 @@ def test_a_row_gives_way_to_one_of_the_future_only_where_nobody_has_decided(chan
     it.consume()
     after = it.rows()
     assert (7, 7, "x") in after
-    with pytest.raises(Refused, match=rf"TR604.*'x' for key.*event {decided + 1}:0"):
+    with pytest.raises(RefusedStatement, match=rf"TR604.*'x' for key.*event {decided + 1}:0"):
         rewound(it, f"epoch:{decided + 1}", max_batch_rows=1)
     assert it.rows() == after
     it.consume()

@@ -14,10 +14,9 @@ from compose.databases import Database
 from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError
 from schemas.structure import TableStructure
-from spark_consumer.apply import error_log
-from spark_consumer.apply import position_store as positions
+from spark_consumer.apply import error_log, position_store
 from spark_consumer.apply.workers.apply_part import run_parts
-from spark_consumer.plan.refusal import Refused
+from spark_consumer.plan.refusal import RefusedStatement
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import closing, connect
 from tests.support.fake_topic import delete, insert, integer, text
@@ -153,20 +152,20 @@ def test_refused_events_are_replaced_once_whatever_is_killed(
     assert died >= 3
 
 
-def refusal(config: ConsumerConfig, log: MemoryLog) -> Refused | None:
+def refusal(config: ConsumerConfig, log: MemoryLog) -> RefusedStatement | None:
     """Apply the log; the event that the downstream refused, if one was."""
     try:
         apply_log(config, log)
-    except Refused as error:
+    except RefusedStatement as error:
         return error
     return None
 
 
-def decide(config: ConsumerConfig, refused: Refused, *before: str) -> None:
+def decide(config: ConsumerConfig, refused: RefusedStatement, *before: str) -> None:
     """Have statements run instead of an event: the event's own, and some before it."""
     with closing(connect(config.target)) as session:
-        positions.take_over(session, config.key)
-        token = positions.known(session, config.key).fencing_token
+        position_store.take_over(session, config.key)
+        token = position_store.known(session, config.key).fencing_token
         error_log.record(session, config.key, token, refused)
         stopped = error_log.read(session, config.key)
         assert stopped is not None
@@ -182,13 +181,14 @@ def test_a_refused_statement_stops_and_the_rest_is_applied_once_it_is_possible(
     log.add(*(insert(structure, {"id": n, "n": n, "s": None}) for n in range(40)))
     downstream.execute(f"INSERT INTO {db}.uniques VALUES (99, 17, NULL)")
     with pytest.raises(
-        Refused, match=r"TR604.*Duplicate entry.*`id`=17.*of the 4 parts of this batch others are applied"
+        RefusedStatement,
+        match=r"TR604.*Duplicate entry.*`id`=17.*of the 4 parts of this batch others are applied",
     ) as caught:
         apply_log(config, log)
     assert (caught.value.event.epoch, caught.value.event.seq) == (0, 17)
     [(before,)] = downstream.execute(f"SELECT COUNT(*) FROM {db}.uniques")
     assert before == 31
-    with pytest.raises(Refused, match="TR604") as again:
+    with pytest.raises(RefusedStatement, match="TR604") as again:
         apply_log(replace(config, workers=1), log)
     assert again.value.event == caught.value.event
     downstream.execute(f"DELETE FROM {db}.uniques WHERE id = 99")

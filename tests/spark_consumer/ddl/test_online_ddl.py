@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schemas.errors import ConfigError
-from spark_consumer.ddl.online import take
+from spark_consumer.ddl.online import translate_online
 from spark_consumer.ddl.online_tables import NO_TABLES
 from spark_consumer.ddl.shadow_tables import body, made_by_ghost, replaces
 from spark_consumer.rules.ddl_options import DdlOptions
@@ -21,7 +21,7 @@ def test_golden(title: str, lines: list[str]) -> None:
 
 def test_off_it_takes_everything_as_it_comes() -> None:
     for statement in ("CREATE TABLE _t_gho LIKE t", "RENAME TABLE t TO _t_old, _t_new TO t"):
-        taken = take(
+        taken = translate_online(
             NO_TABLES, changed(statement), DdlOptions(), lambda db, table: "CREATE TABLE `t` (id int)"
         )
         assert [one.statement for one in taken.statements] == [statement]
@@ -29,11 +29,11 @@ def test_off_it_takes_everything_as_it_comes() -> None:
 
 
 def test_what_is_open_when_it_is_switched_off_is_brought_to_its_end() -> None:
-    tables = take(
+    tables = translate_online(
         NO_TABLES, changed("CREATE TABLE _t_gho LIKE t"), ON, lambda *_: "CREATE TABLE `t` (id int)"
     ).tables
     swap = changed("RENAME TABLE t TO _t_del, _t_gho TO t")
-    taken = take(tables, swap, DdlOptions(), lambda *_: None)
+    taken = translate_online(tables, swap, DdlOptions(), lambda *_: None)
     assert not taken.statements
     assert taken.tables.names == {("app", "_t_del")}
 

@@ -10,7 +10,7 @@ import pytest
 from schemas.access.server_url import ServerUrl
 from schemas.errors import LogError
 from schemas.wire.epoch import EPOCH_KEY, ORIGIN, EpochCommitted
-from spark_consumer.epochs.log_position import Place
+from spark_consumer.epochs.log_position import LogPosition
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.start import begin_of, first_position, resume_offset
@@ -95,7 +95,7 @@ def test_a_time_before_what_is_kept_stops_also_where_an_epoch_without_transactio
     for second in (1, 2, 3):
         with pytest.raises(LogError, match="TR555: the log begins with epoch"):
             first_position(f"time:1970-01-01T00:00:0{second}Z", kept, no_inside)
-    assert first_position("time:1970-01-01T00:00:04Z", kept, no_inside) == Place(3, 6, executed(3))
+    assert first_position("time:1970-01-01T00:00:04Z", kept, no_inside) == LogPosition(3, 6, executed(3))
     alone = Log(made[2:3], low=4, first_offset=4)
     with pytest.raises(LogError, match=r"TR555: .*it may begin behind this moment"):
         first_position("time:1970-01-01T00:00:09Z", alone, no_inside)
@@ -123,11 +123,14 @@ def test_what_is_known_of_a_begin(start: str | None, log_begins: str | None, who
     # A channel that has applied nothing has a place in the relay log all the same.
     assert (position.relay_log, position.relay_pos) == (
         f"{SOURCE}.000001/mysql-bin.000001",
-        1000 + max(begin.place.epoch, 0),
+        1000 + max(begin.log_position.epoch, 0),
     )
-    assert (position.epoch, position.executed_gtids) == (begin.place.epoch, begin.place.executed)
+    assert (position.epoch, position.executed_gtids) == (
+        begin.log_position.epoch,
+        begin.log_position.executed,
+    )
     assert position.source_log is None
-    assert resume_offset(position, log) == max(0, 2 * begin.place.epoch + 1)
+    assert resume_offset(position, log) == max(0, 2 * begin.log_position.epoch + 1)
 
 
 # -- going on --------------------------------------------------------------------------------------

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from schemas.errors import ConfigError, LogError
 from schemas.gtid.sets import parse_gtid_set
 from schemas.wire.epoch import SchemaChanged, TableTouched
-from spark_consumer.epochs.epoch_transactions import Head, Transaction, part_of, transactions
-from spark_consumer.epochs.log_position import BEFORE_ALL, Place, common
+from spark_consumer.epochs.epoch_transactions import RowHeader, Transaction, part_of, transactions
+from spark_consumer.epochs.log_position import BEFORE_ALL, LogPosition, common
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
-from spark_consumer.epochs.slice_epochs import divide
+from spark_consumer.epochs.slice_epochs import slice_epochs
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.epochs.start import first_position, last_position
-from spark_consumer.epochs.stop_condition import Goal
+from spark_consumer.epochs.stop_condition import StopCondition
 from tests.support.records import epoch_record
 
 UUID = "00000000-0000-0000-0000-00000000cafe"
@@ -68,12 +68,12 @@ class Log:
             made.append(LoggedEpoch(record, (n + 1) * 2))
         return made
 
-    def inside(self, logged: LoggedEpoch) -> list[Transaction]:
+    def transactions_of(self, logged: LoggedEpoch) -> list[Transaction]:
         sizes, begin = self.shape[logged.record.epoch - 1], self.bounds[logged.record.epoch - 1]
-        heads: list[Head] = []
+        heads: list[RowHeader] = []
         for n, size in enumerate(sizes, begin + 1):
             for _ in range(size):
-                heads.append(Head(len(heads), self.gtid(n), n * 1000, "f", "d", "t", 0, len(heads)))
+                heads.append(RowHeader(len(heads), self.gtid(n), n * 1000, "f", "d", "t", 0, len(heads)))
         return transactions(reversed(heads))
 
     def rows(self, first: int, last: int) -> list[tuple[int, int]]:
@@ -99,7 +99,7 @@ class Log:
         return cast(LogReader, self)
 
 
-def at(place: Place) -> Position:
+def at(place: LogPosition) -> Position:
     return Position(
         place.epoch,
         place.offset,
@@ -116,17 +116,17 @@ def at(place: Place) -> Position:
 
 
 def apply(
-    log: Log, position: Position, end: Place | None, most: int = 5
+    log: Log, position: Position, end: LogPosition | None, most: int = 5
 ) -> tuple[Position, list[tuple[int, int]], list[Slice]]:
     """Where a run ends, the rows that it applied, its slices; each slice begins where the one before ended."""
     fresh = [one for one in log.all() if one.record.epoch > position.epoch]
-    pieces = divide(position, fresh, end, log.inside, most, 1 << 30)
+    pieces = slice_epochs(position, fresh, end, log.transactions_of, most, 1 << 30)
     rows: list[tuple[int, int]] = []
     for piece in pieces:
         assert not piece.is_applied(position)
         assert piece.is_next(position)
-        level = position.level
-        assert level is None or position.order < level.order
+        repeat_until = position.repeat_until
+        assert repeat_until is None or position.order < repeat_until.order
         for logged in piece.epochs:
             window = piece.window or (0, logged.record.rows)
             rows += [(logged.record.epoch, n) for n in range(*window)]
@@ -134,8 +134,8 @@ def apply(
             assert sum(t.inserts for t in logged.record.tables) == logged.record.rows
             assert logged.record.digest == sum(range(*window))
         position = piece.behind(position)
-        if level is not None and position.order >= level.order:
-            assert position.order == level.order
+        if repeat_until is not None and position.order >= repeat_until.order:
+            assert position.order == repeat_until.order
             position = replace(position, rewound_from=None)
         assert piece.is_applied(position)
         assert not piece.rows or not piece.is_next(position)
@@ -154,12 +154,16 @@ def test_any_range_of_gtids_is_applied_exactly_and_the_next_run_goes_on(
     count = log.bounds[-1]
     begin = data.draw(st.integers(0, count))
     until = data.draw(st.integers(max(begin, 1), count))
-    first = first_position(f"gtid:{log.executed(begin)}", log.reader, log.inside) if begin else BEFORE_ALL
-    end = last_position(f"gtid:{log.executed(until)}", log.reader, log.inside)
+    first = (
+        first_position(f"gtid:{log.executed(begin)}", log.reader, log.transactions_of)
+        if begin
+        else BEFORE_ALL
+    )
+    end = last_position(f"gtid:{log.executed(until)}", log.reader, log.transactions_of)
     position, rows, _ = apply(log, at(first), end)
     assert rows == log.rows(begin, until)
     assert position.executed_gtids == log.executed(until)
-    assert Goal(end).reached(position)
+    assert StopCondition(end).reached(position)
     assert position.recovered is False
     # Once more to the same place: nothing. Without an end: the rest.
     assert apply(log, position, end)[1] == []
@@ -179,8 +183,8 @@ def test_times_are_half_open_so_ranges_join(shape: list[list[int]], data: st.Dat
     moments = sorted(data.draw(st.lists(st.integers(1, count + 1), min_size=2, max_size=2)))
     texts = [f"time:1970-01-01T00:00:{second:02}Z" for second in moments]
     first, end = (
-        first_position(texts[0], log.reader, log.inside),
-        last_position(texts[1], log.reader, log.inside),
+        first_position(texts[0], log.reader, log.transactions_of),
+        last_position(texts[1], log.reader, log.transactions_of),
     )
     position, rows, _ = apply(log, at(first), end)
     assert rows == log.rows(moments[0] - 1, moments[1] - 1)
@@ -191,13 +195,13 @@ def test_times_are_half_open_so_ranges_join(shape: list[list[int]], data: st.Dat
 def test_a_single_gtid_and_a_waiting_goal_end_behind_it(shape: list[list[int]], data: st.DataObject) -> None:
     log = Log(shape)
     number = data.draw(st.integers(1, log.bounds[-1]))
-    end = last_position(f"gtid:{log.gtid(number)}", log.reader, log.inside)
+    end = last_position(f"gtid:{log.gtid(number)}", log.reader, log.transactions_of)
     position, rows, _ = apply(log, at(BEFORE_ALL), end)
     assert rows == log.rows(0, number)
     assert parse_gtid_set(position.executed_gtids, "mysql").contains(log.gtid(number))
-    goal = Goal(gtids=parse_gtid_set(log.executed(number), "mysql"))
-    assert not goal.reached(at(BEFORE_ALL))
-    found = goal.found(at(BEFORE_ALL), log.all(), log.inside)
+    stop_condition = StopCondition(gtids=parse_gtid_set(log.executed(number), "mysql"))
+    assert not stop_condition.reached(at(BEFORE_ALL))
+    found = stop_condition.found(at(BEFORE_ALL), log.all(), log.transactions_of)
     assert found.end is not None
     position, waited, _ = apply(log, at(BEFORE_ALL), found.end)
     assert waited == rows
@@ -208,21 +212,23 @@ def test_a_single_gtid_and_a_waiting_goal_end_behind_it(shape: list[list[int]], 
 def test_a_rewound_channel_is_level_exactly_where_it_was(shape: list[list[int]], data: st.DataObject) -> None:
     log = Log(shape)
     back, was, until = sorted(data.draw(st.lists(st.integers(1, log.bounds[-1]), min_size=3, max_size=3)))
-    level = last_position(f"gtid:{log.executed(was)}", log.reader, log.inside)
-    target = first_position(f"gtid:{log.executed(back)}", log.reader, log.inside)
-    end = last_position(f"gtid:{log.executed(until)}", log.reader, log.inside)
-    begin = replace(at(target), rewound_from=level.to_json() if target.order < level.order else None)
+    repeat_until = last_position(f"gtid:{log.executed(was)}", log.reader, log.transactions_of)
+    target = first_position(f"gtid:{log.executed(back)}", log.reader, log.transactions_of)
+    end = last_position(f"gtid:{log.executed(until)}", log.reader, log.transactions_of)
+    begin = replace(
+        at(target), rewound_from=repeat_until.to_json() if target.order < repeat_until.order else None
+    )
     position, rows, pieces = apply(log, begin, end)
     assert rows == log.rows(back, until)
     assert position.rewound_from is None
-    if begin.level:
-        again = [piece for piece in pieces if piece.order <= level.order]
-        assert again[-1].order == level.order
+    if begin.repeat_until:
+        again = [piece for piece in pieces if piece.order <= repeat_until.order]
+        assert again[-1].order == repeat_until.order
     # Cut off in between, it goes on in the same way.
-    half = last_position(f"gtid:{log.executed((back + was) // 2)}", log.reader, log.inside)
-    if begin.level and half.order < level.order:
+    half = last_position(f"gtid:{log.executed((back + was) // 2)}", log.reader, log.transactions_of)
+    if begin.repeat_until and half.order < repeat_until.order:
         position, first, _ = apply(log, begin, half)
-        assert position.level == level
+        assert position.repeat_until == repeat_until
         position, second, _ = apply(log, position, end)
         assert first + second == rows
         assert position.rewound_from is None
@@ -245,7 +251,7 @@ LOG = Log([[1, 2], [0, 3, 1], [2]])
 )
 def test_an_end_that_is_not_in_the_log_stops(until: str, error: type[Exception], what: str) -> None:
     with pytest.raises(error, match=what):
-        last_position(until, LOG.reader, LOG.inside)
+        last_position(until, LOG.reader, LOG.transactions_of)
 
 
 @pytest.mark.parametrize(
@@ -261,26 +267,30 @@ def test_an_end_that_is_not_in_the_log_stops(until: str, error: type[Exception],
 def test_a_begin_that_retention_deleted_stops(start: str, what: str) -> None:
     kept = replace(LOG, first=2)
     with pytest.raises(LogError, match=what):
-        first_position(start, kept.reader, kept.inside)
+        first_position(start, kept.reader, kept.transactions_of)
 
 
 def test_a_begin_with_a_hole_stops_since_what_lies_in_it_would_be_left_out() -> None:
     with pytest.raises(LogError, match=f"TR561.*nearest one is gtid:{UUID}:1-2"):
-        first_position(f"gtid:{UUID}:1-2:5", LOG.reader, LOG.inside)
+        first_position(f"gtid:{UUID}:1-2:5", LOG.reader, LOG.transactions_of)
     with pytest.raises(LogError, match="TR561"):
-        first_position(f"gtid:{UUID}:1-99", LOG.reader, LOG.inside)
+        first_position(f"gtid:{UUID}:1-99", LOG.reader, LOG.transactions_of)
 
 
 def test_an_end_with_a_hole_lies_behind_all_of_it() -> None:
-    end = last_position(f"gtid:{UUID}:4", LOG.reader, LOG.inside)
+    end = last_position(f"gtid:{UUID}:4", LOG.reader, LOG.transactions_of)
     position, rows, _ = apply(LOG, at(BEFORE_ALL), end)
     assert rows == LOG.rows(0, 4)
     # The transaction without rows that nobody named counts only once it has to.
     assert position.executed_gtids == f"{UUID}:1-2:4"
-    position, rows, _ = apply(LOG, position, last_position(f"gtid:{UUID}:3-4", LOG.reader, LOG.inside))
+    position, rows, _ = apply(
+        LOG, position, last_position(f"gtid:{UUID}:3-4", LOG.reader, LOG.transactions_of)
+    )
     assert (rows, position.executed_gtids) == ([], f"{UUID}:1-4")
     # One without rows has its place by its number.
-    position, rows, _ = apply(LOG, at(BEFORE_ALL), last_position(f"gtid:{UUID}:3", LOG.reader, LOG.inside))
+    position, rows, _ = apply(
+        LOG, at(BEFORE_ALL), last_position(f"gtid:{UUID}:3", LOG.reader, LOG.transactions_of)
+    )
     assert (rows, position.executed_gtids) == (LOG.rows(0, 2), f"{UUID}:1-3")
 
 
@@ -292,20 +302,20 @@ def test_transactions_without_gtids_are_not_told_apart() -> None:
 
 
 def test_epochs_bound_ranges_whole_and_a_ddl_is_never_looked_into() -> None:
-    end = last_position("epoch:2", LOG.reader, LOG.inside)
-    position, rows, pieces = apply(LOG, at(first_position("epoch:2", LOG.reader, LOG.inside)), end)
+    end = last_position("epoch:2", LOG.reader, LOG.transactions_of)
+    position, rows, pieces = apply(LOG, at(first_position("epoch:2", LOG.reader, LOG.transactions_of)), end)
     assert (rows, position.epoch) == (LOG.rows(2, 5), 2)
     assert all(piece.window is None for piece in pieces)
     changed = SchemaChanged("DROP TABLE t", "d", "DROP TABLE", (), "mysql", 0)
     epochs = LOG.all()
     epochs[2] = LoggedEpoch(replace(epochs[2].record, ddl=changed), epochs[2].offset)
     log = cast(LogReader, type("L", (), {"epochs": staticmethod(lambda start=None: iter(epochs))})())
-    assert first_position("time:1970-01-01T00:00:05Z", log, LOG.inside).epoch == 1
+    assert first_position("time:1970-01-01T00:00:05Z", log, LOG.transactions_of).epoch == 1
 
 
 def test_a_position_of_another_log_is_noticed() -> None:
     with pytest.raises(LogError, match="TR558"):
-        part_of(LOG.all()[2], LOG.inside(LOG.all()[2]), 1, 4)
+        part_of(LOG.all()[2], LOG.transactions_of(LOG.all()[2]), 1, 4)
 
 
 def test_what_two_sets_have_in_common() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from schemas.errors import LogError
 from schemas.wire.epoch import OffsetRange, SchemaChanged
 from spark_consumer.epochs.position import Position
-from spark_consumer.epochs.slices import LoggedEpoch, cut, follow
+from spark_consumer.epochs.slices import LoggedEpoch, contiguous_after, cut
 from tests.support.records import epoch_record
 
 
@@ -24,19 +24,21 @@ AT_TWO = Position(2, 4, "", 1, -1, "", 0, 0, None)
 
 
 def test_what_is_applied_is_left_out_and_order_is_restored() -> None:
-    assert [e.record.epoch for e in follow(AT_TWO, [logged(4), logged(2), logged(3), logged(1)])] == [3, 4]
+    assert [
+        e.record.epoch for e in contiguous_after(AT_TWO, [logged(4), logged(2), logged(3), logged(1)])
+    ] == [3, 4]
 
 
 def test_a_gap_stops_the_channel() -> None:
     with pytest.raises(LogError, match="TR551: epoch 4 is missing"):
-        follow(AT_TWO, [logged(3), logged(5)])
+        contiguous_after(AT_TWO, [logged(3), logged(5)])
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_a_number_that_is_there_already_stops_the_channel(number: int) -> None:
     again = LoggedEpoch(epoch_record(number), 7)
     with pytest.raises(LogError, match=f"TR567: epoch {number} is there twice: again at offset 7"):
-        follow(AT_TWO, [logged(3), again])
+        contiguous_after(AT_TWO, [logged(3), again])
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.booleans()), max_size=20), st.integers(1, 40))

@@ -24,7 +24,7 @@ from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.render import ORDERED, TALLY
 from spark_consumer.target.column_types import type_of
 from spark_consumer.target.foreign_keys import ForeignKey
-from spark_consumer.target.row_locator import BY_ROW, Find, Identity
+from spark_consumer.target.row_locator import BY_ROW, Find, RowLocator
 from spark_consumer.target.tables import KeyPart, TargetColumn, TargetTable, Trigger, UniqueKey
 from tests.support.fake_topic import (
     Change,
@@ -197,8 +197,8 @@ def test_children_go_with_their_parent_and_not_with_each_other() -> None:
     [
         (planned(T, Mode.ORDERED, cascades=True), target_of(T)),
         (planned(T, Mode.ORDERED, dropped=frozenset({"delete"})), target_of(T)),
-        (planned(T, Mode.ORDERED, identity=Identity(Find.EXACT)), target_of(T)),
-        (planned(TableStructure("d", "t", COLUMNS), Mode.ORDERED, identity=BY_ROW), target_of(T)),
+        (planned(T, Mode.ORDERED, locator=RowLocator(Find.EXACT)), target_of(T)),
+        (planned(TableStructure("d", "t", COLUMNS), Mode.ORDERED, locator=BY_ROW), target_of(T)),
         (planned(replace(T, before_columns=("id",))), target_of(T)),
         (planned(T), target_of(T, UniqueKey("f", (KeyPart(None),)))),
         (planned(T), target_of(T, definition="... UNIQUE (id, p WITHOUT OVERLAPS)")),

@@ -28,9 +28,9 @@ NO_KEY = TableStructure("d", "n", (integer("a"), text_column("s", nullable=True)
 def planned(structure: TableStructure, mode: Mode, *, cascades: bool = False) -> TablePlan:
     names = tuple(column.name for column in structure.columns)
     name = (structure.db, structure.table)
-    identity = BY_KEY if structure.key else BY_ROW
+    locator = BY_KEY if structure.key else BY_ROW
     header = row_schema(structure).header
-    return TablePlan(header, structure, mode, name, names, cascades, identity=identity)
+    return TablePlan(header, structure, mode, name, names, cascades, locator=locator)
 
 
 def rendered(table: TablePlan, *changes: Change) -> list[OrderedRow]:

@@ -13,7 +13,7 @@ from producer.decode.skipping import SkipRule
 from producer.decode.walk import EventDecoder
 from producer.decode.xa import PreparedTransactions
 from producer.epochs.open_epoch import EpochLimits
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.ddl.dml import read_dml, verb_on
 from schemas.errors import DecodeError, DownstreamError, LogError, Where
 from schemas.gtid.sets import empty_gtid_set
@@ -257,7 +257,7 @@ def _map(*codes: int) -> bytes:
     names = b"".join(b"\1" + bytes((97 + i,)) for i in range(len(codes)))
     optional = b"\1\1\0" + bytes((4, len(names))) + names + b"\x08\1\0"
     body = b"\1d\0\1t\0" + bytes((len(codes),)) + bytes(codes) + b"\0" + b"\xff" + optional
-    return event(binlog.TABLE_MAP, bytes(8) + body)
+    return event(framing.TABLE_MAP, bytes(8) + body)
 
 
 def _rows(kind: int, *bitmaps: int, image: bytes = b"") -> bytes:
@@ -265,7 +265,7 @@ def _rows(kind: int, *bitmaps: int, image: bytes = b"") -> bytes:
 
 
 INT = 3
-LACKS_KEY = _rows(binlog.WRITE_ROWS, 0b10, image=b"\0\1\0\0\0")
+LACKS_KEY = _rows(framing.WRITE_ROWS, 0b10, image=b"\0\1\0\0\0")
 
 
 def test_statements_are_passed_over_where_a_rule_names_all_their_tables() -> None:
@@ -291,7 +291,7 @@ def test_other_statements_stop_all_the_same(text: bytes) -> None:
 
 
 def test_an_image_without_its_key_stops_with_its_statement() -> None:
-    asked = event(binlog.ROWS_QUERY, b"\x1aINSERT INTO t (b) VALUES (1)")
+    asked = event(framing.ROWS_QUERY, b"\x1aINSERT INTO t (b) VALUES (1)")
     with pytest.raises(DecodeError) as caught:
         _run(_decoder(), *_group(1, asked, _map(INT, INT), LACKS_KEY))
     error = caught.value
@@ -305,7 +305,7 @@ def test_an_image_without_its_key_stops_with_its_statement() -> None:
 
 
 def test_an_image_without_its_key_is_passed_over_by_rule_and_its_neighbors_are_not() -> None:
-    whole = _rows(binlog.WRITE_ROWS, 0b11, image=b"\0\7\0\0\0\1\0\0\0")
+    whole = _rows(framing.WRITE_ROWS, 0b11, image=b"\0\7\0\0\0\1\0\0\0")
     decoder = _decoder(SkipRule("d", "t", ("image",)))
     _run(decoder, *_group(1, _map(INT, INT), whole, LACKS_KEY, LACKS_KEY, whole))
     assert [(s.table, s.kind, s.events) for s in decoder.epoch.events_skipped()] == [("t", "image", 2)]
@@ -315,10 +315,10 @@ def test_an_image_without_its_key_is_passed_over_by_rule_and_its_neighbors_are_n
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        (_rows(binlog.WRITE_ROWS, 0), "no columns at all"),
-        (_rows(binlog.UPDATE_ROWS, 0b10, 0b11), "column a,"),
-        (_rows(binlog.UPDATE_ROWS, 0b01, 0b00), "what an UPDATE changed"),
-        (_rows(binlog.DELETE_ROWS, 0b10), "column a,"),
+        (_rows(framing.WRITE_ROWS, 0), "no columns at all"),
+        (_rows(framing.UPDATE_ROWS, 0b10, 0b11), "column a,"),
+        (_rows(framing.UPDATE_ROWS, 0b01, 0b00), "what an UPDATE changed"),
+        (_rows(framing.DELETE_ROWS, 0b10), "column a,"),
     ],
 )
 def test_images_that_tell_too_little(rows: bytes, said: str) -> None:

@@ -17,7 +17,7 @@ from schemas.sql.literals import SESSION_SETUP, compile_renderers
 from schemas.structure import Column, TableStructure
 from spark_consumer.rules.expressions.code import Coder
 from spark_consumer.rules.expressions.kinds import Unevaluable, collation
-from spark_consumer.rules.expressions.parse import Refused, parse
+from spark_consumer.rules.expressions.parse import UnsupportedExpression, parse
 from spark_consumer.rules.expressions.row_values import value_lines, value_names
 from tests.support.fake_topic import insert, row_value
 
@@ -143,7 +143,7 @@ class Server:
         """Equal for every row where we have a result."""
         try:
             ours = self.ours(expression)
-        except Refused:
+        except UnsupportedExpression:
             self.seen["refused"] += 1
             return
         try:

@@ -121,7 +121,7 @@ def test_a_table_is_dropped_only_if_it_is_alone(routes: list[Route], db: str, ta
     ddl = SchemaChanged(statement, "", "DROP TABLE", (TableChanged(db, table),), "mysql", 0)
     try:
         together = [name for name in names if router.table(*name) == router.table(db, table)]
-        carried = DdlRules(TableFilter(), EventFilter(), router).carried(ddl, lambda: names)
+        carried = DdlRules(TableFilter(), EventFilter(), router).translate(ddl, lambda: names)
     except ConfigError:
         return
     except DownstreamError as error:

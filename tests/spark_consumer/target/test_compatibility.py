@@ -9,7 +9,7 @@ import pytest
 from schemas.structure import Column, TableStructure
 from spark_consumer.target.column_types import SqlType, charset_lacks, lacks, parse_type
 from spark_consumer.target.compatibility import may_set, misfits
-from spark_consumer.target.row_locator import BY_KEY, BY_ROW, Find, Identity, identity_of
+from spark_consumer.target.row_locator import BY_KEY, BY_ROW, Find, RowLocator, locator_of
 from spark_consumer.target.tables import KeyPart, TargetTable, Trigger, UniqueKey
 from tests.support.fake_topic import integer, text
 from tests.support.targets import as_it_is, column, generated, unique
@@ -180,10 +180,10 @@ def test_triggers_that_may_change_a_replicated_column_are_found() -> None:
 
 def identity(
     *keys: UniqueKey, merged: bool = False, partial: bool = False, key: tuple[str, ...] = ("id",)
-) -> Identity:
+) -> RowLocator:
     structure = replace(TABLE, key=key)
     target = replace(as_it_is(TABLE), columns=(*as_it_is(TABLE).columns, generated("g")), keys=keys)
-    return identity_of(structure, target, merged=merged, partial=partial)
+    return locator_of(structure, target, merged=merged, partial=partial)
 
 
 def test_a_unique_key_within_the_upstreams_key_finds_a_row_by_it() -> None:
@@ -195,15 +195,15 @@ def test_a_unique_key_within_the_upstreams_key_finds_a_row_by_it() -> None:
 
 
 def test_otherwise_a_unique_key_of_the_downstream_does() -> None:
-    assert identity(unique("id", "name")) == Identity(Find.UNIQUE, ("id", "Name"))
-    assert identity(unique("name"), merged=True, partial=True) == Identity(Find.UNIQUE, ("Name",))
+    assert identity(unique("id", "name")) == RowLocator(Find.UNIQUE, ("id", "Name"))
+    assert identity(unique("name"), merged=True, partial=True) == RowLocator(Find.UNIQUE, ("Name",))
     # nothing of these tells rows apart: an expression, NULLs, the downstream's own column, a computed one
     expression = UniqueKey("f", (KeyPart(None),))
     for useless in (expression, unique("v", nullable=True), unique("own"), unique("g")):
-        assert identity(useless) == Identity(Find.EXACT)
+        assert identity(useless) == RowLocator(Find.EXACT)
         assert identity(useless, merged=True) == BY_ROW
     # where changes are left out, other columns may be older there than in the log
-    assert identity(unique("name"), partial=True) == Identity(Find.EXACT)
+    assert identity(unique("name"), partial=True) == RowLocator(Find.EXACT)
 
 
 def test_without_a_key_upstream_the_whole_row_is_compared() -> None:

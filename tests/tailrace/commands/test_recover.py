@@ -26,14 +26,13 @@ from relay_store.write.writer import RelayWriter
 from schemas.access.server_url import ServerUrl
 from schemas.errors import LogError
 from schemas.gtid.sets import MysqlGtidSet
-from spark_consumer.apply import channel_tables
-from spark_consumer.apply import position_store as positions
+from spark_consumer.apply import channel_tables, position_store
 from spark_consumer.epochs.log_position import BEFORE_ALL, Begin
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.job.run import open_sink
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import closing, connect
-from tailrace import assemble as wiring
+from tailrace import assemble
 from tailrace.config.file import load
 from tests.support.consuming import consume
 from tests.support.river import River
@@ -69,7 +68,7 @@ def river(tmp_path: Path, server: Callable[..., Database], kafka: Kafka) -> Make
 
 def settings(it: River) -> ConsumerConfig:
     """The consumer's configuration."""
-    return wiring.recovery_config(load(it.config))
+    return assemble.recovery_config(load(it.config))
 
 
 def recover(it: River, crash_at: str = "") -> int:
@@ -265,7 +264,7 @@ def alone(server: Callable[..., Database], tmp_path: Path) -> River:
 def make_channel(it: River) -> None:
     with closing(connect(settings(it).target)) as session:
         channel_tables.install(session)
-        positions.create(session, settings(it).key, Begin(BEFORE_ALL, None, "earliest"))
+        position_store.create(session, settings(it).key, Begin(BEFORE_ALL, None, "earliest"))
 
 
 def test_a_channel_that_never_ran_begins_with_the_relay_log(alone: River) -> None:

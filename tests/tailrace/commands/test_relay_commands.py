@@ -11,7 +11,7 @@ from relay_store.layout import directory as layout
 from relay_store.layout.directory import RelayPosition
 from relay_store.layout.readers import register
 from relay_store.read import catalog
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.binlog.groups import GroupScanner
 from schemas.errors import RelayError
 from tests.support.damage import LOGS, copy_of, events_of, flip
@@ -49,7 +49,7 @@ def test_list_says_what_a_pass_over_all_events_says(
     files = found["subdirs"][0]["files"]
     scanner, gtids = GroupScanner(), dict[str, list[str]]()
     for file, _, event in events_of(root):
-        if event[4] in (binlog.GTID, binlog.GTID_TAGGED, binlog.MARIADB_GTID):
+        if event[4] in (framing.GTID, framing.GTID_TAGGED, framing.MARIADB_GTID):
             scanner.feed(event[4], event, True)
             gtids.setdefault(file, []).append(scanner.gtid())
     assert [(f["first_gtid"], f["last_gtid"]) for f in files] == [(g[0], g[-1]) for g in gtids.values()]

@@ -10,7 +10,7 @@ from schemas.errors import LogError
 from schemas.structure import TableStructure
 from schemas.wire.avro_schema import row_schema
 from schemas.wire.epoch import EpochCommitted, SchemaChanged, StructureVersion, TableChanged, TableTouched
-from tailrace.reader.history import Answer, Place, look_up
+from tailrace.reader.history import Answer, LookupPoint, look_up
 from tailrace.reader.structure_text import answer_dict, answer_text
 from tests.support.fake_topic import integer, text
 from tests.support.records import epoch_record, version_record
@@ -18,7 +18,7 @@ from tests.support.records import epoch_record, version_record
 A = TableStructure("shop", "t", (integer("id"),), ("id",))
 B = TableStructure("shop", "t", (integer("id"), text("na`me", nullable=True)), ("id",))
 OTHER = TableStructure("shop", "u", (integer("id"),), ("id",))
-END = Place()
+END = LookupPoint()
 UUID = "00000000-0000-0000-0000-00000000cafe"
 
 
@@ -49,11 +49,11 @@ class Log:
     def ddl(self, statement: str, kind: str, *tables: TableChanged) -> Log:
         return self.add(ddl=SchemaChanged(statement, "shop", kind, tables, "mysql", 0))
 
-    def at(self, place: Place = END, name: tuple[str, str] = ("shop", "t")) -> Answer:
+    def at(self, place: LookupPoint = END, name: tuple[str, str] = ("shop", "t")) -> Answer:
         return look_up(name, place, self.epochs, self.versions)
 
     def found(self, epoch: int) -> tuple[TableStructure, int, int | None]:
-        answer = self.at(Place(epoch))
+        answer = self.at(LookupPoint(epoch))
         return answer.structure, answer.first, answer.last
 
 
@@ -79,7 +79,7 @@ def test_each_epoch_has_the_structure_of_its_rows() -> None:
 
 def test_a_ddl_without_rows_yet_is_told_with_the_structure_before_it() -> None:
     log = altered()
-    answer = log.at(Place(5))
+    answer = log.at(LookupPoint(5))
     assert (answer.structure, answer.last) == (B, 6)  # its rows came later, and say what it was
     log.ddl("ALTER TABLE t ADD x INT", "ALTER TABLE", T)
     answer = log.at()
@@ -115,17 +115,17 @@ def test_tables_that_are_renamed_or_dropped() -> None:
 
 def test_a_place_by_gtids() -> None:
     log = altered()
-    assert log.at(Place(gtids=f"{UUID}:1-40")).epoch == 3
-    assert log.at(Place(gtids=f"{UUID}:1-41")).epoch == 4
-    assert log.at(Place(gtids=f"{UUID}:35")).epoch == 3
+    assert log.at(LookupPoint(gtids=f"{UUID}:1-40")).epoch == 3
+    assert log.at(LookupPoint(gtids=f"{UUID}:1-41")).epoch == 4
+    assert log.at(LookupPoint(gtids=f"{UUID}:35")).epoch == 3
     with pytest.raises(
         LogError, match="TR580: the GTID set is not in the log yet: the log holds epochs 0 to 9"
     ):
-        log.at(Place(gtids=f"{UUID}:1-101"))
+        log.at(LookupPoint(gtids=f"{UUID}:1-101"))
     with pytest.raises(LogError, match="TR580: the GTID set is not in the log yet"):
-        log.at(Place(gtids="0-1-5"))
+        log.at(LookupPoint(gtids="0-1-5"))
     with pytest.raises(LogError, match="TR560: --at-gtid"):
-        log.at(Place(gtids=f"{UUID}:5-x"))
+        log.at(LookupPoint(gtids=f"{UUID}:5-x"))
 
 
 def test_what_is_kept_begins_late() -> None:
@@ -135,11 +135,11 @@ def test_what_is_kept_begins_late() -> None:
     with pytest.raises(
         LogError, match="TR580: epoch 50 is not kept any more: the log holds epochs 100 to 101"
     ):
-        log.at(Place(50))
+        log.at(LookupPoint(50))
     with pytest.raises(LogError, match="TR580: epoch 102 is not in the log yet"):
-        log.at(Place(102))
+        log.at(LookupPoint(102))
     with pytest.raises(LogError, match="TR580: the GTID set ends before what is kept"):
-        log.at(Place(gtids=f"{UUID}:1-50"))
+        log.at(LookupPoint(gtids=f"{UUID}:1-50"))
     with pytest.raises(
         LogError, match="TR581: the log has seen no rows and no DDL of this table up to epoch 101"
     ):
@@ -149,13 +149,13 @@ def test_what_is_kept_begins_late() -> None:
 
 
 def test_the_structure_reads_like_a_statement() -> None:
-    text_ = answer_text(altered().at(Place(6)), history=True)
+    text_ = answer_text(altered().at(LookupPoint(6)), history=True)
     assert f"-- fingerprint {fingerprint(B)}\n-- epochs 4 to 6, asked for epoch 6 ({UUID}:1-70)\n" in text_
     assert (
         "CREATE TABLE `shop`.`t` (\n  `id` int NOT NULL,\n"
         "  `na``me` varchar(60) CHARACTER SET utf8mb4 NULL,\n  PRIMARY KEY (`id`)\n);" in text_
     )
     assert f"-- epoch 4: {fingerprint(B)}; ALTER TABLE t ADD `na``me` VARCHAR(60)" in text_
-    found = answer_dict(altered().at(Place(6)), history=True)
+    found = answer_dict(altered().at(LookupPoint(6)), history=True)
     assert [column["name"] for column in found["columns"]] == ["id", "na`me"]
     assert [span["epoch"] for span in found["history"]] == [1, 4, 7]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from relay_store.layout import directory as layout
 from relay_store.write.writer import RelayWriter
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from tailrace.reader.event_content import TYPES, ContentReader
 from tests.support.damage import LOGS, copy_of, events_of
 from tests.support.relay_command import relay
@@ -147,10 +147,10 @@ def test_files_without_checksums_and_types_that_nobody_knows(tmp_path: Path) -> 
     writer.open_subdir("3e11fa47-71ca-11e1-9e33-c80aa9429562")
     writer.rotate(FIRST)
     first = bytearray(format_description()[:-4])
-    first[-1] = binlog.CHECKSUM_NONE
+    first[-1] = framing.CHECKSUM_NONE
     body = bytes(first[19:])
-    strange = binlog.HEADER.pack(1, 99, 1, 24, 0, 0) + b"what?"
-    data = event(binlog.FORMAT_DESCRIPTION, body, 4) + gtid(1)[:-4] + strange
+    strange = framing.HEADER.pack(1, 99, 1, 24, 0, 0) + b"what?"
+    data = event(framing.FORMAT_DESCRIPTION, body, 4) + gtid(1)[:-4] + strange
     size = struct.pack("<I", len(gtid(1)) - 4)
     data = data.replace(gtid(1)[:-4], gtid(1)[:9] + size + gtid(1)[13:-4])
     end = xid()[:9] + struct.pack("<I", len(xid()) - 4) + xid()[13:-4]
@@ -169,8 +169,8 @@ def test_files_without_checksums_and_types_that_nobody_knows(tmp_path: Path) -> 
 
 @settings(deadline=None)
 @given(kind=st.integers(0, 255), body=st.binary(max_size=200))
-@example(kind=binlog.QUERY, body=b"")
-@example(kind=binlog.TRANSACTION_PAYLOAD, body=b"\x02\x01\xff\x00" + bytes(40))
+@example(kind=framing.QUERY, body=b"")
+@example(kind=framing.TRANSACTION_PAYLOAD, body=b"\x02\x01\xff\x00" + bytes(40))
 def test_no_event_is_a_crash(kind: int, body: bytes) -> None:
     reader = ContentReader()
     reader.feed(format_description())

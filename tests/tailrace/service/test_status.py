@@ -10,7 +10,7 @@ from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.job.progress import Counters
 from tailrace.commands.status import _state
 from tailrace.service.consume_progress import snapshot
-from tailrace.status.lag import is_level, lag, transactions_behind
+from tailrace.status.lag import is_caught_up, lag, transactions_behind
 from tests.support.records import epoch_record
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -57,10 +57,10 @@ def test_what_nobody_knows_is_not_called_nothing() -> None:
 
 def test_kafka_has_all_that_is_upstream_by_gtids_or_else_by_place() -> None:
     last = {"gtids": f"{UUID}:1-10", "source_id": UUID, "file": "b.000002", "position": 4}
-    assert is_level(_upstream(10, file="b.000003", position=157), last)
-    assert not is_level(_upstream(11, file="b.000002", position=4), last)
-    assert is_level(_upstream(0, has_gtids=False, file="b.000002", position=4), last)
-    assert not is_level(_upstream(0, has_gtids=False, file="b.000002", position=9), last)
+    assert is_caught_up(_upstream(10, file="b.000003", position=157), last)
+    assert not is_caught_up(_upstream(11, file="b.000002", position=4), last)
+    assert is_caught_up(_upstream(0, has_gtids=False, file="b.000002", position=4), last)
+    assert not is_caught_up(_upstream(0, has_gtids=False, file="b.000002", position=9), last)
 
 
 def test_the_publishers_lag_is_the_age_of_what_is_not_in_kafka() -> None:

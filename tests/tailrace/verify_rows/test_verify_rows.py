@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from producer.decode.rows_head import RowsTable
 from relay_store.layout.directory import write_index
 from relay_store.read.reader import RelayReader
-from schemas.binlog import framing as binlog
+from schemas.binlog import framing
 from schemas.structure import Column
 from schemas.types.temporal import TIME, TIMESTAMP2
 from tailrace.commands.app import app
@@ -54,13 +54,14 @@ def rows_events(root: Path) -> int:
         at = 0
         while at < len(block.data):
             kinds.append(block.data[at + 4])
-            at += binlog.header(block.data, at).size
+            at += framing.header(block.data, at).size
     reader.close()
-    return sum(kind in binlog.INSIDE_GROUP and kind not in _NO_ROWS for kind in kinds)
+    return sum(kind in framing.INSIDE_GROUP and kind not in _NO_ROWS for kind in kinds)
 
 
 _NO_ROWS = {
-    binlog.TABLE_MAP, binlog.INTVAR, binlog.RAND, binlog.USER_VAR, binlog.ROWS_QUERY, binlog.MARIADB_ANNOTATE_ROWS,
+    framing.TABLE_MAP, framing.INTVAR, framing.RAND, framing.USER_VAR, framing.ROWS_QUERY,
+    framing.MARIADB_ANNOTATE_ROWS,
 }  # fmt: skip
 
 
@@ -107,7 +108,9 @@ class _Wrong:
     def rows(self, table: RowsTable, kind: int, event: bytes) -> Iterator[tuple[list[Images], int]]:
         self.calls += 1
         for rows, size in decoded_rows(table, kind, event):
-            if kind in (binlog.WRITE_ROWS, binlog.WRITE_ROWS_V1) and "t" in (after := rows[0]["after"] or {}):
+            if kind in (framing.WRITE_ROWS, framing.WRITE_ROWS_V1) and "t" in (
+                after := rows[0]["after"] or {}
+            ):
                 after[self.column] = None
             yield rows, size
 
