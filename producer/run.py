@@ -190,7 +190,7 @@ def _run(
 
     last: EpochCommitted | None = None
 
-    def look_at_log() -> None:
+    def open_and_check_log() -> None:
         # Only once the relay directory is ours, and only if the log is: opening it fences whoever writes it.
         nonlocal last
         owner, last = layout.check_owner(config.relay_dir, config.prefix), epoch_log.look()
@@ -205,7 +205,7 @@ def _run(
         if config.relay_log_recovery and last is not None:
             discard_unpublished(config.relay_dir, info, last)
 
-    relay = RelayWriter(config.relay_dir, before_check=look_at_log)
+    relay = RelayWriter(config.relay_dir, before_check=open_and_check_log)
     tables = TableFilter(config.include, config.exclude, folds=info.folds)
     write_folds(config.relay_dir, info.folds)
     write_default_engine(config.relay_dir, info.default_engine)

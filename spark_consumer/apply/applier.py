@@ -33,7 +33,7 @@ import structlog
 from schemas.crashpoints import reached
 from schemas.errors import DownstreamError
 from spark_consumer.apply import audit, error_log, ledger, marks, nontransactional, position_store
-from spark_consumer.apply.ddl.intent import Carried, Progress
+from spark_consumer.apply.ddl.intent import Progress, TranslatedDdl
 from spark_consumer.apply.ddl.run import DdlApplier, KnownTables, Versions
 from spark_consumer.apply.ddl.settle import await_predecessor
 from spark_consumer.apply.error_log import Directive
@@ -44,7 +44,7 @@ from spark_consumer.apply.side_writes import SideWrites
 from spark_consumer.apply.workers import info
 from spark_consumer.apply.workers.info import Ahead
 from spark_consumer.apply.workers.part import Order
-from spark_consumer.apply.workers.pool import Crew, check_caught_up, run_all
+from spark_consumer.apply.workers.pool import WorkerPool, check_caught_up, run_all
 from spark_consumer.apply.write import gave_up, refused, run_free, write
 from spark_consumer.ddl import online_tables
 from spark_consumer.epochs.log_reader import LogReader
@@ -68,7 +68,7 @@ class Applier:
 
     Args:
         known: where the names of the upstream's tables come from; by default the epoch log.
-        crew: applies the parts of slices that have some.
+        worker_pool: applies the parts of slices that have some.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Applier:
         position: Position,
         known: KnownTables | None = None,
         versions: Versions | None = None,
-        crew: Crew | None = None,
+        worker_pool: WorkerPool | None = None,
     ) -> None:
         self._config = config
         self._channel = config.key
@@ -98,7 +98,7 @@ class Applier:
         self.directives = {event: one for event, one in self.decided.items() if event[0] > position.epoch}
         self.position = position
         #: set before the first slice with parts
-        self.crew = crew
+        self.worker_pool = worker_pool
         self._hidden = online_tables.from_json(position.online_tables).names
         self._unfinished = frozenset(marks.read(session, config.key))
         self._beside: Session | None = None
@@ -209,14 +209,14 @@ class Applier:
             self._side_writes.check_tables(session, part.written, piece.where)
         self._run_parts(prepared, before)
         used, progress, instead = self._progress(session, piece, before)
-        carried, pending = progress.carried, progress.pending
-        self._hidden = carried.tables.names
+        translated, pending = progress.translated, progress.pending
+        self._hidden = translated.tables.names
         for index in pending[:-1]:
             self._run_alone(piece, before, progress, index)
         number = progress.number + prepared.reserved + len(pending) + 1
         last = pending[-1] if pending else progress.index
         with self._ddl.begun(session, self._token, piece, before, progress, last) as run_ddl:
-            count = self._commit(prepared, before, number, used, carried, instead, run_ddl)
+            count = self._commit(prepared, before, number, used, translated, instead, run_ddl)
         reached("apply.after_commit")
         self._failed = False
         found = position_store.read(session, self._channel)
@@ -229,7 +229,7 @@ class Applier:
         before: Position,
         number: int,
         used: tuple[Directive, ...],
-        carried: Carried,
+        translated: TranslatedDdl,
         instead: Sequence[str],
         run_ddl: Callable[[], None],
     ) -> int:
@@ -249,14 +249,14 @@ class Applier:
             write(session, made.deletes, made.inserts, made.ordered, piece.where)
             self._write_beside(session, made, before)
             ahead = self._level(session, made, before)
-            before = replace(before, online_tables=carried.tables.to_json())
-            self._move(piece, before, number, made.statements, carried.left_out)
+            before = replace(before, online_tables=translated.tables.to_json())
+            self._move(piece, before, number, made.statements, translated.left_out)
             if prepared.reserved:
                 info.mark_caught_up(session, self._channel)
             error_log.use(session, (*used, *made.directives))
             if self._failed:
                 error_log.clear(session, self._channel)
-            if counts := _counts(piece, made, carried):
+            if counts := _counts(piece, made, translated):
                 audit.count(session, self._channel, counts)
             reached("apply.before_commit")
             session.execute("COMMIT")
@@ -317,7 +317,7 @@ class Applier:
                 self._session, range(before.ledger_seq + 1, before.ledger_seq + prepared.reserved + 1)
             )
             return
-        assert self.crew is not None
+        assert self.worker_pool is not None
         assert prepared.slice_id is not None
         order = Order(
             self._config.target,
@@ -334,7 +334,7 @@ class Applier:
             self._config.compact,
             self._config.retry_time,
         )
-        run_all(self._session, self.crew, order, prepared.parts, lambda: self._renewed(order))
+        run_all(self._session, self.worker_pool, order, prepared.parts, lambda: self._renewed(order))
         reached("worker.after_parts")
 
     def _renewed(self, order: Order) -> Order:
@@ -349,14 +349,14 @@ class Applier:
         if directive is None or piece.ddl is None:
             return (), self._ddl.progress(session, piece, before), ()
         try:
-            tables = self._ddl.carried(session, piece, before).tables
+            tables = self._ddl.translate(session, piece, before).tables
         except DownstreamError:
             # It is why the operator had to decide.
             tables = online_tables.from_json(before.online_tables)
         directive.check(ddl_event(piece))
         _log.warning("event_directed", which=ddl_event(piece).name, statements=directive.statements)
         ddls, instead = replacement.parted(directive.statements, piece.ddl, self.flavor)
-        chosen = Carried(ddls, tables, ("replaced" if directive.statements else "skipped",))
+        chosen = TranslatedDdl(ddls, tables, ("replaced" if directive.statements else "skipped",))
         return (directive,), self._ddl.progress(session, piece, before, (directive.id, chosen)), instead
 
     def trial(self, prepared: Prepared) -> RefusedStatement | None:
@@ -436,16 +436,16 @@ class Applier:
             audit.record(self._session, self._channel, records, statements, other, left_out)
 
 
-def _counts(piece: Slice, made: Prepared, carried: Carried) -> dict[str, int]:
+def _counts(piece: Slice, made: Prepared, translated: TranslatedDdl) -> dict[str, int]:
     counts = made.counts if piece.rows else {}
     if skipped := piece.skipped:
         counts = counts | {"skipped": skipped}
     if piece.ddl is None:
         return counts
-    left_out = not carried.statements
+    left_out = not translated.statements
     return counts | {
         "ddl_applied": int(not left_out),
         "ddl_left_out": int(left_out),
-        "ddl_ignored": int(left_out and "ignored" in carried.left_out),
-        "ddl_passed_over": int(left_out and "passed over" in carried.left_out),
+        "ddl_ignored": int(left_out and "ignored" in translated.left_out),
+        "ddl_passed_over": int(left_out and "passed over" in translated.left_out),
     }

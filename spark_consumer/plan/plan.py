@@ -355,7 +355,7 @@ def _filled(structure: TableStructure, absent: tuple[str, ...], target: TargetTa
     if structure.before_columns != ():
         # The server would set these to its own time; they are as they were.
         return tuple((name, quoted(name).encode()) for name, column in there.items() if column.touched)
-    if unknown := [name for name, column in there.items() if column.implied is None]:
+    if unknown := [name for name, column in there.items() if column.default_sql is None]:
         raise DownstreamError(
             "TR609",
             f"an INSERT's row image lacks the column {unknown[0]}, whose default the downstream computes anew",
@@ -363,4 +363,6 @@ def _filled(structure: TableStructure, absent: tuple[str, ...], target: TargetTa
             hint="give the column the default that it has upstream, or SET GLOBAL binlog_row_image = FULL there;"
             " nothing of this batch was applied",
         )
-    return tuple((name, column.implied) for name, column in there.items() if column.implied is not None)
+    return tuple(
+        (name, column.default_sql) for name, column in there.items() if column.default_sql is not None
+    )

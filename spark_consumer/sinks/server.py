@@ -47,7 +47,7 @@ class ServerSink:
         return self._applier.position
 
     def begin(self, reader: PartsReader) -> None:
-        self._reader, self._applier.crew = reader, reader.crew
+        self._reader, self._applier.worker_pool = reader, reader.worker_pool
         finish_slice(self._config, self._applier, reader, reader.log)
 
     def prepare(self, piece: Slice, structures: Mapping[str, TableStructure]) -> Prepare:

@@ -34,7 +34,7 @@ class TargetColumn:
         generated: whether the server computes it and takes no value.
         collation: of a text column, "" of others.
         default: the default's text as ``information_schema`` has it; None without one.
-        implied: the SQL text of what an INSERT that does not name it writes into it; None if nobody can know.
+        default_sql: the SQL text of what an INSERT that does not name it writes into it; None if nobody can know.
         touched: whether the server itself sets it in an UPDATE that does not name it.
         period: whether it says since when, or until when, MariaDB has the row in its history.
     """
@@ -46,7 +46,7 @@ class TargetColumn:
     generated: bool = False
     collation: str = ""
     default: str | None = None
-    implied: bytes | None = None
+    default_sql: bytes | None = None
     touched: bool = False
     period: bool = False
 
@@ -302,7 +302,9 @@ def _column(
     parsed = parse_type(_text(kind), charset or "")
     extra = (extra or "").upper()
     may_be_null = nullable == "YES"
-    implied = default_of(flavor, extra, None if default is None else _text(default), may_be_null, parsed.base)
+    default_sql = default_of(
+        flavor, extra, None if default is None else _text(default), may_be_null, parsed.base
+    )
     # MariaDB writes the default NULL as a word. An ENUM without one takes its first member.
     default = (
         None if default is None or (may_be_null and _text(default).upper() == "NULL") else _text(default)
@@ -317,7 +319,7 @@ def _column(
         generated,
         collation or "",
         default,
-        implied,
+        default_sql,
         "ON UPDATE" in extra,
         flavor == "mariadb" and _text(expression or "") in ("ROW START", "ROW END"),
     )

@@ -98,7 +98,7 @@ class Stopped:
         given = (
             old.statements
             if old is not None and not old.used
-            else tuple(one.statement for one in intent.carried.statements)
+            else tuple(one.statement for one in intent.translated.statements)
         )
         count = self._settled(position, ledger, intent)
         if count >= len(given):

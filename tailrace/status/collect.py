@@ -217,7 +217,7 @@ def _in_hand(intent: str | None) -> str | None:
     found = intent_of(intent)
     if found is None:
         return None
-    statements = found.carried.statements
+    statements = found.translated.statements
     number = min(found.index, len(statements) - 1)
     which = f" statement {number + 1} of {len(statements)}" if len(statements) > 1 else ""
     return f"{found.place}{which}: {cut_values(statements[number].shown, 300)}"

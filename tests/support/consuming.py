@@ -40,10 +40,10 @@ class _LocalReader(PartsReader):
     """Reads ranges one after the other, where executors share them; workers are threads."""
 
     def __init__(self, config: ConsumerConfig, source: TopicReader, log: LogReader) -> None:
-        def crew(order: Order, parts: Sequence[WorkerPart]) -> list[Outcome]:
+        def worker_pool(order: Order, parts: Sequence[WorkerPart]) -> list[Outcome]:
             return list(run_parts(order, parts))
 
-        super().__init__(cast(Any, None), source, config.target, config.workers, log, crew)
+        super().__init__(cast(Any, None), source, config.target, config.workers, log, worker_pool)
 
     def run_over(
         self, ranges: Sequence[OffsetRange], results: Results, shares: int = 1, most: int | None = None

@@ -17,8 +17,8 @@ from spark_consumer.apply.prepare import Prepared, assembled
 from spark_consumer.apply.workers import apply_part
 from spark_consumer.apply.workers.apply_part import run_parts
 from spark_consumer.apply.workers.bitmap import Bits
-from spark_consumer.apply.workers.pool import Crew
-from spark_consumer.apply.workers.read_conflicts import claimed, rest
+from spark_consumer.apply.workers.pool import WorkerPool
+from spark_consumer.apply.workers.read_conflicts import rest, with_conflict_keys
 from spark_consumer.apply.workers.reader import PartsReader, weigh_at
 from spark_consumer.apply.workers.share import shared_out
 from spark_consumer.epochs.log_reader import LogReader
@@ -102,7 +102,7 @@ class MemoryReader:
     log: LogReader
     memory: MemoryLog
     config: ConsumerConfig
-    crew: Crew
+    worker_pool: WorkerPool
 
     def prepare(self, piece: Slice, plan: SlicePlan) -> Prepared:
         results: list[Result] = []
@@ -111,7 +111,7 @@ class MemoryReader:
                 results += render(plan, *self.memory.read(part)[:2])
             return assembled(piece, plan, results)
         for part in piece.ranges:
-            results += claimed(plan, part.partition, *self.memory.read(part))
+            results += with_conflict_keys(plan, part.partition, *self.memory.read(part))
         return shared_out(
             piece,
             plan,
@@ -127,11 +127,11 @@ class MemoryReader:
         return assembled(piece, plan, results)
 
 
-def apply_log(config: ConsumerConfig, log: MemoryLog, crew: Any = None) -> list[Prepared]:
+def apply_log(config: ConsumerConfig, log: MemoryLog, worker_pool: Any = None) -> list[Prepared]:
     """Apply what is not applied, as one run of the consumer does. Raises TailraceError."""
     patience = Patience(config.retry_time, threading.Event())
     with closing(_patiently(patience, lambda: open_sink(config, cast(LogReader, log)))) as sink:
-        workers = crew or (lambda order, parts: list(run_parts(order, parts)))
+        workers = worker_pool or (lambda order, parts: list(run_parts(order, parts)))
         sink.begin(cast(PartsReader, MemoryReader(cast(LogReader, log), log, config, workers)))
         made = []
         for piece in cut(list(log.epochs(sink.position.epoch + 1)), config.max_batch_rows):

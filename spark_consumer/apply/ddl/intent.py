@@ -19,7 +19,7 @@ from spark_consumer.ddl.online_tables import OnlineTables, statement_of
 
 
 @dataclass(frozen=True)
-class Carried:
+class TranslatedDdl:
     """What a channel makes of a DDL.
 
     Attributes:
@@ -41,7 +41,7 @@ class Intent:
 
     Attributes:
         place: the DDL's in the upstream. Not the epoch's number: after a crash `tailrace recover` may go on with it.
-        carried: what it becomes. The text of a statement on accounts is left out.
+        translated: what it becomes. The text of a statement on accounts is left out.
         index: the statement in hand; those before it have run.
         number: the one that it has in the ledger.
         before: its objects before it ran; None: it is not running, the downstream has refused it.
@@ -49,7 +49,7 @@ class Intent:
     """
 
     place: str
-    carried: Carried
+    translated: TranslatedDdl
     index: int
     number: int
     before: Snapshot | None
@@ -58,15 +58,15 @@ class Intent:
     @property
     def statement(self) -> SchemaChanged:
         """The one in hand."""
-        return self.carried.statements[self.index]
+        return self.translated.statements[self.index]
 
     def to_json(self) -> str:
         """For the position."""
         fields: dict[str, Any] = {
             "place": self.place,
-            "statements": [asdict(_without_secrets(one)) for one in self.carried.statements],
-            "tables": self.carried.tables.to_json(),
-            "left_out": list(self.carried.left_out),
+            "statements": [asdict(_without_secrets(one)) for one in self.translated.statements],
+            "tables": self.translated.tables.to_json(),
+            "left_out": list(self.translated.left_out),
             "index": self.index,
             "number": self.number,
             "before": self.before and self.before.to_fields(),
@@ -80,13 +80,13 @@ def intent_of(text: str | None, place: str | None = None) -> Intent | None:
     fields: dict[str, Any] = json.loads(text) if text else {}
     if not fields or place not in (None, fields["place"]):
         return None
-    carried = Carried(
+    translated = TranslatedDdl(
         tuple(map(statement_of, fields["statements"])),
         online_tables.from_json(fields["tables"]),
         tuple(fields["left_out"]),
     )
     before = fields["before"] and Snapshot.of(fields["before"])
-    return Intent(fields["place"], carried, fields["index"], fields["number"], before, fields["directive"])
+    return Intent(fields["place"], translated, fields["index"], fields["number"], before, fields["directive"])
 
 
 def place_of(epoch: EpochCommitted) -> str:
@@ -108,14 +108,14 @@ class Progress:
     """What is to run of a DDL from here on.
 
     Attributes:
-        carried: what the channel makes of it.
+        translated: what the channel makes of it.
         index: the next one of its statements.
         number: the last number of the ledger that is used.
         left: what is left of that statement, if it was interrupted halfway; ``before`` is what its objects were.
         directive: the operator's decision that it comes from.
     """
 
-    carried: Carried
+    translated: TranslatedDdl
     number: int
     index: int = 0
     left: SchemaChanged | None = None
@@ -125,15 +125,15 @@ class Progress:
     @property
     def pending(self) -> range:
         """The statements that are to run."""
-        return range(self.index, len(self.carried.statements))
+        return range(self.index, len(self.translated.statements))
 
     def statement(self, index: int) -> SchemaChanged:
         """What to run of one of them."""
         halfway = index == self.index and self.left is not None
-        return self.left if halfway and self.left else self.carried.statements[index]
+        return self.left if halfway and self.left else self.translated.statements[index]
 
     def intent(self, place: str, index: int, before: Snapshot) -> Intent:
         """To write down before one of them runs; ``before`` is what its objects are now."""
         kept = self.before if index == self.index and self.left is not None else None
         number = self.number + 1 + index - self.index
-        return Intent(place, self.carried, index, number, kept or before, self.directive)
+        return Intent(place, self.translated, index, number, kept or before, self.directive)

@@ -22,7 +22,7 @@ from schemas.wire.epoch import SchemaChanged, StructureVersion
 from schemas.wire.log_records import structure_of
 from spark_consumer.apply import position_store
 from spark_consumer.apply.ddl import session as ddl_session
-from spark_consumer.apply.ddl.intent import Carried, Intent, Progress, intent_of, place_of
+from spark_consumer.apply.ddl.intent import Intent, Progress, TranslatedDdl, intent_of, place_of
 from spark_consumer.apply.ddl.settle import Settled, await_predecessor, look_before, settled
 from spark_consumer.apply.ddl.snapshot import clear_half_made
 from spark_consumer.apply.ledger import Ledger
@@ -64,18 +64,22 @@ class DdlApplier:
         self._options, self._router = config.ddl, rules.router
         self._rules = DdlRules(rules.tables, rules.events, rules.router, config.ddl)
 
-    def carried(self, session: Session, piece: Slice, position: Position) -> Carried:
+    def translate(self, session: Session, piece: Slice, position: Position) -> TranslatedDdl:
         """What the rules as they are make of the slice's DDL.
 
         Raises DownstreamError where they would have to carry half of it, or guess.
         """
         tables = online_tables.from_json(position.online_tables)
         if piece.ddl is None:
-            return Carried((), tables.touched(piece))
+            return TranslatedDdl((), tables.touched(piece))
         return self._made(session, piece, piece.ddl, tables)
 
     def progress(
-        self, session: Session, piece: Slice, position: Position, decided: tuple[int, Carried] | None = None
+        self,
+        session: Session,
+        piece: Slice,
+        position: Position,
+        decided: tuple[int, TranslatedDdl] | None = None,
     ) -> Progress:
         """What is to run of the slice's DDL: all of it, or what an interruption has left, whatever the rules are now.
 
@@ -91,15 +95,15 @@ class DdlApplier:
                 number = max(number, intent.number)
                 return Progress(chosen, number, _in_front(intent, chosen), directive=directive)
             found = self._settled(
-                piece, position, intent, chosen or Carried((piece.ddl,), online_tables.NO_TABLES)
+                piece, position, intent, chosen or TranslatedDdl((piece.ddl,), online_tables.NO_TABLES)
             )
             if found.index > 0 or found.left is not None:
-                carried = chosen or intent.carried
-                return Progress(carried, found.number, found.index, found.left, intent.before, directive)
+                translated = chosen or intent.translated
+                return Progress(translated, found.number, found.index, found.left, intent.before, directive)
             number = found.number
-        return Progress(chosen or self.carried(session, piece, position), number, directive=directive)
+        return Progress(chosen or self.translate(session, piece, position), number, directive=directive)
 
-    def _settled(self, piece: Slice, position: Position, intent: Intent, texts: Carried) -> Settled:
+    def _settled(self, piece: Slice, position: Position, intent: Intent, texts: TranslatedDdl) -> Settled:
         """How far an intent is; ``texts`` has what it keeps no text of."""
         if intent.before is None:
             return Settled(intent.index, None, intent.number)
@@ -116,7 +120,9 @@ class DdlApplier:
                         clear_half_made(own, table.db, table.table)
             return found
 
-    def _made(self, session: Session, piece: Slice, ddl: SchemaChanged, tables: OnlineTables) -> Carried:
+    def _made(
+        self, session: Session, piece: Slice, ddl: SchemaChanged, tables: OnlineTables
+    ) -> TranslatedDdl:
         """What the rules as they are make of a DDL."""
         taken = translate_online(tables, ddl, self._options, lambda *name: self._defined(session, *name))
         each = [self._of_channel(session, piece, one) for one in taken.statements]
@@ -124,7 +130,7 @@ class DdlApplier:
         reasons = [one for one in each if isinstance(one, str)] if each else ["online"]
         narrowed = sum(len(one.tables) for one in made) < sum(len(one.tables) for one in taken.statements)
         reasons += ["in part"] if narrowed and made and not reasons else []
-        return Carried(made, taken.tables.touched(piece), tuple(dict.fromkeys(reasons)))
+        return TranslatedDdl(made, taken.tables.touched(piece), tuple(dict.fromkeys(reasons)))
 
     def _of_channel(self, session: Session, piece: Slice, ddl: SchemaChanged) -> SchemaChanged | str:
         """A statement under the channel's rules, or why it is left out."""
@@ -275,9 +281,9 @@ def _text(ddl: SchemaChanged) -> str:
     return without_start_transaction(ddl.statement, sql_mode=ddl.sql_mode or 0)
 
 
-def _in_front(intent: Intent, chosen: Carried) -> int:
+def _in_front(intent: Intent, chosen: TranslatedDdl) -> int:
     """How many of a decision's statements have run already."""
-    ran = [one.statement for one in intent.carried.statements[: intent.index]]
+    ran = [one.statement for one in intent.translated.statements[: intent.index]]
     same = ran == [one.statement for one in chosen.statements[: intent.index]]
     return intent.index if same else 0
 

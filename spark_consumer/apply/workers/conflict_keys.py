@@ -1,6 +1,6 @@
-"""On the executors: what each row change claims, as bytes that are equal wherever two changes conflict.
+"""On the executors: the conflict keys of each row change, as bytes that are equal wherever two changes conflict.
 
-A claim is its space (two bytes), a byte of flags, and the identities of the key's columns. Those of text carry a
+A conflict key is its space (two bytes), a byte of flags, and the identities of the key's columns. Those of text carry a
 byte of their own each: whether it is folded already, or a literal of which only the server knows the weight.
 """
 
@@ -20,31 +20,31 @@ WHOLE, HALVES = 0xFFFE, 0xFFFF
 KNOWN, LITERAL = b"=", b"?"
 _NULL = b"NULL"
 _PRINTABLE = re.compile(rb"[ -~]*")
-Claims = Callable[[bytes], list[bytes]]
+ConflictKeys = Callable[[bytes], list[bytes]]
 
 
-def claim(space: int, flags: int, identity: bytes) -> bytes:
-    """One claim."""
+def conflict_key(space: int, flags: int, identity: bytes) -> bytes:
+    """One conflict key."""
     return space.to_bytes(2, "big") + bytes((flags,)) + identity
 
 
 def of_whole(group: int) -> bytes:
-    """The claim of each row of a table that is one group."""
-    return claim(WHOLE, 0, b"%d" % group)
+    """The conflict key of each row of a table that is one group."""
+    return conflict_key(WHOLE, 0, b"%d" % group)
 
 
 def of_halves(epoch: int, seq: int) -> bytes:
-    """The claim of both halves of a key-changing UPDATE, of which ``seq`` is the first."""
-    return claim(HALVES, 0, b"%d:%d" % (epoch, seq))
+    """The conflict key of both halves of a key-changing UPDATE, of which ``seq`` is the first."""
+    return conflict_key(HALVES, 0, b"%d:%d" % (epoch, seq))
 
 
-def claims_of(structure: TableStructure, causality: TableCausality, *, before: bool) -> Claims:
-    """The function from a row value to the claims of its before or after image, which must be there."""
+def conflict_keys_of(structure: TableStructure, causality: TableCausality, *, before: bool) -> ConflictKeys:
+    """The function from a row value to the conflict keys of its before or after image, which must be there."""
     wanted = tuple(dict.fromkeys(part.column for key in causality.keys for part in key.parts))
     literals = compile_literals(structure, wanted, before=before)
     keys = [(_maker(key), [wanted.index(part.column) for part in key.parts]) for key in causality.keys]
 
-    def claims(value: bytes) -> list[bytes]:
+    def conflict_keys(value: bytes) -> list[bytes]:
         found = literals(value)
         made = []
         for make, places in keys:
@@ -53,14 +53,14 @@ def claims_of(structure: TableStructure, causality: TableCausality, *, before: b
                 made.append(make(chosen))
         return made
 
-    return claims
+    return conflict_keys
 
 
 def _maker(key: ConflictKey) -> Callable[[Sequence[bytes]], bytes]:
     flags = REFERS if key.refers else 0
-    head = claim(key.space, flags, b"")
+    head = conflict_key(key.space, flags, b"")
     if any(part.is_text for part in key.parts):
-        asking = claim(key.space, flags | ASKS, b"")
+        asking = conflict_key(key.space, flags | ASKS, b"")
         return lambda literals: _with_text(key.parts, literals, head, asking)
     if all(part.sort is Sort.EXACT for part in key.parts):
         return lambda literals: head + b",".join(literals)
@@ -100,24 +100,24 @@ def unquoted(literal: bytes) -> bytes:
 
 
 def columns_of(found: bytes) -> list[bytes]:
-    """The columns' identities in a claim of a space with text."""
+    """The columns' identities in a conflict key of a space with text."""
     return unpack(found[3:])
 
 
 def space_of(found: bytes) -> int:
-    """The space of a claim."""
+    """The space of a conflict key."""
     return int.from_bytes(found[:2], "big")
 
 
-def pack(claims: Sequence[bytes]) -> bytes:
-    """Claims as one value."""
-    return b"".join(map(encode_bytes, claims))
+def pack(conflict_keys: Sequence[bytes]) -> bytes:
+    """Conflict keys as one value."""
+    return b"".join(map(encode_bytes, conflict_keys))
 
 
 def unpack(packed: bytes) -> list[bytes]:
     """The inverse of ``pack``."""
-    claims, at = [], 0
+    conflict_keys, at = [], 0
     while at < len(packed):
         one, at = read_bytes(packed, at)
-        claims.append(one)
-    return claims
+        conflict_keys.append(one)
+    return conflict_keys

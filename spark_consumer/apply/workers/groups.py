@@ -24,14 +24,14 @@ class Shares:
     conflicts: int
 
 
-def shared(claims: Sequence[Sequence[bytes]], sizes: Sequence[int], workers: int) -> Shares:
-    """Share rows among workers so that rows with a claim in common are one worker's, and the sizes are even.
+def shared(conflict_keys: Sequence[Sequence[bytes]], sizes: Sequence[int], workers: int) -> Shares:
+    """Share rows among workers so that rows with a conflict key in common are one worker's, and the sizes are even.
 
     Args:
-        claims: of each row.
+        conflict_keys: of each row.
         sizes: how much work each row is.
     """
-    roots = _roots(claims)
+    roots = _roots(conflict_keys)
     groups: dict[int, list[int]] = {}
     for row, root in enumerate(roots):
         groups.setdefault(root, []).append(row)
@@ -44,12 +44,12 @@ def shared(claims: Sequence[Sequence[bytes]], sizes: Sequence[int], workers: int
         heapq.heapreplace(heap, (load + weights[root], number))
         given[number] += groups[root]
     parts = tuple(tuple(sorted(rows)) for rows in given if rows)
-    return Shares(parts, len(groups), len(claims) - len(groups))
+    return Shares(parts, len(groups), len(conflict_keys) - len(groups))
 
 
-def _roots(claims: Sequence[Sequence[bytes]]) -> list[int]:
+def _roots(conflict_keys: Sequence[Sequence[bytes]]) -> list[int]:
     """For each row the first row of its group."""
-    parents = list(range(len(claims)))
+    parents = list(range(len(conflict_keys)))
 
     def find(row: int) -> int:
         while parents[row] != row:
@@ -63,14 +63,14 @@ def _roots(claims: Sequence[Sequence[bytes]]) -> list[int]:
 
     owners: dict[bytes, int] = {}
     children: list[tuple[int, bytes]] = []
-    for row, its in enumerate(claims):
-        for claim in its:
-            if claim[2] & REFERS:
-                children.append((row, claim))
-            elif (owner := owners.setdefault(claim, row)) != row:
+    for row, its in enumerate(conflict_keys):
+        for conflict_key in its:
+            if conflict_key[2] & REFERS:
+                children.append((row, conflict_key))
+            elif (owner := owners.setdefault(conflict_key, row)) != row:
                 unite(owner, row)
-    for row, claim in children:
-        parent = owners.get(claim[:2] + bytes((claim[2] & ~REFERS,)) + claim[3:])
+    for row, conflict_key in children:
+        parent = owners.get(conflict_key[:2] + bytes((conflict_key[2] & ~REFERS,)) + conflict_key[3:])
         if parent is not None:
             unite(parent, row)
-    return [find(row) for row in range(len(claims))]
+    return [find(row) for row in range(len(conflict_keys))]

@@ -18,13 +18,13 @@ from spark_consumer.target.session import Session
 from spark_consumer.target.tables import TableMoved
 
 #: applies parts and tells what became of each
-Crew = Callable[[Order, Sequence[WorkerPart]], list[Outcome]]
+WorkerPool = Callable[[Order, Sequence[WorkerPart]], list[Outcome]]
 _ATTEMPTS = 4
 _log = structlog.get_logger()
 
 
-def executors(spark: SparkSession) -> Crew:
-    """The crew of Spark's Python workers; all parts at once, whatever the number of cores."""
+def executors(spark: SparkSession) -> WorkerPool:
+    """The pool of Spark's Python workers; all parts at once, whatever the number of cores."""
     context = spark.sparkContext
 
     def work(order: Order, parts: Sequence[WorkerPart]) -> list[Outcome]:
@@ -53,7 +53,11 @@ def check_caught_up(
 
 
 def run_all(
-    session: Session, crew: Crew, order: Order, parts: Sequence[WorkerPart], renewed: Callable[[], Order]
+    session: Session,
+    worker_pool: WorkerPool,
+    order: Order,
+    parts: Sequence[WorkerPart],
+    renewed: Callable[[], Order],
 ) -> None:
     """Have all parts applied that are not.
 
@@ -67,7 +71,7 @@ def run_all(
         done = check_caught_up(session, order.channel, order.slice_id)
         todo = [part for part in parts if part.number not in done]
         try:
-            outcomes = crew(order, todo) if todo else []
+            outcomes = worker_pool(order, todo) if todo else []
         except TailraceError:
             raise
         except Exception as error:

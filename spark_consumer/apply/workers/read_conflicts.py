@@ -1,7 +1,7 @@
-"""On the executors: the rows of a partition, each with what it claims and where it stands in Kafka.
+"""On the executors: the rows of a partition, each with its conflict keys and where it stands in Kafka.
 
 A compacted row is one result: what to remove, what to write, and the offsets of all changes that it stands for. A
-row that is applied in order is two, of which the first one has its claims and its offset.
+row that is applied in order is two, of which the first one has its conflict keys and its offset.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ from schemas.wire.avro_schema import KEY_CHANGE, OP_AT
 from schemas.wire.epoch import OffsetRange
 from schemas.wire.rows import HEADER_SIZE
 from spark_consumer.apply.workers.bitmap import Bits, lacking, pack_offsets
-from spark_consumer.apply.workers.conflict_keys import Claims, claims_of, of_halves, of_whole, pack
+from spark_consumer.apply.workers.conflict_keys import (
+    ConflictKeys,
+    conflict_keys_of,
+    of_halves,
+    of_whole,
+    pack,
+)
 from spark_consumer.epochs.fetch import Share, TopicReader
 from spark_consumer.plan.causality import TableCausality
 from spark_consumer.plan.plan import Mode, Name, SlicePlan
@@ -27,11 +33,13 @@ NET, CLAIM = 100, 101
 _HAS_BEFORE, _UPDATE, _DELETE = b"ud", ord("u"), ord("d")
 
 
-def read_claims(source: TopicReader, plan: SlicePlan, part: OffsetRange, share: Share) -> Iterator[Result]:
+def read_conflict_keys(
+    source: TopicReader, plan: SlicePlan, part: OffsetRange, share: Share
+) -> Iterator[Result]:
     """Read a share of a range, and render it for several workers."""
     offsets: list[int] = []
     keys, values = source.read(part, share, offsets)
-    yield from claimed(plan, part.partition, keys, values, offsets)
+    yield from with_conflict_keys(plan, part.partition, keys, values, offsets)
 
 
 def read_rest(
@@ -62,7 +70,7 @@ def rest(
 
 
 def _that_stay(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bool]:
-    """Which changes are of a row that the slice is to leave changed: compaction has claimed nothing for others."""
+    """Which changes are of a row that the slice is to leave changed: compaction has keys for no others."""
     net = compact(keys, values)
     changed = dict(net.gone).keys() | dict(net.written)
     return [
@@ -71,7 +79,7 @@ def _that_stay(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) 
     ]
 
 
-def claimed(
+def with_conflict_keys(
     plan: SlicePlan,
     partition: int,
     keys: Sequence[bytes],
@@ -130,8 +138,8 @@ class _Claimer:
         structure = table.plan.structure
         # To find out whether a row is half of an UPDATE costs as much as to render it.
         self._moves = (structure.db, structure.table) in updated
-        self._before: Claims = claims_of(structure, causality, before=True)
-        self._after: Claims = claims_of(structure, causality, before=False)
+        self._before: ConflictKeys = conflict_keys_of(structure, causality, before=True)
+        self._after: ConflictKeys = conflict_keys_of(structure, causality, before=False)
 
     def of_row(
         self,
@@ -144,7 +152,7 @@ class _Claimer:
     ) -> Result:
         """A compacted row: ``before`` is its first change if it must be removed, ``after`` its last one if written.
 
-        It claims what it had in between as well: should the rest of a slice be applied change by change
+        It has the keys of what it had in between as well: should the rest of a slice be applied change by change
         (``resume.py``), no row that is there already may be in the way.
         """
         return (
@@ -156,41 +164,41 @@ class _Claimer:
             0,
             0,
             None if before is None else self._table.found_by(key, before),
-            _packed(offsets, self._claims(values)),
+            _packed(offsets, self._conflict_keys(values)),
             None if after is None else self._table.renderers.after(after),
             0,
         )
 
     def of_change(self, result: Result, value: bytes, partition: int, offset: int) -> Result:
-        """What a change that is applied in order claims."""
-        packed = _packed([offset], self._claims([value]))
+        """The conflict keys of a change that is applied in order."""
+        packed = _packed([offset], self._conflict_keys([value]))
         return (CLAIM, result[1], 0, partition, 0, 0, 0, None, packed, None, 0)
 
-    def _claims(self, values: Sequence[bytes]) -> list[bytes]:
-        """What a row's changes claim, in log order: each begins as the one before has left it.
+    def _conflict_keys(self, values: Sequence[bytes]) -> list[bytes]:
+        """The conflict keys of a row's changes, in log order: each begins as the one before has left it.
 
         Halves of a key-changing UPDATE are one event, which is there or missing as a whole.
         """
         if self._causality.whole is not None:
             return [of_whole(self._causality.whole)]
-        claims: list[bytes] = []
+        conflict_keys: list[bytes] = []
         if values[0][OP_AT] in _HAS_BEFORE:
-            claims += self._before(values[0])
+            conflict_keys += self._before(values[0])
         for value in values:
             if value[OP_AT] != _DELETE:
-                claims += self._after(value)
+                conflict_keys += self._after(value)
             if self._moves and value[OP_AT] != _UPDATE:
                 source = self._table.renderers.source(value)
                 if source.flags & KEY_CHANGE:
-                    claims.append(of_halves(source.epoch, source.seq - (value[OP_AT] != _DELETE)))
-        return list(dict.fromkeys(claims))
+                    conflict_keys.append(of_halves(source.epoch, source.seq - (value[OP_AT] != _DELETE)))
+        return list(dict.fromkeys(conflict_keys))
 
 
-def _packed(offsets: Sequence[int], claims: Sequence[bytes]) -> bytes:
-    return encode_bytes(pack_offsets(offsets)) + pack(claims)
+def _packed(offsets: Sequence[int], conflict_keys: Sequence[bytes]) -> bytes:
+    return encode_bytes(pack_offsets(offsets)) + pack(conflict_keys)
 
 
-def offsets_and_claims(packed: bytes) -> tuple[bytes, bytes]:
-    """The offsets and the claims of a result, each still packed."""
+def offsets_and_keys(packed: bytes) -> tuple[bytes, bytes]:
+    """The offsets and the conflict keys of a result, each still packed."""
     offsets, at = read_bytes(packed, 0)
     return offsets, packed[at:]

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from schemas.access.server_url import ServerUrl
 from spark_consumer.apply.prepare import Prepared, RowReader, assembled
 from spark_consumer.apply.workers.bitmap import Bits
-from spark_consumer.apply.workers.pool import Crew, executors
-from spark_consumer.apply.workers.read_conflicts import read_claims, read_rest
+from spark_consumer.apply.workers.pool import WorkerPool, executors
+from spark_consumer.apply.workers.read_conflicts import read_conflict_keys, read_rest
 from spark_consumer.apply.workers.share import shared_out
 from spark_consumer.apply.workers.weights import weights
 from spark_consumer.epochs.fetch import TopicReader
@@ -29,7 +29,7 @@ class PartsReader(RowReader):
     """Prepares slices whose plans say how their rows conflict as parts for so many workers.
 
     Args:
-        crew: applies the parts; Spark's Python workers without it.
+        worker_pool: applies the parts; Spark's Python workers without it.
     """
 
     def __init__(
@@ -39,18 +39,18 @@ class PartsReader(RowReader):
         target: ServerUrl,
         workers: int,
         log: LogReader,
-        crew: Crew | None = None,
+        worker_pool: WorkerPool | None = None,
     ) -> None:
         super().__init__(spark, source)
         self._target, self._workers, self.log = target, workers, log
-        self.crew = crew or executors(spark)
+        self.worker_pool = worker_pool or executors(spark)
 
     def prepare(self, piece: Slice, plan: SlicePlan) -> Prepared:
         """Read, render, verify and share one slice."""
         # Rows of a DDL belong into the transaction that moves the position behind it.
         if plan.causality is None or plan.causality.alone or piece.ddl is not None or not piece.ranges:
             return super().prepare(piece, plan)
-        results = self.results(piece, partial(read_claims, self.source, plan), partial(render, plan))
+        results = self.results(piece, partial(read_conflict_keys, self.source, plan), partial(render, plan))
         return shared_out(piece, plan, results, self._workers, self._weigh)
 
     def rest(self, piece: Slice, plan: SlicePlan, applied: Sequence[Bits]) -> Prepared:

@@ -1,4 +1,4 @@
-"""From the claims of a slice's rows to the parts of its workers."""
+"""From the conflict keys of a slice's rows to the parts of its workers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_consumer.apply.workers.bitmap import packed, unpack_offsets
 from spark_consumer.apply.workers.conflict_keys import unpack
 from spark_consumer.apply.workers.groups import shared
 from spark_consumer.apply.workers.part import WorkerPart
-from spark_consumer.apply.workers.read_conflicts import CLAIM, NET, offsets_and_claims
+from spark_consumer.apply.workers.read_conflicts import CLAIM, NET, offsets_and_keys
 from spark_consumer.apply.workers.weights import Weigh, resolved
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.causality import Causality
@@ -29,12 +29,12 @@ _Tables = list[tuple[TablePlan, Statement]]
 
 @dataclass(frozen=True)
 class _Row:
-    """One row of a slice: what is done with it, what it claims, and where its changes stand."""
+    """One row of a slice: what is done with it, its conflict keys, and where its changes stand."""
 
     result: Result
     partition: int
     offsets: bytes
-    claims: Sequence[bytes]
+    conflict_keys: Sequence[bytes]
 
     @property
     def size(self) -> int:
@@ -44,7 +44,7 @@ class _Row:
 def shared_out(
     piece: Slice, plan: SlicePlan, results: Sequence[Result], workers: int, weigh: Weigh
 ) -> Prepared:
-    """The slice from the results of ``read_claims`` over all its rows.
+    """The slice from the results of ``read_conflict_keys`` over all its rows.
 
     It has parts if more than one worker has something to do; otherwise it is as if there were one connection.
 
@@ -55,8 +55,8 @@ def shared_out(
     causality = plan.causality
     assert causality is not None
     rows = list(_rows(results))
-    claims = _resolved(rows, causality, weigh)
-    shares = shared(claims, [row.size for row in rows], workers)
+    conflict_keys = _resolved(rows, causality, weigh)
+    shares = shared(conflict_keys, [row.size for row in rows], workers)
     if len(shares.parts) < 2:
         made = _in_one(piece, plan, results, rows)
     else:
@@ -72,22 +72,22 @@ def shared_out(
 
 
 def _rows(results: Sequence[Result]) -> Iterator[_Row]:
-    claim: Result | None = None
+    conflict_key: Result | None = None
     for result in results:
         if result[0] == CLAIM:
-            claim = result
-        elif result[0] == NET or (result[0] == ORDERED and claim is not None):
-            said = claim or result
-            offsets, claims = offsets_and_claims(said[8] or b"")
-            yield _Row(result, said[3], offsets, unpack(claims))
-            claim = None
+            conflict_key = result
+        elif result[0] == NET or (result[0] == ORDERED and conflict_key is not None):
+            said = conflict_key or result
+            offsets, conflict_keys = offsets_and_keys(said[8] or b"")
+            yield _Row(result, said[3], offsets, unpack(conflict_keys))
+            conflict_key = None
 
 
 def _resolved(rows: Sequence[_Row], causality: Causality, weigh: Weigh) -> list[Sequence[bytes]]:
-    other = resolved([row.claims for row in rows], causality.spaces, weigh)
+    other = resolved([row.conflict_keys for row in rows], causality.spaces, weigh)
     if not other:
-        return [row.claims for row in rows]
-    return [[other.get(claim, claim) for claim in row.claims] for row in rows]
+        return [row.conflict_keys for row in rows]
+    return [[other.get(conflict_key, conflict_key) for conflict_key in row.conflict_keys] for row in rows]
 
 
 def _in_one(piece: Slice, plan: SlicePlan, results: Sequence[Result], rows: Sequence[_Row]) -> Prepared:

@@ -19,33 +19,37 @@ _MOST_BYTES = 1 << 20
 
 
 def resolved(
-    claims: Iterable[Sequence[bytes]], spaces: Sequence[tuple[ConflictColumn, ...]], weigh: Weigh
+    conflict_keys: Iterable[Sequence[bytes]], spaces: Sequence[tuple[ConflictColumn, ...]], weigh: Weigh
 ) -> dict[bytes, bytes]:
-    """Other claims for those that cannot be compared as they are; empty if there is none.
+    """Other keys for those that cannot be compared as they are; empty if there is none.
 
     Args:
-        claims: all claims of the slice, row by row.
+        conflict_keys: all conflict keys of the slice, row by row.
     """
-    asking = {space_of(claim) for row in claims for claim in row if claim[2] & ASKS}
+    asking = {
+        space_of(conflict_key) for row in conflict_keys for conflict_key in row if conflict_key[2] & ASKS
+    }
     if not asking:
         return {}
-    affected = {claim for row in claims for claim in row if space_of(claim) in asking}
+    affected = {
+        conflict_key for row in conflict_keys for conflict_key in row if space_of(conflict_key) in asking
+    }
     values: dict[tuple[int, int], dict[bytes, bytes]] = {}
-    for claim in affected:
-        for place, column in enumerate(columns_of(claim)):
-            if spaces[space_of(claim)][place].is_text:
-                values.setdefault((space_of(claim), place), {})[column] = b""
+    for conflict_key in affected:
+        for place, column in enumerate(columns_of(conflict_key)):
+            if spaces[space_of(conflict_key)][place].is_text:
+                values.setdefault((space_of(conflict_key), place), {})[column] = b""
     for (space, place), found in values.items():
         literals = [_literal(column) for column in found]
         found |= zip(found, weigh(spaces[space][place], literals), strict=True)
 
-    def weighed(claim: bytes) -> bytes:
-        space = space_of(claim)
-        columns = enumerate(columns_of(claim))
+    def weighed(conflict_key: bytes) -> bytes:
+        space = space_of(conflict_key)
+        columns = enumerate(columns_of(conflict_key))
         identities = (values.get((space, place), {}).get(column, column) for place, column in columns)
-        return claim[:2] + bytes((claim[2] & ~ASKS,)) + b"".join(map(encode_bytes, identities))
+        return conflict_key[:2] + bytes((conflict_key[2] & ~ASKS,)) + b"".join(map(encode_bytes, identities))
 
-    return {claim: weighed(claim) for claim in affected}
+    return {conflict_key: weighed(conflict_key) for conflict_key in affected}
 
 
 def _literal(column: bytes) -> bytes:

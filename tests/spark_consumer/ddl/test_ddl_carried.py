@@ -270,7 +270,7 @@ def test_a_ddl_of_several_statements_ends_under_the_rules_that_it_began_with(
     # Until it dies behind the first of the two statements that the swap becomes.
     while channel.apply_until_it_dies(epochs, "ddl.after") == signal.SIGKILL:
         found = intent_of(downstream.execute(intent)[0][0])
-        if found is not None and len(found.carried.statements) == 2:
+        if found is not None and len(found.translated.statements) == 2:
             break
     columns = (
         f"SELECT column_name FROM information_schema.columns WHERE table_schema = '{db}' AND table_name = 't'"

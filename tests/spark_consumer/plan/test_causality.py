@@ -14,9 +14,9 @@ from schemas.structure import Column, TableStructure
 from schemas.wire.avro_schema import row_schema
 from schemas.wire.rows import widened
 from spark_consumer.apply.workers.bitmap import lacking, packed, unpack_offsets, unpacked
-from spark_consumer.apply.workers.conflict_keys import ASKS, claim, claims_of, pack, unpack
+from spark_consumer.apply.workers.conflict_keys import ASKS, conflict_key, conflict_keys_of, pack, unpack
 from spark_consumer.apply.workers.groups import shared
-from spark_consumer.apply.workers.read_conflicts import NET, claimed, offsets_and_claims, rest
+from spark_consumer.apply.workers.read_conflicts import NET, offsets_and_keys, rest, with_conflict_keys
 from spark_consumer.apply.workers.weights import resolved
 from spark_consumer.plan.causality import Causality, Sort, causality_of
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
@@ -74,9 +74,9 @@ def causality(
     return causality_of(plan, {target.name: target for _, target in tables}, keys, by_tables=by_tables)
 
 
-def claims(made: Causality, table: int, structure: TableStructure, row: dict[str, Any]) -> list[bytes]:
+def conflict_keys(made: Causality, table: int, structure: TableStructure, row: dict[str, Any]) -> list[bytes]:
     value = widened(row_value(insert(structure, row), 0, 0, "g"))
-    return claims_of(structure, made.tables[table], before=False)(value)
+    return conflict_keys_of(structure, made.tables[table], before=False)(value)
 
 
 def weigh(part: Any, literals: Any) -> list[bytes]:
@@ -103,7 +103,7 @@ FOLD = {"A ": "a", "é": "e", "É": "e"}
 @given(ROWS, st.integers(2, 5))
 def test_rows_that_share_a_unique_value_are_one_workers(rows: list[dict[str, Any]], workers: int) -> None:
     made = causality((planned(T), target_of(T, key("n"), key(("s", 1), "n"))))
-    found = [claims(made, 0, T, row) for row in rows]
+    found = [conflict_keys(made, 0, T, row) for row in rows]
     other = resolved(found, made.spaces, weigh)
     shares = shared([[other.get(one, one) for one in its] for its in found], [1] * len(rows), workers)
     worker = {row: number for number, part in enumerate(shares.parts) for row in part}
@@ -123,7 +123,7 @@ def test_rows_that_share_a_unique_value_are_one_workers(rows: list[dict[str, Any
 def test_rows_that_share_nothing_are_groups_of_their_own() -> None:
     made = causality((planned(T), target_of(T, key("n"), key("s"))))
     rows = [{"id": n, "n": n if n % 2 else None, "s": None if n % 2 else f"s{n}"} for n in range(20)]
-    shares = shared([claims(made, 0, T, row) for row in rows], [1] * 20, 4)
+    shares = shared([conflict_keys(made, 0, T, row) for row in rows], [1] * 20, 4)
     assert (shares.groups, shares.conflicts) == (20, 0)
     assert [len(part) for part in shares.parts] == [5] * 4
 
@@ -132,10 +132,10 @@ def test_an_update_claims_what_it_leaves_and_what_it_takes() -> None:
     made = causality((planned(T), target_of(T, key("n"))))
     change = update(T, {"id": 1, "n": 1, "s": None}, {"id": 1, "n": 2, "s": None})
     value = widened(row_value(change, 0, 0, "g"))
-    before, after = (claims_of(T, made.tables[0], before=side)(value) for side in (True, False))
+    before, after = (conflict_keys_of(T, made.tables[0], before=side)(value) for side in (True, False))
     assert before[0] == after[0]
-    assert before[1:] == claims(made, 0, T, {"id": 9, "n": 1, "s": "x"})[1:]
-    assert after[1:] == claims(made, 0, T, {"id": 8, "n": 2, "s": "y"})[1:]
+    assert before[1:] == conflict_keys(made, 0, T, {"id": 9, "n": 1, "s": "x"})[1:]
+    assert after[1:] == conflict_keys(made, 0, T, {"id": 8, "n": 2, "s": "y"})[1:]
 
 
 def groups_of(*changes: Change) -> list[set[int]]:
@@ -146,9 +146,9 @@ def groups_of(*changes: Change) -> list[set[int]]:
     split = halves(changes)
     keys = [row_key(T, change.after or change.before or {}) for change in split]
     values = [row_value(change, 0, seq, "g") for seq, change in enumerate(split)]
-    nets = [r for r in claimed(plan, 0, keys, values, range(len(split))) if r[0] == NET]
-    parts = [offsets_and_claims(r[8] or b"") for r in nets]
-    shares = shared([unpack(claims) for _, claims in parts], [1] * len(parts), len(parts))
+    nets = [r for r in with_conflict_keys(plan, 0, keys, values, range(len(split))) if r[0] == NET]
+    parts = [offsets_and_keys(r[8] or b"") for r in nets]
+    shares = shared([unpack(conflict_keys) for _, conflict_keys in parts], [1] * len(parts), len(parts))
     return [{o for row in part for o in unpack_offsets(parts[row][0])} for part in shares.parts]
 
 
@@ -184,9 +184,9 @@ def test_the_rest_of_a_compacted_slice_has_no_row_that_comes_to_nothing() -> Non
 def test_children_go_with_their_parent_and_not_with_each_other() -> None:
     foreign = ForeignKey(("n",), ("d", "t"), ("id",))
     made = causality((planned(T), target_of(T)), (planned(C), target_of(C)), foreign={"c": (foreign,)})
-    parents = [claims(made, 0, T, {"id": n, "n": None, "s": None}) for n in (1, 2)]
+    parents = [conflict_keys(made, 0, T, {"id": n, "n": None, "s": None}) for n in (1, 2)]
     children = [
-        claims(made, 1, C, {"id": n, "n": of, "s": None}) for n, of in enumerate((1, 1, 2, 7, 7, None))
+        conflict_keys(made, 1, C, {"id": n, "n": of, "s": None}) for n, of in enumerate((1, 1, 2, 7, 7, None))
     ]
     shares = shared([*parents, *children], [1] * 8, 8)
     assert sorted(shares.parts, key=lambda part: (-len(part), part)) == [(0, 2, 3), (1, 4), (5,), (6,), (7,)]
@@ -261,18 +261,18 @@ def test_signs_prefixes_and_widths_make_no_difference_that_the_server_does_not_m
         Sort.UNSIGNED,
         Sort.BYTES,
     ]
-    one = claims(made, 0, structure, {"id": 1, "f": 0.0, "b": b"ab1"})
-    two = claims(made, 0, structure, {"id": 2, "f": -0.0, "b": b"ab2"})
+    one = conflict_keys(made, 0, structure, {"id": 1, "f": 0.0, "b": b"ab1"})
+    two = conflict_keys(made, 0, structure, {"id": 2, "f": -0.0, "b": b"ab2"})
     assert one[1:] == two[1:]
-    assert claims(made, 0, structure, {"id": 2, "f": None, "b": b"a"})[1:] != one[2:]
+    assert conflict_keys(made, 0, structure, {"id": 2, "f": None, "b": b"a"})[1:] != one[2:]
 
 
 def test_only_text_that_is_not_plain_is_asked_for() -> None:
     made = causality((planned(T), target_of(T, key("s"))))
-    plain = claims(made, 0, T, {"id": 1, "n": None, "s": "it's A "})
+    plain = conflict_keys(made, 0, T, {"id": 1, "n": None, "s": "it's A "})
     assert not any(one[2] & ASKS for one in plain)
-    assert plain[1] == claims(made, 0, T, {"id": 2, "n": None, "s": "IT'S a"})[1]
-    assert claims(made, 0, T, {"id": 1, "n": None, "s": "é"})[1][2] & ASKS
+    assert plain[1] == conflict_keys(made, 0, T, {"id": 2, "n": None, "s": "IT'S a"})[1]
+    assert conflict_keys(made, 0, T, {"id": 1, "n": None, "s": "é"})[1][2] & ASKS
     assert resolved([plain], made.spaces, weigh) == {}
 
 
@@ -291,6 +291,6 @@ def test_a_bitmap_tells_exactly_its_rows(rows: dict[int, set[int]]) -> None:
 
 
 def test_the_largest_groups_are_given_out_first() -> None:
-    claimed = [[claim(0, 0, b"%d" % (row // 10))] for row in range(30)] + [[claim(1, 0, b"x")]]
+    claimed = [[conflict_key(0, 0, b"%d" % (row // 10))] for row in range(30)] + [[conflict_key(1, 0, b"x")]]
     shares = shared(claimed, [1] * 31, 3)
     assert sorted(map(len, shares.parts)) == [10, 10, 11]

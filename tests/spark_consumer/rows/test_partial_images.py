@@ -49,9 +49,9 @@ TARGET = TargetTable(
     ("d", "t"),
     (
         column("id", null=False),
-        replace(column("v"), implied=b"DEFAULT"),
-        replace(column("s", "varchar(60) utf8mb4"), implied=b"DEFAULT"),
-        replace(column("n", null=False), implied=b"0", touched=True),
+        replace(column("v"), default_sql=b"DEFAULT"),
+        replace(column("s", "varchar(60) utf8mb4"), default_sql=b"DEFAULT"),
+        replace(column("n", null=False), default_sql=b"0", touched=True),
     ),
     (unique("id"),),
 )
@@ -132,7 +132,9 @@ def test_an_insert_writes_defaults_and_rows_of_one_form_become_one_statement() -
 
 
 def test_a_default_that_nobody_can_know_stops() -> None:
-    columns = [replace(one, implied=one.implied if one.name == "n" else None) for one in TARGET.columns]
+    columns = [
+        replace(one, default_sql=one.default_sql if one.name == "n" else None) for one in TARGET.columns
+    ]
     target = replace(TARGET, columns=tuple(columns))
     with pytest.raises(DownstreamError, match="column s,"):
         plan(INSERTED, target=target)
