@@ -169,7 +169,7 @@ class Source(Server):
 
     url: Url = Field(
         repr=False,
-        description="the upstream, mysql:// or mariadb://; `tailrace check` tells what its user needs",
+        description="the upstream, mysql:// or mariadb://; `tailrace check` says which rights its user needs",
         examples=["mysql://replicator@127.0.0.1:3306"],
     )
     server_id: int | None = Field(
@@ -177,7 +177,7 @@ class Source(Server):
         ge=1,
         le=2**32 - 1,
         examples=[7001],
-        description="replica id, unique among the upstream's replicas; else derived from host and prefix",
+        description="replica id, unique among the upstream's replicas; default: derived from host and prefix",
     )
     start: Literal["earliest", "current"] = Field(
         default="earliest",
@@ -192,12 +192,12 @@ class Relay(Section):
     relay_binlog_gtid: str = Field(
         default="",
         examples=["3e11fa47-71ca-11e1-9e33-c80aa9429562:1-23"],
-        description="GTID set behind which a relay log begins where there is none yet; before source.start",
+        description="a new relay log begins behind this GTID set; takes precedence over source.start",
     )
     relay_binlog_name: str = Field(
         default="",
         examples=["mysql-bin.000005"],
-        description="the binlog file with which it begins, if the upstream writes no GTIDs",
+        description="a new relay log begins with this binlog file, if the upstream writes no GTIDs",
     )
     max_file_size: PartSize = Field(
         default=0,
@@ -266,19 +266,21 @@ class Kafka(Section):
         default="plaintext", description="whether the brokers encrypt (ssl) and ask for a login (sasl)"
     )
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
-        default="SCRAM-SHA-512", description="how a password is proved to the brokers"
+        default="SCRAM-SHA-512", description="the SASL mechanism of the login"
     )
-    sasl_username: str = Field(default="", examples=["tailrace"], description="who logs in")
+    sasl_username: str = Field(default="", examples=["tailrace"], description="the user name of the login")
     sasl_password: SecretStr | None = Field(default=None, description="the password of sasl-username")
     sasl_password_file: Path | None = Field(default=None, description="a file that holds only the password")
     ssl_ca: Path | None = Field(
-        default=None, description="PEM file of the authorities to trust; the system's own without it"
+        default=None, description="PEM file of the authorities to trust; default: the system's"
     )
     ssl_certificate: Path | None = Field(
-        default=None, description="PEM file of our certificate, for brokers that ask for one"
+        default=None, description="PEM file of the client's certificate, for brokers that require one"
     )
     ssl_key: Path | None = Field(default=None, description="PEM file of its key, in PKCS #8")
-    ssl_key_password: SecretStr | None = Field(default=None, description="of a key that is encrypted")
+    ssl_key_password: SecretStr | None = Field(
+        default=None, description="the password of an encrypted ssl-key"
+    )
 
     @model_validator(mode="after")
     def _complete(self) -> Kafka:
@@ -336,7 +338,7 @@ class Consumer(Section):
     )
     checkpoint_dir: Path = Field(
         default=Path("checkpoint"),
-        description="Spark's checkpoints, one folder a channel; a cache, safe to delete",
+        description="Spark's checkpoints, a folder for each channel; a cache, safe to delete",
     )
     max_batch_rows: int = Field(
         default=200_000, ge=1, description="rows of one downstream transaction, at least one epoch"
@@ -348,17 +350,17 @@ class Consumer(Section):
         default=0, description="how long a batch that is not full waits for more epochs; 0: not at all"
     )
     retry_time: Span = Field(
-        default=600, description="how long a downstream or a Kafka that is lost is waited for: 90s, 10m, 24h"
+        default=600, description="how long to wait for a lost downstream or Kafka: 90s, 10m, 24h"
     )
     pause_time: Span = Field(
         default=10,
-        description="how long SIGTERM lets the batch in hand go on; the next start applies it else",
+        description="how long the current batch may go on after SIGTERM; then the next start applies it",
     )
     compact: bool = Field(
         default=True, description="the changes of a row in one downstream transaction become one"
     )
     multiple_rows: bool = Field(default=True, description="changes of several rows become one statement")
-    statement_rows: int = Field(default=2_000, ge=1, description="rows of one statement at most")
+    statement_rows: int = Field(default=2_000, ge=1, description="the most rows of one statement")
     consistency: Literal["batch", "worker"] = Field(
         default="batch",
         description="batch: one transaction writes a batch; worker: several connections do, conflicting rows together",
@@ -368,7 +370,7 @@ class Consumer(Section):
     )
     causality: Literal["rows", "tables"] = Field(
         default="rows",
-        description="what one worker must write together: rows that share a unique value, or tables whole",
+        description="what one worker must write together: rows that share a unique value, or whole tables",
     )
     safe_mode: bool = Field(
         default=False, description="rows may be there, or gone, already; see docs/PIPELINE.md"
