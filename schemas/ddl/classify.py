@@ -17,7 +17,6 @@ Categories:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -129,9 +128,7 @@ _FRAMES["RELEASE SAVEPOINT"] = ClassifiedStatement("RELEASE SAVEPOINT", Category
 _SAVEPOINT = _FRAMES["SAVEPOINT"]
 
 
-def classify(
-    statement: str, default_db: str, flavor: Flavor, *, sql_mode: int = 0, version: int | None = None
-) -> ClassifiedStatement:
+def classify(statement: str, default_db: str, flavor: Flavor, *, sql_mode: int = 0) -> ClassifiedStatement:
     """What a QUERY event's text does.
 
     Args:
@@ -139,14 +136,13 @@ def classify(
         default_db: the session's database, ``""`` for none.
         flavor: of the server that logged it.
         sql_mode: the session's bit set; ANSI_QUOTES and NO_BACKSLASH_ESCAPES matter.
-        version: of that server as an integer (80036, 110405), for executable comments; None: newest.
     """
     frame = _FRAMES.get(statement)
     if frame is not None:
         return frame
     if statement.startswith("SAVEPOINT `"):  # both servers log savepoints in this form
         return _SAVEPOINT
-    cursor = Cursor(statement, dialect_of(flavor, sql_mode, version), default_db)
+    cursor = Cursor(statement, dialect_of(flavor, sql_mode), default_db)
     kind = ""
     try:
         kind = _first_words(cursor)
@@ -701,14 +697,3 @@ _HANDLERS: dict[str, Callable[[Cursor], ClassifiedStatement]] = {
     "REVOKE": lambda cursor: _account("REVOKE"),
     **{word: _upkeep(word) for word in ("ANALYZE", "OPTIMIZE", "REPAIR", "CHECK", "CHECKSUM")},
 }
-
-_SERVER_VERSION = re.compile(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)")
-
-
-def version_number(server_version: str) -> int | None:
-    """``8.0.36-log`` as 80036, ``5.5.5-11.4.5-MariaDB`` as 110405; None for other texts."""
-    match = _SERVER_VERSION.match(server_version)
-    if match is None:
-        return None
-    major, minor, patch = (int(part) for part in match.groups())
-    return major * 10_000 + minor * 100 + patch

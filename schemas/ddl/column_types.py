@@ -19,7 +19,8 @@ _REAL_AS_FLOAT, _ORACLE, _MAXDB = 0x1, 0x200, 0x1000
 _ORACLE_WORDS = {"VARCHAR2": "VARCHAR", "RAW": "VARBINARY", "CLOB": "LONGTEXT"}
 _TRANSLATED = {("ORACLE", "DATE"): "DATETIME", ("MAXDB", "TIMESTAMP"): "DATETIME"}
 
-_NUMBERS = {
+#: the one name of each type of numbers, by the words that DDL has for it
+NUMBERS = {
     **dict.fromkeys(("TINYINT", "INT1"), "tinyint"),
     **dict.fromkeys(("SMALLINT", "INT2"), "smallint"),
     **dict.fromkeys(("MEDIUMINT", "INT3", "MIDDLEINT"), "mediumint"),
@@ -141,7 +142,7 @@ def skip_group(cursor: Cursor, *, opened: bool = False) -> None:
 
 def is_type(word: str) -> bool:
     """Whether a word, in capitals, begins a type."""
-    return any(word in known for known in (_NUMBERS, _PLAIN, _FRACTIONAL, _BLOBS, _OTHERS))
+    return any(word in known for known in (NUMBERS, _PLAIN, _FRACTIONAL, _BLOBS, _OTHERS))
 
 
 def look_ahead(cursor: Cursor, session: DdlContext) -> Cursor:
@@ -199,7 +200,7 @@ def _meant(cursor: Cursor, word: str, schema: str, session: DdlContext) -> str:
 
 def _type(cursor: Cursor, word: str, name: str, session: DdlContext) -> ColumnDefinition:
     """All but what the character set decides; types that have one get the charset None."""
-    if word in _NUMBERS:
+    if word in NUMBERS:
         return _number(cursor, word, name, session)
     if word in _FRACTIONAL:
         return ColumnDefinition(name, _FRACTIONAL[word], _argument(cursor) or 0)
@@ -235,7 +236,7 @@ def _type(cursor: Cursor, word: str, name: str, session: DdlContext) -> ColumnDe
 
 
 def _number(cursor: Cursor, word: str, name: str, session: DdlContext) -> ColumnDefinition:
-    base = _NUMBERS[word]
+    base = NUMBERS[word]
     if word == "DOUBLE":
         cursor.take("PRECISION")
     if word == "REAL" and session.sql_mode & _REAL_AS_FLOAT:

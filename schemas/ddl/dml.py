@@ -24,7 +24,7 @@ def read_dml(statement: str, default_db: str, flavor: Flavor, *, sql_mode: int =
     Args:
         default_db: the session's database.
     """
-    cursor = Cursor(statement, dialect_of(flavor, sql_mode, None), default_db)
+    cursor = Cursor(statement, dialect_of(flavor, sql_mode), default_db)
     try:
         _set_statement(cursor)
         return _read(cursor)

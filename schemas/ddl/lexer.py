@@ -172,35 +172,15 @@ def _token(group: str, match: re.Match[str]) -> Token:
     return Token(TokenKind.SIGN, text, text, start, end)
 
 
-def dialect_of(flavor: Flavor, sql_mode: int = 0, version: int | None = None) -> Dialect:
+def dialect_of(flavor: Flavor, sql_mode: int = 0) -> Dialect:
     """The dialect of a session.
 
     Args:
         flavor: of the server that wrote the text.
         sql_mode: the session's bit set as in the binlog.
-        version: of that server as an integer, such as 80036 or 110405; None: as new as can be.
     """
     return Dialect(
         flavor,
         ansi_quotes=bool(sql_mode & ANSI_QUOTES),
         backslash_escapes=not sql_mode & NO_BACKSLASH_ESCAPES,
-        version=version,
     )
-
-
-def without_comments(statement: str, dialect: Dialect) -> str:
-    """The statement as the server understood it: comments gone, executed comments' content kept.
-
-    Raises:
-        LexError: an open quote or comment.
-    """
-    lexer = Lexer(statement, dialect)
-    for _ in lexer:
-        pass
-    parts, pos = [], 0
-    for start, end in lexer.gaps:
-        parts.append(statement[pos:start])
-        parts.append(" ")
-        pos = end
-    parts.append(statement[pos:])
-    return "".join(parts)

@@ -23,7 +23,7 @@ CHARACTER = frozenset({"char", "varchar", "text", "enum", "set"})
 
 @dataclass(frozen=True)
 class ColumnDefinition:
-    """One column.
+    """One column as DDL defines it; ``schemas.structure.Column`` is what the log then says of it.
 
     Attributes:
         type: the type's one name: ``int`` for INTEGER, ``text`` and ``blob`` in all sizes, ``geometry`` for all

@@ -13,8 +13,8 @@ from schemas.ddl.alter_clauses import Clause
 from schemas.ddl.column_types import string_value
 from schemas.ddl.lexer import NO_BACKSLASH_ESCAPES, Token, TokenKind
 from schemas.structure import TableStructure
-from spark_consumer.target.column_types import lacks, parse_type, type_of
 from spark_consumer.target.tables import TargetTable
+from spark_consumer.target.type_capacity import lacks, parse_type, type_of
 
 # Clauses that change no values and no columns of the shard.
 _HARMLESS = frozenset(

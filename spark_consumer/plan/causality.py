@@ -27,9 +27,9 @@ from schemas.structure import Column, WrittenColumn
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
 from spark_consumer.rules.expressions.kinds import collation
 from spark_consumer.rules.expressions.parse import UnsupportedExpression
-from spark_consumer.target.column_types import type_of
 from spark_consumer.target.foreign_keys import ForeignKeys, Name
 from spark_consumer.target.tables import KeyPart, TargetColumn, TargetTable
+from spark_consumer.target.type_capacity import type_of
 
 _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 _BYTES = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})

@@ -13,10 +13,10 @@ import pymysql
 from schemas.errors import DownstreamError, Where
 from schemas.quote import quoted
 from spark_consumer.target.column_defaults import default_of
-from spark_consumer.target.column_types import SqlType, parse_type
 from spark_consumer.target.crashed_tables import crashed
 from spark_consumer.target.server_errors import is_crashed
 from spark_consumer.target.session import SQL_MODE, Flavor, Session, error_number
+from spark_consumer.target.type_capacity import SqlType, parse_type
 
 Name = tuple[str, str]
 _CASCADING = frozenset({"CASCADE", "SET NULL", "SET DEFAULT"})

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from schemas.structure import TableStructure
-from spark_consumer.target.column_types import parse_type, type_of
 from spark_consumer.target.tables import KeyPart, Name, TargetColumn, TargetTable, UniqueKey
+from spark_consumer.target.type_capacity import parse_type, type_of
 
 
 def column(name: str, kind: str = "int", *, null: bool = True, default: str | None = None) -> TargetColumn:

@@ -22,10 +22,10 @@ from spark_consumer.plan.causality import Causality, Sort, causality_of
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.render import ORDERED, TALLY
-from spark_consumer.target.column_types import type_of
 from spark_consumer.target.foreign_keys import ForeignKey
 from spark_consumer.target.row_locator import BY_ROW, Find, RowLocator
 from spark_consumer.target.tables import KeyPart, TargetColumn, TargetTable, Trigger, UniqueKey
+from spark_consumer.target.type_capacity import type_of
 from tests.support.fake_topic import (
     Change,
     delete,

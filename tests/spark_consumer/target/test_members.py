@@ -19,9 +19,9 @@ from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.ordered import OrderedRow, statements
 from spark_consumer.rows.render import DELETES, INSERTS, ORDERED, render
 from spark_consumer.rules.rules import Rules
-from spark_consumer.target.column_types import SqlType, parse_type
 from spark_consumer.target.members import Unclear, as_written
 from spark_consumer.target.tables import TargetColumn, TargetTable
+from spark_consumer.target.type_capacity import SqlType, parse_type
 from tests.support.fake_topic import Change, delete, insert, integer, row_key, row_value, update
 from tests.support.targets import as_it_is, unique
 

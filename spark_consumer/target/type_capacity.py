@@ -11,22 +11,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from schemas.charsets.collations import MAX_CHARACTER_BYTES
-from schemas.ddl.column_types import string_value
+from schemas.ddl.column_types import NUMBERS, string_value
 from schemas.ddl.lexer import Lexer, LexError, TokenKind, dialect_of
 from schemas.structure import Column
 
 _SYNONYMS = {
-    **dict.fromkeys(("bool", "boolean", "int1"), "tinyint"),
-    **dict.fromkeys(("int2",), "smallint"),
-    **dict.fromkeys(("int3", "middleint"), "mediumint"),
-    **dict.fromkeys(("integer", "int4"), "int"),
-    **dict.fromkeys(("int8",), "bigint"),
-    **dict.fromkeys(("numeric", "dec", "fixed"), "decimal"),
-    **dict.fromkeys(("double precision", "real", "float8"), "double"),
-    "float4": "float",
-    **dict.fromkeys(("character",), "char"),
+    **{word.lower(): name for word, name in NUMBERS.items()},
+    **dict.fromkeys(("bool", "boolean"), "tinyint"),
+    "double precision": "double",
+    "character": "char",
     **dict.fromkeys(("character varying", "char varying", "varcharacter"), "varchar"),
-    **dict.fromkeys(("geomcollection",), "geometrycollection"),
+    "geomcollection": "geometrycollection",
 }
 _INTEGER_BYTES = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}
 _TEXT_BYTES = {"tinytext": 255, "text": 65535, "mediumtext": (1 << 24) - 1, "longtext": (1 << 32) - 1}
@@ -41,7 +36,9 @@ _FIRST_PLANE = frozenset({"utf8mb3", "utf8", "ucs2"})
 
 @dataclass(frozen=True)
 class SqlType:
-    """A column's type.
+    """A column's type by what it can hold, read from the text that a server, the log or an ALTER TABLE has for it.
+
+    ``schemas.structure.Column`` says how the log writes a column's values, and ``ColumnDefinition`` what its DDL says.
 
     Attributes:
         text: as the server or the binlog gives it.
