@@ -29,7 +29,7 @@ class ExitCode(IntEnum):
 
 @dataclass(frozen=True)
 class Where:
-    """The place an error speaks of; every part is optional."""
+    """Where an error happened; every part is optional."""
 
     gtid: str | None = None
     file: str | None = None

@@ -43,7 +43,7 @@ class Column:
 
     @property
     def is_row_hash(self) -> bool:
-        """Whether the server has added it for a key of its own, and nobody sees it in the table."""
+        """Whether it is a hidden column that the server has added for a key."""
         return self.name.startswith(ROW_HASH) and self.sql_type == "bigint unsigned"
 
 

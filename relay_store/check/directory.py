@@ -71,7 +71,7 @@ class Subdir:
 
     @property
     def end(self) -> tuple[str, int] | None:
-        """The file and the position in it that relay.meta means; None without it, or if there is no such place."""
+        """The file and the position in it that relay.meta means; None without it, or if there is no such position."""
         if self.meta is None:
             return None
         for file, size in self.files.items():

@@ -1,7 +1,7 @@
 """`tailrace relay verify`, and what a producer checks of its relay log before it goes on.
 
-A log that is being written is checked up to relay.meta as it was at the beginning: what comes behind it may
-be half written, and is cut off after a crash.
+A log that is being written is checked up to relay.meta as it was at the beginning: what comes after it may
+be incomplete, and is cut off after a crash.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ Progress = Callable[[int, int], None]
 
 @dataclass
 class Report:
-    """What a relay log is like.
+    """The result of checking a relay log.
 
     Attributes:
         findings: what is wrong, in the order of the log; empty when it is sound.
-        notes: what an operator may want to know and need not act on.
+        notes: what an operator may want to know but need not act on.
         files, bytes, events: checked.
     """
 

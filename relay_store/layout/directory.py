@@ -61,7 +61,7 @@ class RelayPosition:
 
     @property
     def upstream(self) -> tuple[str, int]:
-        """The same place in the upstream's own binlog: file and position."""
+        """The same position in the upstream's own binlog: file and offset."""
         return upstream_file(self.file), self.pos + part_offset(self.file)
 
     def __str__(self) -> str:
@@ -351,7 +351,7 @@ def stated_set(text: str, flavor: Flavor, path: Path) -> GtidSet:
 
 
 def read_owner(root: Path) -> Owner | None:
-    """Whose relay log it is, None if it is nobody's yet. Raises RelayError."""
+    """The owner of the relay log, None if it has none yet. Raises RelayError."""
     with disk_errors(f"reading {OWNER_NAME}"):
         try:
             data = (root / OWNER_NAME).read_bytes()
@@ -373,7 +373,7 @@ def write_owner(root: Path, owner: Owner) -> None:
 
 
 def check_owner(root: Path, prefix: str) -> Owner:
-    """The relay log's owner, if it is this prefix or nobody. Raises RelayError TR311."""
+    """The relay log's owner, if it is this prefix or none. Raises RelayError TR311."""
     owner = read_owner(root) or Owner(prefix)
     if owner.prefix != prefix:
         raise RelayError(

@@ -24,9 +24,9 @@ _FILES = (
 
 
 def forget_relay_log(root: Path) -> None:
-    """Remove all but the locks; whoever calls holds the directory's lock.
+    """Remove all but the locks; the caller holds the directory's lock.
 
-    Killed on the way, it leaves a directory that a producer refuses or takes for empty, never half a relay log.
+    If it is killed, it leaves a directory that a producer refuses or finds empty, never half a relay log.
 
     Raises RelayError: TR302, TR307.
     """

@@ -98,7 +98,7 @@ class Decision:
     Attributes:
         delete: oldest first, and no file that stays is older than any of them.
         kept: the oldest file that stays.
-        blocked: whether it would go if nobody needed it.
+        blocked: whether a rule names it, although it is needed.
     """
 
     delete: tuple[RelayFile, ...]
@@ -206,7 +206,7 @@ def purge(
     awaited: Iterable[str] = (),
     clock: Callable[[], float] = time.time,
 ) -> PurgeReport:
-    """Delete what a rule names and nobody needs; beside a running producer, or without one.
+    """Delete what a rule names and no reader needs, with or without a running producer.
 
     Args:
         root: the relay directory.
@@ -235,7 +235,7 @@ def purge(
 
 
 def _delete(root: Path, file: RelayFile, dry_run: bool) -> bool:
-    """Delete one file unless somebody reads it."""
+    """Delete one file unless a process is reading it."""
     path = root / file.subdir / file.name
     with disk_errors("purging a relay file", Where(file=str(file))):
         fd = os.open(path, os.O_RDWR)  # not for writing: an exclusive lock needs it on NFS

@@ -28,9 +28,9 @@ class Begin:
 
 
 def initial_position(root: Path, flavor: Flavor) -> Begin | None:
-    """Where a log that nobody has read yet begins: where start.toml says, and nowhere else.
+    """Where a log that has no reader yet begins: at the position in start.toml.
 
-    What a purge left is no begin, for nobody can tell what was before it.
+    The rest that a purge left is not a beginning, because what was before it is not known.
 
     Returns None when the mirror has not come so far yet. Raises RelayError TR313: the begin is not there any more.
     """

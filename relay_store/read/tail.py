@@ -35,7 +35,7 @@ class DurableTail:
             self._changed.notify_all()
 
     def require(self, position: RelayPosition) -> None:
-        """Wait until everything before `position` is on disk. Raises RelayError TR309 if nobody will do it."""
+        """Wait until everything before `position` is on disk. Raises RelayError TR309 if the writer is gone."""
         with self._changed:
             while self._durable is None or self._durable.order < position.order:
                 if self._closed:
@@ -49,7 +49,7 @@ class DurableTail:
         return self._closed
 
     def close(self) -> None:
-        """The writer is gone: nobody is to wait for it any more."""
+        """The writer has ended: readers stop waiting for it."""
         with self._changed:
             self._closed = True
         self.wake()

@@ -12,9 +12,9 @@ from relay_store.layout.locks import files_locked
 
 
 def discard_behind(root: Path, here: RelayPosition, gtids: str) -> int:
-    """Forget what lies behind `here`, the end of a group; the caller holds the writer's lock.
+    """Discard what is behind `here`, the end of a group; the caller holds the writer's lock.
 
-    After a crash in between, the next start does the rest: what relay.meta does not know is removed then.
+    After a crash in between, the next start removes the rest, which is behind relay.meta.
 
     Args:
         gtids: the GTID set of what is kept, as text.

@@ -1,7 +1,7 @@
 """Moves relay.meta over the whole groups behind it, for a recovery that cannot fetch them again.
 
 relay.meta lags behind what was on disk, and published, when the producer was killed. A writer cuts the file
-back to it and fetches the rest anew; `tailrace recover` has no upstream to do so, and keeps what is whole.
+back to it and fetches the rest again; `tailrace recover` has no upstream, and keeps what is whole.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _log = structlog.get_logger()
 
 
 def keep_whole_groups(root: Path, flavor: Flavor) -> None:
-    """Let relay.meta vouch for every whole group of the last file whose events' checksums are right.
+    """Move relay.meta behind every whole group of the last file whose events' checksums are right.
 
-    Without checksums nothing tells a torn event from a whole one, and relay.meta stays as it is.
+    Without checksums a torn event cannot be recognized, and relay.meta stays as it is.
 
     Raises RelayError: TR301 a producer runs, TR302, TR306 or TR307 as opening the relay log does.
     """

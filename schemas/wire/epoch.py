@@ -123,7 +123,7 @@ class SchemaChanged:
 
 @dataclass(frozen=True)
 class PreparedTransaction:
-    """An XA transaction that is prepared and undecided, and its place in the relay log: ``[relay_pos, relay_end)``."""
+    """A prepared and undecided XA transaction, and its position in the relay log: ``[relay_pos, relay_end)``."""
 
     xid: str
     gtid: str | None

@@ -1,7 +1,7 @@
 """Decodes and checks records of the log's topics; errors name topic, partition and offset.
 
-Nobody but the producer writes these topics; but whoever may write to Kafka can write anything there, and the values
-end in paths, offsets, code and SQL. So everything that reads a record comes through here:
+Only the producer writes these topics, but anybody with write access to Kafka can write anything there, and the
+values end in paths, offsets, code and SQL. So every record is read through these functions:
 
 - ``read_epoch`` and ``read_version``: a record's bytes are exactly one value, and each field is what it may be;
 - ``structure_of``: a structure is the one that its fingerprint names;
@@ -331,7 +331,7 @@ def _set(text: str, flavor: Flavor) -> GtidSet:
 
 
 class EpochChain:
-    """Epochs in the order in which they lie in the log, each held against those before it.
+    """Epochs in the order of the log, each compared with those before it.
 
     Args:
         topic: of the epochs.

@@ -48,7 +48,7 @@ def registered(settings: ConsumerConfig, root: Path, counters: Counters) -> Iter
 
 @contextmanager
 def followed(channels: Sequence[ConsumerConfig], root: Path) -> Iterator[None]:
-    """Keep the marks up of channels whose consumers may run where nobody can reach the relay log."""
+    """Update the marks of channels whose consumers may run on other machines."""
     marks = [ChannelMark(settings, root) for settings in channels]
 
     def look() -> None:
@@ -88,7 +88,7 @@ class ChannelMark:
         self._said = ""
 
     def look(self, epoch: int | None = None) -> None:
-        """Move the mark to the channel's position, unless it stands at ``epoch`` as it did the last time."""
+        """Move the mark to the channel's position, unless it is still at ``epoch``."""
         if (epoch is not None and epoch == self._seen) or not self._root.is_dir():
             return
         try:
@@ -125,7 +125,7 @@ class ChannelMark:
 
 
 def needed_from(position: Position) -> RelayPosition | None:
-    """From where on `tailrace recover` reads for a channel that stands at this position."""
+    """From where on `tailrace recover` reads for a channel with this position."""
     if position.relay_log is None or position.relay_pos is None:
         return None
     subdir, _, file = position.relay_log.rpartition("/")

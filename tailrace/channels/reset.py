@@ -23,11 +23,11 @@ from tailrace.channels.ownership import check_feeds
 
 @dataclass(frozen=True)
 class Reset:
-    """What a reset is about to forget. Nobody can start while it is open; see ``opened``.
+    """What a reset will forget. No producer or consumer can start while it is open; see ``opened``.
 
     Attributes:
         everything: the channel too, as RESET REPLICA ALL does.
-        position: the channel's, None if the downstream does not know it.
+        position: the channel's, None if the downstream does not have it.
     """
 
     config: ConsumerConfig
@@ -64,7 +64,7 @@ class Reset:
 
 @contextmanager
 def opened(config: ConsumerConfig, root: Path, *, everything: bool) -> Iterator[Reset]:
-    """Keep producer and consumer away, and look at what there is to forget.
+    """Lock producer and consumer out, and read what there is to forget.
 
     Raises:
         RelayError: TR301 a producer runs; TR311, TR312 the relay log is another pipeline's.

@@ -84,7 +84,7 @@ class Table:
 def alike(tables: Sequence[Table]) -> list[Table]:
     """Tables that are compared with each other: ENUM and SET by number too, where all have the same members.
 
-    Where they differ, an ENUM's number still tells what was no member from the member ``''``.
+    If they differ, an ENUM's number still distinguishes an invalid member from the member ``''``.
     """
     lists = [{c.name: (c.data_type, c.members) for c in table.columns if c.members} for table in tables]
 
@@ -167,7 +167,7 @@ def _keys(
 def create_statement(connection: Connection[Any], table: Table) -> str:
     """SHOW CREATE TABLE without the AUTO_INCREMENT counter.
 
-    The counter follows ids that were given and rolled back or overwritten; the net effect does not know them.
+    The counter also counts ids that were rolled back or overwritten, which are not in the log.
     """
     [row] = rows(connection, f"SHOW CREATE TABLE {table.quoted}")
     # A comment may have the same words, behind it and in quotes.

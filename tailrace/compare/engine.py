@@ -96,7 +96,7 @@ def _folds(connection: Connection[Any]) -> bool:
 
 
 class _Side:
-    """One server's connection, with its errors told as that side's."""
+    """One server's connection; errors name its side."""
 
     def __init__(self, url: ServerUrl, side: Side) -> None:
         self.url, self.side = url, side
@@ -151,7 +151,7 @@ class _Comparison:
         return CompareResult(tuple(result for result in results if result.problem != _GONE))
 
     def _looks(self) -> Iterator[int]:
-        """Counts the looks at something that differs, with growing pauses in between."""
+        """Counts the attempts to read something that differs, with growing pauses in between."""
         yield 0
         for look in range(1, self._most_looks):
             time.sleep(min(2.0, 0.2 * 2**look))

@@ -18,7 +18,7 @@ _TRANSACTIONAL = frozenset({"INNODB", "ROCKSDB", "NDBCLUSTER", "TOKUDB"})
 
 @dataclass(frozen=True)
 class Kit:
-    """What a server has beside its variables; None where the account may not look.
+    """A server's collations, engines and time zones; None if the account may not read them.
 
     Attributes:
         zones: whether it knows time zones by name.

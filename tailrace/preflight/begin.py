@@ -17,7 +17,7 @@ _CODE = "log_begins"
 
 
 def begin_findings(config: Config) -> list[Result]:
-    """Whether anything is missing before the place where the producer would let a log begin, if there is none yet."""
+    """Whether anything is missing before the position at which a new log would begin; nothing if there is a log."""
     try:
         behind, why = _begin(config)
     except UpstreamError as error:

@@ -30,12 +30,12 @@ _log = structlog.get_logger()
 
 
 def check_producer(config: Config) -> None:
-    """Raises TailraceError for what would keep ``produce`` from working, or make it harm somebody."""
+    """Raises TailraceError if ``produce`` could not work, or would do harm."""
     _refuse(producer_results(config))
 
 
 def check_consumer(config: Config, channel: str) -> None:
-    """Raises TailraceError for what would keep ``consume`` from working, or make it harm somebody."""
+    """Raises TailraceError if ``consume`` could not work, or would do harm."""
     _refuse(consumer_results(config, channel))
 
 

@@ -52,7 +52,7 @@ _INTVARS = {1: "LAST_INSERT_ID", 2: "INSERT_ID"}
 
 
 class ContentReader:
-    """Reads the events of a relay log one after the other; it knows the tables they speak of."""
+    """Reads the events of a relay log one after the other, and keeps the tables that they name."""
 
     def __init__(self) -> None:
         self._viewer = RowViewer()

@@ -75,14 +75,14 @@ class LookupPoint:
 def look_up(
     name: Name, place: LookupPoint, epochs: Iterable[EpochCommitted], versions: Iterable[StructureVersion]
 ) -> Answer:
-    """The table's structure at a place.
+    """The table's structure at a position.
 
     Args:
         epochs: all that the log holds, in order.
         versions: all of the schemas topic.
 
     Raises:
-        ConfigError, LogError: TR560 no GTID set; TR580, the place is not in the log; TR581, no rows have shown the
+        ConfigError, LogError: TR560 no GTID set; TR580, the position is not in the log; TR581, no rows have shown the
             table's structure up to there, or it is gone.
     """
     of_table = sorted((v for v in versions if (v.db, v.table) == name), key=lambda v: v.epoch)
@@ -130,7 +130,7 @@ def _checked(
     last: EpochCommitted,
     found: EpochCommitted | None,
 ) -> EpochCommitted:
-    """The epoch at the place. Raises LogError if it is outside of the log."""
+    """The epoch at the position. Raises LogError if it is not in the log."""
     holds = f"the log holds epochs {first.epoch} to {last.epoch}"
     if place.epoch is None and wanted is None:
         return last

@@ -55,7 +55,7 @@ class Selection:
 
 
 def events(root: Path, wanted: Selection) -> Iterator[dict[str, Any]]:
-    """The wanted events as plain fields: place, time, server, type, size and content.
+    """The wanted events as plain fields: position, time, server, type, size and content.
 
     Raises RelayError TR303 when there is no such file, and what reading raises; ValueError for a GTID set that
     cannot be read.
@@ -150,7 +150,7 @@ def _order(place: tuple[str, str]) -> tuple[int, ...]:
 
 
 def _where(subdir: str, file: str, pos: int) -> dict[str, Any]:
-    """The place of an event; in a part of a larger file, also where it lies upstream."""
+    """The position of an event; in a part of a larger file, also its position upstream."""
     place: dict[str, Any] = {"sub_dir": subdir, "file": file, "position": pos}
     if layout.part_offset(file):
         name, position = RelayPosition(subdir, file, pos).upstream

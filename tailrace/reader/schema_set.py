@@ -31,7 +31,7 @@ from tailrace.probe_kafka import probe
 
 
 def set_structure(config: Config, name: Name, file: Path, at: tuple[str, int] | None) -> EpochCommitted:
-    """State the structure of a table where the producer goes on, or at a place of the upstream's binlog ahead.
+    """State the structure of a table where the producer goes on, or at a later position of the upstream's binlog.
 
     Returns:
         the epoch that says so.

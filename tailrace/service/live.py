@@ -27,7 +27,7 @@ _log = structlog.get_logger()
 
 @contextmanager
 def serving(folder: Path, name: str, snapshot: Callable[[], dict[str, Any]]) -> Iterator[None]:
-    """Answer whoever asks with ``snapshot()`` while the block runs.
+    """Answer each connection with ``snapshot()`` while the block runs.
 
     ``snapshot`` is called in a thread of its own. A folder that allows no socket is no reason not to run.
     """

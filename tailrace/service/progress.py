@@ -51,7 +51,7 @@ class Meter:
         return (last.rows - first.rows) / (t1 - t0) if t1 > t0 else 0.0
 
     def seconds_left(self) -> float | None:
-        """None if nobody knows: no end in sight, or no movement."""
+        """None if not known: there is no end, or no progress."""
         (t0, first), (t1, last) = self._samples[0], self._samples[-1]
         speed = (last.done - first.done) / (t1 - t0) if t1 > t0 else 0.0
         if last.remaining is None or (speed <= 0 and last.remaining > 0):

@@ -45,7 +45,7 @@ def comes_back(error: Exception) -> bool:
 
 
 def tell(report: Report) -> None:
-    """Write the report, if somebody waits for it."""
+    """Write the report, if the parent process waits for it."""
     given = os.environ.get(REPORT_FD, "")
     if not given.isdecimal():
         return

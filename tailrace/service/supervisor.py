@@ -1,9 +1,9 @@
 """``tailrace run``: produce and consume as two processes; if one fails, the other goes on.
 
-A child that a signal has killed is started again, and so is one that ended with what comes back by itself: a server
-that is away, a lock, a full disk. What only a human can heal stops that child alone and is said again now and then;
-the mirror goes on while the consumer stands, for the upstream may purge its binlogs meanwhile. A bounded run has
-somebody waiting for its end, so there any error ends both.
+A child that a signal has killed is started again, and so is one whose error may pass: a server that is away, a lock, a
+full disk. An error that only an operator can repair stops that child and is logged again from time to time. The mirror
+goes on without the consumer, because the upstream may purge its binlogs. In a bounded run any error ends both, because
+somebody waits for its end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Started:
     """A child that runs.
 
     Attributes:
-        report: once it has ended, the error that it ended with, if it told one.
+        report: once it has ended, the error that it reported, if any.
     """
 
     process: subprocess.Popen[bytes]
@@ -70,7 +70,7 @@ class Supervisor:
     Args:
         commands: name and arguments of each child, in the order of their start.
         start: starts one child.
-        finished: asked now and then; once true, the children are told to stop.
+        finished: called from time to time; once true, the children are asked to stop.
         bounded: whether any error ends the run.
     """
 
@@ -156,7 +156,7 @@ class Supervisor:
             )
 
     def _remind(self, child: _Child, now: float) -> None:
-        """Say why a child stands, at first and then now and then."""
+        """Log why a child is down, at first and then from time to time."""
         if child.code == 0 or now < child.remind_at:
             return
         child.remind_at = now + _REMIND_S

@@ -213,7 +213,7 @@ def _channel(row: ChannelRow) -> Part:
 
 
 def _in_hand(intent: str | None) -> str | None:
-    """The DDL that a channel has begun, its place in the upstream and its statement; passwords are not in it."""
+    """The DDL that a channel has begun: its position in the upstream and its statement, without passwords."""
     found = intent_of(intent)
     if found is None:
         return None

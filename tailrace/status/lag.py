@@ -21,7 +21,7 @@ _UNKNOWN = dict.fromkeys(("epochs", "transactions", "seconds"))
 
 
 class Waiting:
-    """Looks for the oldest transaction that waits: None where nobody can tell, 0 for none, else ms since 1970.
+    """The commit time of the oldest waiting transaction, ms since 1970; 0 for none, None if not known.
 
     Args:
         upstream, kafka: these parts of the report.
@@ -81,7 +81,7 @@ def is_comparable(channel: Part, kafka: Part) -> bool:
 
 
 def is_caught_up(upstream: Part, last: Part) -> bool:
-    """Whether all transactions of the upstream are in Kafka, as far as GTIDs, or else positions, tell."""
+    """Whether all transactions of the upstream are in Kafka, by GTIDs, or without them by positions."""
     if upstream["has_gtids"]:
         return transactions_behind(upstream["gtids"], last["gtids"], upstream["flavor"]) == 0
     return (upstream["uuid"], upstream["file"], upstream["position"]) == (
@@ -95,7 +95,7 @@ def lag(channel: Part, upstream: Part, kafka: Part, waiting_ms: int | None, now:
     """How far a channel is behind; null where a part that must be known could not be read, or is of another log.
 
     Args:
-        waiting_ms: when its oldest transaction that waits was committed; 0 for none, None if nobody knows.
+        waiting_ms: when its oldest transaction that waits was committed; 0 for none, None if not known.
         now: seconds since 1970.
     """
     if not is_comparable(channel, kafka):
