@@ -82,10 +82,10 @@ class DdlRules:
         """What the filters leave of a DDL."""
         event = ddl.kind.lower().replace("schema", "database")
         if _is_database(ddl):
-            return self._told(ddl, ddl if self._wants_database(ddl, event) else None)
+            return self._logged(ddl, ddl if self._wants_database(ddl, event) else None)
         each = [self._wants(ddl, table, event) for table in ddl.tables]
         if not any(each):
-            return self._told(ddl, None)
+            return self._logged(ddl, None)
         flavor, mode = cast(Flavor, ddl.source_flavor), ddl.sql_mode or 0
         kept = [index for index, wanted in enumerate(each) if wanted]
         text = ddl.statement
@@ -126,7 +126,7 @@ class DdlRules:
         return wanted
 
     @staticmethod
-    def _told(ddl: SchemaChanged, part: SchemaChanged | None) -> SchemaChanged | None:
+    def _logged(ddl: SchemaChanged, part: SchemaChanged | None) -> SchemaChanged | None:
         if part is None:
             _log.info("ddl_filtered", kind=ddl.kind, statement=ddl.statement[:200])
         return part

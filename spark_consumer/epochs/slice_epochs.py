@@ -34,10 +34,10 @@ def slice_epochs(
         begin, behind = order_of(logged.record.epoch - 1, None), order_of(logged.record.epoch, None)
         if end is not None and end.order <= begin:
             break
-        places = [
-            place for place in (repeat_until, end) if place is not None and begin < place.order < behind
+        points = [
+            point for point in (repeat_until, end) if point is not None and begin < point.order < behind
         ]
-        stops = [place for place in places if end is None or place.order <= end.order]
+        stops = [point for point in points if end is None or point.order <= end.order]
         if stops or (not pieces and not run and position.epoch_rows is not None):
             pieces += cut(run, max_rows, max_bytes)
             run = []
@@ -61,7 +61,7 @@ def _parts(
     """One epoch from the position, if that lies inside it, to the last of the places, or to its end."""
     found = transactions_of(logged)
     here = position.log_position if position.epoch + 1 == logged.record.epoch else None
-    ends = sorted(stops, key=lambda place: place.order)
+    ends = sorted(stops, key=lambda point: point.order)
     if whole:
         ends.append(end_of(logged.record, logged.offset))
     for end in ends:

@@ -29,14 +29,14 @@ TransactionsOf = Callable[[LoggedEpoch], Sequence[Transaction]]
 def begin_of(config: ConsumerConfig, log: LogReader) -> Begin:
     """Where a channel without a position begins. Raises as ``first_position`` does."""
     start = config.start or "earliest"
-    place = first_position(start, log, TransactionReader(config, log))
-    last = begin_of_log(log) if place.epoch < 0 else next(log.epochs(place.offset))
-    begin = Begin(place, last.record, start)
+    log_position = first_position(start, log, TransactionReader(config, log))
+    last = begin_of_log(log) if log_position.epoch < 0 else next(log.epochs(log_position.offset))
+    begin = Begin(log_position, last.record, start)
     if not begin.whole:
         _log.warning(
             "history_not_known",
             channel=config.channel,
-            begin=str(place),
+            begin=str(log_position),
             behind=begin.behind,
             log_begins=last.record.log_begins,
             hint="what was written upstream before this is not applied: only a copy of exactly that makes the target's"
@@ -191,10 +191,10 @@ def _from_gtids(text: str, log: LogReader, transactions_of: TransactionsOf) -> L
     if executed_of(best.record, flavor, option).contains(wanted):
         return _at(best)
     if beyond is not None:
-        place = _within_epoch(best, beyond, wanted, transactions_of)
-        executed = parse_gtid_set(place.executed, flavor)
+        log_position = _within_epoch(best, beyond, wanted, transactions_of)
+        executed = parse_gtid_set(log_position.executed, flavor)
         if wanted.contains(executed) and executed.contains(wanted):
-            return place
+            return log_position
     raise LogError(
         "TR561",
         f"the log has no place at which exactly this GTID set is executed: {text[:200]}",

@@ -125,43 +125,43 @@ def _checked(config: ConsumerConfig, session: Session, before: Position, to: str
             where=Where(epoch=before.epoch),
             hint="run `tailrace consume --until-caught-up` first",
         )
-    place = first_position(to, log, TransactionReader(config, log))
-    if place.order >= before.order:
+    target = first_position(to, log, TransactionReader(config, log))
+    if target.order >= before.order:
         raise LogError(
             "TR575",
-            f"--to {to} is {place}, and channel {config.channel} stands at {before.log_position}",
+            f"--to {to} is {target}, and channel {config.channel} stands at {before.log_position}",
             hint="a rewind goes back",
         )
     repeat_until = before.repeat_until or before.log_position
-    found = list(log.epochs(max(place.offset, log.bounds()[0])))
+    found = list(log.epochs(max(target.offset, log.bounds()[0])))
     epochs = tuple(
         logged
         for logged in found
-        if logged.record.epoch > place.epoch and order_of(logged.record.epoch - 1, None) < repeat_until.order
+        if logged.record.epoch > target.epoch and order_of(logged.record.epoch - 1, None) < repeat_until.order
     )
     _check_kept(epochs, log)
     decided = error_log.decided(session, config.key)
     _check_ddl(config, epochs, log, decided)
     _check_tables(config, session, epochs, log)
-    in_between = _decisions(decided, epochs, place, repeat_until)
+    in_between = _decisions(decided, epochs, target, repeat_until)
     check_decisions(session, in_between)
-    last = next((logged for logged in found if logged.record.epoch == place.epoch), None)
-    return Rewind(config, session, before, _moved(before, place, repeat_until, last), epochs, in_between)
+    last = next((logged for logged in found if logged.record.epoch == target.epoch), None)
+    return Rewind(config, session, before, _moved(before, target, repeat_until, last), epochs, in_between)
 
 
 def _decisions(
-    decided: Decided, epochs: Sequence[LoggedEpoch], place: LogPosition, repeat_until: LogPosition
+    decided: Decided, epochs: Sequence[LoggedEpoch], target: LogPosition, repeat_until: LogPosition
 ) -> tuple[Directive, ...]:
     """What was decided about events between two places, in the log's order."""
     known = {logged.record.epoch for logged in epochs}
-    begin, end = (place.epoch + 1, place.rows or 0), (repeat_until.epoch + 1, repeat_until.rows or 0)
+    begin, end = (target.epoch + 1, target.rows or 0), (repeat_until.epoch + 1, repeat_until.rows or 0)
     found = (decided[event] for event in sorted(decided) if event[0] in known)
     # A DDL comes before its epoch's rows.
     return tuple(one for one in found if begin <= (one.epoch, max(one.seq, 0)) < end)
 
 
 def _moved(
-    before: Position, place: LogPosition, repeat_until: LogPosition, last: LoggedEpoch | None
+    before: Position, target: LogPosition, repeat_until: LogPosition, last: LoggedEpoch | None
 ) -> Position:
     """The position at a place behind the whole epoch ``last``."""
     if last is not None:
@@ -172,11 +172,11 @@ def _moved(
         )
     return replace(
         there,
-        epoch=place.epoch,
-        epochs_offset=place.offset,
-        executed_gtids=place.executed,
-        epoch_gtids=place.epoch_gtids,
-        epoch_rows=place.rows,
+        epoch=target.epoch,
+        epochs_offset=target.offset,
+        executed_gtids=target.executed,
+        epoch_gtids=target.epoch_gtids,
+        epoch_rows=target.rows,
         rewound_from=repeat_until.to_json(),
     )
 
