@@ -18,7 +18,9 @@ class Published:
 
     def __init__(self, bootstrap_servers: str, prefix: str, directory: Path) -> None:
         nobody = ServerUrl("127.0.0.1")  # the reader of the log needs no downstream
-        self._reader = LogReader(ConsumerConfig(bootstrap_servers, prefix, nobody, "demo", directory))
+        self._reader = LogReader(
+            ConsumerConfig(bootstrap_servers, prefix, nobody, channel="demo", checkpoint_dir=directory)
+        )
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.epoch = -1

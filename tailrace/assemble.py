@@ -5,9 +5,9 @@ from __future__ import annotations
 import socket
 import zlib
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -206,13 +206,7 @@ def _channel_config(config: Config, name: str, target: Callable[[Config], Server
         kafka_security=kafka_security(config.kafka),
         prefix=config.kafka.prefix,
         target=target(config),
-        channel=name,
-        checkpoint_dir=config.consumer.checkpoint_dir,
-        max_batch_rows=config.consumer.max_batch_rows,
-        max_batch_bytes=config.consumer.max_batch_bytes,
-        max_batch_delay=config.consumer.max_batch_delay,
-        retry_time=config.consumer.retry_time,
-        pause_time=config.consumer.pause_time,
+        **_consumer_settings(config, name),
         include=config.tables.include,
         exclude=config.tables.exclude,
         filters=tuple(
@@ -221,15 +215,15 @@ def _channel_config(config: Config, name: str, target: Callable[[Config], Server
         ),
         routes=tuple(rule.route for rule in config.routes),
         expressions=tuple(expression.rule for expression in config.expression_filter),
-        compact=config.consumer.compact,
-        multiple_rows=config.consumer.multiple_rows,
-        statement_rows=config.consumer.statement_rows,
-        workers=config.consumer.worker_count if config.consumer.consistency == "worker" else 1,
-        causality=config.consumer.causality,
-        safe_mode=config.consumer.safe_mode,
-        safe_mode_duration=config.consumer.safe_mode_duration,
         ddl=DdlOptions(**dict(config.ddl)),
     )
+
+
+def _consumer_settings(config: Config, channel: str) -> dict[str, Any]:
+    from spark_consumer.rules.config import ConsumerSettings
+
+    found = {field.name: getattr(config.consumer, field.name) for field in fields(ConsumerSettings)}
+    return found | {"channel": channel}
 
 
 def _missing(section: str) -> ConfigError:

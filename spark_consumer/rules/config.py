@@ -6,11 +6,15 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from schemas.access.kafka_security import OPEN, KafkaSecurity
 from schemas.access.secrets import TARGET_PASSWORD
 from schemas.access.server_url import ServerUrl
+from schemas.settings import Size, Span
+from spark_consumer.rules.channel import NAME as CHANNEL_NAME
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.ddl_options import DdlOptions
 from spark_consumer.rules.event_filter import EventRule
@@ -21,9 +25,75 @@ from spark_consumer.rules.route import Route
 StopEvent = threading.Event
 
 
+@dataclass(frozen=True, kw_only=True)
+class ConsumerSettings:
+    """The fields of ``[consumer]`` but Spark's own, each with its default, its check and its meaning; in seconds."""
+
+    channel: Annotated[
+        str,
+        Field(
+            pattern=CHANNEL_NAME,
+            description="name of the position kept in tailrace.relay_log_info, beside those of other prefixes",
+        ),
+    ] = "main"
+    checkpoint_dir: Annotated[
+        Path, Field(description="Spark's checkpoints, a folder for each channel; a cache, safe to delete")
+    ] = Path("checkpoint")
+    max_batch_rows: Annotated[
+        int, Field(ge=1, description="rows of one downstream transaction, at least one epoch")
+    ] = 200_000
+    max_batch_bytes: Annotated[
+        Size, Field(description="bytes of binlog in one downstream transaction, at least one epoch")
+    ] = 128 << 20
+    max_batch_delay: Annotated[
+        Span, Field(description="how long a batch that is not full waits for more epochs; 0: not at all")
+    ] = 0
+    retry_time: Annotated[
+        Span, Field(description="how long to wait for a lost downstream or Kafka: 90s, 10m, 24h")
+    ] = 600
+    pause_time: Annotated[
+        Span,
+        Field(
+            description="how long the current batch may go on after SIGTERM; then the next start applies it"
+        ),
+    ] = 10
+    compact: Annotated[
+        bool, Field(description="the changes of a row in one downstream transaction become one")
+    ] = True
+    multiple_rows: Annotated[bool, Field(description="changes of several rows become one statement")] = True
+    statement_rows: Annotated[int, Field(ge=1, description="the most rows of one statement")] = 2_000
+    consistency: Annotated[
+        Literal["batch", "worker"],
+        Field(
+            description="batch: one transaction writes a batch; worker: several connections do, conflicting"
+            " rows together"
+        ),
+    ] = "batch"
+    worker_count: Annotated[
+        int, Field(ge=1, le=256, description="connections that write, where consistency is worker")
+    ] = 4
+    causality: Annotated[
+        Literal["rows", "tables"],
+        Field(
+            description="what one worker must write together: rows that share a unique value, or whole tables"
+        ),
+    ] = "rows"
+    safe_mode: Annotated[
+        bool, Field(description="rows may be there, or gone, already; see docs/PIPELINE.md")
+    ] = False
+    safe_mode_duration: Annotated[
+        Span, Field(description="safe mode for this time after each start: 90s, 5m")
+    ] = 0
+
+    @property
+    def workers(self) -> int:
+        """Connections that write a slice side by side; 1 for one transaction."""
+        return self.worker_count if self.consistency == "worker" else 1
+
+
 @dataclass(frozen=True)
-class ConsumerConfig:
-    """One channel's settings.
+class ConsumerConfig(ConsumerSettings):
+    """One channel's settings: those of ``[consumer]``, its addresses, its rules, and what one run is told.
 
     Attributes:
         bootstrap_servers: Kafka, ``host:port,host:port``.
@@ -31,25 +101,11 @@ class ConsumerConfig:
         prefix: topics are ``<prefix>.rows``, ``.epochs`` and ``.schemas``.
         target: the downstream server.
         files: the folder of change files that is written instead.
-        channel: its name; with the prefix it is the key of the position in ``tailrace.relay_log_info``.
-        checkpoint_dir: parent of the channels' Spark checkpoints, a cache.
-        max_batch_rows: rows of one downstream transaction; one epoch at least.
-        max_batch_bytes: bytes of binlog in one of them; one epoch at least.
-        max_batch_delay: seconds for which a batch that is not full waits for more epochs.
-        retry_time: seconds for which a lost downstream or Kafka is waited for.
-        pause_time: seconds that a stop leaves the batch in hand.
         include: ``database.table`` patterns with ``*`` and ``?``; empty means all.
         exclude: patterns of tables to leave out, stronger than ``include``.
         filters: which kinds of events of which tables go through.
         routes: the downstream's names of the upstream's schemas and tables.
         expressions: which rows are left out by their values.
-        compact: whether the changes of a row in one downstream transaction become one.
-        multiple_rows: whether changes of several rows become one statement.
-        statement_rows: the most rows that one statement writes or removes.
-        workers: connections that write a slice side by side; 1 for one transaction.
-        causality: what their rows are kept together by: ``rows`` that conflict, or whole ``tables``.
-        safe_mode: whether a row may be there, or gone, already; see ``spark_consumer.plan.safe_mode``.
-        safe_mode_duration: seconds after the start in which it is so anyway.
         ddl: what becomes of DDL on views, stored programs and accounts, and of online schema changes.
         start: where a channel without a position begins, see ``epochs.start``; one that has begun somewhere
             else is refused, unless this is None.
@@ -67,25 +123,11 @@ class ConsumerConfig:
     bootstrap_servers: str
     prefix: str
     target: ServerUrl
-    channel: str = "main"
-    checkpoint_dir: Path = Path("checkpoint")
-    max_batch_rows: int = 200_000
-    max_batch_bytes: int = 128 << 20
-    max_batch_delay: float = 0.0
-    retry_time: float = 600.0
-    pause_time: float = 10.0
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     filters: tuple[EventRule, ...] = ()
     routes: tuple[Route, ...] = ()
     expressions: tuple[ExpressionRule, ...] = ()
-    compact: bool = True
-    multiple_rows: bool = True
-    statement_rows: int = 2_000
-    workers: int = 1
-    causality: Literal["rows", "tables"] = "rows"
-    safe_mode: bool = False
-    safe_mode_duration: float = 0.0
     ddl: DdlOptions = field(default_factory=DdlOptions)
     start: str | None = None
     until: str | None = None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from schemas.errors import ConfigError
 
@@ -16,31 +18,61 @@ TRASH_RULES = ("^_(.+)_(?:ghc|del|old)$",)
 
 @dataclass(frozen=True)
 class DdlOptions:
-    """One channel's ``[ddl]``.
+    """One channel's ``[ddl]``: each field with its default and its meaning.
 
-    Attributes:
-        triggers: never applied: the binlog holds the rows that they wrote upstream, so a trigger on the
-            downstream would write them twice.
-        events: ``apply`` makes them as disabled on a replica, for the same reason.
-        engines: ``innodb`` makes tables of engines without transactions in InnoDB, ``upstream`` as they are there.
-        online_ddl: whether a schema change tool's work is one ALTER of the real table.
-        shadow_table_rules: names of the tables in which the tools build the new table: regular expressions
-            whose first group is the real table's name.
-        trash_table_rules: the same for what the tools throw away.
+    Triggers are never applied, and events only as disabled on a replica: the binlog holds the rows that they wrote
+    upstream, so they would write them twice. The rules for tables' names are regular expressions whose first group is
+    the real table's name.
 
     Raises:
         ConfigError: TR135, a rule that cannot be one.
     """
 
-    views: Carry = "apply"
-    routines: Carry = "apply"
-    events: Carry = "apply"
-    triggers: Literal["ignore", "stop"] = "ignore"
-    accounts: Carry = "ignore"
-    engines: Literal["upstream", "innodb"] = "upstream"
-    online_ddl: bool = False
-    shadow_table_rules: tuple[str, ...] = SHADOW_RULES
-    trash_table_rules: tuple[str, ...] = TRASH_RULES
+    views: Annotated[Carry, Field(description="CREATE, ALTER and DROP VIEW: apply, ignore or stop")] = "apply"
+    routines: Annotated[
+        Carry, Field(description="procedures, functions, packages, libraries: apply, ignore or stop")
+    ] = "apply"
+    events: Annotated[
+        Carry,
+        Field(
+            description="events: apply (as disabled on a replica, since the binlog holds what they write), ignore"
+            " or stop"
+        ),
+    ] = "apply"
+    triggers: Annotated[
+        Literal["ignore", "stop"],
+        Field(description="triggers: ignore or stop; the binlog holds what they write"),
+    ] = "ignore"
+    accounts: Annotated[
+        Carry,
+        Field(
+            description=(
+                "users, roles, grants, passwords: apply, ignore or stop; only with apply outside of [channel.…]"
+                " does the producer publish them, passwords and all"
+            )
+        ),
+    ] = "ignore"
+    engines: Annotated[
+        Literal["upstream", "innodb"],
+        Field(
+            description=(
+                "tables of engines without transactions (MyISAM, Aria, MEMORY, CSV, ARCHIVE): as upstream, or in"
+                " InnoDB"
+            )
+        ),
+    ] = "upstream"
+    online_ddl: Annotated[
+        bool,
+        Field(description="what gh-ost and pt-online-schema-change do becomes one ALTER of the real table"),
+    ] = False
+    shadow_table_rules: Annotated[
+        tuple[str, ...],
+        Field(description="names of the tables that these tools fill; the group is the real one"),
+    ] = SHADOW_RULES
+    trash_table_rules: Annotated[
+        tuple[str, ...],
+        Field(description="names of the tables that they throw away; the group is the real one"),
+    ] = TRASH_RULES
 
     def __post_init__(self) -> None:
         for text in (*self.shadow_table_rules, *self.trash_table_rules):

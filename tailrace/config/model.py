@@ -1,8 +1,10 @@
 """The one model of the configuration file: sections, fields, defaults, and what each value may be.
 
-The file is TOML with kebab-case names. Everything that speaks about the configuration comes from this model:
-the reader (``config_file``), the texts of ``tailrace config show|example`` (``config_text``), and the
-environment variables ``TAILRACE_<SECTION>_<FIELD>``, which win over the file.
+The fields of [consumer] and [ddl] stand in the packages that use them (``ConsumerSettings``, ``DdlOptions``), with
+default, check and meaning; here they become sections. The file is TOML with kebab-case names. Everything that speaks
+about the configuration comes from this model: the reader (``config.file``), the texts of
+``tailrace config show|example`` (``config.text``), and the environment variables ``TAILRACE_<SECTION>_<FIELD>``,
+which win over the file.
 """
 
 from __future__ import annotations
@@ -27,54 +29,25 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from schemas.access.server_url import ServerUrl
 from schemas.errors import ConfigError, TailraceError
+from schemas.settings import Duration, Size, Span, parse_size
 from schemas.tables import TableFilter
 from spark_consumer.rules.channel import NAME as CHANNEL_NAME
-from spark_consumer.rules.ddl_options import SHADOW_RULES, TRASH_RULES, Carry, DdlOptions
+from spark_consumer.rules.config import ConsumerSettings
+from spark_consumer.rules.ddl_options import DdlOptions
 from spark_consumer.rules.event_filter import EventRule
 from spark_consumer.rules.expressions.filter import ExpressionRule
 from spark_consumer.rules.route import Route, Router
 
-_SIZES = {
-    "": 1,
-    "b": 1,
-    "kib": 1 << 10,
-    "mib": 1 << 20,
-    "gib": 1 << 30,
-    "kb": 10**3,
-    "mb": 10**6,
-    "gb": 10**9,
-}
 MIN_PART_SIZE = 4096  # bytes
 #: what the url of a folder of change files begins with
 FILES = "parquet:"
 # As librdkafka reads them; the host may be an address of IPv6 in brackets.
 _BROKER = re.compile(r"(?:\w+://)?(?:\[[0-9A-Fa-f:.]+\]|[^\s:,/\[\]]+)(?::(\d{1,5}))?")
-_DURATIONS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def kebab(name: str) -> str:
     """A field's name as the file has it; ``schema_`` is `schema`, which pydantic has a use for."""
     return name.removesuffix("_").replace("_", "-")
-
-
-def parse_size(value: object) -> object:
-    """Bytes of ``16MiB``, ``64kB`` or a plain number."""
-    if not isinstance(value, str):
-        return value
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
-    if not match or match[2].lower() not in _SIZES:
-        raise ValueError("a size is a number of bytes, or text such as 512KiB, 16MiB, 1GiB")
-    return int(float(match[1]) * _SIZES[match[2].lower()])
-
-
-def parse_duration(value: object) -> object:
-    """Seconds of ``200ms``, ``1.5s``, ``2m`` or a plain number of seconds."""
-    if not isinstance(value, str):
-        return value
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)?\s*", value)
-    if not match:
-        raise ValueError("a duration is a number of seconds, or text such as 200ms, 1s, 2m")
-    return float(match[1]) * _DURATIONS[match[2] or "s"]
 
 
 def _server_url(text: str) -> str:
@@ -132,10 +105,7 @@ def flatten_spark(value: object, prefix: str = "spark") -> dict[str, str]:
     return flat
 
 
-Size = Annotated[int, BeforeValidator(parse_size), Field(ge=1024)]
 PartSize = Annotated[int, BeforeValidator(parse_size), AfterValidator(_part_size)]
-Duration = Annotated[float, BeforeValidator(parse_duration), Field(ge=0.001, le=3600)]
-Span = Annotated[float, BeforeValidator(parse_duration), Field(ge=0)]
 Url = Annotated[str, AfterValidator(_server_url)]
 Pattern = Annotated[str, AfterValidator(_pattern)]
 
@@ -328,56 +298,10 @@ class Target(Server):
     )
 
 
-class Consumer(Section):
+# mypy takes a model for a dataclass, and does not see that ours are frozen.
+class Consumer(Section, ConsumerSettings):  # type: ignore[misc]
     """The Structured Streaming job."""
 
-    channel: str = Field(
-        default="main",
-        pattern=CHANNEL_NAME,
-        description="name of the position kept in tailrace.relay_log_info, beside those of other prefixes",
-    )
-    checkpoint_dir: Path = Field(
-        default=Path("checkpoint"),
-        description="Spark's checkpoints, a folder for each channel; a cache, safe to delete",
-    )
-    max_batch_rows: int = Field(
-        default=200_000, ge=1, description="rows of one downstream transaction, at least one epoch"
-    )
-    max_batch_bytes: Size = Field(
-        default=128 << 20, description="bytes of binlog in one downstream transaction, at least one epoch"
-    )
-    max_batch_delay: Span = Field(
-        default=0, description="how long a batch that is not full waits for more epochs; 0: not at all"
-    )
-    retry_time: Span = Field(
-        default=600, description="how long to wait for a lost downstream or Kafka: 90s, 10m, 24h"
-    )
-    pause_time: Span = Field(
-        default=10,
-        description="how long the current batch may go on after SIGTERM; then the next start applies it",
-    )
-    compact: bool = Field(
-        default=True, description="the changes of a row in one downstream transaction become one"
-    )
-    multiple_rows: bool = Field(default=True, description="changes of several rows become one statement")
-    statement_rows: int = Field(default=2_000, ge=1, description="the most rows of one statement")
-    consistency: Literal["batch", "worker"] = Field(
-        default="batch",
-        description="batch: one transaction writes a batch; worker: several connections do, conflicting rows together",
-    )
-    worker_count: int = Field(
-        default=4, ge=1, le=256, description="connections that write, where consistency is worker"
-    )
-    causality: Literal["rows", "tables"] = Field(
-        default="rows",
-        description="what one worker must write together: rows that share a unique value, or whole tables",
-    )
-    safe_mode: bool = Field(
-        default=False, description="rows may be there, or gone, already; see docs/PIPELINE.md"
-    )
-    safe_mode_duration: Span = Field(
-        default=0, description="safe mode for this time after each start: 90s, 5m"
-    )
     spark: Annotated[dict[str, str], BeforeValidator(flatten_spark)] = Field(
         default_factory=dict,
         examples=[{"spark.driver.memory": "1g"}],
@@ -499,41 +423,8 @@ class Expression(Section):
         )
 
 
-class Ddl(Section):
+class Ddl(Section, DdlOptions):  # type: ignore[misc]
     """DDL on other things than tables, and online schema changes; see docs/DDL.md."""
-
-    views: Carry = Field(default="apply", description="CREATE, ALTER and DROP VIEW: apply, ignore or stop")
-    routines: Carry = Field(
-        default="apply", description="procedures, functions, packages, libraries: apply, ignore or stop"
-    )
-    events: Carry = Field(
-        default="apply",
-        description="events: apply (as disabled on a replica, since the binlog holds what they write), ignore or stop",
-    )
-    triggers: Literal["ignore", "stop"] = Field(
-        default="ignore", description="triggers: ignore or stop; the binlog holds what they write"
-    )
-    accounts: Carry = Field(
-        default="ignore",
-        description="users, roles, grants, passwords: apply, ignore or stop; only with apply outside of [channel.…]"
-        " does the producer publish them, passwords and all",
-    )
-    engines: Literal["upstream", "innodb"] = Field(
-        default="upstream",
-        description="tables of engines without transactions (MyISAM, Aria, MEMORY, CSV, ARCHIVE): as upstream, or in"
-        " InnoDB",
-    )
-    online_ddl: bool = Field(
-        default=False,
-        description="what gh-ost and pt-online-schema-change do becomes one ALTER of the real table",
-    )
-    shadow_table_rules: tuple[str, ...] = Field(
-        default=SHADOW_RULES,
-        description="names of the tables that these tools fill; the group is the real one",
-    )
-    trash_table_rules: tuple[str, ...] = Field(
-        default=TRASH_RULES, description="names of the tables that they throw away; the group is the real one"
-    )
 
     @model_validator(mode="after")
     def _usable(self) -> Ddl:

@@ -56,7 +56,7 @@ TABLES = {
 }
 MODES: dict[str, dict[str, Any]] = {
     "batch": {},
-    "workers": {"workers": 4},
+    "workers": {"consistency": "worker"},
     "ordered": {"compact": False},
     "safe": {"safe_mode": True},
 }

@@ -84,7 +84,7 @@ class Rest:
 
     def _prepared(self, *, row_by_row: bool) -> Prepared:
         first = self.workers[0]
-        planner = Planner(replace(self.config, compact=first.compact, workers=1), self.applier)
+        planner = Planner(replace(self.config, compact=first.compact, worker_count=1), self.applier)
         plan = planner.plan(self.piece, self.structures, row_by_row=row_by_row)
         made = self.reader.rest(self.piece, plan, [unpacked(worker.applied) for worker in self.workers])
         if row_by_row:

@@ -124,7 +124,15 @@ def channel(target: Database, table: str, workers: int, options: str = "") -> Ch
     )
     url = ServerUrl.parse(f"mysql://{table}:{PASSWORD}@127.0.0.1:{target.port}/")
     config = ConsumerConfig(
-        "", "p", url, channel=table, workers=workers, max_batch_rows=40, retry_time=120.0, statement_rows=7
+        "",
+        "p",
+        url,
+        channel=table,
+        consistency="worker",
+        worker_count=workers,
+        max_batch_rows=40,
+        retry_time=120.0,
+        statement_rows=7,
     )
     structure = TableStructure(DB, table, (integer("id"), integer("v"), text("s")), ("id",))
     made = Channel(target, config, Random(workers), structure)

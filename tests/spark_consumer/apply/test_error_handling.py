@@ -44,7 +44,8 @@ class Channel:
             channel=name,
             checkpoint_dir=folder,
             retry_time=30,
-            workers=workers,
+            consistency="worker",
+            worker_count=workers,
         )
         self._file = folder / "tailrace.toml"
         self._file.write_text(

@@ -43,7 +43,7 @@ def db(request: pytest.FixtureRequest, downstream: Database) -> str:
 @pytest.fixture
 def config(downstream: Database, db: str) -> ConsumerConfig:
     url = ServerUrl.parse(downstream.url("tailrace"))
-    return ConsumerConfig("", "p", url, channel=db, workers=4, max_batch_rows=60)
+    return ConsumerConfig("", "p", url, channel=db, consistency="worker", worker_count=4, max_batch_rows=60)
 
 
 def rows_of(server: Database, db: str, table: str, columns: list[str]) -> list[tuple[Any, ...]]:
@@ -101,7 +101,7 @@ def test_random_rows_are_applied_once_whatever_is_killed(
         for crash in (CRASHES[round_], random.choice(CRASHES), ""):
             now = replace(
                 config,
-                workers=random.choice((2, 4, 7)) if crash else random.choice((1, 3)),
+                worker_count=random.choice((2, 4, 7)) if crash else random.choice((1, 3)),
                 compact=random.random() < 0.7,
                 max_batch_rows=random.choice((30, 1000)),
                 statement_rows=random.choice((1, 3, 2000)),
@@ -189,10 +189,10 @@ def test_a_refused_statement_stops_and_the_rest_is_applied_once_it_is_possible(
     [(before,)] = downstream.execute(f"SELECT COUNT(*) FROM {db}.uniques")
     assert before == 31
     with pytest.raises(RefusedStatement, match="TR604") as again:
-        apply_log(replace(config, workers=1), log)
+        apply_log(replace(config, worker_count=1), log)
     assert again.value.event == caught.value.event
     downstream.execute(f"DELETE FROM {db}.uniques WHERE id = 99")
-    apply_log(replace(config, workers=1), log)
+    apply_log(replace(config, worker_count=1), log)
     assert downstream.execute(f"SELECT COUNT(*), COUNT(DISTINCT n) FROM {db}.uniques") == [(40, 40)]
     assert_audited(downstream, db, 1)
 

@@ -200,12 +200,14 @@ def test_any_mixture_of_row_images_ends_equal(
 ) -> None:
     """Without metadata, with DDL in between, two tables merged into one, and several workers on the way."""
     tables: dict[str, str] = _TABLES | ({"hashed": _HASHED} if flavors == ("mariadb", "mariadb") else {})
-    config = replace(config, routes=(Route(case.db, case.db, "s_*", "s"),))
+    config = replace(config, consistency="worker", routes=(Route(case.db, case.db, "s_*", "s"),))
     case.sql(*(f"CREATE TABLE {table} ({columns})" for table, columns in tables.items()), *_TRIGGERS)
     for seed in range(3):
         _change(case, seed, 60, list(tables))
         case.catch_up()
-        consume(replace(config, max_batch_rows=1 + 40 * seed, workers=(1, 4, 1)[seed], compact=seed != 2))
+        consume(
+            replace(config, max_batch_rows=1 + 40 * seed, worker_count=(1, 4, 1)[seed], compact=seed != 2)
+        )
         for table in (*(set(tables) - {"s_1", "s_2"}), "s"):
             there = ("s_1", "s_2") if table == "s" else (table,)
             assert _content(case.upstream, case.db, *there) == _content(target, case.db, table), table

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import ConfigError, ExitCode
+from schemas.settings import parse_duration, parse_size
 from tailrace.config.file import SECTIONS, field_names, kafka_security, load, server_url
-from tailrace.config.model import Channel, Config, Consumer, parse_duration, parse_size
+from tailrace.config.model import Channel, Config, Consumer
 from tailrace.config.text import effective_toml, example
 from tests.support.paths import CHECKOUT
 
