@@ -68,7 +68,7 @@ _MOST_CLAUSES, _MOST_TOKENS = 20_000, 1 << 19
 _STRINGS = ("char", "varchar", "binary", "varbinary")
 
 
-class _NewColumn(NamedTuple):
+class _AlteredColumn(NamedTuple):
     """A column of the new table: the name that keys know it by, and what it was; None: it is new."""
 
     name: str
@@ -324,9 +324,9 @@ def _carried_out(plan: _Plan, table: TableDefinition, session: DdlContext) -> Ta
     return with_keys(new, [*old, *plan.keys], session)
 
 
-def _columns(plan: _Plan, table: TableDefinition) -> list[_NewColumn]:
+def _columns(plan: _Plan, table: TableDefinition) -> list[_AlteredColumn]:
     places = [
-        _NewColumn(column.name, column, plan.changed.get(column.name, column))
+        _AlteredColumn(column.name, column, plan.changed.get(column.name, column))
         for column in table.columns
         if index_of(plan.dropped, column.name) < 0
     ]
@@ -335,7 +335,7 @@ def _columns(plan: _Plan, table: TableDefinition) -> list[_NewColumn]:
             place = next(known for known in places if known.name == placed)
             places.remove(place)
         else:
-            place = _NewColumn(placed.name, None, placed)
+            place = _AlteredColumn(placed.name, None, placed)
         if position is None:
             places.append(place)
         elif not position:
@@ -381,7 +381,7 @@ def _kept(
     key: KeyDefinition,
     plan: _Plan,
     table: TableDefinition,
-    places: list[_NewColumn],
+    places: list[_AlteredColumn],
     new: TableDefinition,
     session: DdlContext,
 ) -> KeyDefinition | None:

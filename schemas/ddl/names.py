@@ -15,7 +15,7 @@ from itertools import takewhile
 from schemas.ddl.classify import Category, ClassifiedStatement, classify
 from schemas.ddl.cursor import Reference
 from schemas.ddl.lexer import Dialect, Flavor, Lexer, LexError, Token, TokenKind, dialect_of
-from schemas.ddl.view_query import Qualified, Read, Unreadable, read_query
+from schemas.ddl.view_query import Qualified, Read, UnreadableQuery, read_query
 from schemas.letter_case import lowered
 from schemas.quote import quoted
 
@@ -244,7 +244,7 @@ class _Text:
                 raise Unroutable("its query is not found")
             oracle = self._flavor == "mariadb" and bool(sql_mode & _ORACLE)
             query = read_query(self._tokens, begin + 1, self._default_db, self._flavor, oracle=oracle)
-        except (Unreadable, StopIteration) as error:
+        except (UnreadableQuery, StopIteration) as error:
             raise Unroutable(f"its query is not understood: {error}") from error
         new = {read: new_name(read.reference.db, read.reference.table) for read in query.reads}
         for read, name in new.items():

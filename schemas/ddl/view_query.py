@@ -80,7 +80,7 @@ _SEQUENCE_FUNCTIONS = frozenset(("NEXTVAL", "LASTVAL", "SETVAL"))
 _SEQUENCE_COLUMNS = frozenset(("NEXTVAL", "CURRVAL"))
 
 
-class Unreadable(ValueError):
+class UnreadableQuery(ValueError):
     """A query whose tables cannot be told for sure."""
 
 
@@ -203,7 +203,7 @@ class _Reader:
             self._at += 1
             if depth == 0:
                 return
-        raise Unreadable("parentheses do not match")
+        raise UnreadableQuery("parentheses do not match")
 
     # -- the query -------------------------------------------------------------------------------
 
@@ -211,7 +211,7 @@ class _Reader:
         while self._at < len(self._tokens):
             self._next()
         if len(self._levels) != 1:
-            raise Unreadable("parentheses do not match")
+            raise UnreadableQuery("parentheses do not match")
         if self._levels[0].expecting:
             self._reference()
 
@@ -233,7 +233,7 @@ class _Reader:
                 self._reference()
             self._levels.pop()
             if not self._levels:
-                raise Unreadable("parentheses do not match")
+                raise UnreadableQuery("parentheses do not match")
         elif plain and key == "WITH" and fresh and self._key(1) != "(":
             self._common_tables(level)
             return True
@@ -317,11 +317,11 @@ class _Reader:
     def _table(self, level: _Level, *, may_have_alias: bool = True) -> None:
         reference = self._reference()
         if self._key() == "(":
-            raise Unreadable(f"a function in a table's place: {reference.table}")
+            raise UnreadableQuery(f"a function in a table's place: {reference.table}")
         bare = reference.end == self._tokens[self._at - 1].end and self._key(-2) != "."
         name = self._cte_name(reference.table or "")
         if bare and name in level.unsure:
-            raise Unreadable(f"{reference.table} may be a table or a common table expression")
+            raise UnreadableQuery(f"{reference.table} may be a table or a common table expression")
         if bare and name in level.ctes:
             return
         alias, at = self._alias() if may_have_alias else (None, None)
@@ -336,13 +336,13 @@ class _Reader:
         dotted = self._key() == "."
         self._at += dotted
         if not self._is_name():
-            raise Unreadable(f"no table's name where one is expected: {self._key() or 'the end'!r}")
+            raise UnreadableQuery(f"no table's name where one is expected: {self._key() or 'the end'!r}")
         first = self._tokens[self._at]
         self._at += 1
         if dotted or self._key() != ".":
             return Reference(start, first.end, self._default_db, first.text)
         if not self._is_name(1):
-            raise Unreadable("a dot without a name behind it")
+            raise UnreadableQuery("a dot without a name behind it")
         second = self._tokens[self._at + 1]
         self._at += 2
         return Reference(start, second.end, first.text, second.text)
@@ -403,13 +403,13 @@ class _Reader:
         here, names = self._at, []
         while True:
             if not self._is_name():
-                raise Unreadable("WITH without a name")
+                raise UnreadableQuery("WITH without a name")
             name = self._cte_name(self._tokens[self._at].text)
             self._at += 1
             if self._key() == "(":
                 self._skip_group()
             if self._keys(2) != ("AS", "("):
-                raise Unreadable("a common table expression without its query")
+                raise UnreadableQuery("a common table expression without its query")
             names.append((name, self._at + 1))
             self._at += 1
             self._skip_group()
@@ -426,7 +426,7 @@ class _Reader:
         self._at += 1
         while len(self._levels) > 1:
             if self._at >= len(self._tokens):
-                raise Unreadable("parentheses do not match")
+                raise UnreadableQuery("parentheses do not match")
             self._next()
         self._levels = outer
 
@@ -459,7 +459,7 @@ class _Reader:
             self.query.qualified.append(Qualified(first.start, first.end, first.text, None))
             self._at += 3
         elif self._key(2) in _SEQUENCE_COLUMNS and self._oracle:
-            raise Unreadable(f"{first.text} may be a table or a sequence")
+            raise UnreadableQuery(f"{first.text} may be a table or a sequence")
         else:
             self._at += 3
 

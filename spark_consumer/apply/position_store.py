@@ -19,7 +19,7 @@ from schemas.errors import DownstreamError, Where
 from schemas.wire.epoch import EpochCommitted
 from spark_consumer.apply import marks
 from spark_consumer.apply.workers import info
-from spark_consumer.epochs.log_position import Begin
+from spark_consumer.epochs.log_position import ChannelBegin
 from spark_consumer.epochs.position import Position
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.target.session import Query, Session, rows_if_there
@@ -172,7 +172,9 @@ def read(
     return Position(*rows[0]) if rows else None
 
 
-def create(session: Session, channel: ChannelKey, begin: Begin, last: EpochCommitted | None = None) -> None:
+def create(
+    session: Session, channel: ChannelKey, begin: ChannelBegin, last: EpochCommitted | None = None
+) -> None:
     """The first position of a channel: what lies before ``begin`` counts as applied. Nothing if there is one.
 
     Args:

@@ -64,7 +64,7 @@ BEFORE_ALL = LogPosition(-1, -1, "")
 
 
 @dataclass(frozen=True)
-class Begin:
+class ChannelBegin:
     """Where a channel begins, for the first time.
 
     Attributes:

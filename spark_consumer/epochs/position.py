@@ -8,7 +8,7 @@ import zlib
 from dataclasses import asdict, dataclass, replace
 
 from schemas.wire.epoch import EpochCommitted, PreparedTransaction
-from spark_consumer.epochs.log_position import Begin, LogPosition, order_of
+from spark_consumer.epochs.log_position import ChannelBegin, LogPosition, order_of
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Position:
     origins: str | None = None
 
     @classmethod
-    def first(cls, begin: Begin) -> Position:
+    def first(cls, begin: ChannelBegin) -> Position:
         """The position of a channel that has applied nothing."""
         ledger = str(uuid.uuid4())
         position = cls(

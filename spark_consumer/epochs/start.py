@@ -13,7 +13,7 @@ from schemas.errors import ConfigError, LogError, Where
 from schemas.gtid.sets import Flavor, GtidSet, flavor_of, parse_gtid_set
 from schemas.wire.epoch import EpochCommitted
 from spark_consumer.epochs.epoch_transactions import Transaction, TransactionReader, before_time, behind_gtids
-from spark_consumer.epochs.log_position import Begin, LogPosition, end_of, parsed
+from spark_consumer.epochs.log_position import ChannelBegin, LogPosition, end_of, parsed
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch
@@ -26,12 +26,12 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 TransactionsOf = Callable[[LoggedEpoch], Sequence[Transaction]]
 
 
-def begin_of(config: ConsumerConfig, log: LogReader) -> Begin:
+def begin_of(config: ConsumerConfig, log: LogReader) -> ChannelBegin:
     """Where a channel without a position begins. Raises as ``first_position`` does."""
     start = config.start or "earliest"
     log_position = first_position(start, log, TransactionReader(config, log))
     last = begin_of_log(log) if log_position.epoch < 0 else next(log.epochs(log_position.offset))
-    begin = Begin(log_position, last.record, start)
+    begin = ChannelBegin(log_position, last.record, start)
     if not begin.whole:
         _log.warning(
             "history_not_known",

@@ -35,7 +35,7 @@ _log = structlog.get_logger()
 _LOOK_BACK = 100
 
 
-class Ended(Exception):
+class QueryEnded(Exception):
     """Raised into Spark to end the query: the run was stopped or its stop condition is reached."""
 
 
@@ -87,11 +87,11 @@ class BatchRunner:
         try:
             # Whoever asked for the end before `busy` was seen cancels this batch's jobs.
             if self.ended:
-                raise Ended
+                raise QueryEnded
             self._run(self._read(frame))
             reached("batch.before_return")
             self.finished = batch_id
-        except Ended:
+        except QueryEnded:
             raise
         except BaseException as error:
             self.failure = self.failure or error
@@ -136,7 +136,7 @@ class BatchRunner:
         self._apply_all(pieces, structures)
         # The stop condition lies before this batch's end, so Spark shall not note it down as done.
         if fresh and self._sink.position.epoch < fresh[-1].record.epoch:
-            raise Ended
+            raise QueryEnded
 
     def _check_names(self, fresh: Sequence[LoggedEpoch]) -> None:
         """Rules in capitals would fit none of the names."""
@@ -191,7 +191,7 @@ class BatchRunner:
         coming: Future[Prepared] | None = None
         for number, piece in enumerate(pieces):
             if self.ended:
-                raise Ended
+                raise QueryEnded
             begin = time.monotonic()
             self._counters.begins(piece)
             prepared = coming.result() if coming else self._begin(piece, structures).result()

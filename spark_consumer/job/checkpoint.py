@@ -68,7 +68,7 @@ def clear(folder: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Owner:
+class CheckpointOwner:
     """Whose checkpoint it is: a channel of one downstream (its ledger's UUID) following one log.
 
     Attributes:
@@ -84,7 +84,7 @@ class Owner:
 class Checkpoint:
     """The folder ``spark`` below the channel's own, with ``owner.json`` beside it."""
 
-    def __init__(self, folder: Path, owner: Owner) -> None:
+    def __init__(self, folder: Path, owner: CheckpointOwner) -> None:
         self._folder = folder.absolute()
         self._owner = owner
 

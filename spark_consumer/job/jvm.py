@@ -33,7 +33,7 @@ _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _IDLE_CONNECTION_S = 30
 
 
-class Ended(Exception):
+class JvmEnded(Exception):
     """The JVM was gone before it could be talked to.
 
     Attributes:
@@ -78,7 +78,7 @@ def launch(settings: Mapping[str, str], secrets: Mapping[str, str], log: Path) -
         )
     while not told.exists():
         if (code := process.poll()) is not None:
-            raise Ended(code)
+            raise JvmEnded(code)
         time.sleep(_POLL)
     with told.open("rb") as file:
         port, token = read_int(file), UTF8Deserializer().loads(file)

@@ -23,7 +23,7 @@ from spark_consumer.epochs.stop_condition import stop_condition_of
 from spark_consumer.epochs.stream import open_stream
 from spark_consumer.epochs.tracker import SEED_DDL, track
 from spark_consumer.job.batches import BatchRunner
-from spark_consumer.job.checkpoint import Checkpoint, Owner, in_use
+from spark_consumer.job.checkpoint import Checkpoint, CheckpointOwner, in_use
 from spark_consumer.job.progress import Counters
 from spark_consumer.job.spark import JVM_PATIENCE, jvm_end, lost
 from spark_consumer.job.warm_up import warm_up
@@ -133,7 +133,7 @@ class _Run:
         self._reader = PartsReader(spark, source, config.target, config.workers, log)
         self._stop_condition = stop_condition_of(config, position, log)
         self._runner = BatchRunner(config, sink, self._stop_condition, stop, counters)
-        owner = Owner(config.channel, config.prefix, position.ledger_uuid)
+        owner = CheckpointOwner(config.channel, config.prefix, position.ledger_uuid)
         self._checkpoint = Checkpoint(config.channel_dir, owner)
 
     def run(self) -> bool:

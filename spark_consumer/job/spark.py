@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from schemas.access.private_files import make_folder
 from schemas.errors import ConfigError, LogError, TailraceError
-from spark_consumer.job.jvm import Ended, launch
+from spark_consumer.job.jvm import JvmEnded, launch
 from spark_consumer.rows.failures import cause_of
 from spark_consumer.rules.config import ConsumerConfig
 
@@ -184,7 +184,7 @@ def start_spark(config: ConsumerConfig) -> SparkSession:
     begin = log.stat().st_size if log.exists() else 0
     try:
         session = _session(settings, config.secrets, log)
-    except Ended as ended:
+    except JvmEnded as ended:
         raise _ended_early(config, ended.code, log, begin) from None
     except Exception as error:
         # Who answers lives; otherwise a JVM's end is known a moment later than what it does to a call.

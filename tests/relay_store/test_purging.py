@@ -31,7 +31,7 @@ from schemas.binlog.framing import MAGIC
 from schemas.errors import RelayError
 from schemas.wire.epoch import EpochCommitted, PreparedTransaction
 from spark_consumer.apply import channel_tables, position_store
-from spark_consumer.epochs.log_position import BEFORE_ALL, Begin
+from spark_consumer.epochs.log_position import BEFORE_ALL, ChannelBegin
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import closing, connect
 from tailrace.channels import mark as channel_mark
@@ -309,7 +309,7 @@ def test_a_channel_is_registered_with_what_it_has_applied(downstream, flavor, tm
     layout.write_index(root, [subdir])
     with closing(connect(url)) as session:
         channel_tables.install(session)
-        position_store.create(session, settings.key, Begin(BEFORE_ALL, None, "earliest"))
+        position_store.create(session, settings.key, ChannelBegin(BEFORE_ALL, None, "earliest"))
         session.execute("COMMIT")
     mark.look(-1)
     assert marks() == {f"channel-{channel}": RelayPosition(subdir, "mysql-bin.000003", 4)}

@@ -20,7 +20,7 @@ from spark_consumer.apply import channel_tables, position_store
 from spark_consumer.apply.applier import Applier
 from spark_consumer.apply.ddl.run import Versions
 from spark_consumer.apply.prepare import Prepared, sorted_out
-from spark_consumer.epochs.log_position import BEFORE_ALL, Begin
+from spark_consumer.epochs.log_position import BEFORE_ALL, ChannelBegin
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.plan.plan import Mode, TablePlan, plan_slice, targets_of
 from spark_consumer.plan.statements import Limits, Statement
@@ -50,7 +50,7 @@ def open_channel(
     session = connect(config.target)
     channel_tables.install(session)
     if position_store.read(session, config.key) is None:
-        position_store.create(session, config.key, Begin(BEFORE_ALL, None, "earliest"))
+        position_store.create(session, config.key, ChannelBegin(BEFORE_ALL, None, "earliest"))
     token = position_store.take_over(session, config.key)
     return Applier(config, session, token, lambda epoch: set(), versions), config
 

@@ -23,7 +23,7 @@ from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.start import resume_offset
 from spark_consumer.epochs.stop_condition import stop_condition_of
 from spark_consumer.epochs.tracker import OUT_EPOCH, OUT_STRUCTURE
-from spark_consumer.job.batches import BatchRunner, Ended
+from spark_consumer.job.batches import BatchRunner, QueryEnded
 from spark_consumer.job.progress import Counters
 from spark_consumer.job.run import open_sink
 from spark_consumer.rows.render import RESULT, Results, task
@@ -88,7 +88,7 @@ def _apply(config: ConsumerConfig, sink: Sink, log: LogReader, epochs: int | Non
                 for one in found[begin : begin + _BATCH]
             ]
             frame = SimpleNamespace(collect=lambda rows=[*logged, *structures]: rows)
-            with suppress(Ended):
+            with suppress(QueryEnded):
                 runner(cast(Any, frame), batch)
     finally:
         runner.close()

@@ -20,7 +20,7 @@ from schemas.wire.rows import value_header, widened
 from spark_consumer.apply.prepare import Prepared, check, read_range
 from spark_consumer.apply.workers.reader import PartsReader
 from spark_consumer.ddl.translate import DdlRules
-from spark_consumer.epochs.log_position import Begin
+from spark_consumer.epochs.log_position import ChannelBegin
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
@@ -51,7 +51,7 @@ class FilesSink:
     Raises DownstreamError: TR680 to TR683, what is wrong with the folder.
     """
 
-    def __init__(self, config: ConsumerConfig, root: Path, first: Begin | None = None) -> None:
+    def __init__(self, config: ConsumerConfig, root: Path, first: ChannelBegin | None = None) -> None:
         """``first`` is where a channel without a position begins; without it such a folder is an error."""
         if config.expressions:
             raise ConfigError(
@@ -200,7 +200,7 @@ def open_files(config: ConsumerConfig, root: Path, log: LogReader) -> FilesSink:
     return FilesSink(config, root, begin_of(config, log))
 
 
-def _content(root: Path, config: ConsumerConfig, first: Begin | None) -> dict[str, Any]:
+def _content(root: Path, config: ConsumerConfig, first: ChannelBegin | None) -> dict[str, Any]:
     found = read(root)
     if found is None:
         assert first is not None

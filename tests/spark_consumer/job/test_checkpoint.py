@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 from schemas.errors import LogError
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
-from spark_consumer.job.checkpoint import Checkpoint, Owner, in_use
+from spark_consumer.job.checkpoint import Checkpoint, CheckpointOwner, in_use
 
-OWNER = Owner("main", "shop", "uuid")
+OWNER = CheckpointOwner("main", "shop", "uuid")
 POSITION = Position(4, 8, "", 1, -1, "uuid", 1, 0, None)
 
 

@@ -18,7 +18,7 @@ from schemas.structure import Column, TableStructure
 from schemas.wire.avro_schema import row_schema
 from schemas.wire.epoch import DIGEST_MODULUS, SchemaChanged, TableChanged, TableTouched
 from spark_consumer.apply.prepare import Prepared
-from spark_consumer.epochs.log_position import BEFORE_ALL, Begin
+from spark_consumer.epochs.log_position import BEFORE_ALL, ChannelBegin
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.plan.statements import Statement
 from spark_consumer.rows.render import INSERTS
@@ -81,7 +81,7 @@ def prepared(sink: FilesSink, number: int, *rows: Any, ddl: SchemaChanged | None
 
 
 def opened(root: Path, **rules: Any) -> FilesSink:
-    return FilesSink(config(**rules), root, Begin(BEFORE_ALL, None, "earliest"))
+    return FilesSink(config(**rules), root, ChannelBegin(BEFORE_ALL, None, "earliest"))
 
 
 def rows_of(root: Path) -> list[dict[str, Any]]:

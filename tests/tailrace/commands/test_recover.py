@@ -27,7 +27,7 @@ from schemas.access.server_url import ServerUrl
 from schemas.errors import LogError
 from schemas.gtid.sets import MysqlGtidSet
 from spark_consumer.apply import channel_tables, position_store
-from spark_consumer.epochs.log_position import BEFORE_ALL, Begin
+from spark_consumer.epochs.log_position import BEFORE_ALL, ChannelBegin
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.job.run import open_sink
 from spark_consumer.rules.config import ConsumerConfig
@@ -264,7 +264,7 @@ def alone(server: Callable[..., Database], tmp_path: Path) -> River:
 def make_channel(it: River) -> None:
     with closing(connect(settings(it).target)) as session:
         channel_tables.install(session)
-        position_store.create(session, settings(it).key, Begin(BEFORE_ALL, None, "earliest"))
+        position_store.create(session, settings(it).key, ChannelBegin(BEFORE_ALL, None, "earliest"))
 
 
 def test_a_channel_that_never_ran_begins_with_the_relay_log(alone: River) -> None:
