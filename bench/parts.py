@@ -24,7 +24,7 @@ def mirror(settings: Settings) -> dict[str, float]:
     from relay_store.write.writer import RelayWriter
     from schemas.access.server_url import ServerUrl
 
-    relay = RelayWriter(Path(settings["relay_dir"]))
+    relay = RelayWriter.open(Path(settings["relay_dir"]))
     running = Mirror(ServerUrl.parse(settings["source"]), relay, server_id=settings["server_id"])
     begin = time.perf_counter()
     running.run(threading.Event(), (settings["file"], settings["position"]))
@@ -55,7 +55,7 @@ def publish(settings: Settings) -> dict[str, Any]:
     defaults, root = Epoch(), Path(settings["relay_dir"])
     limits = EpochLimits(defaults.max_rows, defaults.max_bytes, defaults.max_delay)
     log = EpochLog(settings["kafka"], settings["prefix"], Kafka().partitions)
-    relay = RelayWriter(root)
+    relay = RelayWriter.open(root)
     publisher = Publisher(log, root, relay.tail, "mysql", TableFilter(), limits)
     where = Where()
     begin = time.perf_counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -33,7 +34,7 @@ from relay_store.layout.directory import (
 )
 from relay_store.layout.readers import PUBLISHER, Mark
 from relay_store.purge.purge import PurgeRules
-from relay_store.write.writer import RelayWriter
+from relay_store.write.writer import RelayWriter, create_and_lock
 from schemas.access.kafka_security import OPEN, KafkaSecurity
 from schemas.access.server_url import ServerUrl
 from schemas.errors import ConfigError, UpstreamError
@@ -188,24 +189,14 @@ def _run(
     # The mirror goes on while the publisher completes its epoch, so each has its own event.
     mirror_stop, publish_stop = threading.Event(), threading.Event()
 
-    last: EpochCommitted | None = None
-
-    def open_and_check_log() -> None:
-        # Only once the relay directory is ours, and only if the log is: opening it fences whoever writes it.
-        nonlocal last
-        owner, last = layout.check_owner(config.relay_dir, config.prefix), epoch_log.look()
-        check_log(config.relay_dir, owner, last)
-        if last is not None:
-            check_history(config.source, info, last, f"the epoch log of {config.prefix}")
-        origins.begin(last.log_id if last is not None else "")
-        epoch_log.open()
-        layout.write_owner(config.relay_dir, Owner(config.prefix, owner.log_id))
-        # Whoever wrote it meanwhile writes no more.
-        last = epoch_log.last_epoch()
-        if config.relay_log_recovery and last is not None:
-            discard_unpublished(config.relay_dir, info, last)
-
-    relay = RelayWriter(config.relay_dir, before_check=open_and_check_log)
+    # Opening the log fences whoever writes it: not before the relay directory is ours.
+    lock = create_and_lock(config.relay_dir)
+    try:
+        last = _open_and_check_log(config, info, epoch_log, origins)
+    except BaseException:
+        os.close(lock)
+        raise
+    relay = RelayWriter.open(config.relay_dir, lock)
     tables = TableFilter(config.include, config.exclude, folds=info.folds)
     write_folds(config.relay_dir, info.folds)
     write_default_engine(config.relay_dir, info.default_engine)
@@ -270,6 +261,24 @@ def _run(
         relay.close()
     if thread.error is not None:
         raise thread.error
+
+
+def _open_and_check_log(
+    config: ProducerConfig, info: UpstreamInfo, epoch_log: EpochLog, origins: Origins
+) -> EpochCommitted | None:
+    """Become the epoch log's one writer, if it is this relay log's and this upstream's; returns its last epoch."""
+    owner, last = layout.check_owner(config.relay_dir, config.prefix), epoch_log.look()
+    check_log(config.relay_dir, owner, last)
+    if last is not None:
+        check_history(config.source, info, last, f"the epoch log of {config.prefix}")
+    origins.begin(last.log_id if last is not None else "")
+    epoch_log.open()
+    layout.write_owner(config.relay_dir, Owner(config.prefix, owner.log_id))
+    # Whoever wrote it meanwhile writes no more.
+    last = epoch_log.last_epoch()
+    if config.relay_log_recovery and last is not None:
+        discard_unpublished(config.relay_dir, info, last)
+    return last
 
 
 def _check_stop(config: ProducerConfig, info: UpstreamInfo) -> None:

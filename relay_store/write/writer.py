@@ -44,26 +44,18 @@ _log = structlog.get_logger()
 
 
 class RelayWriter:
-    """The one writer of a relay directory; opening it takes the lock and recovers after a crash.
+    """The one writer of a relay directory, made by ``open``.
 
     Args:
-        root: the relay directory, created if it is not there.
+        root: the relay directory.
+        lock: the descriptor of the directory's lock, which is closed with the writer.
         clock: seconds, monotonic.
-        before_check: called once the lock is taken, before anything that is there is looked at.
-
-    Raises RelayError: TR301 another process writes here, TR302 the disk refuses, TR320 it is full, and the
-    codes of `relay_store.check.verify` when what is there cannot be trusted. After TR320, `recover` makes it
-    usable again.
     """
 
-    def __init__(
-        self,
-        root: Path,
-        clock: Callable[[], float] = time.monotonic,
-        before_check: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, root: Path, lock: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.root = root
         self.tail = DurableTail()
+        self._lock = lock
         self._clock = clock
         self._fd = -1
         self._end = 0  # of the active file
@@ -76,21 +68,31 @@ class RelayWriter:
         self.syncs = 0  # so far
         self._synced = ("", 0)  # the active file and its boundary as of the last fsync
         self._unsure = False  # whether an fsync failed: the next one succeeds even if bytes are lost
-        with disk_errors("creating the relay directory"):
-            others = make_folder(root, chosen=True)
-        if others:
-            _log.warning("folder_open_to_others", folder=str(root), others_may=others)
-        self._lock = lock_directory(root)
+
+    @classmethod
+    def open(
+        cls, root: Path, lock: int | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> RelayWriter:
+        """Lock and check a relay directory, which is created if it is not there, and recover it after a crash.
+
+        Args:
+            lock: the descriptor of ``create_and_lock`` if the caller has the lock already; closed on an error.
+
+        Raises RelayError: TR301 another process writes here, TR302 the disk refuses, TR320 it is full, and the
+        codes of `relay_store.check.verify` when what is there cannot be trusted. After TR320, `recover` makes it
+        usable again.
+        """
+        writer = cls(root, create_and_lock(root) if lock is None else lock, clock)
         try:
-            before_check()
             check_at_start(root)
             with disk_errors("looking after the relay directory"):
                 for name in layout.read_index(root):
                     make_folder(root / name)
-            self.recover()
+            writer.recover()
         except BaseException:
-            os.close(self._lock)
+            os.close(writer._lock)
             raise
+        return writer
 
     @property
     def position(self) -> RelayPosition | None:
@@ -322,6 +324,15 @@ class RelayWriter:
         if size > pos:
             _log.info("relay_tail_cut", file=path.name, position=pos, bytes=size - pos)
         self._end = self._boundary = pos
+
+
+def create_and_lock(root: Path) -> int:
+    """``lock_directory`` of a relay directory that may not be there yet. Raises RelayError."""
+    with disk_errors("creating the relay directory"):
+        others = make_folder(root, chosen=True)
+    if others:
+        _log.warning("folder_open_to_others", folder=str(root), others_may=others)
+    return lock_directory(root)
 
 
 def lock_directory(root: Path) -> int:

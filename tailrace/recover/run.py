@@ -86,7 +86,7 @@ def recover(
     if downstream_folds(config):
         config = replace(config, folded=())
     seen: set[tuple[str, str]] = set()
-    with closing(RelayWriter(root)), _writer(config, root, flavor, seen) as applier:
+    with closing(RelayWriter.open(root)), _writer(config, root, flavor, seen) as applier:
         begin = _begin(applier.position, root, flavor)
         end, tail = _end(root), DurableTail()
         tail.advance(end)

@@ -74,7 +74,7 @@ def test_a_file_of_another_format_is_refused(tmp_path: Path, first: bytes, said:
 @pytest.mark.parametrize(("first", "said"), FOREIGN[:3], ids=[said for _, said in FOREIGN[:3]])
 def test_an_upstream_of_another_format_is_refused(tmp_path: Path, first: bytes, said: str) -> None:
     """Before anything of it is in the relay log."""
-    relay = RelayWriter(tmp_path)
+    relay = RelayWriter.open(tmp_path)
     try:
         relay.open_subdir("3e11fa47-71ca-11e1-9e33-c80aa9429562")
         relay.rotate(FILE)

@@ -79,7 +79,7 @@ def test_metadata_that_names_another_place_is_refused(tmp_path, name, file):
 
 
 def _opened(root):
-    RelayWriter(root).close()
+    RelayWriter.open(root).close()
     initial_position(root, "mysql")
     layout.read_start(root)
 
@@ -99,7 +99,7 @@ def test_an_index_that_names_another_place_is_refused(tmp_path, line):
     with pytest.raises(RelayError, match="TR306"):
         layout.read_index(tmp_path)
     with pytest.raises(RelayError, match="TR306"):
-        RelayWriter(tmp_path)
+        RelayWriter.open(tmp_path)
 
 
 @pytest.mark.parametrize(

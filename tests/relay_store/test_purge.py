@@ -320,7 +320,7 @@ def test_a_file_stays_while_relay_meta_vouches_for_no_later_one(small):
     register(small, PUBLISHER, at(f"{E4E}.000002", 3))
     purge(small, ALL)
     assert tree(small) == {f"{E4E}.000002": logs(2, 3)}
-    RelayWriter(small).close()
+    RelayWriter.open(small).close()
     assert tree(small) == {f"{E4E}.000002": logs(2)}
 
 
@@ -331,7 +331,7 @@ def test_a_new_sub_directory_without_its_first_file_keeps_what_says_how_far_we_a
     register(small, PUBLISHER, at(subdirs[2], 1))
     assert len(purge(small, ALL).deleted) == 5
     assert tree(small) == {subdirs[1]: [], subdirs[2]: []}
-    relay = RelayWriter(small)
+    relay = RelayWriter.open(small)
     assert relay.executed_gtids == f"{EVENTS_SOURCE}:1-5"
     relay.rotate("mysql-bin.000001")
     relay.close()
@@ -363,7 +363,7 @@ def test_a_file_expires_by_its_last_update(small):
 
 
 def test_parts_of_one_file_go_one_by_one(root):
-    relay = RelayWriter(root)
+    relay = RelayWriter.open(root)
     relay.open_subdir(DEB)
     relay.rotate("mysql-bin.000001")
     end = 4
@@ -387,7 +387,7 @@ def test_parts_of_one_file_go_one_by_one(root):
     register(root, PUBLISHER, here)
     report = purge(root, ALL)
     assert ([file.name for file in report.deleted], report.why) == (names[2:3], "the mirror writes to it")
-    again = RelayWriter(root)
+    again = RelayWriter.open(root)
     assert again.position == here
     again.close()
 
@@ -458,7 +458,7 @@ def test_a_purge_waits_for_one_that_is_at_work(small):
 
 
 def test_a_running_mirror_keeps_its_index_whatever_is_purged(root):
-    relay = RelayWriter(root)
+    relay = RelayWriter.open(root)
     for serial, uuid in enumerate((DEB, E4E, DEB), 1):
         relay.open_subdir(uuid)
         relay.rotate("mysql-bin.000001")
@@ -468,7 +468,7 @@ def test_a_running_mirror_keeps_its_index_whatever_is_purged(root):
         purge(root, ALL)
         assert layout.read_index(root) == [f"{uuid}.{serial:06d}"]
     relay.close()
-    RelayWriter(root).close()
+    RelayWriter.open(root).close()
 
 
 # -- readers that have not begun -------------------------------------------------------------------
@@ -540,7 +540,7 @@ def test_a_kill_at_any_point_leaves_a_relay_log_that_goes_on(small, point):
     else:
         with pytest.raises(RelayError, match="TR313"):
             initial_position(small, "mysql")
-    relay = RelayWriter(small)
+    relay = RelayWriter.open(small)
     assert relay.position.file == "mysql-bin.000002"
     reader = RelayReader(small, None, relay.tail)
     assert [b.file for b in iter(lambda: reader.read_block(), None)] == [name for _, name in left]
@@ -559,10 +559,10 @@ def test_an_index_entry_whose_directory_was_removed_by_hand_is_taken_out(small):
     (small / f"{DEB}.000001").rmdir()
     register(small, PUBLISHER, at(f"{E4E}.000002", 1))
     with pytest.raises(RelayError, match="TR332"):
-        RelayWriter(small)
+        RelayWriter.open(small)
     assert purge(small, ALL).removed_subdirs == (f"{DEB}.000001",)
     assert tree(small) == {f"{E4E}.000002": logs(1, 2)}
-    RelayWriter(small).close()
+    RelayWriter.open(small).close()
 
 
 def test_directories_that_are_not_ours_to_remove_stay(small):
@@ -631,7 +631,7 @@ def test_a_lock_on_the_active_file_is_not_asked_for(small):
 
 
 def test_an_upstream_that_is_lost_while_the_disk_is_full_is_no_reason_to_end(root, monkeypatch):
-    relay = RelayWriter(root)
+    relay = RelayWriter.open(root)
     relay.open_subdir(DEB)
     relay.rotate("mysql-bin.000001")
     relay.append([format_description()], 4 + len(format_description()))

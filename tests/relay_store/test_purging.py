@@ -208,7 +208,7 @@ def test_a_first_start_on_a_full_disk_waits_for_room(source, flavor, small_disk)
 def test_a_full_disk_leaves_room_for_first_marks(small_disk):
     """Without one nothing may be purged: the disk would stay full for good."""
     root = small_disk / "relay"
-    writer = RelayWriter(root)
+    writer = RelayWriter.open(root)
     writer.open_subdir("3e11fa47-71ca-11e1-9e33-c80aa9429562")
     writer.rotate("mysql-bin.000001")
 

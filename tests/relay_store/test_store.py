@@ -34,7 +34,7 @@ def root(tmp_path):
 
 def fresh(root) -> RelayWriter:
     """A writer with one file that holds its FORMAT_DESCRIPTION."""
-    relay = RelayWriter(root)
+    relay = RelayWriter.open(root)
     relay.open_subdir(UUID)
     relay.rotate(FIRST)
     put(relay, format_description())
@@ -74,9 +74,9 @@ def test_the_layout_is_the_one_of_dm(root):
 def test_a_second_writer_is_refused(root):
     relay = fresh(root)
     with pytest.raises(RelayError, match="TR301"):
-        RelayWriter(root)
+        RelayWriter.open(root)
     relay.close()
-    RelayWriter(root).close()
+    RelayWriter.open(root).close()
 
 
 def test_readers_see_whole_groups_only_after_the_sync(root):
@@ -104,7 +104,7 @@ def test_recovery_cuts_the_tail_back_to_the_last_durable_group(root, torn):
     durable = relay.position
     put(relay, *torn, whole=False)
     crash(relay)
-    again = RelayWriter(root)
+    again = RelayWriter.open(root)
     assert again.position == durable == again.tail.position
     put(again, *group(2))
     again.close()
@@ -116,7 +116,7 @@ def test_recovery_removes_files_that_relay_meta_does_not_know(root):
     relay.sync()
     (root / relay.subdir / SECOND).write_bytes(framing.MAGIC)
     crash(relay)
-    again = RelayWriter(root)
+    again = RelayWriter.open(root)
     assert again.position.file == FIRST
     assert not (root / again.subdir / SECOND).exists()
     again.close()
@@ -128,7 +128,7 @@ def test_recovery_of_a_subdirectory_without_any_file(root):
     put(relay, *group(1))
     relay.open_subdir("4d11fa47-71ca-11e1-9e33-c80aa9429562")
     os.close(relay._lock)
-    again = RelayWriter(root)
+    again = RelayWriter.open(root)
     assert again.position is None
     assert again.subdir.endswith(".000002")
     assert again.executed_gtids == f"{UUID}:1-3"
@@ -140,7 +140,7 @@ def test_a_file_shorter_than_its_metadata_is_not_trusted(root):
     relay.close()
     os.truncate(root / relay.subdir / FIRST, 20)
     with pytest.raises(RelayError, match="TR334"):
-        RelayWriter(root)
+        RelayWriter.open(root)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_broken_metadata_stops_with_its_name(root, text):
     relay.close()
     (root / relay.subdir / "relay.meta").write_text(text)
     with pytest.raises(RelayError, match="TR306"):
-        RelayWriter(root)
+        RelayWriter.open(root)
 
 
 def test_reading_goes_over_files_and_subdirectories(root):
@@ -249,7 +249,7 @@ def test_a_full_disk_is_an_error_with_a_hint_and_loses_nothing(root, monkeypatch
     assert caught.value.retryable
     monkeypatch.undo()
     crash(relay)
-    again = RelayWriter(root)
+    again = RelayWriter.open(root)
     assert again.position == whole
     again.close()
 
@@ -397,7 +397,7 @@ def test_a_disk_that_fills_up_at_any_call_is_recovered_from_in_place(root, monke
     go_on(relay)
     relay.close()
     assert whole_files(root) == whole_files(root.with_name("intact"))
-    RelayWriter(root).close()
+    RelayWriter.open(root).close()
 
 
 def test_an_fsync_that_failed_is_not_believed_when_it_is_repeated(root, monkeypatch):
@@ -410,7 +410,7 @@ def test_an_fsync_that_failed_is_not_believed_when_it_is_repeated(root, monkeypa
         with pytest.raises(RelayError, match="TR302"):
             relay.sync()
     relay.close()
-    again = RelayWriter(root)
+    again = RelayWriter.open(root)
     assert again.position == durable
     again.close()
 
@@ -423,7 +423,7 @@ def test_a_close_on_a_full_disk_leaves_what_the_next_start_needs(root, monkeypat
     with monkeypatch.context() as patch:
         fail_once(patch, "write", 1, errno.ENOSPC)
         relay.close()
-    again = RelayWriter(root)
+    again = RelayWriter.open(root)
     assert again.position == durable
     again.close()
 
@@ -464,13 +464,13 @@ def test_sub_directories_that_are_missing(root):
     gone = "4d11fa47-71ca-11e1-9e33-c80aa9429562"
     layout.write_index(root, [first, f"{gone}.000002", f"{UUID}.000003"])
     with pytest.raises(RelayError, match=f"TR332.*names {gone}.000002"):
-        RelayWriter(root)
+        RelayWriter.open(root)
     with pytest.raises(RelayError, match=f"TR303.*{gone}.000002 is missing"):
         read_all(root)
     (root / first).rename(root / f"{UUID}.000003")
     assert read_all(root) == b"".join([format_description(), *group(1)])
     layout.write_index(root, [f"{UUID}.000003"])
-    RelayWriter(root).close()
+    RelayWriter.open(root).close()
 
 
 def _read_sound_blocks(found: RelayReader, sound: bytes) -> None:
@@ -490,7 +490,7 @@ def test_a_flipped_bit_is_never_handed_on(root):
         flipped = bytearray(sound)
         flipped[bit // 8] ^= 1 << bit % 8
         path.write_bytes(sound)
-        relay = RelayWriter(root)  # it checks the file, too
+        relay = RelayWriter.open(root)  # it checks the file, too
         path.write_bytes(flipped)
         found = RelayReader(root, tail=relay.tail)
         with pytest.raises(RelayError) as caught:

@@ -53,7 +53,7 @@ def put(relay: RelayWriter, *events: bytes) -> None:
 def root(tmp_path: Path) -> Path:
     """Three files of two transactions each, in one sub-directory, closed as by a clean stop."""
     root = tmp_path / "relay"
-    relay = RelayWriter(root)
+    relay = RelayWriter.open(root)
     relay.open_subdir(SOURCE)
     for number, name in enumerate(NAMES):
         relay.rotate(name)
@@ -91,7 +91,7 @@ def test_a_servers_own_log_is_sound(name: str, tmp_path: Path) -> None:
 
 def test_an_empty_directory_is_sound(tmp_path: Path) -> None:
     assert verify(tmp_path / "none").sound
-    RelayWriter(tmp_path / "relay").close()
+    RelayWriter.open(tmp_path / "relay").close()
     assert verify(tmp_path / "relay").sound
 
 
@@ -211,7 +211,7 @@ def test_a_producer_stops_at_what_can_be_seen_quickly(name: str, root: Path) -> 
     damage(root)
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
     with pytest.raises(RelayError, match=r"TR3\d\d") as caught:
-        RelayWriter(root)
+        RelayWriter.open(root)
     assert caught.value.hint
     assert code in codes(root)
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
@@ -220,7 +220,7 @@ def test_a_producer_stops_at_what_can_be_seen_quickly(name: str, root: Path) -> 
 def test_a_damaged_byte_of_the_active_file_stops_a_producer(root: Path) -> None:
     _splice(NAMES[2], lambda d: d[:400] + bytes([d[400] ^ 4]) + d[401:])(root)
     with pytest.raises(RelayError, match=r"TR304.*checksum.*mysql-bin.000003:\d+"):
-        RelayWriter(root)
+        RelayWriter.open(root)
 
 
 def test_a_directory_that_is_not_in_the_index(root: Path) -> None:
@@ -229,7 +229,7 @@ def test_a_directory_that_is_not_in_the_index(root: Path) -> None:
     (root / "server-uuid.index").unlink()
     assert codes(root) == ["TR332", "TR332"]
     with pytest.raises(RelayError, match="TR332"):
-        RelayWriter(root)
+        RelayWriter.open(root)
 
 
 def test_what_a_crash_leaves_is_no_damage(root: Path) -> None:
@@ -241,7 +241,7 @@ def test_what_a_crash_leaves_is_no_damage(root: Path) -> None:
     report = verify(root)
     assert report.findings == []
     assert "behind relay.meta's position" in report.notes[0]
-    relay = RelayWriter(root)
+    relay = RelayWriter.open(root)
     assert relay.position.file == NAMES[2]
     relay.open_subdir(OTHER)
     relay.close()
@@ -250,7 +250,7 @@ def test_what_a_crash_leaves_is_no_damage(root: Path) -> None:
 
 def test_a_log_that_is_written_to_is_sound_at_every_moment(tmp_path: Path) -> None:
     root = tmp_path / "relay"
-    relay = RelayWriter(root, clock=lambda: 0.0)  # relay.meta is written at rotations only
+    relay = RelayWriter.open(root, clock=lambda: 0.0)  # relay.meta is written at rotations only
     relay.open_subdir(SOURCE)
     assert verify(root).sound
     last = 0
@@ -307,7 +307,7 @@ def test_events_larger_than_what_is_read_at_once(root: Path, monkeypatch: pytest
 
 
 def test_a_switch_of_the_server_is_followed_by_gtid(root: Path) -> None:
-    relay = RelayWriter(root)
+    relay = RelayWriter.open(root)
     relay.open_subdir(OTHER)
     relay.rotate("other.000009")
     put(relay, format_description(), previous(4), *group(5), *group(6), *group(7))
@@ -317,7 +317,7 @@ def test_a_switch_of_the_server_is_followed_by_gtid(root: Path) -> None:
 
 
 def test_a_switch_that_leaves_transactions_out_is_found(root: Path) -> None:
-    relay = RelayWriter(root)
+    relay = RelayWriter.open(root)
     relay.open_subdir(OTHER)
     relay.rotate("other.000009")
     put(relay, format_description(), previous(8), *group(9))
@@ -331,7 +331,7 @@ def test_a_switch_that_leaves_transactions_out_is_found(root: Path) -> None:
 def parts(tmp_path: Path) -> Path:
     """One file of the upstream in three parts of two transactions each, and the next file."""
     root = tmp_path / "parts"
-    relay = RelayWriter(root)
+    relay = RelayWriter.open(root)
     relay.open_subdir(SOURCE)
     relay.rotate(NAMES[0])
     put(relay, format_description(), previous(0))
@@ -365,7 +365,7 @@ def test_a_missing_part_is_found(parts: Path, removed: int) -> None:
     code = "TR303" if removed == 1 else "TR335"  # only the next file's GTIDs tell how many parts there were
     assert codes(parts)[0] == code
     with pytest.raises(RelayError, match=code):
-        RelayWriter(parts)
+        RelayWriter.open(parts)
 
 
 def test_a_part_that_lost_its_end_or_begins_with_another_set(parts: Path) -> None:
@@ -392,7 +392,7 @@ def test_what_a_crash_leaves_at_the_begin_of_a_part_is_no_damage(parts: Path) ->
     end = (folder_of(parts) / first).stat().st_size
     change_meta(parts, file=NAMES[0], pos=end, gtid_set=f"{SOURCE}:1-2")
     assert verify(parts).findings == []
-    relay = RelayWriter(parts)
+    relay = RelayWriter.open(parts)
     assert (relay.position.file, relay.position.pos) == (first, end)
     relay.close()
     os.truncate(folder_of(parts) / first, end - 10)
@@ -402,7 +402,7 @@ def test_what_a_crash_leaves_at_the_begin_of_a_part_is_no_damage(parts: Path) ->
 def test_a_discard_that_was_killed_is_completed_by_the_next(root: Path) -> None:
     """`relay-log-recovery`: the index has let the later sub-directory go, and its files are still there."""
     here = RelayPosition(folder_of(root).name, NAMES[0], (folder_of(root) / NAMES[0]).stat().st_size)
-    relay = RelayWriter(root)
+    relay = RelayWriter.open(root)
     relay.open_subdir(OTHER)
     relay.rotate("other.000009")
     put(relay, format_description(), previous(6), *group(7))
@@ -425,7 +425,7 @@ def test_a_part_may_be_ahead_of_relay_meta_but_not_two(parts: Path) -> None:
     assert codes(parts) == ["TR334"]
     (folder_of(parts) / third).unlink()
     assert verify(parts).findings == []
-    relay = RelayWriter(parts)
+    relay = RelayWriter.open(parts)
     assert (relay.position.file, relay.position.pos) == (first, ends[0])
     relay.close()
 
@@ -433,7 +433,7 @@ def test_a_part_may_be_ahead_of_relay_meta_but_not_two(parts: Path) -> None:
 def test_gtid_purged_upstream_is_no_gap(tmp_path: Path) -> None:
     """`SET GLOBAL gtid_purged` ends the file, and the next one names more than the files hold."""
     root = tmp_path / "relay"
-    relay = RelayWriter(root)
+    relay = RelayWriter.open(root)
     relay.open_subdir(SOURCE)
     relay.rotate(NAMES[0])
     put(relay, format_description(), previous(0), *group(1), rotate(NAMES[1]))
@@ -446,7 +446,7 @@ def test_gtid_purged_upstream_is_no_gap(tmp_path: Path) -> None:
 
 def test_without_earlier_files_relay_meta_may_name_more(root: Path) -> None:
     """After a purge of the sub-directories before, nothing shows what they held."""
-    relay = RelayWriter(root)
+    relay = RelayWriter.open(root)
     relay.open_subdir(OTHER)
     relay.rotate("other.000009")
     put(relay, format_description(), previous(4), *group(5), *group(6), *group(7))
@@ -468,7 +468,7 @@ def test_a_missing_relay_meta_can_be_written_anew_from_what_verify_says(root: Pa
 
 def test_a_large_event_needs_no_memory_of_its_size(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_check, "CHUNK_SIZE", 4096)
-    relay = RelayWriter(root)
+    relay = RelayWriter.open(root)
     put(relay, gtid(7), rows(100_000), xid())
     relay.track_gtids(lambda: f"{SOURCE}:1-7")
     relay.close()

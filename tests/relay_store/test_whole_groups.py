@@ -35,7 +35,7 @@ ENDS = [len(HEAD) + sum(map(len, GROUPS[:n])) for n in range(len(GROUPS) + 1)]
 
 def relay_log(root: Path, data: bytes, vouched: int = 0) -> RelayPosition:
     """A relay log whose relay.meta vouches for so many groups of its file; the file's start."""
-    relay = RelayWriter(root)
+    relay = RelayWriter.open(root)
     relay.open_subdir(UUID)
     subdir = f"{UUID}.000001"
     relay.write_start(layout.StartPosition(FILE, 4, "", subdir, ORIGIN))
@@ -69,7 +69,7 @@ def test_whole_groups_are_kept_and_nothing_behind_them(
     whole = max(n for n, end in enumerate(ENDS) if end <= size)
     pos, gtids = kept(root)
     assert (pos, MysqlGtidSet.parse(gtids).count()) == (ENDS[whole], whole)
-    relay = RelayWriter(root)
+    relay = RelayWriter.open(root)
     assert relay.position == RelayPosition(f"{UUID}.000001", FILE, ENDS[whole])
     relay.close()
 
@@ -79,7 +79,7 @@ def test_whole_groups_are_kept_and_nothing_behind_them(
 def test_groups_in_the_parts_behind_relay_meta_are_kept(tmp_path: Path, vouched: int, torn: int) -> None:
     """Two groups a part; relay.meta still stands at the end of the first part, or in the second one."""
     relay_log(tmp_path, HEAD)
-    relay = RelayWriter(tmp_path)
+    relay = RelayWriter.open(tmp_path)
     for number, data in enumerate(GROUPS, 1):
         if number in (3, 5):
             assert relay.begin_part(MysqlGtidSet.parse(f"{SOURCE}:1-{number - 1}"))
@@ -94,7 +94,7 @@ def test_groups_in_the_parts_behind_relay_meta_are_kept(tmp_path: Path, vouched:
     keep_whole_groups(tmp_path, "mysql")
     whole = 4 if torn else 5
     assert kept(tmp_path) == (ENDS[whole], f"{SOURCE}:1-{whole}")
-    relay = RelayWriter(tmp_path)
+    relay = RelayWriter.open(tmp_path)
     assert relay.position is not None
     assert relay.position.upstream == (FILE, ENDS[whole])
     relay.close()
@@ -118,7 +118,7 @@ def test_without_checksums_only_relay_meta_vouches(tmp_path: Path) -> None:
 
 def test_a_running_producer_keeps_its_relay_log_to_itself(tmp_path: Path) -> None:
     relay_log(tmp_path, HEAD)
-    relay = RelayWriter(tmp_path)
+    relay = RelayWriter.open(tmp_path)
     with pytest.raises(RelayError, match="TR301"):
         keep_whole_groups(tmp_path, "mysql")
     relay.close()

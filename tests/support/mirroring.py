@@ -29,7 +29,7 @@ def url_of(source) -> ServerUrl:
 @contextmanager
 def mirroring(source, root, **options):
     """A mirror at work in a thread; at the end its error, if any, is raised."""
-    relay, stop, errors = RelayWriter(root), threading.Event(), []
+    relay, stop, errors = RelayWriter.open(root), threading.Event(), []
     mirror = Mirror(url_of(source), relay, server_id=990, **options)
 
     def work():
@@ -53,7 +53,7 @@ def mirroring(source, root, **options):
 def catch_up(source, root, **options) -> None:
     """Run a mirror until everything that is upstream now is on disk."""
     info = describe(url_of(source))
-    relay = RelayWriter(root)
+    relay = RelayWriter.open(root)
     try:
         mirror = Mirror(url_of(source), relay, server_id=990, **options)
         mirror.run(threading.Event(), until=(info.file, info.position))

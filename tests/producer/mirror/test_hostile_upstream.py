@@ -66,7 +66,7 @@ def rotate(name: str | bytes, position: int = 4, *, flags: int = framing.FLAG_AR
 def mirrored(upstream: FakeUpstream, root: Path, until: int = 1 << 20) -> TailraceError | None:
     """Mirror what the upstream sends until its first file is there up to a position, or nothing can heal."""
     stop, failure = threading.Event(), []
-    with_relay = RelayWriter(root)
+    with_relay = RelayWriter.open(root)
     mirror = Mirror(upstream.url, with_relay, server_id=9)
 
     def run() -> None:
@@ -219,7 +219,7 @@ def test_an_event_that_no_server_writes_stops_at_its_place(mysql, tmp_path, bad)
     # Nothing of it is in the file: another start goes on without a hand.
     kept = (tmp_path / "relay" / f"{UUID}.000001" / FIRST).read_bytes()
     assert kept == framing.MAGIC + b"".join(good)
-    RelayWriter(tmp_path / "relay").close()
+    RelayWriter.open(tmp_path / "relay").close()
 
 
 def sized(size: int) -> bytes:

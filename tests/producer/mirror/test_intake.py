@@ -27,7 +27,7 @@ class Bench:
     """A relay log with an intake, fed with a server's packets."""
 
     def __init__(self, root) -> None:
-        self.relay = RelayWriter(root)
+        self.relay = RelayWriter.open(root)
         self.relay.open_subdir(UUID)
         self.relay.rotate(FIRST)
         self.gtids = MysqlGtidTracker()

@@ -338,7 +338,7 @@ def test_another_history_is_refused(source, flavor, server, tmp_path):
 
 
 def test_a_wrong_password_stops_at_once(source, flavor, tmp_path):
-    relay = RelayWriter(tmp_path / "relay")
+    relay = RelayWriter.open(tmp_path / "relay")
     address = ServerUrl.parse(source.url("tailrace"), password="wrong")
     with pytest.raises(UpstreamError, match="TR202") as caught:
         Mirror(address, relay, server_id=990).run(threading.Event())

@@ -228,7 +228,7 @@ def _mirror_all(upstream: Database, config: ProducerConfig) -> None:
     from producer.mirror.loop import Mirror
     from relay_store.write.writer import RelayWriter
 
-    info, relay = describe(source(upstream)), RelayWriter(config.relay_dir)
+    info, relay = describe(source(upstream)), RelayWriter.open(config.relay_dir)
     try:
         mirror = Mirror(source(upstream), relay, server_id=8801, max_file_size=config.max_file_size)
         mirror.run(threading.Event(), (info.file, info.position))

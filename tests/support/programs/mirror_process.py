@@ -14,7 +14,7 @@ if __name__ == "__main__":
     address, root, server_id, max_file_size = sys.argv[1:]
     Mirror(
         ServerUrl.parse(address),
-        RelayWriter(Path(root)),
+        RelayWriter.open(Path(root)),
         server_id=int(server_id),
         max_file_size=int(max_file_size),
     ).run(threading.Event())

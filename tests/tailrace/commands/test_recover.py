@@ -86,7 +86,7 @@ def mirror(it: River) -> None:
     """Fetch all there is upstream into the relay log, and publish nothing."""
     url = ServerUrl.parse(it.upstream.url("tailrace"))
     info = describe(url)
-    relay, stop = RelayWriter(it.folder / "relay"), threading.Event()
+    relay, stop = RelayWriter.open(it.folder / "relay"), threading.Event()
     mirror = Mirror(url, relay, server_id=77)
     thread = threading.Thread(target=mirror.run, args=(stop,))
     thread.start()
@@ -325,7 +325,7 @@ def test_a_channel_that_never_ran_does_not_begin_with_what_a_purge_left(alone: R
 def test_what_keeps_it_from_recovering(alone: River) -> None:
     make_channel(alone)
     root = alone.folder / "relay"
-    producer = RelayWriter(root)
+    producer = RelayWriter.open(root)
     assert recover(alone) == 1
     assert "TR301" in alone.talk()
     producer.close()

@@ -58,7 +58,7 @@ def test_reset_forgets_the_relay_log_and_nothing_is_repeated(river: River) -> No
     # Nobody to ask, a producer, a consumer: nothing happens.
     assert river.run("reset") == ExitCode.USAGE
     assert "TR111" in river.talk()
-    producer = RelayWriter(river.folder / "relay")
+    producer = RelayWriter.open(river.folder / "relay")
     assert river.run("reset", "--yes") == ExitCode.FAILED
     assert "TR301" in river.talk()
     producer.close()

@@ -46,12 +46,12 @@ def test_a_file_that_is_there(tmp_path: Path) -> None:
 def test_what_the_programs_write(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        writer = RelayWriter(tmp_path / "relay")
+        writer = RelayWriter.open(tmp_path / "relay")
         writer.open_subdir("3e11fa47-71ca-11e1-9e33-c80aa9429562")
         writer.rotate("mysql-bin.000001")
         writer.close()
         (tmp_path / "relay" / writer.subdir).chmod(0o755)
-        RelayWriter(tmp_path / "relay").close()
+        RelayWriter.open(tmp_path / "relay").close()
         folder = Folder(tmp_path / "changes")
         folder.open()
         with folder.staging(0) as staged:

@@ -143,7 +143,7 @@ def test_text_is_for_people(root: Path) -> None:
 
 def test_files_without_checksums_and_types_that_nobody_knows(tmp_path: Path) -> None:
     root = tmp_path / "relay"
-    writer = RelayWriter(root)
+    writer = RelayWriter.open(root)
     writer.open_subdir("3e11fa47-71ca-11e1-9e33-c80aa9429562")
     writer.rotate(FIRST)
     first = bytearray(format_description()[:-4])
