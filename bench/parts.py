@@ -37,6 +37,7 @@ def publish(settings: Settings) -> dict[str, Any]:
     """Relay files into Kafka; with ``sample`` also where the time goes, which costs a little of it."""
     from bench.meter import peak_rss_mb
     from bench.where import Where
+    from producer.decode.decode_rules import DecodeRules
     from producer.epochs.open_epoch import EpochLimits
     from producer.kafka.epoch_log import EpochLog
     from producer.publish import Publisher
@@ -56,7 +57,7 @@ def publish(settings: Settings) -> dict[str, Any]:
     limits = EpochLimits(defaults.max_rows, defaults.max_bytes, defaults.max_delay)
     log = EpochLog(settings["kafka"], settings["prefix"], Kafka().partitions)
     relay = RelayWriter.open(root)
-    publisher = Publisher(log, root, relay.tail, "mysql", TableFilter(), limits)
+    publisher = Publisher(log, root, relay.tail, DecodeRules("mysql", TableFilter(), limits))
     where = Where()
     begin = time.perf_counter()
     with where if settings.get("sample") else nullcontext():

@@ -12,17 +12,19 @@ from typing import Literal
 
 import structlog
 
-from producer.decode.origins import Look, Origins
+from producer.decode.decode_rules import DecodeRules
 from producer.decode.skipping import SkipRule
 from producer.epochs.open_epoch import EpochLimits
+from producer.epochs.progress import PublishProgress
 from producer.kafka.epoch_log import EpochLog, Left
 from producer.kafka.registry import SchemaRegistry
 from producer.mirror.loop import Mirror, MirrorProgress
 from producer.mirror.purging import Purging
 from producer.mirror.start import Start, check_history, check_log, discard_unpublished
-from producer.publish import Publisher, PublishProgress
-from producer.structures.upstream import UpstreamStructures
+from producer.publish import Publisher
 from producer.upstream.connect import UpstreamInfo, describe
+from producer.upstream.origins import Look, Origins
+from producer.upstream.structures import UpstreamStructures
 from relay_store.layout import directory as layout
 from relay_store.layout.directory import (
     Owner,
@@ -218,19 +220,16 @@ def _run(
         if registry
         else fingerprint_of
     )
+    skip = tuple(rule.in_lower_case() if info.folds else rule for rule in config.skip)
+    rules = DecodeRules(info.flavor, tables, limits, config.accounts, skip, schema_name)
     mark = Mark(config.relay_dir, PUBLISHER)
     publisher = Publisher(
         epoch_log,
         config.relay_dir,
         relay.tail,
-        info.flavor,
-        tables,
-        limits,
+        rules,
         mark,
-        schema_name,
-        config.accounts,
         UpstreamStructures(config.source, info.flavor, tables, config.relay_dir, relay.tail, publish_stop),
-        tuple(rule.in_lower_case() if info.folds else rule for rule in config.skip),
         lambda log_id: layout.write_owner(config.relay_dir, Owner(config.prefix, log_id)),
         origins,
     )

@@ -155,7 +155,7 @@ def producer_config(
 
 
 def origins(config: Config) -> Callable[[str], tuple[str, ...]]:
-    """Where the upstream's rows come from, see ``producer.decode.origins``."""
+    """Where the upstream's rows come from, see ``producer.upstream.origins``."""
     from spark_consumer.rules.scope import Scope
     from tailrace.neighbors import origins_of
 

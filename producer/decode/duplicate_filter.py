@@ -8,12 +8,11 @@ behind the transaction that the set names, all of its domain is new, as it is fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from struct import Struct
 
-from relay_store.layout.directory import RelayPosition, binlog_files, part_offset, subdir_serial
-from relay_store.read.reader import RelayReader
+from relay_store.layout.directory import RelayPosition, part_offset, subdir_serial
+from relay_store.read.reader import RelayBlock
 from schemas.binlog import framing
 from schemas.binlog.groups import GroupScanner
 from schemas.errors import DecodeError
@@ -26,7 +25,7 @@ _HINT = (
 )
 
 
-class Repetitions:
+class DuplicateFilter:
     """One sub-directory's.
 
     Args:
@@ -54,7 +53,7 @@ class Repetitions:
         if self._had.get(domain) == (server, number):
             self._pass(domain)
 
-    def is_one(self, domain: int, server: int, number: int) -> bool:
+    def is_duplicate(self, domain: int, server: int, number: int) -> bool:
         """Whether the transaction that begins here was published before.
 
         Raises:
@@ -83,42 +82,42 @@ class Repetitions:
             del self._had[domain]
 
 
-def repetitions(
-    executed: GtidSet, here: RelayPosition | None = None, root: Path | None = None
-) -> Repetitions:
-    """Those from a place on, behind which ``executed`` was published.
+def duplicate_filter(
+    executed: GtidSet,
+    here: RelayPosition | None = None,
+    *,
+    is_first_file: bool = False,
+    earlier: Iterable[RelayBlock] = (),
+) -> DuplicateFilter:
+    """That from a place on, behind which ``executed`` was published.
 
     Args:
         here: where reading begins; None: with a sub-directory's first file, of another server.
+        is_first_file: whether that file is its sub-directory's first.
+        earlier: what the file has before the place; taken only if it is needed.
     """
     had = executed.domains if isinstance(executed, MariadbGtidSet) else {}
-    if here is None or root is None:
-        return Repetitions(had, elsewhere=True, whole=True)
-    # Within a run of repetitions no epoch ends, so one that begins before this file is met from a file's begin.
-    whole = here.pos == framing.FIRST_POSITION or binlog_files(root / here.subdir)[:1] == [here.file]
-    found = Repetitions(had, elsewhere=subdir_serial(here.subdir) > 1, whole=whole)
+    if here is None:
+        return DuplicateFilter(had, elsewhere=True, whole=True)
+    # Within a run of duplicates no epoch ends, so one that begins before this file is met from a file's begin.
+    whole = here.pos == framing.FIRST_POSITION or is_first_file
+    found = DuplicateFilter(had, elsewhere=subdir_serial(here.subdir) > 1, whole=whole)
     if here.pos > framing.FIRST_POSITION and had:
-        _look_at(found, root, here)
+        for block in earlier:
+            _look_at(found, block)
     return found
 
 
-def _look_at(found: Repetitions, root: Path, here: RelayPosition) -> None:
-    """What the file has before the place."""
-    reader, scanner = (
-        RelayReader(root, RelayPosition(here.subdir, here.file, framing.FIRST_POSITION)),
-        GroupScanner(),
-    )
-    try:
-        for block in reader.blocks_to(here.pos):
-            i, data = 0, block.data
-            while i < len(data):
-                size = int.from_bytes(data[i + 9 : i + 13], "little")
-                if data[i + 4] == framing.MARIADB_GTID:
-                    scanner.feed(framing.MARIADB_GTID, data[i : i + size], False)
-                    assert isinstance(scanner.source, int)
-                    found.seen(scanner.source, scanner.server_id, scanner.number)
-                elif data[i + 4] == framing.MARIADB_GTID_LIST and not part_offset(here.file):
-                    found.listed(data[i : i + size])
-                i += size
-    finally:
-        reader.close()
+def _look_at(found: DuplicateFilter, block: RelayBlock) -> None:
+    """What lies before the place where reading begins."""
+    scanner = GroupScanner()
+    i, data = 0, block.data
+    while i < len(data):
+        size = int.from_bytes(data[i + 9 : i + 13], "little")
+        if data[i + 4] == framing.MARIADB_GTID:
+            scanner.feed(framing.MARIADB_GTID, data[i : i + size], False)
+            assert isinstance(scanner.source, int)
+            found.seen(scanner.source, scanner.server_id, scanner.number)
+        elif data[i + 4] == framing.MARIADB_GTID_LIST and not part_offset(block.file):
+            found.listed(data[i : i + size])
+        i += size

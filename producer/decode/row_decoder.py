@@ -13,8 +13,8 @@ from functools import cached_property
 from struct import Struct, calcsize
 from typing import Any, NamedTuple
 
-from producer.decode.json_diff import json_patched
 from producer.epochs.records import Headers
+from producer.events.json_diff import json_patched
 from schemas.codegen import compile_function, indent
 from schemas.errors import DecodeError
 from schemas.sql.literals import key_prefix

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from producer.decode.row_decoder import Decode, Images, RowDecoder, SchemaName
 from producer.events.table_map import packed_length
 from schemas.binlog import framing
+from schemas.ddl.dml import verb_on
 from schemas.errors import DecodeError, Where
+from schemas.gtid.sets import Flavor
 from schemas.structure import TableStructure
 from schemas.types.json_type import JSON
 from schemas.varint import encode_bytes, encode_long
@@ -181,7 +183,31 @@ class RowsForm:
         return Doubt.STATEMENT_WITH_KEY if after & set(structure.key) else Doubt.STATEMENT
 
 
-def update_lacks(verb: str | None) -> DecodeError:
+def check_doubt(
+    head: RowsHead, data: bytes, p: int, end: int, flavor: Flavor, statement: bytes, *, has_triggers: bool
+) -> None:
+    """Refuse an event, of those whose beginning leaves a doubt, that cannot be taken in.
+
+    Args:
+        p: where its first row image begins in ``data``, and ``end`` where its last one ends.
+        statement: the text of the statement that it belongs to; nothing if the upstream does not log it.
+        has_triggers: whether the upstream says that the table has triggers.
+
+    Raises:
+        DecodeError: TR413.
+    """
+    structure = head.decoder.structure
+    if head.doubt is Doubt.DOCUMENT:
+        nobody: Any = {}
+        head.decode(data, p, end, 0, b"", b"", b"", b"", nobody.get, nobody.get, nobody)
+    elif flavor == "mariadb":
+        verb = verb_on(statement.decode(errors="replace"), structure.db, structure.table, flavor)
+        with_key = head.doubt is Doubt.STATEMENT_WITH_KEY
+        if verb == "REPLACE" or (verb == "INSERT" and has_triggers) or (verb is None and with_key):
+            raise _update_lacks(verb)
+
+
+def _update_lacks(verb: str | None) -> DecodeError:
     """The error for an UPDATE of MariaDB's whose after image may lack columns that changed.
 
     Args:

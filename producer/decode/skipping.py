@@ -47,12 +47,12 @@ class Skipping:
 
     def passes_over(
         self, kind: Skippable, tables: Iterable[tuple[str, str]], error: DecodeError, where: Where
-    ) -> list[tuple[str, str, str]]:
+    ) -> tuple[tuple[str, str, str], ...]:
         """What to count if the rules pass over an event that concerns these tables; else raises ``error``."""
         names = list(dict.fromkeys(tables))
         if not names or not all(any(rule.allows(*name, kind) for rule in self._rules) for name in names):
             raise error
-        counted: list[tuple[str, str, str]] = [(*name, kind) for name in names]
+        counted = tuple((*name, kind) for name in names)
         for db, table, _ in counted:
             if (db, table, kind) not in self._told:
                 self._told.add((db, table, kind))

@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable
 
 import structlog
 
 from relay_store.layout.directory import RelayPosition
-from relay_store.read.reader import RelayBlock, RelayReader
+from relay_store.read.reader import RelayBlock
 from schemas.binlog import framing
 from schemas.errors import DecodeError
 from schemas.wire.epoch import EpochCommitted, PreparedTransaction
 
 log = structlog.get_logger()
-
-#: bit of the flags in MariaDB's GTID event: the group ends in XA_PREPARE
-FL_PREPARED_XA = 0x40
 
 _STATEMENT = re.compile(rb"XA (START|END|COMMIT|ROLLBACK) X'([0-9A-Fa-f]*)',X'([0-9A-Fa-f]*)',(-?\d+)")
 # one phase, format id, lengths of gtrid and bqual; source: MySQL control_events.h, XA_prepare_event
@@ -93,16 +89,18 @@ def needed_from(epoch: EpochCommitted) -> RelayPosition:
     return min([here, *begins], key=lambda position: position.order)
 
 
+#: reads a prepared transaction's events again, behind the FORMAT_DESCRIPTION event of their file, which comes first
+ReadPrepared = Callable[[PreparedTransaction], Iterable[RelayBlock]]
+
+
 class PreparedTransactions:
     """The prepared transactions that are neither committed nor rolled back yet.
 
     Args:
-        root: the relay directory.
         known: those of the last epoch.
     """
 
-    def __init__(self, root: Path, known: Iterable[PreparedTransaction] = ()) -> None:
-        self._root = root
+    def __init__(self, known: Iterable[PreparedTransaction] = ()) -> None:
         self._open = {prepared.xid: prepared for prepared in known}
 
     def snapshot(self) -> tuple[PreparedTransaction, ...]:
@@ -136,27 +134,3 @@ class PreparedTransactions:
         """It is open no longer; its rows never take effect."""
         if self._open.pop(xid, None) is None:
             log.info("unknown_prepared_transaction_rolled_back", xid=xid)
-
-    def format_description(self, prepared: PreparedTransaction) -> bytes:
-        """That of the file which the transaction lies in."""
-        reader = self._reader(prepared)
-        try:
-            return reader.format_description()
-        finally:
-            reader.close()
-
-    def blocks(self, prepared: PreparedTransaction) -> Iterator[RelayBlock]:
-        """Its events, from the relay log.
-
-        Raises:
-            RelayError: TR303, the file is not there any more.
-        """
-        reader = self._reader(prepared)
-        try:
-            yield from reader.blocks_to(prepared.relay_end)
-        finally:
-            reader.close()
-
-    def _reader(self, prepared: PreparedTransaction) -> RelayReader:
-        begin = RelayPosition(prepared.relay_dir, prepared.relay_file, prepared.relay_pos)
-        return RelayReader(self._root, begin)

@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from producer.decode.row_decoder import RowDecoder
 from producer.epochs.records import Records
+from relay_store.layout.directory import RelayPosition, subdir_uuid
+from schemas.structure import TableStructure
 from schemas.varint import encode_long
 from schemas.wire.avro_schema import OP_BEHIND
-from schemas.wire.epoch import SchemaChanged, Skipped, StructureVersion, TableTouched
-from schemas.wire.rows import header_size
+from schemas.wire.epoch import (
+    EpochCommitted,
+    PreparedTransaction,
+    SchemaChanged,
+    Skipped,
+    StructureVersion,
+    TableTouched,
+)
+from schemas.wire.rows import header_size, schema_name
+
+#: the key of a tracked structure, and its record; None for one that is gone
+TrackedRecord = tuple[bytes, bytes | None]
+
+
+class Now(NamedTuple):
+    """The time, as whoever has a clock passes it to those that have none.
+
+    Attributes:
+        monotonic: seconds.
+        unix_ms: ms since 1970.
+    """
+
+    monotonic: float
+    unix_ms: int
 
 
 @dataclass(frozen=True)
@@ -37,29 +60,37 @@ class OpenEpoch:
     """One epoch while it grows.
 
     Attributes:
+        opened: when it began, seconds, monotonic.
         records: what is not yet handed to Kafka; a huge transaction is handed over in parts.
+        held: bytes of binlog, unpacked, that were read since all records were last handed over.
+        size: bytes of binlog of its whole transactions.
         seq: the number of records so far, handed over or not.
         avro_number: ``number`` as Avro bytes.
-        counts: per structure: records of INSERT, UPDATE and DELETE events (a key change counts two).
+        counts: records of INSERT, UPDATE and DELETE events (a key change counts two), by the header of their values,
+            which names their structure.
+        touched: the structures by the same headers.
+        structures: those that the log did not have as their table's so far.
         skipped: events that a rule passed over, by schema, table and kind.
-        log_begins: of epoch 0, as in its record.
+        has_positions: whether the binlog has rows of another pipeline's positions here.
     """
 
     number: int
-    opened: float = field(default_factory=time.monotonic)
+    opened: float
     records: Records = field(default_factory=Records)
+    held: int = 0
     seq: int = 0
-    bytes: int = 0
+    size: int = 0
     transactions: int = 0
     first_gtid: str | None = None
     last_gtid: str | None = None
     first_commit_ms: int = 0
     last_commit_ms: int = 0
-    counts: dict[RowDecoder, list[int]] = field(default_factory=dict)
-    structures: dict[RowDecoder, StructureVersion] = field(default_factory=dict)
+    counts: dict[bytes, list[int]] = field(default_factory=dict)
+    touched: dict[bytes, TableStructure] = field(default_factory=dict)
+    structures: list[StructureVersion] = field(default_factory=list)
     skipped: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     ddl: SchemaChanged | None = None
-    log_begins: str | None = None
+    has_positions: bool = False
 
     def __post_init__(self) -> None:
         self.avro_number = encode_long(self.number)
@@ -75,42 +106,115 @@ class OpenEpoch:
             self.first_gtid, self.first_commit_ms = gtid, commit_ms
         self.last_gtid, self.last_commit_ms = gtid, commit_ms
         self.transactions += 1
-        self.bytes += size
+        self.size += size
 
     def drop_last(self, number: int) -> None:
         """Take back the last records, which must not have been handed over."""
         columns = {ord("c"): 0, ord("u"): 1, ord("d"): 2}
-        counts = {decoder.header: found for decoder, found in self.counts.items()}
         for value, moved in self.records.drop_last(number):
             header = value[: header_size(value)]
             # The halves of a key change count as updates.
-            counts[header][1 if moved else columns[value[len(header) + OP_BEHIND]]] -= 1
+            self.counts[header][1 if moved else columns[value[len(header) + OP_BEHIND]]] -= 1
         self.seq -= number
 
-    def due_in(self, limits: EpochLimits) -> float:
+    def take(self) -> Records:
+        """All records at hand, which are no longer here then."""
+        self.held = 0
+        return self.records.take(len(self.records))
+
+    def due_in(self, limits: EpochLimits, now: Now) -> float:
         """Seconds until it is due by its age."""
         delay = limits.max_delay if self.seq else limits.heartbeat
-        return delay - (time.monotonic() - self.opened)
+        return delay - (now.monotonic - self.opened)
 
     def is_full(self, limits: EpochLimits) -> bool:
         """Whether nothing more may come in behind the transaction that was the last."""
-        return self.seq >= limits.max_rows or self.bytes >= limits.max_bytes or self.ddl is not None
+        return self.seq >= limits.max_rows or self.size >= limits.max_bytes or self.ddl is not None
 
-    def is_late(self, limits: EpochLimits) -> bool:
+    def is_late(self, limits: EpochLimits, now: Now) -> bool:
         """Whether it is due by its age."""
-        return not self.empty and self.due_in(limits) <= 0
+        return not self.empty and self.due_in(limits, now) <= 0
 
-    def is_due(self, limits: EpochLimits) -> bool:
+    def is_due(self, limits: EpochLimits, now: Now) -> bool:
         """Whether to seal it, given that it stands at a transaction boundary."""
-        return self.is_full(limits) or self.is_late(limits)
+        return self.is_full(limits) or self.is_late(limits, now)
 
     def tables_touched(self) -> tuple[TableTouched, ...]:
         """Counts per table for the epoch's record."""
         return tuple(
-            TableTouched(d.structure.db, d.structure.table, d.fingerprint.hex(), *counts)
-            for d, counts in self.counts.items()
+            TableTouched(structure.db, structure.table, schema_name(header).hex(), *self.counts[header])
+            for header, structure in self.touched.items()
         )
 
     def events_skipped(self) -> tuple[Skipped, ...]:
         """What was passed over, for the epoch's record."""
         return tuple(Skipped(*what, count) for what, count in sorted(self.skipped.items()))
+
+
+@dataclass(frozen=True)
+class SealedEpoch:
+    """An epoch that nothing more comes into.
+
+    Attributes:
+        record: what it will be committed with, but for the fields that only its committer knows.
+        records: its last records, behind those that were handed out while it was open.
+        tracked: the tracked structures that changed with it.
+        has_positions: as of the open epoch.
+    """
+
+    record: EpochCommitted
+    records: Records
+    tracked: tuple[TrackedRecord, ...]
+    has_positions: bool = False
+
+    @property
+    def end(self) -> RelayPosition:
+        """Where it ends in the relay log."""
+        return RelayPosition(self.record.relay_dir, self.record.relay_file, self.record.relay_pos)
+
+
+def seal(
+    epoch: OpenEpoch,
+    end: RelayPosition,
+    executed_gtids: str,
+    prepared: tuple[PreparedTransaction, ...] = (),
+    tracked: tuple[TrackedRecord, ...] = (),
+    *,
+    folds: bool = False,
+    log_begins: str | None = None,
+) -> SealedEpoch:
+    """End an epoch.
+
+    Args:
+        executed_gtids: the GTID set up to its end, as text.
+        prepared: the XA transactions that are open there.
+        folds: whether the upstream has all names in lower case.
+        log_begins: of epoch 0, as in its record.
+    """
+    record = EpochCommitted(
+        epoch=epoch.number,
+        first_gtid=epoch.first_gtid,
+        last_gtid=epoch.last_gtid,
+        executed_gtids=executed_gtids,
+        source_id=subdir_uuid(end.subdir),
+        source_file=end.upstream[0],
+        source_pos=end.upstream[1],
+        relay_dir=end.subdir,
+        relay_file=end.file,
+        relay_pos=end.pos,
+        ranges=(),
+        tables=epoch.tables_touched(),
+        structures=tuple(epoch.structures),
+        ddl=epoch.ddl,
+        rows=epoch.seq,
+        transactions=epoch.transactions,
+        digest=0,
+        first_commit_ms=epoch.first_commit_ms,
+        last_commit_ms=epoch.last_commit_ms,
+        published_ms=0,
+        prepared=prepared,
+        names_in_lower_case=folds,
+        skipped=epoch.events_skipped(),
+        log_begins=log_begins,
+    )
+    return SealedEpoch(record, epoch.take(), tracked, epoch.has_positions)

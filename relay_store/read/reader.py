@@ -271,3 +271,18 @@ class RelayReader:
 
     def _reading(self) -> AbstractContextManager[None]:
         return disk_errors("reading the relay log", self._where())
+
+
+def blocks_between(root: Path, begin: RelayPosition, end: int) -> Iterator[RelayBlock]:
+    """The events of one file from a position to offset ``end``, behind its FORMAT_DESCRIPTION event.
+
+    Raises:
+        RelayError: TR303 the file is not there any more, TR304 it ends before, or is damaged.
+    """
+    reader = RelayReader(root, begin)
+    try:
+        head = reader.format_description()
+        yield RelayBlock(begin.subdir, begin.file, FIRST_POSITION, head, at_tail=False)
+        yield from reader.blocks_to(end)
+    finally:
+        reader.close()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from producer.publish import PublishProgress
+from producer.epochs.progress import PublishProgress
 from relay_store.layout import directory as layout
 from relay_store.layout.directory import RelayPosition
 from tailrace.service.progress import Snapshot, shown

@@ -9,9 +9,11 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from producer.decode.decode_rules import DecodeRules
 from producer.decode.skipping import SkipRule
 from producer.epochs.open_epoch import EpochLimits
-from producer.publish import Publisher, PublishProgress
+from producer.epochs.progress import PublishProgress
+from producer.publish import Publisher
 from relay_store.layout import directory as layout
 from relay_store.layout.directory import RelayPosition
 from relay_store.layout.epoch_ends import add_epoch_end
@@ -94,11 +96,13 @@ def recover(
             AppliedLog(config, applier, seen),
             root,
             tail,
-            flavor,
-            tables,
-            EpochLimits(config.max_batch_rows, max_bytes, _NEVER, _NEVER),
-            accounts=config.ddl.accounts == "apply",
-            skip=skip,
+            DecodeRules(
+                flavor,
+                tables,
+                EpochLimits(config.max_batch_rows, max_bytes, _NEVER, _NEVER),
+                accounts=config.ddl.accounts == "apply",
+                skip=tuple(skip),
+            ),
         )
         watch(publisher.progress, begin, end)
         if begin.order < end.order:

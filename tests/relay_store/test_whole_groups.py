@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from producer.decode.decode_rules import DecodeRules
 from producer.epochs.open_epoch import EpochLimits
 from producer.epochs.records import Records
 from producer.publish import Publisher
@@ -195,15 +196,14 @@ def test_an_epoch_ends_at_each_of_them(
         add_epoch_end(root, RelayPosition(begin.subdir, FILE, ENDS[number]))
     log = KeptLog()
     size = transactions * len(GROUPS[0])
+    rules = DecodeRules("mysql", TableFilter(), EpochLimits(1000, size, 1e9, 1e9))
 
-    publisher = Publisher(log, root, None, "mysql", TableFilter(), EpochLimits(1000, size, 1e9, 1e9))
+    publisher = Publisher(log, root, None, rules)
     publisher.run(threading.Event())
     assert {ENDS[number] for number in chosen} <= {epoch.relay_pos for epoch in log.epochs}
     assert sum(epoch.transactions for epoch in log.epochs) == len(GROUPS)
     assert len({epoch.relay_pos for epoch in log.epochs}) == len(log.epochs)
     assert publisher.reached == RelayPosition(begin.subdir, FILE, ENDS[-1])
     before = list(log.epochs)
-    Publisher(log, root, None, "mysql", TableFilter(), EpochLimits(1000, size, 1e9, 1e9)).run(
-        threading.Event()
-    )
+    Publisher(log, root, None, rules).run(threading.Event())
     assert log.epochs == before

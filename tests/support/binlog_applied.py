@@ -10,12 +10,9 @@ from typing import Any
 from zlib import crc32
 
 from compose.databases import Database
-from producer.decode.walk import EventDecoder
-from producer.decode.xa import PreparedTransactions
-from producer.epochs.open_epoch import EpochLimits, OpenEpoch
+from producer.epochs.open_epoch import OpenEpoch
 from producer.epochs.records import Records
 from schemas.access.server_url import ServerUrl
-from schemas.gtid.sets import empty_gtid_set
 from schemas.structure import TableStructure
 from schemas.tables import TableFilter
 from schemas.wire.epoch import EpochCommitted, TableChanged
@@ -27,10 +24,10 @@ from spark_consumer.rows.render import render
 from spark_consumer.rules.config import ConsumerConfig
 from tests.support.apply_steps import open_applier
 from tests.support.child import in_child
+from tests.support.decoder import NOW, new_decoder, run
 from tests.support.records import epoch_record
 
 _MAGIC = 4
-_UNLIMITED = EpochLimits(max_rows=1 << 40, max_bytes=1 << 50, max_delay=1e9, heartbeat=1e9)
 #: an epoch's record as it goes through the log, and its rows
 Epoch = tuple[EpochCommitted, Records]
 
@@ -46,29 +43,27 @@ def epochs_since(
     """What was logged since ``begin``, in the same file, as epochs from ``number`` on; each record was in Avro once."""
     file, at = begin
     data = (server.data / file).read_bytes()
-    decoder = EventDecoder(
+    decoder = new_decoder(
         server.flavor,
-        tables or TableFilter(),
-        _UNLIMITED,
-        empty_gtid_set(server.flavor).tracker(),
-        {},
-        lambda epoch: None,
-        PreparedTransactions(server.data),
+        tables,
+        root=server.data,
         accounts=accounts,
         engine_of=lambda change: _engine(server, change.tables[0]),
+        number=number,
     )
     size = int.from_bytes(data[_MAGIC + 9 : _MAGIC + 13], "little")
     decoder.next_file("", file)
     decoder.enter_file(data[_MAGIC : _MAGIC + size], "", file)
-    decoder.epoch = OpenEpoch(number)
     found: list[Epoch] = []
     while at < len(data):
-        at = decoder.run(data, at, 0)
-        found.append((_record(decoder.epoch), decoder.epoch.records))
+        parts: list[Records] = []
+        at = run(decoder, data, at, 0, parts.append)
+        rows = _joined([*parts, decoder.epoch.records])
+        found.append((_record(decoder.epoch, rows), rows))
         if decoder.group_start is not None:
             at = decoder.group_start.pos
-            decoder.scanner.reset()
-        decoder.epoch = OpenEpoch(decoder.epoch.number + 1)
+            decoder.groups.scanner.reset()
+        decoder.end_epoch(NOW)
     return found
 
 
@@ -80,17 +75,26 @@ def _engine(server: Database, table: TableChanged) -> str | None:
     return found[0][0] if found else None
 
 
-def _record(epoch: OpenEpoch) -> EpochCommitted:
+def _joined(parts: Sequence[Records]) -> Records:
+    rows = Records()
+    for part in parts:
+        rows.keys += part.keys
+        rows.values += part.values
+        rows.headers |= part.headers
+    return rows
+
+
+def _record(epoch: OpenEpoch, rows: Records) -> EpochCommitted:
     made = epoch_record(
         epoch.number,
-        rows=len(epoch.records),
+        rows=len(rows),
         ddl=epoch.ddl,
         executed=f"0-1-{epoch.number + 1}",
         transactions=epoch.transactions,
         tables=epoch.tables_touched(),
-        structures=tuple(epoch.structures.values()),
+        structures=tuple(epoch.structures),
     )
-    made = replace(made, digest=sum(map(crc32, epoch.records.values)))
+    made = replace(made, digest=sum(map(crc32, rows.values)))
     return EpochCommitted.decode(made.encode())
 
 

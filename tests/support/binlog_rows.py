@@ -11,17 +11,16 @@ from typing import Any
 import fastavro
 
 from compose.databases import Database
-from producer.decode.walk import EventDecoder
-from producer.decode.xa import PreparedTransactions
-from producer.epochs.open_epoch import EpochLimits, OpenEpoch
+from producer.epochs.open_epoch import OpenEpoch
+from producer.epochs.records import Records
 from schemas.binlog.framing import header
-from schemas.gtid.sets import empty_gtid_set
 from schemas.structure import TableStructure
 from schemas.tables import TableFilter
 from schemas.wire.avro_schema import row_schema
+from schemas.wire.rows import schema_name
+from tests.support.decoder import new_decoder, run
 
 _MAGIC = 4
-_UNLIMITED = EpochLimits(max_rows=1 << 40, max_bytes=1 << 50, max_delay=1e9, heartbeat=1e9)
 
 
 @dataclass(frozen=True)
@@ -76,26 +75,20 @@ def rows_since(server: Database, begin: tuple[str, int], include: str) -> list[R
     file, pos = begin
     assert binlog_end(server)[0] == file
     data = (server.data / file).read_bytes()
-    decoder = EventDecoder(
-        server.flavor,
-        TableFilter(include=(include,)),
-        _UNLIMITED,
-        empty_gtid_set(server.flavor).tracker(),
-        {},
-        lambda epoch: None,
-        PreparedTransactions(server.data),
-    )
+    decoder = new_decoder(server.flavor, TableFilter(include=(include,)), root=server.data)
     size = int.from_bytes(data[_MAGIC + 9 : _MAGIC + 13], "little")
     decoder.next_file("", file)
     decoder.enter_file(data[_MAGIC : _MAGIC + size], "", file)
-    assert decoder.run(data, pos, 0) == len(data), "a DDL stopped the decoder"
-    return rows_of(decoder.epoch)
+    rows: list[Row] = []
+    end = run(decoder, data, pos, 0, lambda part: rows.extend(rows_of(decoder.epoch, part)))
+    assert end == len(data), "a DDL stopped the decoder"
+    return rows + rows_of(decoder.epoch)
 
 
-def rows_of(epoch: OpenEpoch) -> list[Row]:
-    """The records that an epoch has at hand."""
-    structures = {d.fingerprint: d.structure for d in epoch.counts}
-    records = epoch.records
+def rows_of(epoch: OpenEpoch, records: Records | None = None) -> list[Row]:
+    """The records that an epoch has at hand, or some that it handed out."""
+    structures = {schema_name(header): structure for header, structure in epoch.touched.items()}
+    records = records or epoch.records
     return [
         Row(structures[value[2:10]], key, value, tuple(records.headers.get(number, ())))
         for number, (key, value) in enumerate(zip(records.keys, records.values, strict=True), records.first)

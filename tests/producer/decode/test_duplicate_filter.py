@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from producer.decode.duplicate_filter import repetitions
+from producer.begin import duplicates_behind
+from producer.decode.duplicate_filter import duplicate_filter
 from relay_store.layout.directory import RelayPosition
 from schemas.binlog import framing
 from schemas.errors import DecodeError
@@ -38,43 +39,43 @@ def _file(root: Path, subdir: str, *events: bytes, name: str = FILE) -> RelayPos
 
 def test_behind_what_is_there_numbers_may_go_back(tmp_path: Path) -> None:
     here = _file(tmp_path, "s.000001", _list((0, 1, 90), (7, 2, 50)), _gtid(0, 1, 100))
-    found = repetitions(HAD, here, tmp_path)
+    found = duplicates_behind(tmp_path, HAD, here)
     assert not any(
-        found.is_one(*gtid) for gtid in [(0, 2, 99), (7, 1, 3), (0, 1, 101), (0, 2, 100), (9, 1, 1)]
+        found.is_duplicate(*gtid) for gtid in [(0, 2, 99), (7, 1, 3), (0, 1, 101), (0, 2, 100), (9, 1, 1)]
     )
 
 
 def test_what_is_there_is_passed_over_up_to_the_last_one(tmp_path: Path) -> None:
     """A file that another server wrote, or that a start by GTIDs lies in, holds it as well."""
     here = _file(tmp_path, "s.000001", _list((0, 1, 90)), _gtid(0, 1, 97))
-    found = repetitions(HAD, here, tmp_path)
-    assert [found.is_one(0, server, n) for server, n in [(1, 98), (2, 99), (1, 100), (2, 99), (1, 101)]] == [
+    found = duplicates_behind(tmp_path, HAD, here)
+    assert [found.is_duplicate(0, server, n) for server, n in [(1, 98), (2, 99), (1, 100), (2, 99), (1, 101)]] == [
         True, True, True, False, False,
     ]  # fmt: skip
-    assert found.is_one(7, 2, 49)
-    assert not found.is_one(7, 2, 51)
-    assert not found.is_one(7, 1, 50)
+    assert found.is_duplicate(7, 2, 49)
+    assert not found.is_duplicate(7, 2, 51)
+    assert not found.is_duplicate(7, 1, 50)
 
 
 def test_what_is_not_sure_stops(tmp_path: Path) -> None:
     """In another server's files, whose order may be another one; and where the files before would have to be read."""
-    switched = repetitions(HAD)
-    assert switched.is_one(0, 1, 99)
-    assert not switched.is_one(0, 1, 101)
+    switched = duplicate_filter(HAD)
+    assert switched.is_duplicate(0, 1, 99)
+    assert not switched.is_duplicate(0, 1, 101)
     with pytest.raises(DecodeError, match="TR408") as caught:
-        switched.is_one(0, 2, 99)
+        switched.is_duplicate(0, 2, 99)
     assert caught.value.hint
-    listed = repetitions(HAD)
+    listed = duplicate_filter(HAD)
     listed.listed(_list((7, 2, 51)))
     with pytest.raises(DecodeError, match="TR408"):
-        listed.is_one(7, 1, 50)
-    resumed = repetitions(HAD, _file(tmp_path, "s.000002", _gtid(0, 1, 100)), tmp_path)
+        listed.is_duplicate(7, 1, 50)
+    resumed = duplicates_behind(tmp_path, HAD, _file(tmp_path, "s.000002", _gtid(0, 1, 100)))
     with pytest.raises(DecodeError, match="TR408"):
-        resumed.is_one(0, 1, 99)
+        resumed.is_duplicate(0, 1, 99)
     _file(tmp_path, "s.000003")
     place = _file(tmp_path, "s.000003", name="mysql-bin.000002")
-    assert repetitions(HAD, RelayPosition(place.subdir, place.file, 4), tmp_path).is_one(0, 1, 99)
-    later = repetitions(HAD, place, tmp_path)
+    assert duplicates_behind(tmp_path, HAD, RelayPosition(place.subdir, place.file, 4)).is_duplicate(0, 1, 99)
+    later = duplicates_behind(tmp_path, HAD, place)
     with pytest.raises(DecodeError, match="TR408"):
-        later.is_one(0, 1, 99)
-    assert not later.is_one(0, 1, 101)
+        later.is_duplicate(0, 1, 99)
+    assert not later.is_duplicate(0, 1, 101)

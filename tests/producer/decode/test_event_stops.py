@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from producer.decode.savepoints import savepoint_name
 from producer.decode.skipping import SkipRule
+from producer.decode.transaction import savepoint_name
 from producer.events.payload import unpacked
 from producer.events.query_event import load_query, parse_query_event
 from schemas.binlog import framing

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from producer.decode.walk import EventDecoder
-from producer.decode.xa import PreparedTransactions
-from producer.epochs.open_epoch import EpochLimits
 from schemas.binlog import framing
-from schemas.gtid.sets import empty_gtid_set
-from schemas.tables import TableFilter
+from tests.support.decoder import new_decoder, run
 from tests.support.relay_events import event, format_description, query, xid
 
 UUID = bytes(range(16))
@@ -39,16 +33,13 @@ def _event(commits: Sequence[tuple[int, int]]) -> bytes:
     ([(6, IMMEDIATE), (7, ORIGINAL)], ORIGINAL),
     ([], 0),
 ])  # fmt: skip
-def test_what_it_says(tmp_path: Path, commits: Sequence[tuple[int, int]], micros: int) -> None:
+def test_what_it_says(commits: Sequence[tuple[int, int]], micros: int) -> None:
     gtid = _event(commits)
     assert framing.tagged_gtid(gtid) == (UUID + b"mytag", 7, micros)
-    limits = EpochLimits(max_rows=1 << 40, max_bytes=1 << 50, max_delay=1e9, heartbeat=1e9)
-    tracker = empty_gtid_set("mysql").tracker()
-    none: Any = lambda epoch: None  # noqa: E731
-    decoder = EventDecoder("mysql", TableFilter(), limits, tracker, {}, none, PreparedTransactions(tmp_path))
+    decoder = new_decoder()
     data = b"".join((format_description(), gtid, query(b"BEGIN"), xid()))
     decoder.next_file("", "mysql-bin.000001")
-    assert decoder.run(data, 0, 4) == len(data)
+    assert run(decoder, data) == len(data)
     # without a commit time there is the header's, in seconds
     assert decoder.epoch.last_commit_ms == (micros // 1000 or 1000)
 

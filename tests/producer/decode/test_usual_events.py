@@ -8,14 +8,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from producer.decode.walk import EventDecoder
-from producer.decode.xa import PreparedTransactions
-from producer.epochs.open_epoch import EpochLimits
 from schemas.binlog import framing
-from schemas.gtid.sets import empty_gtid_set
 from schemas.sql.literals import key_table
 from schemas.tables import TableFilter
 from tests.support.binlog_rows import rows_of
+from tests.support.decoder import NOW, new_decoder, run
 from tests.support.relay_events import event, format_description, gtid, query, xid
 
 _TRIGGERS = 0x4000
@@ -40,16 +37,11 @@ def _insert(table_id: int, number: int, columns: int = 1, flags: int = 1, extra:
 
 def _decoded(*groups: list[bytes], tables: TableFilter | None = None) -> list[tuple[str, int, int, int]]:
     """For each row its table, number of columns, value and flags."""
-    limits = EpochLimits(max_rows=1 << 40, max_bytes=1 << 50, max_delay=1e9, heartbeat=1e9)
-    prepared: Any = PreparedTransactions(None)
-    tracker = empty_gtid_set("mysql").tracker()
-    decoder = EventDecoder(
-        "mysql", tables or TableFilter(), limits, tracker, {}, lambda epoch: None, prepared
-    )
+    decoder = new_decoder(tables=tables)
     events = [e for n, inside in enumerate(groups, 1) for e in (gtid(n), query(b"BEGIN"), *inside, xid())]
     data = b"".join((format_description(), *events))
     decoder.next_file("", "mysql-bin.000001")
-    assert decoder.run(data, 0, 4) == len(data)
+    assert run(decoder, data) == len(data)
     assert decoder.epoch.transactions == len(groups)
     found = []
     for row in rows_of(decoder.epoch):
@@ -89,14 +81,11 @@ def test_each_row_goes_to_the_table_that_its_id_means_just_then(groups: list[Any
 
 def test_what_only_looks_like_the_last_begin_is_a_statement() -> None:
     """The same bytes with another statement's length, and a name that ends in BEGIN."""
-    limits = EpochLimits(max_rows=1 << 40, max_bytes=1 << 50, max_delay=1e9, heartbeat=1e9)
-    prepared: Any = PreparedTransactions(None)
-    tracker = empty_gtid_set("mysql").tracker()
     for text, kind in ((b"DROP TABLE d.BEGIN", "DROP TABLE"), (b"BEGIN ", None)):
-        decoder = EventDecoder("mysql", TableFilter(), limits, tracker, {}, lambda epoch: None, prepared)
+        decoder = new_decoder()
         data = b"".join((format_description(), gtid(1), query(text)))
         decoder.next_file("", "mysql-bin.000001")
-        decoder.run(b"".join((format_description(), gtid(9), query(b"BEGIN"), xid())), 0, 4)
-        decoder.epoch = type(decoder.epoch)(1)
-        decoder.run(data, 0, 4)
+        run(decoder, b"".join((format_description(), gtid(9), query(b"BEGIN"), xid())))
+        decoder.end_epoch(NOW)
+        run(decoder, data)
         assert (decoder.epoch.ddl and decoder.epoch.ddl.kind) == kind

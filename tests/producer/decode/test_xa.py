@@ -52,9 +52,9 @@ def test_a_payload_that_ends_in_xa_prepare() -> None:
     assert prepared_inside([]) is None
 
 
-def test_an_xid_that_is_prepared_again_supersedes(tmp_path) -> None:
+def test_an_xid_that_is_prepared_again_supersedes() -> None:
     """The server knows one transaction of an XID only: the other was lost in its crash."""
-    known = PreparedTransactions(tmp_path, [_prepared("X'61',X'',1", 100), _prepared("X'62',X'',1", 200)])
+    known = PreparedTransactions([_prepared("X'61',X'',1", 100), _prepared("X'62',X'',1", 200)])
     known.add("X'61',X'',1", "0-1-9", RelayPosition(SUBDIR, "mysql-bin.000002", 300), 400)
     assert [(p.xid, p.relay_pos) for p in known.snapshot()] == [("X'62',X'',1", 200), ("X'61',X'',1", 300)]
     assert known.committed("X'61',X'',1").gtid == "0-1-9"

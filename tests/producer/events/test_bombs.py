@@ -8,17 +8,15 @@ from __future__ import annotations
 import struct
 import zlib
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from producer.decode.json_diff import json_patched
-from producer.decode.walk import SPILL_BYTES, SPILL_RECORDS, EventDecoder
-from producer.decode.xa import PreparedTransactions
-from producer.epochs.open_epoch import EpochLimits, OpenEpoch
+from producer.decode.walk import PART_BYTES, PART_RECORDS
+from producer.epochs.records import Records
+from producer.events.json_diff import json_patched
 from producer.events.payload import unpacked
 from producer.structures.interpret import Catalog, created, ddl_changes
 from relay_store.layout.directory import RelayPosition
@@ -29,19 +27,18 @@ from schemas.ddl.column_types import DdlContext
 from schemas.ddl.dml import read_dml, verb_on
 from schemas.ddl.names import Unroutable, in_lower_case
 from schemas.errors import DecodeError
-from schemas.gtid.sets import Flavor, MariadbGtidSet, MysqlGtidSet, MysqlGtidTracker, empty_gtid_set
+from schemas.gtid.sets import Flavor, MariadbGtidSet, MysqlGtidSet, MysqlGtidTracker
 from schemas.structure import Column
-from schemas.tables import TableFilter
 from schemas.types.enum_set import SetTable
 from schemas.types.json_avro import json_avro
 from schemas.types.json_binary import MAX_DEPTH, json_text, json_tree, tree_text
 from schemas.types.temporal import Temporal
 from schemas.varint import read_more
+from tests.support.decoder import new_decoder, run
 from tests.support.limits import bounded
 from tests.support.relay_events import event, format_description, gtid, query, xid
 
 MB = 1 << 20
-UNLIMITED = EpochLimits(max_rows=1 << 40, max_bytes=1 << 50, max_delay=1e9, heartbeat=1e9)
 SUBDIR, FILE = "00010203-0405-0607-0809-0a0b0c0d0e0f.000001", "mysql-bin.000001"
 
 
@@ -51,25 +48,16 @@ def decoded(*events: bytes, flavor: Flavor = "mysql") -> tuple[int, int]:
     def work() -> tuple[int, int]:
         most = 0
 
-        def spill(epoch: OpenEpoch) -> None:
+        def take(records: Records) -> None:
             nonlocal most
-            most = max(most, sum(map(len, epoch.records.values)))
-            epoch.records.take(len(epoch.records))
+            most = max(most, sum(map(len, records.values)))
 
-        decoder = EventDecoder(
-            flavor,
-            TableFilter(),
-            UNLIMITED,
-            empty_gtid_set(flavor).tracker(),
-            {},
-            spill,
-            PreparedTransactions(Path("/nowhere")),
-        )
+        decoder = new_decoder(flavor)
         decoder.next_file(SUBDIR, FILE)
         decoder.enter_file(format_description(), SUBDIR, FILE)
         for one in events:
-            decoder.run(one, 0, 4)
-        spill(decoder.epoch)
+            run(decoder, one, take=take)
+        take(decoder.epoch.take())
         return decoder.epoch.seq, most
 
     found: tuple[int, int] = bounded(work, megabytes=300, seconds=60)
@@ -169,7 +157,7 @@ def test_rows_of_a_payload_are_handed_on_before_they_are_too_many():
     data = zstandard.ZstdCompressor(level=1).compress(b"".join(plain))
     rows, most = decoded(gtid(1), payload(data, sum(map(len, plain))))
     assert rows == 150
-    assert most < 2 * SPILL_BYTES
+    assert most < 2 * PART_BYTES
 
 
 @pytest.mark.parametrize("stated", [80, 0xFFFFFFFF, (1 << 30) + 1])
@@ -195,7 +183,7 @@ def test_compressed_rows_of_mariadb_become_many_rows():
     head = struct.pack("<6sHB", b"\1\0\0\0\0\0", 1, 1) + b"\xff"
     rows, most = decoded(TINY, event(166, head + zipped(4 * MB)), flavor="mariadb")
     assert rows == 2 * MB
-    assert most < 4 * SPILL_RECORDS * 100
+    assert most < 4 * PART_RECORDS * 100
 
 
 def test_compressed_columns_of_mariadb_become_large_values():
@@ -205,7 +193,7 @@ def test_compressed_columns_of_mariadb_become_large_values():
     image = b"\0" + struct.pack("<I", len(packed)) + packed
     rows, most = decoded(table, rows_event(image * 400), flavor="mariadb")
     assert rows == 400
-    assert most < SPILL_BYTES + 2 * MB
+    assert most < PART_BYTES + 2 * MB
 
 
 # -- rows and tables ------------------------------------------------------------------------------
@@ -214,7 +202,7 @@ def test_compressed_columns_of_mariadb_become_large_values():
 def test_a_large_event_of_small_rows_is_decoded_in_portions():
     rows, most = decoded(*BEGIN, TINY, rows_event(b"\0\7" * (2 * MB)), xid())
     assert rows == 2 * MB
-    assert most < 4 * SPILL_RECORDS * 100
+    assert most < 4 * PART_RECORDS * 100
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 70_001])

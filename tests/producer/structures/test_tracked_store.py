@@ -19,7 +19,7 @@ from producer.structures.store import (
     encode_entry,
     loaded_entry,
 )
-from producer.structures.upstream import shown_table
+from producer.upstream.structures import shown_table
 from relay_store.layout.directory import RelayPosition
 from schemas.ddl.classify import classify
 from schemas.ddl.column_types import DdlContext

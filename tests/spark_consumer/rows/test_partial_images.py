@@ -11,14 +11,10 @@ import pytest
 
 from producer.decode.skipping import SkipRule
 from producer.decode.walk import EventDecoder
-from producer.decode.xa import PreparedTransactions
-from producer.epochs.open_epoch import EpochLimits
 from schemas.binlog import framing
 from schemas.ddl.dml import read_dml, verb_on
 from schemas.errors import DecodeError, DownstreamError, LogError, Where
-from schemas.gtid.sets import empty_gtid_set
 from schemas.structure import TableStructure, has_full_images
-from schemas.tables import TableFilter
 from schemas.wire.avro_schema import KEY_CHANGE, envelope, row_schema
 from schemas.wire.epoch import EpochCommitted
 from spark_consumer.plan.plan import Mode, SlicePlan, plan_slice
@@ -30,6 +26,7 @@ from spark_consumer.rules.expressions.kinds import Unevaluable
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.column_defaults import default_of
 from spark_consumer.target.tables import TargetTable
+from tests.support.decoder import new_decoder, run
 from tests.support.fake_topic import Change, delete, insert, integer, row_key, row_value, update
 from tests.support.fake_topic import text as text_column
 from tests.support.records import version_record
@@ -238,16 +235,13 @@ def test_the_statement_that_names_a_table_is_the_one_that_changed_it() -> None:
 
 
 def _decoder(*rules: SkipRule) -> EventDecoder:
-    limits = EpochLimits(max_rows=1 << 40, max_bytes=1 << 50, max_delay=1e9, heartbeat=1e9)
-    tracker = empty_gtid_set("mysql").tracker()
-    prepared: Any = PreparedTransactions(None)
-    return EventDecoder("mysql", TableFilter(), limits, tracker, {}, lambda epoch: None, prepared, skip=rules)
+    return new_decoder(skip=rules)
 
 
 def _run(decoder: EventDecoder, *events: bytes) -> None:
     data = b"".join((format_description(), *events))
     decoder.next_file("", "mysql-bin.000001")
-    assert decoder.run(data, 0, 4) == len(data)
+    assert run(decoder, data) == len(data)
 
 
 def _group(number: int, *inside: bytes) -> Sequence[bytes]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from producer.decode.origins import Origins
+from producer.upstream.origins import Origins
 from schemas.errors import TailraceError
 from spark_consumer.rules.channel import ChannelKey
 from tailrace.neighbors import Neighbor

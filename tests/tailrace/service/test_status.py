@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from producer.publish import PublishProgress
+from producer.epochs.progress import PublishProgress
 from relay_store.layout.directory import RelayPosition
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.job.progress import Counters

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from producer.decode.json_diff import json_patched
+from producer.events.json_diff import json_patched
 
 # {"a": 1, "b": [true, "x"]} as MySQL stores it.
 DOCUMENT = bytes.fromhex(

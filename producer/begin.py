@@ -1,0 +1,138 @@
+"""Where publishing begins: behind the last committed epoch, or where the relay log says that a new log begins."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from producer.decode.duplicate_filter import DuplicateFilter, duplicate_filter
+from producer.decode.xa import ReadPrepared, needed_from
+from producer.structures.store import Structures
+from producer.upstream.structures import Interrupted
+from relay_store.layout.directory import RelayPosition, binlog_files
+from relay_store.layout.locks import files_locked
+from relay_store.layout.readers import Mark
+from relay_store.read.reader import blocks_between
+from relay_store.read.start import initial_position, resume_position
+from relay_store.read.tail import DurableTail
+from schemas.binlog.framing import FIRST_POSITION
+from schemas.errors import UpstreamError
+from schemas.gtid.sets import Flavor, GtidSet, parse_gtid_set
+from schemas.wire.epoch import EpochCommitted
+
+log = structlog.get_logger()
+
+_PAUSE = 0.02  # seconds between two looks at the relay log
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Where to begin.
+
+    Attributes:
+        needed: from where on the relay log is needed for that.
+        executed: what lies before.
+        log_begins: of a new log, as in the record of its epoch 0.
+    """
+
+    position: RelayPosition
+    needed: RelayPosition
+    executed: GtidSet
+    log_begins: str = ""
+
+
+def find_begin(
+    root: Path,
+    flavor: Flavor,
+    last: EpochCommitted | None,
+    tail: DurableTail | None,
+    mark: Mark | None,
+    stop: threading.Event,
+) -> Begin | None:
+    """Where to begin, as soon as the mirror has come so far; None on a stop.
+
+    Args:
+        last: the log's last epoch; None for a new log.
+        tail: the mirror's durable tail; None when nobody writes the relay log.
+        mark: is set to what is needed.
+
+    Raises:
+        RelayError: the relay log does not have the place.
+    """
+    find = (
+        _first(root, flavor) if last is None else _behind(root, flavor, last, with_prepared=mark is not None)
+    )
+    while not stop.is_set():
+        if tail is None or tail.position is not None:
+            with files_locked(root):
+                found = find()
+                if found is not None and mark is not None:
+                    mark.begin(found.needed)
+            if found is not None or tail is None:
+                return found
+        time.sleep(_PAUSE)
+    return None
+
+
+def _first(root: Path, flavor: Flavor) -> Callable[[], Begin | None]:
+    def find() -> Begin | None:
+        found = initial_position(root, flavor)
+        if found is None:
+            return None
+        return Begin(found.position, found.position, found.executed, found.log_begins)
+
+    return find
+
+
+def _behind(
+    root: Path, flavor: Flavor, last: EpochCommitted, *, with_prepared: bool
+) -> Callable[[], Begin | None]:
+    executed = parse_gtid_set(last.executed_gtids, flavor)
+    has_gtids = last.last_gtid is not None or not last.transactions
+
+    def find() -> Begin | None:
+        place = last.relay_dir, last.source_file, last.source_pos
+        here = resume_position(root, *place, executed, by_gtids=has_gtids)
+        if here is None:
+            return None
+        needed = min(here, needed_from(last), key=lambda place: place.order) if with_prepared else here
+        return Begin(here, needed, executed)
+
+    return find
+
+
+def duplicates_behind(root: Path, executed: GtidSet, here: RelayPosition) -> DuplicateFilter:
+    """Which transactions from a place on were published before, as far as the file before the place tells."""
+    begin = RelayPosition(here.subdir, here.file, FIRST_POSITION)
+    is_first_file = binlog_files(root / here.subdir)[:1] == [here.file]
+    earlier = blocks_between(root, begin, here.pos)
+    return duplicate_filter(executed, here, is_first_file=is_first_file, earlier=earlier)
+
+
+def prepared_in(root: Path) -> ReadPrepared:
+    """Reads prepared transactions in a relay directory."""
+    return lambda prepared: blocks_between(
+        root,
+        RelayPosition(prepared.relay_dir, prepared.relay_file, prepared.relay_pos),
+        prepared.relay_end,
+    )
+
+
+def seed(structures: Structures) -> None:
+    """Read the structures once, early: the fewer DDL comes between their place and the rows the better.
+
+    Not before it is known where to begin: DDL in front of that is never met.
+    """
+    try:
+        if not structures.seeded:
+            structures.seed()
+    except UpstreamError as error:
+        # With full metadata nobody needs them; without, the first table that lacks one says so.
+        log.warning("structures_not_read", reason=str(error))
+    except Interrupted:
+        log.info("structures_not_read", reason="a stop")

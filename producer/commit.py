@@ -1,0 +1,137 @@
+"""Epochs into the log: one transaction each, of which at most one is being committed while the next is decoded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Protocol
+
+from producer.decode.xa import needed_from
+from producer.epochs.open_epoch import SealedEpoch, TrackedRecord
+from producer.epochs.progress import PublishProgress
+from producer.epochs.records import Records
+from producer.upstream.origins import Origins
+from relay_store.layout.directory import RelayPosition
+from relay_store.layout.readers import Mark
+from relay_store.read.tail import DurableTail
+from schemas.wire.epoch import EpochCommitted, OffsetRange
+
+
+class EpochDestination(Protocol):
+    """Where epochs are committed: ``EpochLog``, which says what each method does, or a downstream in a recovery."""
+
+    digest: int
+
+    def open(self) -> None: ...
+
+    def last_epoch(self) -> EpochCommitted | None: ...
+
+    def versions(self) -> dict[tuple[str, str], str]: ...
+
+    def begin(self) -> None: ...
+
+    def write(self, records: Records) -> None: ...
+
+    def tracked(self) -> dict[bytes, bytes]: ...
+
+    def commit(
+        self,
+        epoch_with: Callable[[tuple[OffsetRange, ...]], EpochCommitted],
+        tracked: tuple[TrackedRecord, ...] = (),
+    ) -> EpochCommitted: ...
+
+    def abort(self) -> None: ...
+
+
+class Committer:
+    """Writes and commits the epochs of one run.
+
+    Args:
+        log_id: of the log that they go to.
+        origins: what each epoch tells of where its rows come from.
+        progress: gets the counts.
+        tail: the relay log's durable end, which no epoch may be ahead of; None when nobody writes the relay log.
+        mark: what keeps purges away from files that are not published yet; None where nothing is purged.
+    """
+
+    def __init__(
+        self,
+        log: EpochDestination,
+        log_id: str,
+        origins: Origins,
+        progress: PublishProgress,
+        tail: DurableTail | None,
+        mark: Mark | None,
+    ) -> None:
+        self._log, self._log_id, self._origins = log, log_id, origins
+        self._progress, self._tail, self._mark = progress, tail, mark
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="commit")
+        self._under_way: Future[None] | None = None
+        self._in_transaction = False
+        self._needed: RelayPosition | None = None
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a commit was begun that ``finish`` was not called for."""
+        return self._under_way is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether Kafka has not answered to the last commit yet."""
+        return self._under_way is not None and not self._under_way.done()
+
+    def write(self, records: Records) -> None:
+        """Write records of the open epoch inside its transaction, behind the commit of the epoch before."""
+        self.finish()
+        if not self._in_transaction:
+            self._log.begin()
+            self._in_transaction = True
+        self._log.write(records)
+
+    def commit(self, epoch: SealedEpoch) -> None:
+        """Begin to commit an epoch; ``finish`` waits for it.
+
+        Raises:
+            UpstreamError: its rows are our own, come back.
+        """
+        if epoch.has_positions:
+            self._origins.meet()
+        self._origins.keep_up()
+        self._progress.waiting.append(epoch.record.first_commit_ms)
+        self._progress.open_ms = 0
+        self.write(epoch.records)
+        self._under_way = self._thread.submit(self._commit, epoch, self._log.digest)
+
+    def finish(self) -> None:
+        """Wait until Kafka has the epoch that is under way."""
+        if self._under_way is not None:
+            self._under_way.result()
+            self._under_way, self._in_transaction = None, False
+            if self._mark is not None and self._needed is not None:
+                self._mark.advance(self._needed)
+
+    def close(self) -> None:
+        """Let an epoch that Kafka is taking in through, and give an open one up."""
+        self._thread.shutdown(wait=True)
+        committed = self._under_way is not None and self._under_way.exception() is None
+        if self._in_transaction and not committed:
+            self._log.abort()
+
+    def _commit(self, epoch: SealedEpoch, digest: int) -> None:
+        if self._tail is not None:
+            self._tail.require(epoch.end)
+        committed = self._log.commit(
+            lambda ranges: replace(
+                epoch.record,
+                ranges=ranges,
+                digest=digest,
+                published_ms=time.time_ns() // 1_000_000,
+                log_id=self._log_id,
+                origins=self._origins.ids,
+            ),
+            epoch.tracked,
+        )
+        self._progress.committed(committed)
+        self._needed = needed_from(committed)

@@ -1,0 +1,59 @@
+"""How far publishing has come, for displays and logs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from relay_store.layout.directory import RelayPosition
+from schemas.wire.epoch import EpochCommitted
+
+
+@dataclass
+class PublishProgress:
+    """Counters of this run; one thread writes, any thread may read.
+
+    Attributes:
+        read: up to here the relay log is decoded.
+        waiting: first commit of each epoch that is sealed and not in Kafka, ms since 1970; 0 without a transaction.
+        open_ms: of the oldest transaction behind them that was decoded; 0 without one.
+    """
+
+    rows: int = 0
+    epochs: int = 0
+    transactions: int = 0
+    epoch: int = -1
+    position: RelayPosition | None = None
+    gtid: str | None = None
+    executed_gtids: str = ""
+    read: RelayPosition | None = None
+    waiting: list[int] = field(default_factory=list)
+    open_ms: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+
+    def lag_s(self, durable: RelayPosition | None, now: float) -> float | None:
+        """Age of the oldest transaction in the relay log that is not in Kafka, seconds; 0 if there is none.
+
+        Args:
+            durable: the relay log's end.
+            now: seconds since 1970.
+
+        Returns None while nobody knows it: the relay log, or what is in it, was not read yet.
+        """
+        oldest = next(filter(None, (*self.waiting, self.open_ms)), None)
+        if oldest is not None:
+            return max(0.0, now - oldest / 1000)
+        is_read = self.read is not None and durable is not None and self.read.order >= durable.order
+        return 0.0 if is_read else None
+
+    def committed(self, epoch: EpochCommitted) -> None:
+        """Count an epoch that is in Kafka."""
+        self.rows += epoch.rows
+        self.transactions += epoch.transactions
+        self.epochs += 1
+        self.epoch = epoch.epoch
+        self.position = RelayPosition(epoch.relay_dir, epoch.relay_file, epoch.relay_pos)
+        self.executed_gtids, self.gtid = epoch.executed_gtids, epoch.last_gtid
+        del self.waiting[:1]
+        for passed in epoch.skipped:
+            self.skipped[f"{passed.db}.{passed.table} {passed.kind}"] += passed.events

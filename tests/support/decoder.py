@@ -1,0 +1,70 @@
+"""The producer's decoder without relay log and Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from producer.begin import prepared_in
+from producer.decode.decode_rules import DecodeRules
+from producer.decode.schema_changes import EngineOf, nobody_knows
+from producer.decode.skipping import SkipRule
+from producer.decode.walk import EventDecoder
+from producer.decode.xa import PreparedTransactions
+from producer.epochs.open_epoch import EpochLimits, Now, OpenEpoch
+from producer.epochs.records import Records
+from producer.structures.store import Structures
+from schemas.gtid.sets import Flavor, empty_gtid_set
+from schemas.tables import TableFilter
+
+NOW = Now(0.0, 1_770_000_000_000)
+_UNLIMITED = EpochLimits(max_rows=1 << 40, max_bytes=1 << 50, max_delay=1e9, heartbeat=1e9)
+
+
+def new_decoder(
+    flavor: Flavor = "mysql",
+    tables: TableFilter | None = None,
+    *,
+    root: Path = Path("/nowhere"),
+    accounts: bool = False,
+    skip: tuple[SkipRule, ...] = (),
+    engine_of: EngineOf = nobody_knows,
+    number: int = 0,
+) -> EventDecoder:
+    """A decoder that has read nothing yet, and whose epochs end with DDL only.
+
+    Args:
+        root: where prepared transactions are read again.
+        number: of the first epoch.
+    """
+    tables = tables or TableFilter()
+    return EventDecoder(
+        DecodeRules(flavor, tables, _UNLIMITED, accounts, skip),
+        OpenEpoch(number, NOW.monotonic),
+        empty_gtid_set(flavor).tracker(),
+        {},
+        Structures(flavor, tables, {}, None),
+        PreparedTransactions(),
+        prepared_in(root),
+        engine_of,
+    )
+
+
+def run(
+    decoder: EventDecoder,
+    data: bytes,
+    i: int = 0,
+    base: int = 4,
+    take: Callable[[Records], None] = lambda records: None,
+) -> int:
+    """``EventDecoder.run``: where it stopped.
+
+    Args:
+        take: gets what it hands out on the way.
+    """
+    parts = decoder.run(data, i, base, NOW)
+    while True:
+        try:
+            take(next(parts))
+        except StopIteration as stopped:
+            return int(stopped.value)
