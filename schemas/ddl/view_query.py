@@ -161,7 +161,7 @@ def read_query(
         oracle: whether the session had MariaDB's sql_mode ORACLE.
 
     Raises:
-        Unreadable: that cannot be told for sure.
+        UnreadableQuery: that cannot be told for sure.
     """
     reader = _Reader(tokens, start, default_db, flavor, oracle)
     reader.read()

@@ -54,7 +54,7 @@ def launch(settings: Mapping[str, str], secrets: Mapping[str, str], log: Path) -
         log: where it, and the Python workers, print.
 
     Raises:
-        Ended: it did not come up; the log may say why.
+        JvmEnded: it did not come up; the log may say why.
     """
     folder = _private_folder()
     java_options = f"-Djava.io.tmpdir={folder.name} {settings.get(_JAVA_OPTIONS, '')}".strip()

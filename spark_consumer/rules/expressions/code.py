@@ -119,7 +119,10 @@ class Coder:
         self.columns: set[str] = set()
 
     def condition(self, node: Node) -> str:
-        """The variable that is true where the expression is; its lines are in ``lines``. Raises Refused."""
+        """The variable that is true where the expression is; its lines are in ``lines``.
+
+        Raises UnsupportedExpression.
+        """
         return self._truth(*self._value(node))
 
     # parts -------------------------------------------------------------------------------------------

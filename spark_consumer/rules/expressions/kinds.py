@@ -72,7 +72,7 @@ class Type:
 
 
 def type_of(column: Column, collation: str) -> Type:
-    """A column's type. Raises Refused for one that cannot be compared here."""
+    """A column's type. Raises UnsupportedExpression for one that cannot be compared here."""
     code = column.code
     if code in (TINY, SHORT, INT24, LONG, LONGLONG):
         return Type(Kind.INT, unsigned=column.unsigned)
@@ -104,7 +104,10 @@ _TIME = re.compile(r"(-?)(\d{2,3}):([0-5]\d):([0-5]\d)(?:\.(\d{1,6}))?", re.ASCI
 
 
 def moment_constant(text: object) -> str:
-    """A date or date and time with six digits. Raises Refused unless the servers read it without a doubt."""
+    """A date or date and time with six digits.
+
+    Raises UnsupportedExpression unless the servers read it without a doubt.
+    """
     match = _MOMENT.fullmatch(text) if isinstance(text, str) else None
     if match is None or not _is_date(int(match[1]), int(match[2]), int(match[3])):
         raise UnsupportedExpression(
@@ -131,7 +134,7 @@ def time_micros(text: str) -> int:
 
 
 def time_constant(text: object) -> int:
-    """The microseconds of a constant. Raises Refused unless the servers read it without a doubt."""
+    """The microseconds of a constant. Raises UnsupportedExpression unless the servers read it without a doubt."""
     if not isinstance(text, str) or not _TIME.fullmatch(text) or abs(time_micros(text)) > 3_020_399_000_000:
         raise UnsupportedExpression(f"{text!r} is no time such as '12:00:00' or '-01:30:00.5'")
     return time_micros(text)
@@ -177,7 +180,7 @@ _UNICODE = re.compile(r"(utf8|utf8mb3|utf8mb4)_")
 
 
 def collation(name: str) -> Collation:
-    """A collation by its name. Raises Refused for one whose rules are not known here.
+    """A collation by its name. Raises UnsupportedExpression for one whose rules are not known here.
 
     Unicode text is compared by code points where the collation is binary. Under the others, text with anything
     but printable ASCII is unevaluable: its weights are in the servers' tables. Source: MySQL 9.7 and MariaDB

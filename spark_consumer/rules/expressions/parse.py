@@ -80,7 +80,7 @@ _RESERVED = frozenset(
 
 
 def parse(text: str) -> Node:
-    """The tree of an expression. Raises Refused."""
+    """The tree of an expression. Raises UnsupportedExpression."""
     parser = _Parser(_tokens(text))
     try:
         node = parser.expression()

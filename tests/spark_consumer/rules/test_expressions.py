@@ -126,7 +126,7 @@ class Server:
             return [None if null else bool(true) for true, null in cursor.fetchall()]
 
     def ours(self, expression: str) -> list[Any]:
-        """The same by our code; "unevaluable" for a row that it stops at. Raises Refused."""
+        """The same by our code; "unevaluable" for a row that it stops at. Raises UnsupportedExpression."""
         coder = Coder(self.structure, self.collations)
         result = coder.condition(parse(expression))
         body = [*value_lines(self.structure, coder.columns, before=False), *coder.lines, f"return {result}"]
