@@ -86,8 +86,9 @@ def decoded_rows(table: RowsTable, kind: int, event: bytes) -> Iterator[tuple[li
             event, at, min(end, at + head.portion), 0, b"\0", head.ordinary, head.moved, b"",
             records.keys.append, records.values.append, records.headers,
         )  # fmt: skip
-        values = records.values
-        yield _merged([_images(value, head.decoder.structure) for value in values]), sum(map(len, values))
+        if at <= end:
+            values = records.values
+            yield _merged([_images(value, head.decoder.structure) for value in values]), sum(map(len, values))
     if at != end:
         raise IndexError("a row image overruns its event")
 

@@ -28,6 +28,7 @@ from schemas.binlog.framing import HEADER_SIZE
 from schemas.errors import DecodeError
 from schemas.gtid.sets import Flavor
 from schemas.structure import Column, TableStructure
+from schemas.types.checks import check_column
 from schemas.types.enum_set import ENUM, SET
 from tailrace.reader.event_rows import Images, decoded_rows
 from tailrace.verify_rows.known import cannot_be_read, known_difference
@@ -205,6 +206,9 @@ class _Comparison:
             structure = full_structure(known) if known.full else _unnamed(known)
         except DecodeError as error:
             return f"{error.code}: {error.what}"
+        except _DAMAGED as error:
+            self._differ("", 0, "", "", _said(error), "a table")
+            return "we cannot read the TABLE_MAP"
         try:
             return _Table(known, structure, their_table_map(event, known))
         except Exception as error:  # a library's decoder raises anything
@@ -321,9 +325,12 @@ def _unnamed(event: TableMap) -> TableStructure:
 
 
 def _numbered(column: Column, name: str, has_charset: bool) -> Column:
-    if column.code in (ENUM, SET):
-        count = (1 << 8 * column.meta) - 1 if column.code == ENUM else 8 * column.meta
-        return replace(column, name=name, charset="utf8mb4", members=tuple(map(str, range(1, count + 1))))
-    if column.code in CHARACTER and not has_charset:
-        return replace(column, name=name, charset=_UNTOLD_CHARSET)
-    return replace(column, name=name)
+    has_members = column.code in (ENUM, SET)
+    if has_members or (column.code in CHARACTER and not has_charset):
+        column = replace(column, charset="utf8mb4" if has_members else _UNTOLD_CHARSET)
+    column = replace(column, name=name)
+    check_column(column)
+    if not has_members:
+        return column
+    count = (1 << 8 * column.meta) - 1 if column.code == ENUM else 8 * column.meta
+    return replace(column, members=tuple(map(str, range(1, count + 1))))
