@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 
-from schemas.access.server_url import ServerUrl
 from schemas.errors import LogError
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.rules.config import LogAddress
 
 _EVERY = 1.0  # seconds
 
@@ -16,11 +14,8 @@ _EVERY = 1.0  # seconds
 class Published:
     """Looks up the log's last epoch now and then, on a thread of its own."""
 
-    def __init__(self, bootstrap_servers: str, prefix: str, directory: Path) -> None:
-        nobody = ServerUrl("127.0.0.1")  # the reader of the log needs no downstream
-        self._reader = LogReader(
-            ConsumerConfig(bootstrap_servers, prefix, nobody, channel="demo", checkpoint_dir=directory)
-        )
+    def __init__(self, bootstrap_servers: str, prefix: str) -> None:
+        self._reader = LogReader(LogAddress(bootstrap_servers, prefix))
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.epoch = -1

@@ -48,7 +48,7 @@ class Demo:
                 cleanup.callback(program.destroy)
             probes = Probes(upstream, downstream)
             cleanup.callback(probes.close)
-            published = Published(self._stack.kafka.bootstrap, "demo", self._directory)
+            published = Published(self._stack.kafka.bootstrap, "demo")
             cleanup.callback(published.close)
             workload = Workload(upstream, _WORKLOAD)
             cleanup.callback(workload.stop)

@@ -30,7 +30,7 @@ from spark_consumer.epochs.fetch import TopicReader, Unreadable, unreadable
 from spark_consumer.epochs.log_position import LogPosition, common, end_of, filled, parsed
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.slices import LoggedEpoch
-from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.rules.config import LogAddress
 
 
 class RowHeader(NamedTuple):
@@ -189,10 +189,12 @@ def part_of(logged: LoggedEpoch, found: Sequence[Transaction], start: int, end: 
 class TransactionReader:
     """Reads the transactions of single epochs from Kafka, and keeps the last one's."""
 
-    def __init__(self, config: ConsumerConfig, log: LogReader) -> None:
+    def __init__(self, address: LogAddress, log: LogReader) -> None:
         self._log = log
-        group = f"tailrace-{config.prefix}-{config.channel}-inside"
-        self._source = TopicReader(config.bootstrap_servers, config.rows_topic, group, config.kafka_security)
+        group = f"tailrace-{address.prefix}-inside"
+        self._source = TopicReader(
+            address.bootstrap_servers, address.rows_topic, group, address.kafka_security
+        )
         self._kept: tuple[int, list[Transaction]] = (-1, [])
 
     def __call__(self, logged: LoggedEpoch) -> list[Transaction]:

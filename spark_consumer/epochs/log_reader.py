@@ -14,7 +14,7 @@ from schemas.access.kafka_security import PROTOCOL_HINT, Refusal
 from schemas.errors import LogError
 from schemas.wire.log_records import At, EpochChain, LoggedVersion, check_names, read_epoch, read_version
 from spark_consumer.epochs.slices import LoggedEpoch
-from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.rules.config import LogAddress
 
 _PATIENCE = 30.0
 _IGNORED = frozenset({KafkaError._PARTITION_EOF})
@@ -23,14 +23,14 @@ _IGNORED = frozenset({KafkaError._PARTITION_EOF})
 class LogReader:
     """Reads the epochs and schemas topics as a ``read_committed`` reader; each call is a pass of its own."""
 
-    def __init__(self, config: ConsumerConfig) -> None:
-        self._config = config
-        self._refusal = Refusal(config.bootstrap_servers)
+    def __init__(self, log: LogAddress) -> None:
+        self._log = log
+        self._refusal = Refusal(log.bootstrap_servers)
         self._settings = {
-            "bootstrap.servers": config.bootstrap_servers,
+            "bootstrap.servers": log.bootstrap_servers,
             "error_cb": self._refusal,
-            **config.kafka_security.librdkafka(),
-            "group.id": f"tailrace-{config.prefix}-{config.channel}-lookup",
+            **log.kafka_security.librdkafka(),
+            "group.id": f"tailrace-{log.prefix}-lookup",
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
@@ -43,13 +43,13 @@ class LogReader:
     def bounds(self) -> tuple[int, int]:
         """The first offset that is kept in the epochs topic, and the one behind the last committed record."""
         with self._consumer() as consumer:
-            return self._bounds(consumer, self._config.epochs_topic)
+            return self._bounds(consumer, self._log.epochs_topic)
 
     def first_row_offset(self, partition: int) -> int | None:
         """The first offset kept in a partition of the rows topic; None if Kafka does not say."""
         with self._consumer() as consumer:
             try:
-                return self._bounds(consumer, self._config.rows_topic, partition)[0]
+                return self._bounds(consumer, self._log.rows_topic, partition)[0]
             except LogError:
                 return None
 
@@ -58,7 +58,7 @@ class LogReader:
 
         Raises LogError: TR568 a record that is none, TR551 and TR567 one that does not follow from that before it.
         """
-        topic = self._config.epochs_topic
+        topic = self._log.epochs_topic
         chain = EpochChain(topic)
         for offset, key, value in self._records(topic, start):
             epoch = read_epoch(value, At(topic, offset), key)
@@ -91,13 +91,13 @@ class LogReader:
         if low > 0:
             raise LogError(
                 "TR555",
-                f"topic {self._config.epochs_topic} holds no epoch any more: all up to offset {low} were deleted",
+                f"topic {self._log.epochs_topic} holds no epoch any more: all up to offset {low} were deleted",
                 hint="build the downstream anew from a copy, and keep the topics longer",
             )
 
     def structures(self, up_to_epoch: int) -> list[LoggedVersion]:
         """All structure versions that hold from an epoch not behind ``up_to_epoch``. Raises LogError TR568."""
-        topic = self._config.schemas_topic
+        topic = self._log.schemas_topic
         records = self._records(topic, None)
         versions = (read_version(value, At(topic, offset), key) for offset, key, value in records)
         return [version for version in check_names(versions) if version.epoch <= up_to_epoch]

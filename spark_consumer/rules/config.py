@@ -25,6 +25,33 @@ from spark_consumer.rules.route import Route
 StopEvent = threading.Event
 
 
+@dataclass(frozen=True)
+class LogAddress:
+    """Where an epoch log is.
+
+    Attributes:
+        bootstrap_servers: Kafka, ``host:port,host:port``.
+        prefix: topics are ``<prefix>.rows``, ``.epochs`` and ``.schemas``.
+        kafka_security: what Kafka asks for.
+    """
+
+    bootstrap_servers: str
+    prefix: str
+    kafka_security: KafkaSecurity = field(default=OPEN, kw_only=True)
+
+    @property
+    def epochs_topic(self) -> str:
+        return f"{self.prefix}.epochs"
+
+    @property
+    def rows_topic(self) -> str:
+        return f"{self.prefix}.rows"
+
+    @property
+    def schemas_topic(self) -> str:
+        return f"{self.prefix}.schemas"
+
+
 @dataclass(frozen=True, kw_only=True)
 class ConsumerSettings:
     """The fields of ``[consumer]`` but Spark's own, each with its default, its check and its meaning; in seconds."""
@@ -92,13 +119,10 @@ class ConsumerSettings:
 
 
 @dataclass(frozen=True)
-class ConsumerConfig(ConsumerSettings):
-    """One channel's settings: those of ``[consumer]``, its addresses, its rules, and what one run is told.
+class ConsumerConfig(ConsumerSettings, LogAddress):
+    """One channel's settings: those of ``[consumer]``, its log and its target, its rules, and what one run is told.
 
     Attributes:
-        bootstrap_servers: Kafka, ``host:port,host:port``.
-        kafka_security: what these ask for.
-        prefix: topics are ``<prefix>.rows``, ``.epochs`` and ``.schemas``.
         target: the downstream server.
         files: the folder of change files that is written instead.
         include: ``database.table`` patterns with ``*`` and ``?``; empty means all.
@@ -120,8 +144,6 @@ class ConsumerConfig(ConsumerSettings):
             None where it tells cases apart. See ``spark_consumer.epochs.letter_case``.
     """
 
-    bootstrap_servers: str
-    prefix: str
     target: ServerUrl
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -137,7 +159,6 @@ class ConsumerConfig(ConsumerSettings):
     jars: tuple[Path, ...] = ()
     class_archive: Path | None = None
     files: Path | None = None
-    kafka_security: KafkaSecurity = OPEN
     upstream_folds: bool = False
     folded: tuple[tuple[str, str], ...] | None = None
 
@@ -151,18 +172,6 @@ class ConsumerConfig(ConsumerSettings):
         """The passwords of target and Kafka by the variables that pickles name them by (``schemas.access.secrets``)."""
         target = {TARGET_PASSWORD: self.target.password} if self.target.password else {}
         return {**target, **self.kafka_security.environment()}
-
-    @property
-    def epochs_topic(self) -> str:
-        return f"{self.prefix}.epochs"
-
-    @property
-    def rows_topic(self) -> str:
-        return f"{self.prefix}.rows"
-
-    @property
-    def schemas_topic(self) -> str:
-        return f"{self.prefix}.schemas"
 
     @property
     def channel_dir(self) -> Path:

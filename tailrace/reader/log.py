@@ -13,7 +13,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from zlib_ng.zlib_ng import crc32
 
 from schemas.access.kafka_security import OPEN, PROTOCOL_HINT, KafkaSecurity, Refusal
-from schemas.access.server_url import ServerUrl
 from schemas.errors import LogError, Where
 from schemas.sql.literals import key_table
 from schemas.wire.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, StructureVersion
@@ -22,7 +21,7 @@ from schemas.wire.rows import Joiner, header_size, schema_name
 from spark_consumer.epochs.epoch_transactions import TransactionReader
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.start import begin_of_log, first_kept, first_position
-from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.rules.config import LogAddress
 from tailrace.reader.rows import Row, row_reader
 
 _WAIT = 0.2  # seconds
@@ -42,13 +41,10 @@ class EpochReader:
     """
 
     def __init__(self, bootstrap_servers: str, prefix: str, security: KafkaSecurity = OPEN) -> None:
-        # A reader needs no downstream.
-        config = ConsumerConfig(
-            bootstrap_servers, prefix, ServerUrl("unused"), channel="reader", kafka_security=security
-        )
-        self._log = LogReader(config)
-        self._transactions_of = TransactionReader(config, self._log)
-        self._epochs_topic, self._rows_topic = config.epochs_topic, config.rows_topic
+        address = LogAddress(bootstrap_servers, prefix, kafka_security=security)
+        self._log = LogReader(address)
+        self._transactions_of = TransactionReader(address, self._log)
+        self._epochs_topic, self._rows_topic = address.epochs_topic, address.rows_topic
         self._refusal = Refusal(bootstrap_servers)
         self._settings = {
             "bootstrap.servers": bootstrap_servers,

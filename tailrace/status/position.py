@@ -30,15 +30,11 @@ def last_epoch(config: Config) -> EpochCommitted | None:
 
 def log_reader(config: Config) -> LogReader:
     """A reader of the epoch log; it needs no target, and a producer's machine may have none configured."""
-    from schemas.access.server_url import ServerUrl
     from spark_consumer.epochs.log_reader import LogReader
-    from spark_consumer.rules.config import ConsumerConfig
+    from spark_consumer.rules.config import LogAddress
 
     kafka = config.kafka
-    security = kafka_security(kafka)
-    return LogReader(
-        ConsumerConfig(kafka.bootstrap_servers, kafka.prefix, ServerUrl("unused"), kafka_security=security)
-    )
+    return LogReader(LogAddress(kafka.bootstrap_servers, kafka.prefix, kafka_security=kafka_security(kafka)))
 
 
 def log_exists(servers: str, prefix: str, security: KafkaSecurity = OPEN) -> bool:
