@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -188,49 +189,47 @@ def locked_rows(target: Database, table: str, random: Random) -> Callable[[], No
     return act
 
 
-@pytest.mark.parametrize(("flavor", "workers"), [("mysql", 3), ("mariadb", 1)])
-def test_whatever_the_downstream_does_rows_arrive_once(
-    target: Database, workers: int, small_disk: Path
-) -> None:
-    target.execute(f"CREATE DATABASE {DB}")
-    one = channel(target, "t", workers)
-    user = "t"
-
-    # connections and statements are killed, in the midst of transactions and at their end
+def connections_and_statements_are_killed(one: Channel) -> None:
+    """In the midst of transactions and at their end."""
     for what in ("CONNECTION", "QUERY"):
         one.add(12)
-        assert while_alive(one.apply(), lambda what=what: kill(target, user, what), 0.03)
+        assert while_alive(one.apply(), partial(kill, one.server, "t", what), 0.03)
         one.check()
 
-    # other sessions hold rows and lock them crosswise: 1205 and 1213
-    target.execute("SET GLOBAL innodb_lock_wait_timeout = 1")
+
+def rows_are_locked_crosswise(one: Channel) -> None:
+    """Other sessions hold them: 1205 and 1213."""
+    one.server.execute("SET GLOBAL innodb_lock_wait_timeout = 1")
     apply_part._sessions.clear()
     one.add(12)
-    while_alive(one.apply(), locked_rows(target, "t", Random(workers)), 0.0)
+    while_alive(one.apply(), locked_rows(one.server, "t", Random(one.config.workers)), 0.0)
     one.check()
 
-    # read-only for a while
+
+def the_server_is_read_only_for_a_while(one: Channel) -> None:
     one.add(12)
     thread = one.apply()
-    target.execute(f"SET GLOBAL {variable(target)} = ON")
+    one.server.execute(f"SET GLOBAL {variable(one.server)} = ON")
     time.sleep(0.5)
     assert thread.is_alive()
-    target.execute(f"SET GLOBAL {variable(target)} = OFF", "SET GLOBAL read_only = OFF")
+    one.server.execute(f"SET GLOBAL {variable(one.server)} = OFF", "SET GLOBAL read_only = OFF")
     thread.join(120)
     one.check()
 
-    # nobody is let in: all connections are used up, then those of the account
+
+def all_connections_are_used_up(one: Channel) -> None:
+    """Those of the server, then those of the account."""
     for closed, opened in (
         ("SET GLOBAL max_connections = 10", "SET GLOBAL max_connections = 200"),
         ("ALTER USER t WITH MAX_USER_CONNECTIONS 1", "ALTER USER t WITH MAX_USER_CONNECTIONS 0"),
     ):
         one.add(12)
-        with target.connect() as root, root.cursor() as cursor:
+        with one.server.connect() as root, root.cursor() as cursor:
             cursor.execute(closed)
             held: list[Any] = []
             with suppress(pymysql.MySQLError):
                 while "GLOBAL" in closed:
-                    held.append(target.connect())
+                    held.append(one.server.connect())
             thread = one.apply()
             time.sleep(0.5)
             cursor.execute(opened)
@@ -239,24 +238,24 @@ def test_whatever_the_downstream_does_rows_arrive_once(
         thread.join(120)
         one.check()
 
-    # the server goes and comes back
-    one.add(25)
-    thread = one.apply()
-    target.restart()
-    thread.join(120)
-    one.check()
-    one.add(25)
-    thread = one.apply()
-    target.kill()
-    target.start()
-    thread.join(120)
-    one.check()
 
-    # another password stops it, with a reason that does not tell the password
+def the_server_goes_and_comes_back(one: Channel) -> None:
+    """In order, and killed."""
+    for act in (one.server.restart, one.server.kill):
+        one.add(25)
+        thread = one.apply()
+        act()
+        one.server.start()
+        thread.join(120)
+        one.check()
+
+
+def the_password_becomes_another(one: Channel) -> None:
+    """It stops, with a reason that does not tell the password."""
     one.add(12)
-    target.execute("ALTER USER t IDENTIFIED BY 'second'")
+    one.server.execute("ALTER USER t IDENTIFIED BY 'second'")
     thread = one.apply()
-    kill(target, user)
+    kill(one.server, "t")
     thread.join(60)
     [refused] = one.failures
     assert isinstance(refused, DownstreamError)
@@ -264,22 +263,36 @@ def test_whatever_the_downstream_does_rows_arrive_once(
     assert "check user and password" in str(refused)
     assert PASSWORD not in str(refused)
     one.failures.clear()
-    url = ServerUrl.parse(f"mysql://t:second@127.0.0.1:{target.port}/")
+    url = ServerUrl.parse(f"mysql://t:second@127.0.0.1:{one.server.port}/")
     one.config = replace(one.config, target=url)
     one.apply().join(120)
     one.check()
 
-    # the table's disk is full
-    ballast = small_disk / "ballast"
+
+def the_tables_disk_is_full(target: Database, workers: int, disk: Path) -> None:
+    ballast = disk / "ballast"
     ballast.write_bytes(bytes(_BALLAST))
-    full = channel(target, "f", workers, f"DATA DIRECTORY = '{small_disk}'")
+    full = channel(target, "f", workers, f"DATA DIRECTORY = '{disk}'")
     full.add(16, 3000)
     thread = full.apply()
-    wait_until(
-        lambda: not thread.is_alive() or shutil.disk_usage(small_disk).free <= 200_000, "the disk is full"
-    )
+    wait_until(lambda: not thread.is_alive() or shutil.disk_usage(disk).free <= 200_000, "the disk is full")
     time.sleep(0.5)
     assert thread.is_alive()
     ballast.unlink()
     thread.join(120)
     full.check()
+
+
+@pytest.mark.parametrize(("flavor", "workers"), [("mysql", 3), ("mariadb", 1)])
+def test_whatever_the_downstream_does_rows_arrive_once(
+    target: Database, workers: int, small_disk: Path
+) -> None:
+    target.execute(f"CREATE DATABASE {DB}")
+    one = channel(target, "t", workers)
+    connections_and_statements_are_killed(one)
+    rows_are_locked_crosswise(one)
+    the_server_is_read_only_for_a_while(one)
+    all_connections_are_used_up(one)
+    the_server_goes_and_comes_back(one)
+    the_password_becomes_another(one)
+    the_tables_disk_is_full(target, workers, small_disk)

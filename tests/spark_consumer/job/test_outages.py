@@ -243,57 +243,68 @@ def broker(tmp_path: Path) -> Iterator[Kafka]:
         made.kill()
 
 
+@dataclass
+class EndlessProducer:
+    """A producer that runs until it is stopped, in a thread."""
+
+    config: ProducerConfig
+    stop: threading.Event = field(default_factory=threading.Event)
+    states: list[ProducerProgress] = field(default_factory=list)
+    failures: list[BaseException] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            run_producer(self.config, self.stop, self.states.append)
+        except BaseException as error:
+            self.failures.append(error)
+
+    def has(self, rows: int) -> None:
+        """Wait until it has published that many rows."""
+        wait_until(
+            lambda: self.failures or (self.states and self.states[-1].publish.rows >= rows),
+            f"{rows} rows are published",
+        )
+        assert self.failures == []
+
+    def end(self) -> None:
+        self.stop.set()
+        self._thread.join(120)
+        assert (self._thread.is_alive(), self.failures) == (False, [])
+
+
 @pytest.mark.parametrize("flavor", ["mariadb"])
 def test_the_producer_outlives_kafka_and_a_stop_does_not_wait_for_it(
     broker: Kafka, upstream: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(producer_run, "_LEAVE", 0.5)
-    stop, states, failures = threading.Event(), list[ProducerProgress](), list[BaseException]()
-
-    def produce(config: ProducerConfig) -> threading.Thread:
-        def work() -> None:
-            try:
-                run_producer(config, stop, states.append)
-            except BaseException as error:
-                failures.append(error)
-
-        states.clear()
-        thread = threading.Thread(target=work)
-        thread.start()
-        return thread
-
-    def published(rows: int) -> None:
-        wait_until(
-            lambda: failures or (states and states[-1].publish.rows >= rows), f"{rows} rows are published"
-        )
-        assert failures == []
-
     with producer_case(upstream, broker.bootstrap, tmp_path) as case:
         # Kafka comes after the producer, goes and comes back, and hangs for a while.
         broker.kill()
-        thread = produce(case.config)
+        running = EndlessProducer(case.config)
         case.sql("INSERT INTO t (v) VALUES ('a'), ('b')")
         time.sleep(1)
         broker.start()
-        published(2)
+        running.has(2)
         broker.kill()
         case.sql(*["INSERT INTO t (v) VALUES ('while it is gone')"] * 20)
         time.sleep(1)
         broker.start()
-        published(22)
+        running.has(22)
         assert broker.pid is not None
         os.killpg(broker.pid, signal.SIGSTOP)
         case.sql(*["UPDATE t SET n = n + 1 WHERE id = 1"] * 20)
         time.sleep(2)
         os.killpg(broker.pid, signal.SIGCONT)
-        published(42)
+        running.has(42)
         # A stop leaves the epoch.
         broker.kill()
         case.sql(*["INSERT INTO t (v) VALUES ('left')"] * 20)
         time.sleep(0.5)
-        stop.set()
-        thread.join(120)
-        assert (thread.is_alive(), failures) == (False, [])
+        running.end()
         broker.start()
         case.catch_up()
         found = case.published()
@@ -323,6 +334,45 @@ def python_workers() -> list[int]:
     return [pid for pid, parent in parents.items() if parent in daemons and pid in daemons]
 
 
+def outlives_its_workers(running: Endless, topic: FakeTopic, t: TableStructure) -> None:
+    """Killed between two batches, and in the middle of one."""
+    for number in range(100, 103):
+        for pid in python_workers():
+            os.kill(pid, signal.SIGKILL)
+        topic.epoch(insert(t, {"id": number, "v": 0}))
+    running.has(103)
+
+
+def outlives_the_downstream(running: Endless, topic: FakeTopic, t: TableStructure, proxy: FaultProxy) -> None:
+    proxy.closed.set()
+    proxy.cut_all()
+    topic.epoch(insert(t, {"id": 103, "v": 0}))
+    time.sleep(1)
+    proxy.closed.clear()
+    running.has(104)
+
+
+def outlives_kafka(running: Endless, topic: FakeTopic, t: TableStructure, broker: Kafka) -> None:
+    broker.kill()
+    time.sleep(2)
+    broker.start()
+    topic.epoch(insert(t, {"id": 104, "v": 0}))
+    running.has(105)
+
+
+def leaves_a_batch_that_waits_for_a_lock(
+    running: Endless, topic: FakeTopic, t: TableStructure, downstream: Database
+) -> None:
+    """A stop finds it."""
+    with downstream.connect(autocommit=False) as other, other.cursor() as cursor:
+        cursor.execute(f"UPDATE {t.db}.t SET v = 5 WHERE id = 7")
+        topic.epoch(update(t, {"id": 7, "v": 0}, {"id": 7, "v": 1}))
+        wait_until(lambda: running.counters.in_hand is not None and running.counters.in_hand.rows == 1)
+        running.end()
+        other.rollback()
+    assert running.failures == []
+
+
 @pytest.mark.parametrize("flavor", ["mysql"])
 def test_the_consumer_outlives_what_it_needs(
     broker: Kafka, downstream: Database, name: str, spark: Any, tmp_path: Path
@@ -340,39 +390,12 @@ def test_the_consumer_outlives_what_it_needs(
         topic.epoch(*(insert(t, {"id": i, "v": 0}) for i in range(100)))
         running.has(100)
 
-        # the workers: killed between two batches, and in the middle of one
-        for number in range(100, 103):
-            for pid in python_workers():
-                os.kill(pid, signal.SIGKILL)
-            topic.epoch(insert(t, {"id": number, "v": 0}))
-        running.has(103)
-
-        # the downstream
-        proxy.closed.set()
-        proxy.cut_all()
-        topic.epoch(insert(t, {"id": 103, "v": 0}))
-        time.sleep(1)
-        proxy.closed.clear()
-        running.has(104)
-
-        # Kafka
-        broker.kill()
-        time.sleep(2)
-        broker.start()
-        topic.epoch(insert(t, {"id": 104, "v": 0}))
-        running.has(105)
-
-        # A stop finds a batch that waits for a lock, and leaves it.
-        with downstream.connect(autocommit=False) as other, other.cursor() as cursor:
-            cursor.execute(f"UPDATE {name}.t SET v = 5 WHERE id = 7")
-            topic.epoch(update(t, {"id": 7, "v": 0}, {"id": 7, "v": 1}))
-            wait_until(lambda: running.counters.in_hand is not None and running.counters.in_hand.rows == 1)
-            running.end()
-            other.rollback()
-        assert running.failures == []
+        outlives_its_workers(running, topic, t)
+        outlives_the_downstream(running, topic, t, proxy)
+        outlives_kafka(running, topic, t, broker)
+        leaves_a_batch_that_waits_for_a_lock(running, topic, t, downstream)
         assert downstream.execute(f"SELECT v FROM {name}.t WHERE id = 7") == [(0,)]
-        bounded = replace(config, until_caught_up=True)
-        run_consumer(bounded, lambda: spark)
+        run_consumer(replace(config, until_caught_up=True), lambda: spark)
     assert downstream.execute(f"SELECT COUNT(*), SUM(v) FROM {name}.t") == [(105, 1)]
     audited = downstream.execute(
         f"SELECT SUM(inserts), SUM(updates), COUNT(DISTINCT first_epoch) - COUNT(*), MAX(last_epoch)"

@@ -60,6 +60,10 @@ def test_memory_beside_stored(operator: Operator) -> None:
     [socket] = operator.folder.rglob("producer.sock")
     assert stat.S_IMODE(socket.stat().st_mode) == 0o600
 
+
+def test_what_is_down_is_told(operator: Operator) -> None:
+    producer = operator.start("produce")
+    wait_until(lambda: receiver_of(operator)["state"] == "connected")
     operator.upstream.kill()
     wait_until(lambda: receiver_of(operator)["state"] == "reconnecting")
     report = status(operator)
