@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -356,14 +357,10 @@ def test_change_files_hold_every_change_once_whatever_happens(history: History, 
     assert (shown["epoch"], shown["consistent"]) == (epochs[-1].epoch, True)
 
 
-def test_channels_are_listed_shown_rewound_and_removed(
-    history: History, schema: Callable[..., str], tmp_path: Path
-) -> None:
-    name = schema("listed")
-    config = history.config(name, checkpoint_dir=tmp_path / "checkpoint")
-    executed, rows = history.places[40]
-    consume(replace(config, until=f"gtid:{executed}"))
-    (tmp_path / "tailrace.toml").write_text(
+def _three_channels(folder: Path, history: History, config: ConsumerConfig, name: str) -> Path:
+    """The configuration of one that runs, one into files, and one that never ran."""
+    file = folder / "tailrace.toml"
+    file.write_text(
         f"""
         [kafka]
         bootstrap-servers = "{config.bootstrap_servers}"
@@ -371,7 +368,7 @@ def test_channels_are_listed_shown_rewound_and_removed(
         [target]
         url = "{history.target.url("tailrace")}"
         [relay]
-        dir = "{tmp_path / "relay"}"
+        dir = "{folder / "relay"}"
         [consumer]
         checkpoint-dir = "{config.checkpoint_dir}"
         [channel.{name}]
@@ -379,18 +376,29 @@ def test_channels_are_listed_shown_rewound_and_removed(
         schema-pattern = "{history.log.db}"
         target-schema = "{name}"
         [channel.lake.target]
-        url = "parquet:{tmp_path / "lake"}"
+        url = "parquet:{folder / "lake"}"
         [channel.new]
         """
     )
+    return file
 
-    def run(*words: str) -> str:
-        done = CliRunner().invoke(app, ["channel", *words, "--config", str(tmp_path / "tailrace.toml")])
-        structlog.reset_defaults()  # the command's log went to a stream that is closed now
-        if done.exception is not None and not isinstance(done.exception, SystemExit):
-            raise done.exception
-        return done.stdout
 
+def _channel_command(config: Path, *words: str) -> str:
+    done = CliRunner().invoke(app, ["channel", *words, "--config", str(config)])
+    structlog.reset_defaults()  # the command's log went to a stream that is closed now
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.stdout
+
+
+def test_channels_are_listed_shown_rewound_and_removed(
+    history: History, schema: Callable[..., str], tmp_path: Path
+) -> None:
+    name = schema("listed")
+    config = history.config(name, checkpoint_dir=tmp_path / "checkpoint")
+    executed, rows = history.places[40]
+    consume(replace(config, until=f"gtid:{executed}"))
+    run = partial(_channel_command, _three_channels(tmp_path, history, config, name))
     found = {c["channel"]: c for c in json.loads(run("list", "--json"))["channels"]}
     assert same(history.flavor, found[name]["gtids"], executed)
     assert (found["new"]["epoch"], found["lake"]["epoch"]) == (None, None)

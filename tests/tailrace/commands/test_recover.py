@@ -12,9 +12,10 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
+from pymysql.connections import Connection
 
 from compose.databases import Database
 from compose.kafka import Kafka
@@ -124,30 +125,34 @@ def assert_each_once(it: River, total: int | None = None) -> None:
     assert total is None or int(audited) == total
 
 
-@pytest.mark.parametrize(("upstream", "downstream"), PAIRS)
-def test_recovered_without_upstream_and_kafka(river: MakeRiver, upstream: str, downstream: str) -> None:
-    it = river(upstream, downstream)
-    run_dml(it.upstream, 0, 100)
-    # Prepared before the recovery, decided within it.
+def prepared_transaction(it: River) -> Connection[Any]:
+    """Prepared before the recovery, to be decided within it."""
     xa = it.upstream.connect()
     with xa.cursor() as cursor:
         for step in ("START 'x'", "INSERT INTO river.last VALUES (2)", "END 'x'", "PREPARE 'x'"):
             cursor.execute(step if step.startswith("INSERT") else f"XA {step}")
-    assert it.run("produce", "--until-caught-up") == 0, it.talk()
-    consume(settings(it))
-    assert channel(it, "consistent, epoch_gtid_set") == (1, None)
-    # Published, and applied in part.
+    return xa
+
+
+def published_and_applied_in_part(it: River) -> object:
+    """The epoch that the channel stops at.
+
+    Rows of a table without transactions are there, and the position is not: the recovery goes on behind them.
+    """
     run_dml(it.upstream, 1, 150)
     run_flat(it.upstream, 1, 30)
     run_ddl(it.upstream, 1)
     run_dml(it.upstream, 2, 100)
     assert it.run("produce", "--until-caught-up") == 0, it.talk()
     consume(settings(it), 2)
-    # Rows of a table without transactions are there, and the position is not: the recovery goes on behind them.
     assert consume_until_it_dies(it, "nontransactional.after_row:5") == -signal.SIGKILL
     [stopped_at] = channel(it, "epoch")
     assert it.downstream.execute("SELECT COUNT(*) FROM tailrace.nontransactional_info") == [(1,)]
-    # A decision whose event is yet to come is about a place in the epoch log; one that is past is nothing to it.
+    return stopped_at
+
+
+def refused_for_an_open_decision(it: River, stopped_at: object) -> None:
+    """A decision whose event is yet to come is about a place in the epoch log; one that is past is nothing to it."""
     decided = (
         f"INSERT INTO tailrace.error_directives VALUES (NULL, '{settings(it).prefix}', 'main', {{}}, -1, '', 0, NULL,"
         " 'skip', '[]', '', '', '', NOW(), {})"
@@ -158,7 +163,10 @@ def test_recovered_without_upstream_and_kafka(river: MakeRiver, upstream: str, d
     assert recover(it) == 1
     assert '"code": "TR645"' in it.talk()
     it.downstream.execute("DELETE FROM tailrace.error_directives WHERE used_at IS NULL")
-    # Mirrored only, behind what relay.meta vouches for, and the last transaction torn.
+
+
+def mirrored_only(it: River, xa: Connection[Any]) -> None:
+    """Behind what relay.meta vouches for, and the last transaction torn."""
     metas = {path: path.read_bytes() for path in it.folder.glob("relay/*/relay.meta")}
     run_dml(it.upstream, 3, 150)
     run_flat(it.upstream, 2, 60)
@@ -170,6 +178,19 @@ def test_recovered_without_upstream_and_kafka(river: MakeRiver, upstream: str, d
     for path, text in metas.items():
         path.write_bytes(text)
     tear(it)
+
+
+@pytest.mark.parametrize(("upstream", "downstream"), PAIRS)
+def test_recovered_without_upstream_and_kafka(river: MakeRiver, upstream: str, downstream: str) -> None:
+    it = river(upstream, downstream)
+    run_dml(it.upstream, 0, 100)
+    xa = prepared_transaction(it)
+    assert it.run("produce", "--until-caught-up") == 0, it.talk()
+    consume(settings(it))
+    assert channel(it, "consistent, epoch_gtid_set") == (1, None)
+    stopped_at = published_and_applied_in_part(it)
+    refused_for_an_open_decision(it, stopped_at)
+    mirrored_only(it, xa)
 
     points = ("apply.before_commit:2", "apply.after_commit:3", "ddl.before", "ddl.after:2")
     for point in (*points, "nontransactional.after_mark", "nontransactional.after_row:3"):
