@@ -14,9 +14,9 @@ from unittest.mock import patch
 import structlog
 
 from schemas.gtid.sets import Flavor
-from tests.support import ddl_golden, online_golden, pipeline_golden
-from tests.support.decoded import decoded_lines
-from tests.support.golden_binlogs import BINLOGS, FILE, SUBDIR
+from tests.support.binlogs.decoded import decoded_lines
+from tests.support.golden import ddl_golden, online_golden, pipeline_golden
+from tests.support.golden.golden_binlogs import BINLOGS, FILE, SUBDIR
 
 
 def renewed() -> Iterator[tuple[Path, str]]:

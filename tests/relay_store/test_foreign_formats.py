@@ -17,7 +17,7 @@ from relay_store.write.writer import RelayWriter
 from schemas.binlog import framing
 from schemas.errors import RelayError
 from schemas.gtid.sets import empty_gtid_set
-from tests.support.relay_events import format_description, query
+from tests.support.binlogs.relay_events import format_description, query
 
 SUBDIR, FILE = "s.000001", "mysql-bin.000001"
 

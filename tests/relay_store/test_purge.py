@@ -36,8 +36,8 @@ from schemas.gtid.sets import MysqlGtidSet
 from schemas.wire.epoch import ORIGIN
 from tailrace.commands.app import app
 from tailrace.config.file import load
+from tests.support.binlogs.relay_events import event, format_description, group
 from tests.support.paths import CHECKOUT
-from tests.support.relay_events import event, format_description, group
 from tests.support.waiting import wait_until
 
 DEB = "deb76a2b-09cc-11e9-9129-5242cf3bb246"

@@ -36,7 +36,7 @@ from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import closing, connect
 from tailrace.channels import mark as channel_mark
 from tailrace.channels.mark import ChannelMark, followed
-from tests.support.mirroring import (
+from tests.support.binlogs.mirroring import (
     assert_same_files,
     mirroring,
     relay_files,
@@ -44,7 +44,7 @@ from tests.support.mirroring import (
     wait_for_mirror,
     work_on,
 )
-from tests.support.published import read_published, read_topic
+from tests.support.epochs.published import read_published, read_topic
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.servers

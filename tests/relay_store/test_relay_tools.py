@@ -18,8 +18,8 @@ from relay_store.layout import directory as layout
 from relay_store.layout.directory import RelayPosition
 from relay_store.read.catalog import entries
 from tailrace.reader.relay_cat import Selection, events
-from tests.support.damage import events_of, flip
-from tests.support.mirroring import (
+from tests.support.binlogs.damage import events_of, flip
+from tests.support.binlogs.mirroring import (
     catch_up,
     mirroring,
     relay_files,

@@ -20,7 +20,7 @@ from schemas.binlog import framing
 from schemas.errors import RelayError
 from schemas.gtid.sets import MysqlGtidSet
 from schemas.wire.epoch import ORIGIN
-from tests.support.relay_events import event, format_description, group, rows
+from tests.support.binlogs.relay_events import event, format_description, group, rows
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 FIRST = "mysql-bin.000007"

@@ -27,8 +27,8 @@ from relay_store.write.writer import RelayWriter
 from schemas.binlog import framing
 from schemas.errors import RelayError
 from schemas.gtid.sets import MysqlGtidSet
-from tests.support.damage import LOGS, copy_of, events_of, flip
-from tests.support.relay_events import event, format_description, group, gtid, rows, xid
+from tests.support.binlogs.damage import LOGS, copy_of, events_of, flip
+from tests.support.binlogs.relay_events import event, format_description, group, gtid, rows, xid
 
 SOURCE = "00010203-0405-0607-0809-0a0b0c0d0e0f"  # of relay_events.gtid
 OTHER = "4d11fa47-71ca-11e1-9e33-c80aa9429562"

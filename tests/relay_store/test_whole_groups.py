@@ -24,7 +24,7 @@ from schemas.errors import RelayError
 from schemas.gtid.sets import MysqlGtidSet
 from schemas.tables import TableFilter
 from schemas.wire.epoch import ORIGIN, EpochCommitted, OffsetRange
-from tests.support.relay_events import event, format_description, group
+from tests.support.binlogs.relay_events import event, format_description, group
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 SOURCE = "00010203-0405-0607-0809-0a0b0c0d0e0f"

@@ -13,7 +13,7 @@ from schemas.ddl.classify import (
     without_start_transaction,
 )
 from schemas.ddl.lexer import FLAVORS, Flavor, Lexer, dialect_of
-from tests.support.ddl_golden import Case, cases, render
+from tests.support.golden.ddl_golden import Case, cases, render
 
 ALL = cases()
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12)

@@ -18,8 +18,8 @@ from schemas.binlog.framing import CHECKSUM_SIZE, HEADER, HEADER_SIZE, MARIADB_Q
 from schemas.ddl.classify import Category, ClassifiedStatement, classify
 from schemas.ddl.lexer import Flavor
 from schemas.quote import quoted
-from tests.support.ddl_golden import Case, cases, render
 from tests.support.flavors import FLAVORS
+from tests.support.golden.ddl_golden import Case, cases, render
 
 pytestmark = pytest.mark.servers
 

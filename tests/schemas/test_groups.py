@@ -8,7 +8,7 @@ import pytest
 
 from schemas.binlog import framing
 from schemas.binlog.groups import GroupScanner
-from tests.support.relay_events import event, gtid, query, rows, xid
+from tests.support.binlogs.relay_events import event, gtid, query, rows, xid
 
 
 def mariadb_gtid(sequence: int, flags: int = 0) -> bytes:

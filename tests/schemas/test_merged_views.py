@@ -12,7 +12,7 @@ import pytest
 from compose.databases import Database
 from schemas.ddl.lexer import Flavor
 from schemas.ddl.names import rename
-from tests.support.view_queries import QUERIES
+from tests.support.statements.view_queries import QUERIES
 
 pytestmark = pytest.mark.servers
 _NAMES = {"t": "t2", "q": "q2"}

@@ -10,8 +10,8 @@ import pytest
 from schemas.access.server_login import connect, connection_options, login_hint
 from schemas.access.server_url import ServerUrl
 from schemas.errors import ConfigError
-from tests.support.certificates import Authority
-from tests.support.greeter import Greeter
+from tests.support.processes.certificates import Authority
+from tests.support.processes.greeter import Greeter
 
 PASSWORD = "not-for-everybody"
 

@@ -24,8 +24,8 @@ from schemas.structure import TableStructure
 from schemas.types.json_sql import typed_literal
 from schemas.varint import encode_bytes, encode_long
 from schemas.wire.avro_schema import avro_name
-from tests.support.binlog_rows import Row, binlog_end, event_types, rows_since
-from tests.support.value_types import LOOSE, MYSQL_TYPES, types_of
+from tests.support.binlogs.binlog_rows import Row, binlog_end, event_types, rows_since
+from tests.support.statements.value_types import LOOSE, MYSQL_TYPES, types_of
 
 pytestmark = pytest.mark.servers
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from schemas.ddl.lexer import FLAVORS, Flavor
 from schemas.ddl.names import Unroutable, rename
-from tests.support.view_queries import QUERIES
+from tests.support.statements.view_queries import QUERIES
 
 _ORACLE, _ANSI_QUOTES = 0x200, 0x4
 _NAMES = {("src", "t"): ("dst", "t2"), ("src", "q"): ("dst", "q2"), ("src", "a"): ("other", "a")}

@@ -9,7 +9,7 @@ import pytest
 
 from compose.databases import Database
 from compose.kafka import Kafka
-from tests.support.operator import DB, Operator
+from tests.support.processes.operator import DB, Operator
 
 
 @pytest.fixture

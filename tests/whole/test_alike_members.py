@@ -21,12 +21,12 @@ from schemas.structure import Column, TableStructure
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.route import Route
 from tailrace.compare import compare_servers
-from tests.support.apply_steps import apply_rows, open_channel
-from tests.support.consuming import consume
-from tests.support.fake_topic import insert, integer
+from tests.support.applying.apply_steps import apply_rows, open_channel
+from tests.support.applying.consuming import consume
+from tests.support.epochs.fake_topic import insert, integer
+from tests.support.epochs.source_log import SourceLog, source_log
 from tests.support.names import own_name
-from tests.support.source_log import SourceLog, source_log
-from tests.support.value_types import LOOSE
+from tests.support.statements.value_types import LOOSE
 
 pytestmark = pytest.mark.servers
 

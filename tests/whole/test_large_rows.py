@@ -14,9 +14,9 @@ from compose.kafka import Kafka
 from producer.epochs.records import Records
 from producer.kafka.epoch_log import EpochLog
 from schemas.errors import LogError
-from tests.support.applied import consume
-from tests.support.published import read_topic
-from tests.support.source_log import SourceLog, source_log
+from tests.support.applying.applied import consume
+from tests.support.epochs.published import read_topic
+from tests.support.epochs.source_log import SourceLog, source_log
 
 pytestmark = pytest.mark.servers
 

@@ -18,8 +18,8 @@ from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.event_filter import EventRule
 from spark_consumer.rules.route import Route, Router
 from tailrace.compare.engine import compare_servers
-from tests.support.consuming import consume
-from tests.support.producer_case import Case, producer_case
+from tests.support.applying.consuming import consume
+from tests.support.epochs.producer_case import Case, producer_case
 
 pytestmark = pytest.mark.servers
 _OTHER = {"mysql": "mariadb", "mariadb": "mysql"}

@@ -40,8 +40,8 @@ from spark_consumer.rules.route import Route
 from spark_consumer.target.session import closing, connect
 from tailrace.channels.files import files_channels
 from tailrace.commands.app import app
-from tests.support.consuming import consume
-from tests.support.source_log import SourceLog, source_log
+from tests.support.applying.consuming import consume
+from tests.support.epochs.source_log import SourceLog, source_log
 
 pytestmark = pytest.mark.servers
 _EXECUTED = {"mysql": "SELECT @@GLOBAL.gtid_executed", "mariadb": "SELECT @@GLOBAL.gtid_binlog_pos"}
@@ -313,7 +313,7 @@ def crashed(config: ConsumerConfig, kill: str) -> None:
     """Consume in a process that dies by SIGKILL at its fourth batch."""
     code = (
         "import pickle, sys; sys.path.insert(0, '.');"
-        "from tests.support.consuming import consume; consume(pickle.load(sys.stdin.buffer))"
+        "from tests.support.applying.consuming import consume; consume(pickle.load(sys.stdin.buffer))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

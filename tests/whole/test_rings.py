@@ -20,7 +20,7 @@ from tailrace.config.model import Config
 from tailrace.preflight.finding import Finding
 from tailrace.preflight.gate import check_consumer, check_producer
 from tailrace.preflight.gather import preflight
-from tests.support.consuming import consume
+from tests.support.applying.consuming import consume
 
 pytestmark = pytest.mark.servers
 

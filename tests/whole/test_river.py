@@ -14,8 +14,8 @@ import pytest
 from compose.databases import Database
 from compose.kafka import Kafka
 from relay_store.layout.readers import read_readers
-from tests.support.river import River
-from tests.support.workload import FLAT, SCHEMA, run_ddl, run_dml, run_flat
+from tests.support.processes.river import River
+from tests.support.statements.workload import FLAT, SCHEMA, run_ddl, run_dml, run_flat
 
 pytestmark = [pytest.mark.servers, pytest.mark.long]
 MakeRiver = Callable[..., River]

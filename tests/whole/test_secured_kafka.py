@@ -28,7 +28,8 @@ from spark_consumer.rows.render import REFUSED, task
 from spark_consumer.rules.config import ConsumerConfig
 from tailrace.probe_kafka import probe
 from tailrace.reader import EpochReader
-from tests.support.intruder import (
+from tests.support.epochs.secured_kafka import PASSWORD, USER, SecuredKafka
+from tests.support.processes.intruder import (
     answer,
     as_nobody,
     attempts,
@@ -38,7 +39,6 @@ from tests.support.intruder import (
     ports,
     unix_sockets,
 )
-from tests.support.secured_kafka import PASSWORD, USER, SecuredKafka
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.servers

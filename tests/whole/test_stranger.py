@@ -13,9 +13,9 @@ import pytest
 
 from compose.databases import Database
 from compose.kafka import Kafka
-from tests.support.registry import running
-from tests.support.source_log import SourceLog, source_log
-from tests.support.stranger import Change, Log, comparable, expression, murmur2
+from tests.support.epochs.registry import running
+from tests.support.epochs.source_log import SourceLog, source_log
+from tests.support.epochs.stranger import Change, Log, comparable, expression, murmur2
 
 pytestmark = pytest.mark.servers
 

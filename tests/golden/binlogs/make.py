@@ -11,8 +11,8 @@ import sys
 import tempfile
 
 from compose.databases import Database, MariaDB, MySQL
-from tests.support.decoded import decoded_lines
-from tests.support.golden_binlogs import BINLOGS, FILE, SUBDIR
+from tests.support.binlogs.decoded import decoded_lines
+from tests.support.golden.golden_binlogs import BINLOGS, FILE, SUBDIR
 
 _TYPES = [
     "a TINYINT", "b BIGINT UNSIGNED", "c DECIMAL(20,7)", "d FLOAT", "e DOUBLE", "f BIT(11)", "g DATE", "h TIME(3)",

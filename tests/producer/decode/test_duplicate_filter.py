@@ -13,7 +13,7 @@ from relay_store.layout.directory import RelayPosition
 from schemas.binlog import framing
 from schemas.errors import DecodeError
 from schemas.gtid.sets import MariadbGtidSet
-from tests.support.relay_events import event, format_description, query
+from tests.support.binlogs.relay_events import event, format_description, query
 
 FILE = "mysql-bin.000001"
 HAD = MariadbGtidSet.parse("0-1-100,7-2-50")

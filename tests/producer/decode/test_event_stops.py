@@ -14,9 +14,9 @@ from producer.events.query_event import load_query, parse_query_event
 from schemas.binlog import framing
 from schemas.ddl.dml import read_dml
 from schemas.errors import DecodeError
-from tests.support.decoded import decoded_lines
-from tests.support.golden_binlogs import BINLOGS, FILE, SUBDIR
-from tests.support.relay_events import event, format_description, gtid, query, xid
+from tests.support.binlogs.decoded import decoded_lines
+from tests.support.binlogs.relay_events import event, format_description, gtid, query, xid
+from tests.support.golden.golden_binlogs import BINLOGS, FILE, SUBDIR
 
 GTID = "00010203-0405-0607-0809-0a0b0c0d0e0f"
 

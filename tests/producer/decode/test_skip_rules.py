@@ -11,7 +11,7 @@ from producer.decode.skipping import SkipRule
 from producer.run import ProducerProgress, run_producer
 from schemas.errors import DecodeError
 from tailrace.status.memory import ProducerMemory
-from tests.support.producer_case import Case
+from tests.support.epochs.producer_case import Case
 
 pytestmark = pytest.mark.servers
 _TABLE = "(id INT PRIMARY KEY, a INT DEFAULT 5, b INT, u INT UNIQUE)"

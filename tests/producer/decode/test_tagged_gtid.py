@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from schemas.binlog import framing
-from tests.support.decoder import new_decoder, run
-from tests.support.relay_events import event, format_description, query, xid
+from tests.support.binlogs.decoder import new_decoder, run
+from tests.support.binlogs.relay_events import event, format_description, query, xid
 
 UUID = bytes(range(16))
 IMMEDIATE, ORIGINAL = 1_770_368_687_207_196, 1_770_000_000_000_999

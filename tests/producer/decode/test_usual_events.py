@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from schemas.binlog import framing
 from schemas.sql.literals import key_table
 from schemas.tables import TableFilter
-from tests.support.binlog_rows import rows_of
-from tests.support.decoder import NOW, new_decoder, run
-from tests.support.relay_events import event, format_description, gtid, query, xid
+from tests.support.binlogs.binlog_rows import rows_of
+from tests.support.binlogs.decoder import NOW, new_decoder, run
+from tests.support.binlogs.relay_events import event, format_description, gtid, query, xid
 
 _TRIGGERS = 0x4000
 

@@ -12,8 +12,8 @@ from relay_store.layout.directory import RelayPosition
 from schemas.binlog import framing
 from schemas.errors import DecodeError
 from schemas.wire.epoch import EpochCommitted, PreparedTransaction
-from tests.support.records import epoch_record
-from tests.support.relay_events import event
+from tests.support.binlogs.relay_events import event
+from tests.support.epochs.records import epoch_record
 
 # The body that MySQL 9.7 and MariaDB 11.4 log for XA PREPARE 'a','b',7.
 PREPARE = bytes.fromhex("00070000000100000001000000") + b"ab"

@@ -11,8 +11,8 @@ import pytest
 
 from relay_store.layout.readers import read_readers
 from schemas.errors import DecodeError
-from tests.support.binlog_rows import binlog_end
-from tests.support.producer_case import Case
+from tests.support.binlogs.binlog_rows import binlog_end
+from tests.support.epochs.producer_case import Case
 
 pytestmark = pytest.mark.servers
 

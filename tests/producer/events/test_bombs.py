@@ -34,9 +34,9 @@ from schemas.types.json_avro import json_avro
 from schemas.types.json_binary import MAX_DEPTH, json_text, json_tree, tree_text
 from schemas.types.temporal import Temporal
 from schemas.varint import read_more
-from tests.support.decoder import new_decoder, run
-from tests.support.limits import bounded
-from tests.support.relay_events import event, format_description, gtid, query, xid
+from tests.support.binlogs.decoder import new_decoder, run
+from tests.support.binlogs.relay_events import event, format_description, gtid, query, xid
+from tests.support.processes.limits import bounded
 
 MB = 1 << 20
 SUBDIR, FILE = "00010203-0405-0607-0809-0a0b0c0d0e0f.000001", "mysql-bin.000001"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from producer.events.compressed import plain_event
 from schemas.binlog import framing
 from schemas.binlog.mariadb_zlib import inflate, inflate_column
-from tests.support.relay_events import event, query
+from tests.support.binlogs.relay_events import event, query
 
 
 def pack(data: bytes) -> bytes:

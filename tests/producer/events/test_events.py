@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relay_store.layout import directory as layout
-from tests.support.producer_case import Case
+from tests.support.epochs.producer_case import Case
 
 pytestmark = pytest.mark.servers
 

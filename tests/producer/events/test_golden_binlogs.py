@@ -13,8 +13,8 @@ from producer.events.payload import unpacked
 from schemas.binlog import framing
 from schemas.errors import DecodeError, TailraceError
 from schemas.gtid.sets import Flavor
-from tests.support.decoded import decoded_lines
-from tests.support.golden_binlogs import BINLOGS, FILE, SUBDIR
+from tests.support.binlogs.decoded import decoded_lines
+from tests.support.golden.golden_binlogs import BINLOGS, FILE, SUBDIR
 
 _SEEDS = range(12)
 _MUTATIONS = 25  # a seed

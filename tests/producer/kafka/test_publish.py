@@ -25,10 +25,10 @@ from producer.run import ProducerProgress, run_producer
 from schemas.errors import DecodeError, LogError, RelayError, TailraceError
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.rules.config import ConsumerConfig
-from tests.support.binlog_rows import Row, binlog_end, rows_since
-from tests.support.child import handles
-from tests.support.producer_case import Case
-from tests.support.published import Published
+from tests.support.binlogs.binlog_rows import Row, binlog_end, rows_since
+from tests.support.epochs.producer_case import Case
+from tests.support.epochs.published import Published
+from tests.support.processes.child import handles
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.servers

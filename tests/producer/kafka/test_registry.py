@@ -19,7 +19,7 @@ from schemas.wire.avro_schema import row_schema
 from schemas.wire.epoch import StructureVersion
 from tailrace.config.file import load
 from tailrace.config.text import effective_toml
-from tests.support.registry import Registry, running
+from tests.support.epochs.registry import Registry, running
 
 PASSWORD = "s3cr3t-word"
 

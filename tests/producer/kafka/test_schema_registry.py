@@ -15,10 +15,10 @@ from compose.databases import Database
 from compose.kafka import Kafka
 from producer import run
 from schemas.errors import LogError
-from tests.support.applied import consume
-from tests.support.published import read_topic
-from tests.support.registry import Registry, running
-from tests.support.source_log import SourceLog, source_log
+from tests.support.applying.applied import consume
+from tests.support.epochs.published import read_topic
+from tests.support.epochs.registry import Registry, running
+from tests.support.epochs.source_log import SourceLog, source_log
 
 pytestmark = pytest.mark.servers
 

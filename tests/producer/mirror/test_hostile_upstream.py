@@ -16,8 +16,8 @@ from relay_store.write.writer import RelayWriter
 from schemas.access.server_connection import ServerConnection
 from schemas.binlog import framing
 from schemas.errors import ConfigError, RelayError, TailraceError, UpstreamError
-from tests.support.fake_upstream import FIRST, UUID, FakeUpstream, fake_upstream, framed, result_set
-from tests.support.relay_events import event, format_description, group, gtid, query, xid
+from tests.support.binlogs.fake_upstream import FIRST, UUID, FakeUpstream, fake_upstream, framed, result_set
+from tests.support.binlogs.relay_events import event, format_description, group, gtid, query, xid
 
 SECOND = "mysql-bin.000002"
 BAD_FILES = [

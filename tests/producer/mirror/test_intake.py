@@ -16,7 +16,7 @@ from relay_store.write.writer import RelayWriter
 from schemas.binlog import framing
 from schemas.errors import RelayError, UpstreamError
 from schemas.gtid.sets import MysqlGtidSet, MysqlGtidTracker
-from tests.support.relay_events import event, format_description, group, gtid, query, rows, xid
+from tests.support.binlogs.relay_events import event, format_description, group, gtid, query, rows, xid
 
 UUID = "00010203-0405-0607-0809-0a0b0c0d0e0f"
 FIRST = "mysql-bin.000001"

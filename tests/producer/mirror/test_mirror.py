@@ -27,7 +27,7 @@ from schemas.errors import ConfigError, UpstreamError
 from schemas.gtid.sets import Flavor, MysqlGtidSet, empty_gtid_set
 from schemas.tables import TableFilter
 from schemas.wire.epoch import ORIGIN
-from tests.support.mirroring import (
+from tests.support.binlogs.mirroring import (
     assert_same_files,
     catch_up,
     mirroring,

@@ -23,8 +23,8 @@ from relay_store.layout import directory as layout
 from schemas.access.server_url import ServerUrl
 from schemas.errors import RelayError, UpstreamError
 from schemas.gtid.sets import parse_gtid_set
-from tests.support.mirroring import purge_upstream
-from tests.support.published import read_published
+from tests.support.binlogs.mirroring import purge_upstream
+from tests.support.epochs.published import read_published
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.servers

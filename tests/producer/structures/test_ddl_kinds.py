@@ -14,8 +14,8 @@ from compose.databases import Database
 from producer.events.table_map import full_structure, read_table_map
 from producer.structures.forms import matched
 from schemas.ddl.table_definition import TableDefinition
-from tests.support.binlog_rows import binlog_end
-from tests.support.tracking import Tracker, table_maps, tracker_in
+from tests.support.binlogs.binlog_rows import binlog_end
+from tests.support.binlogs.tracking import Tracker, table_maps, tracker_in
 
 pytestmark = pytest.mark.servers
 

@@ -23,11 +23,11 @@ from schemas.ddl.table_definition import TableDefinition
 from schemas.errors import DecodeError
 from tailrace.config.file import load
 from tailrace.reader.schema_set import set_structure
-from tests.support.binlog_rows import binlog_end
-from tests.support.producer_case import Case
-from tests.support.random_ddl import ORACLE, Maker
-from tests.support.tracking import _TABLE_MAP, Tracker, table_maps, tracker_in
-from tests.support.value_types import TYPES
+from tests.support.binlogs.binlog_rows import binlog_end
+from tests.support.binlogs.tracking import _TABLE_MAP, Tracker, table_maps, tracker_in
+from tests.support.epochs.producer_case import Case
+from tests.support.statements.random_ddl import ORACLE, Maker
+from tests.support.statements.value_types import TYPES
 
 pytestmark = pytest.mark.servers
 

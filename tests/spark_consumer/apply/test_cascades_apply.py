@@ -8,8 +8,8 @@ from compose.databases import Database
 from schemas.structure import TableStructure
 from spark_consumer.apply.applier import Applier
 from spark_consumer.rules.config import ConsumerConfig
-from tests.support.apply_steps import apply_rows, open_channel
-from tests.support.fake_topic import delete, insert, integer
+from tests.support.applying.apply_steps import apply_rows, open_channel
+from tests.support.epochs.fake_topic import delete, insert, integer
 from tests.support.names import own_name
 
 pytestmark = pytest.mark.servers

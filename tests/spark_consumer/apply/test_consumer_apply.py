@@ -11,10 +11,10 @@ import pytest
 from compose.databases import Database
 from schemas.errors import DownstreamError, LogError
 from spark_consumer.apply.ddl.run import DdlApplier
-from tests.support.apply_steps import apply_steps, open_applier, prepared
-from tests.support.child import in_child
+from tests.support.applying.apply_steps import apply_steps, open_applier, prepared
 from tests.support.flavors import FLAVORS
 from tests.support.names import own_name
+from tests.support.processes.child import in_child
 
 pytestmark = pytest.mark.servers
 

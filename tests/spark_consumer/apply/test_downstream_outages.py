@@ -23,9 +23,9 @@ from schemas.errors import DownstreamError
 from schemas.structure import TableStructure
 from spark_consumer.apply.workers import apply_part
 from spark_consumer.rules.config import ConsumerConfig
-from tests.support.fake_topic import insert, integer, text, update
+from tests.support.applying.parts import MemoryLog, apply_log
+from tests.support.epochs.fake_topic import insert, integer, text, update
 from tests.support.flavors import FLAVORS
-from tests.support.parts import MemoryLog, apply_log
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.servers

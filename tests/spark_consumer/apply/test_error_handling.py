@@ -23,8 +23,8 @@ from spark_consumer.plan.refusal import RefusedStatement
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import closing, connect
 from tailrace.commands.app import app
-from tests.support.consuming import consume
-from tests.support.fake_topic import FakeTopic, delete, insert, integer, text, update
+from tests.support.applying.consuming import consume
+from tests.support.epochs.fake_topic import FakeTopic, delete, insert, integer, text, update
 from tests.support.names import own_name
 
 pytestmark = pytest.mark.servers

@@ -18,8 +18,8 @@ from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.plan.plan import Mode, TablePlan
 from spark_consumer.plan.refusal import Event
 from spark_consumer.rows.ordered import OrderedRow
-from tests.support.fake_topic import integer
-from tests.support.records import epoch_record
+from tests.support.epochs.fake_topic import integer
+from tests.support.epochs.records import epoch_record
 
 T = TableStructure("d", "t", (integer("id"), integer("v")), ("id",))
 PLAN = TablePlan(b"", T, Mode.ORDERED, ("d", "t"), ("id", "v"), transactional=False)

@@ -18,8 +18,8 @@ from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.event_filter import EventRule
 from spark_consumer.rules.expressions.filter import ExpressionRule
 from spark_consumer.rules.route import Route
-from tests.support.apply_steps import apply_rows, apply_steps, open_channel
-from tests.support.fake_topic import delete, insert, integer, text, update
+from tests.support.applying.apply_steps import apply_rows, apply_steps, open_channel
+from tests.support.epochs.fake_topic import delete, insert, integer, text, update
 from tests.support.names import own_name
 
 pytestmark = pytest.mark.servers

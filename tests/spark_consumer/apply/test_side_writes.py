@@ -18,8 +18,8 @@ from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.route import Route
 from spark_consumer.rules.scope import Scope
 from spark_consumer.target.tables import TableMoved
-from tests.support.apply_steps import apply_rows, open_channel, prepared_rows
-from tests.support.fake_topic import insert, integer, update
+from tests.support.applying.apply_steps import apply_rows, open_channel, prepared_rows
+from tests.support.epochs.fake_topic import insert, integer, update
 from tests.support.names import forget_others, own_name
 
 pytestmark = pytest.mark.servers

@@ -16,12 +16,12 @@ from schemas.structure import TableStructure
 from spark_consumer.rules.ddl_options import DdlOptions
 from spark_consumer.rules.expressions.filter import ExpressionRule
 from tailrace.compare import compare_servers
-from tests.support.apply_steps import apply_rows, open_channel, prepared_epochs
-from tests.support.binlog_applied import Channel, definitions, epochs_since
-from tests.support.binlog_rows import binlog_end
-from tests.support.child import in_child
-from tests.support.fake_topic import Change, delete, insert, integer, text, update
+from tests.support.applying.apply_steps import apply_rows, open_channel, prepared_epochs
+from tests.support.applying.binlog_applied import Channel, definitions, epochs_since
+from tests.support.binlogs.binlog_rows import binlog_end
+from tests.support.epochs.fake_topic import Change, delete, insert, integer, text, update
 from tests.support.names import own_name
+from tests.support.processes.child import in_child
 
 pytestmark = pytest.mark.servers
 Rows = dict[int, dict[str, Any]]

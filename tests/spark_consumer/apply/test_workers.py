@@ -19,10 +19,10 @@ from spark_consumer.apply.workers.apply_part import run_parts
 from spark_consumer.plan.refusal import RefusedStatement
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import closing, connect
-from tests.support.fake_topic import delete, insert, integer, text
-from tests.support.model import TABLES, Model
+from tests.support.applying.model import TABLES, Model
+from tests.support.applying.parts import MemoryLog, apply_in_child, apply_log
+from tests.support.epochs.fake_topic import delete, insert, integer, text
 from tests.support.names import own_name
-from tests.support.parts import MemoryLog, apply_in_child, apply_log
 
 pytestmark = pytest.mark.servers
 Start = Callable[..., ConsumerConfig]

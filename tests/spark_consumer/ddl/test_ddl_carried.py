@@ -13,8 +13,8 @@ from compose.databases import Database
 from schemas.errors import DownstreamError
 from spark_consumer.apply.ddl.intent import intent_of
 from spark_consumer.rules.ddl_options import DdlOptions
-from tests.support.binlog_applied import Channel, definitions, epochs_since
-from tests.support.binlog_rows import binlog_end
+from tests.support.applying.binlog_applied import Channel, definitions, epochs_since
+from tests.support.binlogs.binlog_rows import binlog_end
 from tests.support.names import own_name
 
 pytestmark = pytest.mark.servers

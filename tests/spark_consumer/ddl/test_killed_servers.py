@@ -25,11 +25,11 @@ from schemas.wire.epoch import SchemaChanged
 from spark_consumer.apply.ddl.settle import look
 from spark_consumer.rules.ddl_options import DdlOptions
 from spark_consumer.target.session import closing, connect
-from tests.support.apply_steps import apply_steps, open_applier
-from tests.support.binlog_applied import Channel, definitions, epochs_since
-from tests.support.binlog_rows import binlog_end
+from tests.support.applying.apply_steps import apply_steps, open_applier
+from tests.support.applying.binlog_applied import Channel, definitions, epochs_since
+from tests.support.binlogs.binlog_rows import binlog_end
 from tests.support.flavors import FLAVORS
-from tests.support.killing import Child, Killer
+from tests.support.processes.killing import Child, Killer
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.servers, pytest.mark.long]

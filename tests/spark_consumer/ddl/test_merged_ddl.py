@@ -12,8 +12,8 @@ from schemas.ddl.lexer import LexError
 from schemas.structure import TableStructure
 from spark_consumer.ddl.merged import needs
 from spark_consumer.target.tables import TargetColumn, TargetTable
-from tests.support.fake_topic import integer, text
-from tests.support.targets import column, unique
+from tests.support.applying.targets import column, unique
+from tests.support.epochs.fake_topic import integer, text
 
 SHARD = TableStructure("up", "t_1", (integer("id"), integer("v"), text("s", nullable=True)), ("id",))
 WITH_OLD = replace(SHARD, columns=(*SHARD.columns, integer("old", nullable=True)))

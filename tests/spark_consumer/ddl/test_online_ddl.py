@@ -9,7 +9,7 @@ from spark_consumer.ddl.online import translate_online
 from spark_consumer.ddl.online_tables import NO_TABLES
 from spark_consumer.ddl.shadow_tables import body, made_by_ghost, replaces
 from spark_consumer.rules.ddl_options import DdlOptions
-from tests.support.online_golden import ON, cases, changed, run
+from tests.support.golden.online_golden import ON, cases, changed, run
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 
 from compose.databases import Database
 from schemas.errors import DownstreamError
-from tests.support.binlog_applied import Channel, definitions, epochs_since
-from tests.support.binlog_rows import binlog_end
+from tests.support.applying.binlog_applied import Channel, definitions, epochs_since
+from tests.support.binlogs.binlog_rows import binlog_end
 from tests.support.names import own_name
 
 pytestmark = [pytest.mark.servers, pytest.mark.parametrize("flavor", ["mariadb"])]

@@ -53,9 +53,9 @@ from spark_consumer.rules.expressions.filter import ExpressionRule, compile_filt
 from spark_consumer.sinks.parquet.changes import changes, form_of
 from spark_consumer.target.find_by_image import compile_finder
 from tailrace.reader.rows import RowReader
-from tests.support.fake_topic import Change, delete, insert, integer, row_key, row_value, text, update
-from tests.support.limits import bounded
-from tests.support.records import SOURCE, epoch_record, version_record
+from tests.support.epochs.fake_topic import Change, delete, insert, integer, row_key, row_value, text, update
+from tests.support.epochs.records import SOURCE, epoch_record, version_record
+from tests.support.processes.limits import bounded
 
 AT = At("p.epochs", 7)
 PLACE = re.escape(f"{AT}: ")

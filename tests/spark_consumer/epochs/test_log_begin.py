@@ -15,7 +15,7 @@ from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.start import begin_of, first_position, resume_offset
 from spark_consumer.rules.config import ConsumerConfig
-from tests.support.records import SOURCE, epoch_record
+from tests.support.epochs.records import SOURCE, epoch_record
 
 UUID = "00000000-0000-0000-0000-00000000cafe"
 CONFIG = ConsumerConfig("nobody:1", "p", ServerUrl("unused"))

@@ -13,7 +13,7 @@ from schemas.wire.epoch import EpochCommitted
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch, RelaySlice
 from spark_consumer.job.recovered import pass_over
-from tests.support.records import epoch_record
+from tests.support.epochs.records import epoch_record
 
 UUID = "00000000-0000-0000-0000-00000000cafe"
 DIR = f"{UUID}.000001"

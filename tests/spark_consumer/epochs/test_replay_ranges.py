@@ -21,7 +21,7 @@ from spark_consumer.epochs.slice_epochs import slice_epochs
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.epochs.start import first_position, last_position
 from spark_consumer.epochs.stop_condition import StopCondition
-from tests.support.records import epoch_record
+from tests.support.epochs.records import epoch_record
 
 UUID = "00000000-0000-0000-0000-00000000cafe"
 FLAVORS = ["mysql", "mariadb"]

@@ -12,7 +12,7 @@ from schemas.errors import LogError
 from schemas.wire.epoch import OffsetRange, SchemaChanged
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch, contiguous_after, cut
-from tests.support.records import epoch_record
+from tests.support.epochs.records import epoch_record
 
 
 def logged(number: int, *, rows: int = 0, ddl: bool = False) -> LoggedEpoch:

@@ -12,8 +12,8 @@ from schemas.structure import TableStructure
 from schemas.wire.epoch import OffsetRange, SchemaChanged, TableChanged, TableTouched
 from spark_consumer.epochs.stream import DDL, EPOCH, PASS, STRUCTURE, TOUCH, explode
 from spark_consumer.epochs.tracker import OUT_EPOCH, OUT_STRUCTURE, OUT_UNKNOWN, SchemaTracker
-from tests.support.fake_topic import integer
-from tests.support.records import epoch_record, version_record
+from tests.support.epochs.fake_topic import integer
+from tests.support.epochs.records import epoch_record, version_record
 
 
 def given(epoch: int, kind: int, fingerprint: str | None = None, text: str | None = None) -> Row:

@@ -18,7 +18,7 @@ from spark_consumer.job.run import run_consumer
 from spark_consumer.job.spark import start_spark
 from spark_consumer.rules.config import ConsumerConfig
 from tailrace.artifacts.spark import spark_kafka_jars
-from tests.support.fake_topic import FakeTopic, insert, integer
+from tests.support.epochs.fake_topic import FakeTopic, insert, integer
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.servers

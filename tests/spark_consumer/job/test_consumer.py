@@ -28,8 +28,8 @@ from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.event_filter import EventRule
 from spark_consumer.rules.expressions.filter import ExpressionRule
 from spark_consumer.rules.route import Route
-from tests.support.consuming import consume as consume_here
-from tests.support.fake_topic import FakeTopic, delete, insert, integer, text, update
+from tests.support.applying.consuming import consume as consume_here
+from tests.support.epochs.fake_topic import FakeTopic, delete, insert, integer, text, update
 from tests.support.names import own_name
 from tests.support.waiting import wait_until
 

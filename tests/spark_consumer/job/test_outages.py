@@ -26,11 +26,11 @@ from schemas.wire.epoch import TableChanged
 from spark_consumer.job.progress import Counters
 from spark_consumer.job.run import run_consumer
 from spark_consumer.rules.config import ConsumerConfig
-from tests.support.apply_steps import apply_steps, open_applier, prepared
-from tests.support.fake_topic import FakeTopic, insert, integer, update
-from tests.support.fault_proxy import Cut, FaultProxy, fault_proxy
+from tests.support.applying.apply_steps import apply_steps, open_applier, prepared
+from tests.support.epochs.fake_topic import FakeTopic, insert, integer, update
+from tests.support.epochs.producer_case import producer_case
 from tests.support.names import own_name
-from tests.support.producer_case import producer_case
+from tests.support.processes.fault_proxy import Cut, FaultProxy, fault_proxy
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.servers

@@ -26,7 +26,8 @@ from spark_consumer.target.foreign_keys import ForeignKey
 from spark_consumer.target.row_locator import BY_ROW, Find, RowLocator
 from spark_consumer.target.tables import KeyPart, TargetColumn, TargetTable, Trigger, UniqueKey
 from spark_consumer.target.type_capacity import type_of
-from tests.support.fake_topic import (
+from tests.support.applying.targets import column, generated
+from tests.support.epochs.fake_topic import (
     Change,
     delete,
     halves,
@@ -37,7 +38,6 @@ from tests.support.fake_topic import (
     text,
     update,
 )
-from tests.support.targets import column, generated
 
 CI = "utf8mb4_general_ci"
 COLUMNS = (integer("id"), integer("n", nullable=True), text("s", nullable=True))

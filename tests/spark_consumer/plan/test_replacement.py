@@ -14,8 +14,8 @@ from spark_consumer.plan.refusal import Event
 from spark_consumer.plan.replacement import repeated
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.ordered import OrderedRow, statements
-from tests.support.fake_topic import integer
-from tests.support.records import epoch_record
+from tests.support.epochs.fake_topic import integer
+from tests.support.epochs.records import epoch_record
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,10 @@ from spark_consumer.rows.render import DELETES, INSERTS, ORDERED, TALLY, Unknown
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.row_locator import BY_KEY, BY_ROW
 from spark_consumer.target.tables import TargetTable, families
-from tests.support.fake_topic import Change, delete, insert, integer, row_key, row_value, update
-from tests.support.fake_topic import text as text_column
-from tests.support.targets import column, unique
-from tests.support.targets import generated as computed
+from tests.support.applying.targets import column, unique
+from tests.support.applying.targets import generated as computed
+from tests.support.epochs.fake_topic import Change, delete, insert, integer, row_key, row_value, update
+from tests.support.epochs.fake_topic import text as text_column
 
 PARENT = TableStructure("d", "p", (integer("id"), integer("v", nullable=True)), ("id",))
 NO_KEY = TableStructure("d", "n", (integer("a"), text_column("s", nullable=True)), ())

@@ -26,12 +26,12 @@ from spark_consumer.rules.expressions.kinds import Unevaluable
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.column_defaults import default_of
 from spark_consumer.target.tables import TargetTable
-from tests.support.decoder import new_decoder, run
-from tests.support.fake_topic import Change, delete, insert, integer, row_key, row_value, update
-from tests.support.fake_topic import text as text_column
-from tests.support.records import version_record
-from tests.support.relay_events import event, format_description, gtid, query, xid
-from tests.support.targets import column, unique
+from tests.support.applying.targets import column, unique
+from tests.support.binlogs.decoder import new_decoder, run
+from tests.support.binlogs.relay_events import event, format_description, gtid, query, xid
+from tests.support.epochs.fake_topic import Change, delete, insert, integer, row_key, row_value, update
+from tests.support.epochs.fake_topic import text as text_column
+from tests.support.epochs.records import version_record
 
 FULL = TableStructure(
     "d",

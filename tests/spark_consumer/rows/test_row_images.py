@@ -17,8 +17,8 @@ from schemas.access.server_url import ServerUrl
 from schemas.structure import has_full_images
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.route import Route
-from tests.support.consuming import consume
-from tests.support.producer_case import Case
+from tests.support.applying.consuming import consume
+from tests.support.epochs.producer_case import Case
 
 pytestmark = pytest.mark.servers
 

@@ -19,7 +19,7 @@ from spark_consumer.rules.expressions.code import Coder
 from spark_consumer.rules.expressions.kinds import Unevaluable, collation
 from spark_consumer.rules.expressions.parse import UnsupportedExpression, parse
 from spark_consumer.rules.expressions.row_values import value_lines, value_names
-from tests.support.fake_topic import insert, row_value
+from tests.support.epochs.fake_topic import insert, row_value
 
 pytestmark = pytest.mark.servers
 

@@ -19,8 +19,8 @@ from spark_consumer.plan.safe_mode import SafeMode
 from spark_consumer.rules.event_filter import EVENTS, EventFilter, EventRule
 from spark_consumer.rules.route import Route, Router
 from spark_consumer.rules.rules import Rules
-from tests.support import ddl_golden
-from tests.support.pipeline_golden import Case, cases
+from tests.support.golden import ddl_golden
+from tests.support.golden.pipeline_golden import Case, cases
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda c: f"{c.place} {c.title}")

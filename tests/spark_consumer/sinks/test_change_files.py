@@ -32,8 +32,8 @@ from spark_consumer.sinks.parquet.sink import FilesSink
 from tailrace.assemble import files_target, target_url
 from tailrace.config.model import Config, Target
 from tailrace.preflight.local import folder_findings
-from tests.support.fake_topic import delete, insert, integer, row_key, row_value, text, update
-from tests.support.records import epoch_record
+from tests.support.epochs.fake_topic import delete, insert, integer, row_key, row_value, text, update
+from tests.support.epochs.records import epoch_record
 
 T = TableStructure("shop", "t", (integer("id"), text("s", nullable=True)), ("id",))
 ODD = TableStructure(

@@ -11,8 +11,8 @@ from spark_consumer.target.compatibility import may_set, misfits
 from spark_consumer.target.row_locator import BY_KEY, BY_ROW, Find, RowLocator, locator_of
 from spark_consumer.target.tables import KeyPart, TargetTable, Trigger, UniqueKey
 from spark_consumer.target.type_capacity import SqlType, charset_lacks, lacks, parse_type
-from tests.support.fake_topic import integer, text
-from tests.support.targets import as_it_is, column, generated, unique
+from tests.support.applying.targets import as_it_is, column, generated, unique
+from tests.support.epochs.fake_topic import integer, text
 
 # Each line: what the upstream has, what holds it, and behind the bar what does not.
 MATRIX = """

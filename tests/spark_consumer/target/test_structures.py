@@ -22,12 +22,12 @@ from spark_consumer.rules.route import Route
 from spark_consumer.target.compatibility import misfits
 from spark_consumer.target.session import connect
 from spark_consumer.target.tables import TableMoved, read_table
-from tests.support.apply_steps import apply_rows, apply_steps, open_channel, prepared_rows
-from tests.support.binlog_rows import binlog_end, rows_since
-from tests.support.fake_topic import delete, insert, integer, text, update
+from tests.support.applying.apply_steps import apply_rows, apply_steps, open_channel, prepared_rows
+from tests.support.binlogs.binlog_rows import binlog_end, rows_since
+from tests.support.epochs.fake_topic import delete, insert, integer, text, update
+from tests.support.epochs.records import version_record
 from tests.support.names import forget_others, own_name
-from tests.support.records import version_record
-from tests.support.value_types import LOOSE, types_of
+from tests.support.statements.value_types import LOOSE, types_of
 
 pytestmark = pytest.mark.servers
 Channel = Callable[..., tuple[Applier, ConsumerConfig]]

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.operator import DB, Operator
+from tests.support.processes.operator import DB, Operator
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.servers

@@ -35,10 +35,10 @@ from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import closing, connect
 from tailrace import assemble
 from tailrace.config.file import load
-from tests.support.consuming import consume
-from tests.support.river import River
+from tests.support.applying.consuming import consume
+from tests.support.processes.river import River
+from tests.support.statements.workload import FLAT, SCHEMA, run_ddl, run_dml, run_flat
 from tests.support.waiting import wait_until
-from tests.support.workload import FLAT, SCHEMA, run_ddl, run_dml, run_flat
 
 pytestmark = pytest.mark.servers
 
@@ -79,7 +79,7 @@ def recover(it: River, crash_at: str = "") -> int:
 
 def consume_until_it_dies(it: River, crash_at: str) -> int:
     """The consumer in a process of its own; its exit code."""
-    command = [sys.executable, "-m", "tests.support.consuming", str(it.config)]
+    command = [sys.executable, "-m", "tests.support.applying.consuming", str(it.config)]
     return subprocess.run(command, env=os.environ | {"TAILRACE_CRASH_AT": crash_at}, check=False).returncode
 
 

@@ -14,8 +14,8 @@ from relay_store.read import catalog
 from schemas.binlog import framing
 from schemas.binlog.groups import GroupScanner
 from schemas.errors import RelayError
-from tests.support.damage import LOGS, copy_of, events_of, flip
-from tests.support.relay_command import relay
+from tests.support.binlogs.damage import LOGS, copy_of, events_of, flip
+from tests.support.processes.relay_command import relay
 
 
 @pytest.mark.parametrize("name", sorted(LOGS))

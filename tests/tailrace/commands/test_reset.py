@@ -18,9 +18,9 @@ from spark_consumer.job.checkpoint import in_use
 from spark_consumer.rules.config import ConsumerConfig
 from tailrace import assemble
 from tailrace.config.file import load
-from tests.support.consuming import consume
-from tests.support.river import River
-from tests.support.workload import SCHEMA, run_ddl, run_dml
+from tests.support.applying.consuming import consume
+from tests.support.processes.river import River
+from tests.support.statements.workload import SCHEMA, run_ddl, run_dml
 
 pytestmark = pytest.mark.servers
 

@@ -25,8 +25,8 @@ from spark_consumer.job.rewind import opened
 from spark_consumer.rules.config import ConsumerConfig
 from tailrace.channels.mark import ChannelMark
 from tailrace.commands.app import app
-from tests.support.consuming import consume
-from tests.support.source_log import SourceLog, source_log
+from tests.support.applying.consuming import consume
+from tests.support.epochs.source_log import SourceLog, source_log
 
 pytestmark = [pytest.mark.servers, pytest.mark.parametrize("flavor", ["mariadb"])]
 

@@ -12,8 +12,8 @@ from schemas.wire.avro_schema import row_schema
 from schemas.wire.epoch import EpochCommitted, SchemaChanged, StructureVersion, TableChanged, TableTouched
 from tailrace.reader.history import Answer, LookupPoint, look_up
 from tailrace.reader.structure_text import answer_dict, answer_text
-from tests.support.fake_topic import integer, text
-from tests.support.records import epoch_record, version_record
+from tests.support.epochs.fake_topic import integer, text
+from tests.support.epochs.records import epoch_record, version_record
 
 A = TableStructure("shop", "t", (integer("id"),), ("id",))
 B = TableStructure("shop", "t", (integer("id"), text("na`me", nullable=True)), ("id",))

@@ -19,7 +19,7 @@ from compose.databases import Database
 from compose.kafka import Kafka
 from schemas.errors import LogError
 from tailrace.reader import EpochReader
-from tests.support.source_log import SourceLog, source_log
+from tests.support.epochs.source_log import SourceLog, source_log
 
 pytestmark = pytest.mark.servers
 

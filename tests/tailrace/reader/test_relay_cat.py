@@ -15,9 +15,9 @@ from relay_store.layout import directory as layout
 from relay_store.write.writer import RelayWriter
 from schemas.binlog import framing
 from tailrace.reader.event_content import TYPES, ContentReader
-from tests.support.damage import LOGS, copy_of, events_of
-from tests.support.relay_command import relay
-from tests.support.relay_events import event, format_description, gtid, xid
+from tests.support.binlogs.damage import LOGS, copy_of, events_of
+from tests.support.binlogs.relay_events import event, format_description, gtid, xid
+from tests.support.processes.relay_command import relay
 
 FIRST, SECOND, THIRD = "mysql-bin.000001", "mysql-bin.000002", "mysql-bin.000003"
 

@@ -11,7 +11,7 @@ from spark_consumer.job.progress import Counters
 from tailrace.commands.status import _state
 from tailrace.service.consume_progress import snapshot
 from tailrace.status.lag import is_caught_up, lag, transactions_behind
-from tests.support.records import epoch_record
+from tests.support.epochs.records import epoch_record
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.operator import Operator
+from tests.support.processes.operator import Operator
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.servers

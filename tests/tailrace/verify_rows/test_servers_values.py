@@ -12,8 +12,8 @@ from compose.databases import Database
 from relay_store.layout.directory import write_index
 from tailrace.verify_rows import known
 from tailrace.verify_rows.compare import compare_rows
-from tests.support.golden_binlogs import SUBDIR
-from tests.support.value_types import LOOSE, types_of
+from tests.support.golden.golden_binlogs import SUBDIR
+from tests.support.statements.value_types import LOOSE, types_of
 
 _ALWAYS = {
     known.ZERO_DATE, known.IMPOSSIBLE_DATE, known.ZERO_TIMESTAMP, known.ZERO_YEAR, known.NEGATIVE_FRACTION,

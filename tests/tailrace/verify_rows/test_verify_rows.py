@@ -25,8 +25,8 @@ from tailrace.reader.event_rows import Images, decoded_rows
 from tailrace.verify_rows import compare, known
 from tailrace.verify_rows.compare import RowsReport, compare_rows
 from tailrace.verify_rows.report import findings_of, notes_of
-from tests.support.damage import LOGS, copy_of, events_of
-from tests.support.golden_binlogs import BINLOGS, FILE, SUBDIR
+from tests.support.binlogs.damage import LOGS, copy_of, events_of
+from tests.support.golden.golden_binlogs import BINLOGS, FILE, SUBDIR
 from tests.support.paths import CHECKOUT
 
 GOLDEN = {

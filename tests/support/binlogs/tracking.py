@@ -15,7 +15,7 @@ from schemas.charsets.collations import CHARSETS
 from schemas.ddl.classify import Category, classify
 from schemas.ddl.column_types import DdlContext
 from schemas.ddl.table_definition import TableDefinition
-from tests.support.binlog_rows import binlog_end
+from tests.support.binlogs.binlog_rows import binlog_end
 
 _TABLE_MAP = 19
 _MODES = "SET SESSION sql_mode = '', foreign_key_checks = 0"

@@ -14,8 +14,8 @@ from relay_store.layout.directory import RelayPosition
 from relay_store.read.reader import RelayReader
 from schemas.gtid.sets import Flavor
 from schemas.tables import TableFilter
-from tests.support.binlog_rows import rows_of
-from tests.support.decoder import NOW, new_decoder, run
+from tests.support.binlogs.binlog_rows import rows_of
+from tests.support.binlogs.decoder import NOW, new_decoder, run
 
 
 def decoded_lines(

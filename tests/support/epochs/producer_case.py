@@ -16,8 +16,8 @@ from typing import Any
 from compose.databases import Database
 from producer.run import ProducerConfig, run_producer
 from schemas.access.server_url import ServerUrl
+from tests.support.epochs.published import Published, read_published
 from tests.support.paths import PROGRAMS
-from tests.support.published import Published, read_published
 
 _PROGRAM = PROGRAMS / "producer_process.py"
 

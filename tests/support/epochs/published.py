@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from relay_store.layout.directory import RelayPosition, subdir_serial
 from schemas.structure import TableStructure
 from schemas.wire.epoch import DIGEST_MODULUS, EpochCommitted
-from tests.support.binlog_rows import Row
+from tests.support.binlogs.binlog_rows import Row
 
 Image = dict[str, Any]
 

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from schemas.structure import TableStructure
-from tests.support.fake_topic import Change, delete, insert, integer, text, update
+from tests.support.epochs.fake_topic import Change, delete, insert, integer, text, update
 
 Row = dict[str, Any]
 #: equal under utf8mb4_general_ci: a A á; b, B and B with a space; s S ß

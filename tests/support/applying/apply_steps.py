@@ -29,8 +29,8 @@ from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.session import connect
 from spark_consumer.target.tables import TargetCatalog
-from tests.support.fake_topic import Change, halves, integer, row_key, row_value
-from tests.support.records import epoch_record
+from tests.support.epochs.fake_topic import Change, halves, integer, row_key, row_value
+from tests.support.epochs.records import epoch_record
 
 _TABLE = TablePlan(
     b"", TableStructure("d", "t", (integer("id"),), ("id",)), Mode.COMPACT, ("d", "t"), ("id",)

@@ -22,10 +22,10 @@ from spark_consumer.apply.prepare import Prepared, assembled
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.rows.render import render
 from spark_consumer.rules.config import ConsumerConfig
-from tests.support.apply_steps import open_applier
-from tests.support.child import in_child
-from tests.support.decoder import NOW, new_decoder, run
-from tests.support.records import epoch_record
+from tests.support.applying.apply_steps import open_applier
+from tests.support.binlogs.decoder import NOW, new_decoder, run
+from tests.support.epochs.records import epoch_record
+from tests.support.processes.child import in_child
 
 _MAGIC = 4
 #: an epoch's record as it goes through the log, and its rows

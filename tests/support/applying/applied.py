@@ -10,7 +10,7 @@ from spark_consumer.job.run import run_consumer
 from spark_consumer.job.spark import start_spark
 from spark_consumer.rules.config import ConsumerConfig
 from tailrace.artifacts.spark import spark_kafka_jars
-from tests.support.source_log import SourceLog
+from tests.support.epochs.source_log import SourceLog
 
 
 def consume(log: SourceLog, downstream: Database, folder: Path) -> None:

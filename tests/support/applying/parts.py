@@ -28,9 +28,9 @@ from spark_consumer.plan.plan import SlicePlan
 from spark_consumer.rows.chunked_results import Result
 from spark_consumer.rows.render import render
 from spark_consumer.rules.config import ConsumerConfig
-from tests.support.child import in_child
-from tests.support.fake_topic import Change, halves, row_key, row_value
-from tests.support.records import epoch_record, version_record
+from tests.support.epochs.fake_topic import Change, halves, row_key, row_value
+from tests.support.epochs.records import epoch_record, version_record
+from tests.support.processes.child import in_child
 
 _PARTITIONS = 3
 Rows = tuple[list[bytes], list[bytes], list[int]]

@@ -26,11 +26,21 @@ from spark_consumer.rules.rules import Rules
 from spark_consumer.target.tables import TargetTable
 from tailrace import assemble
 from tailrace.config.file import load
-from tests.support.fake_topic import Change, delete, halves, insert, integer, row_key, row_value, text, update
+from tests.support.applying.targets import as_it_is, unique
+from tests.support.applying.targets import column as target_column
+from tests.support.epochs.fake_topic import (
+    Change,
+    delete,
+    halves,
+    insert,
+    integer,
+    row_key,
+    row_value,
+    text,
+    update,
+)
+from tests.support.epochs.records import epoch_record
 from tests.support.paths import GOLDEN
-from tests.support.records import epoch_record
-from tests.support.targets import as_it_is, unique
-from tests.support.targets import column as target_column
 
 FOLDER = GOLDEN / "pipeline"
 _TYPES = {"int": integer, "text": text}

@@ -18,7 +18,7 @@ from schemas.structure import TableStructure
 from schemas.tables import TableFilter
 from schemas.wire.avro_schema import row_schema
 from schemas.wire.rows import schema_name
-from tests.support.decoder import new_decoder, run
+from tests.support.binlogs.decoder import new_decoder, run
 
 _MAGIC = 4
 

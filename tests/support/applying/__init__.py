@@ -1,0 +1,1 @@
+"""The consumer or its parts in this process, and what it applies to."""

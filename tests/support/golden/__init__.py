@@ -1,0 +1,1 @@
+"""The golden files, read and renewed."""

@@ -1,0 +1,1 @@
+"""Statements of every kind: types and values, DDL, views, work for a server."""
