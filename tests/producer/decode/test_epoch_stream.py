@@ -1,0 +1,116 @@
+"""Where epochs end, and what is handed out before: values in, values out."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from producer.begin import prepared_in
+from producer.decode.decode_rules import DecodeRules
+from producer.decode.epoch_stream import EpochStream
+from producer.decode.walk import EventDecoder
+from producer.decode.xa import PreparedTransactions
+from producer.epochs.open_epoch import EpochLimits, OpenEpoch, SealedEpoch
+from producer.structures.store import Structures
+from relay_store.layout.directory import RelayPosition
+from relay_store.read.reader import RelayBlock
+from schemas.binlog import framing
+from schemas.gtid.sets import empty_gtid_set
+from schemas.tables import TableFilter
+from tests.support.binlogs.decoder import NOW
+from tests.support.binlogs.relay_events import event, format_description, gtid, query, xid
+
+SUBDIR, FILE = "00010203-0405-0607-0809-0a0b0c0d0e0f.000001", "mysql-bin.000001"
+TABLE = event(
+    framing.TABLE_MAP,
+    b"\1\0\0\0\0\0\1\0" + b"\1d\0\1t\0" + b"\1\3\0\0" + b"\1\1\0" + b"\4\3\2id" + b"\x08\1\0",
+)
+
+
+def _row(number: int) -> bytes:
+    head = b"\1\0\0\0\0\0" + b"\1\0" + b"\2\0" + b"\1\1"
+    return event(framing.WRITE_ROWS, head + b"\0" + struct.pack("<i", number))
+
+
+def _group(number: int, rows: int) -> bytes:
+    return b"".join((gtid(number), query(b"BEGIN"), TABLE, *map(_row, range(rows)), xid()))
+
+
+def _ddl(number: int) -> bytes:
+    return gtid(number) + query(b"CREATE TABLE u (a INT)")
+
+
+def _stream(max_rows: int = 1000, heartbeat: float = 1e9, ends: tuple[int, ...] = ()) -> EpochStream:
+    tables, structures = TableFilter(), Structures("mysql", TableFilter(), {}, None)
+    rules = DecodeRules("mysql", tables, EpochLimits(max_rows, 1 << 40, 1e9, heartbeat))
+    decoder = EventDecoder(
+        rules,
+        OpenEpoch(1, NOW.monotonic),
+        empty_gtid_set("mysql").tracker(),
+        {},
+        structures,
+        PreparedTransactions(),
+        prepared_in(Path("/nowhere")),
+    )
+    decoder.next_file(SUBDIR, FILE)
+    places = [RelayPosition(SUBDIR, FILE, end) for end in ends]
+    return EpochStream(rules, decoder, structures, RelayPosition(SUBDIR, FILE, 4), NOW, places)
+
+
+def _taken(stream: EpochStream, *events: bytes) -> list[tuple[int, int, bool] | int]:
+    """Of each epoch its rows, its end and whether it is a DDL; of each part that comes before how many rows it has."""
+    block = RelayBlock(SUBDIR, FILE, 4, b"".join((format_description(), *events)), at_tail=False)
+    return [
+        (one.record.rows, one.end.pos, one.record.ddl is not None)
+        if isinstance(one, SealedEpoch)
+        else len(one)
+        for one in stream.take(block)
+    ]
+
+
+def _after(*events: bytes) -> int:
+    return 4 + len(b"".join((format_description(), *events)))
+
+
+def test_an_epoch_ends_when_it_is_full_and_a_ddl_is_one_of_its_own() -> None:
+    events = [_group(1, 1), _group(2, 2), _group(3, 1), _ddl(4), _group(5, 1)]
+    stream = _stream(max_rows=2)
+    assert _taken(stream, *events) == [
+        (3, _after(*events[:2]), False),
+        (1, _after(*events[:3]), False),
+        (0, _after(*events[:4]), True),
+    ]
+    assert [epoch.record.rows for epoch in stream.rest()] == [1]
+    assert stream.here == stream.sealed == RelayPosition(SUBDIR, FILE, _after(*events))
+
+
+def test_an_epoch_ends_where_a_recovery_ended() -> None:
+    events = [_group(1, 1), _group(2, 1)]
+    end = _after(events[0])
+    assert _taken(_stream(ends=(end,)), *events) == [(1, end, False)]
+
+
+def test_the_time_is_told_from_outside() -> None:
+    stream = _stream(heartbeat=5.0)
+    assert _taken(stream, gtid(1), query(b"BEGIN"), xid()) == []
+    assert stream.due_in() == 5.0
+    assert list(stream.due()) == []
+    stream.now = NOW._replace(monotonic=5.0)
+    assert [epoch.record.transactions for epoch in stream.due()] == [1]
+
+
+def test_a_transaction_that_outgrows_memory_is_handed_out_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("producer.decode.walk.PART_RECORDS", 2)
+    stream = _stream(max_rows=1)
+    event_of_five = _group(1, 5)
+    taken = _taken(stream, event_of_five)
+    assert taken == [2, 2, (5, _after(event_of_five), False)]
+
+
+def test_only_whole_transactions_are_handed_out_early() -> None:
+    stream = _stream()
+    assert _taken(stream, _group(1, 2), gtid(2), query(b"BEGIN"), TABLE, _row(1)) == []
+    assert len(stream.take_whole()) == 2
+    assert len(stream.take_whole()) == 0
