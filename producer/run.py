@@ -173,32 +173,8 @@ def _run(
 ) -> None:
     info = describe(config.source)
     _check_stop(config, info)
-
-    if config.server_id == info.server_id:
-        raise UpstreamError(
-            "TR210",
-            f"server-id {config.server_id} is that of {config.source} itself",
-            hint="set [source] server-id to a number that no server and no other replica has",
-        )
-
-    def caught_up(here: RelayPosition) -> bool:
-        # Files of different servers cannot be compared: the relay log must have come to this one.
-        if here.subdir != relay.subdir or subdir_uuid(here.subdir) != info.server_uuid:
-            return False
-        file, position = here.upstream
-        return (file_number(file), position) >= (file_number(info.file), info.position)
-
-    # The mirror goes on while the publisher completes its epoch, so each has its own event.
-    mirror_stop, publish_stop = threading.Event(), threading.Event()
-
-    # Opening the log fences whoever writes it: not before the relay directory is ours.
-    lock = create_and_lock(config.relay_dir)
-    try:
-        last = _open_and_check_log(config, info, epoch_log, origins)
-    except BaseException:
-        os.close(lock)
-        raise
-    relay = RelayWriter.open(config.relay_dir, lock)
+    _check_server_id(config, info)
+    relay, last = _open_logs(config, info, epoch_log, origins)
     tables = TableFilter(config.include, config.exclude, folds=info.folds)
     write_folds(config.relay_dir, info.folds)
     write_default_engine(config.relay_dir, info.default_engine)
@@ -212,23 +188,14 @@ def _run(
         sync_groups=config.sync_relay_log,
         make_room=purging.purge,
     )
-    limits = EpochLimits(config.epoch_max_rows, config.epoch_max_bytes, config.epoch_max_delay)
-    registry = config.schema_registry_url
-    patience = _BOUNDED_PATIENCE if config.until_caught_up else _REGISTRY_PATIENCE
-    schema_name = (
-        SchemaRegistry(registry, epoch_log.structures, patience, epoch_log.left).name
-        if registry
-        else fingerprint_of
-    )
-    skip = tuple(rule.in_lower_case() if info.folds else rule for rule in config.skip)
-    rules = DecodeRules(info.flavor, tables, limits, config.accounts, skip, schema_name)
-    mark = Mark(config.relay_dir, PUBLISHER)
+    # The mirror goes on while the publisher completes its epoch, so each has its own event.
+    mirror_stop, publish_stop = threading.Event(), threading.Event()
     publisher = Publisher(
         epoch_log,
         config.relay_dir,
         relay.tail,
-        rules,
-        mark,
+        _rules(config, info, tables, epoch_log),
+        Mark(config.relay_dir, PUBLISHER),
         UpstreamStructures(config.source, info.flavor, tables, config.relay_dir, relay.tail, publish_stop),
         lambda log_id: layout.write_owner(config.relay_dir, Owner(config.prefix, log_id)),
         origins,
@@ -249,7 +216,7 @@ def _run(
     watch.start()
     purging.start()
     try:
-        until = caught_up if config.until_caught_up else None
+        until = _caught_up(relay, info) if config.until_caught_up else None
         publisher.run(publish_stop, until, config.stop_at_gtid)
     finally:
         mirror_stop.set()
@@ -260,6 +227,20 @@ def _run(
         relay.close()
     if thread.error is not None:
         raise thread.error
+
+
+def _open_logs(
+    config: ProducerConfig, info: UpstreamInfo, epoch_log: EpochLog, origins: Origins
+) -> tuple[RelayWriter, EpochCommitted | None]:
+    """Become the one writer of both logs; returns the epoch log's last epoch beside the relay log."""
+    # Opening the epoch log fences whoever writes it: not before the relay directory is ours.
+    lock = create_and_lock(config.relay_dir)
+    try:
+        last = _open_and_check_log(config, info, epoch_log, origins)
+    except BaseException:
+        os.close(lock)
+        raise
+    return RelayWriter.open(config.relay_dir, lock), last
 
 
 def _open_and_check_log(
@@ -278,6 +259,48 @@ def _open_and_check_log(
     if config.relay_log_recovery and last is not None:
         discard_unpublished(config.relay_dir, info, last)
     return last
+
+
+def _rules(
+    config: ProducerConfig, info: UpstreamInfo, tables: TableFilter, epoch_log: EpochLog
+) -> DecodeRules:
+    """What of the binlog becomes records."""
+    patience = _BOUNDED_PATIENCE if config.until_caught_up else _REGISTRY_PATIENCE
+    schema_name = fingerprint_of
+    if config.schema_registry_url:
+        schema_name = SchemaRegistry(
+            config.schema_registry_url, epoch_log.structures, patience, epoch_log.left
+        ).name
+    return DecodeRules(
+        info.flavor,
+        tables,
+        EpochLimits(config.epoch_max_rows, config.epoch_max_bytes, config.epoch_max_delay),
+        config.accounts,
+        tuple(rule.in_lower_case() if info.folds else rule for rule in config.skip),
+        schema_name,
+    )
+
+
+def _caught_up(relay: RelayWriter, info: UpstreamInfo) -> Callable[[RelayPosition], bool]:
+    """Whether a position is behind all that the upstream had when it described itself."""
+
+    def is_behind(here: RelayPosition) -> bool:
+        # Files of different servers cannot be compared: the relay log must have come to this one.
+        if here.subdir != relay.subdir or subdir_uuid(here.subdir) != info.server_uuid:
+            return False
+        file, position = here.upstream
+        return (file_number(file), position) >= (file_number(info.file), info.position)
+
+    return is_behind
+
+
+def _check_server_id(config: ProducerConfig, info: UpstreamInfo) -> None:
+    if config.server_id == info.server_id:
+        raise UpstreamError(
+            "TR210",
+            f"server-id {config.server_id} is that of {config.source} itself",
+            hint="set [source] server-id to a number that no server and no other replica has",
+        )
 
 
 def _check_stop(config: ProducerConfig, info: UpstreamInfo) -> None:
