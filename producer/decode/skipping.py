@@ -39,11 +39,11 @@ class SkipRule:
 
 
 class Skipping:
-    """The rules, and what was said about them in the log so far."""
+    """The rules, and which uses of them were reported so far."""
 
     def __init__(self, rules: Iterable[SkipRule] = ()) -> None:
         self._rules = tuple(rules)
-        self._told: set[tuple[str, str, str]] = set()
+        self._reported: set[tuple[str, str, str]] = set()
 
     def passes_over(
         self, kind: Skippable, tables: Iterable[tuple[str, str]], error: DecodeError, where: Where
@@ -54,7 +54,7 @@ class Skipping:
             raise error
         counted = tuple((*name, kind) for name in names)
         for db, table, _ in counted:
-            if (db, table, kind) not in self._told:
-                self._told.add((db, table, kind))
+            if (db, table, kind) not in self._reported:
+                self._reported.add((db, table, kind))
                 log.warning("skipping", table=f"{db}.{table}", kind=kind, where=str(where), reason=error.what)
         return counted
