@@ -26,7 +26,9 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         answer = _answer(arguments)
-    except StackError as error:
+    except (StackError, OSError) as found:
+        # A folder that cannot be made is no reason for a traceback.
+        error = found if isinstance(found, StackError) else StackError("TR700 failed", str(found))
         print(error, file=sys.stderr) if arguments.action == "fetch" else print(json.dumps(error.as_dict()))
         return 1
     except KeyboardInterrupt:
