@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any, NamedTuple
 
 
 class ExitCode(IntEnum):
@@ -27,6 +28,22 @@ class ExitCode(IntEnum):
     DAMAGED = 5
 
 
+#: number of a DDL within its epoch; rows count from 0
+DDL = -1
+#: for ``TailraceError.applied``
+NOTHING_APPLIED = "nothing of this batch was applied"
+
+
+class EventId(NamedTuple):
+    """Which row change or DDL of the log: its epoch, and its number within that."""
+
+    epoch: int
+    seq: int
+
+    def __str__(self) -> str:
+        return f"{self.epoch}:{'ddl' if self.seq == DDL else self.seq}"
+
+
 @dataclass(frozen=True)
 class Where:
     """Where an error happened; every part is optional."""
@@ -36,7 +53,7 @@ class Where:
     position: int | None = None
     table: str | None = None
     epoch: int | None = None
-    event: str | None = None
+    event: EventId | None = None
     relay: str | None = None
 
     def __str__(self) -> str:
@@ -49,7 +66,7 @@ class Where:
             parts.append(f"table {self.table}")
         if self.epoch is not None:
             parts.append(f"epoch {self.epoch}")
-        if self.event:
+        if self.event is not None:
             parts.append(f"event {self.event}")
         if self.relay:
             parts.append(f"epoch ends in the relay log at {self.relay}")
@@ -68,12 +85,20 @@ class TailraceError(Exception):
         where: GTID, file:position, table, epoch, as far as known.
         hint: what the operator can do about it.
         retryable: whether the same call may succeed later without a change.
+        applied: what of the batch in hand is applied, as a part of a sentence; "" where there is none.
     """
 
     exit_code: ExitCode = ExitCode.FAILED
 
     def __init__(
-        self, code: str, what: str, *, where: Where = NOWHERE, hint: str = "", retryable: bool = False
+        self,
+        code: str,
+        what: str,
+        *,
+        where: Where = NOWHERE,
+        hint: str = "",
+        retryable: bool = False,
+        applied: str = "",
     ) -> None:
         super().__init__(code, what)
         self.code = code
@@ -81,14 +106,24 @@ class TailraceError(Exception):
         self.where = where
         self.hint = hint
         self.retryable = retryable
+        self.applied = applied
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Errors travel between processes, and some of the classes have arguments of their own.
+        return _unpickled, (type(self), self.args), self.__dict__
+
+    @property
+    def advice(self) -> str:
+        """The hint, and what is applied."""
+        return "; ".join(filter(None, (self.hint, self.applied)))
 
     def __str__(self) -> str:
         place = str(self.where)
         text = f"{self.code}: {self.what}"
         if place:
             text += f" [{place}]"
-        if self.hint:
-            text += f" Hint: {self.hint}"
+        if self.advice:
+            text += f" Hint: {self.advice}"
         return text
 
     def as_dict(self) -> dict[str, object]:
@@ -97,9 +132,13 @@ class TailraceError(Exception):
             "code": self.code,
             "what": self.what,
             "where": str(self.where),
-            "hint": self.hint,
+            "hint": self.advice,
             "retryable": self.retryable,
         }
+
+
+def _unpickled(kind: type[TailraceError], args: tuple[Any, ...]) -> TailraceError:
+    return kind.__new__(kind, *args)
 
 
 class ConfigError(TailraceError):
@@ -139,9 +178,10 @@ class DownstreamError(TailraceError):
         where: Where = NOWHERE,
         hint: str = "",
         retryable: bool = False,
+        applied: str = "",
         statement: str | None = None,
     ) -> None:
-        super().__init__(code, what, where=where, hint=hint, retryable=retryable)
+        super().__init__(code, what, where=where, hint=hint, retryable=retryable, applied=applied)
         self.statement = statement
 
 

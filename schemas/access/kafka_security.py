@@ -129,6 +129,10 @@ FIRST_ATTEMPT = 0.75  # seconds; librdkafka itself waits for 0.3 before it tells
 PROTOCOL_HINT = "check [kafka] security-protocol: it must be the one that this listener of the broker speaks"
 
 
+class KafkaRefused(LogError):
+    """TR508: brokers do not let a client in."""
+
+
 class Refusal:
     """Why brokers do not let a client in, which librdkafka tries for ever: the calls themselves only time out.
 
@@ -187,7 +191,7 @@ class Refusal:
 
 def refused(servers: str, why: str, hint: str) -> LogError:
     """The error of brokers that answer and let nobody in: trying again cannot help."""
-    return LogError("TR508", f"Kafka at {servers} does not let us in: {why[:300]}", hint=hint)
+    return KafkaRefused("TR508", f"Kafka at {servers} does not let us in: {why[:300]}", hint=hint)
 
 
 def _unpickled(fields: dict[str, Any], left: dict[str, str]) -> KafkaSecurity:

@@ -24,38 +24,41 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TypeVar
 
 import pymysql
 import structlog
 
 from schemas.crashpoints import reached
-from schemas.errors import DownstreamError
+from schemas.errors import DDL, DownstreamError, EventId
 from spark_consumer.apply import audit, error_log, ledger, marks, nontransactional, position_store
 from spark_consumer.apply.ddl.intent import Progress, TranslatedDdl
 from spark_consumer.apply.ddl.run import DdlApplier, KnownTables, Versions
 from spark_consumer.apply.ddl.settle import await_predecessor
 from spark_consumer.apply.error_log import Directive
 from spark_consumer.apply.ledger import Ledger
+from spark_consumer.apply.nontransactional import TableSteps
 from spark_consumer.apply.patience import Patience
-from spark_consumer.apply.prepare import Prepared
+from spark_consumer.apply.prepared import BehindDdl, OneSlice, PreparedParts, PreparedRows
 from spark_consumer.apply.side_writes import SideWrites
 from spark_consumer.apply.workers import info
 from spark_consumer.apply.workers.info import Ahead
 from spark_consumer.apply.workers.part import Order
 from spark_consumer.apply.workers.pool import WorkerPool, check_caught_up, run_all
 from spark_consumer.apply.write import gave_up, refused, run_free, write
+from spark_consumer.apply.writes import Writes
 from spark_consumer.ddl import online_tables
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan import replacement
-from spark_consumer.plan.refusal import DDL, DDL_CODES, ROW_CODES, RefusedStatement, cut_values, ddl_event
+from spark_consumer.plan.counters import NO_STAGES, Stages
+from spark_consumer.plan.refusal import DdlRefused, EventRefused, RowRefused, cut_values, ddl_event
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.server_errors import is_passing, message_of
-from spark_consumer.target.session import Flavor, Session, closing, connect
+from spark_consumer.target.session import Flavor, Session, Unreachable, closing, connect
 from spark_consumer.target.tables import TableMoved, hold
 
 _PLANS = 5
@@ -139,11 +142,15 @@ class Applier:
         if self._beside is not None:
             self._beside.cut()
 
-    def apply(self, prepared: Prepared) -> int:
-        """Apply a slice exactly once; the number of statements run. Raises DownstreamError or LogError."""
+    def apply(self, prepared: OneSlice) -> tuple[int, Stages]:
+        """Apply a slice exactly once; the number of statements run, and what became of its rows.
+
+        Raises:
+            DownstreamError, LogError: nothing is applied, but for some parts of ``PreparedParts``.
+        """
         return self.with_retries(lambda: self._attempt(prepared))
 
-    def apply_planned(self, prepared: Prepared, again: Callable[[], Prepared]) -> tuple[int, Prepared]:
+    def apply_planned(self, prepared: OneSlice, again: Callable[[], OneSlice]) -> tuple[int, Stages]:
         """``apply``, with another plan if somebody has altered a table since the last one was made.
 
         Args:
@@ -151,11 +158,11 @@ class Applier:
         """
         for _ in range(_PLANS - 1):
             try:
-                return self.apply(prepared), prepared
+                return self.apply(prepared)
             except TableMoved as moved:
                 _log.info("downstream_table_altered", table=moved.where.table)
                 prepared = again()
-        return self.apply(prepared), prepared
+        return self.apply(prepared)
 
     def move_to(self, position: Position) -> None:
         """Move the position where that changes no row: what lies in between is applied, or nothing."""
@@ -179,9 +186,9 @@ class Applier:
                 if not is_passing(error):
                     raise refused(error) from error
                 self._renew(patience, error)
-            except DownstreamError as error:
+            except Unreachable as error:
                 # A DDL's own connection was not let in.
-                if error.code != "TR601" or not error.retryable:
+                if not error.retryable:
                     raise
                 self._renew(patience, error.__cause__ or error)
 
@@ -199,61 +206,59 @@ class Applier:
                 reason = error.__cause__ or error
         raise gave_up(reason) from reason
 
-    def _attempt(self, prepared: Prepared) -> int:
+    def _attempt(self, prepared: OneSlice) -> tuple[int, Stages]:
         session, piece = self._session, prepared.piece
         before = self._locked_position(piece)
         if before is None:
-            return 0
+            return 0, NO_STAGES if isinstance(prepared, BehindDdl) else prepared.stages
         self._side_writes.check_events(session, piece.where)
-        for part in prepared.parts:
-            self._side_writes.check_tables(session, part.written, piece.where)
-        self._run_parts(prepared, before)
+        reserved = self._apply_parts(prepared, before)
         used, progress, instead = self._progress(session, piece, before)
         translated, pending = progress.translated, progress.pending
         self._hidden = translated.tables.names
         for index in pending[:-1]:
             self._run_alone(piece, before, progress, index)
-        number = progress.number + prepared.reserved + len(pending) + 1
+        number = progress.number + reserved + len(pending) + 1
         last = pending[-1] if pending else progress.index
         with self._ddl.begun(session, self._token, piece, before, progress, last) as run_ddl:
-            count = self._commit(prepared, before, number, used, translated, instead, run_ddl)
+            count, stages = self._commit(prepared, before, number, used, translated, instead, run_ddl)
         reached("apply.after_commit")
         self._failed = False
         found = position_store.read(session, self._channel)
         self.position = position_store.check_token(found, self._token, self._channel)
-        return count + len(pending)
+        return count + len(pending), stages
 
     def _commit(
         self,
-        prepared: Prepared,
+        prepared: OneSlice,
         before: Position,
         number: int,
         used: tuple[Directive, ...],
         translated: TranslatedDdl,
         instead: Sequence[str],
         run_ddl: Callable[[], None],
-    ) -> int:
-        """The transaction with the data and the position; the number of statements in it."""
+    ) -> tuple[int, Stages]:
+        """The transaction with the data and the position; the number of statements, and what became of the rows."""
         session, piece = self._session, prepared.piece
         self._ledger.begin_rows(session, number)
         try:
             session.execute("BEGIN")
-            self._locked(piece, prepared.slice_id, len(prepared.parts) or None)
+            self._locked(piece, prepared)
             run_ddl()
             for sql in instead:
                 run_free(session, sql, piece.where)
-            made = prepared.late() if prepared.late else prepared
-            for name, table in made.written.items():
-                hold(session, name, table.definition)
-            self._side_writes.check_tables(session, made.written, piece.where)
-            write(session, made.deletes, made.inserts, made.ordered, piece.where)
-            self._write_beside(session, made, before)
-            ahead = self._level(session, made, before)
+            made = prepared.prepare() if isinstance(prepared, BehindDdl) else prepared
+            steps: tuple[TableSteps, ...] = ()
+            if isinstance(made, PreparedRows):
+                self._write(session, made, before)
+                steps = made.nontransactional
+                used += made.directives
+            ahead = self._level(session, piece, steps, before)
             before = replace(before, online_tables=translated.tables.to_json())
             self._move(piece, before, number, made.statements, translated.left_out)
-            if prepared.reserved:
+            if isinstance(made, PreparedParts) or made.rest_of is not None:
                 info.mark_caught_up(session, self._channel)
-            error_log.use(session, (*used, *made.directives))
+            error_log.use(session, used)
             if self._failed:
                 error_log.clear(session, self._channel)
             if counts := _counts(piece, made, translated):
@@ -268,30 +273,39 @@ class Applier:
             with contextlib.suppress(pymysql.MySQLError, OSError):
                 self._ledger.end(session)
         self._unfinished = ahead
-        return made.statements
+        return made.statements, made.stages
 
-    def _write_beside(self, session: Session, made: Prepared, before: Position) -> None:
-        """Write to tables without transactions; ``session`` holds the channel's row."""
-        if not any(one.steps for one in made.nontransactional):
-            return
+    def _write(self, session: Session, made: PreparedRows, before: Position) -> None:
+        """Step 5, for rows that no worker has written."""
+        where = made.piece.where
+        for name, table in made.tables.items():
+            hold(session, name, table.definition)
+        self._side_writes.check_tables(session, made.tables, where)
+        write(session, made.writes, where)
+        if any(one.steps for one in made.nontransactional):
+            self._write_beside(made, before)
+
+    def _write_beside(self, made: PreparedRows, before: Position) -> None:
+        """Write to tables without transactions; the session holds the channel's row."""
         piece = made.piece
         with closing(connect(self._config.target)) as own:
             self._beside = own
             await_predecessor(own, before)
             # Is the channel's row still ours? Once we have the lock, whoever takes it over waits for the lock.
-            session.rows("SELECT 1")
+            self._session.rows("SELECT 1")
             self._unfinished |= {one.name for one in made.nontransactional}
             nontransactional.write_steps(
                 own, self._channel, made.nontransactional, piece.behind(before), piece.where
             )
         reached("nontransactional.after_all")
 
-    def _level(self, session: Session, made: Prepared, before: Position) -> frozenset[tuple[str, str]]:
+    def _level(
+        self, session: Session, piece: Slice, steps: Sequence[TableSteps], before: Position
+    ) -> frozenset[tuple[str, str]]:
         """Those of these tables that are ahead of the slice's end as well."""
-        if not (made.nontransactional or self._unfinished):
+        if not (steps or self._unfinished):
             return frozenset()
-        after = made.piece.behind(before)
-        return nontransactional.advance_marks(session, self._channel, made.nontransactional, after)
+        return nontransactional.advance_marks(session, self._channel, steps, piece.behind(before))
 
     def _run_alone(self, piece: Slice, before: Position, progress: Progress, index: int) -> None:
         """Run a statement that others of the same slice follow, with the channel's row locked."""
@@ -309,16 +323,24 @@ class Applier:
         self._token = position_store.renew_token(self._session, self._channel, self._token)
         return info.ahead(self._session, self._channel)
 
-    def _run_parts(self, prepared: Prepared, before: Position) -> None:
-        """Have the workers apply their parts, or use up the numbers of those that never will."""
+    def _apply_parts(self, prepared: OneSlice, before: Position) -> int:
+        """Step 1, if the slice has parts; how many numbers of the ledger these have, applied or not."""
+        if isinstance(prepared, PreparedParts):
+            for part in prepared.parts:
+                self._side_writes.check_tables(self._session, part.writes.tables, prepared.piece.where)
+            self._run_parts(prepared, before)
+            return len(prepared.parts)
+        if isinstance(prepared, BehindDdl) or prepared.rest_of is None:
+            return 0
+        parts = prepared.rest_of.parts
+        # Some of them never will be.
+        self._ledger.skip(self._session, range(before.ledger_seq + 1, before.ledger_seq + parts + 1))
+        return parts
+
+    def _run_parts(self, prepared: PreparedParts, before: Position) -> None:
+        """Have the workers apply their parts."""
         piece = prepared.piece
-        if not prepared.parts:
-            self._ledger.skip(
-                self._session, range(before.ledger_seq + 1, before.ledger_seq + prepared.reserved + 1)
-            )
-            return
         assert self.worker_pool is not None
-        assert prepared.slice_id is not None
         order = Order(
             self._config.target,
             self._channel,
@@ -345,7 +367,7 @@ class Applier:
         self, session: Session, piece: Slice, before: Position
     ) -> tuple[tuple[Directive, ...], Progress, Sequence[str]]:
         """What an operator has decided about the slice's DDL; the DDL to run; the statements to run behind it."""
-        directive = None if piece.ddl is None else self.directives.get((piece.first.epoch, DDL))
+        directive = None if piece.ddl is None else self.directives.get(EventId(piece.first.epoch, DDL))
         if directive is None or piece.ddl is None:
             return (), self._ddl.progress(session, piece, before), ()
         try:
@@ -354,19 +376,19 @@ class Applier:
             # It is why the operator had to decide.
             tables = online_tables.from_json(before.online_tables)
         directive.check(ddl_event(piece))
-        _log.warning("event_directed", which=ddl_event(piece).name, statements=directive.statements)
+        _log.warning("event_directed", which=str(ddl_event(piece).id), statements=directive.statements)
         ddls, instead = replacement.parted(directive.statements, piece.ddl, self.flavor)
         chosen = TranslatedDdl(ddls, tables, ("replaced" if directive.statements else "skipped",))
         return (directive,), self._ddl.progress(session, piece, before, (directive.id, chosen)), instead
 
-    def trial(self, prepared: Prepared) -> RefusedStatement | None:
+    def trial(self, prepared: PreparedRows) -> EventRefused | None:
         """Run a slice that is prepared row by row, and roll it back: the first row that is refused, if any is."""
 
-        def work() -> RefusedStatement | None:
+        def work() -> EventRefused | None:
             session = self._session
             session.execute("BEGIN")
             try:
-                write(session, (), (), prepared.ordered, prepared.piece.where)
+                write(session, Writes(ordered=prepared.writes.ordered), prepared.piece.where)
             except DownstreamError as error:
                 return self.named(error, prepared)
             finally:
@@ -376,19 +398,20 @@ class Applier:
         return self.with_retries(work)
 
     @staticmethod
-    def named(error: DownstreamError, prepared: Prepared) -> RefusedStatement | None:
+    def named(error: DownstreamError, prepared: OneSlice) -> EventRefused | None:
         """The error with the event that it is about; None if that is not known."""
-        if isinstance(error, RefusedStatement):
+        if isinstance(error, EventRefused):
             return error
-        if prepared.piece.ddl is not None and error.code in DDL_CODES:
-            return RefusedStatement(
+        if prepared.piece.ddl is not None and isinstance(error, DdlRefused):
+            return EventRefused(
                 error, ddl_event(prepared.piece), None, cut_values(prepared.piece.ddl.statement)
             )
-        epoch, _, seq = (error.where.event or "").partition(":")
-        event = prepared.events.get((int(epoch), int(seq))) if seq else None
-        if event is None or error.code not in ROW_CODES:
+        if not (isinstance(error, RowRefused) and isinstance(prepared, PreparedRows) and error.where.event):
             return None
-        return RefusedStatement(error, event, error.where.table, error.statement or "")
+        event = prepared.events.get(error.where.event)
+        if event is None:
+            return None
+        return EventRefused(error, event, error.where.table, error.statement or "")
 
     def _move_to(self, position: Position) -> None:
         session = self._session
@@ -408,17 +431,18 @@ class Applier:
             return None
         return self.position
 
-    def _locked(self, piece: Slice, slice_id: str | None = None, parts: int | None = None) -> None:
-        """Step 3: hold the channel's row, and be sure that it stands just before this slice.
-
-        Args:
-            slice_id: what the workers that are ahead know the slice by.
-            parts: how many of them there must be.
-        """
+    def _locked(self, piece: Slice, prepared: OneSlice | None = None) -> None:
+        """Step 3: hold the channel's row, and be sure that it stands just before this slice."""
         found = position_store.read(self._session, self._channel, lock=True)
         position = position_store.check_token(found, self._token, self._channel)
         piece.check_next(position)
-        check_caught_up(self._session, self._channel, slice_id, parts)
+        match prepared:
+            case PreparedParts():
+                check_caught_up(self._session, self._channel, prepared.slice_id, len(prepared.parts))
+            case PreparedRows(rest_of=Ahead() as one):
+                check_caught_up(self._session, self._channel, one.slice_id)
+            case _:
+                check_caught_up(self._session, self._channel, None)
 
     def _move(
         self, piece: Slice, before: Position, number: int, statements: int, left_out: Sequence[str] = ()
@@ -436,8 +460,10 @@ class Applier:
             audit.record(self._session, self._channel, records, statements, other, left_out)
 
 
-def _counts(piece: Slice, made: Prepared, translated: TranslatedDdl) -> dict[str, int]:
-    counts = made.counts if piece.rows else {}
+def _counts(piece: Slice, made: PreparedRows | PreparedParts, translated: TranslatedDdl) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    if piece.rows:
+        counts = {"row_changes": piece.rows, "statements": made.statements, **asdict(made.stages)}
     if skipped := piece.skipped:
         counts = counts | {"skipped": skipped}
     if piece.ddl is None:

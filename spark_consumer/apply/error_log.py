@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from schemas.errors import DownstreamError, TailraceError, Where
+from schemas.errors import DownstreamError, EventId, TailraceError, Where
 from spark_consumer.apply.position_store import IF_LAST_STARTED
-from spark_consumer.plan.refusal import Event, RefusedStatement, event_name
+from spark_consumer.plan.refusal import Event, EventRefused
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.target.session import Query, Session, rows_if_there
 
@@ -79,20 +79,20 @@ class Directive:
     table: str | None = None
 
     @property
-    def name(self) -> str:
-        """The event's."""
-        return event_name(self.epoch, self.seq)
+    def event(self) -> EventId:
+        """What it is about."""
+        return EventId(self.epoch, self.seq)
 
     def check(self, event: Event, table: str | None = None) -> None:
         """Raise unless it speaks of this event."""
         if (self.epoch, self.seq, self.gtid, self.digest) != event.identity:
             error = DownstreamError(
                 "TR642",
-                f"a directive of `tailrace error` for event {event.name} was made for another event of that number:"
+                f"a directive of `tailrace error` for event {event.id} was made for another event of that number:"
                 f" gtid {self.gtid}",
                 hint="another log has taken the place of the one it was made for; decide again",
             )
-            raise RefusedStatement(error, event, table, "")
+            raise EventRefused(error, event, table, "")
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class ChannelError:
 
 def record(session: Session, channel: ChannelKey, token: int, error: TailraceError) -> None:
     """Write down what a channel has ended with, unless another consumer has taken over."""
-    event = error.event.as_dict() if isinstance(error, RefusedStatement) else None
+    event = error.event.as_dict() if isinstance(error, EventRefused) else None
     session.run(
         "REPLACE INTO tailrace.channel_errors SELECT %s, %s, UTC_TIMESTAMP(6), %s, %s, %s, %s, %s, %s, %s"
         + IF_LAST_STARTED,
@@ -120,7 +120,7 @@ def record(session: Session, channel: ChannelKey, token: int, error: TailraceErr
             error.code,
             error.what,
             str(error.where),
-            error.hint,
+            error.advice,
             error.statement if isinstance(error, DownstreamError) else None,
             error.where.table,
             None if event is None else json.dumps(event),
@@ -180,20 +180,21 @@ def directives(session: Session, channel: ChannelKey) -> list[dict[str, Any]]:
         channel,
     )
     found = [
-        {"event": event_name(epoch, seq), **dict(zip(names, rest, strict=True))} for epoch, seq, *rest in rows
+        {"event": str(EventId(epoch, seq)), **dict(zip(names, rest, strict=True))}
+        for epoch, seq, *rest in rows
     ]
     return [one | {"statements": json.loads(one["statements"])} for one in found]
 
 
-def decided(session: Session, channel: ChannelKey) -> dict[tuple[int, int], Directive]:
-    """What has been decided, by epoch and number; of several decisions for one event the last one."""
+def decided(session: Session, channel: ChannelKey) -> dict[EventId, Directive]:
+    """What has been decided, by event; of several decisions for one event the last one."""
     rows = session.rows(
         "SELECT id, epoch, seq, gtid, digest, statements, used_at IS NOT NULL, table_name"
         " FROM tailrace.error_directives WHERE prefix = %s AND channel = %s ORDER BY id",
         channel,
     )
     return {
-        (epoch, seq): Directive(
+        EventId(epoch, seq): Directive(
             id_, epoch, seq, gtid, digest, tuple(json.loads(statements)), bool(used), table
         )
         for id_, epoch, seq, gtid, digest, statements, used, table in rows
@@ -237,7 +238,7 @@ def use(session: Session, directives: Iterable[Directive]) -> None:
         if used != 1 or session.value(_LATER, (one.id,)):
             raise DownstreamError(
                 "TR642",
-                f"the directive of `tailrace error` for event {one.name} was changed while it took effect",
+                f"the directive of `tailrace error` for event {one.event} was changed while it took effect",
                 where=Where(epoch=one.epoch, gtid=one.gtid),
                 hint="start the consumer again: it takes the directives as they are",
             )

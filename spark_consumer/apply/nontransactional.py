@@ -31,7 +31,7 @@ from dataclasses import dataclass
 import pymysql
 
 from schemas.crashpoints import reached
-from schemas.errors import DownstreamError, LogError, Where
+from schemas.errors import DownstreamError, EventId, LogError, Where
 from spark_consumer.apply import marks
 from spark_consumer.apply.marks import Mark, RowPlace
 from spark_consumer.apply.write import write_one
@@ -46,7 +46,7 @@ from spark_consumer.target.server_errors import error_number, is_crashed
 from spark_consumer.target.session import Session
 
 _MOST = 500  # changes in doubt together
-_KEPT = (
+_APPLIED = (
     "of this batch only rows before it in tables without transactions were applied, and are not applied again"
 )
 # Table storage engine doesn't have this option.
@@ -101,15 +101,15 @@ class TableSteps:
 
 
 def steps_of(
-    rows: Iterable[OrderedRow], events: Mapping[tuple[int, int], tuple[TablePlan, Event]]
+    rows: Iterable[OrderedRow], events: Mapping[EventId, tuple[TablePlan, Event]]
 ) -> tuple[TableSteps, ...]:
     """The steps of a slice's rows of such tables, by table.
 
     Args:
-        events: by epoch and number all rows of these tables that the log has.
+        events: all rows of these tables that the log has.
     """
     found: dict[Name, TableSteps] = {}
-    indexes: dict[tuple[int, int], int] = {}
+    indexes: dict[EventId, int] = {}
     numbers: dict[tuple[Name, str | None, str, int], int] = {}
     steps: dict[Name, list[Step]] = {}
     places: dict[Name, list[RowPlace]] = {}
@@ -122,7 +122,7 @@ def steps_of(
         places[name].append(RowPlace(*place, number))
     for row, second, one in one_by_one(rows):
         alone = row.table.alone or second is not None
-        step = Step(indexes[row.epoch, row.seq], one, repeated(row, second, one), row.match or b"", alone)
+        step = Step(indexes[one.event], one, repeated(row, second, one), row.match or b"", alone)
         steps[row.table.target_name].append(step)
     return tuple(found.values())
 
@@ -239,11 +239,12 @@ def _write(
             if again:
                 _repeat(session, step, where)
             else:
-                write_one(session, step.statement, where, kept=_KEPT)
+                write_one(session, step.statement, where)
         except DownstreamError as error:
             if isinstance(error.__cause__, pymysql.MySQLError) and is_crashed(error.__cause__):
                 # What it has done nobody knows.
                 raise crashed(one.name, error.__cause__, error.where) from error
+            error.applied = _APPLIED
             if not again:
                 # The server has answered: this one is not there, and all before it are.
                 marks.write(session, channel, one.name, Mark(one.places[step.first], 0))
@@ -253,7 +254,7 @@ def _write(
 
 def _repeat(session: Session, step: Step, where: Where) -> None:
     try:
-        write_one(session, step.again, where, kept=_KEPT)
+        write_one(session, step.again, where)
     except DownstreamError as error:
         # ARCHIVE takes INSERT and nothing else.
         if error_number(error.__cause__ or error) != _NOT_SUPPORTED or not step.again.otherwise:
@@ -261,4 +262,4 @@ def _repeat(session: Session, step: Step, where: Where) -> None:
         if not session.rows(
             f"SELECT 1 FROM {step.statement.table.target.decode()} WHERE {step.match.decode()}"
         ):
-            write_one(session, step.statement, where, kept=_KEPT)
+            write_one(session, step.statement, where)

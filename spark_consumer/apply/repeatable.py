@@ -96,8 +96,8 @@ def deviating(decisions: Iterable[Directive], flavor: Flavor) -> Callable[[Table
 def _once(decision: Directive, statement: str, reason: str) -> DownstreamError:
     return DownstreamError(
         "TR578",
-        f"what runs in the place of event {decision.name} cannot be repeated: {reason}: {statement[:200]}",
-        where=Where(epoch=decision.epoch, gtid=decision.gtid, event=decision.name),
+        f"what runs in the place of event {decision.event} cannot be repeated: {reason}: {statement[:200]}",
+        where=Where(epoch=decision.epoch, gtid=decision.gtid, event=decision.event),
         hint=f"the furthest place is epoch:{decision.epoch + 1}; {REPLAY_HINT}",
     )
 

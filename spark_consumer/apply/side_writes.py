@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from schemas.ddl.lexer import Dialect
-from schemas.errors import DownstreamError, Where
+from schemas.errors import NOTHING_APPLIED, DownstreamError, Where
 from schemas.letter_case import lowered
 from schemas.quote import quoted
 from spark_consumer.apply import position_store
@@ -122,7 +122,8 @@ class SideWrites:
                 f"the account cannot see {' and '.join(what for _, what, _ in hidden)} of the downstream, which may"
                 f" change replicated rows: it lacks {' and '.join(right for right, *_ in hidden)}",
                 where=where,
-                hint="; ".join(remedy for *_, remedy in hidden) + "; nothing of this batch was applied",
+                hint="; ".join(remedy for *_, remedy in hidden) + "",
+                applied=NOTHING_APPLIED,
             )
         with_triggers = [name for name, table in tables.items() if table.triggers]
         cascading = [name for name, table in tables.items() if table.cascades]
@@ -211,7 +212,8 @@ def _raise_first(found: Iterable[SideWrite], where: Where) -> None:
             "TR657",
             f"the downstream's {one.shown} may change replicated rows: {one.why}",
             where=where,
-            hint=f"{one.remedy}; nothing of this batch was applied",
+            hint=f"{one.remedy}",
+            applied=NOTHING_APPLIED,
         )
 
 

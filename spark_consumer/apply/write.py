@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
 import pymysql
 
 from schemas.counted import counted
-from schemas.errors import NOWHERE, DownstreamError, Where
+from schemas.errors import NOTHING_APPLIED, NOWHERE, DownstreamError, Where
+from spark_consumer.apply.writes import Writes
 from spark_consumer.plan.plan import TablePlan
-from spark_consumer.plan.refusal import cut_values
+from spark_consumer.plan.refusal import RowRefused, cut_values
 from spark_consumer.plan.statements import Statement
 from spark_consumer.rows.ordered import OrderedStatement
 from spark_consumer.target import cascades
@@ -21,29 +21,21 @@ from spark_consumer.target.enum_zero import TRUNCATED, write_zeros
 from spark_consumer.target.server_errors import error_number, is_denied, is_lost, is_passing, message_of
 from spark_consumer.target.session import Session
 
-_NOTHING_KEPT = "nothing of this batch was applied"
 
-
-def write(
-    session: Session,
-    deletes: Iterable[tuple[TablePlan, Statement]],
-    inserts: Iterable[tuple[TablePlan, Statement]],
-    ordered: Iterable[OrderedStatement],
-    where: Where,
-) -> None:
-    """DELETEs of all tables, then INSERTs, then the tables that keep the upstream's order, in the open transaction.
+def write(session: Session, writes: Writes, where: Where) -> None:
+    """Run statements in the open transaction.
 
     Raises:
         DownstreamError: a statement was refused, or changed other rows than the log implies.
     """
-    for table, statement in deletes:
+    for table, statement in writes.deletes:
         _run(session, table, where, statement, may_miss=table.safe)
-    for table, statement in inserts:
+    for table, statement in writes.inserts:
         _run(session, table, where, statement, may_exceed=table.gives_way)
     checks = False
     hanging: Cascades | None = None
     try:
-        for one in ordered:
+        for one in writes.ordered:
             if one.checks != checks:
                 session.execute(f"SET SESSION foreign_key_checks = {int(one.checks)}")
                 checks = one.checks
@@ -64,7 +56,8 @@ def denied(error: BaseException, where: Where) -> DownstreamError:
         "TR641",
         f"the downstream's account lacks a privilege: {message_of(error)}",
         where=where,
-        hint="grant it (`tailrace check` names what is needed), then start again; nothing of this batch was applied",
+        hint="grant it (`tailrace check` names what is needed), then start again",
+        applied=NOTHING_APPLIED,
     )
 
 
@@ -81,19 +74,16 @@ def _run_cascade(session: Session, hanging: Cascades, one: OrderedStatement, whe
         raise _refusal(error, replace(where, epoch=one.epoch, table=one.table.name), one.sql) from error
 
 
-def write_one(session: Session, one: OrderedStatement, where: Where, *, kept: str = _NOTHING_KEPT) -> None:
+def write_one(session: Session, one: OrderedStatement, where: Where) -> None:
     """Run one statement of those in order, foreign keys aside.
-
-    Args:
-        kept: what is to be said of the batch in an error.
 
     Raises:
         DownstreamError: it was refused, or changed other rows than the log implies.
     """
     place = where if where.epoch is None else replace(where, epoch=one.epoch)
     if one.rows == 1 and where.epoch is not None:
-        place = replace(place, event=f"{one.epoch}:{one.seq}")
-    run = partial(_run, session, one.table, place, kept=kept)
+        place = replace(place, event=one.event)
+    run = partial(_run, session, one.table, place)
     if one.free:
         run(Statement(one.sql, 0), free=True)
         return
@@ -118,16 +108,15 @@ def _execute(session: Session, table: TablePlan, sql: bytes) -> int:
         return affected
 
 
-def _refusal(
-    error: pymysql.MySQLError, place: Where, sql: bytes, kept: str = _NOTHING_KEPT
-) -> DownstreamError:
+def _refusal(error: pymysql.MySQLError, place: Where, sql: bytes) -> DownstreamError:
     if is_denied(error):
         return denied(error, place)
-    return DownstreamError(
+    return RowRefused(
         "TR604",
         f"the downstream refused a statement: {message_of(error)}; {_shown(sql)}",
         where=place,
-        hint=f"{kept}; remove what the message names, then start again",
+        hint="remove what the message names, then start again",
+        applied=NOTHING_APPLIED,
         statement=_shown(sql, 2000),
     )
 
@@ -141,28 +130,27 @@ def _run(
     may_miss: bool = False,
     may_exceed: bool = False,
     free: bool = False,
-    kept: str = _NOTHING_KEPT,
 ) -> int:
     """Run one statement; the number of rows it changed, which may be less, or more, than the log's."""
     place = replace(where, table=table.name)
     # The server would cut the connection without a word of the reason.
     if len(statement.sql) >= session.max_allowed_packet:
-        raise _too_large(len(statement.sql), session.max_allowed_packet, place, kept)
+        raise _too_large(len(statement.sql), session.max_allowed_packet, place)
     try:
         affected = _execute(session, table, statement.sql)
     except pymysql.MySQLError as error:
         if is_passing(error):
             raise
-        raise _refusal(error, place, statement.sql, kept) from error
+        raise _refusal(error, place, statement.sql) from error
     exceeds = affected > statement.rows and not may_exceed
     if not free and ((affected < statement.rows and not may_miss) or exceeds):
-        raise DownstreamError(
+        raise RowRefused(
             "TR603",
             f"a statement changed {counted(affected, 'row')} where the log implies {statement.rows}:"
             f" {_shown(statement.sql)}",
             where=place,
-            hint=f"the downstream's rows differ from the upstream's; {kept};"
-            " `tailrace compare` names the rows",
+            hint="the downstream's rows differ from the upstream's; `tailrace compare` names the rows",
+            applied=NOTHING_APPLIED,
             statement=_shown(statement.sql, 2000),
         )
     return affected
@@ -175,7 +163,7 @@ def run_free(session: Session, sql: str, where: Where) -> None:
     except pymysql.MySQLError as error:
         if is_passing(error):
             raise
-        raise DownstreamError(
+        raise RowRefused(
             "TR604",
             f"the downstream refused what was to run instead of a DDL: {message_of(error)}; {cut_values(sql, 400)}",
             where=where,
@@ -187,14 +175,15 @@ def _shown(sql: bytes, most: int = 400) -> str:
     return cut_values(sql[: 1 << 20].decode(errors="replace"), most)
 
 
-def _too_large(size: int, limit: int, where: Where, kept: str) -> DownstreamError:
+def _too_large(size: int, limit: int, where: Where) -> DownstreamError:
     needed = (size // 1024 + 1) * 1024
     remedy = f"SET GLOBAL max_allowed_packet = {needed} there"
-    return DownstreamError(
+    return RowRefused(
         "TR608",
         f"a row needs a statement of {size} bytes, and the downstream takes {limit} (max_allowed_packet)",
         where=where,
-        hint=f"{remedy if needed <= 1 << 30 else 'no server takes that much: exclude the table'}; {kept}",
+        hint=remedy if needed <= 1 << 30 else "no server takes that much: exclude the table",
+        applied=NOTHING_APPLIED,
     )
 
 
@@ -202,7 +191,7 @@ def refused(error: BaseException) -> DownstreamError:
     """The error for what the downstream does not do, outside of a statement."""
     if is_denied(error):
         return denied(error, NOWHERE)
-    return DownstreamError("TR604", f"the downstream refused: {message_of(error)}")
+    return RowRefused("TR604", f"the downstream refused: {message_of(error)}")
 
 
 def gave_up(error: BaseException) -> DownstreamError:
@@ -211,8 +200,8 @@ def gave_up(error: BaseException) -> DownstreamError:
         return DownstreamError(
             "TR640",
             f"the downstream could not write for too long (consumer.retry-time): {message_of(error)}",
-            hint="see to what the message names (a lock, read_only, a full disk, max_connections), then start again;"
-            " nothing of this batch was applied",
+            hint="see to what the message names (a lock, read_only, a full disk, max_connections), then start again",
+            applied=NOTHING_APPLIED,
             retryable=True,
         )
     return DownstreamError(

@@ -13,10 +13,10 @@ import structlog
 
 from schemas.ddl.classify import ClassifiedStatement, family
 from schemas.ddl.lexer import Flavor
-from schemas.errors import DownstreamError
 from schemas.tables import TableFilter
 from schemas.wire.epoch import SchemaChanged
 from spark_consumer.ddl.edit import Uneditable, event_at_rest, with_definer, with_if_exists
+from spark_consumer.plan.refusal import DdlRefused
 from spark_consumer.rules.ddl_options import DdlOptions
 from spark_consumer.rules.event_filter import EventFilter
 from spark_consumer.rules.route import Router
@@ -34,7 +34,7 @@ def allowed(ddl: SchemaChanged, options: DdlOptions) -> bool:
     kind = family(ddl.kind)
     chosen = options.of(kind)
     if chosen == "stop":
-        raise DownstreamError(
+        raise DdlRefused(
             "TR628",
             f"a statement of the family {kind}, at which the channel is to stop: {ddl.shown[:200]}",
             hint=f'do what it asks for on the downstream, set [ddl] {kind} = "ignore", and start again',
@@ -70,7 +70,7 @@ def translate_object(
         if ddl.kind.endswith("EVENT"):
             return replace(ddl, statement=event_at_rest(_owned(ddl, flavor), flavor, sql_mode=mode))
     except Uneditable as error:
-        raise DownstreamError(
+        raise DdlRefused(
             "TR624",
             f"a statement cannot be made safe for the downstream: {error}: {ddl.statement[:200]}",
             hint="run it by hand on the downstream, and ignore it with a filter rule that has its text as sql-pattern",

@@ -28,6 +28,7 @@ from schemas.wire.epoch import SchemaChanged, TableChanged
 from spark_consumer.ddl.edit import Uneditable, narrowed
 from spark_consumer.ddl.online_tables import Hidden, Name, OnlineTables
 from spark_consumer.ddl.shadow_tables import body, liked, made_by_ghost, replaces, reproducible
+from spark_consumer.plan.refusal import DdlRefused
 from spark_consumer.rules.ddl_options import DdlOptions
 
 #: the downstream's SHOW CREATE TABLE of an upstream's table, None if it is not there
@@ -67,7 +68,7 @@ def translate_online(
     try:
         handler()
     except (Uneditable, Unroutable) as error:
-        raise DownstreamError(
+        raise DdlRefused(
             "TR626",
             f"an online schema change cannot be followed: {error}: {ddl.statement[:200]}",
             hint="do by hand on the downstream what the statement does there, and ignore it with a filter rule that"
@@ -166,7 +167,7 @@ class _Step:
         if reproducible(statements[1:]):
             self._hide(replace(hidden, statements=statements))
         elif hidden.rows:
-            raise DownstreamError(
+            raise DdlRefused(
                 "TR627",
                 f"an online schema change of {hidden.db}.{hidden.real} fills {hidden.table} with values that an ALTER"
                 f" of the real table does not give: {self._ddl.statement[:200]}",
@@ -252,7 +253,7 @@ class _Step:
         away = [target for source, target in pairs if source == new]
         if not away or self._defined(*away[-1]) is not None:
             return
-        raise DownstreamError(
+        raise DdlRefused(
             "TR626",
             f"an online schema change ends that began before this channel saw it: {'.'.join(old)} becomes"
             f" {'.'.join(new)}, and its ALTERs are not known: {self._ddl.statement[:200]}",
@@ -322,7 +323,7 @@ class _Step:
         return replace(self._ddl, statement=text, kind=kind, tables=(table,))
 
     def _lost(self, hidden: Hidden, why: str) -> DownstreamError:
-        return DownstreamError(
+        return DdlRefused(
             "TR626",
             f"{hidden.db}.{hidden.table}, a table of an online schema change, is not on the downstream, and {why}:"
             f" {self._ddl.statement[:200]}",

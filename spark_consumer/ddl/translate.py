@@ -21,12 +21,12 @@ from schemas.ddl import engine
 from schemas.ddl.classify import ClassifiedStatement, classify
 from schemas.ddl.lexer import Flavor
 from schemas.ddl.names import Unroutable, rename
-from schemas.errors import DownstreamError
 from schemas.tables import TableFilter
 from schemas.wire.epoch import SchemaChanged, TableChanged
 from spark_consumer.ddl.edit import Uneditable, narrowed, with_if_exists
 from spark_consumer.ddl.fill import unsure_fill
 from spark_consumer.ddl.objects import allowed, is_object, translate_object
+from spark_consumer.plan.refusal import DdlRefused
 from spark_consumer.rules.ddl_options import DdlOptions
 from spark_consumer.rules.event_filter import EventFilter, rule_hint
 from spark_consumer.rules.route import Router
@@ -38,7 +38,7 @@ Known = Callable[[], Iterable[tuple[str, str]]]
 HasRows = Callable[[str, str], bool]
 
 
-class MergedDdl(DownstreamError):
+class MergedDdl(DdlRefused):
     """TR623: a DDL of one of several tables that are merged into one."""
 
 
@@ -91,7 +91,7 @@ class DdlRules:
         text = ddl.statement
         reason = unsure_fill(text, flavor, sql_mode=mode) if ddl.kind == "ALTER TABLE" else ""
         if reason and any(has_rows(table.db, table.table) for table in ddl.tables):
-            raise DownstreamError(
+            raise DdlRefused(
                 "TR629",
                 f"an ALTER TABLE would give rows other values here than upstream: {reason}: {text[:200]}",
                 hint="stop what writes to the table upstream, alter and fill the downstream's table as the upstream's"
@@ -104,7 +104,7 @@ class DdlRules:
                 # It drops those that are there, and logs the list as it was.
                 text = with_if_exists(text, flavor, sql_mode=mode)
         except Uneditable as error:
-            raise DownstreamError(
+            raise DdlRefused(
                 "TR622",
                 f"a DDL names tables of which only some are carried, and {error}: {ddl.statement[:200]}",
                 hint="include or exclude all of them, or do by hand on the downstream what it does to those that are"
@@ -116,7 +116,7 @@ class DdlRules:
         db = database_of(ddl)
         wanted = self._tables.allows_database(db) and not self._events.drops(db, None, event, ddl.statement)
         if wanted and ddl.kind.startswith("DROP") and not self._tables.allows_whole(db):
-            raise DownstreamError(
+            raise DdlRefused(
                 "TR622",
                 f"a database is dropped of which the channel carries only some tables: {ddl.statement[:200]}",
                 hint="drop by hand on the downstream what is to go, ignore the statement with "
@@ -139,7 +139,7 @@ class DdlRules:
         if table.renamed_to is not None:
             renamed = self._tables.allows(table.renamed_to_db or table.db, table.renamed_to)
             if renamed != wanted:
-                raise DownstreamError(
+                raise DdlRefused(
                     "TR622",
                     f"a table is renamed across the channel's filter: {table.db}.{table.table}",
                     hint="include or exclude both names",
@@ -168,7 +168,7 @@ class DdlRules:
                 read_name=partial(self._read_name, others),
             )
         except Unroutable as error:
-            raise DownstreamError(
+            raise DdlRefused(
                 "TR624",
                 f"the routes cannot be applied to a DDL for sure: {error}: {ddl.statement[:200]}",
                 hint="run it by hand on the downstream under the right names, and ignore it with a filter rule"

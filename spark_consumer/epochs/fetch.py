@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from zlib_ng.zlib_ng import crc32
 
 from schemas.access.kafka_security import OPEN, KafkaSecurity, Refusal
-from schemas.errors import LogError, Where
+from schemas.errors import NOTHING_APPLIED, LogError, Where
 from schemas.wire.epoch import OffsetRange
 from schemas.wire.log_records import FOREIGN, At
 from schemas.wire.rows import LEAST_PART, Joiner
@@ -63,7 +63,8 @@ def unreadable(error: Unreadable, where: Where) -> LogError:
         "TR557",
         f"rows cannot be read: {error}",
         where=where,
-        hint="check that Kafka runs; nothing of this batch was applied",
+        hint="check that Kafka runs",
+        applied=NOTHING_APPLIED,
         retryable=True,
     )
 

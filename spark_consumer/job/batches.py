@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -11,11 +11,10 @@ import structlog
 from pyspark.sql import DataFrame
 
 from schemas.crashpoints import reached
-from schemas.errors import LogError, TailraceError, Where
+from schemas.errors import NOTHING_APPLIED, LogError, TailraceError, Where
 from schemas.structure import TableStructure
 from schemas.wire.epoch import EpochCommitted
 from schemas.wire.log_records import FOREIGN, EpochChain
-from spark_consumer.apply.prepare import Prepared
 from spark_consumer.epochs.epoch_transactions import TransactionReader
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
@@ -28,7 +27,7 @@ from spark_consumer.job.progress import Counters
 from spark_consumer.job.recovered import pass_over
 from spark_consumer.rows.failures import explain
 from spark_consumer.rules.config import ConsumerConfig, StopEvent
-from spark_consumer.sinks.sink import Prepare, Sink
+from spark_consumer.sinks.sink import Sink
 
 _log = structlog.get_logger()
 # Offsets before a run's first epoch, whose epochs tell where each partition's rows have ended.
@@ -45,7 +44,7 @@ class BatchRunner:
     def __init__(
         self,
         config: ConsumerConfig,
-        sink: Sink,
+        sink: Sink[Any],
         stop_condition: StopCondition,
         stop: StopEvent,
         counters: Counters,
@@ -146,7 +145,8 @@ class BatchRunner:
                 "TR565",
                 "the upstream has all names in lower case, and had not, or nothing was logged, when this run began",
                 where=Where(epoch=first.record.epoch),
-                hint="start the consumer again; nothing of this batch was applied",
+                hint="start the consumer again",
+                applied=NOTHING_APPLIED,
             )
 
     def _check_chain(self, position: Position, fresh: Sequence[LoggedEpoch]) -> None:
@@ -183,12 +183,12 @@ class BatchRunner:
                     "TR552",
                     f"the schema tracker does not know the structure {row.fingerprint} of {row.tracked}",
                     where=Where(table=row.tracked, epoch=row.epoch),
-                    hint="the epoch that brought it, or the schemas topic, is damaged;"
-                    " nothing of this batch was applied",
+                    hint="the epoch that brought it, or the schemas topic, is damaged",
+                    applied=NOTHING_APPLIED,
                 )
 
     def _apply_all(self, pieces: Sequence[Slice], structures: dict[str, TableStructure]) -> None:
-        coming: Future[Prepared] | None = None
+        coming: Future[Any] | None = None
         for number, piece in enumerate(pieces):
             if self.ended:
                 raise QueryEnded
@@ -202,10 +202,10 @@ class BatchRunner:
             count, stages = self._sink.apply(prepared)
             self._counters.applied(piece, self._sink.position, count, stages, time.monotonic() - begin)
 
-    def _begin(self, piece: Slice, structures: dict[str, TableStructure]) -> Future[Prepared]:
+    def _begin(self, piece: Slice, structures: dict[str, TableStructure]) -> Future[Any]:
         return self._ahead.submit(self._prepared, piece, self._sink.prepare(piece, structures))
 
-    def _prepared(self, piece: Slice, prepare: Prepare) -> Prepared:
+    def _prepared(self, piece: Slice, prepare: Callable[[], Any]) -> Any:
         try:
             return prepare()
         except TailraceError:

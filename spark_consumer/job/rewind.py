@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from schemas.counted import counted
-from schemas.errors import DownstreamError, LogError, Where
+from schemas.errors import DDL, DownstreamError, EventId, LogError, Where
 from schemas.wire.log_records import structure_of
 from spark_consumer.apply import channel_tables, error_log, position_store
 from spark_consumer.apply.error_log import Directive
@@ -34,14 +34,13 @@ from spark_consumer.epochs.slices import LoggedEpoch
 from spark_consumer.epochs.start import check_log, first_position
 from spark_consumer.job.checkpoint import in_use
 from spark_consumer.plan.plan import plan_slice, targets_of
-from spark_consumer.plan.refusal import DDL
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.session import Session, closing, connect
 from spark_consumer.target.tables import TargetCatalog
 
-Decided = Mapping[tuple[int, int], Directive]
+Decided = Mapping[EventId, Directive]
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ class Rewind:
             f"applies again, in safe mode up to {repeat_until}: {counted(len(self.epochs), 'epoch')} with"
             f" {counted(rows, 'row')}",
             *(
-                f"`tailrace error` has decided about event {one.name}, which holds:"
+                f"`tailrace error` has decided about event {one.event}, which holds:"
                 f" {'; '.join(one.statements) or 'left out'}"
                 for one in self.decided
             ),
@@ -205,7 +204,7 @@ def _check_ddl(
 
     def acts(logged: LoggedEpoch) -> bool:
         ddl, epoch = logged.record.ddl, logged.record.epoch
-        chosen = decided.get((epoch, DDL))
+        chosen = decided.get(EventId(epoch, DDL))
         if ddl is None or (chosen is not None and not chosen.statements):
             return False
         return ddl_rules.translate(ddl, lambda: log.tables(epoch)) is not None

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import structlog
 from pyspark.sql import DataFrame, SparkSession
 
+from schemas.access.kafka_security import KafkaRefused
 from schemas.errors import LogError, TailraceError
 from spark_consumer.apply.patience import Patience
 from spark_consumer.apply.workers.reader import PartsReader
@@ -25,9 +26,9 @@ from spark_consumer.epochs.tracker import SEED_DDL, track
 from spark_consumer.job.batches import BatchRunner
 from spark_consumer.job.checkpoint import Checkpoint, CheckpointOwner, in_use
 from spark_consumer.job.progress import Counters
-from spark_consumer.job.spark import JVM_PATIENCE, jvm_end, lost
+from spark_consumer.job.spark import JVM_PATIENCE, JvmLost, jvm_end, lost
 from spark_consumer.job.warm_up import warm_up
-from spark_consumer.rows.failures import explain
+from spark_consumer.rows.failures import SparkFailed, explain
 from spark_consumer.rules.config import ConsumerConfig, StopEvent
 from spark_consumer.sinks.parquet.sink import open_files
 from spark_consumer.sinks.server import open_server
@@ -36,7 +37,7 @@ from spark_consumer.sinks.sink import Sink
 # Of one micro-batch; a stop waits for a slice, not for the micro-batch, so this only bounds memory.
 _MAX_EPOCHS = 500
 _POLL = 0.05
-_SPARKS, _MOMENT = ("TR556", "TR563"), 1.0  # seconds
+_MOMENT = 1.0  # seconds
 _COMMIT_PATIENCE = 5.0
 _T = TypeVar("_T")
 _log = structlog.get_logger()
@@ -71,7 +72,7 @@ def run_consumer(
     if stop.is_set():
         return
 
-    def take_over() -> Sink:
+    def take_over() -> Sink[Any]:
         before()
         return open_sink(config, log)
 
@@ -84,7 +85,7 @@ def run_consumer(
                 sink.end()
         except TailraceError as error:
             # A signal to all processes may have taken Spark along, a moment before it came here.
-            if not (error.code in _SPARKS and stop.wait(_MOMENT)):
+            if not (isinstance(error, SparkFailed | JvmLost) and stop.wait(_MOMENT)):
                 sink.end(error)
             raise
 
@@ -100,7 +101,7 @@ def _patiently(patience: Patience, work: Callable[[], _T]) -> _T:
             _log.warning("start_retry", attempt=patience.attempts, reason=str(error))
 
 
-def open_sink(config: ConsumerConfig, log: LogReader) -> Sink:
+def open_sink(config: ConsumerConfig, log: LogReader) -> Sink[Any]:
     """Become the channel's only writer. Raises TailraceError."""
     return open_server(config, log) if config.files is None else open_files(config, config.files, log)
 
@@ -112,7 +113,7 @@ class _Run:
         self,
         config: ConsumerConfig,
         spark: SparkSession,
-        sink: Sink,
+        sink: Sink[Any],
         log: LogReader,
         stop: StopEvent,
         counters: Counters,
@@ -193,7 +194,9 @@ class _Run:
     def _may_pass(self, error: TailraceError) -> bool:
         """Whether another query may go on where one has failed. For the downstream the applier has waited itself."""
         # What made Spark fail behind a batch of its own may be what is wrong with a checkpoint: `_failure` sees.
-        sparks = error.code == "TR556" and self._runner.failure is None and self._runner.finished >= 0
+        sparks = (
+            isinstance(error, SparkFailed) and self._runner.failure is None and self._runner.finished >= 0
+        )
         return isinstance(error, LogError) and (error.retryable or sparks)
 
     def _is_checkpoints(self, failure: BaseException) -> bool:
@@ -202,7 +205,7 @@ class _Run:
             return False
         read = self._runner.failure is not None and not self._runner.unread
         error = explain(failure, None, self._log)
-        return not read and error.code != "TR508" and not error.retryable
+        return not read and not isinstance(error, KafkaRefused) and not error.retryable
 
     def _query(self, offset: int) -> BaseException | None:
         """Run one streaming query to its end; what it failed with, if not with an end of our own."""
@@ -225,7 +228,7 @@ class _Run:
         failure: Any = query.exception()
         with suppress(Exception):
             query.stop()
-        return None if self._runner.ended else (failure or LogError("TR556", "the query ended by itself"))
+        return None if self._runner.ended else (failure or SparkFailed("TR556", "the query ended by itself"))
 
     def _finish_batch(self, query: Any) -> None:
         """Wait for the batch in hand: a stopped query would cancel its jobs. A stop has a limit to that."""

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from schemas.access.private_files import make_folder
 from schemas.errors import ConfigError, LogError, TailraceError
 from spark_consumer.job.jvm import JvmEnded, launch
-from spark_consumer.rows.failures import cause_of
+from spark_consumer.rows.failures import SparkFailed, cause_of
 from spark_consumer.rules.config import ConsumerConfig
 
 # A second and a third of CPU are saved by not compiling for the long run: the JVM only moves bytes here, and a
@@ -123,9 +123,13 @@ def running_spark(config: ConsumerConfig) -> Iterator[StartingSpark]:
                 session.result().stop()
 
 
-def lost(ended: str) -> LogError:
+class JvmLost(LogError):
+    """TR563: Spark's JVM has ended."""
+
+
+def lost(ended: str) -> JvmLost:
     """The error for a JVM that is gone; ``ended`` is how."""
-    return LogError(
+    return JvmLost(
         "TR563",
         f"Spark's JVM has ended, {ended}",
         hint="start the consumer again: it goes on behind its position. spark.log beside the checkpoint may say"
@@ -228,5 +232,5 @@ def _refused(config: ConsumerConfig, why: str, log: Path) -> TailraceError:
     if "spark.authenticate.secret" in why:
         hint = "where spark.master is not local[N], Spark's ports need a secret of yours: docs/SECURITY.md"
     if not config.spark_conf:
-        return LogError("TR556", what, hint=hint)
+        return SparkFailed("TR556", what, hint=hint)
     return ConfigError("TR108", what, hint=f"check [consumer] {', '.join(sorted(config.spark_conf))}; {hint}")

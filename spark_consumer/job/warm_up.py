@@ -9,10 +9,10 @@ import structlog
 from pyspark.sql import SparkSession
 
 from schemas.wire.epoch import OffsetRange
-from spark_consumer.apply.prepare import RowReader
 from spark_consumer.epochs.fetch import TopicReader
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.rows.chunked_results import Result
+from spark_consumer.rows.reader import SliceReader
+from spark_consumer.rows.results import Result
 from spark_consumer.rules.config import ConsumerConfig
 
 _log = structlog.get_logger()
@@ -33,7 +33,7 @@ def warm_up(spark: SparkSession, config: ConsumerConfig, log: LogReader) -> thre
             # The topic may end with a marker, and no range may.
             last = log.last_epoch()
             if last is not None:
-                RowReader(spark, source).run([OffsetRange(0, last.offset, last.offset + 1)] * 2, nothing)
+                SliceReader(spark, source).run([OffsetRange(0, last.offset, last.offset + 1)] * 2, nothing)
         except Exception as error:
             _log.debug("warm_up_failed", reason=str(error).split("\n", 1)[0])
 

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from schemas.ddl.table_definition import PERIOD
-from schemas.errors import DownstreamError, LogError, Where
+from schemas.errors import NOTHING_APPLIED, DownstreamError, LogError, Where
 from schemas.quote import quoted
 from schemas.sql.literals import Filled
 from schemas.structure import TableStructure
@@ -164,7 +164,8 @@ def structures_of(piece: Slice, known: Mapping[str, TableStructure]) -> dict[str
             "TR552",
             f"the schema tracker does not know the structure with fingerprint {unknown[0]}",
             where=piece.where,
-            hint="the schemas topic or the epoch that brought it is damaged; nothing was applied",
+            hint="the schemas topic or the epoch that brought it is damaged",
+            applied=NOTHING_APPLIED,
         )
     return {fingerprint: known[fingerprint] for fingerprint in piece.fingerprints}
 
@@ -275,7 +276,8 @@ def _plan_table(
             "rows are found by all their columns there, and their images lack some",
             where=place,
             hint="give the downstream's table a unique key of columns that the images have, or SET GLOBAL"
-            " binlog_row_image = FULL upstream; nothing of this batch was applied",
+            " binlog_row_image = FULL upstream",
+            applied=NOTHING_APPLIED,
         )
     transactional = target.transactional and name not in unfinished
     if not transactional:
@@ -325,7 +327,8 @@ def _check_repeatable(target: TargetTable, locator: RowLocator, place: Where) ->
             " the upstream's key: what an interrupted batch has written would be written twice",
             where=place,
             hint=f"ALTER TABLE {there} ENGINE=InnoDB on the downstream, or give it a primary key on both sides;"
-            ' with [ddl] engines = "innodb" such tables are made in InnoDB; nothing of this batch was applied',
+            ' with [ddl] engines = "innodb" such tables are made in InnoDB',
+            applied=NOTHING_APPLIED,
         )
 
 
@@ -345,7 +348,8 @@ def _check_fit(structure: TableStructure, target: TargetTable, place: Where) -> 
         first.code,
         f"{first.what}{more}",
         where=place,
-        hint=f"alter {there} on the downstream: {first.remedy}; nothing of this batch was applied",
+        hint=f"alter {there} on the downstream: {first.remedy}",
+        applied=NOTHING_APPLIED,
     )
 
 
@@ -360,8 +364,8 @@ def _filled(structure: TableStructure, absent: tuple[str, ...], target: TargetTa
             "TR609",
             f"an INSERT's row image lacks the column {unknown[0]}, whose default the downstream computes anew",
             where=place,
-            hint="give the column the default that it has upstream, or SET GLOBAL binlog_row_image = FULL there;"
-            " nothing of this batch was applied",
+            hint="give the column the default that it has upstream, or SET GLOBAL binlog_row_image = FULL there",
+            applied=NOTHING_APPLIED,
         )
     return tuple(
         (name, column.default_sql) for name, column in there.items() if column.default_sql is not None

@@ -7,24 +7,25 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from schemas.errors import DownstreamError, TailraceError, Where
+from schemas.errors import DDL, DownstreamError, EventId, TailraceError, Where
 
 if TYPE_CHECKING:
     from spark_consumer.epochs.slices import Slice
-
-#: errors of a statement for a row that say that the row is not wanted, and not that the server is unwell
-ROW_CODES = frozenset({"TR603", "TR604", "TR608"})
-DDL_CODES = frozenset({f"TR62{digit}" for digit in range(10)})
-#: number of a DDL within its epoch; rows count from 0
-DDL = -1
 
 _LITERAL = re.compile(r"'((?:[^']|''){40})(?:[^']|'')*'|\b(0[xX]|[xX]')([0-9a-fA-F]{40})[0-9a-fA-F]*'?")
 _MOST = 2000
 
 
-def event_name(epoch: int, seq: int) -> str:
-    """How people say which event: ``17:42``, or ``17:ddl``."""
-    return f"{epoch}:{'ddl' if seq == DDL else seq}"
+class RowRefused(DownstreamError):
+    """TR603, TR604, TR608: a row is not wanted there. The server itself is well."""
+
+
+class DdlRefused(DownstreamError):
+    """TR620 to TR629: a DDL cannot be applied as it is."""
+
+
+class DdlInDoubt(DdlRefused):
+    """TR621: nobody can tell whether an interrupted DDL has happened."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,8 @@ class Event:
     relay: str
 
     @property
-    def name(self) -> str:
-        """How people say which one."""
-        return event_name(self.epoch, self.seq)
+    def id(self) -> EventId:
+        return EventId(self.epoch, self.seq)
 
     @property
     def identity(self) -> tuple[int, int, str | None, int]:
@@ -63,37 +63,20 @@ class Event:
         return asdict(self)
 
 
-class RefusedStatement(DownstreamError):
-    """The downstream refused an event."""
+class EventRefused(DownstreamError):
+    """The downstream refused this event."""
 
     def __init__(self, error: TailraceError, event: Event, table: str | None, statement: str) -> None:
-        where = Where(event.gtid, event.file, event.pos, table, event.epoch, event.name, event.relay)
-        kind = "" if event.seq == DDL else f" Row: {event.key}."
+        where = Where(event.gtid, event.file, event.pos, table, event.epoch, event.id, event.relay)
+        row = "" if event.seq == DDL else f". Row: {event.key}."
         hint = (
             f"{error.hint}. Or let it go: `tailrace error skip`, or `tailrace error replace --sql '…'`, for event"
-            f" {event.name}"
+            f" {event.id}"
         )
-        what = f"{error.what}{kind and '.'}{kind}"
-        super().__init__(error.code, what, where=where, hint=hint, statement=statement)
+        super().__init__(
+            error.code, error.what + row, where=where, hint=hint, applied=error.applied, statement=statement
+        )
         self.event = event
-
-
-def row_event(piece: Slice, result: tuple[Any, ...]) -> Event:
-    """The event of a traced row (``rows.EVENT``) of a slice."""
-    _, _, digest, epoch, seq, pos, _, gtid, file, key, _ = result
-    end = next((one.record for one in piece.epochs if one.record.epoch == epoch), piece.last)
-    relay = f"{end.relay_dir}/{end.relay_file}:{end.relay_pos}"
-    place = (gtid or b"").decode() or None
-    return Event(
-        epoch,
-        seq,
-        place,
-        digest,
-        cut_values((key or b"").decode(errors="replace")),
-        file.decode(),
-        pos,
-        relay,
-    )
 
 
 def ddl_event(piece: Slice) -> Event:

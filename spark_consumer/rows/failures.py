@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from schemas.access.kafka_security import CERTIFICATE_HINT, LOGIN_HINT
-from schemas.errors import LogError, TailraceError, Where
+from schemas.access.kafka_security import CERTIFICATE_HINT, LOGIN_HINT, KafkaRefused
+from schemas.errors import NOTHING_APPLIED, LogError, TailraceError, Where
 from spark_consumer.epochs.fetch import Unreadable, unreadable
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.slices import Slice
@@ -21,6 +21,10 @@ _PASSING = re.compile(
 _REFUSED = re.compile(r"org\.apache\.kafka\.common\.errors\.(Sasl|Ssl)\w*Exception: ([^\n]+)")
 
 
+class SparkFailed(LogError):
+    """TR556: Spark does not start, or something that it ran has failed."""
+
+
 def explain(error: BaseException, piece: Slice | None, log: LogReader) -> TailraceError:
     """A Spark exception as one of ours, without a JVM stack trace."""
     if isinstance(error, TailraceError):
@@ -31,12 +35,13 @@ def explain(error: BaseException, piece: Slice | None, log: LogReader) -> Tailra
         return unreadable(error, piece.where if piece else Where())
     if (refusal := _REFUSED.search(str(error))) is not None:
         hint = LOGIN_HINT if refusal[1] == "Sasl" else CERTIFICATE_HINT
-        return LogError("TR508", f"Kafka does not let Spark in: {refusal[2][:300]}", hint=hint)
-    return LogError(
+        return KafkaRefused("TR508", f"Kafka does not let Spark in: {refusal[2][:300]}", hint=hint)
+    return SparkFailed(
         "TR556",
         f"a Spark job failed: {cause_of(error)[:300]}",
         where=piece.where if piece else Where(),
-        hint="spark.log beside the checkpoint has the details; nothing of this batch was applied",
+        hint="spark.log beside the checkpoint has the details",
+        applied=NOTHING_APPLIED,
         retryable=bool(_PASSING.search(str(error))),
     )
 

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from schemas.errors import LogError, Where
+from schemas.errors import EventId, LogError, Where
 from schemas.quote import quoted
 from schemas.wire.avro_schema import KEY_CHANGE
 from spark_consumer.plan.plan import TablePlan
@@ -83,6 +83,11 @@ class OrderedStatement:
     free: bool = False
     removes: bytes | None = None
     clears: bytes | None = None
+
+    @property
+    def event(self) -> EventId:
+        """The first of the changes."""
+        return EventId(self.epoch, self.seq)
 
 
 def statements(rows: Iterable[OrderedRow], limits: Limits) -> Iterator[OrderedStatement]:

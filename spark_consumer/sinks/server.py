@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import pymysql
 import structlog
 
-from schemas.errors import DownstreamError, TailraceError
+from schemas.errors import DDL, DownstreamError, TailraceError
 from schemas.structure import TableStructure
 from spark_consumer.apply import audit, channel_tables, error_log, position_store
 from spark_consumer.apply.applier import Applier
 from spark_consumer.apply.planner import Planner
-from spark_consumer.apply.prepare import Prepared, directed
+from spark_consumer.apply.prepare import directed
+from spark_consumer.apply.prepared import BehindDdl, OneByOne, OneSlice, Prepared, PreparedParts, PreparedRows
 from spark_consumer.apply.workers.reader import PartsReader
 from spark_consumer.apply.workers.resume import Rest, finish_slice
 from spark_consumer.epochs.log_reader import LogReader
@@ -22,10 +23,9 @@ from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.epochs.start import begin_of, check_began, check_log
 from spark_consumer.plan.counters import NO_STAGES, Stages
 from spark_consumer.plan.plan import SlicePlan
-from spark_consumer.plan.refusal import DDL, DDL_CODES, ROW_CODES
+from spark_consumer.plan.refusal import DdlRefused, RowRefused
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.scope import Scope
-from spark_consumer.sinks.sink import Prepare
 from spark_consumer.target.session import Session, closing, connect, unreachable
 
 _log = structlog.get_logger()
@@ -39,7 +39,6 @@ class ServerSink:
         self._reader: PartsReader | None = None
         self._planner = Planner(config, applier)
         self._structures: Mapping[str, TableStructure] = {}
-        self._late: Prepared | None = None
         self._directed = {one.epoch for one in applier.directives.values() if one.seq != DDL}
 
     @property
@@ -50,15 +49,12 @@ class ServerSink:
         self._reader, self._applier.worker_pool = reader, reader.worker_pool
         finish_slice(self._config, self._applier, reader, reader.log)
 
-    def prepare(self, piece: Slice, structures: Mapping[str, TableStructure]) -> Prepare:
+    def prepare(self, piece: Slice, structures: Mapping[str, TableStructure]) -> Callable[[], Prepared]:
         self._structures = structures
         if len(piece.epochs) > 1 and any(self._is_directed(one) for one in piece.epochs):
-            apart = Prepared(piece, apart=True)
-            return lambda: apart
+            return lambda: OneByOne(piece)
         if piece.ddl is not None and piece.rows:
-            # CREATE TABLE … SELECT brings rows for a table that does not exist before.
-            late = Prepared(piece, late=partial(self._after_ddl, piece))
-            return lambda: late
+            return lambda: BehindDdl(piece, partial(self._after_ddl, piece))
         # The plan reads the downstream on the applier's connection, so it is made in the applier's thread.
         return partial(self._read, piece, self._plan(piece))
 
@@ -70,32 +66,42 @@ class ServerSink:
         row_by_row |= self._is_directed(piece.epochs[0])
         return self._planner.plan(piece, self._structures, row_by_row=row_by_row)
 
-    def _read(self, piece: Slice, plan: SlicePlan) -> Prepared:
+    def _read(self, piece: Slice, plan: SlicePlan) -> PreparedRows | PreparedParts:
         assert self._reader is not None
         applier = self._applier
         again = applier.position.repeats(piece.order)
-        return directed(self._reader.prepare(piece, plan), applier.directives, applier.flavor, again=again)
+        made = self._reader.prepare(piece, plan)
+        if isinstance(made, PreparedParts):
+            return made
+        return directed(made, applier.directives, applier.flavor, again=again)
 
-    def _after_ddl(self, piece: Slice) -> Prepared:
-        self._planner.forget()
-        self._late = self._read(piece, self._plan(piece))
-        return self._late
+    def _in_one(self, piece: Slice, *, row_by_row: bool = False) -> PreparedRows:
+        """The slice for one transaction: what such a slice's plan comes to."""
+        made = self._read(piece, self._plan(piece, row_by_row=row_by_row))
+        assert isinstance(made, PreparedRows)
+        return made
 
-    def _again(self, piece: Slice) -> Prepared:
+    def _after_ddl(self, piece: Slice) -> PreparedRows:
         self._planner.forget()
-        return self.prepare(piece, self._structures)()
+        return self._in_one(piece)
+
+    def _again(self, piece: Slice) -> OneSlice:
+        self._planner.forget()
+        made = self.prepare(piece, self._structures)()
+        assert not isinstance(made, OneByOne)
+        return made
 
     def apply(self, prepared: Prepared) -> tuple[int, Stages]:
         piece = prepared.piece
-        if prepared.apart:
+        if isinstance(prepared, OneByOne):
             return self._one_by_one(piece)
         try:
-            count, prepared = self._applier.apply_planned(prepared, partial(self._again, piece))
+            applied = self._applier.apply_planned(prepared, partial(self._again, piece))
         except DownstreamError as error:
             return self._narrowed(error, prepared)
         if piece.ddl is not None:
             self._planner.forget()
-        return count, (self._late if prepared.late and self._late else prepared).stages
+        return applied
 
     def _one_by_one(self, piece: Slice) -> tuple[int, Stages]:
         """Apply a slice's epochs, each as a slice of its own."""
@@ -105,16 +111,16 @@ class ServerSink:
             total, stages = total + count, stages + of_epoch
         return total, stages
 
-    def _narrowed(self, error: DownstreamError, prepared: Prepared) -> tuple[int, Stages]:
+    def _narrowed(self, error: DownstreamError, prepared: OneSlice) -> tuple[int, Stages]:
         """After a refusal: apply the epochs one by one, and name the row or DDL at which that ends.
 
         Raises:
             DownstreamError: with the event, unless each epoch by itself went through.
         """
         piece = prepared.piece
-        if error.code not in ROW_CODES | DDL_CODES:
+        if not isinstance(error, RowRefused | DdlRefused):
             raise error
-        if prepared.parts and (ahead := self._applier.ahead()):
+        if isinstance(prepared, PreparedParts) and (ahead := self._applier.ahead()):
             # What several workers write side by side is finished as it was begun.
             assert self._reader is not None
             rest = Rest(self._config, self._applier, self._reader, piece, self._structures, ahead)
@@ -125,8 +131,8 @@ class ServerSink:
             )
             return self._one_by_one(piece)
         found = self._applier.named(error, prepared)
-        if found is None and piece.rows and error.code in ROW_CODES:
-            found = self._applier.trial(self._read(piece, self._plan(piece, row_by_row=True)))
+        if found is None and piece.rows and isinstance(error, RowRefused):
+            found = self._applier.trial(self._in_one(piece, row_by_row=True))
         raise found or error from error
 
     def move_to(self, position: Position) -> None:

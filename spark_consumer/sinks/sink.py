@@ -7,21 +7,20 @@ or does not. Everything else follows: a slice may be offered any number of times
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeVar
 
 from schemas.errors import TailraceError
 from schemas.structure import TableStructure
-from spark_consumer.apply.prepare import Prepared
 from spark_consumer.apply.workers.reader import PartsReader
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.counters import Stages
 
-#: reads and renders a slice's rows; it may run in any thread, beside the sink's ``apply`` of the slice before
-Prepare: TypeAlias = Callable[[], Prepared]
+#: a slice as a sink has prepared it, which nobody else looks into
+Prepared = TypeVar("Prepared")
 
 
-class Sink(Protocol):
+class Sink(Protocol[Prepared]):
     """The channel's only writer. One thread uses it; what it raises is a TailraceError, with nothing half applied."""
 
     @property
@@ -31,8 +30,15 @@ class Sink(Protocol):
     def begin(self, reader: PartsReader) -> None:
         """Read rows with this, and first of all finish what an earlier run has left in part, if it did."""
 
-    def prepare(self, piece: Slice, structures: Mapping[str, TableStructure]) -> Prepare:
-        """Plan a slice against the target as it is; ``structures`` are those of its rows, by fingerprint."""
+    def prepare(self, piece: Slice, structures: Mapping[str, TableStructure]) -> Callable[[], Prepared]:
+        """Plan a slice against the target as it is.
+
+        Args:
+            structures: those of its rows, by fingerprint.
+
+        Returns:
+            What reads and renders its rows; it may run in any thread, beside ``apply`` of the slice before.
+        """
 
     def apply(self, prepared: Prepared) -> tuple[int, Stages]:
         """Apply a slice and move the position, both or nothing; statements or files, and what the stages did.

@@ -122,12 +122,16 @@ def _for_flavor(setting: str, flavor: Flavor, version: tuple[int, ...]) -> str:
     return setting
 
 
-def unreachable(target: ServerUrl, error: BaseException) -> DownstreamError:
+class Unreachable(DownstreamError):
+    """TR601: the downstream does not let us in."""
+
+
+def unreachable(target: ServerUrl, error: BaseException) -> Unreachable:
     """The error for a downstream that does not let us in."""
     number = error_number(error)
     refused = number in (1044, 1045, 1049, 1227)
     login = f"check user and password{login_hint(target, error)}"
-    return DownstreamError(
+    return Unreachable(
         "TR601",
         f"cannot work with the downstream {target}: {message_of(error)}",
         hint=login if refused else "check that the server runs and can be reached",

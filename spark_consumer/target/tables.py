@@ -10,7 +10,7 @@ from functools import cached_property
 
 import pymysql
 
-from schemas.errors import DownstreamError, Where
+from schemas.errors import NOTHING_APPLIED, DownstreamError, Where
 from schemas.quote import quoted
 from spark_consumer.target.column_defaults import default_of
 from spark_consumer.target.crashed_tables import crashed
@@ -232,7 +232,8 @@ class TableMoved(DownstreamError):
             "TR654",
             "the downstream's table was altered again and again while a batch was on its way to it",
             where=Where(table=".".join(name)),
-            hint="wait until that has an end, and start the consumer again; nothing of this batch was applied",
+            hint="wait until that has an end, and start the consumer again",
+            applied=NOTHING_APPLIED,
             retryable=True,
         )
 

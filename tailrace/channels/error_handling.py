@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.access.server_url import ServerUrl
-from schemas.errors import NOWHERE, DownstreamError, Where
+from schemas.errors import DDL, NOWHERE, DownstreamError, Where
 from spark_consumer.apply import channel_tables, error_log, position_store
 from spark_consumer.apply import ledger as ledgers
 from spark_consumer.apply.ddl.intent import Intent, intent_of, place_at
@@ -20,7 +20,7 @@ from spark_consumer.apply.error_log import ChannelError
 from spark_consumer.apply.ledger import Ledger
 from spark_consumer.epochs.position import Position
 from spark_consumer.plan import replacement
-from spark_consumer.plan.refusal import DDL, Event
+from spark_consumer.plan.refusal import DdlInDoubt, Event
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.target.session import Session, closing, connect
 from tailrace import assemble
@@ -44,7 +44,7 @@ class Stopped:
 
     @property
     def event_name(self) -> str:
-        return self.error.event.name if self.error and self.error.event else ""
+        return str(self.error.event.id) if self.error and self.error.event else ""
 
     def as_dict(self) -> dict[str, Any]:
         """The contract of ``--json``."""
@@ -52,7 +52,7 @@ class Stopped:
         if self.error is not None:
             error = asdict(self.error)
             if self.error.event is not None:
-                error["event"]["name"] = self.error.event.name
+                error["event"]["name"] = str(self.error.event.id)
         directives = error_log.directives(self.session, self.key)
         return {"channel": self.channel, "error": error, "directives": directives}
 
@@ -66,17 +66,17 @@ class Stopped:
         event = error.event if error else None
         if error is None or event is None:
             raise self._nothing(error)
-        if name is not None and name != event.name:
+        if name is not None and name != str(event.id):
             raise DownstreamError(
                 "TR644",
-                f"channel {self.channel} stopped at event {event.name}, and not at {name}",
+                f"channel {self.channel} stopped at event {event.id}, and not at {name}",
                 where=self._where(event),
                 hint="`tailrace error show` says what it is",
             )
         if position is None or position.epoch >= event.epoch:
             raise DownstreamError(
                 "TR644",
-                f"event {event.name} is past: the channel has gone on to epoch {position.epoch if position else '?'}",
+                f"event {event.id} is past: the channel has gone on to epoch {position.epoch if position else '?'}",
                 where=self._where(event),
                 hint="nothing is to be decided about it any more",
             )
@@ -94,7 +94,7 @@ class Stopped:
         intent = intent_of(position.ddl_intent, place_at(event.gtid, event.file, event.pos))
         if intent is None:
             return ()
-        old = error_log.decided(self.session, self.key).get((event.epoch, event.seq))
+        old = error_log.decided(self.session, self.key).get(event.id)
         given = (
             old.statements
             if old is not None and not old.used
@@ -104,7 +104,7 @@ class Stopped:
         if count >= len(given):
             raise DownstreamError(
                 "TR644",
-                f"event {event.name} has run by now, and only its position is not written yet",
+                f"event {event.id} has run by now, and only its position is not written yet",
                 where=self._where(event),
                 hint="start the consumer",
             )
@@ -118,9 +118,7 @@ class Stopped:
             await_predecessor(own, position)
             try:
                 return settled(own, ledger, intent, intent.statement, NOWHERE).index
-            except DownstreamError as error:
-                if error.code != "TR621":
-                    raise
+            except DdlInDoubt:
                 return intent.index
 
     def _nothing(self, error: ChannelError | None) -> DownstreamError:
@@ -130,7 +128,7 @@ class Stopped:
 
     @staticmethod
     def _where(event: Event) -> Where:
-        return Where(gtid=event.gtid, epoch=event.epoch, event=event.name)
+        return Where(gtid=event.gtid, epoch=event.epoch, event=event.id)
 
 
 @contextmanager

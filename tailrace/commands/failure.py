@@ -40,7 +40,7 @@ def report(error: Exception) -> int:
 def describe(error: Exception) -> Shown:
     """What to say about an error; one that nobody foresaw leaves its traceback in a file."""
     if isinstance(error, TailraceError):
-        return Shown(error.code, error.what, str(error.where), error.hint, int(error.exit_code))
+        return Shown(error.code, error.what, str(error.where), error.advice, int(error.exit_code))
     path = _keep_traceback(error)
     text = str(error).split("\n", 1)[0]
     what = f"unexpected error: {type(error).__name__}: {text}"

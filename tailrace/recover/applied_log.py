@@ -12,7 +12,8 @@ from schemas.structure import TableStructure
 from schemas.wire.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, digest_of
 from spark_consumer.apply.applier import Applier
 from spark_consumer.apply.planner import Planner
-from spark_consumer.apply.prepare import Prepared, assembled
+from spark_consumer.apply.prepare import assembled
+from spark_consumer.apply.prepared import BehindDdl, OneSlice, PreparedRows
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch, RelaySlice
 from spark_consumer.rows.render import render
@@ -121,20 +122,20 @@ class AppliedLog:
         begin = (position.relay_log, position.relay_pos)
         piece = RelaySlice((LoggedEpoch(epoch, position.epochs_offset),), begin)
         late = epoch.ddl is not None and epoch.rows
-        prepared = Prepared(piece, late=partial(self._after_ddl, piece)) if late else self._prepared(piece)
+        prepared = BehindDdl(piece, partial(self._after_ddl, piece)) if late else self._prepared(piece)
         self._applier.apply_planned(prepared, partial(self._again, piece))
         if epoch.ddl is not None:
             self._planner.forget()
 
-    def _again(self, piece: RelaySlice) -> Prepared:
+    def _again(self, piece: RelaySlice) -> OneSlice:
         if piece.ddl is not None and piece.rows:
-            return Prepared(piece, late=partial(self._after_ddl, piece))
+            return BehindDdl(piece, partial(self._after_ddl, piece))
         return self._after_ddl(piece)
 
-    def _after_ddl(self, piece: RelaySlice) -> Prepared:
+    def _after_ddl(self, piece: RelaySlice) -> PreparedRows:
         self._planner.forget()
         return self._prepared(piece)
 
-    def _prepared(self, piece: RelaySlice) -> Prepared:
+    def _prepared(self, piece: RelaySlice) -> PreparedRows:
         plan = self._planner.plan(piece, self._structures)
         return assembled(piece, plan, list(render(plan, self._rows.keys, self._rows.values)))

@@ -164,7 +164,7 @@ def _writer(
             raise DownstreamError(
                 "TR645",
                 "an operator has decided about events by their place in the epoch log, which is not read here:"
-                f" {', '.join(f'event {one.name}' for one in waiting)}",
+                f" {', '.join(f'event {one.event}' for one in waiting)}",
                 hint="let `tailrace consume` apply these epochs first, or delete the rows without used_at from"
                 " tailrace.error_directives",
             )

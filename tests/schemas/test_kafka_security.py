@@ -13,9 +13,9 @@ from pyspark import cloudpickle
 from schemas.access.kafka_security import FIRST_ATTEMPT, OPEN, KafkaSecurity, Refusal
 from schemas.access.server_url import ServerUrl
 from schemas.errors import ConfigError, LogError
-from spark_consumer.apply.prepare import read_range
 from spark_consumer.epochs.fetch import TopicReader
 from spark_consumer.job.warm_up import nothing
+from spark_consumer.rows.reader import read_range
 from spark_consumer.rules.config import ConsumerConfig
 from tailrace.config.file import kafka_security, load
 from tailrace.config.text import effective_toml

@@ -139,7 +139,7 @@ def test_a_transaction_larger_than_a_task_is_shared_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Inserts, updates, moved keys, deletes and a table without a key, all in one transaction."""
-    monkeypatch.setattr("spark_consumer.apply.prepare._TASK_ROWS", 150)
+    monkeypatch.setattr("spark_consumer.rows.reader._TASK_ROWS", 150)
     monkeypatch.setattr("producer.kafka.epoch_log._PART", 20_000)
     with source_log(upstream, kafka.bootstrap, tmp_path) as log:
         log.sql(

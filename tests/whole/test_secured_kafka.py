@@ -24,7 +24,8 @@ from schemas.errors import LogError
 from schemas.wire.epoch import OffsetRange
 from spark_consumer.epochs.fetch import WHOLE, TopicReader
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.rows.render import REFUSED, task
+from spark_consumer.rows.reader import task
+from spark_consumer.rows.results import SCHEMA, Failed, decoded
 from spark_consumer.rules.config import ConsumerConfig
 from tailrace.probe_kafka import probe
 from tailrace.reader import EpochReader
@@ -241,8 +242,9 @@ def test_a_password_that_has_become_wrong_stops_whoever_runs(secured: SecuredKaf
     # As on the executors, in the driver, and in the producer.
     begun: Any = TopicReader(secured.secured, "secured.rows", "g", login, patience=60.0)
     work = task(((OffsetRange(0, 0, 1), WHOLE),), lambda part, _: [begun.read(part)])
-    [result] = work(iter([pa.record_batch({"n": pa.array([0])})]))
-    assert result.column("kind").to_pylist() == [REFUSED]
+    [result] = decoded(pa.Table.from_batches(work(iter([pa.record_batch({"n": pa.array([0])})])), SCHEMA))
+    assert isinstance(result, Failed)
+    assert str(result.error).startswith("TR508")
     for ask in (
         LogReader(config).bounds,
         lambda: list(EpochReader(secured.secured, "secured", login).epochs()),

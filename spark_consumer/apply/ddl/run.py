@@ -16,7 +16,6 @@ from schemas.ddl.alter_clauses import clauses_of
 from schemas.ddl.classify import family, without_start_transaction
 from schemas.ddl.cursor import Unparsable
 from schemas.ddl.lexer import Flavor, LexError
-from schemas.errors import DownstreamError
 from schemas.quote import quoted
 from schemas.wire.epoch import SchemaChanged, StructureVersion
 from schemas.wire.log_records import structure_of
@@ -33,6 +32,7 @@ from spark_consumer.ddl.online_tables import OnlineTables
 from spark_consumer.ddl.translate import DdlRules, MergedDdl
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
+from spark_consumer.plan.refusal import DdlRefused
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.server_errors import is_passing, message_of
@@ -142,7 +142,7 @@ class DdlApplier:
             return made or ("ignored" if ignored else "filtered")
         except MergedDdl as merged:
             if reason := self._needed(session, ddl, piece.first.epoch):
-                raise DownstreamError(
+                raise DdlRefused(
                     "TR623",
                     f"{merged.what}; {reason}",
                     where=piece.where,
@@ -263,7 +263,7 @@ class _Attempt:
             if is_passing(error):
                 raise
             self.outcome = Outcome.NOT_RUN
-            raise DownstreamError(
+            raise DdlRefused(
                 "TR620",
                 f"the downstream refused a DDL: {message_of(error)}; {self._ddl.shown[:300]}",
                 where=self._piece.where,

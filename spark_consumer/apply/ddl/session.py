@@ -10,8 +10,8 @@ import pymysql
 import structlog
 
 from schemas.ddl.engine import INNODB
-from schemas.errors import DownstreamError
 from schemas.wire.epoch import SchemaChanged
+from spark_consumer.plan.refusal import DdlRefused
 from spark_consumer.target.session import Flavor, Session, is_lost, message_of
 
 # Bit numbers of sql_mode in the binlog, the same on both flavors unless noted below.
@@ -199,7 +199,7 @@ def _need(session: Session, variable: str, value: Any) -> None:
     except pymysql.MySQLError as error:
         if is_lost(error):
             raise
-        raise DownstreamError(
+        raise DdlRefused(
             "TR625",
             f"a DDL's session had {variable} = {value}, and the downstream refuses that: {message_of(error)}",
             hint="load time zones with mysql_tzinfo_to_sql, grant SESSION_VARIABLES_ADMIN, or do by hand there what"

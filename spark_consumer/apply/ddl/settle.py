@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from schemas.errors import DownstreamError, Where
+from schemas.errors import Where
 from schemas.wire.epoch import SchemaChanged
 from spark_consumer.apply.ddl.intent import Intent
 from spark_consumer.apply.ddl.interrupted import (
@@ -35,6 +35,7 @@ from spark_consumer.apply.ddl.snapshot import Snapshot, take_snapshot
 from spark_consumer.apply.ledger import Ledger
 from spark_consumer.ddl.translate import database_of
 from spark_consumer.epochs.position import Position
+from spark_consumer.plan.refusal import DdlInDoubt
 from spark_consumer.target.session import Session
 
 # A table that was changed just now is that old after two seconds.
@@ -109,7 +110,7 @@ def settled(own: Session, ledger: Ledger, intent: Intent, ddl: SchemaChanged, wh
         if used and not isinstance(why, Broken):
             left = None
         else:
-            raise DownstreamError(
+            raise DdlInDoubt(
                 "TR621",
                 f"this DDL was interrupted, and nothing shows whether it has happened: {why}; {ddl.shown[:200]}",
                 where=where,

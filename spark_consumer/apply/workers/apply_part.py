@@ -36,12 +36,12 @@ from schemas.errors import DownstreamError, TailraceError
 from spark_consumer.apply import position_store
 from spark_consumer.apply.patience import Patience
 from spark_consumer.apply.workers.info import unfinished
-from spark_consumer.apply.workers.part import Failure, Order, Outcome, WorkerPart
+from spark_consumer.apply.workers.part import Order, Outcome, WorkerPart
 from spark_consumer.apply.write import gave_up, refused, write
 from spark_consumer.epochs.slices import not_next
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.target.server_errors import is_passing
-from spark_consumer.target.session import Session, connect
+from spark_consumer.target.session import Session, Unreachable, connect
 from spark_consumer.target.tables import hold
 
 #: of this process, one for each worker that it has been
@@ -61,7 +61,7 @@ def _run(order: Order, part: WorkerPart) -> Outcome:
     try:
         _with_retries(order, part)
     except TailraceError as error:
-        return Outcome(part.number, Failure(error.code, error.what, error.where, error.hint, error.retryable))
+        return Outcome(part.number, error)
     return Outcome(part.number)
 
 
@@ -78,7 +78,7 @@ def _with_retries(order: Order, part: WorkerPart) -> None:
             reason: BaseException = error
         except DownstreamError as error:
             _forget(order, part)
-            if error.code != "TR601" or not error.retryable:
+            if not (isinstance(error, Unreachable) and error.retryable):
                 if _has_happened(order, part):
                     return
                 raise
@@ -124,9 +124,9 @@ def _apply(session: Session, order: Order, part: WorkerPart) -> None:
         if _is_applied(session, order, part, lock=True):
             session.execute("ROLLBACK")
             return
-        for name, table in part.written.items():
+        for name, table in part.writes.tables.items():
             hold(session, name, table.definition)
-        write(session, part.deletes, part.inserts, part.ordered, order.where)
+        write(session, part.writes, order.where)
         _record(session, order, part, number)
         reached("worker.before_commit")
         session.execute("COMMIT")
@@ -188,8 +188,8 @@ def _record(session: Session, order: Order, part: WorkerPart, number: int) -> No
             number,
             order.parts,
             part.applied,
-            part.rows,
-            part.statements,
+            part.writes.rows,
+            part.writes.statements,
             *order.channel,
             part.number,
         ),

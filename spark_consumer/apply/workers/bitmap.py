@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import zlib
-from array import array
 from collections.abc import Iterable, Mapping, Sequence
 
 #: of each partition the first offset, and a bit for each offset from there on
@@ -50,15 +49,3 @@ def lacking(partition: int, offsets: Sequence[int], applied: Sequence[Bits]) -> 
             if 0 <= place < len(marks) * 8 and marks[place >> 3] >> (place & 7) & 1:
                 missing[at] = False
     return missing
-
-
-def pack_offsets(offsets: Sequence[int]) -> bytes:
-    """Offsets as bytes."""
-    return array("q", offsets).tobytes()
-
-
-def unpack_offsets(value: bytes) -> array[int]:
-    """The inverse of ``pack_offsets``."""
-    found: array[int] = array("q")
-    found.frombytes(value)
-    return found

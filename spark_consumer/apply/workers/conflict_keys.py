@@ -100,24 +100,14 @@ def unquoted(literal: bytes) -> bytes:
 
 
 def columns_of(found: bytes) -> list[bytes]:
-    """The columns' identities in a conflict key of a space with text."""
-    return unpack(found[3:])
+    """The columns' identities in a claim of a space with text."""
+    columns, at = [], 3
+    while at < len(found):
+        column, at = read_bytes(found, at)
+        columns.append(column)
+    return columns
 
 
 def space_of(found: bytes) -> int:
     """The space of a conflict key."""
     return int.from_bytes(found[:2], "big")
-
-
-def pack(conflict_keys: Sequence[bytes]) -> bytes:
-    """Conflict keys as one value."""
-    return b"".join(map(encode_bytes, conflict_keys))
-
-
-def unpack(packed: bytes) -> list[bytes]:
-    """The inverse of ``pack``."""
-    conflict_keys, at = [], 0
-    while at < len(packed):
-        one, at = read_bytes(packed, at)
-        conflict_keys.append(one)
-    return conflict_keys

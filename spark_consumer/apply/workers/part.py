@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from schemas.access.server_url import ServerUrl
-from schemas.errors import Where
+from schemas.errors import TailraceError, Where
 from spark_consumer.apply.ledger import Ledger
+from spark_consumer.apply.writes import Writes
 from spark_consumer.epochs.position import Position
-from spark_consumer.plan.plan import Name, TablePlan
-from spark_consumer.plan.statements import Statement
-from spark_consumer.rows.ordered import OrderedStatement
 from spark_consumer.rules.channel import ChannelKey
 
 
@@ -21,35 +18,12 @@ class WorkerPart:
 
     Attributes:
         number: the worker, from 1.
-        rows: how many rows it writes or removes.
         applied: its rows as ``Checkpoint_group_bitmap``.
     """
 
     number: int
-    deletes: tuple[tuple[TablePlan, Statement], ...]
-    inserts: tuple[tuple[TablePlan, Statement], ...]
-    ordered: tuple[OrderedStatement, ...]
-    rows: int = 0
+    writes: Writes
     applied: bytes = b""
-
-    @property
-    def statements(self) -> int:
-        return len(self.deletes) + len(self.inserts) + len(self.ordered)
-
-    @property
-    def written(self) -> dict[Name, TablePlan]:
-        """The downstream's tables that it writes, by name."""
-        return written_by(self.deletes, self.inserts, self.ordered)
-
-
-def written_by(
-    deletes: Iterable[tuple[TablePlan, Statement]],
-    inserts: Iterable[tuple[TablePlan, Statement]],
-    ordered: Iterable[OrderedStatement],
-) -> dict[Name, TablePlan]:
-    """The downstream's tables that statements write, by name."""
-    tables = (*(t for t, _ in deletes), *(t for t, _ in inserts), *(one.table for one in ordered))
-    return {table.target_name: table for table in tables if table.definition}
 
 
 @dataclass(frozen=True)
@@ -81,19 +55,8 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Failure:
-    """An error on its way from a worker to the driver."""
-
-    code: str
-    what: str
-    where: Where
-    hint: str
-    retryable: bool
-
-
-@dataclass(frozen=True)
 class Outcome:
-    """What became of a part: it is applied, unless there is a failure."""
+    """What became of a part: it is applied, unless there is an error."""
 
     number: int
-    failure: Failure | None = None
+    error: TailraceError | None = None

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from schemas.errors import DownstreamError, TailraceError
 from spark_consumer.apply.workers.apply_part import run_parts
 from spark_consumer.apply.workers.info import slices_ahead, unfinished
-from spark_consumer.apply.workers.part import Failure, Order, Outcome, WorkerPart
+from spark_consumer.apply.workers.part import Order, Outcome, WorkerPart
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.target.session import Session
 from spark_consumer.target.tables import TableMoved
@@ -81,25 +81,22 @@ def run_all(
                 raise
             _log.warning("workers_retry", attempt=attempt, reason=str(error).split("\n", 1)[0][:200])
             continue
-        failures = [outcome.failure for outcome in outcomes if outcome.failure is not None]
-        if failures:
-            level = not done and len(failures) == len(outcomes)
-            raise _error(failures[0], len(parts), level=level)
+        errors = [outcome.error for outcome in outcomes if outcome.error is not None]
+        if errors:
+            raise errors[0] if not done and len(errors) == len(outcomes) else _in_part(errors[0], len(parts))
         return
 
 
-def _error(failure: Failure, parts: int, *, level: bool) -> DownstreamError:
-    """A worker's error; ``level`` if no part is applied."""
-    if level and failure.code == "TR654":
-        db, _, table = (failure.where.table or "").partition(".")
-        return TableMoved((db, table))
-    hint = failure.hint if level else told_in_part(failure.hint, parts)
-    return DownstreamError(
-        failure.code, failure.what, where=failure.where, hint=hint, retryable=failure.retryable
-    )
+def _in_part(error: TailraceError, parts: int) -> TailraceError:
+    """A worker's error behind which some parts of the slice are applied, so that no other plan helps."""
+    if isinstance(error, TableMoved):
+        error = DownstreamError(
+            error.code, error.what, where=error.where, hint=error.hint, retryable=error.retryable
+        )
+    error.applied = applied_in_part(parts)
+    return error
 
 
-def told_in_part(hint: str, parts: int) -> str:
-    """The hint of an error behind which some parts of the slice are applied."""
-    told = f"of the {parts} parts of this batch others are applied, and the next start applies the rest"
-    return hint.replace("nothing of this batch was applied", told)
+def applied_in_part(parts: int) -> str:
+    """What is applied of a slice some parts of which are."""
+    return f"of the {parts} parts of this batch others are applied, and the next start applies the rest"

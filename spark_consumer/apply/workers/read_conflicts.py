@@ -1,35 +1,22 @@
-"""On the executors: the rows of a partition, each with its conflict keys and where it stands in Kafka.
-
-A compacted row is one result: what to remove, what to write, and the offsets of all changes that it stands for. A
-row that is applied in order is two, of which the first one has its conflict keys and its offset.
-"""
+"""On the executors: the rows of a partition, each with its conflict keys and its offset in Kafka."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import compress
 
-from schemas.varint import encode_bytes, read_bytes
 from schemas.wire.avro_schema import KEY_CHANGE, OP_AT
 from schemas.wire.epoch import OffsetRange
 from schemas.wire.rows import HEADER_SIZE
-from spark_consumer.apply.workers.bitmap import Bits, lacking, pack_offsets
-from spark_consumer.apply.workers.conflict_keys import (
-    ConflictKeys,
-    conflict_keys_of,
-    of_halves,
-    of_whole,
-    pack,
-)
+from spark_consumer.apply.workers.bitmap import Bits, lacking
+from spark_consumer.apply.workers.conflict_keys import ConflictKeys, conflict_keys_of, of_halves, of_whole
 from spark_consumer.epochs.fetch import Share, TopicReader
 from spark_consumer.plan.causality import TableCausality
 from spark_consumer.plan.plan import Mode, Name, SlicePlan
-from spark_consumer.rows.chunked_results import Result
 from spark_consumer.rows.compact import compact
-from spark_consumer.rows.render import TALLY, TableRows, all_widened, counted, render, tables_of, tally
+from spark_consumer.rows.render import TableRows, all_widened, not_written, render, tables_of, tally
+from spark_consumer.rows.results import ChangeToShare, OrderedChange, Result, RowToShare, Tally
 
-#: kinds of results beside those of ``spark_consumer.rows.render``
-NET, CLAIM = 100, 101
 _HAS_BEFORE, _UPDATE, _DELETE = b"ud", ord("u"), ord("d")
 
 
@@ -66,7 +53,7 @@ def rest(
     if plan.compacted:
         some = _that_stay(plan, keys, values)
         keys, values = list(compress(keys, some)), list(compress(values, some))
-    yield from (result for result in render(plan, keys, values) if result[0] != TALLY)
+    yield from (one for one in render(plan, keys, values) if not isinstance(one, Tally))
 
 
 def _that_stay(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bool]:
@@ -101,9 +88,8 @@ def with_conflict_keys(
     for key, value, offset in compress(zip(keys, values, offsets, strict=True), others):
         header = value[:HEADER_SIZE]
         tables[header].check(key, value)
-        if (result := tables[header].in_order(key, value)) is not None:
-            yield claimers[header].of_change(result, value, partition, offset)
-            yield result
+        if (change := tables[header].in_order(key, value)) is not None:
+            yield claimers[header].of_change(change, value, partition, offset)
     keys, values = list(compress(keys, compacted)), list(compress(values, compacted))
     yield from _compacted(tables, claimers, partition, keys, values, list(compress(offsets, compacted)))
 
@@ -117,7 +103,7 @@ def _compacted(
     offsets: Sequence[int],
 ) -> Iterator[Result]:
     net = compact(keys, values)
-    yield from counted(net, tables)
+    yield not_written(net, tables)
     gone, written = dict(net.gone), dict(net.written)
     changes: dict[bytes, tuple[list[int], list[bytes]]] = {}
     for key, value, offset in zip(keys, values, offsets, strict=True):
@@ -149,38 +135,32 @@ class _Claimer:
         partition: int,
         offsets: Sequence[int],
         values: Sequence[bytes],
-    ) -> Result:
+    ) -> RowToShare:
         """A compacted row: ``before`` is its first change if it must be removed, ``after`` its last one if written.
 
         It has the keys of what it had in between as well: should the rest of a slice be applied change by change
         (``resume.py``), no row that is there already may be in the way.
         """
-        return (
-            NET,
+        return RowToShare(
             self._table.index,
-            1,
             partition,
-            0,
-            0,
-            0,
+            tuple(offsets),
+            self._conflict_keys(values),
             None if before is None else self._table.found_by(key, before),
-            _packed(offsets, self._conflict_keys(values)),
             None if after is None else self._table.renderers.after(after),
-            0,
         )
 
-    def of_change(self, result: Result, value: bytes, partition: int, offset: int) -> Result:
-        """The conflict keys of a change that is applied in order."""
-        packed = _packed([offset], self._conflict_keys([value]))
-        return (CLAIM, result[1], 0, partition, 0, 0, 0, None, packed, None, 0)
+    def of_change(self, change: OrderedChange, value: bytes, partition: int, offset: int) -> ChangeToShare:
+        """A change that is applied in order."""
+        return ChangeToShare(change, partition, (offset,), self._conflict_keys([value]))
 
-    def _conflict_keys(self, values: Sequence[bytes]) -> list[bytes]:
+    def _conflict_keys(self, values: Sequence[bytes]) -> tuple[bytes, ...]:
         """The conflict keys of a row's changes, in log order: each begins as the one before has left it.
 
         Halves of a key-changing UPDATE are one event, which is there or missing as a whole.
         """
         if self._causality.whole is not None:
-            return [of_whole(self._causality.whole)]
+            return (of_whole(self._causality.whole),)
         conflict_keys: list[bytes] = []
         if values[0][OP_AT] in _HAS_BEFORE:
             conflict_keys += self._before(values[0])
@@ -191,14 +171,4 @@ class _Claimer:
                 source = self._table.renderers.source(value)
                 if source.flags & KEY_CHANGE:
                     conflict_keys.append(of_halves(source.epoch, source.seq - (value[OP_AT] != _DELETE)))
-        return list(dict.fromkeys(conflict_keys))
-
-
-def _packed(offsets: Sequence[int], conflict_keys: Sequence[bytes]) -> bytes:
-    return encode_bytes(pack_offsets(offsets)) + pack(conflict_keys)
-
-
-def offsets_and_keys(packed: bytes) -> tuple[bytes, bytes]:
-    """The offsets and the conflict keys of a result, each still packed."""
-    offsets, at = read_bytes(packed, 0)
-    return offsets, packed[at:]
+        return tuple(dict.fromkeys(conflict_keys))

@@ -9,7 +9,8 @@ import pymysql
 from pyspark.sql import SparkSession
 
 from schemas.access.server_url import ServerUrl
-from spark_consumer.apply.prepare import Prepared, RowReader, assembled
+from spark_consumer.apply.prepare import assembled
+from spark_consumer.apply.prepared import PreparedParts, PreparedRows
 from spark_consumer.apply.workers.bitmap import Bits
 from spark_consumer.apply.workers.pool import WorkerPool, executors
 from spark_consumer.apply.workers.read_conflicts import read_conflict_keys, read_rest
@@ -21,11 +22,12 @@ from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.causality import ConflictColumn
 from spark_consumer.plan.plan import SlicePlan
 from spark_consumer.rows.failures import explain
+from spark_consumer.rows.reader import SliceReader, read_range
 from spark_consumer.rows.render import render
 from spark_consumer.target.session import closing, connect, unreachable
 
 
-class PartsReader(RowReader):
+class PartsReader(SliceReader):
     """Prepares slices whose plans say how their rows conflict as parts for so many workers.
 
     Args:
@@ -45,15 +47,16 @@ class PartsReader(RowReader):
         self._target, self._workers, self.log = target, workers, log
         self.worker_pool = worker_pool or executors(spark)
 
-    def prepare(self, piece: Slice, plan: SlicePlan) -> Prepared:
+    def prepare(self, piece: Slice, plan: SlicePlan) -> PreparedRows | PreparedParts:
         """Read, render, verify and share one slice."""
+        work = partial(render, plan)
         # Rows of a DDL belong into the transaction that moves the position behind it.
         if plan.causality is None or plan.causality.alone or piece.ddl is not None or not piece.ranges:
-            return super().prepare(piece, plan)
-        results = self.results(piece, partial(read_conflict_keys, self.source, plan), partial(render, plan))
+            return assembled(piece, plan, self.results(piece, partial(read_range, self.source, work), work))
+        results = self.results(piece, partial(read_conflict_keys, self.source, plan), work)
         return shared_out(piece, plan, results, self._workers, self._weigh)
 
-    def rest(self, piece: Slice, plan: SlicePlan, applied: Sequence[Bits]) -> Prepared:
+    def rest(self, piece: Slice, plan: SlicePlan, applied: Sequence[Bits]) -> PreparedRows:
         """What is missing of a slice of which workers have applied some rows, for one transaction."""
         work = partial(read_rest, self.source, plan, applied)
         try:

@@ -19,20 +19,21 @@ from typing import Protocol
 
 import structlog
 
-from schemas.errors import DownstreamError, LogError, Where
+from schemas.errors import LogError, Where
 from schemas.structure import TableStructure
 from schemas.wire.log_records import structure_of
 from spark_consumer.apply.applier import Applier
 from spark_consumer.apply.planner import Planner
-from spark_consumer.apply.prepare import Prepared, directed
+from spark_consumer.apply.prepare import directed
+from spark_consumer.apply.prepared import PreparedRows
 from spark_consumer.apply.workers.bitmap import Bits, unpacked
 from spark_consumer.apply.workers.info import Ahead
-from spark_consumer.apply.workers.pool import told_in_part
+from spark_consumer.apply.workers.pool import applied_in_part
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.slices import LoggedEpoch, Slice, contiguous_after
 from spark_consumer.plan.counters import Stages
 from spark_consumer.plan.plan import SlicePlan
-from spark_consumer.plan.refusal import ROW_CODES
+from spark_consumer.plan.refusal import RowRefused
 from spark_consumer.rules.config import ConsumerConfig
 
 _log = structlog.get_logger()
@@ -41,7 +42,7 @@ _log = structlog.get_logger()
 class RestReader(Protocol):
     """Prepares what is missing of a slice."""
 
-    def rest(self, piece: Slice, plan: SlicePlan, applied: Sequence[Bits]) -> Prepared: ...
+    def rest(self, piece: Slice, plan: SlicePlan, applied: Sequence[Bits]) -> PreparedRows: ...
 
 
 @dataclass(frozen=True)
@@ -72,24 +73,21 @@ class Rest:
         again = partial(self._prepared, row_by_row=any(piece.holds(epoch) for epoch, _ in decided))
         prepared = again()
         try:
-            count, prepared = self.applier.apply_planned(prepared, again)
-        except DownstreamError as error:
-            if error.code not in ROW_CODES:
-                raise
+            return self.applier.apply_planned(prepared, again)
+        except RowRefused as error:
             found = self.applier.named(error, prepared)
             shown = found or self.applier.trial(self._prepared(row_by_row=True)) or error
-            shown.hint = told_in_part(shown.hint, first.parts)
+            shown.applied = applied_in_part(first.parts)
             raise shown from error
-        return count, prepared.stages
 
-    def _prepared(self, *, row_by_row: bool) -> Prepared:
+    def _prepared(self, *, row_by_row: bool) -> PreparedRows:
         first = self.workers[0]
         planner = Planner(replace(self.config, compact=first.compact, worker_count=1), self.applier)
         plan = planner.plan(self.piece, self.structures, row_by_row=row_by_row)
         made = self.reader.rest(self.piece, plan, [unpacked(worker.applied) for worker in self.workers])
         if row_by_row:
             made = directed(made, self.applier.directives, self.applier.flavor)
-        return replace(made, slice_id=first.slice_id, reserved=first.parts)
+        return replace(made, rest_of=first)
 
 
 def finish_slice(config: ConsumerConfig, applier: Applier, reader: RestReader, log: LogReader) -> None:

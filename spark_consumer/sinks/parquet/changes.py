@@ -19,8 +19,8 @@ from schemas.types.text import Text
 from schemas.wire.avro_schema import KEY_CHANGE, OP_AT, read_record, row_schema
 from schemas.wire.rows import HEADER_SIZE, widened
 from spark_consumer.plan.plan import Mode, SlicePlan
-from spark_consumer.rows.chunked_results import Result
-from spark_consumer.rows.render import INSERTS, UnknownHeader, event_of, tally, within
+from spark_consumer.rows.render import UnknownHeader, event_of, tally, within
+from spark_consumer.rows.results import ArrowRows, Result
 
 _ROWS = 2_000  # of one record batch
 _BYTES = 4 << 20
@@ -172,9 +172,9 @@ def _image(
     return named, sorted(extra) or None
 
 
-def _packed(plan: SlicePlan, number: int, rows: list[Image]) -> Result:
+def _packed(plan: SlicePlan, number: int, rows: list[Image]) -> ArrowRows:
     schema = form_of(plan.tables[number].structure).schema
     out = pa.BufferOutputStream()
     with pa.ipc.new_stream(out, schema) as stream:
         stream.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema))
-    return (INSERTS, number, len(rows), 0, 0, 0, 0, out.getvalue().to_pybytes(), None, None, 0)
+    return ArrowRows(number, out.getvalue().to_pybytes())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,18 +17,17 @@ from schemas.errors import ConfigError, DownstreamError, TailraceError
 from schemas.structure import TableStructure
 from schemas.wire.epoch import SchemaChanged
 from schemas.wire.rows import value_header, widened
-from spark_consumer.apply.prepare import Prepared, check, read_range
-from spark_consumer.apply.workers.reader import PartsReader
 from spark_consumer.ddl.translate import DdlRules
 from spark_consumer.epochs.log_position import ChannelBegin
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.epochs.start import begin_of, check_began, check_log
-from spark_consumer.plan.counters import Stages
+from spark_consumer.plan.counters import NO_STAGES, Stages
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan, structures_of
-from spark_consumer.plan.statements import Limits, Statement
-from spark_consumer.rows.render import INSERTS
+from spark_consumer.plan.statements import Limits
+from spark_consumer.rows.reader import SliceReader, read_range, verify
+from spark_consumer.rows.results import ArrowRows, Result
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.event_filter import DML
 from spark_consumer.rules.route import Router
@@ -42,7 +41,20 @@ from spark_consumer.sinks.parquet.folder import (
     refused,
     safe_name,
 )
-from spark_consumer.sinks.sink import Prepare
+
+
+@dataclass(frozen=True)
+class PreparedFiles:
+    """A slice whose rows were read, and found to be exactly those of its epochs.
+
+    Attributes:
+        streams: of each table its rows, as Arrow streams in no order.
+        stages: what became of the rows on the way.
+    """
+
+    piece: Slice
+    streams: Mapping[TablePlan, Sequence[bytes]]
+    stages: Stages = NO_STAGES
 
 
 class FilesSink:
@@ -65,7 +77,7 @@ class FilesSink:
         self._ddl = DdlRules(self._rules.tables, self._rules.events, Router(()), config.ddl)
         self._folder = Folder(root)
         self._folder.open()
-        self._reader: PartsReader | None = None
+        self._reader: SliceReader | None = None
         try:
             self._content = _content(root, config, first)
             self.position = position_of(self._content)
@@ -76,10 +88,10 @@ class FilesSink:
             self._folder.close()
             raise
 
-    def begin(self, reader: PartsReader) -> None:
+    def begin(self, reader: SliceReader) -> None:
         self._reader = reader
 
-    def prepare(self, piece: Slice, structures: Mapping[str, TableStructure]) -> Prepare:
+    def prepare(self, piece: Slice, structures: Mapping[str, TableStructure]) -> Callable[[], PreparedFiles]:
         plan = self._plan(structures_of(piece, structures))
         return partial(self._read, piece, plan)
 
@@ -100,16 +112,15 @@ class FilesSink:
             )
         return SlicePlan(tuple(tables), Limits())
 
-    def _read(self, piece: Slice, plan: SlicePlan) -> Prepared:
+    def _read(self, piece: Slice, plan: SlicePlan) -> PreparedFiles:
         assert self._reader is not None
         plan = replace(plan, window=piece.window)
         work = partial(changes, plan)
         results = self._reader.results(piece, partial(read_range, self._reader.source, work), work)
-        check(piece, plan, results)
-        parts = [(plan.tables[r[1]], Statement(r[7] or b"", r[2])) for r in results if r[0] == INSERTS]
-        return Prepared(piece, inserts=parts, stages=Stages.of_plan(piece, plan))
+        verify(piece, results)
+        return PreparedFiles(piece, streams_of(plan, results), Stages.of_plan(piece, plan))
 
-    def apply(self, prepared: Prepared) -> tuple[int, Stages]:
+    def apply(self, prepared: PreparedFiles) -> tuple[int, Stages]:
         piece, before = prepared.piece, self.position
         if piece.is_applied(before):
             return 0, prepared.stages
@@ -119,15 +130,12 @@ class FilesSink:
         self._keep(replace(piece.behind(before), ledger_seq=number), consistent=False, files=files)
         return len(files), prepared.stages
 
-    def _stage(self, prepared: Prepared, number: int) -> dict[str, str]:
+    def _stage(self, prepared: PreparedFiles, number: int) -> dict[str, str]:
         """Write the batch's files; the names that they shall have."""
-        by_table: dict[TablePlan, list[bytes]] = {}
-        for table, part in prepared.inserts:
-            by_table.setdefault(table, []).append(part.sql)
         names: list[str] = []
         listed: list[dict[str, Any]] = []
-        for table, parts in sorted(by_table.items(), key=lambda item: item[0].header):
-            content = _in_order(table, parts)
+        for table, streams in sorted(prepared.streams.items(), key=lambda item: item[0].header):
+            content = _in_order(table, streams)
             db, name = map(safe_name, table.target_name)
             digest = table.header.hex()[4:] if table.header[0] else table.header.hex()
             path = f"{db}/{name}/{number:012}-{digest}.parquet"
@@ -230,14 +238,23 @@ def position_of(content: Mapping[str, Any]) -> Position:
         ) from error
 
 
-def _in_order(table: TablePlan, parts: Sequence[bytes]) -> pa.Table:
+def streams_of(plan: SlicePlan, results: Iterable[Result]) -> dict[TablePlan, list[bytes]]:
+    """The rows of each table among results."""
+    found: dict[TablePlan, list[bytes]] = {}
+    for one in results:
+        if isinstance(one, ArrowRows):
+            found.setdefault(plan.tables[one.table], []).append(one.stream)
+    return found
+
+
+def _in_order(table: TablePlan, streams: Sequence[bytes]) -> pa.Table:
     """A table's rows of a batch, in the upstream's order."""
     schema = form_of(table.structure).schema
-    batches = [batch for part in parts for batch in pa.ipc.open_stream(part)]
+    batches = [batch for stream in streams for batch in pa.ipc.open_stream(stream)]
     return pa.Table.from_batches(batches, schema).sort_by([("epoch", "ascending"), ("seq", "ascending")])
 
 
-def _change(prepared: Prepared, ddl: SchemaChanged) -> dict[str, Any]:
+def _change(prepared: PreparedFiles, ddl: SchemaChanged) -> dict[str, Any]:
     record = prepared.piece.first
     return {
         "epoch": record.epoch,

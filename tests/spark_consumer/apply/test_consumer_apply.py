@@ -11,6 +11,7 @@ import pytest
 from compose.databases import Database
 from schemas.errors import DownstreamError, LogError
 from spark_consumer.apply.ddl.run import DdlApplier
+from spark_consumer.plan.counters import NO_STAGES
 from tests.support.applying.apply_steps import apply_steps, open_applier, prepared
 from tests.support.flavors import FLAVORS
 from tests.support.names import own_name
@@ -138,7 +139,7 @@ def test_a_repeated_slice_is_left_out_and_a_gap_stops(target: Database, name: st
     steps = life_of_a_table(name)
     applier = open_applier(target.url("tailrace"), name)
     apply_steps(applier, steps[:3])
-    assert applier.apply(prepared(2, steps[2])) == 0
+    assert applier.apply(prepared(2, steps[2])) == (0, NO_STAGES)
     with pytest.raises(LogError, match="TR551"):
         applier.apply(prepared(4, steps[4]))
     assert target.execute(f"SELECT COUNT(*) FROM {name}.t") == [(2,)]

@@ -7,12 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from schemas.errors import LogError, Where
+from schemas.errors import EventId, LogError, Where
 from schemas.structure import TableStructure
 from spark_consumer.apply.error_log import Directive
 from spark_consumer.apply.marks import Mark, RowPlace
 from spark_consumer.apply.nontransactional import TableSteps, _due, is_ahead, steps_of
-from spark_consumer.apply.prepare import Prepared, directed
+from spark_consumer.apply.prepare import directed
+from spark_consumer.apply.prepared import PreparedRows
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.plan.plan import Mode, TablePlan
@@ -36,7 +37,7 @@ def _event(seq: int, gtid: str | None = "0-1-7") -> Event:
 
 
 def _steps(rows: int, plan: TablePlan = PLAN, left_out: frozenset[int] = frozenset()) -> TableSteps:
-    events = {(0, seq): (plan, _event(seq)) for seq in range(rows)}
+    events = {EventId(0, seq): (plan, _event(seq)) for seq in range(rows)}
     (made,) = steps_of((_row(seq, plan=plan) for seq in range(rows) if seq not in left_out), events)
     return made
 
@@ -120,7 +121,7 @@ def test_of_mysql_the_set_decides() -> None:
 
 
 def test_what_may_be_there_is_made_sure_of() -> None:
-    events = {(0, seq): (PLAN, _event(seq)) for seq in range(3)}
+    events = {EventId(0, seq): (PLAN, _event(seq)) for seq in range(3)}
     rows = [_row(0), _row(1, "u"), _row(2, "d")]
     (made,) = steps_of(rows, events)
     texts = [
@@ -130,19 +131,20 @@ def test_what_may_be_there_is_made_sure_of() -> None:
     assert [step.again.may_miss for step in made.steps] == [False, False, True]
     # Of an UPDATE that finds no row, a filter may have left the INSERT out.
     partial = replace(PLAN, dropped=frozenset({"delete"}))
-    (made,) = steps_of([_row(1, "u", partial)], {(0, 1): (partial, _event(1))})
+    (made,) = steps_of([_row(1, "u", partial)], {EventId(0, 1): (partial, _event(1))})
     assert (made.steps[0].again.otherwise, made.steps[0].again.may_miss) == ((), True)
 
 
 def test_an_operator_may_leave_one_out_or_replace_it() -> None:
     steps = _steps(3)
     piece = Slice((LoggedEpoch(epoch_record(0, rows=3), 0),))
-    events = {(0, seq): _event(seq) for seq in range(3)}
-    prepared = Prepared(piece, events=events, nontransactional=(steps,))
+    events = {EventId(0, seq): _event(seq) for seq in range(3)}
+    prepared = PreparedRows(piece, events=events, nontransactional=(steps,))
     decided = {
-        (0, seq): Directive(seq, 0, seq, "0-1-7", seq, sql) for seq, sql in ((0, ()), (2, ("DELETE 1",)))
+        EventId(0, seq): Directive(seq, 0, seq, "0-1-7", seq, sql)
+        for seq, sql in ((0, ()), (2, ("DELETE 1",)))
     }
     made = directed(prepared, cast(Any, decided), "mysql")
     assert [step.first for step in made.nontransactional[0].steps] == [1]
-    assert [(one.sql, one.free) for one in made.ordered] == [(b"DELETE 1", True)]
+    assert [(one.sql, one.free) for one in made.writes.ordered] == [(b"DELETE 1", True)]
     assert made.statements == 2

@@ -131,8 +131,8 @@ def test_what_is_refused_leaves_what_came_before_and_stays_refused(
         applier, config = open_channel(downstream.url("tailrace"), db)
         with pytest.raises(DownstreamError, match=r"TR604.*taken") as error:
             apply_rows(applier, config, *changes)
-        assert error.value.where.event == "0:4"
-        assert "only rows before it" in error.value.hint
+        assert error.value.where.event == (0, 4)
+        assert "only rows before it" in error.value.applied
         assert downstream.execute(f"SELECT id FROM {db}.a ORDER BY id") == [(1,), (2,), (3,), (99,)]
         assert downstream.execute(f"SELECT * FROM {db}.c") == []
         assert applier.position.epoch == -1

@@ -16,7 +16,7 @@ from schemas.errors import DownstreamError
 from schemas.structure import TableStructure
 from spark_consumer.apply import error_log, position_store
 from spark_consumer.apply.workers.apply_part import run_parts
-from spark_consumer.plan.refusal import RefusedStatement
+from spark_consumer.plan.refusal import EventRefused
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import closing, connect
 from tests.support.applying.model import TABLES, Model
@@ -152,16 +152,16 @@ def test_refused_events_are_replaced_once_whatever_is_killed(
     assert died >= 3
 
 
-def refusal(config: ConsumerConfig, log: MemoryLog) -> RefusedStatement | None:
+def refusal(config: ConsumerConfig, log: MemoryLog) -> EventRefused | None:
     """Apply the log; the event that the downstream refused, if one was."""
     try:
         apply_log(config, log)
-    except RefusedStatement as error:
+    except EventRefused as error:
         return error
     return None
 
 
-def decide(config: ConsumerConfig, refused: RefusedStatement, *before: str) -> None:
+def decide(config: ConsumerConfig, refused: EventRefused, *before: str) -> None:
     """Have statements run instead of an event: the event's own, and some before it."""
     with closing(connect(config.target)) as session:
         position_store.take_over(session, config.key)
@@ -181,14 +181,14 @@ def test_a_refused_statement_stops_and_the_rest_is_applied_once_it_is_possible(
     log.add(*(insert(structure, {"id": n, "n": n, "s": None}) for n in range(40)))
     downstream.execute(f"INSERT INTO {db}.uniques VALUES (99, 17, NULL)")
     with pytest.raises(
-        RefusedStatement,
+        EventRefused,
         match=r"TR604.*Duplicate entry.*`id`=17.*of the 4 parts of this batch others are applied",
     ) as caught:
         apply_log(config, log)
     assert (caught.value.event.epoch, caught.value.event.seq) == (0, 17)
     [(before,)] = downstream.execute(f"SELECT COUNT(*) FROM {db}.uniques")
     assert before == 31
-    with pytest.raises(RefusedStatement, match="TR604") as again:
+    with pytest.raises(EventRefused, match="TR604") as again:
         apply_log(replace(config, worker_count=1), log)
     assert again.value.event == caught.value.event
     downstream.execute(f"DELETE FROM {db}.uniques WHERE id = 99")
@@ -233,12 +233,12 @@ def test_a_lost_worker_is_replaced_while_it_may_still_be_at_work(
             list(run_parts(order, parts[:1]))
             raise RuntimeError("Python worker exited unexpectedly")
         # Whoever was lost goes on, and has an old token.
-        codes = {outcome.failure.code for outcome in run_parts(*late[0]) if outcome.failure}
+        codes = {outcome.error.code for outcome in run_parts(*late[0]) if outcome.error}
         assert codes == {"TR610"}
         return list(run_parts(order, parts))
 
     [made] = apply_log(config, log, losing)
-    assert (made.stages.parts, made.stages.causality_groups, made.stages.conflicts) == (4, 40, 0)
+    assert (made.parts, made.causality_groups, made.conflicts) == (4, 40, 0)
     assert downstream.execute(f"SELECT COUNT(*) FROM {db}.uniques") == [(40,)]
     workers = downstream.execute(
         f"SELECT Id, parts, rows_written FROM tailrace.worker_info WHERE Channel_name = '{db}' ORDER BY Id"
@@ -293,8 +293,8 @@ def test_the_servers_weights_keep_together_what_it_takes_for_equal(
         *(insert(words, row) for row in moved),
     )
     made = apply_log(replace(config, max_batch_rows=40), log)
-    assert [one.stages.causality_groups for one in made] == [40, 40]
-    assert made[1].stages.conflicts == 40
-    assert made[1].stages.parts == 4
+    assert [one.causality_groups for one in made] == [40, 40]
+    assert made[1].conflicts == 40
+    assert made[1].parts == 4
     found = downstream.execute(f"SELECT id, s, t FROM {db}.words ORDER BY id")
     assert found == [(row["id"], row["s"], row["t"]) for row in moved]

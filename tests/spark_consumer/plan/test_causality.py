@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from schemas.structure import Column, TableStructure
 from schemas.wire.avro_schema import row_schema
 from schemas.wire.rows import widened
-from spark_consumer.apply.workers.bitmap import lacking, packed, unpack_offsets, unpacked
-from spark_consumer.apply.workers.conflict_keys import ASKS, conflict_key, conflict_keys_of, pack, unpack
+from spark_consumer.apply.workers.bitmap import lacking, packed, unpacked
+from spark_consumer.apply.workers.conflict_keys import ASKS, conflict_key, conflict_keys_of
 from spark_consumer.apply.workers.groups import shared
-from spark_consumer.apply.workers.read_conflicts import NET, offsets_and_keys, rest, with_conflict_keys
+from spark_consumer.apply.workers.read_conflicts import rest, with_conflict_keys
 from spark_consumer.apply.workers.weights import resolved
 from spark_consumer.plan.causality import Causality, Sort, causality_of
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
 from spark_consumer.plan.statements import Limits
-from spark_consumer.rows.render import ORDERED, TALLY
+from spark_consumer.rows.results import OrderedChange, RowToShare, Tally
 from spark_consumer.target.foreign_keys import ForeignKey
 from spark_consumer.target.row_locator import BY_ROW, Find, RowLocator
 from spark_consumer.target.tables import KeyPart, TargetColumn, TargetTable, Trigger, UniqueKey
@@ -146,10 +146,11 @@ def groups_of(*changes: Change) -> list[set[int]]:
     split = halves(changes)
     keys = [row_key(T, change.after or change.before or {}) for change in split]
     values = [row_value(change, 0, seq, "g") for seq, change in enumerate(split)]
-    nets = [r for r in with_conflict_keys(plan, 0, keys, values, range(len(split))) if r[0] == NET]
-    parts = [offsets_and_keys(r[8] or b"") for r in nets]
-    shares = shared([unpack(conflict_keys) for _, conflict_keys in parts], [1] * len(parts), len(parts))
-    return [{o for row in part for o in unpack_offsets(parts[row][0])} for part in shares.parts]
+    rows = [
+        r for r in with_conflict_keys(plan, 0, keys, values, range(len(split))) if isinstance(r, RowToShare)
+    ]
+    shares = shared([row.conflict_keys for row in rows], [1] * len(rows), len(rows))
+    return [{offset for row in part for offset in rows[row].offsets} for part in shares.parts]
 
 
 def at(number: int, n: int | None) -> dict[str, Any]:
@@ -177,8 +178,8 @@ def test_the_rest_of_a_compacted_slice_has_no_row_that_comes_to_nothing() -> Non
     for mode, expected in ((Mode.COMPACT, [3]), (Mode.ORDERED, [0, 1, 3])):
         plan = SlicePlan((planned(T, mode),), Limits()).row_by_row()
         found = list(rest(plan, 0, keys, values, range(4), applied))
-        assert [r[4] for r in found if r[0] == ORDERED] == expected
-        assert [r[2] for r in found if r[0] == TALLY] == [4]
+        assert [r.seq for r in found if isinstance(r, OrderedChange)] == expected
+        assert [r.rows for r in found if isinstance(r, Tally)] == [4]
 
 
 def test_children_go_with_their_parent_and_not_with_each_other() -> None:
@@ -276,11 +277,6 @@ def test_only_text_that_is_not_plain_is_asked_for() -> None:
     assert resolved([plain], made.spaces, weigh) == {}
 
 
-@given(st.lists(st.binary(max_size=300)))
-def test_packed_claims_come_back(found: list[bytes]) -> None:
-    assert unpack(pack(found)) == found
-
-
 @given(st.dictionaries(st.integers(0, 3), st.sets(st.integers(10**12, 10**12 + 200), min_size=1)))
 def test_a_bitmap_tells_exactly_its_rows(rows: dict[int, set[int]]) -> None:
     bits = unpacked(packed(rows))
@@ -291,6 +287,8 @@ def test_a_bitmap_tells_exactly_its_rows(rows: dict[int, set[int]]) -> None:
 
 
 def test_the_largest_groups_are_given_out_first() -> None:
-    claimed = [[conflict_key(0, 0, b"%d" % (row // 10))] for row in range(30)] + [[conflict_key(1, 0, b"x")]]
-    shares = shared(claimed, [1] * 31, 3)
+    with_conflict_keys = [[conflict_key(0, 0, b"%d" % (row // 10))] for row in range(30)] + [
+        [conflict_key(1, 0, b"x")]
+    ]
+    shares = shared(with_conflict_keys, [1] * 31, 3)
     assert sorted(map(len, shares.parts)) == [10, 10, 11]

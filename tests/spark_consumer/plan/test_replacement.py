@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from schemas.ddl.lexer import FLAVORS
+from schemas.errors import EventId
 from schemas.structure import TableStructure
 from spark_consumer.apply.error_log import Directive
-from spark_consumer.apply.prepare import Prepared, directed
+from spark_consumer.apply.prepare import directed
+from spark_consumer.apply.prepared import PreparedRows
+from spark_consumer.apply.writes import Writes
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.plan.plan import Mode, TablePlan
 from spark_consumer.plan.refusal import Event
@@ -101,7 +104,7 @@ def test_what_runs_in_the_place_of_a_delete_removes_nothing_of_its_own() -> None
     assert made.removes == b"`id`=1"
     event = Event(7, 3, "g", 5, "`id`=1", "f", 4, "r")
     piece = Slice((LoggedEpoch(epoch_record(7, rows=4), 7),))
-    prepared = Prepared(piece, ordered=[made], events={(7, 3): event})
+    prepared = PreparedRows(piece, Writes(ordered=(made,)), events={EventId(7, 3): event})
     decision = Directive(1, 7, 3, "g", 5, ("UPDATE d.t SET id = 2 WHERE id = 1",))
-    [instead] = directed(prepared, {(7, 3): decision}, "mysql").ordered
+    [instead] = directed(prepared, {EventId(7, 3): decision}, "mysql").writes.ordered
     assert (instead.sql, instead.removes, instead.free) == (decision.statements[0].encode(), None, True)

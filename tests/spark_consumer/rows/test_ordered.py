@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from zlib import crc32
 
 import pytest
 
 from schemas.errors import DownstreamError, LogError, Where
 from schemas.structure import TableStructure
 from schemas.wire.avro_schema import KEY_CHANGE, row_schema
+from spark_consumer.apply.prepare import ordered_rows
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan, plan_slice
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.ordered import OrderedRow, statements
-from spark_consumer.rows.render import DELETES, INSERTS, ORDERED, TALLY, UnknownHeader, render
+from spark_consumer.rows.render import UnknownHeader, render
+from spark_consumer.rows.results import Deletes, Inserts, NotWritten, OrderedChange, Tally
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.row_locator import BY_KEY, BY_ROW
 from spark_consumer.target.tables import TargetTable, families
@@ -37,7 +40,7 @@ def rendered(table: TablePlan, *changes: Change) -> list[OrderedRow]:
     plan = SlicePlan((table,), Limits())
     keys = [row_key(c.structure, c.after or c.before or {}) for c in changes]
     values = [row_value(c, 7, seq, "g") for seq, c in enumerate(changes)]
-    return [OrderedRow(table, *r[3:]) for r in render(plan, keys, values) if r[0] == ORDERED]
+    return ordered_rows(plan, (r for r in render(plan, keys, values) if isinstance(r, OrderedChange)))
 
 
 def sql(table: TablePlan, *changes: Change) -> list[bytes]:
@@ -109,18 +112,20 @@ def test_compacted_tables_yield_deletes_before_inserts_and_a_tally() -> None:
     before, after = {"id": 1, "v": 1}, {"id": 1, "v": 2}
     value = row_value(update(PARENT, before, after), 7, 0, "g")
     results = list(render(plan, [row_key(PARENT, after)], [value]))
-    assert [(r[0], r[2], r[7]) for r in results] == [
-        (TALLY, 1, None),
-        (DELETES, 1, b"DELETE FROM `d`.`p` WHERE `id` IN (1)"),
-        (INSERTS, 1, b"INSERT INTO `d`.`p` (`id`,`v`) VALUES (1,2)"),
+    assert results == [
+        Tally(1, crc32(value)),
+        NotWritten(0, 0),
+        Deletes(0, b"DELETE FROM `d`.`p` WHERE `id` IN (1)", 1),
+        Inserts(0, b"INSERT INTO `d`.`p` (`id`,`v`) VALUES (1,2)", 1),
     ]
 
 
 def test_skipped_tables_are_counted_and_not_written() -> None:
     plan = SlicePlan((planned(PARENT, Mode.SKIP),), Limits())
     change = insert(PARENT, {"id": 1, "v": 1})
-    results = list(render(plan, [row_key(PARENT, {"id": 1})], [row_value(change, 7, 0, "g")]))
-    assert [(r[0], r[2]) for r in results] == [(TALLY, 1)]
+    value = row_value(change, 7, 0, "g")
+    results = list(render(plan, [row_key(PARENT, {"id": 1})], [value]))
+    assert results == [Tally(1, crc32(value)), NotWritten(0, 0)]
 
 
 def test_a_row_of_an_unknown_structure_is_noticed() -> None:

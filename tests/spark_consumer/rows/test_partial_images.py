@@ -17,10 +17,12 @@ from schemas.errors import DecodeError, DownstreamError, LogError, Where
 from schemas.structure import TableStructure, has_full_images
 from schemas.wire.avro_schema import KEY_CHANGE, envelope, row_schema
 from schemas.wire.epoch import EpochCommitted
+from spark_consumer.apply.prepare import ordered_rows
 from spark_consumer.plan.plan import Mode, SlicePlan, plan_slice
 from spark_consumer.plan.statements import Limits
-from spark_consumer.rows.ordered import OrderedRow, statements
-from spark_consumer.rows.render import ORDERED, render
+from spark_consumer.rows.ordered import statements
+from spark_consumer.rows.render import render
+from spark_consumer.rows.results import OrderedChange
 from spark_consumer.rules.expressions.filter import ExpressionRule
 from spark_consumer.rules.expressions.kinds import Unevaluable
 from spark_consumer.rules.rules import Rules
@@ -66,8 +68,7 @@ def sql(*changes: Change, **options: Any) -> list[list[str]]:
     planned = plan(*{change.structure: None for change in changes}, **options)
     keys = [row_key(c.structure, c.after or c.before or {}) for c in changes]
     values = [row_value(c, 7, seq, "g") for seq, c in enumerate(changes)]
-    found = [r for r in render(planned, keys, values) if r[0] == ORDERED]
-    rows = [OrderedRow(planned.tables[r[1]], *r[3:]) for r in found]
+    rows = ordered_rows(planned, (r for r in render(planned, keys, values) if isinstance(r, OrderedChange)))
     return [[text.decode() for text in (one.sql, *one.otherwise)] for one in statements(rows, Limits())]
 
 

@@ -17,18 +17,15 @@ from schemas.errors import ConfigError, DownstreamError, LogError
 from schemas.structure import Column, TableStructure
 from schemas.wire.avro_schema import row_schema
 from schemas.wire.epoch import DIGEST_MODULUS, SchemaChanged, TableChanged, TableTouched
-from spark_consumer.apply.prepare import Prepared
 from spark_consumer.epochs.log_position import BEFORE_ALL, ChannelBegin
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
-from spark_consumer.plan.statements import Statement
-from spark_consumer.rows.render import INSERTS
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.event_filter import EventRule
 from spark_consumer.rules.expressions.filter import ExpressionRule
 from spark_consumer.rules.route import Route
 from spark_consumer.sinks.parquet.changes import changes, form_of
 from spark_consumer.sinks.parquet.folder import Folder, read, refuse_without_position, safe_name
-from spark_consumer.sinks.parquet.sink import FilesSink
+from spark_consumer.sinks.parquet.sink import FilesSink, PreparedFiles, streams_of
 from tailrace.assemble import files_target, target_url
 from tailrace.config.model import Config, Target
 from tailrace.preflight.local import folder_findings
@@ -57,7 +54,7 @@ def config(**rules: Any) -> ConsumerConfig:
     return ConsumerConfig("", "p", ServerUrl("unused"), channel="lake", **rules)
 
 
-def prepared(sink: FilesSink, number: int, *rows: Any, ddl: SchemaChanged | None = None) -> Prepared:
+def prepared(sink: FilesSink, number: int, *rows: Any, ddl: SchemaChanged | None = None) -> PreparedFiles:
     """An epoch as the executors hand it over."""
     structures = {row_schema(c.structure).fingerprint.hex(): c.structure for c in rows}
     values = [row_value(c, number, n, f"u:{number}") for n, c in enumerate(rows)]
@@ -72,12 +69,7 @@ def prepared(sink: FilesSink, number: int, *rows: Any, ddl: SchemaChanged | None
     piece = Slice((LoggedEpoch(replace(record, digest=0 % DIGEST_MODULUS), number),))
     plan = sink._plan(structures)
     keys = [row_key(c.structure, c.after or c.before or {}) for c in rows]
-    parts = [
-        (plan.tables[r[1]], Statement(r[7] or b"", r[2]))
-        for r in changes(plan, keys, values)
-        if r[0] == INSERTS
-    ]
-    return Prepared(piece, inserts=parts)
+    return PreparedFiles(piece, streams_of(plan, changes(plan, keys, values)))
 
 
 def opened(root: Path, **rules: Any) -> FilesSink:

@@ -15,6 +15,7 @@ from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError
 from schemas.structure import Column, TableStructure
 from spark_consumer.apply.applier import Applier
+from spark_consumer.apply.prepared import PreparedRows
 from spark_consumer.plan.plan import Mode
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.event_filter import EventRule
@@ -65,7 +66,7 @@ def test_columns_go_by_name_into_wider_ones_in_another_order_beside_further_ones
     apply_rows(applier, config, insert(t, first), insert(t, {"id": 2, "v": 20, "name": None}))
     downstream.execute(f"UPDATE {db}.t SET extra = 70 WHERE id = 1")
     made = apply_rows(applier, config, update(t, first, {"id": 3, "v": 11, "name": "uno"}))
-    assert [one.sql.split()[0] for one in made.ordered] == [b"UPDATE"]
+    assert [one.sql.split()[0] for one in made.writes.ordered] == [b"UPDATE"]
     assert downstream.execute(f"SELECT id, v, name, extra, twice FROM {db}.t ORDER BY id") == [
         (2, 20, None, 7, 40),
         (3, 11, "uno", 70, 22),
@@ -83,10 +84,10 @@ def test_rows_are_found_by_the_downstreams_own_key(downstream: Database, db: str
 
     one, two, three = row(1, 1, "x"), row(2, 2, "y"), row(3, 3, "z")
     made = apply_rows(applier, config, *(insert(t, each) for each in (one, two, three)))
-    assert made.inserts
+    assert made.writes.inserts
     swapped = [update(t, one, row(1, 2, "y")), update(t, two, row(2, 1, "x"))]
     made = apply_rows(applier, config, *swapped, delete(t, three))
-    assert made.deletes[0][1].sql.startswith(f"DELETE FROM `{db}`.`t` WHERE (`a`,`b`) IN ((".encode())
+    assert made.writes.deletes[0][1].sql.startswith(f"DELETE FROM `{db}`.`t` WHERE (`a`,`b`) IN ((".encode())
     assert downstream.execute(f"SELECT * FROM {db}.t ORDER BY id") == [(1, 2, "y"), (2, 1, "x")]
     # in order, as in a family with cascades: by the same key
     applier, config = channel(compact=False)
@@ -288,8 +289,14 @@ def test_a_table_altered_on_the_way_is_looked_at_again(
     )
     with pytest.raises(TableMoved):
         applier.apply(made)
-    _, used = applier.apply_planned(made, lambda: prepared_rows(applier, config, change))
-    assert [one.table.mode for one in used.ordered] == [Mode.ORDERED]
+    again: list[PreparedRows] = []
+
+    def planned_again() -> PreparedRows:
+        again.append(prepared_rows(applier, config, change))
+        return again[-1]
+
+    applier.apply_planned(made, planned_again)
+    assert [one.table.mode for one in again[0].writes.ordered] == [Mode.ORDERED]
     assert downstream.execute(f"SELECT * FROM {db}.t") == [(5, 1, 70000)]
     change = update(t, {"id": 1, "v": 70000}, {"id": 1, "v": 2})
     made = prepared_rows(applier, config, change)

@@ -19,7 +19,9 @@ from schemas.wire.epoch import SchemaChanged, TableChanged, TableTouched
 from spark_consumer.apply import channel_tables, position_store
 from spark_consumer.apply.applier import Applier
 from spark_consumer.apply.ddl.run import Versions
-from spark_consumer.apply.prepare import Prepared, sorted_out
+from spark_consumer.apply.prepare import sorted_out
+from spark_consumer.apply.prepared import PreparedRows
+from spark_consumer.apply.writes import Writes
 from spark_consumer.epochs.log_position import BEFORE_ALL, ChannelBegin
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.plan.plan import Mode, TablePlan, plan_slice, targets_of
@@ -55,7 +57,7 @@ def open_channel(
     return Applier(config, session, token, lambda epoch: set(), versions), config
 
 
-def prepared(epoch: int, step: dict[str, Any]) -> Prepared:
+def prepared(epoch: int, step: dict[str, Any]) -> PreparedRows:
     """A step as a slice."""
     record = epoch_record(epoch, transactions=1, executed=f"0-1-{epoch + 1}")
     if "ddl" in step:
@@ -65,23 +67,25 @@ def prepared(epoch: int, step: dict[str, Any]) -> Prepared:
             step["ddl"], step.get("db", ""), step["kind"], tables, "mysql", 1_700_000_000, **settings
         )
         record = replace(record, ddl=ddl)
-    statements = [(_TABLE, Statement(sql.encode(), count)) for sql, count in step.get("rows", [])]
-    return Prepared(Slice((LoggedEpoch(record, epoch),)), inserts=statements)
+    statements = tuple((_TABLE, Statement(sql.encode(), count)) for sql, count in step.get("rows", []))
+    return PreparedRows(Slice((LoggedEpoch(record, epoch),)), Writes(inserts=statements))
 
 
-def apply_rows(applier: Applier, config: ConsumerConfig, *changes: Change) -> Prepared:
+def apply_rows(applier: Applier, config: ConsumerConfig, *changes: Change) -> PreparedRows:
     """Apply changes as the next epoch, planned and rendered as the job does, in one partition."""
     made = prepared_rows(applier, config, *changes)
     applier.apply(made)
     return made
 
 
-def prepared_rows(applier: Applier, config: ConsumerConfig, *changes: Change) -> Prepared:
+def prepared_rows(applier: Applier, config: ConsumerConfig, *changes: Change) -> PreparedRows:
     """Changes as the next epoch, planned against the downstream as it is now."""
     return prepared_epochs(applier, config, [changes])
 
 
-def prepared_epochs(applier: Applier, config: ConsumerConfig, epochs: Sequence[Sequence[Change]]) -> Prepared:
+def prepared_epochs(
+    applier: Applier, config: ConsumerConfig, epochs: Sequence[Sequence[Change]]
+) -> PreparedRows:
     """The next epochs as one slice; each epoch is a transaction."""
     rules, first = Rules.of(config), applier.position.epoch + 1
     each = [halves(changes) for changes in epochs]

@@ -18,7 +18,8 @@ from schemas.tables import TableFilter
 from schemas.wire.epoch import EpochCommitted, TableChanged
 from spark_consumer.apply.applier import Applier
 from spark_consumer.apply.planner import Planner
-from spark_consumer.apply.prepare import Prepared, assembled
+from spark_consumer.apply.prepare import assembled
+from spark_consumer.apply.prepared import BehindDdl, PreparedRows
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.rows.render import render
 from spark_consumer.rules.config import ConsumerConfig
@@ -121,7 +122,7 @@ class Channel:
                 piece = Slice((LoggedEpoch(record, number),))
                 make = partial(self._prepared, planner, piece, rows, dict(structures))
                 late = record.ddl is not None and rows
-                applier.apply(Prepared(piece, late=make) if late else make())
+                applier.apply(BehindDdl(piece, make) if late else make())
                 if record.ddl is not None:
                     planner.forget()
         return applier
@@ -133,7 +134,7 @@ class Channel:
     @staticmethod
     def _prepared(
         planner: Planner, piece: Slice, rows: Records, structures: dict[str, TableStructure]
-    ) -> Prepared:
+    ) -> PreparedRows:
         planner.forget()
         plan = planner.plan(piece, structures)
         return assembled(piece, plan, list(render(plan, rows.keys, rows.values)))

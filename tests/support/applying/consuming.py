@@ -26,7 +26,8 @@ from spark_consumer.epochs.tracker import OUT_EPOCH, OUT_STRUCTURE
 from spark_consumer.job.batches import BatchRunner, QueryEnded
 from spark_consumer.job.progress import Counters
 from spark_consumer.job.run import open_sink
-from spark_consumer.rows.render import RESULT, Results, task
+from spark_consumer.rows.reader import Results, task
+from spark_consumer.rows.results import SCHEMA, Result, decoded
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.sinks.sink import Sink
 from tailrace import assemble
@@ -47,10 +48,10 @@ class _LocalReader(PartsReader):
 
     def run_over(
         self, ranges: Sequence[OffsetRange], results: Results, shares: int = 1, most: int | None = None
-    ) -> Any:
+    ) -> list[Result]:
         parts = tuple((part, Share(number, shares, most)) for part in ranges for number in range(shares))
         numbers = pa.record_batch([pa.array(range(len(parts)))], ["id"])
-        return pa.Table.from_batches(task(parts, results)(iter([numbers])), RESULT)
+        return decoded(pa.Table.from_batches(task(parts, results)(iter([numbers])), SCHEMA))
 
 
 def consume(config: ConsumerConfig, epochs: int | None = None) -> None:
@@ -69,7 +70,7 @@ def consume(config: ConsumerConfig, epochs: int | None = None) -> None:
             raise
 
 
-def _apply(config: ConsumerConfig, sink: Sink, log: LogReader, epochs: int | None) -> None:
+def _apply(config: ConsumerConfig, sink: Sink[Any], log: LogReader, epochs: int | None) -> None:
     group = f"test-{config.prefix}-{sink.position.fencing_token}"
     sink.begin(_LocalReader(config, TopicReader(config.bootstrap_servers, config.rows_topic, group), log))
     found = list(log.epochs(resume_offset(sink.position, log)))[:epochs]

@@ -13,7 +13,8 @@ from schemas.structure import TableStructure
 from schemas.wire.avro_schema import KEY_CHANGE, row_schema
 from schemas.wire.epoch import DIGEST_MODULUS, OffsetRange, StructureVersion, TableTouched
 from spark_consumer.apply.patience import Patience
-from spark_consumer.apply.prepare import Prepared, assembled
+from spark_consumer.apply.prepare import assembled
+from spark_consumer.apply.prepared import PreparedParts, PreparedRows
 from spark_consumer.apply.workers import apply_part
 from spark_consumer.apply.workers.apply_part import run_parts
 from spark_consumer.apply.workers.bitmap import Bits
@@ -24,9 +25,10 @@ from spark_consumer.apply.workers.share import shared_out
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.slices import LoggedEpoch, Slice, cut
 from spark_consumer.job.run import _patiently, open_sink
+from spark_consumer.plan.counters import Stages
 from spark_consumer.plan.plan import SlicePlan
-from spark_consumer.rows.chunked_results import Result
 from spark_consumer.rows.render import render
+from spark_consumer.rows.results import Result
 from spark_consumer.rules.config import ConsumerConfig
 from tests.support.epochs.fake_topic import Change, halves, row_key, row_value
 from tests.support.epochs.records import epoch_record, version_record
@@ -104,7 +106,7 @@ class MemoryReader:
     config: ConsumerConfig
     worker_pool: WorkerPool
 
-    def prepare(self, piece: Slice, plan: SlicePlan) -> Prepared:
+    def prepare(self, piece: Slice, plan: SlicePlan) -> PreparedRows | PreparedParts:
         results: list[Result] = []
         if plan.causality is None or plan.causality.alone:
             for part in piece.ranges:
@@ -120,23 +122,25 @@ class MemoryReader:
             lambda part, some: weigh_at(self.config.target, part, some),
         )
 
-    def rest(self, piece: Slice, plan: SlicePlan, applied: Sequence[Bits]) -> Prepared:
+    def rest(self, piece: Slice, plan: SlicePlan, applied: Sequence[Bits]) -> PreparedRows:
         results: list[Result] = []
         for part in piece.ranges:
             results += rest(plan, part.partition, *self.memory.read(part), applied)
         return assembled(piece, plan, results)
 
 
-def apply_log(config: ConsumerConfig, log: MemoryLog, worker_pool: Any = None) -> list[Prepared]:
-    """Apply what is not applied, as one run of the consumer does. Raises TailraceError."""
+def apply_log(config: ConsumerConfig, log: MemoryLog, worker_pool: Any = None) -> list[Stages]:
+    """Apply what is not applied, as one run of the consumer does; what became of each slice's rows.
+
+    Raises TailraceError.
+    """
     patience = Patience(config.retry_time, threading.Event())
     with closing(_patiently(patience, lambda: open_sink(config, cast(LogReader, log)))) as sink:
         workers = worker_pool or (lambda order, parts: list(run_parts(order, parts)))
         sink.begin(cast(PartsReader, MemoryReader(cast(LogReader, log), log, config, workers)))
         made = []
         for piece in cut(list(log.epochs(sink.position.epoch + 1)), config.max_batch_rows):
-            made.append(sink.prepare(piece, log.known)())
-            sink.apply(made[-1])
+            made.append(sink.apply(sink.prepare(piece, log.known)())[1])
         sink.end()
     return made
 

@@ -15,12 +15,14 @@ from schemas.errors import TailraceError, Where
 from schemas.structure import TableStructure
 from schemas.wire.avro_schema import KEY_CHANGE, row_schema
 from schemas.wire.epoch import SchemaChanged, TableChanged, TableTouched
-from spark_consumer.apply.prepare import Prepared, assembled
+from spark_consumer.apply.prepare import assembled
+from spark_consumer.apply.prepared import PreparedRows
 from spark_consumer.ddl.translate import DdlRules
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.plan.plan import plan_slice, targets_of
 from spark_consumer.plan.statements import Limits
-from spark_consumer.rows.render import UNEVALUABLE, UnevaluableRow, render
+from spark_consumer.rows.reader import unevaluable
+from spark_consumer.rows.render import UnevaluableRow, render
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.tables import TargetTable
@@ -132,15 +134,16 @@ class Case:
             prepared = self._prepared(halves(changes), rules, config)
         except TailraceError as error:
             return [f"stop {error.code}"]
-        lines = [s.sql.decode() + (" -- or fewer" if t.safe else "") for t, s in prepared.deletes]
-        lines += [statement.sql.decode() for _, statement in prepared.inserts]
-        for one in prepared.ordered:
+        writes = prepared.writes
+        lines = [s.sql.decode() + (" -- or fewer" if t.safe else "") for t, s in writes.deletes]
+        lines += [statement.sql.decode() for _, statement in writes.inserts]
+        for one in writes.ordered:
             lines.append(one.sql.decode() + (" -- or none" if one.may_miss else ""))
             lines += [f"  else {sql.decode()}" for sql in one.otherwise]
         stages = ", ".join(f"{name} {count}" for name, count in vars(prepared.stages).items() if count)
         return [*lines, f"({stages})"] if stages else lines
 
-    def _prepared(self, changes: list[Change], rules: Rules, config: ConsumerConfig) -> Prepared:
+    def _prepared(self, changes: list[Change], rules: Rules, config: ConsumerConfig) -> PreparedRows:
         used = {c.structure for c in changes}
         structures = {row_schema(s).fingerprint.hex(): s for s in used}
         downstream: dict[tuple[str, str], TargetTable | None] = {}
@@ -152,11 +155,11 @@ class Case:
         plan = plan_slice(structures, downstream, rules, limits, Where(), safe=config.safe_mode)
         keys = [row_key(c.structure, c.after or c.before or {}) for c in changes]
         values = [row_value(change, 7, seq, "g") for seq, change in enumerate(changes)]
+        piece = self._slice(changes, sum(crc32(value) for value in values))
         try:
             results = list(render(plan, keys, values))
         except UnevaluableRow as row:
-            results = [(UNEVALUABLE, row.table, 0, 0, 0, 0, 0, row.text.encode(), None, None, 0)]
-        piece = self._slice(changes, sum(crc32(value) for value in values))
+            raise unevaluable(row, piece.where) from row
         return assembled(piece, plan, results)
 
     @staticmethod

@@ -1,0 +1,202 @@
+"""What executors tell the driver of the rows that they have read: a type for each kind, and their way through Arrow.
+
+There may be one for each row, so they are named tuples: a dataclass costs three times as much to make and to send.
+Pickled they pass the JVM between a Python worker and the driver. Its heap is small, so no value is large: what is
+larger goes in pieces, which are joined again here.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from spark_consumer.epochs.arrow import record_batch
+
+
+class Tally(NamedTuple):
+    """All that was read: how many rows, and the sum of their CRC-32s."""
+
+    rows: int
+    digest: int
+
+
+class NotWritten(NamedTuple):
+    """Changes that become no statement.
+
+    Attributes:
+        compacted: since another change of the same row stands for them.
+        left_out: since an expression says so.
+    """
+
+    compacted: int
+    left_out: int
+
+
+class Deletes(NamedTuple):
+    """A DELETE of ``rows`` rows. ``table`` is the table's index in the plan, here and in the other kinds."""
+
+    table: int
+    sql: bytes
+    rows: int
+
+
+class Inserts(NamedTuple):
+    """An INSERT or REPLACE of ``rows`` rows."""
+
+    table: int
+    sql: bytes
+    rows: int
+
+
+class OrderedChange(NamedTuple):
+    """A change that is applied in the upstream's order; the fields behind ``table`` are those of ``OrderedRow``."""
+
+    table: int
+    epoch: int
+    seq: int
+    flags: int
+    op: int
+    match: bytes | None
+    assignments: bytes | None
+    values: bytes | None
+    rules: int
+
+
+class TracedRow(NamedTuple):
+    """Which event a row is, for people and for what an operator decides about it.
+
+    Attributes:
+        digest: CRC-32 of its record.
+        pos: of the event in ``file``, the upstream's binlog.
+        shown: what finds the row on the downstream, else its values.
+    """
+
+    table: int
+    digest: int
+    epoch: int
+    seq: int
+    pos: int
+    gtid: str | None
+    file: str
+    shown: bytes | None
+
+
+class RowToShare(NamedTuple):
+    """What the changes of one row come to, for the worker that will write it.
+
+    Attributes:
+        offsets: of its changes in the partition.
+        conflict_keys: rows that have one in common are one worker's.
+        gone: what the row to remove is found by; None if there is none.
+        written: the values of the row to write; None if there is none.
+    """
+
+    table: int
+    partition: int
+    offsets: tuple[int, ...]
+    conflict_keys: tuple[bytes, ...]
+    gone: bytes | None
+    written: bytes | None
+
+    @property
+    def size(self) -> int:
+        """Bytes of what is written."""
+        return len(self.gone or b"") + len(self.written or b"")
+
+
+class ChangeToShare(NamedTuple):
+    """A change that is applied in order, for the worker that will make it."""
+
+    change: OrderedChange
+    partition: int
+    offsets: tuple[int, ...]
+    conflict_keys: tuple[bytes, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of what is written."""
+        return len(self.change.match or b"") + len(self.change.values or b"")
+
+
+class ArrowRows(NamedTuple):
+    """Rows of one table as an Arrow stream, for change files."""
+
+    table: int
+    stream: bytes
+
+
+class Failed(NamedTuple):
+    """A task has ended early.
+
+    Attributes:
+        part: the task's, by its number among those of the job.
+        error: why; ``spark_consumer.rows.reader`` knows what each kind means.
+    """
+
+    part: int
+    error: Exception
+
+
+Result = (
+    Tally
+    | NotWritten
+    | Deletes
+    | Inserts
+    | OrderedChange
+    | TracedRow
+    | RowToShare
+    | ChangeToShare
+    | ArrowRows
+    | Failed
+)
+
+SCHEMA = pa.schema([("piece", pa.binary()), ("last", pa.bool_())])
+SCHEMA_DDL = "piece binary, last boolean"
+# Of results that are pickled together. A statement of many rows has up to 1 MiB.
+_GROUP_RESULTS = 1024
+_GROUP_BYTES = 4 << 20
+_PIECE_BYTES = 4 << 20
+
+
+def encoded(results: Iterable[Result]) -> Iterator[pa.RecordBatch]:
+    """Results as record batches of ``SCHEMA``."""
+    group: list[Result] = []
+    size = 0
+    for result in results:
+        group.append(result)
+        size += _size(result)
+        if len(group) == _GROUP_RESULTS or size >= _GROUP_BYTES:
+            yield from _pieces(group)
+            group, size = [], 0
+    if group:
+        yield from _pieces(group)
+
+
+def decoded(table: Any) -> list[Result]:
+    """Results out of the Arrow table of all record batches, each task's in order."""
+    found: list[Result] = []
+    pieces: list[Any] = []
+    for piece, last in zip(*table.columns, strict=True):
+        pieces.append(piece.as_buffer())
+        if last.as_py():
+            found += pickle.loads(b"".join(pieces))
+            pieces.clear()
+    return found
+
+
+def _pieces(group: list[Result]) -> Iterator[pa.RecordBatch]:
+    whole = pickle.dumps(group, pickle.HIGHEST_PROTOCOL)
+    for begin in range(0, len(whole), _PIECE_BYTES):
+        end = begin + _PIECE_BYTES
+        yield record_batch([(whole[begin:end], end >= len(whole))], SCHEMA)
+
+
+def _size(result: Result) -> int:
+    size = 0
+    for field in result.change if type(result) is ChangeToShare else result:
+        if type(field) is bytes:
+            size += len(field)
+    return size
