@@ -18,7 +18,7 @@ from schemas.access.server_url import ServerUrl
 from schemas.errors import TailraceError, UpstreamError
 from schemas.names import is_uuid
 from schemas.tables import never_replicated
-from spark_consumer.apply import position_store
+from spark_consumer.apply.tables import position_store
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.scope import Scope, common, meetings
 from tailrace import servers

@@ -32,16 +32,17 @@ import structlog
 
 from schemas.crashpoints import reached
 from schemas.errors import DDL, DownstreamError, EventId
-from spark_consumer.apply import audit, error_log, ledger, marks, nontransactional, position_store
+from spark_consumer.apply import ledger, nontransactional
 from spark_consumer.apply.ddl.intent import Progress, TranslatedDdl
 from spark_consumer.apply.ddl.run import DdlApplier, KnownTables, Versions
 from spark_consumer.apply.ddl.settle import await_predecessor
-from spark_consumer.apply.error_log import Directive
 from spark_consumer.apply.ledger import Ledger
 from spark_consumer.apply.nontransactional import TableSteps
 from spark_consumer.apply.patience import Patience
 from spark_consumer.apply.prepared import BehindDdl, OneSlice, PreparedParts, PreparedRows
 from spark_consumer.apply.side_writes import SideWrites
+from spark_consumer.apply.tables import audit, error_log, marks, position_store
+from spark_consumer.apply.tables.error_log import Directive
 from spark_consumer.apply.workers import info
 from spark_consumer.apply.workers.info import Ahead
 from spark_consumer.apply.workers.part import Order

@@ -32,8 +32,8 @@ import pymysql
 
 from schemas.crashpoints import reached
 from schemas.errors import DownstreamError, EventId, LogError, Where
-from spark_consumer.apply import marks
-from spark_consumer.apply.marks import Mark, RowPlace
+from spark_consumer.apply.tables import marks
+from spark_consumer.apply.tables.marks import Mark, RowPlace
 from spark_consumer.apply.write import write_one
 from spark_consumer.epochs.log_position import parsed
 from spark_consumer.epochs.position import Position

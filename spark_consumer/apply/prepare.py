@@ -8,10 +8,10 @@ from dataclasses import replace
 import structlog
 
 from schemas.errors import EventId, LogError
-from spark_consumer.apply.error_log import Directive
 from spark_consumer.apply.nontransactional import steps_of
 from spark_consumer.apply.prepared import PreparedRows
 from spark_consumer.apply.repeatable import repetition
+from spark_consumer.apply.tables.error_log import Directive
 from spark_consumer.apply.writes import TableStatements, Writes
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.counters import Stages

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from schemas.errors import EventId
-from spark_consumer.apply.error_log import Directive
 from spark_consumer.apply.nontransactional import TableSteps
+from spark_consumer.apply.tables.error_log import Directive
 from spark_consumer.apply.workers.info import Ahead
 from spark_consumer.apply.workers.part import WorkerPart
 from spark_consumer.apply.writes import Writes

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from schemas.ddl.dml import read_dml
 from schemas.ddl.lexer import NO_BACKSLASH_ESCAPES
 from schemas.errors import DownstreamError, Where
-from spark_consumer.apply.error_log import Directive
+from spark_consumer.apply.tables.error_log import Directive
 from spark_consumer.plan.plan import Mode, Name, SlicePlan, TablePlan
 from spark_consumer.plan.replacement import Repeated, repeated
 from spark_consumer.rules.rules import Rules

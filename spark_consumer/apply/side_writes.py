@@ -20,7 +20,7 @@ from schemas.ddl.lexer import Dialect
 from schemas.errors import NOTHING_APPLIED, DownstreamError, Where
 from schemas.letter_case import lowered
 from schemas.quote import quoted
-from spark_consumer.apply import position_store
+from spark_consumer.apply.tables import position_store
 from spark_consumer.plan.plan import TablePlan
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.route import Router

@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 from schemas.counted import counted
 from schemas.errors import DDL, DownstreamError, EventId, LogError, Where
 from schemas.wire.log_records import structure_of
-from spark_consumer.apply import channel_tables, error_log, position_store
-from spark_consumer.apply.error_log import Directive
 from spark_consumer.apply.repeatable import REPLAY_HINT, check_decisions, check_tables
+from spark_consumer.apply.tables import channel_tables, error_log, position_store
+from spark_consumer.apply.tables.error_log import Directive
 from spark_consumer.apply.workers import info
 from spark_consumer.ddl.translate import DdlRules
 from spark_consumer.epochs.epoch_transactions import TransactionReader

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from schemas.ddl.table_definition import PERIOD
 from schemas.errors import NOTHING_APPLIED, DownstreamError, LogError, Where
@@ -15,6 +14,7 @@ from schemas.sql.literals import Filled
 from schemas.structure import TableStructure
 from schemas.wire.rows import value_header, widened
 from spark_consumer.epochs.slices import Slice
+from spark_consumer.plan.conflicts import Causality
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rules.event_filter import DML
 from spark_consumer.rules.expressions.filter import ExpressionRule, RowFilter, compile_filter
@@ -24,9 +24,6 @@ from spark_consumer.target.members import as_written
 from spark_consumer.target.row_locator import BY_KEY, Find, RowLocator, locator_of
 from spark_consumer.target.tables import TargetTable
 from spark_consumer.target.versioned import keeps_history
-
-if TYPE_CHECKING:
-    from spark_consumer.plan.causality import Causality
 
 Name = tuple[str, str]
 

@@ -10,11 +10,11 @@ import structlog
 
 from schemas.errors import DDL, DownstreamError, TailraceError
 from schemas.structure import TableStructure
-from spark_consumer.apply import audit, channel_tables, error_log, position_store
 from spark_consumer.apply.applier import Applier
 from spark_consumer.apply.planner import Planner
 from spark_consumer.apply.prepare import directed
 from spark_consumer.apply.prepared import BehindDdl, OneByOne, OneSlice, Prepared, PreparedParts, PreparedRows
+from spark_consumer.apply.tables import audit, channel_tables, error_log, position_store
 from spark_consumer.apply.workers.reader import PartsReader
 from spark_consumer.apply.workers.resume import Rest, finish_slice
 from spark_consumer.epochs.log_reader import LogReader

@@ -12,12 +12,12 @@ from typing import Any
 
 from schemas.access.server_url import ServerUrl
 from schemas.errors import DDL, NOWHERE, DownstreamError, Where
-from spark_consumer.apply import channel_tables, error_log, position_store
 from spark_consumer.apply import ledger as ledgers
 from spark_consumer.apply.ddl.intent import Intent, intent_of, place_at
 from spark_consumer.apply.ddl.settle import await_predecessor, settled
-from spark_consumer.apply.error_log import ChannelError
 from spark_consumer.apply.ledger import Ledger
+from spark_consumer.apply.tables import channel_tables, error_log, position_store
+from spark_consumer.apply.tables.error_log import ChannelError
 from spark_consumer.epochs.position import Position
 from spark_consumer.plan import replacement
 from spark_consumer.plan.refusal import DdlInDoubt, Event

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from spark_consumer.apply import audit, channel_tables, position_store
-from spark_consumer.apply.position_store import ChannelRow
+from spark_consumer.apply.tables import audit, channel_tables, position_store
+from spark_consumer.apply.tables.position_store import ChannelRow
 from spark_consumer.job.checkpoint import clear, in_use
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import closing, connect

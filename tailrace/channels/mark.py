@@ -19,7 +19,7 @@ from relay_store.layout.directory import RelayPosition
 from relay_store.layout.locks import files_locked
 from relay_store.layout.readers import Mark, channel_reader
 from schemas.errors import TailraceError
-from spark_consumer.apply import position_store
+from spark_consumer.apply.tables import position_store
 from spark_consumer.epochs.position import Position
 from spark_consumer.job.progress import Counters
 from spark_consumer.rules.config import ConsumerConfig

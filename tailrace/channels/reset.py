@@ -13,7 +13,7 @@ from relay_store.purge.forget import forget_relay_log
 from relay_store.write.writer import lock_directory
 from schemas.counted import counted
 from schemas.errors import DownstreamError
-from spark_consumer.apply import channel_tables, position_store
+from spark_consumer.apply.tables import channel_tables, position_store
 from spark_consumer.epochs.position import Position
 from spark_consumer.job.checkpoint import clear, in_use
 from spark_consumer.rules.config import ConsumerConfig

@@ -24,8 +24,8 @@ from relay_store.write.writer import RelayWriter
 from schemas.errors import DownstreamError, RelayError, Where
 from schemas.gtid.sets import Flavor, parse_gtid_set
 from schemas.tables import TableFilter
-from spark_consumer.apply import channel_tables, position_store
 from spark_consumer.apply.applier import Applier
+from spark_consumer.apply.tables import channel_tables, position_store
 from spark_consumer.apply.workers import info
 from spark_consumer.epochs.letter_case import downstream_folds, in_lower_case
 from spark_consumer.epochs.log_reader import LogReader

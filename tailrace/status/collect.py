@@ -12,9 +12,9 @@ from typing import Any
 import pymysql
 
 from schemas.errors import TailraceError
-from spark_consumer.apply import audit, error_log, position_store
 from spark_consumer.apply.ddl.intent import intent_of
-from spark_consumer.apply.position_store import ChannelRow
+from spark_consumer.apply.tables import audit, error_log, position_store
+from spark_consumer.apply.tables.position_store import ChannelRow
 from spark_consumer.apply.workers import info
 from spark_consumer.plan.refusal import cut_values
 from tailrace import assemble, servers

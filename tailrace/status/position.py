@@ -9,7 +9,7 @@ import pymysql
 
 from schemas.access.kafka_security import OPEN, KafkaSecurity
 from schemas.wire.epoch import EpochCommitted
-from spark_consumer.apply import position_store
+from spark_consumer.apply.tables import position_store
 from spark_consumer.rules.channel import ChannelKey
 from tailrace import assemble, probe_kafka, servers
 from tailrace.channels.files import files_channels

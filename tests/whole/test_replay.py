@@ -31,7 +31,7 @@ from schemas.access.secrets import TARGET_PASSWORD
 from schemas.access.server_url import ServerUrl
 from schemas.errors import ConfigError, DownstreamError, LogError
 from schemas.gtid.sets import parse_gtid_set
-from spark_consumer.apply.position_store import read
+from spark_consumer.apply.tables.position_store import read
 from spark_consumer.epochs.position import Position
 from spark_consumer.job.rewind import opened
 from spark_consumer.rules.config import ConsumerConfig

@@ -19,12 +19,12 @@ from schemas.ddl.lexer import Flavor, LexError
 from schemas.quote import quoted
 from schemas.wire.epoch import SchemaChanged, StructureVersion
 from schemas.wire.log_records import structure_of
-from spark_consumer.apply import position_store
 from spark_consumer.apply.ddl import session as ddl_session
 from spark_consumer.apply.ddl.intent import Intent, Progress, TranslatedDdl, intent_of, place_of
 from spark_consumer.apply.ddl.settle import Settled, await_predecessor, look_before, settled
 from spark_consumer.apply.ddl.snapshot import clear_half_made
 from spark_consumer.apply.ledger import Ledger
+from spark_consumer.apply.tables import position_store
 from spark_consumer.ddl import online_tables
 from spark_consumer.ddl.merged import needs
 from spark_consumer.ddl.online import translate_online

@@ -33,8 +33,8 @@ import pymysql
 
 from schemas.crashpoints import reached
 from schemas.errors import DownstreamError, TailraceError
-from spark_consumer.apply import position_store
 from spark_consumer.apply.patience import Patience
+from spark_consumer.apply.tables import position_store
 from spark_consumer.apply.workers.info import unfinished
 from spark_consumer.apply.workers.part import Order, Outcome, WorkerPart
 from spark_consumer.apply.write import gave_up, refused, write

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from schemas.sql.literals import compile_literals
 from schemas.structure import TableStructure
 from schemas.varint import encode_bytes, read_bytes
-from spark_consumer.plan.causality import ConflictColumn, ConflictKey, Sort, TableCausality
+from spark_consumer.plan.conflicts import ConflictColumn, ConflictKey, Sort, TableCausality
 
 REFERS, ASKS = 1, 2
 #: the space of groups of whole tables, and of the two halves of a key-changing UPDATE

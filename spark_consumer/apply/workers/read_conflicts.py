@@ -11,7 +11,7 @@ from schemas.wire.rows import HEADER_SIZE
 from spark_consumer.apply.workers.bitmap import Bits, lacking
 from spark_consumer.apply.workers.conflict_keys import ConflictKeys, conflict_keys_of, of_halves, of_whole
 from spark_consumer.epochs.fetch import Share, TopicReader
-from spark_consumer.plan.causality import TableCausality
+from spark_consumer.plan.conflicts import TableCausality
 from spark_consumer.plan.plan import Mode, Name, SlicePlan
 from spark_consumer.rows.compact import compact
 from spark_consumer.rows.render import TableRows, all_widened, not_written, render, tables_of, tally

@@ -19,7 +19,7 @@ from spark_consumer.apply.workers.weights import weights
 from spark_consumer.epochs.fetch import TopicReader
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.slices import Slice
-from spark_consumer.plan.causality import ConflictColumn
+from spark_consumer.plan.conflicts import ConflictColumn
 from spark_consumer.plan.plan import SlicePlan
 from spark_consumer.rows.failures import explain
 from spark_consumer.rows.reader import SliceReader, read_range

@@ -13,7 +13,7 @@ from spark_consumer.apply.workers.part import WorkerPart
 from spark_consumer.apply.workers.weights import Weigh, resolved
 from spark_consumer.apply.writes import TableStatements, Writes
 from spark_consumer.epochs.slices import Slice
-from spark_consumer.plan.causality import Causality
+from spark_consumer.plan.conflicts import Causality
 from spark_consumer.plan.counters import Stages
 from spark_consumer.plan.plan import SlicePlan
 from spark_consumer.plan.statements import merged_deletes, merged_inserts

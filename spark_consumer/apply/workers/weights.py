@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from schemas.varint import encode_bytes
 from spark_consumer.apply.workers.conflict_keys import ASKS, LITERAL, columns_of, space_of
-from spark_consumer.plan.causality import ConflictColumn
+from spark_consumer.plan.conflicts import ConflictColumn
 from spark_consumer.target.session import Session
 
 #: one part's literals in, their weights in the same order out

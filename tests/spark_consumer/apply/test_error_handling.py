@@ -17,7 +17,7 @@ from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError
 from schemas.structure import TableStructure
 from schemas.wire.epoch import TableChanged
-from spark_consumer.apply.channel_tables import forget
+from spark_consumer.apply.tables.channel_tables import forget
 from spark_consumer.job.rewind import opened
 from spark_consumer.plan.refusal import EventRefused
 from spark_consumer.rules.config import ConsumerConfig

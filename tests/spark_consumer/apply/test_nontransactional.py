@@ -9,11 +9,11 @@ import pytest
 
 from schemas.errors import EventId, LogError, Where
 from schemas.structure import TableStructure
-from spark_consumer.apply.error_log import Directive
-from spark_consumer.apply.marks import Mark, RowPlace
 from spark_consumer.apply.nontransactional import TableSteps, _due, is_ahead, steps_of
 from spark_consumer.apply.prepare import directed
 from spark_consumer.apply.prepared import PreparedRows
+from spark_consumer.apply.tables.error_log import Directive
+from spark_consumer.apply.tables.marks import Mark, RowPlace
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.plan.plan import Mode, TablePlan

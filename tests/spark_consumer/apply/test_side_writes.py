@@ -11,8 +11,8 @@ import pytest
 from compose.databases import Database
 from schemas.errors import DownstreamError
 from schemas.structure import TableStructure
-from spark_consumer.apply import channel_tables, position_store
 from spark_consumer.apply.applier import Applier
+from spark_consumer.apply.tables import channel_tables, position_store
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.route import Route

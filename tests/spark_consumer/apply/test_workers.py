@@ -14,7 +14,7 @@ from compose.databases import Database
 from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError
 from schemas.structure import TableStructure
-from spark_consumer.apply import error_log, position_store
+from spark_consumer.apply.tables import error_log, position_store
 from spark_consumer.apply.workers.apply_part import run_parts
 from spark_consumer.plan.refusal import EventRefused
 from spark_consumer.rules.config import ConsumerConfig

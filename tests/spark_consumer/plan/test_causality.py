@@ -18,7 +18,8 @@ from spark_consumer.apply.workers.conflict_keys import ASKS, conflict_key, confl
 from spark_consumer.apply.workers.groups import shared
 from spark_consumer.apply.workers.read_conflicts import rest, with_conflict_keys
 from spark_consumer.apply.workers.weights import resolved
-from spark_consumer.plan.causality import Causality, Sort, causality_of
+from spark_consumer.plan.causality import causality_of
+from spark_consumer.plan.conflicts import Causality, Sort
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.results import OrderedChange, RowToShare, Tally

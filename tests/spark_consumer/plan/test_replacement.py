@@ -7,9 +7,9 @@ import pytest
 from schemas.ddl.lexer import FLAVORS
 from schemas.errors import EventId
 from schemas.structure import TableStructure
-from spark_consumer.apply.error_log import Directive
 from spark_consumer.apply.prepare import directed
 from spark_consumer.apply.prepared import PreparedRows
+from spark_consumer.apply.tables.error_log import Directive
 from spark_consumer.apply.writes import Writes
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.plan.plan import Mode, TablePlan

@@ -16,11 +16,11 @@ from schemas.errors import Where
 from schemas.structure import TableStructure
 from schemas.wire.avro_schema import KEY_CHANGE, row_schema
 from schemas.wire.epoch import SchemaChanged, TableChanged, TableTouched
-from spark_consumer.apply import channel_tables, position_store
 from spark_consumer.apply.applier import Applier
 from spark_consumer.apply.ddl.run import Versions
 from spark_consumer.apply.prepare import sorted_out
 from spark_consumer.apply.prepared import PreparedRows
+from spark_consumer.apply.tables import channel_tables, position_store
 from spark_consumer.apply.writes import Writes
 from spark_consumer.epochs.log_position import BEFORE_ALL, ChannelBegin
 from spark_consumer.epochs.slices import LoggedEpoch, Slice

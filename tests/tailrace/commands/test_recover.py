@@ -27,7 +27,7 @@ from relay_store.write.writer import RelayWriter
 from schemas.access.server_url import ServerUrl
 from schemas.errors import LogError
 from schemas.gtid.sets import MysqlGtidSet
-from spark_consumer.apply import channel_tables, position_store
+from spark_consumer.apply.tables import channel_tables, position_store
 from spark_consumer.epochs.log_position import BEFORE_ALL, ChannelBegin
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.job.run import open_sink

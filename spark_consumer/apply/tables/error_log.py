@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.errors import DownstreamError, EventId, TailraceError, Where
-from spark_consumer.apply.position_store import IF_LAST_STARTED
+from spark_consumer.apply.tables.position_store import IF_LAST_STARTED
 from spark_consumer.plan.refusal import Event, EventRefused
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.target.session import Query, Session, rows_if_there

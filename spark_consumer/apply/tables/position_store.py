@@ -17,7 +17,7 @@ import pymysql
 
 from schemas.errors import DownstreamError, Where
 from schemas.wire.epoch import EpochCommitted
-from spark_consumer.apply import marks
+from spark_consumer.apply.tables import marks
 from spark_consumer.apply.workers import info
 from spark_consumer.epochs.log_position import ChannelBegin
 from spark_consumer.epochs.position import Position

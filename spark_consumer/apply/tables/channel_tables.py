@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_consumer.apply import audit, error_log, marks, position_store
+from spark_consumer.apply.tables import audit, error_log, marks, position_store
 from spark_consumer.apply.workers import info
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.target.session import Session

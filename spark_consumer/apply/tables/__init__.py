@@ -1,0 +1,1 @@
+"""Our own tables on the downstream: the position, the audit, errors and decisions."""
