@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.access.private_files import make_folder
 from schemas.errors import ConfigError, DownstreamError, TailraceError
 from schemas.structure import TableStructure
 from schemas.wire.epoch import SchemaChanged
@@ -38,7 +37,6 @@ from spark_consumer.sinks.parquet.folder import (
     Folder,
     read,
     refuse_without_position,
-    refused,
     safe_name,
 )
 
@@ -265,12 +263,3 @@ def _change(prepared: PreparedFiles, ddl: SchemaChanged) -> dict[str, Any]:
         "statement": ddl.statement,
         "tables": [asdict(table) for table in ddl.tables],
     }
-
-
-def check_folder(root: Path) -> None:
-    """Whether a channel could write here. Raises DownstreamError TR680."""
-    probe = root / OURS / "probe"
-    with refused(root):
-        make_folder(probe.parent)
-        probe.touch(0o600)
-        probe.unlink()
