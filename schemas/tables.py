@@ -9,6 +9,9 @@ from functools import cache
 from schemas.errors import ConfigError
 from schemas.letter_case import lowered
 
+#: a table's schema and its name
+QualifiedName = tuple[str, str]
+
 #: each server's own, and ours
 NEVER_REPLICATED = frozenset({"mysql", "sys", "information_schema", "performance_schema", "tailrace"})
 # In any case of letters these two are the server's; `Sys` and `Mysql` may be somebody's databases.

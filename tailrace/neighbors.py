@@ -17,13 +17,12 @@ from pymysql.cursors import DictCursor
 from schemas.access.server_url import ServerUrl
 from schemas.errors import TailraceError, UpstreamError
 from schemas.names import is_uuid
-from schemas.tables import never_replicated
+from schemas.tables import QualifiedName, never_replicated
 from spark_consumer.apply.tables import position_store
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.scope import Scope, common, meetings
 from tailrace import servers
 
-Name = tuple[str, str]
 _log = structlog.get_logger()
 _TABLES = "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
 # Columns of SHOW REPLICA STATUS whose names begin as those of filters do.
@@ -58,14 +57,16 @@ class Neighbor:
         """Its log and all that its rows come from."""
         return self.origins | ({self.log_id} if self.log_id else frozenset())
 
-    def writes_what_is_read_by(self, scope: Scope, tables: Iterable[Name]) -> Name | None:
+    def writes_what_is_read_by(self, scope: Scope, tables: Iterable[QualifiedName]) -> QualifiedName | None:
         """A table that it may write, and that a pipeline with this scope replicates from the same server: one of
         ``tables`` if there is such a one, else one that there may be."""
         mine = self.scope or Scope()
         possible = meetings(mine.written, scope.read)
         return common(mine.writes, scope.reads, tables) or common(mine.writes, scope.reads, possible)
 
-    def writes_what_is_written_by(self, scope: Scope, tables: Iterable[Name]) -> Name | None:
+    def writes_what_is_written_by(
+        self, scope: Scope, tables: Iterable[QualifiedName]
+    ) -> QualifiedName | None:
         """A table that both may write, one of ``tables`` first."""
         mine = self.scope or Scope()
         possible = meetings(mine.written, scope.written)
@@ -95,7 +96,7 @@ def _scope(text: str | None) -> Scope | None:
         return None
 
 
-def tables_of(connection: Connection[Any]) -> set[Name]:
+def tables_of(connection: Connection[Any]) -> set[QualifiedName]:
     """A server's tables, its own left out."""
     rows = servers.rows(connection, _TABLES)
     return {(str(db), str(table)) for db, table in rows if not never_replicated(str(db))}
@@ -121,7 +122,7 @@ def is_same_server(one: Connection[Any], other: Connection[Any]) -> bool:
         servers.rows(one, "SELECT RELEASE_LOCK(%s)", (name,))
 
 
-def feeding(found: Sequence[Neighbor], scope: Scope, tables: Iterable[Name]) -> list[Neighbor]:
+def feeding(found: Sequence[Neighbor], scope: Scope, tables: Iterable[QualifiedName]) -> list[Neighbor]:
     """Of the channels that write to an upstream those whose rows a pipeline with this scope passes on."""
     tables = set(tables)
     return [one for one in found if one.writes_what_is_read_by(scope, tables) is not None]

@@ -6,14 +6,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
-from producer.structures.interpret import Name
 from producer.structures.store import BinlogPosition, Later, encode_entry, loaded_entry, topic_key
 from schemas.ddl.column_types import in_charset
 from schemas.ddl.table_definition import ColumnDefinition, TableDefinition
+from schemas.tables import QualifiedName
 
 
 def corrected(
-    stored: Mapping[bytes, bytes], name: Name, table: TableDefinition, place: BinlogPosition | None
+    stored: Mapping[bytes, bytes], name: QualifiedName, table: TableDefinition, place: BinlogPosition | None
 ) -> tuple[tuple[bytes, bytes], ...]:
     """The records that state a table's structure.
 

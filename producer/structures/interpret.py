@@ -41,8 +41,7 @@ from schemas.ddl.table_definition import (
     same,
 )
 from schemas.quote import quoted
-
-Name = tuple[str, str]
+from schemas.tables import QualifiedName
 
 _UNTOUCHED = frozenset({"TRUNCATE TABLE", "CREATE VIEW", "ALTER VIEW", "DROP VIEW", "ALTER SEQUENCE"})
 # ANSI, NO_TABLE_OPTIONS, NO_FIELD_OPTIONS, and the modes that stand for other servers and for old MySQL.
@@ -78,7 +77,7 @@ class Catalog:
         complete: whether all tables are in it.
     """
 
-    tables: dict[Name, Tracked] = field(default_factory=dict)
+    tables: dict[QualifiedName, Tracked] = field(default_factory=dict)
     databases: dict[str, str] = field(default_factory=dict)
     complete: bool = False
 
@@ -87,7 +86,7 @@ class Catalog:
 class Changes:
     """What a statement changed: tables by name, None for those that are gone; likewise databases."""
 
-    tables: dict[Name, Tracked | None] = field(default_factory=dict)
+    tables: dict[QualifiedName, Tracked | None] = field(default_factory=dict)
     databases: dict[str, str | None] = field(default_factory=dict)
 
 
@@ -129,12 +128,12 @@ class _Work:
         self._text, self._found, self._session, self._catalog = text, found, session, catalog
         self.changes = Changes()
 
-    def get(self, name: Name) -> Tracked | None:
+    def get(self, name: QualifiedName) -> Tracked | None:
         if name in self.changes.tables:
             return self.changes.tables[name]
         return self._catalog.tables.get(name)
 
-    def set(self, name: Name, table: Tracked | None) -> None:
+    def set(self, name: QualifiedName, table: Tracked | None) -> None:
         if isinstance(table, Unresolved) and not table.statement:
             table = replace(table, statement=self._text)
         self.changes.tables[name] = table
@@ -160,7 +159,7 @@ class _Work:
         elif kind not in _UNTOUCHED | _VIEWS:
             raise Unparsable(f"{kind} is not known here")
 
-    def _name(self) -> Name:
+    def _name(self) -> QualifiedName:
         return self._found.tables[0].db, self._found.tables[0].table
 
     def _cursor(self) -> Cursor:
@@ -198,7 +197,7 @@ class _Work:
             bare = _without_charsets(cursor, self._session)
             self.set(name, _created(cursor, self._session, None if bare else charset, bare=bare))
 
-    def _copy(self, source: Name) -> Tracked:
+    def _copy(self, source: QualifiedName) -> Tracked:
         table = self.get(source)
         if table is None:
             return Unresolved(f"it is like {source[0]}.{source[1]}, whose structure is not tracked")
@@ -220,7 +219,7 @@ class _Work:
         if target.renamed_to is not None:
             self._move(target)
 
-    def _partners(self, name: Name) -> None:
+    def _partners(self, name: QualifiedName) -> None:
         """MariaDB makes a table of a partition, and a partition of a table."""
         for other in self._found.tables[1:]:
             partner = (other.db, other.table)
@@ -407,7 +406,7 @@ def _charset_option(
     return charset
 
 
-def definitions(tables: Mapping[Name, Tracked]) -> dict[Name, TableDefinition]:
+def definitions(tables: Mapping[QualifiedName, Tracked]) -> dict[QualifiedName, TableDefinition]:
     """The tables whose structure is known."""
     return {name: table for name, table in tables.items() if isinstance(table, TableDefinition)}
 

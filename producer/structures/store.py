@@ -17,7 +17,7 @@ import structlog
 
 from producer.events.table_map import TableMap, full_structure, read_table_map
 from producer.structures.forms import SET_HINT, completed, definition_of, matched, predicted
-from producer.structures.interpret import Catalog, Name, Tracked, Unresolved, ddl_changes
+from producer.structures.interpret import Catalog, Tracked, Unresolved, ddl_changes
 from relay_store.layout.directory import RelayPosition, file_number, subdir_uuid
 from schemas.charsets.collations import CHARSETS
 from schemas.ddl.classify import ClassifiedStatement
@@ -27,7 +27,7 @@ from schemas.ddl.table_definition import TableDefinition
 from schemas.errors import DecodeError, TailraceError
 from schemas.gtid.sets import GtidTracker
 from schemas.structure import TableStructure
-from schemas.tables import TableFilter
+from schemas.tables import QualifiedName, TableFilter
 from schemas.wire.epoch import SchemaChanged
 
 log = structlog.get_logger()
@@ -57,7 +57,7 @@ class UpstreamSnapshot:
 
     since: BinlogPosition
     place: BinlogPosition
-    tables: dict[Name, Tracked]
+    tables: dict[QualifiedName, Tracked]
     databases: dict[str, str]
     whole: bool
 
@@ -82,7 +82,7 @@ class Upstream(Protocol):
         """All tables that are replicated. Raises UpstreamError."""
         ...
 
-    def read_one(self, name: Name) -> UpstreamSnapshot:
+    def read_one(self, name: QualifiedName) -> UpstreamSnapshot:
         """One table, however long it takes to reach the upstream. Raises UpstreamError if it refuses."""
         ...
 
@@ -90,11 +90,11 @@ class Upstream(Protocol):
         """Whether a place is one of the server that is the upstream now."""
         ...
 
-    def engine(self, name: Name) -> str | None:
+    def engine(self, name: QualifiedName) -> str | None:
         """The storage engine that a table has now; None if that cannot be told just now."""
         ...
 
-    def touched(self, since: ReadPosition, until: BinlogPosition) -> set[Name]:
+    def touched(self, since: ReadPosition, until: BinlogPosition) -> set[QualifiedName]:
         """The tables that DDL touches from here to a place ahead.
 
         ``(db, "")`` stands for all tables of a database, ``("", "")`` for all there are.
@@ -119,7 +119,7 @@ class _Entry:
 
 @dataclass
 class _State:
-    tables: dict[Name, _Entry] = field(default_factory=dict)
+    tables: dict[QualifiedName, _Entry] = field(default_factory=dict)
     databases: dict[str, str] = field(default_factory=dict)
     seeded: bool = False
 
@@ -232,12 +232,12 @@ class Structures:
         self._refresh(name, entry, definition_of(stated))
         return stated
 
-    def _refresh(self, name: Name, entry: _Entry, table: TableDefinition) -> None:
+    def _refresh(self, name: QualifiedName, entry: _Entry, table: TableDefinition) -> None:
         if entry.now != table:
             entry.now = table
             self._note(name)
 
-    def _entry(self, name: Name, here: ReadPosition) -> _Entry:
+    def _entry(self, name: QualifiedName, here: ReadPosition) -> _Entry:
         """What is known of a table; what was read ahead is in force once its place is reached."""
         entry = self._state.tables.setdefault(name, _Entry())
         if entry.later is not None and here.place.reached(entry.later.place):
@@ -245,7 +245,9 @@ class Structures:
             self._note(name)
         return entry
 
-    def _resolve(self, event: TableMap, name: Name, entry: _Entry, here: ReadPosition) -> TableDefinition:
+    def _resolve(
+        self, event: TableMap, name: QualifiedName, entry: _Entry, here: ReadPosition
+    ) -> TableDefinition:
         """Find out a structure that no DDL of the log tells. Raises DecodeError TR418."""
         if self._upstream is None:
             raise _not_known(event, entry.now, "there is no upstream to ask")
@@ -266,7 +268,7 @@ class Structures:
         self._in_force(later.place, touched)
         return later.table
 
-    def _in_force(self, place: BinlogPosition, touched: set[Name]) -> None:
+    def _in_force(self, place: BinlogPosition, touched: set[QualifiedName]) -> None:
         """All that was read at a place is in force here already, but for what DDL touches on the way there."""
         for name, entry in list(self._state.tables.items()):
             if entry.later is not None and entry.later.place == place and not touched & _all_of(name):
@@ -309,7 +311,7 @@ class Structures:
                 entry.later = None
                 self._note(name)
 
-    def after(self, name: Name) -> TableStructure | None:
+    def after(self, name: QualifiedName) -> TableStructure | None:
         """What a table's next TABLE_MAP will say, if that is known for sure."""
         entry = self._state.tables.get(name)
         if entry is None or not isinstance(entry.now, TableDefinition):
@@ -334,7 +336,7 @@ class Structures:
             self._state.databases[database] = charset
         self._changed[topic_key(database)] = None if charset is None else json.dumps(charset).encode()
 
-    def _note(self, name: Name) -> None:
+    def _note(self, name: QualifiedName) -> None:
         entry = self._state.tables[name]
         empty = entry.now is None and entry.later is None
         self._changed[topic_key(*name)] = None if empty else encode_entry(entry.now, entry.later)
@@ -342,7 +344,7 @@ class Structures:
             del self._state.tables[name]
 
 
-def _all_of(name: Name) -> set[Name]:
+def _all_of(name: QualifiedName) -> set[QualifiedName]:
     return {name, (name[0], ""), ("", "")}
 
 

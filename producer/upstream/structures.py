@@ -16,7 +16,7 @@ from pymysql.connections import Connection
 from producer.events.compressed import plain_event
 from producer.events.payload import unpacked
 from producer.events.query_event import in_lower_case, parse_query_event
-from producer.structures.interpret import Name, Tracked, Unresolved, created
+from producer.structures.interpret import Tracked, Unresolved, created
 from producer.structures.store import BinlogPosition, ReadPosition, UpstreamSnapshot
 from producer.upstream.connect import UNHEARD_OF, connect, describe, not_believed, query, translate
 from relay_store.layout.directory import file_number
@@ -31,7 +31,7 @@ from schemas.ddl.lexer import Flavor
 from schemas.errors import RelayError, UpstreamError
 from schemas.gtid.sets import parse_gtid_set
 from schemas.quote import quoted
-from schemas.tables import TableFilter, never_replicated
+from schemas.tables import QualifiedName, TableFilter, never_replicated
 
 log = structlog.get_logger()
 
@@ -75,7 +75,7 @@ class UpstreamStructures:
         """All tables that are replicated."""
         return self._reading(_listed)
 
-    def read_one(self, name: Name) -> UpstreamSnapshot:
+    def read_one(self, name: QualifiedName) -> UpstreamSnapshot:
         """One table, however long it takes to reach the upstream."""
         while True:
             try:
@@ -87,7 +87,7 @@ class UpstreamStructures:
             if self._stop.wait(_RETRY):
                 raise Interrupted
 
-    def engine(self, name: Name) -> str | None:
+    def engine(self, name: QualifiedName) -> str | None:
         """The storage engine that a table has now; None where the upstream does not answer at once."""
         if time.monotonic() < self._silent_until:
             return None
@@ -104,7 +104,7 @@ class UpstreamStructures:
         """Whether a place is one of the server that is the upstream now."""
         return place.server == self._place().server
 
-    def touched(self, since: ReadPosition, until: BinlogPosition) -> set[Name]:
+    def touched(self, since: ReadPosition, until: BinlogPosition) -> set[QualifiedName]:
         """The tables that DDL in the relay log touches; waits until the mirror has come as far as ``until``."""
         if since.place.reached(until):
             return set()
@@ -137,7 +137,7 @@ class UpstreamStructures:
             if self._stop.wait(_RETRY):
                 raise Interrupted
 
-    def _reading(self, names: Callable[[Connection[Any]], Iterable[Name]]) -> UpstreamSnapshot:
+    def _reading(self, names: Callable[[Connection[Any]], Iterable[QualifiedName]]) -> UpstreamSnapshot:
         since = self._place()
         connection = connect(self._url, charset="utf8mb4", read_timeout=60, max_answer=_MAX_ANSWER)
         try:
@@ -173,7 +173,7 @@ def _prepare(connection: Connection[Any]) -> None:
         return  # a server without generated invisible primary keys
 
 
-def _listed(connection: Connection[Any]) -> list[Name]:
+def _listed(connection: Connection[Any]) -> list[QualifiedName]:
     rows = query(
         connection,
         "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES"
@@ -182,7 +182,7 @@ def _listed(connection: Connection[Any]) -> list[Name]:
     return [(str(db), str(table)) for db, table in rows]
 
 
-def _table(connection: Connection[Any], name: Name, flavor: Flavor) -> Tracked | None:
+def _table(connection: Connection[Any], name: QualifiedName, flavor: Flavor) -> Tracked | None:
     """A table as it is; None if it is none (any more)."""
     try:
         row = query(connection, f"SHOW CREATE TABLE {quoted(*name)}")[0]
@@ -222,7 +222,7 @@ class _Scan:
         self._scanner = GroupScanner()
         self._checksum = 0
         self._done = False
-        self.names: set[Name] = set()
+        self.names: set[QualifiedName] = set()
 
     def enter(self, format_description: bytes) -> None:
         """Whether events have checksums."""

@@ -208,20 +208,20 @@ class Applier:
         raise gave_up(reason) from reason
 
     def _attempt(self, prepared: OneSlice) -> tuple[int, Stages]:
-        session, piece = self._session, prepared.piece
-        before = self._locked_position(piece)
+        session, slice_ = self._session, prepared.slice_
+        before = self._locked_position(slice_)
         if before is None:
             return 0, NO_STAGES if isinstance(prepared, BehindDdl) else prepared.stages
-        self._side_writes.check_events(session, piece.where)
+        self._side_writes.check_events(session, slice_.where)
         reserved = self._apply_parts(prepared, before)
-        used, progress, instead = self._progress(session, piece, before)
+        used, progress, instead = self._progress(session, slice_, before)
         translated, pending = progress.translated, progress.pending
         self._hidden = translated.tables.names
         for index in pending[:-1]:
-            self._run_alone(piece, before, progress, index)
+            self._run_alone(slice_, before, progress, index)
         number = progress.number + reserved + len(pending) + 1
         last = pending[-1] if pending else progress.index
-        with self._ddl.begun(session, self._token, piece, before, progress, last) as run_ddl:
+        with self._ddl.begun(session, self._token, slice_, before, progress, last) as run_ddl:
             count, stages = self._commit(prepared, before, number, used, translated, instead, run_ddl)
         reached("apply.after_commit")
         self._failed = False
@@ -240,29 +240,29 @@ class Applier:
         run_ddl: Callable[[], None],
     ) -> tuple[int, Stages]:
         """The transaction with the data and the position; the number of statements, and what became of the rows."""
-        session, piece = self._session, prepared.piece
+        session, slice_ = self._session, prepared.slice_
         self._ledger.begin_rows(session, number)
         try:
             session.execute("BEGIN")
-            self._locked(piece, prepared)
+            self._locked(slice_, prepared)
             run_ddl()
             for sql in instead:
-                run_free(session, sql, piece.where)
+                run_free(session, sql, slice_.where)
             made = prepared.prepare() if isinstance(prepared, BehindDdl) else prepared
             steps: tuple[TableSteps, ...] = ()
             if isinstance(made, PreparedRows):
                 self._write(session, made, before)
                 steps = made.nontransactional
                 used += made.directives
-            ahead = self._level(session, piece, steps, before)
+            ahead = self._level(session, slice_, steps, before)
             before = replace(before, online_tables=translated.tables.to_json())
-            self._move(piece, before, number, made.statements, translated.left_out)
+            self._move(slice_, before, number, made.statements, translated.left_out)
             if isinstance(made, PreparedParts) or made.rest_of is not None:
                 info.mark_caught_up(session, self._channel)
             error_log.use(session, used)
             if self._failed:
                 error_log.clear(session, self._channel)
-            if counts := _counts(piece, made, translated):
+            if counts := _counts(slice_, made, translated):
                 audit.count(session, self._channel, counts)
             reached("apply.before_commit")
             session.execute("COMMIT")
@@ -278,7 +278,7 @@ class Applier:
 
     def _write(self, session: Session, made: PreparedRows, before: Position) -> None:
         """Step 5, for rows that no worker has written."""
-        where = made.piece.where
+        where = made.slice_.where
         for name, table in made.tables.items():
             hold(session, name, table.definition)
         self._side_writes.check_tables(session, made.tables, where)
@@ -288,7 +288,7 @@ class Applier:
 
     def _write_beside(self, made: PreparedRows, before: Position) -> None:
         """Write to tables without transactions; the session holds the channel's row."""
-        piece = made.piece
+        slice_ = made.slice_
         with closing(connect(self._config.target)) as own:
             self._beside = own
             await_predecessor(own, before)
@@ -296,25 +296,25 @@ class Applier:
             self._session.rows("SELECT 1")
             self._unfinished |= {one.name for one in made.nontransactional}
             nontransactional.write_steps(
-                own, self._channel, made.nontransactional, piece.behind(before), piece.where
+                own, self._channel, made.nontransactional, slice_.behind(before), slice_.where
             )
         reached("nontransactional.after_all")
 
     def _level(
-        self, session: Session, piece: Slice, steps: Sequence[TableSteps], before: Position
+        self, session: Session, slice_: Slice, steps: Sequence[TableSteps], before: Position
     ) -> frozenset[tuple[str, str]]:
         """Those of these tables that are ahead of the slice's end as well."""
         if not (steps or self._unfinished):
             return frozenset()
-        return nontransactional.advance_marks(session, self._channel, steps, piece.behind(before))
+        return nontransactional.advance_marks(session, self._channel, steps, slice_.behind(before))
 
-    def _run_alone(self, piece: Slice, before: Position, progress: Progress, index: int) -> None:
+    def _run_alone(self, slice_: Slice, before: Position, progress: Progress, index: int) -> None:
         """Run a statement that others of the same slice follow, with the channel's row locked."""
         session = self._session
-        with self._ddl.begun(session, self._token, piece, before, progress, index) as run_ddl:
+        with self._ddl.begun(session, self._token, slice_, before, progress, index) as run_ddl:
             session.execute("BEGIN")
             try:
-                self._locked(piece)
+                self._locked(slice_)
                 run_ddl()
             finally:
                 with contextlib.suppress(pymysql.MySQLError, OSError):
@@ -328,7 +328,7 @@ class Applier:
         """Step 1, if the slice has parts; how many numbers of the ledger these have, applied or not."""
         if isinstance(prepared, PreparedParts):
             for part in prepared.parts:
-                self._side_writes.check_tables(self._session, part.writes.tables, prepared.piece.where)
+                self._side_writes.check_tables(self._session, part.writes.tables, prepared.slice_.where)
             self._run_parts(prepared, before)
             return len(prepared.parts)
         if isinstance(prepared, BehindDdl) or prepared.rest_of is None:
@@ -340,7 +340,7 @@ class Applier:
 
     def _run_parts(self, prepared: PreparedParts, before: Position) -> None:
         """Have the workers apply their parts."""
-        piece = prepared.piece
+        slice_ = prepared.slice_
         assert self.worker_pool is not None
         order = Order(
             self._config.target,
@@ -348,11 +348,11 @@ class Applier:
             self._token,
             self._ledger,
             before,
-            piece.behind(before),
-            piece.where,
+            slice_.behind(before),
+            slice_.where,
             prepared.slice_id,
-            piece.first.epoch,
-            piece.last.epoch,
+            slice_.first.epoch,
+            slice_.last.epoch,
             len(prepared.parts),
             self._config.compact,
             self._config.retry_time,
@@ -365,22 +365,22 @@ class Applier:
         return replace(order, token=self._token)
 
     def _progress(
-        self, session: Session, piece: Slice, before: Position
+        self, session: Session, slice_: Slice, before: Position
     ) -> tuple[tuple[Directive, ...], Progress, Sequence[str]]:
         """What an operator has decided about the slice's DDL; the DDL to run; the statements to run behind it."""
-        directive = None if piece.ddl is None else self.directives.get(EventId(piece.first.epoch, DDL))
-        if directive is None or piece.ddl is None:
-            return (), self._ddl.progress(session, piece, before), ()
+        directive = None if slice_.ddl is None else self.directives.get(EventId(slice_.first.epoch, DDL))
+        if directive is None or slice_.ddl is None:
+            return (), self._ddl.progress(session, slice_, before), ()
         try:
-            tables = self._ddl.translate(session, piece, before).tables
+            tables = self._ddl.translate(session, slice_, before).tables
         except DownstreamError:
             # It is why the operator had to decide.
             tables = online_tables.from_json(before.online_tables)
-        directive.check(ddl_event(piece))
-        _log.warning("event_directed", which=str(ddl_event(piece).id), statements=directive.statements)
-        ddls, instead = replacement.parted(directive.statements, piece.ddl, self.flavor)
+        directive.check(ddl_event(slice_))
+        _log.warning("event_directed", which=str(ddl_event(slice_).id), statements=directive.statements)
+        ddls, instead = replacement.parted(directive.statements, slice_.ddl, self.flavor)
         chosen = TranslatedDdl(ddls, tables, ("replaced" if directive.statements else "skipped",))
-        return (directive,), self._ddl.progress(session, piece, before, (directive.id, chosen)), instead
+        return (directive,), self._ddl.progress(session, slice_, before, (directive.id, chosen)), instead
 
     def trial(self, prepared: PreparedRows) -> EventRefused | None:
         """Run a slice that is prepared row by row, and roll it back: the first row that is refused, if any is."""
@@ -389,7 +389,7 @@ class Applier:
             session = self._session
             session.execute("BEGIN")
             try:
-                write(session, Writes(ordered=prepared.writes.ordered), prepared.piece.where)
+                write(session, Writes(ordered=prepared.writes.ordered), prepared.slice_.where)
             except DownstreamError as error:
                 return self.named(error, prepared)
             finally:
@@ -403,9 +403,9 @@ class Applier:
         """The error with the event that it is about; None if that is not known."""
         if isinstance(error, EventRefused):
             return error
-        if prepared.piece.ddl is not None and isinstance(error, DdlRefused):
+        if prepared.slice_.ddl is not None and isinstance(error, DdlRefused):
             return EventRefused(
-                error, ddl_event(prepared.piece), None, cut_values(prepared.piece.ddl.statement)
+                error, ddl_event(prepared.slice_), None, cut_values(prepared.slice_.ddl.statement)
             )
         if not (isinstance(error, RowRefused) and isinstance(prepared, PreparedRows) and error.where.event):
             return None
@@ -423,20 +423,20 @@ class Applier:
         session.execute("COMMIT")
         self.position = position
 
-    def _locked_position(self, piece: Slice) -> Position | None:
+    def _locked_position(self, slice_: Slice) -> Position | None:
         """The position before the slice; None if the slice is already applied."""
         found = position_store.read(self._session, self._channel)
         self.position = position_store.check_token(found, self._token, self._channel)
-        if piece.is_applied(self.position):
-            _log.info("batch_already_applied", last_epoch=piece.last.epoch, position=self.position.epoch)
+        if slice_.is_applied(self.position):
+            _log.info("batch_already_applied", last_epoch=slice_.last.epoch, position=self.position.epoch)
             return None
         return self.position
 
-    def _locked(self, piece: Slice, prepared: OneSlice | None = None) -> None:
+    def _locked(self, slice_: Slice, prepared: OneSlice | None = None) -> None:
         """Step 3: hold the channel's row, and be sure that it stands just before this slice."""
         found = position_store.read(self._session, self._channel, lock=True)
         position = position_store.check_token(found, self._token, self._channel)
-        piece.check_next(position)
+        slice_.check_next(position)
         match prepared:
             case PreparedParts():
                 check_caught_up(self._session, self._channel, prepared.slice_id, len(prepared.parts))
@@ -446,28 +446,28 @@ class Applier:
                 check_caught_up(self._session, self._channel, None)
 
     def _move(
-        self, piece: Slice, before: Position, number: int, statements: int, left_out: Sequence[str] = ()
+        self, slice_: Slice, before: Position, number: int, statements: int, left_out: Sequence[str] = ()
     ) -> None:
-        after = replace(piece.behind(before), ledger_seq=number, ddl_intent=None)
+        after = replace(slice_.behind(before), ledger_seq=number, ddl_intent=None)
         again = before.repeat_until
         if again is not None and after.order >= again.order:
             after = replace(after, rewound_from=None)
         position_store.move(self._session, self._channel, after)
-        records = piece.audited(number)
+        records = slice_.audited(number)
         # A heartbeat moves the position; it is no batch to account for.
         if any(record.transactions or record.rows or record.ddl for record in records):
             # The number of an epoch is that of a batch which applied it whole, for the first time.
-            other = -number if piece.window or again else None
+            other = -number if slice_.window or again else None
             audit.record(self._session, self._channel, records, statements, other, left_out)
 
 
-def _counts(piece: Slice, made: PreparedRows | PreparedParts, translated: TranslatedDdl) -> dict[str, int]:
+def _counts(slice_: Slice, made: PreparedRows | PreparedParts, translated: TranslatedDdl) -> dict[str, int]:
     counts: dict[str, int] = {}
-    if piece.rows:
-        counts = {"row_changes": piece.rows, "statements": made.statements, **asdict(made.stages)}
-    if skipped := piece.skipped:
+    if slice_.rows:
+        counts = {"row_changes": slice_.rows, "statements": made.statements, **asdict(made.stages)}
+    if skipped := slice_.skipped:
         counts = counts | {"skipped": skipped}
-    if piece.ddl is None:
+    if slice_.ddl is None:
         return counts
     left_out = not translated.statements
     return counts | {

@@ -32,12 +32,13 @@ import pymysql
 
 from schemas.crashpoints import reached
 from schemas.errors import DownstreamError, EventId, LogError, Where
+from schemas.tables import QualifiedName
 from spark_consumer.apply.tables import marks
 from spark_consumer.apply.tables.marks import Mark, RowPlace
 from spark_consumer.apply.write import write_one
 from spark_consumer.epochs.log_position import parsed
 from spark_consumer.epochs.position import Position
-from spark_consumer.plan.plan import Name, TablePlan
+from spark_consumer.plan.plan import TablePlan
 from spark_consumer.plan.refusal import Event
 from spark_consumer.rows.ordered import OrderedRow, OrderedStatement, one_by_one, repeated
 from spark_consumer.rules.channel import ChannelKey
@@ -84,7 +85,7 @@ class TableSteps:
     steps: Sequence[Step]
 
     @property
-    def name(self) -> Name:
+    def name(self) -> QualifiedName:
         return self.table.target_name
 
     def doubtful(self, mark: Mark | None) -> tuple[int, int] | None:
@@ -108,11 +109,11 @@ def steps_of(
     Args:
         events: all rows of these tables that the log has.
     """
-    found: dict[Name, TableSteps] = {}
+    found: dict[QualifiedName, TableSteps] = {}
     indexes: dict[EventId, int] = {}
-    numbers: dict[tuple[Name, str | None, str, int], int] = {}
-    steps: dict[Name, list[Step]] = {}
-    places: dict[Name, list[RowPlace]] = {}
+    numbers: dict[tuple[QualifiedName, str | None, str, int], int] = {}
+    steps: dict[QualifiedName, list[Step]] = {}
+    places: dict[QualifiedName, list[RowPlace]] = {}
     for key, (table, event) in sorted(events.items(), key=lambda item: item[0]):
         name, place = table.target_name, (event.gtid, event.file, event.pos)
         if name not in found:
@@ -129,14 +130,14 @@ def steps_of(
 
 def advance_marks(
     session: Session, channel: ChannelKey, each: Iterable[TableSteps], after: Position
-) -> frozenset[Name]:
+) -> frozenset[QualifiedName]:
     """Bring the marks to a position behind these steps, all of which are made, in the transaction that moves it there.
 
     Returns:
         The tables that still are ahead.
     """
     there, made = marks.read(session, channel), {one.name: one for one in each}
-    left: dict[Name, Mark] = {}
+    left: dict[QualifiedName, Mark] = {}
     for name, mark in there.items():
         found = made[name].doubtful(mark) if name in made else None
         if found is not None:
@@ -211,19 +212,19 @@ def _due(
     begin, end = found
     if doubtful := [step for step in one.steps if begin <= step.first < end]:
         yield doubtful, True
-    piece: list[Step] = []
+    chunk: list[Step] = []
     for step in one.steps:
         if step.first < end:
             continue
-        if piece and (step.alone or len(piece) == _MOST):
-            yield piece, False
-            piece = []
-        piece.append(step)
+        if chunk and (step.alone or len(chunk) == _MOST):
+            yield chunk, False
+            chunk = []
+        chunk.append(step)
         if step.alone:
-            yield piece, False
-            piece = []
-    if piece:
-        yield piece, False
+            yield chunk, False
+            chunk = []
+    if chunk:
+        yield chunk, False
 
 
 def _write(

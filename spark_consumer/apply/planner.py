@@ -37,7 +37,7 @@ class Planner:
         self._limits = Limits(most, config.statement_rows if config.multiple_rows else 1)
 
     def plan(
-        self, piece: Slice, structures: Mapping[str, TableStructure], *, row_by_row: bool = False
+        self, slice_: Slice, structures: Mapping[str, TableStructure], *, row_by_row: bool = False
     ) -> SlicePlan:
         """The plan of a slice whose rows were written with these structures, by fingerprint.
 
@@ -48,18 +48,18 @@ class Planner:
             LogError: a structure is missing.
             DownstreamError: the downstream's tables do not fit.
         """
-        needed = structures_of(piece, structures)
+        needed = structures_of(slice_, structures)
         rules = replace(self._rules, hidden=self._applier.hidden)
         names = targets_of(needed, rules).values()
         targets = self._applier.with_retries(lambda: self._catalog.load(self._applier.session, names))
-        again = self._applier.position.repeats(piece.order)
+        again = self._applier.position.repeats(slice_.order)
         safe = again or self._safe_mode.active(time.monotonic())
         plan = plan_slice(
             needed,
             targets,
             rules,
             self._limits,
-            piece.where,
+            slice_.where,
             safe=safe,
             again=again,
             unfinished=self._applier.unfinished,
@@ -68,15 +68,15 @@ class Planner:
             check_tables(plan, targets, rules)
             tables = (replace(table, gives_way=not self._deviates(table)) for table in plan.tables)
             plan = replace(plan, tables=tuple(tables))
-        plan = replace(plan, window=piece.window)
+        plan = replace(plan, window=slice_.window)
         if row_by_row:
             return plan.row_by_row()
         # What is applied again, or an epoch's part, is one transaction's.
-        if not self._in_parts or again or piece.window is not None:
+        if not self._in_parts or again or slice_.window is not None:
             return plan
         foreign = self._applier.with_retries(lambda: self._foreign.load(self._applier.session, names))
         causality = causality_of(plan, targets, foreign, by_tables=self._by_tables)
-        touched = [table for logged in piece.epochs for table in logged.record.tables]
+        touched = [table for logged in slice_.epochs for table in logged.record.tables]
         updated = frozenset((table.db, table.table) for table in touched if table.updates)
         return replace(plan, causality=replace(causality, updated=updated))
 

@@ -26,13 +26,13 @@ from spark_consumer.target.session import Flavor
 _log = structlog.get_logger()
 
 
-def assembled(piece: Slice, plan: SlicePlan, results: Sequence[Result]) -> PreparedRows:
+def assembled(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> PreparedRows:
     """The slice from the results of ``render`` over all its rows. Raises LogError if these are not its rows."""
-    verify(piece, results)
-    return sorted_out(piece, plan, results)
+    verify(slice_, results)
+    return sorted_out(slice_, plan, results)
 
 
-def sorted_out(piece: Slice, plan: SlicePlan, results: Sequence[Result]) -> PreparedRows:
+def sorted_out(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> PreparedRows:
     """The statements among the results of all partitions, in the order in which they are applied."""
 
     def merged(kind: type[Deletes | Inserts]) -> TableStatements:
@@ -41,7 +41,7 @@ def sorted_out(piece: Slice, plan: SlicePlan, results: Sequence[Result]) -> Prep
 
     in_order = ordered_rows(plan, (one for one in results if isinstance(one, OrderedChange)))
     traced = {EventId(one.epoch, one.seq): one for one in results if isinstance(one, TracedRow)}
-    events = {event: row_event(piece, one) for event, one in traced.items()}
+    events = {event: row_event(slice_, one) for event, one in traced.items()}
     beside = {
         event: (table, events[event])
         for event, one in traced.items()
@@ -51,34 +51,34 @@ def sorted_out(piece: Slice, plan: SlicePlan, results: Sequence[Result]) -> Prep
     ordered = tuple(statements((row for row in in_order if row.table.transactional), plan.limits))
     writes = Writes(merged(Deletes), merged(Inserts), ordered)
     own = [*ordered, *(step.statement for one in steps for step in one.steps)]
-    stages = stages_of(piece, plan, results, in_order, [replace(writes, ordered=tuple(own))])
-    return PreparedRows(piece, writes, stages, steps, events)
+    stages = stages_of(slice_, plan, results, in_order, [replace(writes, ordered=tuple(own))])
+    return PreparedRows(slice_, writes, stages, steps, events)
 
 
-def row_event(piece: Slice, row: TracedRow) -> Event:
+def row_event(slice_: Slice, row: TracedRow) -> Event:
     """The event of a row of a slice."""
-    end = next((one.record for one in piece.epochs if one.record.epoch == row.epoch), piece.last)
+    end = next((one.record for one in slice_.epochs if one.record.epoch == row.epoch), slice_.last)
     relay = f"{end.relay_dir}/{end.relay_file}:{end.relay_pos}"
     shown = cut_values((row.shown or b"").decode(errors="replace"))
     return Event(row.epoch, row.seq, row.gtid, row.digest, shown, row.file, row.pos, relay)
 
 
 def stages_of(
-    piece: Slice,
+    slice_: Slice,
     plan: SlicePlan,
     results: Sequence[Result],
     in_order: Sequence[OrderedRow],
     made: Sequence[Writes],
 ) -> Stages:
     """What became of a slice's rows."""
-    planned = Stages.of_plan(piece, plan)
+    planned = Stages.of_plan(slice_, plan)
     not_written = [one for one in results if isinstance(one, NotWritten)]
     # Halves of a key change come from two executors, and only here it is known whether both are left out.
     left_out = sum(one.left_out for one in not_written) + len(in_order)
     left_out -= sum(one.changes for writes in made for one in writes.ordered)
     compacted = sum(one.compacted for one in not_written)
     # A change may write two rows, to delete one and to insert it anew.
-    changes = piece.rows - planned.filtered - left_out - compacted
+    changes = slice_.rows - planned.filtered - left_out - compacted
     together = min(changes, sum(writes.rows for writes in made) - sum(writes.statements for writes in made))
     return planned + Stages(expression_filtered=left_out, compacted=compacted, merged=together)
 
@@ -100,18 +100,18 @@ def directed(
         EventRefused: a directive for something else.
         DownstreamError: TR578, what ran in an event's place cannot run again.
     """
-    first, behind = prepared.piece.window or (0, 1 << 62)
-    of_piece = [
-        one for one in directives.values() if prepared.piece.holds(one.epoch) and first <= one.seq < behind
+    first, behind = prepared.slice_.window or (0, 1 << 62)
+    of_slice = [
+        one for one in directives.values() if prepared.slice_.holds(one.epoch) and first <= one.seq < behind
     ]
-    if not of_piece:
+    if not of_slice:
         return prepared
-    for one in of_piece:
+    for one in of_slice:
         if (event := prepared.events.get(one.event)) is None:
             raise LogError(
                 "TR642",
                 f"a directive of `tailrace error` names event {one.event}, and there is no such event",
-                where=prepared.piece.where,
+                where=prepared.slice_.where,
                 hint="another log has taken the place of the one it was made for",
             )
         one.check(event)
@@ -128,7 +128,7 @@ def directed(
             chosen = directives.get(step.statement.event)
             statements += [] if chosen is None else _instead(step.statement, chosen, flavor, again=again)
     writes = replace(prepared.writes, ordered=tuple(statements))
-    return replace(prepared, writes=writes, nontransactional=tuple(beside), directives=tuple(of_piece))
+    return replace(prepared, writes=writes, nontransactional=tuple(beside), directives=tuple(of_slice))
 
 
 def _instead(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from schemas.errors import EventId
+from schemas.tables import QualifiedName
 from spark_consumer.apply.nontransactional import TableSteps
 from spark_consumer.apply.tables.error_log import Directive
 from spark_consumer.apply.workers.info import Ahead
@@ -16,7 +17,7 @@ from spark_consumer.apply.workers.part import WorkerPart
 from spark_consumer.apply.writes import Writes
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.counters import NO_STAGES, Stages
-from spark_consumer.plan.plan import Name, TablePlan
+from spark_consumer.plan.plan import TablePlan
 from spark_consumer.plan.refusal import Event
 
 
@@ -32,7 +33,7 @@ class PreparedRows:
         rest_of: where workers have applied some parts of the slice already and this is the rest: one of these workers.
     """
 
-    piece: Slice
+    slice_: Slice
     writes: Writes = field(default_factory=Writes)
     stages: Stages = NO_STAGES
     nontransactional: tuple[TableSteps, ...] = ()
@@ -50,7 +51,7 @@ class PreparedRows:
         return self.writes.statements + self._beside.statements
 
     @property
-    def tables(self) -> dict[Name, TablePlan]:
+    def tables(self) -> dict[QualifiedName, TablePlan]:
         """The downstream's tables that it writes, by name."""
         return self.writes.tables | self._beside.tables
 
@@ -64,7 +65,7 @@ class PreparedParts:
         stages: what became of the rows on the way.
     """
 
-    piece: Slice
+    slice_: Slice
     parts: tuple[WorkerPart, ...]
     slice_id: str
     stages: Stages = NO_STAGES
@@ -82,7 +83,7 @@ class BehindDdl:
         prepare: reads and plans them then.
     """
 
-    piece: Slice
+    slice_: Slice
     prepare: Callable[[], PreparedRows]
 
 
@@ -90,7 +91,7 @@ class BehindDdl:
 class OneByOne:
     """Epochs of which each is to be planned and applied as a slice of its own. Nothing is read yet."""
 
-    piece: Slice
+    slice_: Slice
 
 
 #: what is one transaction, or one with those of workers before it

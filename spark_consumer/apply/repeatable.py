@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from schemas.ddl.dml import read_dml
 from schemas.ddl.lexer import NO_BACKSLASH_ESCAPES
 from schemas.errors import DownstreamError, Where
+from schemas.tables import QualifiedName
 from spark_consumer.apply.tables.error_log import Directive
-from spark_consumer.plan.plan import Mode, Name, SlicePlan, TablePlan
+from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
 from spark_consumer.plan.replacement import Repeated, repeated
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.row_locator import Find
@@ -22,7 +23,7 @@ from spark_consumer.target.tables import TargetTable, read_table
 REPLAY_HINT = "a replay into an empty schema, as another channel, shows any place: docs/REPLAY.md"
 
 
-def check_tables(plan: SlicePlan, targets: Mapping[Name, TargetTable | None], rules: Rules) -> None:
+def check_tables(plan: SlicePlan, targets: Mapping[QualifiedName, TargetTable | None], rules: Rules) -> None:
     """Raise DownstreamError TR577 for a table whose changes cannot be repeated as they are planned."""
     for table in plan.tables:
         whole = table.structure.is_full or table.mode is Mode.SKIP
@@ -77,7 +78,7 @@ def deviating(decisions: Iterable[Directive], flavor: Flavor) -> Callable[[Table
 
     There a row with another one's unique value need not be one that comes later in the log.
     """
-    names: set[Name] = set()
+    names: set[QualifiedName] = set()
     upstream: set[str] = set()
     for one in decisions:
         changed = [read_dml(sql, "", flavor, sql_mode=NO_BACKSLASH_ESCAPES) for sql in one.statements]

@@ -20,6 +20,7 @@ from schemas.ddl.lexer import Dialect
 from schemas.errors import NOTHING_APPLIED, DownstreamError, Where
 from schemas.letter_case import lowered
 from schemas.quote import quoted
+from schemas.tables import QualifiedName
 from spark_consumer.apply.tables import position_store
 from spark_consumer.plan.plan import TablePlan
 from spark_consumer.rules.channel import ChannelKey
@@ -30,7 +31,6 @@ from spark_consumer.target.programs.privileges import Privileges, read_privilege
 from spark_consumer.target.programs.text import Effects, Path, effects_of, query_effects
 from spark_consumer.target.session import Session
 
-Name = tuple[str, str]
 #: the channel that may have rows of some upstream table in a downstream table; "" if there is none
 Replicated = Callable[[str, str], str]
 
@@ -107,7 +107,7 @@ class SideWrites:
         """
         _raise_first(events_beside(session, self._rights(session), self._replicated(session)), where)
 
-    def check_tables(self, session: Session, tables: Mapping[Name, TablePlan], where: Where) -> None:
+    def check_tables(self, session: Session, tables: Mapping[QualifiedName, TablePlan], where: Where) -> None:
         """Raise where writing to these tables would change more than the log says.
 
         Raises:
@@ -175,8 +175,8 @@ def triggers_beside(
     session: Session,
     privileges: Privileges,
     replicated: Replicated,
-    tables: Iterable[Name],
-    cascading: Iterable[Name],
+    tables: Iterable[QualifiedName],
+    cascading: Iterable[QualifiedName],
 ) -> Iterator[SideWrite]:
     """The triggers that change replicated rows, or may.
 
@@ -195,7 +195,9 @@ def _judged(server: _Server, programs: Sequence[Program], replicated: Replicated
             yield SideWrite(program, why, _remedy(program, why))
 
 
-def _with_children(server: _Server, tables: Iterable[Name], cascading: Iterable[Name]) -> list[Name]:
+def _with_children(
+    server: _Server, tables: Iterable[QualifiedName], cascading: Iterable[QualifiedName]
+) -> list[QualifiedName]:
     found = dict.fromkeys(tables)
     pending = list(cascading)
     while pending:
@@ -217,7 +219,7 @@ def _raise_first(found: Iterable[SideWrite], where: Where) -> None:
         )
 
 
-def lacking(privileges: Privileges, tables: Iterable[Name]) -> list[tuple[str, str, str]]:
+def lacking(privileges: Privileges, tables: Iterable[QualifiedName]) -> list[tuple[str, str, str]]:
     """The rights without which programs are invisible: right, what it hides, and the statement that helps."""
     found = []
     names = [*tables, (_OURS, "relay_log_info")]
@@ -230,7 +232,7 @@ def lacking(privileges: Privileges, tables: Iterable[Name]) -> list[tuple[str, s
     return found
 
 
-def _grant(privileges: Privileges, right: str, names: Sequence[Name]) -> str:
+def _grant(privileges: Privileges, right: str, names: Sequence[QualifiedName]) -> str:
     places = (
         [f"{quoted(db)}.*" for db in dict.fromkeys(db for db, _ in names)] if privileges.scoped else ["*.*"]
     )
@@ -264,7 +266,7 @@ class _Server:
         version = session.version
         self._number = version[0] * 10_000 + version[1] * 100 + (version[2] if len(version) > 2 else 0)
         self._folds: bool | None = None
-        self._children: dict[Name, list[Name]] | None = None
+        self._children: dict[QualifiedName, list[QualifiedName]] | None = None
         self._kinds: dict[str, dict[str, str]] = {}
 
     def _dialect(self, sql_mode: str) -> Dialect:
@@ -285,7 +287,7 @@ class _Server:
         )
         return [Program("event", db, name, _text(body), self._dialect(mode)) for db, name, body, mode in rows]
 
-    def triggers_on(self, table: Name) -> list[Program]:
+    def triggers_on(self, table: QualifiedName) -> list[Program]:
         return self.triggers("EVENT_OBJECT_SCHEMA = %s AND EVENT_OBJECT_TABLE = %s", table)
 
     def triggers(self, condition: str, args: tuple[str, ...]) -> list[Program]:
@@ -370,7 +372,7 @@ class _Server:
         rights = ("EXECUTE", "CREATE ROUTINE", "ALTER ROUTINE", "SHOW_ROUTINE")
         return any(self._privileges.on_schema(right, self._name(db)) for right in rights)
 
-    def children(self, parent: Name) -> list[Name]:
+    def children(self, parent: QualifiedName) -> list[QualifiedName]:
         """The tables in which a foreign key to this one cascades."""
         if self._children is None:
             self._children = {}
@@ -398,7 +400,7 @@ class _Closure:
     server: _Server
     replicated: Replicated
     _programs: list[tuple[Program, str]] = field(default_factory=list)
-    _tables: list[tuple[Name, str]] = field(default_factory=list)
+    _tables: list[tuple[QualifiedName, str]] = field(default_factory=list)
     _seen: set[object] = field(default_factory=set)
 
     def harm(self, program: Program) -> str:
@@ -458,7 +460,7 @@ class _Closure:
         seen = self.server.sees_routines(program.db)
         return "" if seen else f"the account cannot see the routines of {program.db}{through}"
 
-    def _of_table(self, name: Name, through: str) -> str:
+    def _of_table(self, name: QualifiedName, through: str) -> str:
         if not self._is_new(("table", name)):
             return ""
         kind, shown = self.server.kind(*name), ".".join(name)
@@ -479,7 +481,7 @@ class _Closure:
         self._tables += [(_full(path, name[0]), through) for path in sorted(found.writes)]
         return found.doubt
 
-    def _of_base_table(self, name: Name, through: str) -> str:
+    def _of_base_table(self, name: QualifiedName, through: str) -> str:
         shown = ".".join(name)
         if (engine := self.server.engine(*name)).upper() in _ELSEWHERE:
             return f"it changes {shown}, whose engine {engine} has its rows elsewhere{through}"
@@ -498,5 +500,5 @@ class _Closure:
         return new
 
 
-def _full(path: Path, db: str) -> Name:
+def _full(path: Path, db: str) -> QualifiedName:
     return (db, path[0]) if len(path) == 1 else (path[0], path[1])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_consumer.plan.plan import Name, TablePlan
+from schemas.tables import QualifiedName
+from spark_consumer.plan.plan import TablePlan
 from spark_consumer.plan.statements import Statement
 from spark_consumer.rows.ordered import OrderedStatement
 
@@ -37,7 +38,7 @@ class Writes:
         return merged + sum(one.rows for one in self.ordered)
 
     @property
-    def tables(self) -> dict[Name, TablePlan]:
+    def tables(self) -> dict[QualifiedName, TablePlan]:
         """The downstream's tables that they write, by name."""
         merged = [table for table, _ in (*self.deletes, *self.inserts)]
         tables = [*merged, *(one.table for one in self.ordered)]

@@ -24,9 +24,10 @@ from schemas.ddl.lexer import Flavor
 from schemas.ddl.names import Unroutable, rename
 from schemas.errors import DownstreamError
 from schemas.quote import quoted
+from schemas.tables import QualifiedName
 from schemas.wire.epoch import SchemaChanged, TableChanged
 from spark_consumer.ddl.edit import Uneditable, narrowed
-from spark_consumer.ddl.online_tables import Hidden, Name, OnlineTables
+from spark_consumer.ddl.online_tables import Hidden, OnlineTables
 from spark_consumer.ddl.shadow_tables import body, liked, made_by_ghost, replaces, reproducible
 from spark_consumer.plan.refusal import DdlRefused
 from spark_consumer.rules.ddl_options import DdlOptions
@@ -93,7 +94,7 @@ class _Step:
     def _hide(self, hidden: Hidden) -> None:
         self.taken.tables = self.taken.tables.having(hidden)
 
-    def _forget(self, *names: Name) -> None:
+    def _forget(self, *names: QualifiedName) -> None:
         self.taken.tables = self.taken.tables.without(*names)
 
     # -- CREATE ----------------------------------------------------------------------------------
@@ -242,7 +243,9 @@ class _Step:
             self._run(self._part(kept))
         self._run(*alters)
 
-    def _refuse_unseen(self, old: Name, new: Name, pairs: Sequence[tuple[Name, Name]]) -> None:
+    def _refuse_unseen(
+        self, old: QualifiedName, new: QualifiedName, pairs: Sequence[tuple[QualifiedName, QualifiedName]]
+    ) -> None:
         """A swap with a shadow table that the downstream never got.
 
         Where the real table's other name is there, it got it, and a crash behind the RENAME brought us back here.
@@ -261,7 +264,7 @@ class _Step:
             " rule that has its text as sql-pattern, and start again",
         )
 
-    def _moved(self, old: Name, new: Name) -> None:
+    def _moved(self, old: QualifiedName, new: QualifiedName) -> None:
         """A real table that a tool works on may have got another name."""
         for hidden in self.taken.tables.tables:
             if hidden.shadow and old == (hidden.db, hidden.moved or hidden.real):
@@ -270,7 +273,7 @@ class _Step:
                 self._hide(replace(hidden, moved=None if new[1] == hidden.real else new[1]))
 
     def _swap(
-        self, hidden: Hidden, pairs: Sequence[tuple[Name, Name]], kept: list[int]
+        self, hidden: Hidden, pairs: Sequence[tuple[QualifiedName, QualifiedName]], kept: list[int]
     ) -> list[SchemaChanged]:
         """The shadow table takes the real one's name: the real one stays, and is altered."""
         real = (hidden.db, hidden.real)
@@ -289,7 +292,7 @@ class _Step:
         _log.info("online_ddl_ends", table=".".join(real), alters=len(hidden.alters))
         return [self._of_real(alter, hidden) for alter in hidden.alters]
 
-    def _back(self, away: Name, real: Name) -> SchemaChanged:
+    def _back(self, away: QualifiedName, real: QualifiedName) -> SchemaChanged:
         names = f"{quoted(*away)} TO {quoted(*real)}"
         return self._made(f"RENAME TABLE {names}", "RENAME TABLE", TableChanged(*away, *real))
 
@@ -304,7 +307,7 @@ class _Step:
         tables = (TableChanged(hidden.db, hidden.real),)
         return replace(alter, statement=made.statement, default_db=made.default_db, tables=tables)
 
-    def _rename_hidden(self, hidden: Hidden, new: Name) -> None:
+    def _rename_hidden(self, hidden: Hidden, new: QualifiedName) -> None:
         options = self._options
         if new[0] != hidden.db or hidden.real not in (options.shadow_of(new[1]), options.trash_of(new[1])):
             raise self._lost(hidden, f"it becomes {'.'.join(new)}")

@@ -11,10 +11,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from schemas.tables import QualifiedName
 from schemas.wire.epoch import SchemaChanged, TableChanged
 from spark_consumer.epochs.slices import Slice
-
-Name = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Hidden:
     moved: str | None = None
 
     @property
-    def name(self) -> Name:
+    def name(self) -> QualifiedName:
         return self.db, self.table
 
     @property
@@ -64,20 +63,20 @@ class OnlineTables:
         return [h for h in self.tables if h.shadow and (h.db, h.real) == (db, real)]
 
     @property
-    def names(self) -> frozenset[Name]:
+    def names(self) -> frozenset[QualifiedName]:
         return frozenset(hidden.name for hidden in self.tables)
 
     def having(self, hidden: Hidden) -> OnlineTables:
         """With an entry, in place of what had its name."""
         return OnlineTables((*self.without(hidden.name).tables, hidden))
 
-    def without(self, *names: Name) -> OnlineTables:
+    def without(self, *names: QualifiedName) -> OnlineTables:
         """Less the entries of these names."""
         return OnlineTables(tuple(h for h in self.tables if h.name not in names))
 
-    def touched(self, piece: Slice) -> OnlineTables:
+    def touched(self, slice_: Slice) -> OnlineTables:
         """After a slice: which of them have rows upstream."""
-        touched = {(t.db, t.table) for logged in piece.epochs for t in logged.record.tables}
+        touched = {(t.db, t.table) for logged in slice_.epochs for t in logged.record.tables}
         if not touched & self.names:
             return self
         return OnlineTables(tuple(replace(h, rows=h.rows or h.name in touched) for h in self.tables))

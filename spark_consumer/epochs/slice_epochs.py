@@ -28,7 +28,7 @@ def slice_epochs(
         transactions_of: an epoch's transactions, asked for where a place lies inside it.
     """
     repeat_until = position.repeat_until
-    pieces: list[Slice] = []
+    slices: list[Slice] = []
     run: list[LoggedEpoch] = []
     for logged in epochs:
         begin, behind = order_of(logged.record.epoch - 1, None), order_of(logged.record.epoch, None)
@@ -38,17 +38,17 @@ def slice_epochs(
             point for point in (repeat_until, end) if point is not None and begin < point.order < behind
         ]
         stops = [point for point in points if end is None or point.order <= end.order]
-        if stops or (not pieces and not run and position.epoch_rows is not None):
-            pieces += cut(run, max_rows, max_bytes)
+        if stops or (not slices and not run and position.epoch_rows is not None):
+            slices += cut(run, max_rows, max_bytes)
             run = []
             whole = end is None or end.order >= behind
-            pieces += _parts(position, logged, stops, whole, transactions_of)
+            slices += _parts(position, logged, stops, whole, transactions_of)
             continue
         run.append(logged)
         if repeat_until is not None and repeat_until.order == behind:
-            pieces += cut(run, max_rows, max_bytes)
+            slices += cut(run, max_rows, max_bytes)
             run = []
-    return [*pieces, *cut(run, max_rows, max_bytes)]
+    return [*slices, *cut(run, max_rows, max_bytes)]
 
 
 def _parts(

@@ -131,8 +131,8 @@ class BatchRunner:
             row.fingerprint: TableStructure.from_json(row.text) for row in rows if row.kind == OUT_STRUCTURE
         }
         limits = self._config.max_batch_rows, self._config.max_batch_bytes
-        pieces = slice_epochs(position, fresh, self._stop_condition.end, self._transactions_of, *limits)
-        self._apply_all(pieces, structures)
+        slices = slice_epochs(position, fresh, self._stop_condition.end, self._transactions_of, *limits)
+        self._apply_all(slices, structures)
         # The stop condition lies before this batch's end, so Spark shall not note it down as done.
         if fresh and self._sink.position.epoch < fresh[-1].record.epoch:
             raise QueryEnded
@@ -187,28 +187,28 @@ class BatchRunner:
                     applied=NOTHING_APPLIED,
                 )
 
-    def _apply_all(self, pieces: Sequence[Slice], structures: dict[str, TableStructure]) -> None:
+    def _apply_all(self, slices: Sequence[Slice], structures: dict[str, TableStructure]) -> None:
         coming: Future[Any] | None = None
-        for number, piece in enumerate(pieces):
+        for number, slice_ in enumerate(slices):
             if self.ended:
                 raise QueryEnded
             begin = time.monotonic()
-            self._counters.begins(piece)
-            prepared = coming.result() if coming else self._begin(piece, structures).result()
-            following = pieces[number + 1] if number + 1 < len(pieces) else None
+            self._counters.begins(slice_)
+            prepared = coming.result() if coming else self._begin(slice_, structures).result()
+            following = slices[number + 1] if number + 1 < len(slices) else None
             # What comes after a DDL is planned against the tables as the DDL leaves them.
-            wait = following is None or piece.ddl is not None or following.ddl is not None
+            wait = following is None or slice_.ddl is not None or following.ddl is not None
             coming = None if following is None or wait else self._begin(following, structures)
             count, stages = self._sink.apply(prepared)
-            self._counters.applied(piece, self._sink.position, count, stages, time.monotonic() - begin)
+            self._counters.applied(slice_, self._sink.position, count, stages, time.monotonic() - begin)
 
-    def _begin(self, piece: Slice, structures: dict[str, TableStructure]) -> Future[Any]:
-        return self._ahead.submit(self._prepared, piece, self._sink.prepare(piece, structures))
+    def _begin(self, slice_: Slice, structures: dict[str, TableStructure]) -> Future[Any]:
+        return self._ahead.submit(self._prepared, slice_, self._sink.prepare(slice_, structures))
 
-    def _prepared(self, piece: Slice, prepare: Callable[[], Any]) -> Any:
+    def _prepared(self, slice_: Slice, prepare: Callable[[], Any]) -> Any:
         try:
             return prepare()
         except TailraceError:
             raise
         except Exception as error:
-            raise explain(error, piece, LogReader(self._config)) from error
+            raise explain(error, slice_, LogReader(self._config)) from error

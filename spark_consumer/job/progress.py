@@ -38,36 +38,36 @@ class Counters:
         self.position_epoch = position.epoch
         self.executed_gtids = position.executed_gtids
 
-    def begins(self, piece: Slice) -> None:
+    def begins(self, slice_: Slice) -> None:
         """A slice is being applied."""
-        self.in_hand, self.in_hand_since = piece, time.time()
+        self.in_hand, self.in_hand_since = slice_, time.time()
 
     def applied(
-        self, piece: Slice, position: Position, statements: int, stages: Stages, seconds: float
+        self, slice_: Slice, position: Position, statements: int, stages: Stages, seconds: float
     ) -> None:
         """One slice more."""
         self.at(position)
         self.in_hand = None
         self.batches += 1
-        self.epochs += len(piece.epochs)
-        self.rows += piece.rows
+        self.epochs += len(slice_.epochs)
+        self.rows += slice_.rows
         self.statements += statements
-        self.ddl += piece.ddl is not None
+        self.ddl += slice_.ddl is not None
         self.stages += stages
-        self.rows_per_s = piece.rows / seconds if seconds > 0 else 0.0
-        oldest = next((one.record.first_commit_ms for one in piece.epochs if one.record.transactions), 0)
+        self.rows_per_s = slice_.rows / seconds if seconds > 0 else 0.0
+        oldest = next((one.record.first_commit_ms for one in slice_.epochs if one.record.transactions), 0)
         latency = round(max(0.0, time.time() - oldest / 1000), 3) if oldest else None
-        emit = _log.info if piece.rows or piece.ddl else _log.debug
+        emit = _log.info if slice_.rows or slice_.ddl else _log.debug
         emit(
             "batch_applied",
-            first_epoch=piece.first.epoch,
-            last_epoch=piece.last.epoch,
-            rows=piece.rows,
+            first_epoch=slice_.first.epoch,
+            last_epoch=slice_.last.epoch,
+            rows=slice_.rows,
             statements=statements,
             **{stage: count for stage, count in asdict(stages).items() if count},
             rows_per_s=round(self.rows_per_s),
             # From the commit of its oldest transaction upstream to now.
             latency_s=latency,
-            source=f"{piece.last.source_file}:{piece.last.source_pos}",
-            gtid=piece.last.last_gtid,
+            source=f"{slice_.last.source_file}:{slice_.last.source_pos}",
+            gtid=slice_.last.last_gtid,
         )

@@ -23,11 +23,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from schemas.structure import Column, WrittenColumn
+from schemas.tables import QualifiedName
 from spark_consumer.plan.conflicts import Causality, ConflictColumn, ConflictKey, Sort, TableCausality
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
 from spark_consumer.rules.expressions.kinds import collation
 from spark_consumer.rules.expressions.parse import UnsupportedExpression
-from spark_consumer.target.foreign_keys import ForeignKeys, Name
+from spark_consumer.target.foreign_keys import ForeignKeys
 from spark_consumer.target.tables import KeyPart, TargetColumn, TargetTable
 from spark_consumer.target.type_capacity import type_of
 
@@ -41,20 +42,20 @@ _CASCADING = ("", "")
 class _Groups:
     """Tables that are one: union-find over names."""
 
-    parents: dict[Name, Name] = field(default_factory=dict)
+    parents: dict[QualifiedName, QualifiedName] = field(default_factory=dict)
 
-    def find(self, name: Name) -> Name:
+    def find(self, name: QualifiedName) -> QualifiedName:
         while (above := self.parents.get(name, name)) != name:
             name = above
         return name
 
-    def unite(self, one: Name, other: Name) -> None:
+    def unite(self, one: QualifiedName, other: QualifiedName) -> None:
         self.parents[self.find(one)] = self.find(other)
 
 
 def causality_of(
     plan: SlicePlan,
-    targets: Mapping[Name, TargetTable | None],
+    targets: Mapping[QualifiedName, TargetTable | None],
     foreign: ForeignKeys,
     *,
     by_tables: bool = False,
@@ -79,7 +80,7 @@ class _Builder:
     def __init__(
         self,
         used: Sequence[TablePlan],
-        targets: Mapping[Name, TargetTable],
+        targets: Mapping[QualifiedName, TargetTable],
         foreign: ForeignKeys,
         by_tables: bool,
     ) -> None:
@@ -87,7 +88,7 @@ class _Builder:
         self._by_tables = by_tables
         self._spaces: dict[object, int] = {}
         self._parts: list[tuple[ConflictColumn, ...]] = []
-        self._whole: set[Name] = set()
+        self._whole: set[QualifiedName] = set()
         self._groups = _Groups()
         self._keys: dict[int, list[ConflictKey]] = {id(table): [] for table in used}
 
@@ -121,11 +122,11 @@ class _Builder:
             for pair in joined:
                 self._join(*pair)
 
-    def _is_new(self, child: Name, parent: Name) -> bool:
+    def _is_new(self, child: QualifiedName, parent: QualifiedName) -> bool:
         found = self._whole & {child, parent}
         return bool(found) and (len(found | {child, parent}) > len(found) or not self._is_one(child, parent))
 
-    def _is_one(self, child: Name, parent: Name) -> bool:
+    def _is_one(self, child: QualifiedName, parent: QualifiedName) -> bool:
         return self._groups.find(child) == self._groups.find(parent)
 
     def _add_unique(self, table: TablePlan) -> None:
@@ -166,7 +167,7 @@ class _Builder:
         self._keys[id(table)].append(ConflictKey(number, parts, refers))
 
     @staticmethod
-    def _named(space: object) -> list[Name]:
+    def _named(space: object) -> list[QualifiedName]:
         assert isinstance(space, tuple)
         return [space[0], *([space[2]] if len(space) > 2 else [])]
 
@@ -186,12 +187,12 @@ class _Builder:
                     break
                 self._add(end, space, tuple(part for part in parts if part), refers=refers)
 
-    def _join(self, child: Name, parent: Name) -> None:
+    def _join(self, child: QualifiedName, parent: QualifiedName) -> None:
         self._whole |= {child, parent}
         self._groups.unite(child, parent)
 
 
-def _lower(name: Name) -> Name:
+def _lower(name: QualifiedName) -> QualifiedName:
     return (name[0].lower(), name[1].lower())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from spark_consumer.target.foreign_keys import Name
+from schemas.tables import QualifiedName
 
 
 class Sort(Enum):
@@ -86,4 +86,4 @@ class Causality:
     tables: tuple[TableCausality, ...]
     spaces: tuple[tuple[ConflictColumn, ...], ...] = ()
     alone: bool = False
-    updated: frozenset[Name] = frozenset()
+    updated: frozenset[QualifiedName] = frozenset()

@@ -37,11 +37,11 @@ class Stages:
         return Stages(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     @classmethod
-    def of_plan(cls, piece: Slice, plan: SlicePlan) -> Stages:
+    def of_plan(cls, slice_: Slice, plan: SlicePlan) -> Stages:
         """What the plan alone decides: the epochs' records say how many rows of each table there are."""
         tables = {schema_name(table.header).hex(): table for table in plan.tables}
         filtered = routed = 0
-        for touched in (touched for logged in piece.epochs for touched in logged.record.tables):
+        for touched in (touched for logged in slice_.epochs for touched in logged.record.tables):
             table = tables[touched.fingerprint]
             counts = {"insert": touched.inserts, "update": touched.updates, "delete": touched.deletes}
             rows = sum(counts.values())

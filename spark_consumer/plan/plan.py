@@ -12,6 +12,7 @@ from schemas.errors import NOTHING_APPLIED, DownstreamError, LogError, Where
 from schemas.quote import quoted
 from schemas.sql.literals import Filled
 from schemas.structure import TableStructure
+from schemas.tables import QualifiedName
 from schemas.wire.rows import value_header, widened
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.conflicts import Causality
@@ -24,8 +25,6 @@ from spark_consumer.target.members import as_written
 from spark_consumer.target.row_locator import BY_KEY, Find, RowLocator, locator_of
 from spark_consumer.target.tables import TargetTable
 from spark_consumer.target.versioned import keeps_history
-
-Name = tuple[str, str]
 
 
 class Mode(Enum):
@@ -154,20 +153,20 @@ class SlicePlan:
         return replace(self, tables=tables, limits=limits, traced=True, compacted=compacted)
 
 
-def structures_of(piece: Slice, known: Mapping[str, TableStructure]) -> dict[str, TableStructure]:
+def structures_of(slice_: Slice, known: Mapping[str, TableStructure]) -> dict[str, TableStructure]:
     """The structures of a slice's rows by fingerprint, as the tracker knows them."""
-    if unknown := sorted(piece.fingerprints - set(known)):
+    if unknown := sorted(slice_.fingerprints - set(known)):
         raise LogError(
             "TR552",
             f"the schema tracker does not know the structure with fingerprint {unknown[0]}",
-            where=piece.where,
+            where=slice_.where,
             hint="the schemas topic or the epoch that brought it is damaged",
             applied=NOTHING_APPLIED,
         )
-    return {fingerprint: known[fingerprint] for fingerprint in piece.fingerprints}
+    return {fingerprint: known[fingerprint] for fingerprint in slice_.fingerprints}
 
 
-def targets_of(structures: Mapping[str, TableStructure], rules: Rules) -> dict[Name, Name]:
+def targets_of(structures: Mapping[str, TableStructure], rules: Rules) -> dict[QualifiedName, QualifiedName]:
     """The downstream's name of each upstream table whose rows may be applied."""
     named = ((s.db, s.table) for s in structures.values())
     wanted = [name for name in named if name not in rules.hidden and rules.tables.allows(*name)]
@@ -177,14 +176,14 @@ def targets_of(structures: Mapping[str, TableStructure], rules: Rules) -> dict[N
 
 def plan_slice(
     structures: Mapping[str, TableStructure],
-    targets: Mapping[Name, TargetTable | None],
+    targets: Mapping[QualifiedName, TargetTable | None],
     rules: Rules,
     limits: Limits,
     where: Where,
     *,
     safe: bool = False,
     again: bool = False,
-    unfinished: Collection[Name] = (),
+    unfinished: Collection[QualifiedName] = (),
 ) -> SlicePlan:
     """Plan each structure against the downstream's table.
 
@@ -228,11 +227,11 @@ def _plan_table(
     header: bytes,
     structure: TableStructure,
     target: TargetTable | None,
-    name: Name,
+    name: QualifiedName,
     rules: Rules,
     where: Where,
     merged: bool,
-    unfinished: Collection[Name],
+    unfinished: Collection[QualifiedName],
 ) -> TablePlan:
     place = replace(where, table=structure.name)
     if target is None or target.is_view:

@@ -79,9 +79,9 @@ class EventRefused(DownstreamError):
         self.event = event
 
 
-def ddl_event(piece: Slice) -> Event:
+def ddl_event(slice_: Slice) -> Event:
     """The event of a slice's DDL."""
-    one = piece.first
+    one = slice_.first
     text = one.ddl.statement if one.ddl else ""
     relay = f"{one.relay_dir}/{one.relay_file}:{one.relay_pos}"
     return Event(

@@ -25,21 +25,21 @@ class SparkFailed(LogError):
     """TR556: Spark does not start, or something that it ran has failed."""
 
 
-def explain(error: BaseException, piece: Slice | None, log: LogReader) -> TailraceError:
+def explain(error: BaseException, slice_: Slice | None, log: LogReader) -> TailraceError:
     """A Spark exception as one of ours, without a JVM stack trace."""
     if isinstance(error, TailraceError):
         return error
-    if piece is not None and (lost := _lost_rows(piece, log)):
+    if slice_ is not None and (lost := _lost_rows(slice_, log)):
         return lost
     if isinstance(error, Unreadable):
-        return unreadable(error, piece.where if piece else Where())
+        return unreadable(error, slice_.where if slice_ else Where())
     if (refusal := _REFUSED.search(str(error))) is not None:
         hint = LOGIN_HINT if refusal[1] == "Sasl" else CERTIFICATE_HINT
         return KafkaRefused("TR508", f"Kafka does not let Spark in: {refusal[2][:300]}", hint=hint)
     return SparkFailed(
         "TR556",
         f"a Spark job failed: {cause_of(error)[:300]}",
-        where=piece.where if piece else Where(),
+        where=slice_.where if slice_ else Where(),
         hint="spark.log beside the checkpoint has the details",
         applied=NOTHING_APPLIED,
         retryable=bool(_PASSING.search(str(error))),
@@ -52,15 +52,15 @@ def cause_of(error: BaseException) -> str:
     return f"{causes[-1][0].rsplit('.', 1)[-1]}: {causes[-1][1]}" if causes else str(error).split("\n", 1)[0]
 
 
-def _lost_rows(piece: Slice, log: LogReader) -> LogError | None:
-    for part in piece.ranges:
+def _lost_rows(slice_: Slice, log: LogReader) -> LogError | None:
+    for part in slice_.ranges:
         low = log.first_row_offset(part.partition)
         if low is not None and low > part.start:
             return LogError(
                 "TR555",
                 f"rows of partition {part.partition} from offset {part.start} are needed, and the topic"
                 f" begins with {low}: retention deleted them",
-                where=piece.where,
+                where=slice_.where,
                 hint="build the downstream anew from a snapshot,"
                 " and keep the topics longer than a consumer may be down",
             )

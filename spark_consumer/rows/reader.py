@@ -79,7 +79,7 @@ class SliceReader:
         frame = self._spark.range(0, len(parts), 1, len(parts))
         return decoded(frame.mapInArrow(task(parts, results), SCHEMA_DDL).toArrow())
 
-    def results(self, piece: Slice, results: Results, work: Work) -> list[Result]:
+    def results(self, slice_: Slice, results: Results, work: Work) -> list[Result]:
         """The results of all ranges of a slice.
 
         Args:
@@ -92,34 +92,34 @@ class SliceReader:
             DownstreamError: TR634 a row that an expression has no sure result for.
             Unreadable: a range cannot be read.
         """
-        for logged in piece.epochs:
+        for logged in slice_.epochs:
             check_rows(logged.record, logged.offset)
-        if not piece.ranges:
+        if not slice_.ranges:
             return []
-        shares = shares_of(piece)
+        shares = shares_of(slice_)
         if shares > _MANY_SHARES:
-            for part in piece.ranges:
+            for part in slice_.ranges:
                 self.source.check_end(part)
-        found = self.run_over(piece.ranges, results, shares, piece.rows)
+        found = self.run_over(slice_.ranges, results, shares, slice_.rows)
         for one in found:
             if isinstance(one, Failed):
-                raise self._meant(one.error, piece, piece.ranges[one.part // shares], work)
+                raise self._meant(one.error, slice_, slice_.ranges[one.part // shares], work)
         return found
 
-    def _meant(self, error: Exception, piece: Slice, part: OffsetRange, work: Work) -> Exception:
+    def _meant(self, error: Exception, slice_: Slice, part: OffsetRange, work: Work) -> Exception:
         """What a task's error means."""
         match error:
             case Silent():
-                return unreadable(error, piece.where)
+                return unreadable(error, slice_.where)
             case LogError():
-                error.where = piece.where
+                error.where = slice_.where
             case UnevaluableRow():
-                return unevaluable(error, piece.where)
+                return unevaluable(error, slice_.where)
             case UnknownHeader() | DamagedRecord():
-                return self._fault(error, piece, part, work)
+                return self._fault(error, slice_, part, work)
         return error
 
-    def _fault(self, error: Exception, piece: Slice, part: OffsetRange, work: Work) -> Exception:
+    def _fault(self, error: Exception, slice_: Slice, part: OffsetRange, work: Work) -> Exception:
         """The error for the first record of a range that is no row."""
         offsets: list[int] = []
         keys, values = self.source.read(part, offsets=offsets)
@@ -131,13 +131,13 @@ class SliceReader:
                 return LogError(
                     "TR552",
                     f"{at}: the row's header {unknown.args[0].hex()} names no structure that its epochs name",
-                    where=piece.where,
+                    where=slice_.where,
                     hint=FOREIGN,
                 )
             except UnevaluableRow:
                 continue
             except UNFIT as reason:
-                return no_record(at, "the record holds no row", reason, piece.where)
+                return no_record(at, "the record holds no row", reason, slice_.where)
         return error
 
 
@@ -146,9 +146,9 @@ def read_range(source: TopicReader, work: Work, part: OffsetRange, share: Share)
     return work(*source.read(part, share))
 
 
-def shares_of(piece: Slice) -> int:
+def shares_of(slice_: Slice) -> int:
     """How many tasks divide each range of a slice among themselves."""
-    return min(_MOST_SHARES, max(1, -(-piece.rows // (len(piece.ranges) * _TASK_ROWS))))
+    return min(_MOST_SHARES, max(1, -(-slice_.rows // (len(slice_.ranges) * _TASK_ROWS))))
 
 
 def unevaluable(row: UnevaluableRow, where: Where) -> DownstreamError:
@@ -163,17 +163,17 @@ def unevaluable(row: UnevaluableRow, where: Where) -> DownstreamError:
     )
 
 
-def verify(piece: Slice, results: Iterable[Result]) -> None:
+def verify(slice_: Slice, results: Iterable[Result]) -> None:
     """Raise LogError TR554 unless the results are those of all the rows that the epochs say were written."""
     tallies = [one for one in results if isinstance(one, Tally)]
     rows = sum(one.rows for one in tallies)
     digest = sum(one.digest for one in tallies) % DIGEST_MODULUS
-    if (rows, digest) != (piece.rows, piece.digest):
+    if (rows, digest) != (slice_.rows, slice_.digest):
         raise LogError(
             "TR554",
-            f"the rows topic does not hold what epochs {piece.first.epoch} to {piece.last.epoch} say:"
-            f" {rows} rows of {piece.rows}, digest {digest} for {piece.digest}",
-            where=piece.where,
+            f"the rows topic does not hold what epochs {slice_.first.epoch} to {slice_.last.epoch} say:"
+            f" {rows} rows of {slice_.rows}, digest {digest} for {slice_.digest}",
+            where=slice_.where,
             hint="records were lost or changed",
             applied=NOTHING_APPLIED,
         )

@@ -12,9 +12,8 @@ from typing import TypeVar
 
 from schemas.errors import ConfigError, DownstreamError, Where
 from schemas.letter_case import lowered
-from schemas.tables import compile_pattern, never_replicated
+from schemas.tables import QualifiedName, compile_pattern, never_replicated
 
-Name = tuple[str, str]
 T = TypeVar("T")
 
 
@@ -46,9 +45,9 @@ class Router:
     """
 
     routes: tuple[Route, ...] = ()
-    folded: tuple[Name, ...] | None = None
-    _known: dict[Name, Name] = field(default_factory=dict, compare=False, repr=False)
-    _unfolded: dict[Name, Name] = field(default_factory=dict, compare=False, repr=False)
+    folded: tuple[QualifiedName, ...] | None = None
+    _known: dict[QualifiedName, QualifiedName] = field(default_factory=dict, compare=False, repr=False)
+    _unfolded: dict[QualifiedName, QualifiedName] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.folded is not None:
@@ -69,14 +68,14 @@ class Router:
         for name in self.folded or ():
             self.table(*name)
 
-    def table(self, db: str, table: str) -> Name:
+    def table(self, db: str, table: str) -> QualifiedName:
         """The downstream's name of an upstream table."""
         known = self._known.get((db, table))
         if known is None:
             known = self._known[db, table] = self._there(self._table(db, table))
         return known
 
-    def _there(self, name: Name) -> Name:
+    def _there(self, name: QualifiedName) -> QualifiedName:
         """The name as the downstream has it. Raises DownstreamError TR618."""
         if self.folded is None:
             return name
@@ -163,7 +162,7 @@ class Router:
             for r in self.routes
         )
 
-    def _table(self, db: str, table: str) -> Name:
+    def _table(self, db: str, table: str) -> QualifiedName:
         exact = {
             (r.target_schema, r.target_table or table)
             for r in self.routes

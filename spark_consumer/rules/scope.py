@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field
 from functools import cache
 from itertools import product
 
-from schemas.tables import TableFilter
+from schemas.tables import QualifiedName, TableFilter
 from spark_consumer.rules.config import ConsumerConfig
-from spark_consumer.rules.route import Name, Route, Router
+from spark_consumer.rules.route import Route, Router
 
 #: of schemas and tables, with ``*`` and ``?`` as wildcards
 Patterns = set[tuple[str, str]]
@@ -52,11 +52,11 @@ class Scope:
         routes = tuple(Route(**route) for route in said["routes"])
         return cls(tuple(said["include"]), tuple(said["exclude"]), routes)
 
-    def reads(self, name: Name) -> bool:
+    def reads(self, name: QualifiedName) -> bool:
         """Whether the upstream's table is replicated."""
         return self._tables.allows(*name)
 
-    def writes(self, name: Name) -> bool:
+    def writes(self, name: QualifiedName) -> bool:
         """Whether the downstream's table may be one that the channel writes, if the upstream has one for it."""
         sources = self._router.sources(*name)
         return any(_wild(source) or self.reads(source) for source in sources)
@@ -74,12 +74,16 @@ class Scope:
         return self.read | routed
 
 
-def common(one: Callable[[Name], bool], other: Callable[[Name], bool], names: Iterable[Name]) -> Name | None:
+def common(
+    one: Callable[[QualifiedName], bool],
+    other: Callable[[QualifiedName], bool],
+    names: Iterable[QualifiedName],
+) -> QualifiedName | None:
     """The first of these tables, by name, that both have; None if they share none."""
     return next((name for name in sorted(names) if one(name) and other(name)), None)
 
 
-def meetings(one: Patterns, other: Patterns) -> set[Name]:
+def meetings(one: Patterns, other: Patterns) -> set[QualifiedName]:
     """A name for each two patterns that fit the same names."""
     met = ((meet(a[0], b[0]), meet(a[1], b[1])) for a, b in product(one, other))
     # An empty one stands for any.
@@ -104,5 +108,5 @@ def meet(one: str, other: str) -> str | None:
     return None if (found := meet(one[1:], other[1:])) is None else begin + found
 
 
-def _wild(name: Name) -> bool:
+def _wild(name: QualifiedName) -> bool:
     return any("*" in part or "?" in part for part in name)

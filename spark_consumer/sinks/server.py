@@ -49,64 +49,64 @@ class ServerSink:
         self._reader, self._applier.worker_pool = reader, reader.worker_pool
         finish_slice(self._config, self._applier, reader, reader.log)
 
-    def prepare(self, piece: Slice, structures: Mapping[str, TableStructure]) -> Callable[[], Prepared]:
+    def prepare(self, slice_: Slice, structures: Mapping[str, TableStructure]) -> Callable[[], Prepared]:
         self._structures = structures
-        if len(piece.epochs) > 1 and any(self._is_directed(one) for one in piece.epochs):
-            return lambda: OneByOne(piece)
-        if piece.ddl is not None and piece.rows:
-            return lambda: BehindDdl(piece, partial(self._after_ddl, piece))
+        if len(slice_.epochs) > 1 and any(self._is_directed(one) for one in slice_.epochs):
+            return lambda: OneByOne(slice_)
+        if slice_.ddl is not None and slice_.rows:
+            return lambda: BehindDdl(slice_, partial(self._after_ddl, slice_))
         # The plan reads the downstream on the applier's connection, so it is made in the applier's thread.
-        return partial(self._read, piece, self._plan(piece))
+        return partial(self._read, slice_, self._plan(slice_))
 
     def _is_directed(self, epoch: LoggedEpoch) -> bool:
         """Whether an operator has decided about a row of the epoch: then it is a transaction by itself."""
         return epoch.record.epoch in self._directed
 
-    def _plan(self, piece: Slice, *, row_by_row: bool = False) -> SlicePlan:
-        row_by_row |= self._is_directed(piece.epochs[0])
-        return self._planner.plan(piece, self._structures, row_by_row=row_by_row)
+    def _plan(self, slice_: Slice, *, row_by_row: bool = False) -> SlicePlan:
+        row_by_row |= self._is_directed(slice_.epochs[0])
+        return self._planner.plan(slice_, self._structures, row_by_row=row_by_row)
 
-    def _read(self, piece: Slice, plan: SlicePlan) -> PreparedRows | PreparedParts:
+    def _read(self, slice_: Slice, plan: SlicePlan) -> PreparedRows | PreparedParts:
         assert self._reader is not None
         applier = self._applier
-        again = applier.position.repeats(piece.order)
-        made = self._reader.prepare(piece, plan)
+        again = applier.position.repeats(slice_.order)
+        made = self._reader.prepare(slice_, plan)
         if isinstance(made, PreparedParts):
             return made
         return directed(made, applier.directives, applier.flavor, again=again)
 
-    def _in_one(self, piece: Slice, *, row_by_row: bool = False) -> PreparedRows:
+    def _in_one(self, slice_: Slice, *, row_by_row: bool = False) -> PreparedRows:
         """The slice for one transaction: what such a slice's plan comes to."""
-        made = self._read(piece, self._plan(piece, row_by_row=row_by_row))
+        made = self._read(slice_, self._plan(slice_, row_by_row=row_by_row))
         assert isinstance(made, PreparedRows)
         return made
 
-    def _after_ddl(self, piece: Slice) -> PreparedRows:
+    def _after_ddl(self, slice_: Slice) -> PreparedRows:
         self._planner.forget()
-        return self._in_one(piece)
+        return self._in_one(slice_)
 
-    def _again(self, piece: Slice) -> OneSlice:
+    def _again(self, slice_: Slice) -> OneSlice:
         self._planner.forget()
-        made = self.prepare(piece, self._structures)()
+        made = self.prepare(slice_, self._structures)()
         assert not isinstance(made, OneByOne)
         return made
 
     def apply(self, prepared: Prepared) -> tuple[int, Stages]:
-        piece = prepared.piece
+        slice_ = prepared.slice_
         if isinstance(prepared, OneByOne):
-            return self._one_by_one(piece)
+            return self._one_by_one(slice_)
         try:
-            applied = self._applier.apply_planned(prepared, partial(self._again, piece))
+            applied = self._applier.apply_planned(prepared, partial(self._again, slice_))
         except DownstreamError as error:
             return self._narrowed(error, prepared)
-        if piece.ddl is not None:
+        if slice_.ddl is not None:
             self._planner.forget()
         return applied
 
-    def _one_by_one(self, piece: Slice) -> tuple[int, Stages]:
+    def _one_by_one(self, slice_: Slice) -> tuple[int, Stages]:
         """Apply a slice's epochs, each as a slice of its own."""
         total, stages = 0, NO_STAGES
-        for logged in piece.epochs:
+        for logged in slice_.epochs:
             count, of_epoch = self.apply(self.prepare(Slice((logged,)), self._structures)())
             total, stages = total + count, stages + of_epoch
         return total, stages
@@ -117,22 +117,25 @@ class ServerSink:
         Raises:
             DownstreamError: with the event, unless each epoch by itself went through.
         """
-        piece = prepared.piece
+        slice_ = prepared.slice_
         if not isinstance(error, RowRefused | DdlRefused):
             raise error
         if isinstance(prepared, PreparedParts) and (ahead := self._applier.ahead()):
             # What several workers write side by side is finished as it was begun.
             assert self._reader is not None
-            rest = Rest(self._config, self._applier, self._reader, piece, self._structures, ahead)
+            rest = Rest(self._config, self._applier, self._reader, slice_, self._structures, ahead)
             return rest.apply()
-        if len(piece.epochs) > 1:
+        if len(slice_.epochs) > 1:
             _log.info(
-                "batch_refused", first_epoch=piece.first.epoch, last_epoch=piece.last.epoch, reason=str(error)
+                "batch_refused",
+                first_epoch=slice_.first.epoch,
+                last_epoch=slice_.last.epoch,
+                reason=str(error),
             )
-            return self._one_by_one(piece)
+            return self._one_by_one(slice_)
         found = self._applier.named(error, prepared)
-        if found is None and piece.rows and isinstance(error, RowRefused):
-            found = self._applier.trial(self._in_one(piece, row_by_row=True))
+        if found is None and slice_.rows and isinstance(error, RowRefused):
+            found = self._applier.trial(self._in_one(slice_, row_by_row=True))
         raise found or error from error
 
     def move_to(self, position: Position) -> None:

@@ -30,7 +30,7 @@ class Sink(Protocol[Prepared]):
     def begin(self, reader: PartsReader) -> None:
         """Read rows with this, and first of all finish what an earlier run has left in part, if it did."""
 
-    def prepare(self, piece: Slice, structures: Mapping[str, TableStructure]) -> Callable[[], Prepared]:
+    def prepare(self, slice_: Slice, structures: Mapping[str, TableStructure]) -> Callable[[], Prepared]:
         """Plan a slice against the target as it is.
 
         Args:

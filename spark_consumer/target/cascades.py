@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from schemas.quote import quoted
+from schemas.tables import QualifiedName
 from spark_consumer.target.session import Session
 
-Name = tuple[str, str]
 #: SQL texts of the values of one reference
 Values = tuple[str, ...]
 _VALUES = 500
@@ -42,9 +42,9 @@ class Edge:
         literals: for each referenced column, the SQL expression whose value is the column's value as SQL text.
     """
 
-    child: Name
+    child: QualifiedName
     columns: tuple[str, ...]
-    parent: Name
+    parent: QualifiedName
     literals: tuple[str, ...]
     removes: bool
 
@@ -53,13 +53,13 @@ class Edge:
 class Cascades:
     """The foreign keys of a server that act on DELETEs, by the parent's name in lower case."""
 
-    edges: dict[Name, tuple[Edge, ...]]
+    edges: dict[QualifiedName, tuple[Edge, ...]]
 
-    def act(self, table: Name) -> bool:
+    def act(self, table: QualifiedName) -> bool:
         """Whether a DELETE of this table's rows changes others."""
         return _lower(table) in self.edges
 
-    def run(self, session: Session, table: Name, match: str) -> None:
+    def run(self, session: Session, table: QualifiedName, match: str) -> None:
         """Remove, or set to NULL, what hangs on the rows of a table that a predicate finds."""
         found = self._found(session, table, match)
 
@@ -80,7 +80,7 @@ class Cascades:
                 nulls = ", ".join(f"{quoted(column)} = NULL" for column in edge.columns)
                 change(f"UPDATE {quoted(*edge.child)} SET {nulls}", edge)
 
-    def _found(self, session: Session, table: Name, match: str) -> dict[Edge, dict[Values, None]]:
+    def _found(self, session: Session, table: QualifiedName, match: str) -> dict[Edge, dict[Values, None]]:
         """Of each foreign key the values whose parents go."""
         found: dict[Edge, dict[Values, None]] = {}
         pending = [(table, match)]
@@ -110,7 +110,7 @@ def cascades_of(rows: Sequence[tuple[str, ...]]) -> Cascades:
     parts: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
     for row in rows:
         parts.setdefault(row[:4], []).append(row)
-    edges: dict[Name, tuple[Edge, ...]] = {}
+    edges: dict[QualifiedName, tuple[Edge, ...]] = {}
     for columns in parts.values():
         _, _, db, table, rule, _, parent_db, parent, *_ = columns[0]
         literals = tuple(_literal(name, kind, charset) for *_, name, kind, charset in columns)
@@ -137,7 +137,7 @@ def _literal(name: str, kind: str, charset: str | None) -> str:
     return f"CAST({column} + 0 AS CHAR)" if kind == "bit" else f"CAST({column} AS CHAR)"
 
 
-def _referenced(session: Session, table: Name, edge: Edge, predicate: str) -> list[Values]:
+def _referenced(session: Session, table: QualifiedName, edge: Edge, predicate: str) -> list[Values]:
     """The values that children may have of the rows that a predicate finds; NULL has none."""
     query = f"SELECT DISTINCT {', '.join(edge.literals)} FROM {quoted(*table)} WHERE {predicate}"
     return [values for values in session.rows(query) if None not in values]
@@ -156,5 +156,5 @@ def _within(edge: Edge, values: Sequence[Values]) -> Iterator[str]:
             yield f"({' OR '.join(' AND '.join(f'{c} = {v}' for c, v in one) for one in each)})"
 
 
-def _lower(name: Name) -> Name:
+def _lower(name: QualifiedName) -> QualifiedName:
     return (name[0].lower(), name[1].lower())

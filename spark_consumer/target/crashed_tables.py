@@ -10,13 +10,12 @@ import pymysql
 
 from schemas.errors import DownstreamError, Where
 from schemas.quote import quoted
+from schemas.tables import QualifiedName
 from spark_consumer.target.server_errors import message_of
 from spark_consumer.target.session import Session
 
-Name = tuple[str, str]
 
-
-def check_order(session: Session, name: Name, where: Where) -> None:
+def check_order(session: Session, name: QualifiedName, where: Where) -> None:
     """Look through a table that its server did not close.
 
     Raises:
@@ -28,7 +27,7 @@ def check_order(session: Session, name: Name, where: Where) -> None:
         raise crashed(name, str(state), where)
 
 
-def crashed(name: Name, said: str | pymysql.MySQLError, where: Where) -> DownstreamError:
+def crashed(name: QualifiedName, said: str | pymysql.MySQLError, where: Where) -> DownstreamError:
     """The error for a table whose files are not in order."""
     table = quoted(*name)
     return DownstreamError(

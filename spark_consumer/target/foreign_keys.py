@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from schemas.tables import QualifiedName
 from spark_consumer.target.session import Session
-
-Name = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -15,11 +14,11 @@ class ForeignKey:
     """A foreign key; all names are in lower case."""
 
     columns: tuple[str, ...]
-    parent: Name
+    parent: QualifiedName
     referenced: tuple[str, ...]
 
 
-ForeignKeys = dict[Name, tuple[ForeignKey, ...]]
+ForeignKeys = dict[QualifiedName, tuple[ForeignKey, ...]]
 
 
 @dataclass
@@ -32,7 +31,7 @@ class ForeignKeyCatalog:
         """After a DDL: read everything again."""
         self._tables.clear()
 
-    def load(self, session: Session, names: Iterable[Name]) -> ForeignKeys:
+    def load(self, session: Session, names: Iterable[QualifiedName]) -> ForeignKeys:
         """The foreign keys of tables, by their names."""
         wanted = dict.fromkeys(names)
         for name in wanted:
@@ -41,7 +40,7 @@ class ForeignKeyCatalog:
         return {name: self._tables[name] for name in wanted}
 
 
-def _read(session: Session, name: Name) -> tuple[ForeignKey, ...]:
+def _read(session: Session, name: QualifiedName) -> tuple[ForeignKey, ...]:
     rows = session.rows(
         "SELECT CONSTRAINT_NAME, COLUMN_NAME, REFERENCED_TABLE_SCHEMA, REFERENCED_TABLE_NAME,"
         " REFERENCED_COLUMN_NAME FROM information_schema.KEY_COLUMN_USAGE"
@@ -49,7 +48,7 @@ def _read(session: Session, name: Name) -> tuple[ForeignKey, ...]:
         " ORDER BY CONSTRAINT_NAME, ORDINAL_POSITION",
         name,
     )
-    found: dict[str, list[tuple[str, Name, str]]] = {}
+    found: dict[str, list[tuple[str, QualifiedName, str]]] = {}
     for constraint, column, db, table, referenced in rows:
         parent = (db.lower(), table.lower())
         found.setdefault(constraint, []).append((column.lower(), parent, referenced.lower()))

@@ -12,13 +12,13 @@ import pymysql
 
 from schemas.errors import NOTHING_APPLIED, DownstreamError, Where
 from schemas.quote import quoted
+from schemas.tables import QualifiedName
 from spark_consumer.target.column_defaults import default_of
 from spark_consumer.target.crashed_tables import crashed
 from spark_consumer.target.server_errors import is_crashed
 from spark_consumer.target.session import SQL_MODE, Flavor, Session, error_number
 from spark_consumer.target.type_capacity import SqlType, parse_type
 
-Name = tuple[str, str]
 _CASCADING = frozenset({"CASCADE", "SET NULL", "SET DEFAULT"})
 # No such database, no such table.
 _ABSENT = frozenset({1049, 1146})
@@ -119,7 +119,7 @@ class TargetTable:
         is_view: whether it is a view.
     """
 
-    name: Name
+    name: QualifiedName
     columns: tuple[TargetColumn, ...]
     keys: tuple[UniqueKey, ...] = ()
     in_family: bool = False
@@ -158,15 +158,17 @@ class TargetTable:
 class TargetCatalog:
     """The downstream's tables as last read; DDL makes it forget."""
 
-    _tables: dict[Name, TargetTable | None] = field(default_factory=dict)
-    _families: frozenset[Name] | None = None
+    _tables: dict[QualifiedName, TargetTable | None] = field(default_factory=dict)
+    _families: frozenset[QualifiedName] | None = None
 
     def forget(self) -> None:
         """After a DDL: read everything again."""
         self._tables.clear()
         self._families = None
 
-    def load(self, session: Session, names: Iterable[Name]) -> dict[Name, TargetTable | None]:
+    def load(
+        self, session: Session, names: Iterable[QualifiedName]
+    ) -> dict[QualifiedName, TargetTable | None]:
         """The tables by name, None for one that is not there; only what is not known yet is read."""
         wanted = list(dict.fromkeys(names))
         if missing := [name for name in wanted if name not in self._tables]:
@@ -177,7 +179,9 @@ class TargetCatalog:
         return {name: self._tables[name] for name in wanted}
 
 
-def read_table(session: Session, name: Name, in_family: frozenset[Name] = frozenset()) -> TargetTable | None:
+def read_table(
+    session: Session, name: QualifiedName, in_family: frozenset[QualifiedName] = frozenset()
+) -> TargetTable | None:
     """One table as it is now, None if it is not there."""
     columns = _columns(session, name)
     if not columns:
@@ -206,7 +210,7 @@ def read_table(session: Session, name: Name, in_family: frozenset[Name] = frozen
     )
 
 
-def _kind(session: Session, name: Name) -> tuple[str, str, str]:
+def _kind(session: Session, name: QualifiedName) -> tuple[str, str, str]:
     """A table's type and engine, and whether that engine has transactions, as ``information_schema`` says them."""
     rows = session.rows(
         "SELECT t.TABLE_TYPE, t.ENGINE, e.TRANSACTIONS FROM information_schema.TABLES t"
@@ -218,7 +222,7 @@ def _kind(session: Session, name: Name) -> tuple[str, str, str]:
     return str(kind), str(engine or ""), str(transactions or "")
 
 
-def _definition(session: Session, name: Name, triggers: Iterable[Trigger]) -> str:
+def _definition(session: Session, name: QualifiedName, triggers: Iterable[Trigger]) -> str:
     """The table's definition as text. Raises MySQLError if it is not there."""
     table = _COUNTER.sub("", str(session.rows("SHOW CREATE TABLE " + quoted(*name))[0][1]))
     return "\n".join((table, *map(str, triggers)))
@@ -227,7 +231,7 @@ def _definition(session: Session, name: Name, triggers: Iterable[Trigger]) -> st
 class TableMoved(DownstreamError):
     """TR654: the table is not as the plan for it was made; a new plan helps."""
 
-    def __init__(self, name: Name) -> None:
+    def __init__(self, name: QualifiedName) -> None:
         super().__init__(
             "TR654",
             "the downstream's table was altered again and again while a batch was on its way to it",
@@ -238,7 +242,7 @@ class TableMoved(DownstreamError):
         )
 
 
-def hold(session: Session, name: Name, expected: str) -> None:
+def hold(session: Session, name: QualifiedName, expected: str) -> None:
     """Keep others from altering the table until the open transaction ends. Raises TableMoved if one has."""
     try:
         # Reading it takes its metadata lock; SHOW gives its own back at once.
@@ -252,7 +256,7 @@ def hold(session: Session, name: Name, expected: str) -> None:
         raise TableMoved(name)
 
 
-def _columns(session: Session, name: Name) -> tuple[TargetColumn, ...]:
+def _columns(session: Session, name: QualifiedName) -> tuple[TargetColumn, ...]:
     rows = session.rows(
         "SELECT COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, COLUMN_DEFAULT, EXTRA, CHARACTER_SET_NAME, COLLATION_NAME,"
         " GENERATION_EXPRESSION FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
@@ -263,7 +267,7 @@ def _columns(session: Session, name: Name) -> tuple[TargetColumn, ...]:
     return tuple(_with_members(session, name, column) for column in columns)
 
 
-def _with_members(session: Session, name: Name, column: TargetColumn) -> TargetColumn:
+def _with_members(session: Session, name: QualifiedName, column: TargetColumn) -> TargetColumn:
     """A column with the members that it has, where the server shows them in utf8mb3: 😀 and ? are one there.
 
     Nothing but a value tells them, so they are looked at in a temporary table that has the column.
@@ -335,7 +339,7 @@ def _is_generated(extra: str) -> bool:
     return any(word in extra for word in ("VIRTUAL GENERATED", "STORED GENERATED", "PERSISTENT"))
 
 
-def _keys(session: Session, name: Name) -> tuple[UniqueKey, ...]:
+def _keys(session: Session, name: QualifiedName) -> tuple[UniqueKey, ...]:
     rows = session.rows(
         "SELECT INDEX_NAME, COLUMN_NAME, SUB_PART, NULLABLE FROM information_schema.STATISTICS"
         " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND NON_UNIQUE = 0 ORDER BY INDEX_NAME, SEQ_IN_INDEX",
@@ -349,7 +353,7 @@ def _keys(session: Session, name: Name) -> tuple[UniqueKey, ...]:
     return tuple(UniqueKey(index, tuple(parts[index])) for index in in_order)
 
 
-def triggers_of(session: Session, name: Name) -> tuple[Trigger, ...]:
+def triggers_of(session: Session, name: QualifiedName) -> tuple[Trigger, ...]:
     """The triggers on a table, as far as the account may see them."""
     rows = session.rows(
         "SELECT TRIGGER_NAME, ACTION_TIMING, EVENT_MANIPULATION, ACTION_STATEMENT, SQL_MODE"
@@ -360,7 +364,7 @@ def triggers_of(session: Session, name: Name) -> tuple[Trigger, ...]:
     return tuple(Trigger(*map(_text, row)) for row in rows)
 
 
-def _foreign_keys(session: Session) -> list[tuple[Name, Name, bool]]:
+def _foreign_keys(session: Session) -> list[tuple[QualifiedName, QualifiedName, bool]]:
     rows = session.rows(
         "SELECT DISTINCT r.CONSTRAINT_SCHEMA, r.TABLE_NAME, r.UNIQUE_CONSTRAINT_SCHEMA,"
         " r.REFERENCED_TABLE_NAME, r.DELETE_RULE, r.UPDATE_RULE"
@@ -376,16 +380,16 @@ def _foreign_keys(session: Session) -> list[tuple[Name, Name, bool]]:
     ]
 
 
-def families(keys: Iterable[tuple[Name, Name, bool]]) -> frozenset[Name]:
+def families(keys: Iterable[tuple[QualifiedName, QualifiedName, bool]]) -> frozenset[QualifiedName]:
     """All tables connected with a cascading foreign key: (child, parent, cascades) in, names out."""
-    neighbors: dict[Name, set[Name]] = {}
-    pending: list[Name] = []
+    neighbors: dict[QualifiedName, set[QualifiedName]] = {}
+    pending: list[QualifiedName] = []
     for child, parent, cascades in keys:
         neighbors.setdefault(child, set()).add(parent)
         neighbors.setdefault(parent, set()).add(child)
         if cascades:
             pending += [child, parent]
-    found: set[Name] = set()
+    found: set[QualifiedName] = set()
     while pending:
         name = pending.pop()
         if name not in found:

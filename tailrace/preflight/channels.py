@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from schemas.tables import QualifiedName
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.scope import Scope
-from tailrace.neighbors import Name, Neighbor
+from tailrace.neighbors import Neighbor
 from tailrace.preflight.finding import Finding, NotChecked, Result
 
 
@@ -25,7 +26,7 @@ class ChannelFacts:
     ours: Mapping[ChannelKey, Scope]
     log_id: str | None
     there: list[Neighbor] | None
-    tables: frozenset[Name] = field(default=frozenset(), repr=False)
+    tables: frozenset[QualifiedName] = field(default=frozenset(), repr=False)
 
 
 def channel_findings(facts: ChannelFacts) -> list[Result]:
@@ -76,5 +77,5 @@ def _other(one: Neighbor, facts: ChannelFacts) -> Result:
     )
 
 
-def _such_as(name: Name, facts: ChannelFacts) -> str:
+def _such_as(name: QualifiedName, facts: ChannelFacts) -> str:
     return f", such as {'.'.join(name)}" if name in facts.tables else ""

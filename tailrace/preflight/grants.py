@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from schemas.quote import quoted
-from schemas.tables import TableFilter
+from schemas.tables import QualifiedName, TableFilter
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.programs.privileges import Privileges
 from tailrace.preflight.finding import Finding, Level, Part, Result
 
-Name = tuple[str, str]
 _WILD = frozenset("*?")
 
 
@@ -45,14 +44,14 @@ class Reach:
     """
 
     schemas: tuple[str, ...]
-    tables: tuple[Name, ...] = ()
+    tables: tuple[QualifiedName, ...] = ()
     open: bool = True
 
 
-def upstream_reach(tables: TableFilter, found: Iterable[Name]) -> Reach:
+def upstream_reach(tables: TableFilter, found: Iterable[QualifiedName]) -> Reach:
     """What is replicated of an upstream: as the patterns name it, and as its tables are."""
     schemas: dict[str, None] = {}
-    single: dict[Name, None] = {}
+    single: dict[QualifiedName, None] = {}
     unknown = not tables.include
     for pattern in tables.include:
         db, _, table = pattern.partition(".")
@@ -67,10 +66,10 @@ def upstream_reach(tables: TableFilter, found: Iterable[Name]) -> Reach:
     return Reach(tuple(schemas), others, unknown)
 
 
-def downstream_reach(each: Iterable[Rules], found: Iterable[Name]) -> Reach:
+def downstream_reach(each: Iterable[Rules], found: Iterable[QualifiedName]) -> Reach:
     """What channels write to on a downstream, where their upstream has these tables; our own schema as well."""
     schemas: dict[str, None] = {"tailrace": None}
-    tables: dict[Name, None] = {}
+    tables: dict[QualifiedName, None] = {}
     unknown = False
     found = list(found)
     for rules in each:

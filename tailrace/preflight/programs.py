@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from spark_consumer.apply.side_writes import Name, events_beside, filled_by, scopes, triggers_beside
+from schemas.tables import QualifiedName
+from spark_consumer.apply.side_writes import events_beside, filled_by, scopes, triggers_beside
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.compatibility import assigned, may_set
 from spark_consumer.target.programs.privileges import Privileges
@@ -24,7 +25,7 @@ def read_programs(
     session: Session,
     account: Privileges,
     rules: Sequence[Rules],
-    upstream: Mapping[Name, frozenset[str]] | None,
+    upstream: Mapping[QualifiedName, frozenset[str]] | None,
 ) -> Programs:
     """What is there now, as far as the account sees it. Raises pymysql.MySQLError.
 
@@ -33,7 +34,7 @@ def read_programs(
         upstream: the columns of the upstream's tables; None if they are not known.
     """
 
-    def filled(query: str) -> list[Name]:
+    def filled(query: str) -> list[QualifiedName]:
         names = [(str(db), str(table)) for db, table in session.rows(query)]
         return [name for name in names if any(one.may_fill(*name) for one in rules)]
 
@@ -53,12 +54,12 @@ def read_programs(
 
 def _spoilt(
     session: Session,
-    tables: Sequence[Name],
+    tables: Sequence[QualifiedName],
     rules: Sequence[Rules],
-    upstream: Mapping[Name, frozenset[str]] | None,
+    upstream: Mapping[QualifiedName, frozenset[str]] | None,
 ) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """BEFORE triggers that set replicated columns, as ``Programs.spoilt`` has them."""
-    columns: dict[Name, set[str]] = {}
+    columns: dict[QualifiedName, set[str]] = {}
     for name, names in (upstream or {}).items():
         for one in rules:
             if one.tables.allows(*name):

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from schemas.counted import counted
+from schemas.tables import QualifiedName
 from spark_consumer.target.programs.privileges import Privileges
 from tailrace.preflight.agreement import NO_KIT, Kit
 from tailrace.preflight.encryption import UNENCRYPTED, Encryption, encryption_finding
 from tailrace.preflight.finding import Finding, NotChecked, Result, setting, verdict
-from tailrace.preflight.grants import Name, Need, Reach, rights_results
+from tailrace.preflight.grants import Need, Reach, rights_results
 
 _HOUR = 3600
 _DAY = 24 * _HOUR
@@ -36,7 +37,7 @@ class UpstreamFacts:
     non_transactional_tables: int | None
     only_cases_differ: int | None = None
     kit: Kit = NO_KIT
-    columns: Mapping[Name, frozenset[str]] | None = None
+    columns: Mapping[QualifiedName, frozenset[str]] | None = None
     encryption: Encryption = UNENCRYPTED
 
 

@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from schemas.errors import LogError, Where
 from schemas.gtid.sets import GtidSet, flavor_of, parse_gtid_set
 from schemas.structure import TableStructure
+from schemas.tables import QualifiedName
 from schemas.wire.epoch import EpochCommitted, SchemaChanged, StructureVersion
 from schemas.wire.log_records import structure_of
 from spark_consumer.ddl.translate import database_of
-
-Name = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Answer:
         spans: everything up to the log's end.
     """
 
-    name: Name
+    name: QualifiedName
     epoch: int
     gtids: str
     version: StructureVersion
@@ -73,7 +72,10 @@ class LookupPoint:
 
 
 def look_up(
-    name: Name, place: LookupPoint, epochs: Iterable[EpochCommitted], versions: Iterable[StructureVersion]
+    name: QualifiedName,
+    place: LookupPoint,
+    epochs: Iterable[EpochCommitted],
+    versions: Iterable[StructureVersion],
 ) -> Answer:
     """The table's structure at a position.
 
@@ -153,7 +155,9 @@ def _checked(
     return found
 
 
-def _follow(spans: list[Span], name: Name, epoch: EpochCommitted, versions: list[StructureVersion]) -> None:
+def _follow(
+    spans: list[Span], name: QualifiedName, epoch: EpochCommitted, versions: list[StructureVersion]
+) -> None:
     """Take one epoch: its DDL first, then its rows."""
     if epoch.ddl is not None and (effect := _effect(epoch.ddl, name)) is not None:
         spans.append(Span(epoch.epoch, None, epoch.ddl.statement, effect))
@@ -177,7 +181,7 @@ def _follow(spans: list[Span], name: Name, epoch: EpochCommitted, versions: list
             spans.append(Span(epoch.epoch, version))
 
 
-def _effect(ddl: SchemaChanged, name: Name) -> bool | None:
+def _effect(ddl: SchemaChanged, name: QualifiedName) -> bool | None:
     """Whether a DDL leaves no table of the name; None if it is about others."""
     if ddl.kind == "DROP DATABASE":
         return True if database_of(ddl) == name[0] else None
@@ -190,7 +194,7 @@ def _effect(ddl: SchemaChanged, name: Name) -> bool | None:
     return effect
 
 
-def _answer(name: Name, at: EpochCommitted, spans: list[Span]) -> Answer:
+def _answer(name: QualifiedName, at: EpochCommitted, spans: list[Span]) -> Answer:
     known = [span for span in spans if span.epoch <= at.epoch]
     place = Where(table=".".join(name), epoch=at.epoch)
     if not known:

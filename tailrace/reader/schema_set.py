@@ -11,7 +11,6 @@ from producer.kafka.epoch_log import EpochLog
 from producer.mirror.start import check_history
 from producer.structures.by_hand import corrected
 from producer.structures.forms import predicted
-from producer.structures.interpret import Name
 from producer.structures.interpret import created as created_table
 from producer.structures.store import BinlogPosition
 from producer.upstream.connect import describe
@@ -23,6 +22,7 @@ from schemas.ddl.lexer import Flavor, LexError
 from schemas.ddl.table_definition import TableDefinition
 from schemas.errors import ConfigError, Where
 from schemas.letter_case import lowered
+from schemas.tables import QualifiedName
 from schemas.wire.avro_schema import row_schema
 from schemas.wire.epoch import EpochCommitted, StructureVersion
 from tailrace.assemble import producer_config
@@ -30,7 +30,9 @@ from tailrace.config.model import Config
 from tailrace.probe_kafka import probe
 
 
-def set_structure(config: Config, name: Name, file: Path, at: tuple[str, int] | None) -> EpochCommitted:
+def set_structure(
+    config: Config, name: QualifiedName, file: Path, at: tuple[str, int] | None
+) -> EpochCommitted:
     """State the structure of a table where the producer goes on, or at a later position of the upstream's binlog.
 
     Returns:
@@ -67,7 +69,7 @@ def set_structure(config: Config, name: Name, file: Path, at: tuple[str, int] | 
         return log.commit(lambda ranges: _epoch(last, versions), records)
 
 
-def _table(file: Path, name: Name, flavor: Flavor) -> TableDefinition:
+def _table(file: Path, name: QualifiedName, flavor: Flavor) -> TableDefinition:
     hint = "write the CREATE TABLE statement as SHOW CREATE TABLE gives it, character sets included"
     try:
         return created_table(file.read_text(), DdlContext(flavor, name[0], 0, True))
@@ -77,7 +79,9 @@ def _table(file: Path, name: Name, flavor: Flavor) -> TableDefinition:
         ) from error
 
 
-def _versions(epoch: int, name: Name, table: TableDefinition, flavor: Flavor) -> tuple[StructureVersion, ...]:
+def _versions(
+    epoch: int, name: QualifiedName, table: TableDefinition, flavor: Flavor
+) -> tuple[StructureVersion, ...]:
     structure = predicted(*name, table, flavor)
     if structure is None:
         return ()

@@ -120,22 +120,22 @@ class AppliedLog:
     def _apply(self, epoch: EpochCommitted) -> None:
         position = self._applier.position
         begin = (position.relay_log, position.relay_pos)
-        piece = RelaySlice((LoggedEpoch(epoch, position.epochs_offset),), begin)
+        slice_ = RelaySlice((LoggedEpoch(epoch, position.epochs_offset),), begin)
         late = epoch.ddl is not None and epoch.rows
-        prepared = BehindDdl(piece, partial(self._after_ddl, piece)) if late else self._prepared(piece)
-        self._applier.apply_planned(prepared, partial(self._again, piece))
+        prepared = BehindDdl(slice_, partial(self._after_ddl, slice_)) if late else self._prepared(slice_)
+        self._applier.apply_planned(prepared, partial(self._again, slice_))
         if epoch.ddl is not None:
             self._planner.forget()
 
-    def _again(self, piece: RelaySlice) -> OneSlice:
-        if piece.ddl is not None and piece.rows:
-            return BehindDdl(piece, partial(self._after_ddl, piece))
-        return self._after_ddl(piece)
+    def _again(self, slice_: RelaySlice) -> OneSlice:
+        if slice_.ddl is not None and slice_.rows:
+            return BehindDdl(slice_, partial(self._after_ddl, slice_))
+        return self._after_ddl(slice_)
 
-    def _after_ddl(self, piece: RelaySlice) -> PreparedRows:
+    def _after_ddl(self, slice_: RelaySlice) -> PreparedRows:
         self._planner.forget()
-        return self._prepared(piece)
+        return self._prepared(slice_)
 
-    def _prepared(self, piece: RelaySlice) -> PreparedRows:
-        plan = self._planner.plan(piece, self._structures)
-        return assembled(piece, plan, list(render(plan, self._rows.keys, self._rows.values)))
+    def _prepared(self, slice_: RelaySlice) -> PreparedRows:
+        plan = self._planner.plan(slice_, self._structures)
+        return assembled(slice_, plan, list(render(plan, self._rows.keys, self._rows.values)))

@@ -55,8 +55,8 @@ def snapshot(counters: Counters, last_epoch: int | None, waiting_ms: int | None,
 
 def oldest_in_hand(counters: Counters) -> int | None:
     """When the first transaction of the batch in hand was committed, ms since 1970."""
-    piece = counters.in_hand
-    return None if piece is None else oldest_of(logged.record for logged in piece.epochs)
+    slice_ = counters.in_hand
+    return None if slice_ is None else oldest_of(logged.record for logged in slice_.epochs)
 
 
 def oldest_of(epochs: Iterable[EpochCommitted]) -> int | None:

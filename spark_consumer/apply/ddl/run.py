@@ -64,20 +64,20 @@ class DdlApplier:
         self._options, self._router = config.ddl, rules.router
         self._rules = DdlRules(rules.tables, rules.events, rules.router, config.ddl)
 
-    def translate(self, session: Session, piece: Slice, position: Position) -> TranslatedDdl:
+    def translate(self, session: Session, slice_: Slice, position: Position) -> TranslatedDdl:
         """What the rules as they are make of the slice's DDL.
 
         Raises DownstreamError where they would have to carry half of it, or guess.
         """
         tables = online_tables.from_json(position.online_tables)
-        if piece.ddl is None:
-            return TranslatedDdl((), tables.touched(piece))
-        return self._made(session, piece, piece.ddl, tables)
+        if slice_.ddl is None:
+            return TranslatedDdl((), tables.touched(slice_))
+        return self._made(session, slice_, slice_.ddl, tables)
 
     def progress(
         self,
         session: Session,
-        piece: Slice,
+        slice_: Slice,
         position: Position,
         decided: tuple[int, TranslatedDdl] | None = None,
     ) -> Progress:
@@ -87,23 +87,23 @@ class DdlApplier:
             decided: an operator's decision, by its id, and what it makes of the DDL.
         """
         directive, chosen = decided or (None, None)
-        intent = intent_of(position.ddl_intent, place_of(piece.first)) if piece.ddl is not None else None
+        intent = intent_of(position.ddl_intent, place_of(slice_.first)) if slice_.ddl is not None else None
         number = position.ledger_seq
-        if intent is not None and piece.ddl is not None:
+        if intent is not None and slice_.ddl is not None:
             if chosen is not None and intent.directive != directive:
                 # What has run of the DDL, or of an earlier decision, stands in front of this one.
                 number = max(number, intent.number)
                 return Progress(chosen, number, _in_front(intent, chosen), directive=directive)
             found = self._settled(
-                piece, position, intent, chosen or TranslatedDdl((piece.ddl,), online_tables.NO_TABLES)
+                slice_, position, intent, chosen or TranslatedDdl((slice_.ddl,), online_tables.NO_TABLES)
             )
             if found.index > 0 or found.left is not None:
                 translated = chosen or intent.translated
                 return Progress(translated, found.number, found.index, found.left, intent.before, directive)
             number = found.number
-        return Progress(chosen or self.translate(session, piece, position), number, directive=directive)
+        return Progress(chosen or self.translate(session, slice_, position), number, directive=directive)
 
-    def _settled(self, piece: Slice, position: Position, intent: Intent, texts: TranslatedDdl) -> Settled:
+    def _settled(self, slice_: Slice, position: Position, intent: Intent, texts: TranslatedDdl) -> Settled:
         """How far an intent is; ``texts`` has what it keeps no text of."""
         if intent.before is None:
             return Settled(intent.index, None, intent.number)
@@ -113,7 +113,7 @@ class DdlApplier:
         with closing(connect(self._config.target)) as own:
             self._own = own
             await_predecessor(own, position)
-            found = settled(own, self._ledger, intent, ddl, piece.where)
+            found = settled(own, self._ledger, intent, ddl, slice_.where)
             if found.index == intent.index and ddl.kind == "CREATE TABLE":
                 for table in ddl.tables:
                     if not intent.before.get(table.db, table.table).kind:
@@ -121,34 +121,34 @@ class DdlApplier:
             return found
 
     def _made(
-        self, session: Session, piece: Slice, ddl: SchemaChanged, tables: OnlineTables
+        self, session: Session, slice_: Slice, ddl: SchemaChanged, tables: OnlineTables
     ) -> TranslatedDdl:
         """What the rules as they are make of a DDL."""
         taken = translate_online(tables, ddl, self._options, lambda *name: self._defined(session, *name))
-        each = [self._of_channel(session, piece, one) for one in taken.statements]
+        each = [self._of_channel(session, slice_, one) for one in taken.statements]
         made = tuple(one for one in each if isinstance(one, SchemaChanged))
         reasons = [one for one in each if isinstance(one, str)] if each else ["online"]
         narrowed = sum(len(one.tables) for one in made) < sum(len(one.tables) for one in taken.statements)
         reasons += ["in part"] if narrowed and made and not reasons else []
-        return TranslatedDdl(made, taken.tables.touched(piece), tuple(dict.fromkeys(reasons)))
+        return TranslatedDdl(made, taken.tables.touched(slice_), tuple(dict.fromkeys(reasons)))
 
-    def _of_channel(self, session: Session, piece: Slice, ddl: SchemaChanged) -> SchemaChanged | str:
+    def _of_channel(self, session: Session, slice_: Slice, ddl: SchemaChanged) -> SchemaChanged | str:
         """A statement under the channel's rules, or why it is left out."""
         try:
             made = self._rules.translate(
-                ddl, lambda: self._known(piece.first.epoch), lambda *name: self._has_rows(session, *name)
+                ddl, lambda: self._known(slice_.first.epoch), lambda *name: self._has_rows(session, *name)
             )
             ignored = self._options.of(family(ddl.kind)) == "ignore"
             return made or ("ignored" if ignored else "filtered")
         except MergedDdl as merged:
-            if reason := self._needed(session, ddl, piece.first.epoch):
+            if reason := self._needed(session, ddl, slice_.first.epoch):
                 raise DdlRefused(
                     "TR623",
                     f"{merged.what}; {reason}",
-                    where=piece.where,
+                    where=slice_.where,
                     hint=_merged_hint(merged.hint, ddl),
                 ) from None
-            _log.info("merged_ddl_passed_over", epoch=piece.first.epoch, statement=ddl.shown[:200])
+            _log.info("merged_ddl_passed_over", epoch=slice_.first.epoch, statement=ddl.shown[:200])
             return "passed over"
 
     def _defined(self, session: Session, db: str, table: str) -> str | None:
@@ -189,7 +189,7 @@ class DdlApplier:
 
     @contextlib.contextmanager
     def begun(
-        self, session: Session, token: int, piece: Slice, position: Position, progress: Progress, index: int
+        self, session: Session, token: int, slice_: Slice, position: Position, progress: Progress, index: int
     ) -> Iterator[Callable[[], None]]:
         """Write down what is about to happen; the block then runs the statement once, with the channel's row locked.
 
@@ -204,9 +204,9 @@ class DdlApplier:
         with closing(connect(self._config.target)) as own:
             self._own = own
             await_predecessor(own, position)
-            intent = progress.intent(place_of(piece.first), index, look_before(own, ddl))
+            intent = progress.intent(place_of(slice_.first), index, look_before(own, ddl))
             position_store.declare_ddl(session, self._config.key, token, intent.to_json())
-            attempt = _Attempt(own, self._ledger, ddl, intent.number, piece)
+            attempt = _Attempt(own, self._ledger, ddl, intent.number, slice_)
             try:
                 yield attempt.run
             except BaseException:
@@ -247,8 +247,8 @@ class Outcome(enum.Enum):
 class _Attempt:
     """One statement on a connection of its own."""
 
-    def __init__(self, own: Session, ledger: Ledger, ddl: SchemaChanged, number: int, piece: Slice) -> None:
-        self._own, self._ledger, self._ddl, self._number, self._piece = own, ledger, ddl, number, piece
+    def __init__(self, own: Session, ledger: Ledger, ddl: SchemaChanged, number: int, slice_: Slice) -> None:
+        self._own, self._ledger, self._ddl, self._number, self._slice = own, ledger, ddl, number, slice_
         self.outcome = Outcome.NOT_RUN
 
     def run(self) -> None:
@@ -266,7 +266,7 @@ class _Attempt:
             raise DdlRefused(
                 "TR620",
                 f"the downstream refused a DDL: {message_of(error)}; {self._ddl.shown[:300]}",
-                where=self._piece.where,
+                where=self._slice.where,
                 hint=_hint(self._ddl),
             ) from error
         self.outcome = Outcome.RUN

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from schemas.tables import QualifiedName
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.target.session import Session
-
-Name = tuple[str, str]
 
 TABLE = """
 CREATE TABLE tailrace.nontransactional_info (
@@ -50,7 +49,7 @@ class Mark:
     rows: int
 
 
-def read(session: Session, channel: ChannelKey) -> dict[Name, Mark]:
+def read(session: Session, channel: ChannelKey) -> dict[QualifiedName, Mark]:
     """The marks of a channel; none if its tables are where its position is."""
     rows = session.rows(
         "SELECT table_schema, table_name, gtid, file, pos, number, in_doubt FROM tailrace.nontransactional_info"
@@ -63,7 +62,7 @@ def read(session: Session, channel: ChannelKey) -> dict[Name, Mark]:
     }
 
 
-def write(session: Session, channel: ChannelKey, table: Name, mark: Mark) -> None:
+def write(session: Session, channel: ChannelKey, table: QualifiedName, mark: Mark) -> None:
     """Set the mark of a table."""
     session.run(
         "REPLACE INTO tailrace.nontransactional_info (prefix, Channel_name, table_schema, table_name, gtid, file, pos,"

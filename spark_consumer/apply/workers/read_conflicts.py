@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import compress
 
+from schemas.tables import QualifiedName
 from schemas.wire.avro_schema import KEY_CHANGE, OP_AT
 from schemas.wire.epoch import OffsetRange
 from schemas.wire.rows import HEADER_SIZE
@@ -12,7 +13,7 @@ from spark_consumer.apply.workers.bitmap import Bits, lacking
 from spark_consumer.apply.workers.conflict_keys import ConflictKeys, conflict_keys_of, of_halves, of_whole
 from spark_consumer.epochs.fetch import Share, TopicReader
 from spark_consumer.plan.conflicts import TableCausality
-from spark_consumer.plan.plan import Mode, Name, SlicePlan
+from spark_consumer.plan.plan import Mode, SlicePlan
 from spark_consumer.rows.compact import compact
 from spark_consumer.rows.render import TableRows, all_widened, not_written, render, tables_of, tally
 from spark_consumer.rows.results import ChangeToShare, OrderedChange, Result, RowToShare, Tally
@@ -119,7 +120,9 @@ def _compacted(
 class _Claimer:
     """Makes the results of one table structure."""
 
-    def __init__(self, table: TableRows, causality: TableCausality, updated: frozenset[Name]) -> None:
+    def __init__(
+        self, table: TableRows, causality: TableCausality, updated: frozenset[QualifiedName]
+    ) -> None:
         self._table, self._causality = table, causality
         structure = table.plan.structure
         # To find out whether a row is half of an UPDATE costs as much as to render it.

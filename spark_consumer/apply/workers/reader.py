@@ -47,23 +47,23 @@ class PartsReader(SliceReader):
         self._target, self._workers, self.log = target, workers, log
         self.worker_pool = worker_pool or executors(spark)
 
-    def prepare(self, piece: Slice, plan: SlicePlan) -> PreparedRows | PreparedParts:
+    def prepare(self, slice_: Slice, plan: SlicePlan) -> PreparedRows | PreparedParts:
         """Read, render, verify and share one slice."""
         work = partial(render, plan)
         # Rows of a DDL belong into the transaction that moves the position behind it.
-        if plan.causality is None or plan.causality.alone or piece.ddl is not None or not piece.ranges:
-            return assembled(piece, plan, self.results(piece, partial(read_range, self.source, work), work))
-        results = self.results(piece, partial(read_conflict_keys, self.source, plan), work)
-        return shared_out(piece, plan, results, self._workers, self._weigh)
+        if plan.causality is None or plan.causality.alone or slice_.ddl is not None or not slice_.ranges:
+            return assembled(slice_, plan, self.results(slice_, partial(read_range, self.source, work), work))
+        results = self.results(slice_, partial(read_conflict_keys, self.source, plan), work)
+        return shared_out(slice_, plan, results, self._workers, self._weigh)
 
-    def rest(self, piece: Slice, plan: SlicePlan, applied: Sequence[Bits]) -> PreparedRows:
+    def rest(self, slice_: Slice, plan: SlicePlan, applied: Sequence[Bits]) -> PreparedRows:
         """What is missing of a slice of which workers have applied some rows, for one transaction."""
         work = partial(read_rest, self.source, plan, applied)
         try:
-            results = self.results(piece, work, partial(render, plan))
+            results = self.results(slice_, work, partial(render, plan))
         except Exception as error:
-            raise explain(error, piece, self.log) from error
-        return assembled(piece, plan, results)
+            raise explain(error, slice_, self.log) from error
+        return assembled(slice_, plan, results)
 
     def _weigh(self, part: ConflictColumn, literals: Sequence[bytes]) -> list[bytes]:
         return weigh_at(self._target, part, literals)

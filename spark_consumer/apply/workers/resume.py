@@ -42,7 +42,7 @@ _log = structlog.get_logger()
 class RestReader(Protocol):
     """Prepares what is missing of a slice."""
 
-    def rest(self, piece: Slice, plan: SlicePlan, applied: Sequence[Bits]) -> PreparedRows: ...
+    def rest(self, slice_: Slice, plan: SlicePlan, applied: Sequence[Bits]) -> PreparedRows: ...
 
 
 @dataclass(frozen=True)
@@ -57,20 +57,20 @@ class Rest:
     config: ConsumerConfig
     applier: Applier
     reader: RestReader
-    piece: Slice
+    slice_: Slice
     structures: Mapping[str, TableStructure]
     workers: Sequence[Ahead]
 
     def apply(self) -> tuple[int, Stages]:
         """Apply it, and move the position behind the slice. Raises TailraceError."""
-        first, piece, decided = self.workers[0], self.piece, self.applier.directives
+        first, slice_, decided = self.workers[0], self.slice_, self.applier.directives
         _log.info(
             "slice_resumed",
             first_epoch=first.first_epoch,
             last_epoch=first.last_epoch,
             parts=len(self.workers),
         )
-        again = partial(self._prepared, row_by_row=any(piece.holds(epoch) for epoch, _ in decided))
+        again = partial(self._prepared, row_by_row=any(slice_.holds(epoch) for epoch, _ in decided))
         prepared = again()
         try:
             return self.applier.apply_planned(prepared, again)
@@ -83,8 +83,8 @@ class Rest:
     def _prepared(self, *, row_by_row: bool) -> PreparedRows:
         first = self.workers[0]
         planner = Planner(replace(self.config, compact=first.compact, worker_count=1), self.applier)
-        plan = planner.plan(self.piece, self.structures, row_by_row=row_by_row)
-        made = self.reader.rest(self.piece, plan, [unpacked(worker.applied) for worker in self.workers])
+        plan = planner.plan(self.slice_, self.structures, row_by_row=row_by_row)
+        made = self.reader.rest(self.slice_, plan, [unpacked(worker.applied) for worker in self.workers])
         if row_by_row:
             made = directed(made, self.applier.directives, self.applier.flavor)
         return replace(made, rest_of=first)
@@ -94,13 +94,13 @@ def finish_slice(config: ConsumerConfig, applier: Applier, reader: RestReader, l
     """Apply the rest of a slice that is applied in part, if there is one. Raises TailraceError."""
     if not (found := applier.ahead()):
         return
-    piece = Slice(tuple(_epochs(found[0], applier, log)))
+    slice_ = Slice(tuple(_epochs(found[0], applier, log)))
     structures = {
         version.fingerprint: structure_of(version)
         for version in log.structures(found[0].last_epoch)
-        if version.fingerprint in piece.fingerprints
+        if version.fingerprint in slice_.fingerprints
     }
-    Rest(config, applier, reader, piece, structures, found).apply()
+    Rest(config, applier, reader, slice_, structures, found).apply()
 
 
 def _epochs(ahead: Ahead, applier: Applier, log: LogReader) -> list[LoggedEpoch]:

@@ -29,7 +29,7 @@ _Row = RowToShare | ChangeToShare
 
 
 def shared_out(
-    piece: Slice, plan: SlicePlan, results: Sequence[Result], workers: int, weigh: Weigh
+    slice_: Slice, plan: SlicePlan, results: Sequence[Result], workers: int, weigh: Weigh
 ) -> PreparedParts | PreparedRows:
     """The slice from the results of ``read_conflict_keys`` over all its rows.
 
@@ -38,7 +38,7 @@ def shared_out(
     Raises:
         TailraceError: these are not all its rows.
     """
-    verify(piece, results)
+    verify(slice_, results)
     causality = plan.causality
     assert causality is not None
     rows = [one for one in results if isinstance(one, RowToShare | ChangeToShare)]
@@ -47,12 +47,12 @@ def shared_out(
     given = [[rows[row] for row in numbers] for numbers in shares.parts]
     parts = tuple(_part(number, plan, its) for number, its in enumerate(given, 1))
     in_order = _in_order(plan, rows)
-    stages = stages_of(piece, plan, results, in_order, [part.writes for part in parts])
+    stages = stages_of(slice_, plan, results, in_order, [part.writes for part in parts])
     stages += Stages(causality_groups=shares.groups, conflicts=shares.conflicts)
     if len(parts) < 2:
-        return PreparedRows(piece, parts[0].writes if parts else Writes(), stages)
+        return PreparedRows(slice_, parts[0].writes if parts else Writes(), stages)
     stages += Stages(parts=len(parts))
-    return PreparedParts(piece, parts, uuid.uuid4().hex, stages)
+    return PreparedParts(slice_, parts, uuid.uuid4().hex, stages)
 
 
 def _resolved(rows: Sequence[_Row], causality: Causality, weigh: Weigh) -> list[Sequence[bytes]]:

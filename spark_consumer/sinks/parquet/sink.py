@@ -50,7 +50,7 @@ class PreparedFiles:
         stages: what became of the rows on the way.
     """
 
-    piece: Slice
+    slice_: Slice
     streams: Mapping[TablePlan, Sequence[bytes]]
     stages: Stages = NO_STAGES
 
@@ -89,9 +89,9 @@ class FilesSink:
     def begin(self, reader: SliceReader) -> None:
         self._reader = reader
 
-    def prepare(self, piece: Slice, structures: Mapping[str, TableStructure]) -> Callable[[], PreparedFiles]:
-        plan = self._plan(structures_of(piece, structures))
-        return partial(self._read, piece, plan)
+    def prepare(self, slice_: Slice, structures: Mapping[str, TableStructure]) -> Callable[[], PreparedFiles]:
+        plan = self._plan(structures_of(slice_, structures))
+        return partial(self._read, slice_, plan)
 
     def _plan(self, structures: Mapping[str, TableStructure]) -> SlicePlan:
         tables = []
@@ -110,22 +110,22 @@ class FilesSink:
             )
         return SlicePlan(tuple(tables), Limits())
 
-    def _read(self, piece: Slice, plan: SlicePlan) -> PreparedFiles:
+    def _read(self, slice_: Slice, plan: SlicePlan) -> PreparedFiles:
         assert self._reader is not None
-        plan = replace(plan, window=piece.window)
+        plan = replace(plan, window=slice_.window)
         work = partial(changes, plan)
-        results = self._reader.results(piece, partial(read_range, self._reader.source, work), work)
-        verify(piece, results)
-        return PreparedFiles(piece, streams_of(plan, results), Stages.of_plan(piece, plan))
+        results = self._reader.results(slice_, partial(read_range, self._reader.source, work), work)
+        verify(slice_, results)
+        return PreparedFiles(slice_, streams_of(plan, results), Stages.of_plan(slice_, plan))
 
     def apply(self, prepared: PreparedFiles) -> tuple[int, Stages]:
-        piece, before = prepared.piece, self.position
-        if piece.is_applied(before):
+        slice_, before = prepared.slice_, self.position
+        if slice_.is_applied(before):
             return 0, prepared.stages
-        piece.check_next(before)
+        slice_.check_next(before)
         number = before.ledger_seq + 1
         files = self._stage(prepared, number)
-        self._keep(replace(piece.behind(before), ledger_seq=number), consistent=False, files=files)
+        self._keep(replace(slice_.behind(before), ledger_seq=number), consistent=False, files=files)
         return len(files), prepared.stages
 
     def _stage(self, prepared: PreparedFiles, number: int) -> dict[str, str]:
@@ -141,23 +141,23 @@ class FilesSink:
                 pq.write_table(content, staged, compression="zstd", store_schema=False)
             names.append(path)
             listed.append({"file": path, "table": table.name, "rows": content.num_rows})
-        piece = prepared.piece
-        ddl = piece.ddl if piece.ddl is not None and self._carries(piece.ddl) else None
-        records = [logged.record for logged in piece.epochs]
+        slice_ = prepared.slice_
+        ddl = slice_.ddl if slice_.ddl is not None and self._carries(slice_.ddl) else None
+        records = [logged.record for logged in slice_.epochs]
         if ddl is not None:
             self._stage_json(names, f"{OURS}/schema_changes/{number:012}.json", _change(prepared, ddl))
         if any(record.transactions or record.rows for record in records):
             batch = {
                 "number": number,
-                "first_epoch": piece.first.epoch,
-                "last_epoch": piece.last.epoch,
-                "part": list(piece.window) if piece.window else None,
+                "first_epoch": slice_.first.epoch,
+                "last_epoch": slice_.last.epoch,
+                "part": list(slice_.window) if slice_.window else None,
                 "first_gtid": next((record.first_gtid for record in records if record.first_gtid), None),
                 "last_gtid": next((r.last_gtid for r in reversed(records) if r.last_gtid), None),
-                "executed_gtid_set": piece.behind(self.position).executed_gtids,
+                "executed_gtid_set": slice_.behind(self.position).executed_gtids,
                 "transactions": sum(record.transactions for record in records),
-                "rows": piece.rows,
-                "digest": piece.digest,
+                "rows": slice_.rows,
+                "digest": slice_.digest,
                 "files": listed,
             }
             self._stage_json(names, f"{OURS}/batches/{number:012}.json", batch)
@@ -253,7 +253,7 @@ def _in_order(table: TablePlan, streams: Sequence[bytes]) -> pa.Table:
 
 
 def _change(prepared: PreparedFiles, ddl: SchemaChanged) -> dict[str, Any]:
-    record = prepared.piece.first
+    record = prepared.slice_.first
     return {
         "epoch": record.epoch,
         "gtid": record.last_gtid,

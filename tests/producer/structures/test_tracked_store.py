@@ -10,7 +10,7 @@ import pytest
 from producer.decode.rows_head import RowsTable
 from producer.events.table_map import read_table_map
 from producer.structures.forms import matched, predicted
-from producer.structures.interpret import Name, Tracked, Unresolved, created
+from producer.structures.interpret import Tracked, Unresolved, created
 from producer.structures.store import (
     BinlogPosition,
     ReadPosition,
@@ -25,7 +25,7 @@ from schemas.ddl.classify import classify
 from schemas.ddl.column_types import DdlContext
 from schemas.errors import DecodeError
 from schemas.gtid.sets import empty_gtid_set
-from schemas.tables import TableFilter
+from schemas.tables import QualifiedName, TableFilter
 from schemas.wire.epoch import SchemaChanged, TableChanged
 
 _T = ("d", "t")
@@ -61,26 +61,26 @@ def _place(pos: int) -> BinlogPosition:
 
 @dataclass
 class _Upstream:
-    tables: dict[Name, Tracked]
+    tables: dict[QualifiedName, Tracked]
     since: int
     place: int
-    between: set[Name] = field(default_factory=set)
+    between: set[QualifiedName] = field(default_factory=set)
 
     def read(self) -> UpstreamSnapshot:
         return UpstreamSnapshot(
             _place(self.since), _place(self.place), dict(self.tables), {"d": "utf8mb4"}, True
         )
 
-    def read_one(self, name: Name) -> UpstreamSnapshot:
+    def read_one(self, name: QualifiedName) -> UpstreamSnapshot:
         return self.read()
 
     def knows(self, place: BinlogPosition) -> bool:
         return place.server == "uuid"
 
-    def engine(self, name: Name) -> str | None:
+    def engine(self, name: QualifiedName) -> str | None:
         raise AssertionError(f"nobody asks for the engine of {name}")
 
-    def touched(self, since: ReadPosition, until: BinlogPosition) -> set[Name]:
+    def touched(self, since: ReadPosition, until: BinlogPosition) -> set[QualifiedName]:
         return set() if since.place.reached(until) else self.between
 
 
@@ -106,7 +106,7 @@ def test_it_holds_before_its_place_if_nothing_is_between() -> None:
 
 
 @pytest.mark.parametrize("touched", [_T, ("d", ""), ("", "")])
-def test_it_does_not_hold_before_its_place_if_ddl_is_between(touched: Name) -> None:
+def test_it_does_not_hold_before_its_place_if_ddl_is_between(touched: QualifiedName) -> None:
     structures = _seeded(_Upstream({_T: _table("a INT, b INT")}, 500, 600, {touched}))
     with pytest.raises(DecodeError) as caught:
         _names(structures, 2, 100)

@@ -44,7 +44,7 @@ def _steps(rows: int, plan: TablePlan = PLAN, left_out: frozenset[int] = frozens
 
 def _written(steps: TableSteps, mark: Mark | None) -> list[tuple[list[int], bool]]:
     due = _due(steps, mark, HERE, Where())
-    return [([step.first for step in piece], again) for piece, again in due]
+    return [([step.first for step in slice_], again) for slice_, again in due]
 
 
 def test_rows_have_numbers_within_their_event() -> None:
@@ -137,9 +137,9 @@ def test_what_may_be_there_is_made_sure_of() -> None:
 
 def test_an_operator_may_leave_one_out_or_replace_it() -> None:
     steps = _steps(3)
-    piece = Slice((LoggedEpoch(epoch_record(0, rows=3), 0),))
+    slice_ = Slice((LoggedEpoch(epoch_record(0, rows=3), 0),))
     events = {EventId(0, seq): _event(seq) for seq in range(3)}
-    prepared = PreparedRows(piece, events=events, nontransactional=(steps,))
+    prepared = PreparedRows(slice_, events=events, nontransactional=(steps,))
     decided = {
         EventId(0, seq): Directive(seq, 0, seq, "0-1-7", seq, sql)
         for seq, sql in ((0, ()), (2, ("DELETE 1",)))

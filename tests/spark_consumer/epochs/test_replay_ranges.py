@@ -122,23 +122,23 @@ def apply(
     fresh = [one for one in log.all() if one.record.epoch > position.epoch]
     pieces = slice_epochs(position, fresh, end, log.transactions_of, most, 1 << 30)
     rows: list[tuple[int, int]] = []
-    for piece in pieces:
-        assert not piece.is_applied(position)
-        assert piece.is_next(position)
+    for slice_ in pieces:
+        assert not slice_.is_applied(position)
+        assert slice_.is_next(position)
         repeat_until = position.repeat_until
         assert repeat_until is None or position.order < repeat_until.order
-        for logged in piece.epochs:
-            window = piece.window or (0, logged.record.rows)
+        for logged in slice_.epochs:
+            window = slice_.window or (0, logged.record.rows)
             rows += [(logged.record.epoch, n) for n in range(*window)]
             assert logged.record.rows == window[1] - window[0]
             assert sum(t.inserts for t in logged.record.tables) == logged.record.rows
             assert logged.record.digest == sum(range(*window))
-        position = piece.behind(position)
+        position = slice_.behind(position)
         if repeat_until is not None and position.order >= repeat_until.order:
             assert position.order == repeat_until.order
             position = replace(position, rewound_from=None)
-        assert piece.is_applied(position)
-        assert not piece.rows or not piece.is_next(position)
+        assert slice_.is_applied(position)
+        assert not slice_.rows or not slice_.is_next(position)
     return position, rows, pieces
 
 
@@ -222,7 +222,7 @@ def test_a_rewound_channel_is_level_exactly_where_it_was(shape: list[list[int]],
     assert rows == log.rows(back, until)
     assert position.rewound_from is None
     if begin.repeat_until:
-        again = [piece for piece in pieces if piece.order <= repeat_until.order]
+        again = [slice_ for slice_ in pieces if slice_.order <= repeat_until.order]
         assert again[-1].order == repeat_until.order
     # Cut off in between, it goes on in the same way.
     half = last_position(f"gtid:{log.executed((back + was) // 2)}", log.reader, log.transactions_of)
@@ -305,7 +305,7 @@ def test_epochs_bound_ranges_whole_and_a_ddl_is_never_looked_into() -> None:
     end = last_position("epoch:2", LOG.reader, LOG.transactions_of)
     position, rows, pieces = apply(LOG, at(first_position("epoch:2", LOG.reader, LOG.transactions_of)), end)
     assert (rows, position.epoch) == (LOG.rows(2, 5), 2)
-    assert all(piece.window is None for piece in pieces)
+    assert all(slice_.window is None for slice_ in pieces)
     changed = SchemaChanged("DROP TABLE t", "d", "DROP TABLE", (), "mysql", 0)
     epochs = LOG.all()
     epochs[2] = LoggedEpoch(replace(epochs[2].record, ddl=changed), epochs[2].offset)

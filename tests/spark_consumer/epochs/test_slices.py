@@ -45,10 +45,10 @@ def test_a_number_that_is_there_already_stops_the_channel(number: int) -> None:
 def test_slices_keep_epochs_whole_and_in_order(shape: list[tuple[int, bool]], most: int) -> None:
     epochs = [logged(n, rows=rows, ddl=ddl) for n, (rows, ddl) in enumerate(shape)]
     pieces = list(cut(epochs, most))
-    assert [e for piece in pieces for e in piece.epochs] == epochs
-    for piece in pieces:
-        assert len(piece.epochs) == 1 or piece.rows <= most
-        assert len(piece.epochs) == 1 or all(e.record.ddl is None for e in piece.epochs)
+    assert [e for slice_ in pieces for e in slice_.epochs] == epochs
+    for slice_ in pieces:
+        assert len(slice_.epochs) == 1 or slice_.rows <= most
+        assert len(slice_.epochs) == 1 or all(e.record.ddl is None for e in slice_.epochs)
 
 
 def test_a_slice_of_few_large_rows_ends_early() -> None:
@@ -57,12 +57,12 @@ def test_a_slice_of_few_large_rows_ends_early() -> None:
         LoggedEpoch(replace(epoch_record(n, rows=1), relay_file=file, relay_pos=end), n)
         for n, (file, end) in enumerate(ends)
     ]
-    found = [[e.record.epoch for e in piece.epochs] for piece in cut(epochs, 100, max_bytes=120)]
+    found = [[e.record.epoch for e in slice_.epochs] for slice_ in cut(epochs, 100, max_bytes=120)]
     assert found == [[0, 1], [2], [3, 4]]
 
 
 def test_ranges_of_a_slice_span_its_epochs() -> None:
     first = LoggedEpoch(epoch_record(1, ranges=(OffsetRange(0, 5, 9), OffsetRange(2, 0, 1))), 3)
     second = LoggedEpoch(epoch_record(2, ranges=(OffsetRange(0, 10, 14),)), 5)
-    [piece] = cut([first, second], 100)
-    assert piece.ranges == (OffsetRange(0, 5, 14), OffsetRange(2, 0, 1))
+    [slice_] = cut([first, second], 100)
+    assert slice_.ranges == (OffsetRange(0, 5, 14), OffsetRange(2, 0, 1))

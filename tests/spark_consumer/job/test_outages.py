@@ -93,10 +93,10 @@ def test_locks_and_a_read_only_server_are_waited_for(downstream: Database, name:
     slow = prepared(1, step(f"UPDATE {name}.t SET v = v + 1 WHERE id = 1"))
     failures: list[BaseException] = []
 
-    def apply(piece: Any) -> threading.Thread:
+    def apply(slice_: Any) -> threading.Thread:
         def work() -> None:
             try:
-                applier.apply(piece)
+                applier.apply(slice_)
             except BaseException as error:
                 failures.append(error)
 

@@ -103,8 +103,8 @@ def test_what_runs_in_the_place_of_a_delete_removes_nothing_of_its_own() -> None
     [made] = statements([row], Limits())
     assert made.removes == b"`id`=1"
     event = Event(7, 3, "g", 5, "`id`=1", "f", 4, "r")
-    piece = Slice((LoggedEpoch(epoch_record(7, rows=4), 7),))
-    prepared = PreparedRows(piece, Writes(ordered=(made,)), events={EventId(7, 3): event})
+    slice_ = Slice((LoggedEpoch(epoch_record(7, rows=4), 7),))
+    prepared = PreparedRows(slice_, Writes(ordered=(made,)), events={EventId(7, 3): event})
     decision = Directive(1, 7, 3, "g", 5, ("UPDATE d.t SET id = 2 WHERE id = 1",))
     [instead] = directed(prepared, {EventId(7, 3): decision}, "mysql").writes.ordered
     assert (instead.sql, instead.removes, instead.free) == (decision.statements[0].encode(), None, True)

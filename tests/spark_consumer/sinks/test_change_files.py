@@ -66,10 +66,10 @@ def prepared(sink: FilesSink, number: int, *rows: Any, ddl: SchemaChanged | None
         executed=f"0-1-{number}",
         tables=tuple(TableTouched(s.db, s.table, f, len(rows), 0, 0) for f, s in structures.items()),
     )
-    piece = Slice((LoggedEpoch(replace(record, digest=0 % DIGEST_MODULUS), number),))
+    slice_ = Slice((LoggedEpoch(replace(record, digest=0 % DIGEST_MODULUS), number),))
     plan = sink._plan(structures)
     keys = [row_key(c.structure, c.after or c.before or {}) for c in rows]
-    return PreparedFiles(piece, streams_of(plan, changes(plan, keys, values)))
+    return PreparedFiles(slice_, streams_of(plan, changes(plan, keys, values)))
 
 
 def opened(root: Path, **rules: Any) -> FilesSink:

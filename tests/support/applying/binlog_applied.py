@@ -119,10 +119,10 @@ class Channel:
         for number, (record, rows) in enumerate(epochs):
             structures |= {v.fingerprint: TableStructure.from_json(v.structure) for v in record.structures}
             if number > applier.position.epoch:
-                piece = Slice((LoggedEpoch(record, number),))
-                make = partial(self._prepared, planner, piece, rows, dict(structures))
+                slice_ = Slice((LoggedEpoch(record, number),))
+                make = partial(self._prepared, planner, slice_, rows, dict(structures))
                 late = record.ddl is not None and rows
-                applier.apply(BehindDdl(piece, make) if late else make())
+                applier.apply(BehindDdl(slice_, make) if late else make())
                 if record.ddl is not None:
                     planner.forget()
         return applier
@@ -133,11 +133,11 @@ class Channel:
 
     @staticmethod
     def _prepared(
-        planner: Planner, piece: Slice, rows: Records, structures: dict[str, TableStructure]
+        planner: Planner, slice_: Slice, rows: Records, structures: dict[str, TableStructure]
     ) -> PreparedRows:
         planner.forget()
-        plan = planner.plan(piece, structures)
-        return assembled(piece, plan, list(render(plan, rows.keys, rows.values)))
+        plan = planner.plan(slice_, structures)
+        return assembled(slice_, plan, list(render(plan, rows.keys, rows.values)))
 
 
 def definitions(server: Database, *databases: str) -> dict[str, Any]:

@@ -106,27 +106,27 @@ class MemoryReader:
     config: ConsumerConfig
     worker_pool: WorkerPool
 
-    def prepare(self, piece: Slice, plan: SlicePlan) -> PreparedRows | PreparedParts:
+    def prepare(self, slice_: Slice, plan: SlicePlan) -> PreparedRows | PreparedParts:
         results: list[Result] = []
         if plan.causality is None or plan.causality.alone:
-            for part in piece.ranges:
+            for part in slice_.ranges:
                 results += render(plan, *self.memory.read(part)[:2])
-            return assembled(piece, plan, results)
-        for part in piece.ranges:
+            return assembled(slice_, plan, results)
+        for part in slice_.ranges:
             results += with_conflict_keys(plan, part.partition, *self.memory.read(part))
         return shared_out(
-            piece,
+            slice_,
             plan,
             results,
             self.config.workers,
             lambda part, some: weigh_at(self.config.target, part, some),
         )
 
-    def rest(self, piece: Slice, plan: SlicePlan, applied: Sequence[Bits]) -> PreparedRows:
+    def rest(self, slice_: Slice, plan: SlicePlan, applied: Sequence[Bits]) -> PreparedRows:
         results: list[Result] = []
-        for part in piece.ranges:
+        for part in slice_.ranges:
             results += rest(plan, part.partition, *self.memory.read(part), applied)
-        return assembled(piece, plan, results)
+        return assembled(slice_, plan, results)
 
 
 def apply_log(config: ConsumerConfig, log: MemoryLog, worker_pool: Any = None) -> list[Stages]:
@@ -139,8 +139,8 @@ def apply_log(config: ConsumerConfig, log: MemoryLog, worker_pool: Any = None) -
         workers = worker_pool or (lambda order, parts: list(run_parts(order, parts)))
         sink.begin(cast(PartsReader, MemoryReader(cast(LogReader, log), log, config, workers)))
         made = []
-        for piece in cut(list(log.epochs(sink.position.epoch + 1)), config.max_batch_rows):
-            made.append(sink.apply(sink.prepare(piece, log.known)())[1])
+        for slice_ in cut(list(log.epochs(sink.position.epoch + 1)), config.max_batch_rows):
+            made.append(sink.apply(sink.prepare(slice_, log.known)())[1])
         sink.end()
     return made
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from schemas.structure import TableStructure
-from spark_consumer.target.tables import KeyPart, Name, TargetColumn, TargetTable, UniqueKey
+from schemas.tables import QualifiedName
+from spark_consumer.target.tables import KeyPart, TargetColumn, TargetTable, UniqueKey
 from spark_consumer.target.type_capacity import parse_type, type_of
 
 
@@ -25,7 +26,7 @@ def unique(*names: str, name: str = "PRIMARY", nullable: bool = False) -> Unique
     return UniqueKey(name, tuple(KeyPart(column, None, nullable) for column in names))
 
 
-def as_it_is(structure: TableStructure, name: Name | None = None) -> TargetTable:
+def as_it_is(structure: TableStructure, name: QualifiedName | None = None) -> TargetTable:
     """The table as the upstream has it."""
     columns = tuple(
         TargetColumn(c.name, type_of(c), c.nullable, c.nullable, collation="utf8mb4_bin" if c.charset else "")

@@ -155,12 +155,12 @@ class Case:
         plan = plan_slice(structures, downstream, rules, limits, Where(), safe=config.safe_mode)
         keys = [row_key(c.structure, c.after or c.before or {}) for c in changes]
         values = [row_value(change, 7, seq, "g") for seq, change in enumerate(changes)]
-        piece = self._slice(changes, sum(crc32(value) for value in values))
+        slice_ = self._slice(changes, sum(crc32(value) for value in values))
         try:
             results = list(render(plan, keys, values))
         except UnevaluableRow as row:
-            raise unevaluable(row, piece.where) from row
-        return assembled(piece, plan, results)
+            raise unevaluable(row, slice_.where) from row
+        return assembled(slice_, plan, results)
 
     @staticmethod
     def _slice(changes: list[Change], digest: int) -> Slice:

@@ -12,8 +12,7 @@ from typing import Any
 from schemas.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES
 from schemas.ddl.table_definition import TableDefinition
 from schemas.quote import quoted
-
-Name = tuple[str, str]
+from schemas.tables import QualifiedName
 
 CHARSETS = ["latin1", "utf8mb4", "utf8mb3", "ucs2", "binary", "ascii", "utf8", "'utf16'", "sjis"]
 _COLLATIONS = [
@@ -91,7 +90,7 @@ class Maker:
         rng: random.Random,
         flavor: str,
         db: str,
-        tables: Callable[[], Mapping[Name, Any]],
+        tables: Callable[[], Mapping[QualifiedName, Any]],
         sql_mode: int = 0,
     ) -> None:
         self.rng, self.flavor, self.db, self._tables = rng, flavor, db, tables
