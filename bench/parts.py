@@ -21,11 +21,14 @@ Settings = dict[str, Any]
 def mirror(settings: Settings) -> dict[str, float]:
     """The upstream's binlog into relay files, up to the end of the backlog."""
     from producer.mirror.loop import Mirror
+    from producer.settings import RelaySettings
     from relay_store.write.writer import RelayWriter
     from schemas.access.server_url import ServerUrl
 
     relay = RelayWriter.open(Path(settings["relay_dir"]))
-    running = Mirror(ServerUrl.parse(settings["source"]), relay, server_id=settings["server_id"])
+    running = Mirror(
+        ServerUrl.parse(settings["source"]), relay, RelaySettings(), server_id=settings["server_id"]
+    )
     begin = time.perf_counter()
     running.run(threading.Event(), (settings["file"], settings["position"]))
     seconds = time.perf_counter() - begin
@@ -44,7 +47,7 @@ def publish(settings: Settings) -> dict[str, Any]:
     from relay_store.layout.directory import RelayPosition, file_number
     from relay_store.write.writer import RelayWriter
     from schemas.tables import TableFilter
-    from tailrace.config.model import Epoch, Kafka
+    from tailrace.config.model import Kafka
 
     after_a_tenth: list[float] = []
 
@@ -53,11 +56,10 @@ def publish(settings: Settings) -> dict[str, Any]:
             after_a_tenth.append(peak_rss_mb())
         return (file_number(here.file), here.pos) >= (file_number(settings["file"]), settings["position"])
 
-    defaults, root = Epoch(), Path(settings["relay_dir"])
-    limits = EpochLimits(defaults.max_rows, defaults.max_bytes, defaults.max_delay)
+    root = Path(settings["relay_dir"])
     log = EpochLog(settings["kafka"], settings["prefix"], Kafka().partitions)
     relay = RelayWriter.open(root)
-    publisher = Publisher(log, root, relay.tail, DecodeRules("mysql", TableFilter(), limits))
+    publisher = Publisher(log, root, relay.tail, DecodeRules("mysql", TableFilter(), EpochLimits()))
     where = Where()
     begin = time.perf_counter()
     with where if settings.get("sample") else nullcontext():

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
 import structlog
@@ -22,6 +21,7 @@ from producer.mirror.loop import Mirror, MirrorProgress
 from producer.mirror.purging import Purging
 from producer.mirror.start import Start, check_history, check_log, discard_unpublished
 from producer.publish import Publisher
+from producer.settings import RelaySettings
 from producer.upstream.connect import UpstreamInfo, describe
 from producer.upstream.origins import Look, Origins
 from producer.upstream.structures import UpstreamStructures
@@ -57,11 +57,9 @@ _LEAVE = 10.0  # seconds behind a stop after which a Kafka that is away is waite
 
 @dataclass(frozen=True)
 class ProducerConfig:
-    """What ``tailrace produce`` needs; field meanings as in the configuration file.
+    """What ``tailrace produce`` needs: sections of the configuration, and what one run is told.
 
     Attributes:
-        epoch_max_delay: seconds.
-        purge_interval: seconds; 0 means that only a full disk causes a purge.
         until_caught_up: stop once everything that was upstream at the start is published.
         stop_at_gtid: stop exactly behind this GTID set.
         awaited_readers: of the relay log, by name; they need all of it until they register.
@@ -73,23 +71,15 @@ class ProducerConfig:
     source: ServerUrl
     server_id: int
     start: Literal["earliest", "current"]
-    relay_dir: Path
+    relay: RelaySettings
+    epoch: EpochLimits
+    purge: PurgeRules
     bootstrap_servers: str
     prefix: str
     partitions: int
-    epoch_max_rows: int
-    epoch_max_bytes: int
-    epoch_max_delay: float
-    relay_binlog_gtid: str = ""
-    relay_binlog_name: str = ""
-    max_file_size: int = 0
-    sync_relay_log: int = 10_000
-    relay_log_recovery: bool = False
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     skip: tuple[SkipRule, ...] = ()
-    purge_interval: float = 0
-    purge_rules: PurgeRules = field(default_factory=PurgeRules)
     awaited_readers: tuple[str, ...] = ()
     until_caught_up: bool = False
     stop_at_gtid: str | None = None
@@ -176,28 +166,30 @@ def _run(
     _check_server_id(config, info)
     relay, last = _open_logs(config, info, epoch_log, origins)
     tables = TableFilter(config.include, config.exclude, folds=info.folds)
-    write_folds(config.relay_dir, info.folds)
-    write_default_engine(config.relay_dir, info.default_engine)
-    purging = Purging(config.relay_dir, config.purge_rules, config.purge_interval, config.awaited_readers)
+    root = config.relay.dir
+    write_folds(root, info.folds)
+    write_default_engine(root, info.default_engine)
+    purging = Purging(root, config.purge, config.awaited_readers)
     mirror = Mirror(
         config.source,
         relay,
+        config.relay,
         server_id=config.server_id,
-        start=Start(config.relay_binlog_gtid, config.relay_binlog_name, config.start, last, tables),
-        max_file_size=config.max_file_size,
-        sync_groups=config.sync_relay_log,
+        start=Start(
+            config.relay.relay_binlog_gtid, config.relay.relay_binlog_name, config.start, last, tables
+        ),
         make_room=purging.purge,
     )
     # The mirror goes on while the publisher completes its epoch, so each has its own event.
     mirror_stop, publish_stop = threading.Event(), threading.Event()
     publisher = Publisher(
         epoch_log,
-        config.relay_dir,
+        root,
         relay.tail,
         _rules(config, info, tables, epoch_log),
-        Mark(config.relay_dir, PUBLISHER),
-        UpstreamStructures(config.source, info.flavor, tables, config.relay_dir, relay.tail, publish_stop),
-        lambda log_id: layout.write_owner(config.relay_dir, Owner(config.prefix, log_id)),
+        Mark(root, PUBLISHER),
+        UpstreamStructures(config.source, info.flavor, tables, root, relay.tail, publish_stop),
+        lambda log_id: layout.write_owner(root, Owner(config.prefix, log_id)),
         origins,
     )
     thread = _MirrorThread(mirror, mirror_stop)
@@ -234,30 +226,30 @@ def _open_logs(
 ) -> tuple[RelayWriter, EpochCommitted | None]:
     """Become the one writer of both logs; returns the epoch log's last epoch beside the relay log."""
     # Opening the epoch log fences whoever writes it: not before the relay directory is ours.
-    lock = create_and_lock(config.relay_dir)
+    lock = create_and_lock(config.relay.dir)
     try:
         last = _open_and_check_log(config, info, epoch_log, origins)
     except BaseException:
         os.close(lock)
         raise
-    return RelayWriter.open(config.relay_dir, lock), last
+    return RelayWriter.open(config.relay.dir, lock), last
 
 
 def _open_and_check_log(
     config: ProducerConfig, info: UpstreamInfo, epoch_log: EpochLog, origins: Origins
 ) -> EpochCommitted | None:
     """Become the epoch log's one writer, if it is this relay log's and this upstream's; returns its last epoch."""
-    owner, last = layout.check_owner(config.relay_dir, config.prefix), epoch_log.look()
-    check_log(config.relay_dir, owner, last)
+    owner, last = layout.check_owner(config.relay.dir, config.prefix), epoch_log.look()
+    check_log(config.relay.dir, owner, last)
     if last is not None:
         check_history(config.source, info, last, f"the epoch log of {config.prefix}")
     origins.begin(last.log_id if last is not None else "")
     epoch_log.open()
-    layout.write_owner(config.relay_dir, Owner(config.prefix, owner.log_id))
+    layout.write_owner(config.relay.dir, Owner(config.prefix, owner.log_id))
     # Whoever wrote it meanwhile writes no more.
     last = epoch_log.last_epoch()
-    if config.relay_log_recovery and last is not None:
-        discard_unpublished(config.relay_dir, info, last)
+    if config.relay.relay_log_recovery and last is not None:
+        discard_unpublished(config.relay.dir, info, last)
     return last
 
 
@@ -274,7 +266,7 @@ def _rules(
     return DecodeRules(
         info.flavor,
         tables,
-        EpochLimits(config.epoch_max_rows, config.epoch_max_bytes, config.epoch_max_delay),
+        config.epoch,
         config.accounts,
         tuple(rule.in_lower_case() if info.folds else rule for rule in config.skip),
         schema_name,

@@ -11,14 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from producer.decode.skipping import SkipRule
+from producer.settings import RelaySettings
+from relay_store.purge.purge import PurgeRules
 from schemas.access.server_url import ServerUrl
 from schemas.errors import ConfigError
+from spark_consumer.rules.ddl_options import DdlOptions
+from spark_consumer.rules.event_filter import EventRule
+from spark_consumer.rules.expressions.filter import ExpressionRule
+from spark_consumer.rules.route import Route
 from tailrace.config.file import kafka_security, server_url
 from tailrace.config.model import FILES, Config
 from tailrace.config.start_point import check_gtid_set
 
 if TYPE_CHECKING:
-    from producer.decode.skipping import SkipRule
     from producer.run import ProducerConfig
     from spark_consumer.rules.config import ConsumerConfig
 
@@ -111,39 +117,29 @@ def server_id(config: Config) -> int:
 
 def skip_rules(config: Config) -> tuple[SkipRule, ...]:
     """What the producer passes over."""
-    from producer.decode.skipping import SkipRule
-
-    return tuple(SkipRule(s.schema_pattern, s.table_pattern, s.events) for s in config.skip)
+    return tuple(rule.plain(SkipRule) for rule in config.skip)
 
 
 def producer_config(
     config: Config, *, until_caught_up: bool = False, stop_at_gtid: str | None = None
 ) -> ProducerConfig:
     """What ``tailrace produce`` runs with."""
+    from producer.epochs.open_epoch import EpochLimits
     from producer.run import ProducerConfig
-    from relay_store.purge.purge import PurgeRules
 
     source = source_url(config)
     return ProducerConfig(
         source=source,
         server_id=server_id(config),
         start=config.source.start if config.source else "earliest",
-        relay_dir=config.relay.dir,
-        relay_binlog_gtid=config.relay.relay_binlog_gtid,
-        relay_binlog_name=config.relay.relay_binlog_name,
-        max_file_size=config.relay.max_file_size,
-        sync_relay_log=config.relay.sync_relay_log,
-        relay_log_recovery=config.relay.relay_log_recovery,
-        purge_interval=config.purge.interval,
-        purge_rules=PurgeRules(config.purge.expires, config.purge.remain_space, config.purge.passed),
+        relay=config.relay.plain(RelaySettings),
+        epoch=config.epoch.plain(EpochLimits),
+        purge=config.purge.plain(PurgeRules),
         awaited_readers=relay_readers(config),
         bootstrap_servers=config.kafka.bootstrap_servers,
         kafka_security=kafka_security(config.kafka),
         prefix=config.kafka.prefix,
         partitions=config.kafka.partitions,
-        epoch_max_rows=config.epoch.max_rows,
-        epoch_max_bytes=config.epoch.max_bytes,
-        epoch_max_delay=config.epoch.max_delay,
         include=config.tables.include,
         exclude=config.tables.exclude,
         skip=skip_rules(config),
@@ -197,8 +193,6 @@ def recovery_config(config: Config, channel: str | None = None) -> ConsumerConfi
 
 def _channel_config(config: Config, name: str, target: Callable[[Config], ServerUrl]) -> ConsumerConfig:
     from spark_consumer.rules.config import ConsumerConfig
-    from spark_consumer.rules.ddl_options import DdlOptions
-    from spark_consumer.rules.event_filter import EventRule
 
     config = config.for_channel(name)
     return ConsumerConfig(
@@ -209,13 +203,10 @@ def _channel_config(config: Config, name: str, target: Callable[[Config], Server
         **_consumer_settings(config, name),
         include=config.tables.include,
         exclude=config.tables.exclude,
-        filters=tuple(
-            EventRule(f.schema_pattern, f.action, f.table_pattern, f.events, f.sql_pattern)
-            for f in config.filters
-        ),
-        routes=tuple(rule.route for rule in config.routes),
-        expressions=tuple(expression.rule for expression in config.expression_filter),
-        ddl=DdlOptions(**dict(config.ddl)),
+        filters=tuple(rule.plain(EventRule) for rule in config.filters),
+        routes=tuple(rule.plain(Route) for rule in config.routes),
+        expressions=tuple(rule.plain(ExpressionRule) for rule in config.expression_filter),
+        ddl=config.ddl.plain(DdlOptions),
     )
 
 

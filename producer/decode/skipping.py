@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 import structlog
+from pydantic import Field
 
 from schemas.errors import DecodeError, Where
 from schemas.letter_case import lowered
@@ -20,11 +21,22 @@ Skippable = Literal["statement", "image"]
 
 @dataclass(frozen=True)
 class SkipRule:
-    """What is passed over of which tables; patterns with ``*`` and ``?``."""
+    """One rule of ``[[skip]]``: what is passed over of which tables."""
 
-    schema_pattern: str
-    table_pattern: str
-    events: tuple[Skippable, ...]
+    schema_pattern: Annotated[
+        str, Field(min_length=1, description="schemas, with * and ? as wildcards", examples=["shop"])
+    ]
+    table_pattern: Annotated[
+        str, Field(min_length=1, description="tables, with * and ? as wildcards", examples=["log_*"])
+    ]
+    events: Annotated[
+        tuple[Skippable, ...],
+        Field(
+            min_length=1,
+            description="statement: DML logged as text; image: rows whose image lacks what is needed",
+            examples=[["statement", "image"]],
+        ),
+    ]
 
     def in_lower_case(self) -> SkipRule:
         """The rule for a server that has all names in lower case."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from producer.epochs.records import Records
+from producer.settings import EpochSettings
 from relay_store.layout.directory import RelayPosition, subdir_uuid
 from schemas.structure import TableStructure
 from schemas.varint import encode_long
@@ -38,20 +39,13 @@ class Now(NamedTuple):
 
 
 @dataclass(frozen=True)
-class EpochLimits:
-    """When an epoch ends, at the next transaction boundary.
+class EpochLimits(EpochSettings):
+    """When an epoch ends: the fields of ``[epoch]``, and one that is no setting.
 
     Attributes:
-        max_rows: records.
-        max_bytes: bytes of binlog.
-        max_delay: seconds since the epoch before it was sealed; so after a pause the first transaction goes out
-            at once, and under load there are no more epochs than this allows.
         heartbeat: seconds after which an epoch without rows is written too, to carry the position forward.
     """
 
-    max_rows: int
-    max_bytes: int
-    max_delay: float
     heartbeat: float = 5.0
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import structlog
 from zlib_ng.zlib_ng import crc32
 
+from producer.settings import RelaySettings
 from producer.upstream import packets
 from relay_store.layout.directory import file_number
 from relay_store.write.writer import RelayWriter
@@ -34,8 +35,7 @@ class Intake:
         gtids: the set of what is in the relay log; grows with each whole group.
         stream_position: where the stream's first event lies in the file; less than the writer's position
             when the upstream had to be asked from further back, and then events are passed over.
-        max_file_size: bytes at which a relay file ends behind a group and goes on in another part; 0: never.
-        sync_groups: groups after which to sync at the latest; 0: only when a reader wants it, and at a file's end.
+        settings: the size at which a relay file goes on in another part, and how many groups may wait for a sync.
         clock: seconds, monotonic.
     """
 
@@ -44,8 +44,7 @@ class Intake:
         relay: RelayWriter,
         gtids: GtidTracker,
         stream_position: int,
-        max_file_size: int = 0,
-        sync_groups: int = 10_000,
+        settings: RelaySettings,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         position = relay.position
@@ -55,7 +54,7 @@ class Intake:
         self._clock = clock
         self._file, self._end = position.upstream
         self._behind = self._end - stream_position
-        self._max_file_size = max_file_size or sys.maxsize
+        self._max_file_size = settings.max_file_size or sys.maxsize
         self._source_type = int if isinstance(gtids, MariadbGtidTracker) else bytes
         self._scanner = GroupScanner()
         self._has_checksum = False
@@ -64,8 +63,8 @@ class Intake:
         self._boundary: int | None = None
         self.bytes = 0  # appended in this connection's time
         self.events = 0
-        self._sync_groups = sync_groups or sys.maxsize
-        self._is_lazy = not sync_groups
+        self._sync_groups = settings.sync_relay_log or sys.maxsize
+        self._is_lazy = not settings.sync_relay_log
         self._unsynced = self._unsynced_groups = 0
         self._group_ended = False
         self._synced_at = clock()

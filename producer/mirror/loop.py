@@ -19,6 +19,7 @@ import structlog
 
 from producer.mirror.intake import Intake
 from producer.mirror.start import EARLIEST, Start, open_relay
+from producer.settings import RelaySettings
 from producer.upstream.connect import UpstreamInfo
 from producer.upstream.dump import DumpStream
 from relay_store.layout.directory import DISK_FULL, file_number
@@ -68,11 +69,9 @@ class Mirror:
     Args:
         url: the upstream.
         relay: the open relay log.
+        settings: the fields of ``[relay]``.
         server_id: of this replica.
         start: where an empty relay log begins.
-        max_file_size: bytes at which a relay file goes on in another part; 0: the upstream's files as they are.
-        sync_groups: transactions after which to fsync at the latest; 0: when the operating system likes, but before
-            anything is published.
         make_room: called while the disk is full; whether it deleted anything.
         clock: seconds, monotonic.
     """
@@ -81,11 +80,10 @@ class Mirror:
         self,
         url: ServerUrl,
         relay: RelayWriter,
+        settings: RelaySettings,
         *,
         server_id: int,
         start: Start = EARLIEST,
-        max_file_size: int = 0,
-        sync_groups: int = 10_000,
         make_room: Callable[[], bool] = bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -94,8 +92,7 @@ class Mirror:
         self.progress = MirrorProgress()
         self._server_id = server_id
         self._start = start
-        self._max_file_size = max_file_size
-        self._sync_groups = sync_groups
+        self._settings = settings
         self._make_room = make_room
         self._clock = clock
 
@@ -164,9 +161,7 @@ class Mirror:
         # Beyond what can be asked for, stream the file from its start and pass over what is here.
         file, position = begin.upstream
         asked = position if position <= _MAX_START else FIRST_POSITION
-        intake = Intake(
-            self.relay, gtids.tracker(), asked, self._max_file_size, self._sync_groups, self._clock
-        )
+        intake = Intake(self.relay, gtids.tracker(), asked, self._settings, self._clock)
         stream = DumpStream(self.url, info, file, asked, self._server_id)
         self.progress.connected, self.progress.upstream = True, info
         if self.progress.paused is None:

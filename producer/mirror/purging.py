@@ -21,15 +21,14 @@ class Purging(threading.Thread):
 
     Args:
         root: the relay directory.
-        rules: which files are to go.
-        interval: seconds; 0 leaves it to `purge` alone.
+        rules: which files are to go, and how often; an interval of 0 leaves it to `purge` alone.
         awaited: readers that need everything, if they have not registered yet.
     """
 
-    def __init__(self, root: Path, rules: PurgeRules, interval: float, awaited: Sequence[str] = ()) -> None:
+    def __init__(self, root: Path, rules: PurgeRules, awaited: Sequence[str] = ()) -> None:
         super().__init__(name="purge", daemon=True)
         self._root, self._rules, self._awaited = root, rules, awaited
-        self._interval = min(interval, _PASSED_INTERVAL) if rules.passed else interval
+        self._interval = min(rules.interval, _PASSED_INTERVAL) if rules.passed else rules.interval
         self._stop_event = threading.Event()
         self._said: tuple[str, str] | None = None
 

@@ -19,8 +19,10 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import structlog
+from pydantic import Field
 
 from relay_store.layout import directory as layout
 from relay_store.layout.directory import DISK_FULL, RelayPosition, disk_errors
@@ -36,19 +38,31 @@ GB = 1 << 30
 _log = structlog.get_logger()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PurgeRules:
-    """Which files are to go, among those that may; a file that any of the rules names is one.
+    """The fields of ``[purge]``: which files are to go, among those that may; a file that any rule names is one."""
 
-    Attributes:
-        expires: hours since the last update; 0 switches the rule off.
-        remain_space: GB (2^30 bytes) that shall be free on the disk; 0 switches the rule off.
-        passed: every file that all registered readers have passed.
-    """
-
-    expires: float = 0
-    remain_space: float = 0
-    passed: bool = False
+    interval: Annotated[
+        int, Field(ge=0, description="seconds between two purges in the background; 0: only on a full disk")
+    ] = 3600
+    expires: Annotated[
+        float,
+        Field(ge=0, allow_inf_nan=False, description="hours since a file was last updated; 0: no such rule"),
+    ] = 0
+    remain_space: Annotated[
+        float,
+        Field(
+            ge=0,
+            allow_inf_nan=False,
+            description="GB (2^30 bytes) to be kept free on the disk, oldest files first; 0: no such rule",
+        ),
+    ] = 15
+    passed: Annotated[
+        bool,
+        Field(
+            description="delete a file as soon as the publisher, all channels and other readers have passed it"
+        ),
+    ] = False
 
     def not_due(self, file: RelayFile, now: float, free: int) -> str:
         """Why a file stays, empty if it is to go; ``free`` in bytes, ``now`` in seconds since 1970."""

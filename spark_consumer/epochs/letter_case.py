@@ -67,7 +67,7 @@ def lower_route(route: Route) -> Route:
 
 
 def _expression(rule: ExpressionRule) -> ExpressionRule:
-    return replace(rule, schema=lowered(rule.schema), table=lowered(rule.table))
+    return replace(rule, schema_=lowered(rule.schema_), table=lowered(rule.table))
 
 
 def _lowered(name: str | None) -> str | None:

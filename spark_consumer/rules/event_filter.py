@@ -11,7 +11,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from schemas.errors import ConfigError
 from schemas.tables import compile_pattern
@@ -43,22 +45,43 @@ def event_name(text: str) -> str:
 
 @dataclass(frozen=True)
 class EventRule:
-    """One rule.
-
-    Attributes:
-        table_pattern: None: the rule is for the schema's own DDL too, and all its tables.
-        events: names of ``EVENTS``; the first that speaks of an event decides.
-        sql_pattern: regular expressions over the text of DDL, in any case of letters.
+    """One rule of ``[[filters]]``; the first of its events that speaks of an event decides.
 
     Raises:
         ConfigError: TR133, an event or an expression that cannot be used.
     """
 
-    schema_pattern: str
-    action: Literal["Do", "Ignore"]
-    table_pattern: str | None = None
-    events: tuple[str, ...] = ()
-    sql_pattern: tuple[str, ...] = ()
+    schema_pattern: Annotated[
+        str, Field(min_length=1, description="schemas, with * and ? as wildcards", examples=["shop"])
+    ]
+    action: Annotated[
+        Literal["Do", "Ignore"],
+        Field(
+            description="Ignore drops the events named, Do all others of these tables", examples=["Ignore"]
+        ),
+    ]
+    table_pattern: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            description="tables; without it the rule holds for the schema's own DDL and all its tables",
+            examples=["log_*"],
+        ),
+    ] = None
+    events: Annotated[
+        tuple[str, ...],
+        Field(
+            description="insert, update, delete, create table, …, all, all dml, all ddl, none, none dml, none ddl",
+            examples=[["delete", "truncate table", "drop table"]],
+        ),
+    ] = ()
+    sql_pattern: Annotated[
+        tuple[str, ...],
+        Field(
+            description="regular expressions over the text of DDL, in any case of letters",
+            examples=[["^DROP\\s+PROCEDURE"]],
+        ),
+    ] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "events", tuple(map(event_name, self.events)))

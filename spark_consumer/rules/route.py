@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Annotated, TypeVar
+
+from pydantic import Field
 
 from schemas.errors import ConfigError, DownstreamError, Where
 from schemas.letter_case import lowered
@@ -19,17 +21,28 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Route:
-    """One rule; patterns have ``*`` and ``?`` as wildcards.
+    """One rule of ``[[routes]]``."""
 
-    Attributes:
-        table_pattern: None: the rule is for whole schemas.
-        target_table: None: tables keep their names.
-    """
-
-    schema_pattern: str
-    target_schema: str
-    table_pattern: str | None = None
-    target_table: str | None = None
+    schema_pattern: Annotated[
+        str, Field(min_length=1, description="schemas, with * and ? as wildcards", examples=["shop_*"])
+    ]
+    target_schema: Annotated[str, Field(min_length=1, description="the schema downstream", examples=["shop"])]
+    table_pattern: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            description="tables; without it the rule moves whole schemas",
+            examples=["orders_*"],
+        ),
+    ] = None
+    target_table: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            description="the table downstream; without it tables keep their names",
+            examples=["orders"],
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ class Rules:
 
     def expressions_of(self, db: str, table: str) -> tuple[ExpressionRule, ...]:
         """The expression filter's rules of an upstream table."""
-        return tuple(rule for rule in self.expressions if (rule.schema, rule.table) == (db, table))
+        return tuple(rule for rule in self.expressions if (rule.schema_, rule.table) == (db, table))
 
     def may_fill(self, db: str, table: str) -> bool:
         """Whether rows of some upstream table may go into a downstream table, as far as the rules tell."""

@@ -20,7 +20,7 @@ def compare(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, as_jso
     What differs is compared again several times, because replication may be running. Exit 4 if it still differs.
     """
     from schemas.errors import ExitCode
-    from spark_consumer.rules.route import Router
+    from spark_consumer.rules.route import Route, Router
     from tailrace import assemble
     from tailrace.compare import compare_servers
     from tailrace.config.file import load
@@ -29,7 +29,7 @@ def compare(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, as_jso
     logs.configure("compare")
     loaded = load(config)
     loaded = loaded.for_channel(channel or loaded.consumer.channel)
-    router = Router(tuple(rule.route for rule in loaded.routes))
+    router = Router(tuple(rule.plain(Route) for rule in loaded.routes))
     servers = assemble.source_url(loaded), assemble.target_url(loaded)
     with _Talk(quiet=as_json) as talk:
         result = compare_servers(

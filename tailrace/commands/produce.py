@@ -50,9 +50,9 @@ def _run(config: Config, settings: ProducerConfig, stop: Event) -> None:
     probe(settings.bootstrap_servers, settings.kafka_security)
     check_producer(config)
     memory = ProducerMemory(settings)
-    marks = followed(assemble.followed_channels(config), settings.relay_dir)
-    live = serving(settings.relay_dir, PRODUCER, memory.snapshot)
-    with recovery_hinted(settings.relay_dir), shown("produce") as show, live, marks:
+    marks = followed(assemble.followed_channels(config), settings.relay.dir)
+    live = serving(settings.relay.dir, PRODUCER, memory.snapshot)
+    with recovery_hinted(settings.relay.dir), shown("produce") as show, live, marks:
         backlog = Backlog(settings.source)
 
         def report(state: ProducerProgress) -> None:

@@ -1,8 +1,8 @@
 """The one model of the configuration file: sections, fields, defaults, and what each value may be.
 
-The fields of [consumer] and [ddl] stand in the packages that use them (``ConsumerSettings``, ``DdlOptions``), with
-default, check and meaning; here they become sections. The file is TOML with kebab-case names. Everything that speaks
-about the configuration comes from this model: the reader (``config.file``), the texts of
+Most fields stand in the packages that use them, with default, check and meaning (``RelaySettings``,
+``ConsumerSettings``, ``EventRule``, …); here they become sections. The file is TOML with kebab-case names. Everything
+that speaks about the configuration comes from this model: the reader (``config.file``), the texts of
 ``tailrace config show|example`` (``config.text``), and the environment variables ``TAILRACE_<SECTION>_<FIELD>``,
 which win over the file.
 """
@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -22,14 +23,17 @@ from pydantic import (
     ConfigDict,
     Field,
     SecretStr,
+    create_model,
     field_validator,
     model_validator,
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from producer.decode.skipping import SkipRule
+from producer.settings import EpochSettings, RelaySettings
+from relay_store.purge.purge import PurgeRules
 from schemas.access.server_url import ServerUrl
 from schemas.errors import ConfigError, TailraceError
-from schemas.settings import Duration, Size, Span, parse_size
 from schemas.tables import TableFilter
 from spark_consumer.rules.channel import NAME as CHANNEL_NAME
 from spark_consumer.rules.config import ConsumerSettings
@@ -38,7 +42,9 @@ from spark_consumer.rules.event_filter import EventRule
 from spark_consumer.rules.expressions.filter import ExpressionRule
 from spark_consumer.rules.route import Route, Router
 
-MIN_PART_SIZE = 4096  # bytes
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 #: what the url of a folder of change files begins with
 FILES = "parquet:"
 # As librdkafka reads them; the host may be an address of IPv6 in brackets.
@@ -64,12 +70,6 @@ def _target_url(text: str) -> str:
     if not Path(text.removeprefix(FILES)).is_absolute():
         raise ValueError(f"a folder of change files is named by its whole path: {FILES}/data/changes")
     return text
-
-
-def _part_size(size: int) -> int:
-    if size != 0 and size < MIN_PART_SIZE:
-        raise ValueError(f"0, or at least {MIN_PART_SIZE} bytes")
-    return size
 
 
 def _registry_url(text: str) -> str:
@@ -105,9 +105,9 @@ def flatten_spark(value: object, prefix: str = "spark") -> dict[str, str]:
     return flat
 
 
-PartSize = Annotated[int, BeforeValidator(parse_size), AfterValidator(_part_size)]
 Url = Annotated[str, AfterValidator(_server_url)]
 Pattern = Annotated[str, AfterValidator(_pattern)]
+T = TypeVar("T", bound="DataclassInstance")
 
 
 class Section(BaseModel):
@@ -116,6 +116,11 @@ class Section(BaseModel):
     model_config = ConfigDict(
         extra="forbid", alias_generator=kebab, populate_by_name=True, frozen=True, hide_input_in_errors=True
     )
+
+    def plain(self, kind: type[T]) -> T:
+        """The section as the package that uses it has it, without pydantic. Raises ConfigError."""
+        own = type(self).model_fields
+        return kind(**{one.name: getattr(self, one.name) for one in fields(kind) if one.name in own})
 
     @field_validator("*", mode="before")
     @classmethod
@@ -155,58 +160,13 @@ class Source(Server):
     )
 
 
-class Relay(Section):
+# mypy takes a model for a dataclass, and does not see that ours are frozen.
+class Relay(Section, RelaySettings):  # type: ignore[misc]
     """The relay log: the upstream's binlog on the producer's own disk."""
 
-    dir: Path = Field(default=Path("relay"), description="folder of the relay log; relative to this file")
-    relay_binlog_gtid: str = Field(
-        default="",
-        examples=["3e11fa47-71ca-11e1-9e33-c80aa9429562:1-23"],
-        description="a new relay log begins behind this GTID set; takes precedence over source.start",
-    )
-    relay_binlog_name: str = Field(
-        default="",
-        examples=["mysql-bin.000005"],
-        description="a new relay log begins with this binlog file, if the upstream writes no GTIDs",
-    )
-    max_file_size: PartSize = Field(
-        default=0,
-        description="bytes at which a relay file ends behind a transaction and goes on in another part;"
-        " 0: files are the upstream's own",
-    )
-    sync_relay_log: int = Field(
-        default=10_000,
-        ge=0,
-        description="fsync after so many transactions, and whenever the upstream pauses; 1: after each; 0: when the"
-        " operating system likes. Nothing is published before it is on disk, whatever it is",
-    )
-    relay_log_recovery: bool = Field(
-        default=False, description="at start, discard what is not published yet and fetch it again"
-    )
 
-
-class Purge(Section):
+class Purge(Section, PurgeRules):  # type: ignore[misc]
     """When relay files are deleted: what any of the rules names, unless the publisher or a reader needs it."""
-
-    interval: int = Field(
-        default=3600, ge=0, description="seconds between two purges in the background; 0: only on a full disk"
-    )
-    expires: float = Field(
-        default=0,
-        ge=0,
-        allow_inf_nan=False,
-        description="hours since a file was last updated; 0: no such rule",
-    )
-    remain_space: float = Field(
-        default=15,
-        ge=0,
-        allow_inf_nan=False,
-        description="GB (2^30 bytes) to be kept free on the disk, oldest files first; 0: no such rule",
-    )
-    passed: bool = Field(
-        default=False,
-        description="delete a file as soon as the publisher, all channels and other readers have passed it",
-    )
 
 
 class Kafka(Section):
@@ -278,14 +238,8 @@ class Kafka(Section):
         return value
 
 
-class Epoch(Section):
+class Epoch(Section, EpochSettings):  # type: ignore[misc]
     """When a run of upstream transactions becomes one epoch: whichever limit is met first."""
-
-    max_rows: int = Field(default=20_000, ge=1, description="rows")
-    max_bytes: Size = Field(default=16 << 20, description="bytes of rows, as a number or such as 16MiB")
-    max_delay: Duration = Field(
-        default=0.2, description="how long a transaction may wait for others: 200ms, 1s, or seconds"
-    )
 
 
 class Target(Server):
@@ -298,7 +252,6 @@ class Target(Server):
     )
 
 
-# mypy takes a model for a dataclass, and does not see that ours are frozen.
 class Consumer(Section, ConsumerSettings):  # type: ignore[misc]
     """The Structured Streaming job."""
 
@@ -320,107 +273,33 @@ class Tables(Section):
     )
 
 
-class Filter(Section):
+class Filter(Section, EventRule):  # type: ignore[misc]
     """A rule of the binlog event filter: which kinds of events go through."""
-
-    schema_pattern: str = Field(
-        min_length=1, description="schemas, with * and ? as wildcards", examples=["shop"]
-    )
-    table_pattern: str | None = Field(
-        default=None,
-        min_length=1,
-        description="tables; without it the rule holds for the schema's own DDL and all its tables",
-        examples=["log_*"],
-    )
-    events: tuple[str, ...] = Field(
-        default=(),
-        description="insert, update, delete, create table, …, all, all dml, all ddl, none, none dml, none ddl",
-        examples=[["delete", "truncate table", "drop table"]],
-    )
-    sql_pattern: tuple[str, ...] = Field(
-        default=(),
-        description="regular expressions over the text of DDL",
-        examples=[["^DROP\\s+PROCEDURE"]],
-    )
-    action: Literal["Do", "Ignore"] = Field(
-        description="Ignore drops the events named, Do all others of these tables", examples=["Ignore"]
-    )
 
     @model_validator(mode="after")
     def _usable(self) -> Filter:
-        _checked(lambda: EventRule(self.schema_pattern, self.action, None, self.events, self.sql_pattern))
+        _checked(lambda: self.plain(EventRule))
         return self
 
 
-class RouteRule(Section):
+class RouteRule(Section, Route):  # type: ignore[misc]
     """A rule of the table router: the downstream's names of schemas and tables."""
-
-    schema_pattern: str = Field(
-        min_length=1, description="schemas, with * and ? as wildcards", examples=["shop_*"]
-    )
-    table_pattern: str | None = Field(
-        default=None,
-        min_length=1,
-        description="tables; without it the rule moves whole schemas",
-        examples=["orders_*"],
-    )
-    target_schema: str = Field(min_length=1, description="the schema downstream", examples=["shop"])
-    target_table: str | None = Field(
-        default=None,
-        min_length=1,
-        description="the table downstream; without it tables keep their names",
-        examples=["orders"],
-    )
 
     @model_validator(mode="after")
     def _usable(self) -> RouteRule:
-        _checked(lambda: Router((self.route,)))
+        _checked(lambda: Router((self.plain(Route),)))
         return self
 
-    @property
-    def route(self) -> Route:
-        return Route(self.schema_pattern, self.target_schema, self.table_pattern, self.target_table)
 
-
-class Expression(Section):
+class Expression(Section, ExpressionRule):  # type: ignore[misc]
     """A rule of the expression filter: the rows of a table that are left out because an expression is true."""
-
-    schema_: str = Field(min_length=1, description="the schema upstream", examples=["shop"])
-    table: str = Field(min_length=1, description="the table upstream", examples=["orders"])
-    insert_value_expr: str | None = Field(
-        default=None,
-        description="over the new row of an INSERT",
-        examples=["state = 'draft' AND total < 0.5"],
-    )
-    update_old_value_expr: str | None = Field(
-        default=None, description="over the old row of an UPDATE", examples=["state = 'draft'"]
-    )
-    update_new_value_expr: str | None = Field(
-        default=None,
-        description="over its new row; with the one before: left out if both are true",
-        examples=["state = 'draft'"],
-    )
-    delete_value_expr: str | None = Field(
-        default=None, description="over the row of a DELETE", examples=["state IS NULL OR id % 10 <> 0"]
-    )
 
     @model_validator(mode="after")
     def _usable(self) -> Expression:
-        _checked(lambda: self.rule)
+        _checked(lambda: self.plain(ExpressionRule))
         if all(text is None for name, text in self if name.endswith("_expr")):
             raise ValueError("a rule without an expression leaves nothing out")
         return self
-
-    @property
-    def rule(self) -> ExpressionRule:
-        return ExpressionRule(
-            self.schema_,
-            self.table,
-            self.insert_value_expr,
-            self.update_old_value_expr,
-            self.update_new_value_expr,
-            self.delete_value_expr,
-        )
 
 
 class Ddl(Section, DdlOptions):  # type: ignore[misc]
@@ -428,28 +307,22 @@ class Ddl(Section, DdlOptions):  # type: ignore[misc]
 
     @model_validator(mode="after")
     def _usable(self) -> Ddl:
-        _checked(lambda: DdlOptions(**dict(self)))
+        _checked(lambda: self.plain(DdlOptions))
         return self
 
 
-class Skip(Section):
+class Skip(Section, SkipRule):  # type: ignore[misc]
     """A rule for what cannot be replicated and is passed over, counted, instead of stopping the producer."""
 
-    schema_pattern: str = Field(
-        min_length=1, description="schemas, with * and ? as wildcards", examples=["shop"]
-    )
-    table_pattern: str = Field(
-        min_length=1, description="tables, with * and ? as wildcards", examples=["log_*"]
-    )
-    events: tuple[Literal["statement", "image"], ...] = Field(
-        min_length=1,
-        description="statement: DML logged as text; image: rows whose image lacks what is needed",
-        examples=[["statement", "image"]],
-    )
+
+_COMMON = ("channel", "checkpoint_dir")  # to all channels
+_SETTINGS: dict[str, Any] = get_type_hints(ConsumerSettings, include_extras=True)
+_own: dict[str, Any] = {name: (kind | None, None) for name, kind in _SETTINGS.items() if name not in _COMMON}
+_OwnSettings: Any = create_model("_OwnSettings", __base__=Section, **_own)
 
 
-class Channel(Section):
-    """What a channel has of its own; each field replaces the whole field of the same name outside."""
+class Channel(_OwnSettings):  # type: ignore[misc]
+    """What a channel has of its own: fields of [consumer], and these; each replaces the whole field outside."""
 
     target: Target | None = None
     tables: Tables | None = None
@@ -457,19 +330,6 @@ class Channel(Section):
     routes: tuple[RouteRule, ...] | None = None
     expression_filter: tuple[Expression, ...] | None = None
     ddl: Ddl | None = None
-    max_batch_rows: int | None = Field(default=None, ge=1)
-    max_batch_bytes: Size | None = None
-    max_batch_delay: Span | None = None
-    retry_time: Span | None = None
-    pause_time: Span | None = None
-    compact: bool | None = None
-    multiple_rows: bool | None = None
-    statement_rows: int | None = Field(default=None, ge=1)
-    consistency: Literal["batch", "worker"] | None = None
-    worker_count: int | None = Field(default=None, ge=1, le=256)
-    causality: Literal["rows", "tables"] | None = None
-    safe_mode: bool | None = None
-    safe_mode_duration: Span | None = None
 
 
 def _checked(make: Callable[[], object]) -> None:

@@ -49,7 +49,7 @@ def set_structure(
         name = (lowered(name[0]), lowered(name[1]))
     probe(settings.bootstrap_servers, settings.kafka_security)
     table = _table(file, name, flavor)
-    with closing(RelayWriter.open(settings.relay_dir)):
+    with closing(RelayWriter.open(settings.relay.dir)):
         log = EpochLog(
             settings.bootstrap_servers, settings.prefix, settings.partitions, settings.kafka_security
         )

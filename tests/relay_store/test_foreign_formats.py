@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from producer.mirror.intake import Intake
+from producer.settings import RelaySettings
 from relay_store.check.file import FileCheck
 from relay_store.check.gtid_chain import GtidChain
 from relay_store.layout.directory import RelayPosition
@@ -78,7 +79,7 @@ def test_an_upstream_of_another_format_is_refused(tmp_path: Path, first: bytes, 
     try:
         relay.open_subdir("3e11fa47-71ca-11e1-9e33-c80aa9429562")
         relay.rotate(FILE)
-        intake = Intake(relay, empty_gtid_set("mysql").tracker(), framing.FIRST_POSITION)
+        intake = Intake(relay, empty_gtid_set("mysql").tracker(), framing.FIRST_POSITION, RelaySettings())
         with pytest.raises(RelayError, match="TR310") as caught:
             intake.take(_packet(first))
     finally:

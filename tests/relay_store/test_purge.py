@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from typer.testing import CliRunner
 
 from producer.mirror.loop import Mirror
 from producer.mirror.purging import Purging
+from producer.settings import RelaySettings
 from relay_store.layout import directory as layout
 from relay_store.layout.directory import RelayMeta, RelayPosition, StartPosition
 from relay_store.layout.inventory import RelayFile
@@ -43,7 +45,9 @@ from tests.support.waiting import wait_until
 DEB = "deb76a2b-09cc-11e9-9129-5242cf3bb246"
 E4E = "e4e0e8ab-09cc-11e9-9220-82cc35207219"
 EVENTS_SOURCE = "00010203-0405-0607-0809-0a0b0c0d0e0f"  # of relay_events.gtid
-ALL = PurgeRules(passed=True)
+NONE = PurgeRules(interval=0, remain_space=0)
+ALL = replace(NONE, passed=True)
+ALWAYS = replace(NONE, remain_space=1e6)
 HOUR = 3600
 
 
@@ -191,6 +195,7 @@ def states(draw) -> RelayState:
 
 RULES = st.builds(
     PurgeRules,
+    interval=st.just(0),
     expires=st.sampled_from([0, 1, 24, 0.5]),
     remain_space=st.sampled_from([0, 1, 15, 20.5]),
     passed=st.booleans(),
@@ -238,7 +243,7 @@ def test_the_rules_delete_exactly_what_the_model_says(state, rules):
     left = state.files[len(expected) :]
     assert decision.kept == (left[0] if left else None)
     assert decision.why
-    if rules == PurgeRules():
+    if rules == NONE:
         assert not decision.delete
 
 
@@ -248,7 +253,7 @@ def test_whatever_the_rules_no_needed_file_goes_and_none_before_an_older_one(sta
     decision = decide(state, rules, now)
     assert decision.delete == state.files[: len(decision.delete)]
     assert all(may_go(state, file) for file in decision.delete)
-    more = decide(state, PurgeRules(rules.expires, rules.remain_space, passed=True), now)
+    more = decide(state, replace(rules, passed=True), now)
     assert more.delete[: len(decision.delete)] == decision.delete
 
 
@@ -357,7 +362,7 @@ def test_a_file_expires_by_its_last_update(small):
     now = time.time()
     for name, hours in zip(logs(7, 8, 9), (30, 25, 23), strict=True):
         os.utime(small / f"{DEB}.000001" / name, (now, now - hours * HOUR))
-    report = purge(small, PurgeRules(expires=24), clock=lambda: now)
+    report = purge(small, replace(NONE, expires=24), clock=lambda: now)
     assert [file.name for file in report.deleted] == logs(7, 8)
     assert report.why == "it was updated 23.0 hours ago"
 
@@ -598,7 +603,7 @@ def test_a_purge_on_a_disk_without_any_room_still_deletes_files(small, monkeypat
 
 
 def test_the_background_purges_at_its_interval(small):
-    purging = Purging(small, PurgeRules(remain_space=1e6), 0.05)
+    purging = Purging(small, replace(ALWAYS, interval=1))
     purging.start()
     wait_until(lambda: len(tree(small)) == 1, "the background purges")
     purging.stop()
@@ -606,7 +611,7 @@ def test_the_background_purges_at_its_interval(small):
 
 
 def test_an_interval_of_nothing_leaves_it_to_a_full_disk(small):
-    purging = Purging(small, PurgeRules(remain_space=1e6), 0)
+    purging = Purging(small, ALWAYS)
     purging.start()
     purging.join(10)
     assert len(tree(small)) == 2
@@ -617,7 +622,7 @@ def test_an_interval_of_nothing_leaves_it_to_a_full_disk(small):
 
 def test_a_purge_that_fails_does_not_end_the_background(small):
     (small / "readers/channel-x.toml").write_text("")
-    purging = Purging(small, ALL, 1)
+    purging = Purging(small, replace(ALL, interval=1))
     assert not purging.purge()
     (small / "readers/channel-x.toml").unlink()
     assert purging.purge()
@@ -649,7 +654,9 @@ def test_an_upstream_that_is_lost_while_the_disk_is_full_is_no_reason_to_end(roo
         return True
 
     monkeypatch.setattr(layout, "write_atomically", full)
-    mirror = Mirror(ServerUrl.parse("mysql://root@127.0.0.1:1/"), relay, server_id=1, make_room=make_room)
+    mirror = Mirror(
+        ServerUrl.parse("mysql://root@127.0.0.1:1/"), relay, RelaySettings(), server_id=1, make_room=make_room
+    )
     thread = threading.Thread(target=mirror.run, args=(stop,))
     thread.start()
     wait_until(lambda: mirror.progress.reconnects >= 2, "the mirror tries again")

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from producer.epochs.open_epoch import EpochLimits
 from producer.mirror.loop import Mirror
 from producer.mirror.purging import Purging
 from producer.run import ProducerConfig, run_producer
+from producer.settings import RelaySettings
 from producer.upstream.connect import describe
 from relay_store.check.verify import verify
 from relay_store.layout import directory as layout
@@ -157,7 +159,7 @@ def test_a_full_disk_pauses_until_the_readers_have_passed(source, flavor, small_
     """Three times as much as the disk holds goes through it; nobody frees space but the purge."""
     root = small_disk / "relay"
     root.mkdir()
-    purging = Purging(root, PurgeRules(remain_space=15), 0)
+    purging = Purging(root, PurgeRules(interval=0, remain_space=15))
     with mirroring(source, root, make_room=purging.purge) as mirror:
         work_on(source, 5)
         follower = Follower(mirror, root)
@@ -238,15 +240,13 @@ def test_a_producer_publishes_more_than_its_disk_holds(source, flavor, small_dis
         source=url_of(source),
         server_id=991,
         start="earliest",
-        relay_dir=small_disk / "relay",
+        relay=RelaySettings(dir=small_disk / "relay"),
+        epoch=EpochLimits(max_rows=10, max_bytes=1 << 20, max_delay=0.05),
+        purge=PurgeRules(interval=0, remain_space=15),
         bootstrap_servers=kafka.bootstrap,
         prefix=f"full-{flavor}-{os.getpid()}",
         partitions=2,
-        epoch_max_rows=10,
-        epoch_max_bytes=1 << 20,
-        epoch_max_delay=0.05,
         include=("m.*",),
-        purge_rules=PurgeRules(remain_space=15),
     )
     stop, errors = threading.Event(), []
 
@@ -267,7 +267,7 @@ def test_a_producer_publishes_more_than_its_disk_holds(source, flavor, small_dis
             epochs = [EpochCommitted.decode(m.value()) for m in read_topic(kafka.bootstrap, log)]
             return sum(epoch.rows for epoch in epochs) == rows
 
-        wait_until(lambda: (config.relay_dir / "readers").exists(), "the publisher begins")
+        wait_until(lambda: (config.relay.dir / "readers").exists(), "the publisher begins")
         wait_until(all_is_published, "the producer catches up")
     finally:
         stop.set()
@@ -276,7 +276,7 @@ def test_a_producer_publishes_more_than_its_disk_holds(source, flavor, small_dis
     assert any("disk full" in state for state in seen)
     (images,) = read_published(kafka.bootstrap, config.prefix).tables().values()
     assert sorted(image["id"] for image in images.values()) == list(range(1, rows + 1))
-    (reader,) = read_readers(config.relay_dir)
+    (reader,) = read_readers(config.relay.dir)
     assert (reader.name, reader.position.file) == (PUBLISHER, describe(url_of(source)).file)
 
 

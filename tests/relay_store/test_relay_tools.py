@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from producer.settings import RelaySettings
 from relay_store.check.verify import check_at_start, verify
 from relay_store.layout import directory as layout
 from relay_store.layout.directory import RelayPosition
@@ -98,7 +99,7 @@ def test_a_growing_log_raises_no_false_alarm(source, flavor, tmp_path, max_file_
     root, done = tmp_path / "relay", threading.Event()
     work_on(source, 2)
     loader = threading.Thread(target=lambda: [work_on(source, 10, seed) for seed in range(12)] and done.set())
-    with mirroring(source, root, max_file_size=max_file_size) as mirror:
+    with mirroring(source, root, settings=RelaySettings(max_file_size=max_file_size)) as mirror:
         loader.start()
         checks = 0
         try:

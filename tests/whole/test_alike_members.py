@@ -15,6 +15,7 @@ import pytest
 
 from compose.databases import Database
 from compose.kafka import Kafka
+from producer.epochs.open_epoch import EpochLimits
 from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError
 from schemas.structure import Column, TableStructure
@@ -88,7 +89,7 @@ def log(
 ) -> Iterator[SourceLog]:
     upstream = request.getfixturevalue(f"upstream_{request.param}")
     folder = tmp_path_factory.mktemp("members")
-    with source_log(upstream, kafka.bootstrap, folder, epoch_max_rows=60, epoch_max_delay=60.0) as made:
+    with source_log(upstream, kafka.bootstrap, folder, epoch=EpochLimits(60, 1 << 20, 60.0)) as made:
         chance = random.Random(4)
         made.sql(LOOSE, *(f"CREATE TABLE {name} ({columns})" for name, columns in TABLES.items()))
         made.sql(LOOSE, *(_change(table, chance) for _ in range(90) for table in TABLES))

@@ -27,6 +27,7 @@ from typer.testing import CliRunner
 
 from compose.databases import Database
 from compose.kafka import Kafka
+from producer.epochs.open_epoch import EpochLimits
 from schemas.access.secrets import TARGET_PASSWORD
 from schemas.access.server_url import ServerUrl
 from schemas.errors import ConfigError, DownstreamError, LogError
@@ -104,7 +105,7 @@ def history(
     upstream = request.getfixturevalue(f"upstream_{request.param}")
     target = request.getfixturevalue(f"downstream_{request.param}")
     folder = tmp_path_factory.mktemp("replay")
-    with source_log(upstream, kafka.bootstrap, folder, epoch_max_rows=40, epoch_max_delay=60.0) as log:
+    with source_log(upstream, kafka.bootstrap, folder, epoch=EpochLimits(40, 1 << 20, 60.0)) as log:
         made = History(log, request.param, target, folder)
         write(made, random.Random(7))
         log.publish()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from compose.databases import Database
 from compose.kafka import Kafka
+from tests.support.epochs.producer_case import SMALL_EPOCHS
 from tests.support.epochs.registry import running
 from tests.support.epochs.source_log import SourceLog, source_log
 from tests.support.epochs.stranger import Change, Log, comparable, expression, murmur2
@@ -69,7 +71,7 @@ VALUES = {
 
 @pytest.fixture
 def log(upstream: Database, kafka: Kafka, tmp_path: Path) -> Iterator[SourceLog]:
-    with source_log(upstream, kafka.bootstrap, tmp_path, epoch_max_rows=20) as made:
+    with source_log(upstream, kafka.bootstrap, tmp_path, epoch=replace(SMALL_EPOCHS, max_rows=20)) as made:
         columns = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
         made.sql(
             f"CREATE TABLE everything (id INT, `p k` VARCHAR(9), {columns}, PRIMARY KEY (`p k`, id))",

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import Annotated
 
 import structlog
+from pydantic import Field
 
 from schemas.codegen import compile_function
 from schemas.errors import ConfigError
@@ -27,18 +29,36 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class ExpressionRule:
-    """One rule for one upstream table; an expression that is None leaves nothing out.
+    """One rule of ``[[expression-filter]]``; an expression that is None leaves nothing out.
 
     Raises:
         ConfigError: TR134, an expression that cannot be read.
     """
 
-    schema: str
-    table: str
-    insert_value_expr: str | None = None
-    update_old_value_expr: str | None = None
-    update_new_value_expr: str | None = None
-    delete_value_expr: str | None = None
+    # Not "schema": pydantic has a use for that name.
+    schema_: Annotated[str, Field(min_length=1, description="the schema upstream", examples=["shop"])]
+    table: Annotated[str, Field(min_length=1, description="the table upstream", examples=["orders"])]
+    insert_value_expr: Annotated[
+        str | None,
+        Field(
+            description="over the new row of an INSERT",
+            examples=["state = 'draft' AND total < 0.5"],
+        ),
+    ] = None
+    update_old_value_expr: Annotated[
+        str | None, Field(description="over the old row of an UPDATE", examples=["state = 'draft'"])
+    ] = None
+    update_new_value_expr: Annotated[
+        str | None,
+        Field(
+            description="over its new row; with the one before: left out if both are true",
+            examples=["state = 'draft'"],
+        ),
+    ] = None
+    delete_value_expr: Annotated[
+        str | None,
+        Field(description="over the row of a DELETE", examples=["state IS NULL OR id % 10 <> 0"]),
+    ] = None
 
     def __post_init__(self) -> None:
         for name in _IMAGES:
@@ -53,7 +73,7 @@ class ExpressionRule:
         """The error for an expression that cannot be evaluated as the servers do."""
         return ConfigError(
             "TR134",
-            f"expression-filter of {self.schema}.{self.table}, {name.replace('_', '-')} {getattr(self, name)!r}"
+            f"expression-filter of {self.schema_}.{self.table}, {name.replace('_', '-')} {getattr(self, name)!r}"
             f" cannot be evaluated exactly as MySQL does: {why}",
             hint="docs/PIPELINE.md says what can be",
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from producer.settings import RelaySettings
 from relay_store.layout.readers import read_readers
 from schemas.errors import DecodeError
 from tests.support.binlogs.binlog_rows import binlog_end
@@ -62,7 +63,7 @@ def test_rows_take_effect_at_the_commit(case: Case, settings: tuple[str, ...]) -
     prepared = case.published().epochs[-1].prepared
     assert [p.xid for p in prepared] == ["X'61',X'62',3", "X'ff00',X'',7"]
     # No purge may delete what the COMMIT will need.
-    (mark,) = read_readers(case.config.relay_dir)
+    (mark,) = read_readers(case.config.relay.dir)
     assert (mark.position.file, mark.position.pos) == (prepared[0].relay_file, prepared[0].relay_pos)
     case.sql("INSERT INTO t (id, v) VALUES (31, 'also between')", "XA ROLLBACK X'ff00','',7",
              "XA COMMIT 'a','b',3", "INSERT INTO t (id, v) VALUES (32, 'after')")  # fmt: skip
@@ -118,7 +119,10 @@ def test_a_commit_of_what_was_prepared_before_the_log(case: Case, tmp_path: Path
     _prepare(case, "'dropped'", "INSERT INTO t (id, v) VALUES (2, 'dropped')")
     case.sql("FLUSH BINARY LOGS")
     late = replace(
-        case, config=replace(case.config, prefix=f"{case.config.prefix}-late", relay_dir=tmp_path / "late")
+        case,
+        config=replace(
+            case.config, prefix=f"{case.config.prefix}-late", relay=RelaySettings(dir=tmp_path / "late")
+        ),
     )
     late.catch_up()
     case.sql("XA ROLLBACK 'dropped'", "INSERT INTO t (id, v) VALUES (3, 'plain')")

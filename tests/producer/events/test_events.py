@@ -137,4 +137,4 @@ def test_a_table_without_engine_says_which_one_it_took(case: Case) -> None:
         "alike": None,
     }
     # Without the upstream, as in a recovery, its default is known.
-    assert layout.read_default_engine(case.config.relay_dir) == "InnoDB"
+    assert layout.read_default_engine(case.config.relay.dir) == "InnoDB"

@@ -22,11 +22,12 @@ from confluent_kafka.admin import AdminClient
 from producer.epochs.records import Records
 from producer.kafka.epoch_log import EpochLog
 from producer.run import ProducerProgress, run_producer
+from producer.settings import RelaySettings
 from schemas.errors import DecodeError, LogError, RelayError, TailraceError
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.rules.config import ConsumerConfig
 from tests.support.binlogs.binlog_rows import Row, binlog_end, rows_since
-from tests.support.epochs.producer_case import Case
+from tests.support.epochs.producer_case import SMALL_EPOCHS, Case
 from tests.support.epochs.published import Published
 from tests.support.processes.child import handles
 from tests.support.waiting import wait_until
@@ -156,7 +157,10 @@ def test_second_producer_fences_the_first(case: Case, tmp_path: Path) -> None:
     case.sql("INSERT INTO t (v) VALUES ('by the first')")
     wait_until(lambda: len(case.published().all_rows) == 1, "the first row is published")
     second_config = replace(
-        case.config, relay_dir=tmp_path / "other", start="earliest", server_id=case.config.server_id + 500
+        case.config,
+        relay=RelaySettings(dir=tmp_path / "other"),
+        start="earliest",
+        server_id=case.config.server_id + 500,
     )
     stop = threading.Event()
     second = threading.Thread(target=run_producer, args=(second_config, stop), daemon=True)
@@ -184,7 +188,7 @@ def test_stops_exactly_behind_a_gtid_set(case: Case) -> None:
         case.sql("BEGIN", f"INSERT INTO t (v) VALUES ({i})", f"INSERT INTO t (v) VALUES ({i})", "COMMIT")
         stops.append(case.executed())
     for wanted, rows in ((stops[3], 8), (stops[3], 8), (stops[4], 10), (stops[8], 18)):
-        case.catch_up(until_caught_up=False, stop_at_gtid=wanted, epoch_max_delay=60.0)
+        case.catch_up(until_caught_up=False, stop_at_gtid=wanted, epoch=replace(SMALL_EPOCHS, max_delay=60.0))
         published = case.published()
         assert len(published.all_rows) == rows
         assert published.epochs[-1].executed_gtids.replace("\n", "") == wanted.replace("\n", "")
@@ -205,7 +209,7 @@ def test_a_stop_leaves_whole_transactions(case: Case) -> None:
         stop = threading.Event()
         timer = threading.Timer(pause, stop.set)
         timer.start()
-        run_producer(replace(case.config, epoch_max_rows=1), stop)
+        run_producer(replace(case.config, epoch=replace(SMALL_EPOCHS, max_rows=1)), stop)
         timer.join()
         rows = len(case.published().all_rows)
         assert rows % 30_000 == 0
@@ -329,7 +333,7 @@ def test_a_log_has_one_begin(case: Case, tmp_path: Path) -> None:
     _work(case, 3, rng)
     case.upstream.execute("FLUSH BINARY LOGS")
     _work(case, 3, rng)
-    shutil.rmtree(case.config.relay_dir)
+    shutil.rmtree(case.config.relay.dir)
     case.catch_up(start="current")
     published = case.published()
     _assert_equal(case, published)
@@ -355,7 +359,7 @@ def test_a_log_has_one_begin(case: Case, tmp_path: Path) -> None:
     _delete(admin, topics[2:])
     with pytest.raises(RelayError, match="TR312"):
         case.catch_up()
-    shutil.rmtree(case.config.relay_dir)
+    shutil.rmtree(case.config.relay.dir)
     case.catch_up(start="current")
     [only] = case.published().epochs
     assert (only.epoch, only.executed_gtids) == (0, case.executed())

@@ -11,6 +11,7 @@ import pymysql
 import pytest
 
 from producer.mirror.loop import Mirror
+from producer.settings import RelaySettings
 from producer.upstream.connect import describe, set_at_start
 from relay_store.write.writer import RelayWriter
 from schemas.access.server_connection import ServerConnection
@@ -67,7 +68,7 @@ def mirrored(upstream: FakeUpstream, root: Path, until: int = 1 << 20) -> Tailra
     """Mirror what the upstream sends until its first file is there up to a position, or nothing can heal."""
     stop, failure = threading.Event(), []
     with_relay = RelayWriter.open(root)
-    mirror = Mirror(upstream.url, with_relay, server_id=9)
+    mirror = Mirror(upstream.url, with_relay, RelaySettings(), server_id=9)
 
     def run() -> None:
         try:

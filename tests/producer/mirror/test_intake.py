@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from producer.mirror.intake import Intake
+from producer.settings import RelaySettings
 from producer.upstream import packets
 from producer.upstream.packets import ServerSaid, slow_packet
 from relay_store.write.writer import RelayWriter
@@ -36,7 +37,7 @@ class Bench:
     def connect(self, begin: int | None = None) -> None:
         self.rest, self.need = b"", 0
         begin = self.relay.position.pos if begin is None else begin
-        self.intake = Intake(self.relay, self.gtids, begin)
+        self.intake = Intake(self.relay, self.gtids, begin, RelaySettings())
 
     def send(self, *events: bytes) -> None:
         self.receive(framed(events))

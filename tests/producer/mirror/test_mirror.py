@@ -15,6 +15,7 @@ import pytest
 
 from producer.mirror.loop import Mirror
 from producer.mirror.start import Start
+from producer.settings import RelaySettings
 from producer.upstream.connect import describe, synthetic_uuid
 from producer.upstream.history import file_before, first_commit_behind
 from relay_store.layout import directory as layout
@@ -162,7 +163,7 @@ def test_large_files_are_kept_in_parts(source, flavor, tmp_path):
         time.sleep(rng.uniform(0.2, 0.8))
         process.kill()
         process.wait()
-    catch_up(source, root, max_file_size=PART)
+    catch_up(source, root, settings=RelaySettings(max_file_size=PART))
     assert_parts_make_the_files(source, root, flavor)
     reader = RelayReader(root)
     blocks = list(iter(lambda: reader.read_block(), None))
@@ -171,7 +172,7 @@ def test_large_files_are_kept_in_parts(source, flavor, tmp_path):
     assert sum(len(block.data) for block in blocks) == size + headers
     assert blocks[-1].end.upstream == describe(url_of(source)).files[-1]
     # Another size from now on, and none at all: what is there stays.
-    catch_up(source, root, max_file_size=3 * PART)
+    catch_up(source, root, settings=RelaySettings(max_file_size=3 * PART))
     work_on(source, 5, seed=9)
     catch_up(source, root)
     assert relay_files(root)[-1].stat().st_size > 0
@@ -261,7 +262,7 @@ def test_what_sync_relay_log_promises(source, flavor, tmp_path, groups):
     root = tmp_path / "relay"
     work_on(source, 1)
     catch_up(source, root)
-    with mirroring(source, root, sync_groups=groups) as mirror:
+    with mirroring(source, root, settings=RelaySettings(sync_relay_log=groups)) as mirror:
         wait_for_mirror(mirror, source)
         before, metas = mirror.relay.syncs, (root / mirror.relay.subdir / layout.META_NAME).read_text()
         for _ in range(3):
@@ -341,7 +342,7 @@ def test_a_wrong_password_stops_at_once(source, flavor, tmp_path):
     relay = RelayWriter.open(tmp_path / "relay")
     address = ServerUrl.parse(source.url("tailrace"), password="wrong")
     with pytest.raises(UpstreamError, match="TR202") as caught:
-        Mirror(address, relay, server_id=990).run(threading.Event())
+        Mirror(address, relay, RelaySettings(), server_id=990).run(threading.Event())
     assert "wrong" not in str(caught.value)
     relay.close()
 

@@ -17,13 +17,16 @@ import pytest
 
 from compose.databases import Database
 from compose.kafka import Kafka
+from producer.epochs.open_epoch import EpochLimits
 from producer.run import ProducerConfig, run_producer
+from producer.settings import RelaySettings
 from producer.upstream.connect import describe
 from relay_store.layout import directory as layout
 from schemas.access.server_url import ServerUrl
 from schemas.errors import RelayError, UpstreamError
 from schemas.gtid.sets import parse_gtid_set
 from tests.support.binlogs.mirroring import purge_upstream
+from tests.support.epochs.producer_case import NO_PURGE
 from tests.support.epochs.published import read_published
 from tests.support.waiting import wait_until
 
@@ -39,13 +42,12 @@ def config(kafka: Kafka, tmp_path: Path) -> ProducerConfig:
         source=ServerUrl.parse("mysql://nobody@127.0.0.1"),
         server_id=8800,
         start="earliest",
-        relay_dir=tmp_path / "relay",
+        relay=RelaySettings(dir=tmp_path / "relay"),
+        epoch=EpochLimits(max_rows=300, max_bytes=1 << 20, max_delay=0.05),
+        purge=NO_PURGE,
         bootstrap_servers=kafka.bootstrap,
         prefix=f"switch-{os.getpid()}-{next(_numbers)}",
         partitions=3,
-        epoch_max_rows=300,
-        epoch_max_bytes=1 << 20,
-        epoch_max_delay=0.05,
         include=("app.*",),
     )
 
@@ -161,7 +163,7 @@ def test_a_failover_is_followed_by_gtid(
             run_producer(now, stop)
             second.execute("FLUSH BINARY LOGS")
     run_producer(replace(now, until_caught_up=True), threading.Event())
-    folders = layout.read_index(config.relay_dir)
+    folders = layout.read_index(config.relay.dir)
     assert [layout.subdir_serial(name) for name in folders] == [1, 2]
     assert layout.subdir_uuid(folders[1]) == describe(source(second)).server_uuid
     assert_equal(config, second)
@@ -181,18 +183,19 @@ def test_a_relay_log_made_anew_is_gone_on_with_by_gtid(
         time.sleep(1)
         first.execute("FLUSH BINARY LOGS")
         run_producer(ours, threading.Event())
-        shutil.rmtree(config.relay_dir)
+        shutil.rmtree(config.relay.dir)
         run_producer(ours, threading.Event())
     level(first, second)
-    shutil.rmtree(config.relay_dir)
-    run_producer(replace(ours, source=source(second), max_file_size=65_536), threading.Event())
+    shutil.rmtree(config.relay.dir)
+    relay = replace(ours.relay, max_file_size=65_536)
+    run_producer(replace(ours, source=source(second), relay=relay), threading.Event())
     assert_equal(config, second)
     first.execute("FLUSH BINARY LOGS", "INSERT INTO app.t (v) VALUES ('late')", "FLUSH BINARY LOGS")
-    shutil.rmtree(config.relay_dir)
+    shutil.rmtree(config.relay.dir)
     last = describe(source(first)).file
     with pytest.raises(RelayError, match=r"TR308.*relay-binlog-gtid"):
-        run_producer(replace(ours, relay_binlog_name=last), threading.Event())
-    shutil.rmtree(config.relay_dir)
+        run_producer(replace(ours, relay=replace(ours.relay, relay_binlog_name=last)), threading.Event())
+    shutil.rmtree(config.relay.dir)
     purge_upstream(first, last)
     with pytest.raises(UpstreamError, match=r"TR204: .* no longer has these transactions"):
         run_producer(ours, threading.Event())
@@ -204,7 +207,8 @@ def test_relay_log_recovery_fetches_again_what_is_not_published(
     """A damaged file behind the last epoch stops the publisher; with the option it is fetched again."""
     upstream = server(flavor, role="upstream")
     create(upstream)
-    ours = replace(config, source=source(upstream), until_caught_up=True, max_file_size=65_536)
+    relay = replace(config.relay, max_file_size=65_536)
+    ours = replace(config, source=source(upstream), until_caught_up=True, relay=relay)
     run_producer(ours, threading.Event())
     with load(upstream, 4):
         time.sleep(1)
@@ -213,14 +217,14 @@ def test_relay_log_recovery_fetches_again_what_is_not_published(
         time.sleep(1)
     run_producer(replace(ours, stop_at_gtid=halfway, until_caught_up=False), threading.Event())
     _mirror_all(upstream, config)
-    folder = config.relay_dir / layout.read_index(config.relay_dir)[-1]
+    folder = config.relay.dir / layout.read_index(config.relay.dir)[-1]
     last = folder / layout.binlog_files(folder)[-2]
     data = bytearray(last.read_bytes())
     data[-30] ^= 4
     last.write_bytes(data)
     with pytest.raises(RelayError, match="TR304"):
         run_producer(ours, threading.Event())
-    run_producer(replace(ours, relay_log_recovery=True), threading.Event())
+    run_producer(replace(ours, relay=replace(ours.relay, relay_log_recovery=True)), threading.Event())
     assert_equal(config, upstream)
 
 
@@ -228,9 +232,9 @@ def _mirror_all(upstream: Database, config: ProducerConfig) -> None:
     from producer.mirror.loop import Mirror
     from relay_store.write.writer import RelayWriter
 
-    info, relay = describe(source(upstream)), RelayWriter.open(config.relay_dir)
+    info, relay = describe(source(upstream)), RelayWriter.open(config.relay.dir)
     try:
-        mirror = Mirror(source(upstream), relay, server_id=8801, max_file_size=config.max_file_size)
+        mirror = Mirror(source(upstream), relay, config.relay, server_id=8801)
         mirror.run(threading.Event(), (info.file, info.position))
     finally:
         relay.close()

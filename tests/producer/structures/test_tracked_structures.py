@@ -25,7 +25,7 @@ from tailrace.config.file import load
 from tailrace.reader.schema_set import set_structure
 from tests.support.binlogs.binlog_rows import binlog_end
 from tests.support.binlogs.tracking import _TABLE_MAP, Tracker, table_maps, tracker_in
-from tests.support.epochs.producer_case import Case
+from tests.support.epochs.producer_case import SMALL_EPOCHS, Case
 from tests.support.statements.random_ddl import ORACLE, Maker
 from tests.support.statements.value_types import TYPES
 
@@ -209,7 +209,9 @@ def test_without_metadata_all_is_as_with_it(case: Case, tmp_path: Any) -> None:
     """The same work in two databases, logged with full metadata and without any; killed and begun anew on the way."""
     other = f"{case.db}_full"
     setting = "NO_LOG" if case.upstream.flavor == "mariadb" else "MINIMAL"
-    case.config = replace(case.config, include=(f"{case.db}.*", f"{other}.*"), epoch_max_rows=1)
+    case.config = replace(
+        case.config, include=(f"{case.db}.*", f"{other}.*"), epoch=replace(SMALL_EPOCHS, max_rows=1)
+    )
     try:
         case.upstream.execute(f"DROP DATABASE IF EXISTS {other}", f"CREATE DATABASE {other}")
         case.upstream.execute(f"USE {other}", _BEGIN, *_WORK)
@@ -217,7 +219,7 @@ def test_without_metadata_all_is_as_with_it(case: Case, tmp_path: Any) -> None:
         case.sql(*_WORK)
         for crash_at in ("publish.after_commit:25", "publish.before_commit:6"):
             assert case.process(crash_at=crash_at).wait(120) == -signal.SIGKILL
-        case.config.relay_dir.rename(tmp_path / "gone")
+        case.config.relay.dir.rename(tmp_path / "gone")
         assert case.process(crash_at="publish.after_commit:4", start="earliest").wait(120) == -signal.SIGKILL
         case.catch_up()
         case.upstream.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
@@ -286,7 +288,7 @@ def test_a_structure_stated_by_hand_is_as_good_as_ddl(case: Case, tmp_path: Any)
         f'[source]\nurl = "{case.upstream.url()}"\nserver-id = {case.config.server_id}\n'
         f'[kafka]\nbootstrap-servers = "{case.config.bootstrap_servers}"\nprefix = "{case.config.prefix}"\n'
         f"partitions = {case.config.partitions}\n"
-        f'[relay]\ndir = "{case.config.relay_dir}"\n[tables]\ninclude = ["{case.db}.*"]\n'
+        f'[relay]\ndir = "{case.config.relay.dir}"\n[tables]\ninclude = ["{case.db}.*"]\n'
     )
     sql = tmp_path / "h.sql"
     try:

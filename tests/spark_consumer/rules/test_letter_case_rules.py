@@ -79,7 +79,7 @@ def test_rules_in_lower_case() -> None:
     assert (low.include, low.exclude) == (("shop.*",), ("shop.log_*",))
     assert [(f.schema_pattern, f.table_pattern) for f in low.filters] == [("shop", "log"), ("shop", None)]
     assert low.routes == (Route("shop", "Target", "orders_*", "Orders"),)
-    assert (low.expressions[0].schema, low.expressions[0].table) == ("shop", "t")
+    assert (low.expressions[0].schema_, low.expressions[0].table) == ("shop", "t")
     assert low.expressions[0].delete_value_expr == "A = 1"
     assert TableFilter(("Shop.T*",), folds=True).allows("shop", "table")
     assert not TableFilter(("Shop.T*",)).allows("shop", "table")

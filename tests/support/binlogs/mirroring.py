@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from producer.mirror.loop import Mirror
+from producer.settings import RelaySettings
 from producer.upstream.connect import describe
 from relay_store.layout import directory as layout
 from relay_store.write.writer import RelayWriter
@@ -19,6 +20,7 @@ from schemas.binlog import framing
 from tests.support.paths import CHECKOUT, PROGRAMS
 from tests.support.waiting import wait_until
 
+SETTINGS = RelaySettings()
 MIRROR_PROCESS = PROGRAMS / "mirror_process.py"
 
 
@@ -27,10 +29,10 @@ def url_of(source) -> ServerUrl:
 
 
 @contextmanager
-def mirroring(source, root, **options):
+def mirroring(source, root, settings=SETTINGS, **options):
     """A mirror at work in a thread; at the end its error, if any, is raised."""
     relay, stop, errors = RelayWriter.open(root), threading.Event(), []
-    mirror = Mirror(url_of(source), relay, server_id=990, **options)
+    mirror = Mirror(url_of(source), relay, settings, server_id=990, **options)
 
     def work():
         try:
@@ -50,12 +52,12 @@ def mirroring(source, root, **options):
         raise errors[0]
 
 
-def catch_up(source, root, **options) -> None:
+def catch_up(source, root, settings=SETTINGS, **options) -> None:
     """Run a mirror until everything that is upstream now is on disk."""
     info = describe(url_of(source))
     relay = RelayWriter.open(root)
     try:
-        mirror = Mirror(url_of(source), relay, server_id=990, **options)
+        mirror = Mirror(url_of(source), relay, settings, server_id=990, **options)
         mirror.run(threading.Event(), until=(info.file, info.position))
     finally:
         relay.close()

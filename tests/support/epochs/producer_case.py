@@ -14,11 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from compose.databases import Database
+from producer.epochs.open_epoch import EpochLimits
 from producer.run import ProducerConfig, run_producer
+from producer.settings import RelaySettings
+from relay_store.purge.purge import PurgeRules
 from schemas.access.server_url import ServerUrl
 from tests.support.epochs.published import Published, read_published
 from tests.support.paths import PROGRAMS
 
+SMALL_EPOCHS = EpochLimits(max_rows=500, max_bytes=1 << 20, max_delay=0.05)
+NO_PURGE = PurgeRules(interval=0, remain_space=0)
 _PROGRAM = PROGRAMS / "producer_process.py"
 
 
@@ -49,9 +54,9 @@ class Case:
     def process(self, crash_at: str = "", **changes: Any) -> subprocess.Popen[str]:
         """Start the producer as a process."""
         values = asdict(replace(self.config, **changes))
-        values |= {"source": self.upstream.url(), "relay_dir": str(self.config.relay_dir)}
+        values["source"] = self.upstream.url()
         return subprocess.Popen(
-            [sys.executable, str(_PROGRAM), json.dumps(values)],
+            [sys.executable, str(_PROGRAM), json.dumps(values, default=str)],
             env=os.environ | {"TAILRACE_CRASH_AT": crash_at, "PYTHONPATH": os.getcwd()},
             stdout=subprocess.PIPE,
             text=True,
@@ -81,13 +86,12 @@ def producer_case(upstream: Database, bootstrap: str, folder: Path) -> Iterator[
         source=source,
         server_id=7000 + number,
         start="current",
-        relay_dir=folder / "relay",
+        relay=RelaySettings(dir=folder / "relay"),
+        epoch=SMALL_EPOCHS,
+        purge=NO_PURGE,
         bootstrap_servers=bootstrap,
         prefix=prefix,
         partitions=3,
-        epoch_max_rows=500,
-        epoch_max_bytes=1 << 20,
-        epoch_max_delay=0.05,
         include=(f"{db}.*",),
     )
     upstream.execute(f"DROP DATABASE IF EXISTS {db}", f"CREATE DATABASE {db}")

@@ -13,9 +13,11 @@ from typing import Any
 
 from compose.databases import Database
 from producer.run import ProducerConfig, run_producer
+from producer.settings import RelaySettings
 from schemas.access.server_url import ServerUrl
 from schemas.wire.epoch import EpochCommitted
 from tailrace.reader import EpochReader, Row
+from tests.support.epochs.producer_case import NO_PURGE, SMALL_EPOCHS
 
 _numbers = itertools.count()
 
@@ -58,13 +60,12 @@ def source_log(upstream: Database, bootstrap: str, folder: Path, **changes: Any)
         source=ServerUrl.parse(upstream.url()),
         server_id=8000 + number,
         start="current",
-        relay_dir=folder / f"relay{number}",
+        relay=RelaySettings(dir=folder / f"relay{number}"),
+        epoch=SMALL_EPOCHS,
+        purge=NO_PURGE,
         bootstrap_servers=bootstrap,
         prefix=f"wire-{os.getpid()}-{number}",
         partitions=3,
-        epoch_max_rows=500,
-        epoch_max_bytes=1 << 20,
-        epoch_max_delay=0.05,
         include=(f"{db}.*",),
     )
     upstream.execute(f"DROP DATABASE IF EXISTS {db}", f"CREATE DATABASE {db} CHARACTER SET utf8mb4")

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 from producer.mirror.loop import Mirror
+from producer.settings import RelaySettings
 from relay_store.write.writer import RelayWriter
 from schemas.access.server_url import ServerUrl
 
@@ -15,6 +16,6 @@ if __name__ == "__main__":
     Mirror(
         ServerUrl.parse(address),
         RelayWriter.open(Path(root)),
+        RelaySettings(max_file_size=int(max_file_size)),
         server_id=int(server_id),
-        max_file_size=int(max_file_size),
     ).run(threading.Event())

@@ -16,16 +16,20 @@ def main() -> int:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     # Only now: on a busy machine these take longer than a test waits before it asks for the stop.
+    from producer.epochs.open_epoch import EpochLimits
     from producer.run import ProducerConfig, run_producer
+    from producer.settings import RelaySettings
     from relay_store.purge.purge import PurgeRules
     from schemas.access.kafka_security import KafkaSecurity
     from schemas.access.server_url import ServerUrl
     from schemas.errors import TailraceError
 
     values = json.loads(sys.argv[1])
-    values |= {"source": ServerUrl.parse(values["source"]), "relay_dir": Path(values["relay_dir"])}
+    values["source"] = ServerUrl.parse(values["source"])
+    values["relay"] = RelaySettings(**values["relay"] | {"dir": Path(values["relay"]["dir"])})
+    values["epoch"] = EpochLimits(**values["epoch"])
     values |= {name: tuple(values[name]) for name in ("include", "exclude")}
-    values["purge_rules"] = PurgeRules(**values["purge_rules"])
+    values["purge"] = PurgeRules(**values["purge"])
     values["kafka_security"] = KafkaSecurity(**values["kafka_security"])
     try:
         run_producer(ProducerConfig(**values), stop)

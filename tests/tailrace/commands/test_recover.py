@@ -20,6 +20,7 @@ from pymysql.connections import Connection
 from compose.databases import Database
 from compose.kafka import Kafka
 from producer.mirror.loop import Mirror
+from producer.settings import RelaySettings
 from producer.upstream.connect import describe
 from relay_store.layout.directory import binlog_files, read_index
 from relay_store.layout.epoch_ends import RECOVERED_NAME
@@ -88,7 +89,7 @@ def mirror(it: River) -> None:
     url = ServerUrl.parse(it.upstream.url("tailrace"))
     info = describe(url)
     relay, stop = RelayWriter.open(it.folder / "relay"), threading.Event()
-    mirror = Mirror(url, relay, server_id=77)
+    mirror = Mirror(url, relay, RelaySettings(), server_id=77)
     thread = threading.Thread(target=mirror.run, args=(stop,))
     thread.start()
     wait_until(lambda: mirror.reached(info.file, info.position), "everything is mirrored")

@@ -213,6 +213,22 @@ def test_a_channel_has_every_setting_of_the_pipeline_for_itself(tmp_path: Path) 
     )
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "worker-count = 0",
+        "statement-rows = 0",
+        'consistency = "row"',
+        "retry-time = -1",
+        'max-batch-bytes = "1"',
+    ],
+)
+def test_a_channel_takes_no_value_that_the_consumer_would_not(tmp_path: Path, setting: str) -> None:
+    for section in ("consumer", "channel.copy"):
+        with pytest.raises(ConfigError, match="TR103"):
+            _load(tmp_path, f"[{section}]\n{setting}\n")
+
+
 def test_rules_and_channels_are_shown_as_a_configuration_without_passwords(tmp_path: Path) -> None:
     config = _load(tmp_path, RULES)
     shown = effective_toml(config)

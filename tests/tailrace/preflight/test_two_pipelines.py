@@ -19,6 +19,7 @@ from compose.databases import Database
 from compose.kafka import Kafka
 from producer.kafka.epoch_log import EpochLog
 from producer.run import run_producer
+from producer.settings import RelaySettings
 from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError, LogError, RelayError, TailraceError, UpstreamError
 from spark_consumer.job.rewind import opened
@@ -71,7 +72,7 @@ def operate(log: SourceLog, downstream: Database, folder: Path, *arguments: str)
         [source]
         url = "{log.upstream.url("tailrace")}"
         [relay]
-        dir = "{log.config.relay_dir}"
+        dir = "{log.config.relay.dir}"
         [kafka]
         bootstrap-servers = "{log.config.bootstrap_servers}"
         prefix = "{log.config.prefix}"
@@ -162,7 +163,9 @@ def test_another_log_under_the_same_prefix_is_seen_before_a_token_is_taken(
     recreate(log)
     with pytest.raises(RelayError, match="TR312"):
         log.publish()
-    elsewhere = replace(log.config, relay_dir=tmp_path / "elsewhere", start="current", until_caught_up=True)
+    elsewhere = replace(
+        log.config, relay=RelaySettings(dir=tmp_path / "elsewhere"), start="current", until_caught_up=True
+    )
     run_producer(elsewhere, threading.Event())
     log.sql("INSERT INTO t VALUES (6)")
     run_producer(elsewhere, threading.Event())
@@ -186,17 +189,17 @@ def test_a_relay_directory_belongs_to_one_prefix(
     one, other = logs
     consume(settings(one, downstream, tmp_path))
     consume(settings(other, downstream, tmp_path))
-    files = {path.name for path in one.config.relay_dir.iterdir()}
-    mixed = replace(other, config=replace(other.config, relay_dir=one.config.relay_dir))
+    files = {path.name for path in one.config.relay.dir.iterdir()}
+    mixed = replace(other, config=replace(other.config, relay=one.config.relay))
     with pytest.raises(RelayError, match="TR311"):
         mixed.publish()
     for command in (["reset", "--yes"], ["reset", "--all", "--yes"], ["recover"]):
         assert "TR311" in str(operate(mixed, downstream, tmp_path, *command).exception), command
-    ChannelMark(settings(other, downstream, tmp_path), one.config.relay_dir).look(-1)
-    ChannelMark(settings(one, downstream, tmp_path), one.config.relay_dir).look(-1)
-    marks = {path.name for path in (one.config.relay_dir / "readers").iterdir()}
+    ChannelMark(settings(other, downstream, tmp_path), one.config.relay.dir).look(-1)
+    ChannelMark(settings(one, downstream, tmp_path), one.config.relay.dir).look(-1)
+    marks = {path.name for path in (one.config.relay.dir / "readers").iterdir()}
     assert marks == {"publisher.toml", "channel-main.toml"}
-    assert files | {"readers"} == {path.name for path in one.config.relay_dir.iterdir()} | {"readers"}
+    assert files | {"readers"} == {path.name for path in one.config.relay.dir.iterdir()} | {"readers"}
     assert len(rows_of(downstream, other)) == 1
 
 
@@ -210,7 +213,10 @@ def test_a_producer_of_another_history_does_not_fence_the_one_that_runs(
     stranger = server("mariadb", role="upstream", server_id=77)
     stranger.execute("SET GLOBAL gtid_domain_id = 9", "CREATE DATABASE d", "CREATE TABLE d.t (id INT)")
     wrong = replace(
-        config, source=ServerUrl.parse(stranger.url()), relay_dir=tmp_path / "wrong", server_id=901
+        config,
+        source=ServerUrl.parse(stranger.url()),
+        relay=RelaySettings(dir=tmp_path / "wrong"),
+        server_id=901,
     )
     with pytest.raises(UpstreamError, match="TR207"):
         run_producer(wrong, threading.Event())

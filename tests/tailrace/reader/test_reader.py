@@ -19,6 +19,7 @@ from compose.databases import Database
 from compose.kafka import Kafka
 from schemas.errors import LogError
 from tailrace.reader import EpochReader
+from tests.support.epochs.producer_case import SMALL_EPOCHS
 from tests.support.epochs.source_log import SourceLog, source_log
 
 pytestmark = pytest.mark.servers
@@ -38,7 +39,7 @@ def log(upstream: Database, kafka: Kafka, tmp_path: Path) -> Iterator[SourceLog]
 
 
 def cat(log: SourceLog, *options: str) -> subprocess.Popen[str]:
-    config = log.config.relay_dir.parent / "tailrace.toml"
+    config = log.config.relay.dir.parent / "tailrace.toml"
     kafka = f'bootstrap-servers = "{log.config.bootstrap_servers}"\nprefix = "{log.config.prefix}"\n'
     config.write_text(f"[kafka]\n{kafka}")
     return subprocess.Popen(
@@ -96,7 +97,7 @@ def test_many_partitions_and_epochs_merge_into_one_order(log: SourceLog) -> None
         ids = rng.sample(range(100_000), 200)
         values = ",".join(f"({i}, {rng.randrange(5)}, '{'x' * rng.randrange(40)}', 1, NULL)" for i in ids)
         log.sql("SET autocommit = 0", f"REPLACE INTO t VALUES {values}", "COMMIT")
-    log.publish(partitions=3, epoch_max_rows=1500)
+    log.publish(partitions=3, epoch=replace(SMALL_EPOCHS, max_rows=1500))
     for epoch, rows in log.epochs():
         assert [row.seq for row in rows] == list(range(epoch.rows))
         assert {row.source["epoch"] for row in rows} <= {epoch.epoch}
@@ -125,7 +126,7 @@ def test_a_partition_that_runs_ahead_waits_in_kafka(log: SourceLog, monkeypatch:
 
 def test_it_begins_where_it_is_told(log: SourceLog) -> None:
     fill(log)
-    log.publish(epoch_max_rows=1)
+    log.publish(epoch=replace(SMALL_EPOCHS, max_rows=1))
     everything = lines(log)
     numbers = [line["epoch"] for line in everything if line["type"] == "epoch"]
     assert numbers == list(range(len(numbers)))
@@ -212,10 +213,10 @@ def test_a_damaged_log_is_not_printed_as_if_it_were_whole(log: SourceLog) -> Non
 def test_strange_records_stop_every_command_at_their_place(log: SourceLog) -> None:
     fill(log)
     log.publish()
-    config = log.config.relay_dir.parent / "tailrace.toml"
+    config = log.config.relay.dir.parent / "tailrace.toml"
     config.write_text(
         f'[kafka]\nbootstrap-servers = "{log.config.bootstrap_servers}"\nprefix = "{log.config.prefix}"\n'
-        f'partitions = 3\n[source]\nurl = "{log.upstream.url()}"\n[relay]\ndir = "{log.config.relay_dir}"\n'
+        f'partitions = 3\n[source]\nurl = "{log.upstream.url()}"\n[relay]\ndir = "{log.config.relay.dir}"\n'
         f'[target]\nurl = "parquet:{config.with_name("lake")}"\n'
     )
 
@@ -280,7 +281,7 @@ def test_schema_show_tells_a_tables_structure_at_each_place(log: SourceLog) -> N
     log.publish()
 
     def show(*options: str) -> subprocess.CompletedProcess[str]:
-        config = log.config.relay_dir.parent / "tailrace.toml"
+        config = log.config.relay.dir.parent / "tailrace.toml"
         kafka = f'bootstrap-servers = "{log.config.bootstrap_servers}"\nprefix = "{log.config.prefix}"\n'
         config.write_text(f"[kafka]\n{kafka}")
         command = [str(TAILRACE), "schema", "show", f"{log.db}.t", "--config", str(config), *options]

@@ -1,0 +1,75 @@
+"""The sections of the configuration that the producer's parts are handed: each field with default, check, meaning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from schemas.settings import Duration, Size, parse_size
+
+MIN_PART_SIZE = 4096  # bytes
+
+
+def _part_size(size: int) -> int:
+    if size != 0 and size < MIN_PART_SIZE:
+        raise ValueError(f"0, or at least {MIN_PART_SIZE} bytes")
+    return size
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelaySettings:
+    """The fields of ``[relay]``."""
+
+    dir: Annotated[Path, Field(description="folder of the relay log; relative to this file")] = Path("relay")
+    relay_binlog_gtid: Annotated[
+        str,
+        Field(
+            examples=["3e11fa47-71ca-11e1-9e33-c80aa9429562:1-23"],
+            description="a new relay log begins behind this GTID set; takes precedence over source.start",
+        ),
+    ] = ""
+    relay_binlog_name: Annotated[
+        str,
+        Field(
+            examples=["mysql-bin.000005"],
+            description="a new relay log begins with this binlog file, if the upstream writes no GTIDs",
+        ),
+    ] = ""
+    max_file_size: Annotated[
+        int,
+        BeforeValidator(parse_size),
+        AfterValidator(_part_size),
+        Field(
+            description="bytes at which a relay file ends behind a transaction and goes on in another part;"
+            " 0: files are the upstream's own"
+        ),
+    ] = 0
+    sync_relay_log: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="fsync after so many transactions, and whenever the upstream pauses; 1: after each; 0: when"
+            " the operating system likes. Nothing is published before it is on disk, whatever it is",
+        ),
+    ] = 10_000
+    relay_log_recovery: Annotated[
+        bool, Field(description="at start, discard what is not published yet and fetch it again")
+    ] = False
+
+
+@dataclass(frozen=True)
+class EpochSettings:
+    """The fields of ``[epoch]``: when an epoch ends, at the next transaction boundary.
+
+    The delay, in seconds, counts from when the epoch before was sealed; so after a pause the first transaction goes
+    out at once, and under load there are no more epochs than this allows.
+    """
+
+    max_rows: Annotated[int, Field(ge=1, description="rows")] = 20_000
+    max_bytes: Annotated[Size, Field(description="bytes of binlog, as a number or such as 16MiB")] = 16 << 20
+    max_delay: Annotated[
+        Duration, Field(description="how long a transaction may wait for others: 200ms, 1s, or seconds")
+    ] = 0.2
