@@ -1,1 +1,1 @@
-"""The second opinion: every row of the relay log, decoded by us and by mysql-replication, and compared."""
+"""Decodes every row of the relay log with our decoder and with mysql-replication, and compares the values."""

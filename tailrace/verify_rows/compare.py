@@ -1,4 +1,4 @@
-"""Walks over the relay log, and compares what the two decoders make of each rows event."""
+"""Reads the relay log, decodes each rows event with both decoders, and compares the values."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from tailrace.verify_rows.values import is_same, our_form, their_form
 
 Progress = Callable[[int, int], None]
 
-_MOST_DIFFERENCES = 100  # that are told one by one
-_MOST_TABLES = 10_000  # whose structures are kept
+_MOST_DIFFERENCES = 100  # listed one by one
+_MOST_TABLES = 10_000  # whose structures are kept in memory
 _TABLE_ID = slice(HEADER_SIZE, HEADER_SIZE + 6)
 _BODY_AT = HEADER_SIZE + 8  # of a TABLE_MAP event
 _DAMAGED = (ValueError, IndexError, KeyError, struct.error)
-# Both decoders give bytes for it, so text whose character set nobody knows is compared by its bytes.
-_UNTOLD_CHARSET = "utf32"
+# Text of an unknown character set is compared by its bytes: both decoders return bytes for utf32.
+_UNKNOWN_CHARSET = "utf32"
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ class Difference:
     """A value that the two decoders read differently.
 
     Attributes:
-        file: of the relay directory, with its sub-directory.
-        position: of the event, or of the compressed transaction that it is in.
-        row: its number in the event, from 1; 0: the event or its table as a whole.
-        image: ``before`` or ``after``.
-        ours, theirs: the values in the common form, or why there is none.
+        file: the relay file, with its sub-directory.
+        position: the position of the event, or of the compressed transaction that contains it.
+        row: the row's number in the event, from 1; 0 if the difference is about the event or its table.
+        image: ``before`` or ``after``; ``""`` if the difference is not about one image.
+        ours, theirs: the values in the common form, or a text that says why there is no value.
     """
 
     file: str
@@ -71,13 +71,14 @@ class Difference:
 
 @dataclass
 class RowsReport:
-    """What came of comparing.
+    """The result of a comparison.
 
     Attributes:
-        events, rows, values: compared.
-        different: how many differences there are; ``differences`` holds the first of them.
-        known: values that the library is known to read wrongly or not at all, by the names in docs/RELAY_LOG.md.
-        not_compared: rows events that only one decoder can read, or none, by the reason.
+        events, rows, values: how many were compared.
+        different: how many differences were found; ``differences`` holds the first of them.
+        known: how many values the library read wrongly or not at all as documented, by the names in
+            docs/RELAY_LOG.md.
+        not_compared: how many rows events were not compared because a decoder cannot read them, by the reason.
     """
 
     events: int = 0
@@ -93,8 +94,8 @@ def compare_rows(root: Path, progress: Progress = lambda done, total: None) -> R
     """Decode every row of a relay log twice, and compare each value.
 
     Args:
-        root: the relay directory, of whose files the checksums are right.
-        progress: called now and then with the bytes done, and those to do in all.
+        root: the relay directory. The checksums of its files must have been verified.
+        progress: called periodically with the bytes done and the total bytes.
 
     Raises RelayError when a file is damaged, or was deleted meanwhile.
     """
@@ -103,7 +104,7 @@ def compare_rows(root: Path, progress: Progress = lambda done, total: None) -> R
 
 @dataclass
 class _Table:
-    """A TABLE_MAP event, read by both."""
+    """A TABLE_MAP event, as both decoders read it."""
 
     event: TableMap
     structure: TableStructure
@@ -111,7 +112,7 @@ class _Table:
     decoders: dict[tuple[str, ...], RowsTable] = field(default_factory=dict)
 
     def decoder(self, present: bytes) -> RowsTable:
-        """Our decoder. Where nobody knows the key, images that lack columns are told apart by those that they have."""
+        """Return our decoder. If the key is unknown, each set of present columns has a decoder of its own."""
         key = self.structure.key
         if not self.event.full:
             bits = int.from_bytes(present, "little")
@@ -130,13 +131,13 @@ class _Comparison:
         self._report = RowsReport()
         self._flavor: Flavor = "mysql"
         self._has_checksum = False
-        # By the event's body, and those of the current file by their ids: a refusal where one cannot be read.
+        # Tables by the event's body, and the current file's tables by their ids; the reason if a table is not compared.
         self._read: dict[tuple[Flavor, bytes], _Table | str] = {}
         self._tables: dict[bytes, _Table | str] = {}
         self._file, self._position = "", 0
 
     def run(self) -> RowsReport:
-        """Compare all files."""
+        """Compare all files and return the report."""
         total = sum(
             (self._root / subdir / file).stat().st_size
             for subdir in layout.read_index(self._root)
@@ -150,15 +151,15 @@ class _Comparison:
                 self._file = f"{block.subdir}/{block.file}"
                 for at, event in _events(block.data):
                     self._position = block.pos + at
-                    self._take_outer(event)
+                    self._compare_stored(event)
                 done += len(block.data)
                 self._progress(done, total)
         finally:
             reader.close()
         return self._report
 
-    def _take_outer(self, event: bytes) -> None:
-        """An event as it is in the file."""
+    def _compare_stored(self, event: bytes) -> None:
+        """Compare the rows of an event as it is in the file: with its checksum, possibly a compressed transaction."""
         if event[4] == framing.FORMAT_DESCRIPTION:
             self._has_checksum = framing.checksum_algorithm(event) == framing.CHECKSUM_CRC32
             self._flavor = framing.flavor_of(event)
@@ -169,16 +170,16 @@ class _Comparison:
             if event[4] == framing.TRANSACTION_PAYLOAD:
                 for data in unpacked(bare[HEADER_SIZE:]):
                     for _, inner in _events(data):
-                        self._take(inner)
+                        self._compare_plain(inner)
             else:
-                self._take(bare)
+                self._compare_plain(bare)
         except DecodeError as error:
             self._report.not_compared[f"{error.code}: {error.what}"] += 1
         except _DAMAGED as error:
-            self._differ("", 0, "", "", _said(error), "not read, since we unpack it first")
+            self._differ("", 0, "", "", _error_text(error), "not read, because we unpack it first")
 
-    def _take(self, event: bytes) -> None:
-        """An event without checksum."""
+    def _compare_plain(self, event: bytes) -> None:
+        """Compare the rows of an event without its checksum; remember the table of a TABLE_MAP event."""
         if event[4] in COMPRESSED:
             event = plain_event(event, 0)
         if event[4] == framing.TABLE_MAP:
@@ -188,7 +189,7 @@ class _Comparison:
             if isinstance(table, str):
                 self._report.not_compared[table] += 1
             else:
-                self._compare(event, table)
+                self._compare_rows(event, table)
 
     def _table(self, event: bytes) -> _Table | str:
         key = (self._flavor, event[_BODY_AT:])
@@ -207,61 +208,61 @@ class _Comparison:
         except DecodeError as error:
             return f"{error.code}: {error.what}"
         except _DAMAGED as error:
-            self._differ("", 0, "", "", _said(error), "a table")
+            self._differ("", 0, "", "", _error_text(error), "a table")
             return "we cannot read the TABLE_MAP"
         try:
             return _Table(known, structure, their_table_map(event, known))
-        except Exception as error:  # a library's decoder raises anything
-            self._differ(structure.name, 0, "", "", "a table", _said(error))
+        except Exception as error:  # the library may raise any error
+            self._differ(structure.name, 0, "", "", "a table", _error_text(error))
             return "mysql-replication cannot read the TABLE_MAP"
 
-    def _compare(self, event: bytes, table: _Table) -> None:
-        """A rows event."""
+    def _compare_rows(self, event: bytes, table: _Table) -> None:
+        """Compare a rows event."""
         name = table.structure.name
         self._report.events += 1
         try:
             their = TheirEvent(event, table.their, self._flavor)
-        except Exception as error:  # a library's decoder raises anything
-            self._differ(name, 0, "", "", "rows", _said(error))
+        except Exception as error:  # the library may raise any error
+            self._differ(name, 0, "", "", "rows", _error_text(error))
             return
         ours, theirs = _rows(table.decoder(their.present), event), _guarded(their.rows())
         try:
-            for number, (mine, other) in enumerate(zip_longest(ours, theirs), 1):
-                if isinstance(other, Exception):
-                    self._unread(table, mine, ours, number, other)
+            for number, (our_row, their_row) in enumerate(zip_longest(ours, theirs), 1):
+                if isinstance(their_row, Exception):
+                    self._library_failed(table, our_row, ours, number, their_row)
                     return
-                if mine is None or other is None:
-                    has = ("no row", "a row") if mine is None else ("a row", "no row")
-                    self._differ(name, number, "", "", *has)
+                if our_row is None or their_row is None:
+                    found = ("no row", "a row") if our_row is None else ("a row", "no row")
+                    self._differ(name, number, "", "", *found)
                     return
                 self._report.rows += 1
-                for side, image in (("before", other.before), ("after", other.after)):
-                    self._compare_images(table, number, side, mine[side], image)
+                for side, image in (("before", their_row.before), ("after", their_row.after)):
+                    self._compare_images(table, number, side, our_row[side], image)
         except DecodeError as error:
             self._report.not_compared[f"{error.code}: {error.what}"] += 1
         except _DAMAGED as error:
-            self._differ(name, 0, "", "", _said(error), "rows")
+            self._differ(name, 0, "", "", _error_text(error), "rows")
 
     def _compare_images(
-        self, table: _Table, number: int, side: str, mine: dict[str, Any] | None, their: TheirImage | None
+        self, table: _Table, number: int, side: str, our: dict[str, Any] | None, their: TheirImage | None
     ) -> None:
         name = table.structure.name
-        if mine is None or their is None:
-            if (mine is None) != (their is None):
-                has = ["an image" if image is not None else "no image" for image in (mine, their)]
-                self._differ(name, number, side, "", *has)
+        if our is None or their is None:
+            if (our is None) != (their is None):
+                found = ["an image" if image is not None else "no image" for image in (our, their)]
+                self._differ(name, number, side, "", *found)
             return
         for i, column in enumerate(table.structure.columns):
             if not their.has(i):
-                # What an after image lacks is as it was before, and is published so.
-                if side == "before" and column.name in mine:
-                    self._differ(name, number, side, column.name, mine[column.name], "not in the event")
+                # A column that an after image lacks did not change: we publish its old value.
+                if side == "before" and column.name in our:
+                    self._differ(name, number, side, column.name, our[column.name], "not in the event")
                 continue
-            if column.name not in mine:
+            if column.name not in our:
                 self._differ(name, number, side, column.name, "not in the event", their.values[column.name])
                 continue
             self._report.values += 1
-            value, their_column = mine[column.name], table.their.table.columns[i]
+            value, their_column = our[column.name], table.their.table.columns[i]
             ours = our_form(column, value)
             encoding = table.their.encodings[i]
             theirs = their_form(column, their.values[column.name], ours, encoding, their_column.set_values)
@@ -272,24 +273,25 @@ class _Comparison:
             else:
                 self._differ(name, number, side, column.name, ours, theirs)
 
-    def _unread(
-        self, table: _Table, mine: Images | None, rest: Iterator[Images], number: int, error: Exception
+    def _library_failed(
+        self, table: _Table, our_row: Images | None, rest: Iterator[Images], number: int, error: Exception
     ) -> None:
-        """The library gave an event up."""
-        images = [image for row in (mine, *rest) if row is not None for image in row.values() if image]
+        """Count an event that the library cannot read, or report it if the reason is not a known one."""
+        images = [image for row in (our_row, *rest) if row is not None for image in row.values() if image]
         for column in table.structure.columns:
             values = (image[column.name] for image in images if column.name in image)
             if reason := next(filter(None, (cannot_be_read(column, value) for value in values)), ""):
                 self._report.not_compared[reason] += 1
                 return
-        self._differ(table.structure.name, number, "", "", "a row", _said(error))
+        self._differ(table.structure.name, number, "", "", "a row", _error_text(error))
 
     def _differ(self, table: str, row: int, image: str, column: str, ours: Any, theirs: Any) -> None:
         report = self._report
         report.different += 1
         if len(report.differences) < _MOST_DIFFERENCES:
-            place = (self._file, self._position, table, row, image, column)
-            report.differences.append(Difference(*place, ours, theirs))
+            report.differences.append(
+                Difference(self._file, self._position, table, row, image, column, ours, theirs)
+            )
 
 
 def _events(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -306,19 +308,19 @@ def _rows(table: RowsTable, event: bytes) -> Iterator[Images]:
 
 
 def _guarded(rows: Iterator[Any]) -> Iterator[Any]:
-    """The library's rows, and at the end the error that it gave up with."""
+    """Yield the library's rows; if it raises an error, yield the error last."""
     try:
         yield from rows
-    except Exception as error:  # a library's decoder raises anything
+    except Exception as error:  # the library may raise any error
         yield error
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
 def _unnamed(event: TableMap) -> TableStructure:
-    """The structure of a table as far as a TABLE_MAP without names tells: columns and members by their numbers."""
+    """Return the structure of a TABLE_MAP event without names: columns and members are named by their numbers."""
     columns, _, has_charsets = stated_columns(event)
     named = (_numbered(column, f"@{i}", has_charsets) for i, column in enumerate(columns, 1))
     return TableStructure(event.db, event.table, tuple(replace(c, sql_type=sql_type(c)) for c in named))
@@ -327,7 +329,7 @@ def _unnamed(event: TableMap) -> TableStructure:
 def _numbered(column: Column, name: str, has_charset: bool) -> Column:
     has_members = column.code in (ENUM, SET)
     if has_members or (column.code in CHARACTER and not has_charset):
-        column = replace(column, charset="utf8mb4" if has_members else _UNTOLD_CHARSET)
+        column = replace(column, charset="utf8mb4" if has_members else _UNKNOWN_CHARSET)
     column = replace(column, name=name)
     check_column(column)
     if not has_members:

@@ -1,6 +1,7 @@
-"""Where mysql-replication is known to be wrong, or cannot: what it says for a value that we have right.
+"""The values that mysql-replication is known to read wrongly or not at all, with what it returns for them.
 
-A difference is known only if the library says exactly that. docs/RELAY_LOG.md has the table, with how it was proved.
+A difference is known only if the library returns exactly the expected wrong value. docs/RELAY_LOG.md lists the cases
+and how they were proved.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ JSON_SCALAR = "JSON scalar made by SQL"
 JSON_EMPTY = "empty JSON"
 JSON_DIFF = "JSON diff"
 
-#: every name, in the order of the documents' table
+#: all names, in the order of the table in docs/RELAY_LOG.md
 KNOWN = (
     ZERO_DATE, IMPOSSIBLE_DATE, ZERO_TIMESTAMP, LATE_TIMESTAMP, ZERO_YEAR, NEGATIVE_FRACTION, OLD_TIME, EMPTY_SET,
     MEMBERS, BINARY_ZEROS, TEXT, JSON_SCALAR, JSON_EMPTY, JSON_DIFF,
@@ -51,23 +52,23 @@ _EPOCH = datetime(1970, 1, 1)
 
 
 def known_difference(column: Column, value: Any, theirs: Any, their_column: Any) -> str:
-    """The name of the difference; ``""`` for one that is not known.
+    """Return the name of a known difference, or ``""``.
 
     Args:
-        value: ours, as fastavro reads it.
-        theirs: the library's, in the common form.
-        their_column: the library's Column, for its lists of members.
+        value: our value, as fastavro reads it.
+        theirs: the library's value in the common form.
+        their_column: the library's Column, which has its lists of members.
     """
     if value is None:
         return ""
-    for name, said in _library_says(column, value, their_column):
-        if is_same(said, theirs):
+    for name, wrong in _known_wrong(column, value, their_column):
+        if is_same(wrong, theirs):
             return name
     return ""
 
 
 def cannot_be_read(column: Column, value: Any) -> str:
-    """The name of a value for which the library gives up the whole event; ``""`` for all others."""
+    """Return the name of a case in which the library fails to read the whole event, or ``""``."""
     if (
         column.code in (DATE, DATETIME)
         and isinstance(value, str)
@@ -78,8 +79,8 @@ def cannot_be_read(column: Column, value: Any) -> str:
     return ""
 
 
-def _library_says(column: Column, value: Any, their_column: Any) -> Iterator[tuple[str, Any]]:
-    """Names of known differences, with what the library says instead of ``value``."""
+def _known_wrong(column: Column, value: Any, their_column: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the known differences that ``value`` may have: the name, and what the library returns instead."""
     code = column.code
     if code in (DATE, DATETIME, DATETIME2):
         if _has_zero(value):
@@ -109,11 +110,11 @@ def _library_says(column: Column, value: Any, their_column: Any) -> Iterator[tup
     elif code == STRING and isinstance(value, bytes):
         yield BINARY_ZEROS, value.rstrip(b"\0")
     elif code == JSON:
-        yield from _says_of_json(value)
+        yield from _wrong_json(value)
     elif column.charset:
-        yield from _says_of_text(value)
+        yield from _wrong_text(value)
     if code == STRING:
-        yield from _says_of_text(value)
+        yield from _wrong_text(value)
 
 
 def _has_zero(text: str) -> bool:
@@ -129,7 +130,7 @@ def _calendar(text: str) -> date | None:
 
 
 def _wrong_fraction(text: str, fsp: int) -> str:
-    """A TIME below zero, of which the library takes whole seconds and fraction each for itself."""
+    """Return a negative TIME as the library reads it: it decodes whole seconds and fraction separately."""
     hours, minutes, seconds = text[1:].split(":")
     whole, _, digits = seconds.partition(".")
     second = timedelta(hours=int(hours), minutes=int(minutes), seconds=int(whole) + 1)
@@ -137,7 +138,7 @@ def _wrong_fraction(text: str, fsp: int) -> str:
 
 
 def _wrapped_time(text: str) -> str:
-    """An old TIME below zero, whose three bytes are taken for a number without sign."""
+    """Return a negative TIME of the old format as the library reads it: it takes the three bytes as unsigned."""
     hours, minutes, seconds = map(int, text[1:].split(":"))
     number = (1 << 24) - (hours * 10_000 + minutes * 100 + seconds)
     wrong = timedelta(hours=number // 10_000, minutes=number // 100 % 100, seconds=number % 100)
@@ -145,21 +146,21 @@ def _wrapped_time(text: str) -> str:
 
 
 def _their_members(column: Column, value: str, theirs: list[str]) -> str:
-    """A SET by the library's texts of its members, in which some are ``""`` or mean something else."""
+    """Return a SET with the library's texts of its members, some of which are ``""`` or belong to other members."""
     numbers = {text: i for i, text in enumerate(member_texts(column))}
     chosen = {theirs[numbers[text]] for text in value.split(",")}
     return ",".join(text for text in dict.fromkeys(theirs) if text in chosen)
 
 
-def _says_of_text(value: Any) -> Iterator[tuple[str, Any]]:
+def _wrong_text(value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, str):
         if value.isascii():
-            yield TEXT, value.encode()  # Python has no such codec
+            yield TEXT, value.encode()  # if Python has no codec of the character set
         if any("\x80" <= character <= "\x9f" for character in value):
-            yield TEXT, Unreadable()  # the servers' latin1 has these, Windows-1252 has not
+            yield TEXT, Unreadable()  # the servers' latin1 has these characters, Windows-1252 does not
 
 
-def _says_of_json(value: Any) -> Iterator[tuple[str, Any]]:
+def _wrong_json(value: Any) -> Iterator[tuple[str, Any]]:
     yield JSON_DIFF, DIFF
     if value == "null":
         yield JSON_EMPTY, None
@@ -170,11 +171,11 @@ def _says_of_json(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _their_scalar(sql_type: str, text: str) -> Tree:
-    """What the library makes of a scalar that SQL made. Raises ValueError where the library does."""
+    """Return a JSON scalar of an SQL type as the library reads it. Raises ValueError where the library fails."""
     if sql_type == "time(6)":
         hours = int(text.lstrip("-").split(":")[0])
         if hours > 23:
-            raise ValueError("the library has no such time")
+            raise ValueError("the library cannot read this time")
         return "time", text.lstrip("-")
     if sql_type in ("date", "datetime(6)"):
         moment = text if len(text) > 10 else f"{text} 00:00:00.000000"
@@ -189,7 +190,7 @@ def _their_scalar(sql_type: str, text: str) -> Tree:
 
 
 def _packed(text: str) -> bytes:
-    """A date and time as it is in a document."""
+    """Return the eight bytes of a date and time in binary JSON."""
     year, month, day, hour, minute, second, micro = (int(text[a:b]) for a, b in _PARTS)
     days = (year * 13 + month) << 5 | day
     clock = hour << 12 | minute << 6 | second

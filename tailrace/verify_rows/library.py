@@ -1,9 +1,9 @@
-"""mysql-replication over events from relay files: its packet and event classes, without a connection.
+"""Decodes events of relay files with mysql-replication's packet and event classes, without a connection.
 
-What the library does not read at all is made readable first: MariaDB's types of compressed columns and MySQL's VECTOR
-are given as the BLOB or VARCHAR that they are stored as, and metadata fields that it does not know are left out.
-Text and JSON documents come out as bytes, so that one value that it cannot convert does not cost the whole event; its
-own conversions follow in ``values``.
+Some events are changed first, because the library cannot read them: MariaDB's compressed column types and MySQL's
+VECTOR become the BLOB or VARCHAR that they are stored as, and metadata fields unknown to the library are left out.
+Text and JSON documents are returned as bytes, so that one value that the library cannot convert does not fail the
+whole event; ``values`` calls the library's conversions afterwards.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _PLAIN_TYPES = bytes.maketrans(
 _METADATA = frozenset(kind.value for kind in MetadataFieldType)
 _TEXT = frozenset({FIELD_TYPE.VARCHAR, FIELD_TYPE.VAR_STRING, FIELD_TYPE.STRING, FIELD_TYPE.BLOB})
 _NO_CHECKSUM = bytes(CHECKSUM_SIZE)
-_BODY_AT = HEADER_SIZE + 8  # of a TABLE_MAP event, behind table id and flags
+_BODY_AT = HEADER_SIZE + 8  # of a TABLE_MAP event, after the table id and flags
 
 
 @dataclass(frozen=True)
 class Document:
-    """A JSON value's bytes, or a diff's (``is_diff``)."""
+    """The bytes of a JSON document, or of a JSON diff (``is_diff``)."""
 
     data: bytes
     is_diff: bool
@@ -53,12 +53,12 @@ class Document:
 
 @dataclass(frozen=True)
 class TheirTable:
-    """What the library makes of a TABLE_MAP event.
+    """A TABLE_MAP event as the library reads it.
 
     Attributes:
-        table: its own Table, of its own Columns.
-        encodings: for each column Python's name of its character set, as the library has it; None: not text, or it
-            is not said which.
+        table: the library's Table with its Columns.
+        encodings: for each column, Python's name of the character set that the library found; None if the column is
+            not text or its character set is unknown.
     """
 
     table: Any
@@ -67,7 +67,7 @@ class TheirTable:
 
 @dataclass(frozen=True)
 class TheirImage:
-    """A row image: the values of all columns, and which of them the event has."""
+    """A row image: the values of all columns, and a bitmap of the columns that the event contains."""
 
     values: dict[str, Any]
     present: bytes
@@ -79,14 +79,14 @@ class TheirImage:
 
 @dataclass(frozen=True)
 class TheirRow:
-    """A row as the library has it; None where there is no such image."""
+    """A row as the library reads it. An image that the event does not have is None."""
 
     before: TheirImage | None
     after: TheirImage | None
 
 
 class _Connection:
-    """What the library's classes ask of a connection."""
+    """The part of a connection that the library's classes use."""
 
     charset = "utf8mb4"
 
@@ -98,14 +98,14 @@ class _Connection:
 
 
 class _Packet(BinLogPacketWrapper):  # type: ignore[misc]
-    """An event, of which JSON values are left in bytes."""
+    """An event whose JSON values stay bytes."""
 
     def read_binary_json(self, size: int, is_partial: bool) -> Document:
         return Document(self.read_length_coded_pascal_string(size), is_partial)
 
 
 def read_table_map(event: bytes, known: TableMap) -> TheirTable:
-    """A TABLE_MAP event, without its checksum. ``known``: what we read of it. Raises what the library raises."""
+    """Read a TABLE_MAP event without its checksum; ``known`` is our reading of it. Raises the library's errors."""
     body = _readable(event[_BODY_AT:], known)
     made: TableMapEvent = _event(event[:_BODY_AT] + body, {}, known.flavor)
     columns = made.table_obj.columns
@@ -119,10 +119,10 @@ def read_table_map(event: bytes, known: TableMap) -> TheirTable:
 
 
 class TheirEvent:
-    """A rows event without its checksum. Raises what the library raises.
+    """A rows event without its checksum. Raises the library's errors.
 
     Attributes:
-        present: the bitmap of the columns that its before images have, of an INSERT its after images.
+        present: the bitmap of the columns in the before images; for an INSERT, in the after images.
     """
 
     def __init__(self, event: bytes, their: TheirTable, flavor: Flavor) -> None:
@@ -131,7 +131,7 @@ class TheirEvent:
         self.present: bytes = self._event.columns_present_bitmap
 
     def rows(self) -> Iterator[TheirRow]:
-        """Its rows, one by one: as objects they may be more than fit into memory."""
+        """Yield the rows one by one, since all rows of an event may not fit into memory."""
         event = self._event
         while event.packet.read_bytes < event.event_size:
             row = event._fetch_one_row()
@@ -144,7 +144,7 @@ class TheirEvent:
 
 
 def _event(event: bytes, tables: dict[int, Any], flavor: Flavor) -> Any:
-    # Always with a checksum, which is not looked at: a TABLE_MAP without one is read four bytes too short.
+    # A checksum is always added, and never verified: without one the library drops a TABLE_MAP's last four bytes.
     head = header(event)._replace(size=len(event) + CHECKSUM_SIZE)
     data = b"\0" + HEADER.pack(*head) + event[HEADER_SIZE:] + _NO_CHECKSUM
     packet = _Packet(
@@ -168,9 +168,9 @@ def _event(event: bytes, tables: dict[int, Any], flavor: Flavor) -> Any:
 
 
 def _readable(body: bytes, known: TableMap) -> bytes:
-    """The body of a TABLE_MAP event with nothing in it that the library stumbles over."""
-    count, begin = packed_length(body, table_names(body)[2])
-    end = begin + count
+    """Return the body of a TABLE_MAP event without the types and fields that the library cannot read."""
+    count, types_at = packed_length(body, table_names(body)[2])
+    end = types_at + count
     size, meta_at = packed_length(body, end)
     optional_at = meta_at + size + (count + 7) // 8
     optional = b"".join(
@@ -178,11 +178,11 @@ def _readable(body: bytes, known: TableMap) -> bytes:
         for kind, data in known.optional.items()
         if kind in _METADATA
     )
-    return body[:begin] + body[begin:end].translate(_PLAIN_TYPES) + body[end:optional_at] + optional
+    return body[:types_at] + body[types_at:end].translate(_PLAIN_TYPES) + body[end:optional_at] + optional
 
 
 def _packed(length: int) -> bytes:
-    """The inverse of ``packed_length``."""
+    """Encode a length; the inverse of ``packed_length``."""
     if length < 251:
         return bytes((length,))
     size, mark = (2, 252) if length < 1 << 16 else (3, 253) if length < 1 << 24 else (8, 254)
@@ -190,12 +190,12 @@ def _packed(length: int) -> bytes:
 
 
 def _without_names(made: Any, flavor: Flavor) -> None:
-    """Names by number, and what the library read of signs and collations and makes no use of then."""
-    said = made.optional_metadata
-    collations = iter(said.charset_collation_list or ())
+    """Name columns by number; set their signs and collations, which the library reads but drops without names."""
+    metadata = made.optional_metadata
+    collations = iter(metadata.charset_collation_list or ())
     for i, column in enumerate(made.columns):
         column.name = f"@{i + 1}"
-        column.unsigned = bool(said.unsigned_column_list and said.unsigned_column_list[i])
+        column.unsigned = bool(metadata.unsigned_column_list and metadata.unsigned_column_list[i])
         if made._is_character_column(column.type, dbms=flavor) and (collation := next(collations, None)):
             column.character_set_name = find_charset(str(collation), dbms=flavor)[0]
         elif column.type == FIELD_TYPE.ENUM:

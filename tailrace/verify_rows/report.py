@@ -1,4 +1,4 @@
-"""What comparing came to, as findings, notes and JSON."""
+"""Turns the result of a comparison into findings, notes and JSON."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from tailrace.verify_rows.compare import Difference, RowsReport
 from tailrace.verify_rows.values import Unreadable
 
 _REMEDY = (
-    "see the event with `tailrace relay cat --verbose` and with mysqlbinlog -v, and compare with the upstream's table;"
-    " report it with the relay file"
+    "look at the event with `tailrace relay cat --verbose` and with mysqlbinlog -v, compare it with the upstream's"
+    " table, and report the difference with the relay file"
 )
-_MOST = 200  # characters of a value
+_MOST = 200  # characters shown of a value
 
 
 def findings_of(report: RowsReport) -> list[Finding]:
-    """Each difference that is not known, as far as they are told one by one."""
+    """Return the listed differences as findings TR337."""
     return [Finding("TR337", f"{one.file}:{one.position}", _what(one), _REMEDY) for one in report.differences]
 
 
 def notes_of(report: RowsReport) -> list[str]:
-    """What was compared, and what was not."""
+    """Return lines that count what was compared and what was not."""
     counts = {"row": report.rows, "value": report.values, "rows event": report.events}
-    said = ", ".join(counted(count, noun) for noun, count in counts.items())
-    notes = [f"decoded with mysql-replication too, and compared: {said}"]
+    compared = ", ".join(counted(count, noun) for noun, count in counts.items())
+    notes = [f"decoded with mysql-replication too, and compared: {compared}"]
     if more := report.different - len(report.differences):
         notes.append(f"{counted(more, 'further difference')} not listed")
     for name, count in sorted(report.known.items()):
@@ -38,7 +38,7 @@ def notes_of(report: RowsReport) -> list[str]:
 
 
 def as_dict(report: RowsReport) -> dict[str, Any]:
-    """The report as JSON has it."""
+    """Return the report for ``--json``."""
     differences = [
         {**asdict(one), "ours": _text(one.ours), "theirs": _text(one.theirs)} for one in report.differences
     ]
@@ -47,10 +47,10 @@ def as_dict(report: RowsReport) -> dict[str, Any]:
 
 def _what(one: Difference) -> str:
     table = f"table {one.table}" if one.table else "a compressed event"
-    place = [f"row {one.row}"] if one.row else []
-    place += [f"{one.image} image"] if one.image else []
-    place += [f"column {one.column}"] if one.column else []
-    return f"{', '.join([table, *place])}: {_text(one.ours)} by us, {_text(one.theirs)} by mysql-replication"
+    where = [f"row {one.row}"] if one.row else []
+    where += [f"{one.image} image"] if one.image else []
+    where += [f"column {one.column}"] if one.column else []
+    return f"{', '.join([table, *where])}: {_text(one.ours)} by us, {_text(one.theirs)} by mysql-replication"
 
 
 def _text(value: Any) -> str:

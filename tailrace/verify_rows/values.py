@@ -1,4 +1,4 @@
-"""One form for the values of both decoders: what is on the wire (docs/TYPES.md), with JSON documents as trees."""
+"""Brings the values of both decoders into one form: values as in Kafka (docs/TYPES.md), JSON documents as trees."""
 
 from __future__ import annotations
 
@@ -33,45 +33,45 @@ from tailrace.verify_rows.library import Document
 _TEXT = frozenset({VARCHAR, VAR_STRING, STRING, BLOB, BLOB_COMPRESSED, VARCHAR_COMPRESSED})
 _MOMENTS = frozenset({DATETIME, DATETIME2, TIMESTAMP, TIMESTAMP2})
 
-#: kind and content: ``object`` and ``array`` have trees, all others a scalar
+#: kind and content: ``object`` and ``array`` contain trees, all others a scalar
 Tree: TypeAlias = tuple[str, Any]
-#: the tree of a scalar of a type that the text does not tell: (SQL type, text)
+#: makes the tree of a JSON scalar that has an SQL type: (SQL type, text)
 Typed: TypeAlias = Callable[[str, str], Tree]
 
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A value that the library raises an error for."""
+    """Stands for a value for which the library raises an error."""
 
     why: str = field(default="", compare=False)
 
 
-#: a diff of a document, which the library does not apply
+#: stands for a JSON diff, which the library does not apply
 DIFF: Tree = ("diff", None)
 
 
 def is_same(ours: Any, theirs: Any) -> bool:
-    """Whether two values in the common form are one. 0.0 and -0.0 are two."""
+    """Return whether two values in the common form are equal. 0.0 and -0.0 are different."""
     return bool(ours == theirs) and (not isinstance(ours, float) or repr(ours) == repr(theirs))
 
 
 def our_form(column: Column, value: Any) -> Any:
-    """What our decoder made, read with fastavro."""
+    """Return a value of our decoder, as fastavro reads it, in the common form."""
     return document(value, true_scalar) if column.code == JSON and value is not None else value
 
 
 def their_form(column: Column, value: Any, ours: Any, encoding: str | None, members: list[str] | None) -> Any:
-    """What the library made.
+    """Return a value of the library in the common form.
 
     Args:
-        ours: our value. Text that we publish as bytes in the column's character set is compared as such.
-        encoding: of text, by the library.
-        members: of a SET, by the library.
+        ours: our value. Text that we publish as bytes in the column's character set stays bytes.
+        encoding: Python's name of the character set that the library found; None if there is none.
+        members: the members of a SET, as the library read them.
     """
     if value is None:
         return None
     if column.code in _TEXT:
-        data = value or b""  # empty text is "" without any codec
+        data = value or b""  # the library returns "" for empty text without decoding it
         data = inflate_column(data) if column.code in COMPRESSED else data
         return data if isinstance(ours, bytes) or encoding is None else _decoded(data, encoding)
     if column.code in _MOMENTS:
@@ -90,12 +90,12 @@ def their_form(column: Column, value: Any, ours: Any, encoding: str | None, memb
 
 
 def moment_text(value: datetime, fsp: int) -> str:
-    """A date and time with so many digits behind the second."""
+    """Return a date and time as text with ``fsp`` fractional digits."""
     return value.isoformat(" ", "microseconds")[: 19 + fsp + (fsp > 0)]
 
 
 def time_text(value: timedelta, fsp: int) -> str:
-    """A TIME with so many digits behind the second."""
+    """Return a TIME as text with ``fsp`` fractional digits."""
     micros = value // timedelta(microseconds=1)
     seconds, fraction = divmod(abs(micros), 1_000_000)
     text = f"{'-' if micros < 0 else ''}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
@@ -118,12 +118,12 @@ def _their_document(value: Document) -> Any:
         return None
     try:
         return _tree(parse_json(value.data[0], value.data[1:]))
-    except Exception as error:  # a library's decoder raises anything
+    except Exception as error:  # the library may raise any error
         return Unreadable(f"{type(error).__name__}: {error}")
 
 
 def _tree(value: Any) -> Tree:
-    """The library's document."""
+    """Return the tree of a document that the library decoded."""
     if isinstance(value, dict):
         return "object", tuple((key.decode(), _tree(one)) for key, one in value.items())
     if isinstance(value, list):
@@ -140,12 +140,12 @@ def _tree(value: Any) -> Tree:
         return "double", repr(value)
     if isinstance(value, Decimal):
         return "decimal", f"{value:f}"
-    # Text is what it makes of bytes.
+    # The library returns bytes as str.
     return "integer" if isinstance(value, int) else "bytes", str(value)
 
 
 def true_scalar(sql_type: str, text: str) -> Tree:
-    """A scalar that SQL made, as it is."""
+    """Return the correct tree of a JSON scalar that has an SQL type."""
     base = sql_type.split("(")[0]
     if base in ("unsigned", "signed"):
         return "integer", text
@@ -155,16 +155,16 @@ def true_scalar(sql_type: str, text: str) -> Tree:
 
 
 def opaque_bytes(text: str) -> bytes:
-    """The bytes of ``base64:type<n>:…``."""
+    """Return the bytes of ``base64:type<n>:…``."""
     return b64decode(text.split(":", 2)[2])
 
 
 class _Number(str):
-    """A number's token."""
+    """The text of a JSON number."""
 
 
 def document(value: str | Mapping[str, str], typed: Typed) -> Tree:
-    """The tree of a document as it is on the wire. Raises what ``typed`` raises."""
+    """Return the tree of a document in Kafka's form. Raises the errors of ``typed``."""
     types = {} if isinstance(value, str) else value
     text = value if isinstance(value, str) else value["text"]
     made = json.loads(text, object_pairs_hook=tuple, parse_int=_Number, parse_float=_Number)
