@@ -1,1 +1,1 @@
-"""Jars and archives that are fetched or made once and kept in a cache."""
+"""Fetches or builds jars and archives once and keeps them in a cache."""

@@ -1,7 +1,7 @@
-"""The cache: one folder for each bundle of files, named after what it holds, whole or absent.
+"""The cache: one folder for each bundle of files, complete or absent.
 
-A bundle is built under another name and renamed when it is whole, under a file lock, so that neither a crash nor a
-second process leaves half a bundle.
+A bundle is built under a temporary name and renamed when it is complete, under a file lock, so that neither a crash
+nor a second process leaves an incomplete bundle.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 
 def cache_dir() -> Path:
-    """The cache: ``$TAILRACE_CACHE``, else ``.cache`` of the checkout, else ``~/.cache/tailrace``."""
+    """Return the cache folder: ``$TAILRACE_CACHE``, else the checkout's ``.cache``, else ``~/.cache/tailrace``."""
     if chosen := os.environ.get("TAILRACE_CACHE"):
         return Path(chosen).absolute()
     checkout = Path(__file__).resolve().parents[2]
@@ -27,9 +27,9 @@ def cache_dir() -> Path:
 
 
 def bundle(name: str, build: Callable[[Path], None]) -> Path:
-    """The folder ``name`` of the cache, built by ``build`` if it is not there yet.
+    """Return the folder ``name`` of the cache. If it does not exist, ``build`` fills it first.
 
-    ``build`` fills an empty folder; only when it returns does the folder get its name.
+    ``build`` gets an empty folder, which is renamed to ``name`` when ``build`` returns.
     """
     final = cache_dir() / name
     if final.is_dir():
@@ -47,7 +47,7 @@ def bundle(name: str, build: Callable[[Path], None]) -> Path:
 
 
 def progress(line: str) -> None:
-    """One line of talk on stderr."""
+    """Print a line about progress to stderr."""
     print(f"stack: {line}", file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Jars from a Maven registry, fetched by the Ivy inside PySpark and held to the SHA-256 in a lock file."""
+"""Fetches jars from a Maven registry with PySpark's Ivy and checks them against the SHA-256 in a lock file."""
 
 from __future__ import annotations
 
@@ -32,52 +32,52 @@ class Jar:
 
 
 def java() -> str:
-    """The ``java`` program, from ``JAVA_HOME`` or the path."""
+    """Return the ``java`` program, from ``JAVA_HOME`` or the path. Raises StackError if there is none."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin" if home else None) or shutil.which("java")
     if not found:
         raise StackError(
-            "TR700 no-java", "there is no java program", hint="install Java 17, or set JAVA_HOME"
+            "TR700 no-java", "no java program was found", hint="install Java 17, or set JAVA_HOME"
         )
     return found
 
 
 def pyspark_jars() -> Path:
-    """The folder of PySpark's own jars, found without importing it. Raises StackError."""
+    """Return the folder of PySpark's own jars without importing PySpark. Raises StackError."""
     spec = importlib.util.find_spec("pyspark")
     if not spec or not spec.origin:
         raise StackError(
-            "TR700 no-pyspark", "PySpark, which brings Ivy, is not installed", hint="run `make setup`"
+            "TR700 no-pyspark", "PySpark, which includes Ivy, is not installed", hint="run `make setup`"
         )
     return Path(spec.origin).with_name("jars")
 
 
 def pinned(lock: Path, name: str) -> list[Jar]:
-    """The jars that a lock file lists for the bundle ``name``."""
+    """Return the jars that a lock file lists for the bundle ``name``."""
     jars = []
     for line in lock.read_text().splitlines():
         if line and not line.startswith("#"):
-            of, coordinates, sha256 = line.split()
+            bundle_of, coordinates, sha256 = line.split()
             organisation, artifact, revision = coordinates.split(":")
-            jars.append(Jar(of, organisation, artifact, revision, sha256))
+            jars.append(Jar(bundle_of, organisation, artifact, revision, sha256))
     return [jar for jar in jars if jar.bundle == name]
 
 
 def bundle_name(jars: Sequence[Jar]) -> str:
-    """The name of a bundle of jars in the cache."""
-    # The digest is part of the name, so that a changed lock never meets an older bundle.
+    """Return the cache's name for a bundle of jars."""
+    # The digest is part of the name, so that a changed lock file never finds an older bundle.
     text = "".join(f"{jar.filename}{jar.sha256}" for jar in jars)
     return f"{jars[0].bundle}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def cached_jars(jars: Sequence[Jar]) -> list[Path]:
-    """The files of a bundle of jars. Raises StackError if they are not to be had."""
+    """Return the files of a bundle of jars; fetch them if necessary. Raises StackError if that fails."""
     folder = bundle(bundle_name(jars), lambda scratch: fetch_jars(jars, scratch))
     return [folder / jar.filename for jar in jars]
 
 
 def fetch_jars(jars: Sequence[Jar], folder: Path) -> None:
-    """Fetch jars into a folder. Raises StackError for one that is not what its lock file pins."""
+    """Fetch jars into a folder. Raises StackError if a jar is missing or its SHA-256 is another one."""
     progress(f"fetching {jars[0].bundle}: {len(jars)} jar{'s' if len(jars) > 1 else ''}")
     _run_ivy(_ivy_module(jars), folder)
     for jar in jars:
@@ -86,7 +86,7 @@ def fetch_jars(jars: Sequence[Jar], folder: Path) -> None:
             raise StackError(
                 "TR700 artifact-changed",
                 f"{jar.filename} is missing or is not the file that artifacts.lock pins",
-                hint="check the registry in between; nothing of it was kept",
+                hint="check the registry or mirror that serves the jars; nothing was kept",
             )
 
 
@@ -128,7 +128,9 @@ def _run_ivy(module: str, folder: Path) -> None:
         command = [java(), "-jar", str(next(pyspark_jars().glob("ivy-2*.jar"))), "-cache", f"{scratch}/cache"]
         command += ["-ivy", str(module_file), "-confs", "default", "-types", "jar", "bundle"]
         run_program(
-            [*command, "-retrieve", pattern], "artifact-unavailable", "check the way to the Maven registry"
+            [*command, "-retrieve", pattern],
+            "artifact-unavailable",
+            "check the connection to the Maven registry",
         )
 
 

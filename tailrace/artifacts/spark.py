@@ -1,4 +1,4 @@
-"""The jars that the consumer's JVM loads, and their class archive, which is made once for this Java and Spark."""
+"""The jars that the consumer's JVM loads, and their class archive, built once for each version of Java and Spark."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tailrace.artifacts.cache import bundle, progress
 from tailrace.artifacts.maven import cached_jars, java, pinned, pyspark_jars
 
 _LOCK_FILE = Path(__file__).with_name("artifacts.lock")
-_PATIENCE_S = 240.0
+_TIMEOUT_S = 240.0
 _log = structlog.get_logger()
 
 
 def spark_kafka_jars() -> list[Path]:
-    """Spark's Kafka connector with the three jars it needs."""
+    """Return Spark's Kafka connector and the three jars that it needs."""
     return cached_jars(pinned(_LOCK_FILE, "spark-kafka"))
 
 
 def spark_jars() -> tuple[Path, ...]:
-    """In the order of the class path: Spark's class with more patience for Python workers, its Kafka connector."""
+    """Return the jars in class path order: the class that waits longer for Python workers, then the connector."""
     [spark_core] = pyspark_jars().glob("spark-core_*.jar")
     try:
         folder = bundle(
@@ -41,7 +41,7 @@ def spark_jars() -> tuple[Path, ...]:
 
 
 def class_archive() -> Path:
-    """The archive's file. It may be missing: then the JVM reads every class from its jar, which takes longer."""
+    """Return the archive's path. If the file is missing, the JVM starts more slowly, from the jars."""
     jars = spark_jars()
     program, folders = Path(java()).resolve(), [jar.parent.name for jar in jars]
     text = f"{program} {program.stat().st_mtime_ns} {version('pyspark')} {sys.prefix} {folders}"
@@ -52,9 +52,9 @@ def class_archive() -> Path:
 def _train(folder: Path, jars: Sequence[Path]) -> None:
     progress("preparing Spark's class archive")
     command = [sys.executable, "-m", "spark_consumer.job.class_archive", str(folder), *map(str, jars)]
-    # Without an archive everything works, so a failure is only noted, in the log that stays.
+    # Everything works without an archive, so a failure only leaves its log.
     with (folder / "training.log").open("wb") as log, contextlib.suppress(subprocess.TimeoutExpired):
-        subprocess.run(command, stdout=log, stderr=log, check=False, timeout=_PATIENCE_S)
+        subprocess.run(command, stdout=log, stderr=log, check=False, timeout=_TIMEOUT_S)
 
 
 if __name__ == "__main__":

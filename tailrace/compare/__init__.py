@@ -1,6 +1,6 @@
-"""Compares two servers table by table, structure and every byte of every row.
+"""Compares two servers table by table: the structure and every byte of every row.
 
-The library behind ``tailrace compare``; demo, tests and benchmark call ``compare_servers`` too.
+``tailrace compare``, the demo, the tests and the benchmark call ``compare_servers``.
 """
 
 from __future__ import annotations

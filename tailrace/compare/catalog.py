@@ -1,4 +1,4 @@
-"""Which tables a server has, and how to select their rows without losing a bit."""
+"""Reads which tables a server has, and builds the expressions that select their rows exactly."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ class Column:
     """One column: its name, ``information_schema``'s data type, and its character set if it has one.
 
     Attributes:
-        members: of ENUM and SET, the whole type.
-        compared: of ENUM and SET, what of a value's number is compared beside its text.
+        members: the whole type of an ENUM or SET column, else ``""``.
+        compared: what is compared of an ENUM's or SET's number besides the text: nothing, the number, or whether it
+            is zero.
     """
 
     name: str
@@ -39,9 +40,9 @@ class Column:
 
     @property
     def selected(self) -> str:
-        """Expression that shows the stored value whole: a bare FLOAT is shown with six digits only.
+        """The expression that selects the exact value: servers show a FLOAT with six digits only.
 
-        Of an ENUM two members may have one text, and index 0 that of a member.
+        Two members of an ENUM may have the same text, and index 0 may have the text of a member.
         """
         if self.compared != "nothing":
             number = f"CAST({self.quoted} AS SIGNED)"
@@ -51,11 +52,11 @@ class Column:
 
     @property
     def ordered(self) -> str:
-        """Expression to order and compare by; ENUM sorts by number but compares with text by text."""
+        """The expression to order and compare by: an ENUM is ordered by number, but compared with text by text."""
         return f"CAST({self.quoted} AS SIGNED)" if self.data_type in {"enum", "set"} else self.selected
 
     def literal(self, value: bytes) -> str:
-        """A value of ``ordered`` as SQL that takes part in comparisons like the column itself."""
+        """Return a value of ``ordered`` as an SQL literal that compares like the column itself."""
         if self.data_type in _NUMBERS or self.data_type in {"enum", "set"}:
             return value.decode()
         if self.data_type == "bit":
@@ -68,7 +69,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """One table of one server; ``key`` is the primary or the first NOT NULL unique key."""
+    """One table of one server; ``key`` is the primary key or the first NOT NULL unique key."""
 
     db: str
     name: str
@@ -82,13 +83,13 @@ class Table:
 
 
 def alike(tables: Sequence[Table]) -> list[Table]:
-    """Tables that are compared with each other: ENUM and SET by number too, where all have the same members.
+    """Return the tables with ``compared`` set on ENUM and SET columns: numbers are compared if all members are equal.
 
-    If they differ, an ENUM's number still distinguishes an invalid member from the member ``''``.
+    If the members differ, an ENUM's number still distinguishes an invalid value from the member ``''``.
     """
     lists = [{c.name: (c.data_type, c.members) for c in table.columns if c.members} for table in tables]
 
-    def told(column: Column) -> Column:
+    def with_comparison(column: Column) -> Column:
         found = {each.get(column.name, ("", "")) for each in lists}
         if not column.members or ("", "") in found:
             return column
@@ -96,11 +97,11 @@ def alike(tables: Sequence[Table]) -> list[Table]:
             return replace(column, compared="number")
         return replace(column, compared="zero") if {kind for kind, _ in found} == {"enum"} else column
 
-    return [replace(table, columns=tuple(map(told, table.columns))) for table in tables]
+    return [replace(table, columns=tuple(map(with_comparison, table.columns))) for table in tables]
 
 
 def read_catalog(connection: Connection[Any], replicated: Callable[[str, str], bool]) -> dict[str, Table]:
-    """The replicated tables, by ``db.table``."""
+    """Return the replicated tables, by ``db.table``."""
     found = {}
     sizes = _table_sizes(connection)
     columns = _columns(connection)
@@ -115,13 +116,13 @@ def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value or "")
 
 
-_OURS = "table_schema NOT IN ('mysql','sys','information_schema','performance_schema')"
+_USER_SCHEMAS = "table_schema NOT IN ('mysql','sys','information_schema','performance_schema')"
 
 
 def _table_sizes(connection: Connection[Any]) -> dict[tuple[str, str], int]:
     sql = (
         "SELECT table_schema, table_name, avg_row_length FROM information_schema.tables"
-        f" WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND {_OURS}"
+        f" WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND {_USER_SCHEMAS}"
     )
     return {(_text(db), _text(name)): int(size or 0) for db, name, size in rows(connection, sql)}
 
@@ -129,7 +130,7 @@ def _table_sizes(connection: Connection[Any]) -> dict[tuple[str, str], int]:
 def _columns(connection: Connection[Any]) -> dict[tuple[str, str], tuple[Column, ...]]:
     sql = (
         "SELECT table_schema, table_name, column_name, data_type, character_set_name, is_nullable, column_type"
-        f" FROM information_schema.columns WHERE {_OURS} ORDER BY table_schema, table_name, ordinal_position"
+        f" FROM information_schema.columns WHERE {_USER_SCHEMAS} ORDER BY table_schema, table_name, ordinal_position"
     )
     found: dict[tuple[str, str], list[Column]] = {}
     for row in rows(connection, sql):
@@ -146,36 +147,36 @@ def _keys(
 ) -> dict[tuple[str, str], tuple[Column, ...]]:
     sql = (
         "SELECT table_schema, table_name, index_name, column_name FROM information_schema.statistics"
-        f" WHERE non_unique = 0 AND {_OURS} ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index"
+        f" WHERE non_unique = 0 AND {_USER_SCHEMAS} ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index"
     )
     indexes: dict[tuple[str, str], dict[str, list[str]]] = {}
     for row in rows(connection, sql):
         db, table, index, column = map(_text, row)
         indexes.setdefault((db, table), {}).setdefault(index, []).append(column)
     keys: dict[tuple[str, str], tuple[Column, ...]] = {}
-    for place, candidates in indexes.items():
-        by_name = {c.name: c for c in columns.get(place, ())}
+    for table_name, candidates in indexes.items():
+        by_name = {c.name: c for c in columns.get(table_name, ())}
         for names in candidates.values():
             # A functional part has no column name; a nullable part does not identify a row.
             parts = [by_name.get(name) for name in names]
             if all(part is not None and not part.nullable for part in parts):
-                keys[place] = tuple(part for part in parts if part is not None)
+                keys[table_name] = tuple(part for part in parts if part is not None)
                 break
     return keys
 
 
 def create_statement(connection: Connection[Any], table: Table) -> str:
-    """SHOW CREATE TABLE without the AUTO_INCREMENT counter.
+    """Return SHOW CREATE TABLE without the AUTO_INCREMENT counter.
 
-    The counter also counts ids that were rolled back or overwritten, which are not in the log.
+    The counter includes ids that were rolled back or overwritten, which are not in the log.
     """
     [row] = rows(connection, f"SHOW CREATE TABLE {table.quoted}")
-    # A comment may have the same words, behind it and in quotes.
+    # A table comment may contain the same words; it follows the counter, in quotes.
     return re.sub(r"(?m)^(\)[^'\n]*?) AUTO_INCREMENT=\d+", r"\1", _text(row[1]))
 
 
 def structure_lines(source: str, target: str) -> tuple[str, ...]:
-    """The lines in which two structures differ, as a diff without context."""
+    """Return the lines in which two structures differ, as a diff without context."""
     diff = difflib.unified_diff(
         source.splitlines(), target.splitlines(), "source", "target", lineterm="", n=0
     )
@@ -183,7 +184,7 @@ def structure_lines(source: str, target: str) -> tuple[str, ...]:
 
 
 def plain_structure(table: Table) -> str:
-    """What both flavors can be held to: the columns' names in order, and the key."""
+    """Return the part of a structure that both flavors show alike: the columns' names in order, and the key."""
     return "\n".join([*(c.name for c in table.columns), "KEY " + ",".join(_names(table.key))])
 
 

@@ -1,4 +1,4 @@
-"""Reads one table of one server in pieces of bounded memory, values as the bytes that the server sends."""
+"""Reads one table of one server in chunks of bounded memory; values are the bytes that the server sends."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ _CHUNK_ROWS = 20_000
 
 
 def connect_raw(url: ServerUrl, side: Side) -> Connection[Any]:
-    """A connection that neither server nor driver converts values on."""
+    """Open a connection on which neither the server nor the driver converts values."""
     raw: dict[str, Any] = {"use_unicode": False, "conv": {}}
-    # PAD_CHAR_TO_FULL_LENGTH and its like would change what is shown; TIMESTAMPs are compared in UTC.
+    # Modes like PAD_CHAR_TO_FULL_LENGTH would change the values; TIMESTAMPs are compared in UTC.
     session = "SET character_set_results = NULL, sql_mode = '', time_zone = '+00:00', net_write_timeout = 600"
     return connect(url, side, init_command=session, **raw)
 
 
 def select_list(table: Table) -> list[str]:
-    """The expressions of a row: all columns whole, then those that order the table."""
+    """Return the expressions that select a row: the exact values of all columns, then the key's to order by."""
     return [c.selected for c in table.columns] + [c.ordered for c in table.key]
 
 
 def chunk_rows(table: Table) -> int:
-    """How many rows of this table make a chunk of bounded memory."""
+    """Return how many rows of a table make a chunk of bounded memory."""
     return max(50, min(_CHUNK_ROWS, _CHUNK_BYTES // max(table.average_row_bytes, 64)))
 
 
 def key_of(table: Table, row: Row) -> Key:
-    """The key part of a row of ``select_list``; no part of a key is NULL."""
+    """Return the key of a row that ``select_list`` selected; no part of a key is NULL."""
     return tuple(part or b"" for part in row[len(table.columns) :])
 
 
 def read_range(
     connection: Connection[Any], table: Table, low: Key | None, high: Key | None, limit: int
 ) -> list[Row]:
-    """Rows with ``low < key <= high`` in the key's order, at most ``limit``."""
+    """Return the rows with ``low < key <= high`` in the key's order, at most ``limit``."""
     conditions = []
     if low is not None:
-        conditions.append(_beyond(table.key, low, ">", ">"))
+        conditions.append(_key_condition(table.key, low, ">", ">"))
     if high is not None:
-        conditions.append(_beyond(table.key, high, "<", "<="))
+        conditions.append(_key_condition(table.key, high, "<", "<="))
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     order = ", ".join(c.ordered for c in table.key)
     sql = f"SELECT {', '.join(select_list(table))} FROM {table.quoted}{where} ORDER BY {order} LIMIT {limit}"
@@ -63,8 +63,8 @@ def read_range(
         return list(cursor.fetchall())
 
 
-def _beyond(key: Sequence[Column], values: Key, operator: str, last: str) -> str:
-    """Comparison with a key. Spelled out, since servers find no range in a row constructor."""
+def _key_condition(key: Sequence[Column], values: Key, operator: str, last: str) -> str:
+    """Return a comparison with a key, column by column: servers use no index range for a row constructor."""
     alternatives = []
     for i, column in enumerate(key):
         equal = [f"{c.ordered} = {c.literal(v)}" for c, v in zip(key[:i], values, strict=False)]
@@ -80,13 +80,13 @@ def _stream(connection: Connection[Any], table: Table) -> Iterator[Row]:
 
 
 def row_digest(row: Row) -> int:
-    """128 bits of a row; lengths go in, so that no two rows share a text."""
+    """Return a digest of 128 bits. It includes the values' lengths, so that different rows have different texts."""
     parts = [b"N" if value is None else b"%d:" % len(value) + value for value in row]
     return int.from_bytes(hashlib.blake2b(b"".join(parts), digest_size=16).digest(), "big")
 
 
 def digest_table(connection: Connection[Any], table: Table) -> tuple[int, list[int]]:
-    """Row count, and the sums of row digests by bucket: equal for equal multisets, in any order."""
+    """Return the row count and the sums of row digests by bucket, which do not depend on the rows' order."""
     sums, count = [0] * _BUCKETS, 0
     for row in _stream(connection, table):
         digest = row_digest(row)
@@ -98,7 +98,7 @@ def digest_table(connection: Connection[Any], table: Table) -> tuple[int, list[i
 def rows_in_buckets(
     connection: Connection[Any], table: Table, buckets: frozenset[int], limit: int
 ) -> Counter[Row]:
-    """The rows that fall into ``buckets``, with their numbers, at most ``limit`` distinct ones."""
+    """Return the rows of ``buckets`` and how often each occurs, at most ``limit`` distinct rows."""
     found: Counter[Row] = Counter()
     for row in _stream(connection, table):
         if row_digest(row) % _BUCKETS in buckets and (row in found or len(found) < limit):
@@ -110,5 +110,5 @@ NO_SUCH_TABLE = 1146
 
 
 def table_is_gone(error: pymysql.MySQLError) -> bool:
-    """Whether a statement failed because a DDL took the table away meanwhile."""
+    """Return whether a statement failed because a DDL has dropped or renamed the table."""
     return bool(error.args) and error.args[0] == NO_SUCH_TABLE

@@ -1,6 +1,6 @@
-"""Compares two tables chunk by chunk; differences are read again before they count.
+"""Compares two servers' tables chunk by chunk; differences are read again before they are reported.
 
-Replication may be in flight, so a difference is believed only if it is still there after some further looks.
+Replication may be running, so a difference counts only if several reads show it.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ def compare_servers(
 
     Args:
         include, exclude: patterns as in ``[tables]``.
-        router: the target's names of the source's tables; several of one name are compared as one.
-        progress: called with a table's result as it grows, and when it is done.
-        looks: how often something must be seen to differ before it counts.
-        engines: whether storage engines without transactions are told from InnoDB.
+        router: gives the target's names of the source's tables; tables with one target are compared as one.
+        progress: called with a table's result after each chunk and at the end.
+        looks: how many reads in a row must show a difference before it counts.
+        engines: whether a storage engine without transactions differs from InnoDB.
 
     Raises UpstreamError or DownstreamError when a server cannot be read.
     """
@@ -83,7 +83,7 @@ def compare_servers(
 def _pairing(
     sides: tuple[_Side, _Side], include: Sequence[str], exclude: Sequence[str], router: Router
 ) -> Pairing:
-    """The pairs of tables as the two servers compare names."""
+    """Pair the tables by the servers' rules for letter case."""
     upstream, downstream = (side.call(_folds) for side in sides)
     routes = tuple(map(lower_route, router.routes)) if upstream else router.routes
     tables = TableFilter(include, exclude, folds=upstream)
@@ -91,7 +91,7 @@ def _pairing(
 
 
 def _folds(connection: Connection[Any]) -> bool:
-    """Whether a server has all names in lower case."""
+    """Return whether a server ignores letter case in names of tables."""
     return int(rows(connection, "SELECT @@lower_case_table_names")[0][0]) != 0
 
 
@@ -151,28 +151,28 @@ class _Comparison:
         return CompareResult(tuple(result for result in results if result.problem != _GONE))
 
     def _looks(self) -> Iterator[int]:
-        """Counts the attempts to read something that differs, with growing pauses in between."""
+        """Count the reads of something that differs, with growing pauses between them."""
         yield 0
         for look in range(1, self._most_looks):
             time.sleep(min(2.0, 0.2 * 2**look))
             yield look
-        # Something differs for certain; the rest of the list need not be waited for as patiently.
+        # One difference is certain now, so later ones are read only twice.
         self._most_looks = min(self._most_looks, 2)
 
     def _both(self, function: Callable[..., T], *arguments: Any) -> tuple[T, T]:
         return self._each(function, arguments, arguments)
 
     def _each(self, function: Callable[..., T], left: Iterable[Any], right: Iterable[Any]) -> tuple[T, T]:
-        ahead = self._pool.submit(self._sides[0].call, function, *left)
-        behind = self._pool.submit(self._sides[1].call, function, *right)
-        # Both are waited for, or a connection could be closed under a running query.
-        error = ahead.exception() or behind.exception()
+        source = self._pool.submit(self._sides[0].call, function, *left)
+        target = self._pool.submit(self._sides[1].call, function, *right)
+        # Wait for both, so that no connection is closed while a query runs on it.
+        error = source.exception() or target.exception()
         if error:
             raise error
-        return ahead.result(), behind.result()
+        return source.result(), target.result()
 
     def _merged(self, sources: list[Table], name: str, target: Table | None) -> TableResult:
-        """Several tables of the source against the one that they are merged into: by sums of row digests."""
+        """Compare several tables of the source with the table that they are merged into, by sums of row digests."""
         title = f"{' + '.join(f'{t.db}.{t.name}' for t in sources)} → {name}"
         if target is None:
             return TableResult(title, problem="missing in target")
@@ -191,7 +191,7 @@ class _Comparison:
         return TableResult(title, rows=count, problem="rows differ", differing=abs(count - theirs), more=True)
 
     def _table(self, source: str, target: str, left: Table | None, right: Table | None) -> TableResult:
-        """One table, from fresh structures if they change while it is compared."""
+        """Compare one table; read its structures again if they change meanwhile."""
         name = target if source in ("", target) else f"{source} → {target}"
         detail: tuple[str, ...] = ()
         for look in self._looks():
@@ -215,7 +215,7 @@ class _Comparison:
         return TableResult(name, problem="structure differs", detail=detail)
 
     def _structure(self, left: Table, right: Table) -> tuple[str, ...]:
-        # A definition names its table and those that it references.
+        # CREATE TABLE contains the names of the table and of the tables that it references.
         if not self._same_flavor or (left.db, left.name) != (right.db, right.name):
             return structure_lines(plain_structure(left), plain_structure(right))
         source, target = self._each(create_statement, (left,), (right,))
@@ -235,18 +235,18 @@ class _Comparison:
         low: chunks.Key | None = None
         size = chunks.chunk_rows(left)
         while True:
-            # The target's share is read beside the source's, as far as the same number of rows goes; where
-            # the two ends differ the range is read again by its bounds.
+            # Both sides read the same number of rows at once. If the rows differ, the range is read again by
+            # its bounds.
             source, target = self._each(chunks.read_range, (left, low, None, size), (right, low, None, size))
             high = chunks.key_of(left, source[-1]) if len(source) == size else None
-            found, more = self._settled(left, right, (low, high, size), source, target)
+            found, more = self._confirmed(left, right, (low, high, size), source, target)
             result = result.with_rows(len(source), found, more)
             self._progress(result)
             if high is None:
                 return result
             low = high
 
-    def _settled(
+    def _confirmed(
         self,
         left: Table,
         right: Table,
@@ -254,7 +254,7 @@ class _Comparison:
         source: list[chunks.Row],
         target: list[chunks.Row],
     ) -> tuple[list[Difference], bool]:
-        """What differs in one range at every look, and whether there is more than was read."""
+        """Return the rows of a range that differ in every read, and whether the range has more rows than the limit."""
         if source == target:
             return [], False
         low, high, size = bounds
@@ -273,7 +273,7 @@ class _Comparison:
         return list((suspects or {}).values()), more
 
     def _as_multiset(self, left: Table, right: Table, result: TableResult) -> TableResult:
-        """Tables without a key: compared by sums of row digests, which no order changes."""
+        """Compare tables without a key by sums of row digests, which do not depend on the rows' order."""
         for _ in self._looks():
             (count, ours), (theirs_count, theirs) = self._each(chunks.digest_table, (left,), (right,))
             if (count, ours) == (theirs_count, theirs):

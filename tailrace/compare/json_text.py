@@ -1,4 +1,4 @@
-"""JSON between flavors: MySQL stores a parsed value, MariaDB the text, so the texts are compared parsed."""
+"""Compares JSON of MySQL, which stores a parsed value, with JSON of MariaDB, which stores the text."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tailrace.compare.chunks import Row
 
 
 def json_columns(left: Table, right: Table) -> list[int]:
-    """Positions of the columns that are JSON on one side and text on the other."""
+    """Return the indexes of the columns that are JSON on one side and text on the other."""
     pairs = enumerate(zip(left.columns, right.columns, strict=True))
     return [i for i, (a, b) in pairs if (a.data_type == "json") != (b.data_type == "json")]
 
 
 def canonical_rows(left: Table, right: Table, rows: Iterable[Row]) -> Iterable[Row]:
-    """The rows with such columns in one form; all other values are the servers' own bytes."""
+    """Return the rows with these columns in a canonical form; all other values stay the servers' bytes."""
     positions = json_columns(left, right)
     if not positions:
         return rows

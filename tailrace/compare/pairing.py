@@ -1,4 +1,4 @@
-"""Which tables of the two servers belong together: by the channel's routes."""
+"""Pairs the tables of two servers by the channel's routes."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from tailrace.compare.catalog import Table
 
 @dataclass(frozen=True)
 class Pairing:
-    """The tables that are replicated, by their names upstream, and their names downstream."""
+    """Which tables are replicated, by their names upstream, and what they are called downstream."""
 
     replicated: Callable[[str, str], bool]
     router: Router
 
     def pairs(self, left: Mapping[str, Table], right: Mapping[str, Table]) -> Iterator[tuple[list[str], str]]:
-        """The source's tables, none or several, of each table of the target, by ``db.table``, in order."""
+        """Yield each target table with its source tables (none, one or several), by ``db.table``, in order."""
         sources: dict[str, list[str]] = {}
         for name in sorted(left):
             table = left[name]
             if self.replicated(table.db, table.name):
                 target = ".".join(self.router.table(table.db, table.name))
                 sources.setdefault(target, []).append(name)
-        # What is there alone, under a name that is nobody's but its own, should not be there.
-        alone = {
+        # A replicated table that only the target has, and that no route renames, is extra.
+        extra = {
             name
             for name, table in right.items()
             if name not in sources
             and self.replicated(table.db, table.name)
             and self.router.table(table.db, table.name) == (table.db, table.name)
         }
-        for target in sorted(sources.keys() | alone):
+        for target in sorted(sources.keys() | extra):
             yield sources.get(target, []), target

@@ -1,4 +1,4 @@
-"""What a comparison found, as data."""
+"""The result of a comparison."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from schemas.counted import counted
 
-#: differing keys that are named for each table; the others are only counted
+#: how many differing keys are listed for each table; further ones are only counted
 MAX_KEYS = 20
 
 ONLY_SOURCE, ONLY_TARGET, DIFFERENT = "only in source", "only in target", "different values"
@@ -16,7 +16,7 @@ ONLY_SOURCE, ONLY_TARGET, DIFFERENT = "only in source", "only in target", "diffe
 
 @dataclass(frozen=True)
 class Difference:
-    """One row that is not the same on both sides."""
+    """One row that differs between the two sides."""
 
     key: str
     kind: str
@@ -27,9 +27,9 @@ class TableResult:
     """One table. ``problem`` is empty when the table is equal.
 
     Attributes:
-        rows: rows of the source that were compared.
-        differing: number of differing rows; at least that many if ``more``.
-        detail: for a structure, its differing lines.
+        rows: number of rows of the source that were compared.
+        differing: number of differing rows; there are more if ``more`` is set.
+        detail: the differing lines of the structure.
     """
 
     table: str
@@ -45,9 +45,9 @@ class TableResult:
         return not self.problem
 
     def with_rows(self, rows: int, found: Iterable[Difference] = (), more: bool = False) -> TableResult:
-        """This result with one more chunk's rows and differences in it."""
+        """Return this result with the rows and differences of one more chunk added."""
         found = list(found)
-        named = (*self.differences, *found)[:MAX_KEYS]
+        listed = (*self.differences, *found)[:MAX_KEYS]
         problem = self.problem or ("rows differ" if found or more else "")
         return replace(
             self,
@@ -55,7 +55,7 @@ class TableResult:
             problem=problem,
             differing=self.differing + len(found),
             more=self.more or more,
-            differences=named,
+            differences=listed,
         )
 
 
