@@ -1,4 +1,4 @@
-"""A library that reads the epoch log, for consumers of your own: epochs in order, rows in upstream order.
+"""A library to write your own consumers with: reads the epochs of the log in order, rows in upstream order.
 
 ::
 
@@ -9,9 +9,9 @@
             for row in log.rows(epoch):
                 print(epoch.epoch, row.op, row.table, row.key, row.after)
 
-It commits no offsets: a consumer keeps the number of the last epoch that it has dealt with, best in the transaction
-of its own effects, and goes on with ``epochs(f"epoch:{number + 1}")``. Readers in other languages follow
-docs/FORMAT.md.
+It commits no offsets. A consumer stores the number of the last epoch that it has processed, best in the same
+transaction as its own changes, and continues with ``epochs(f"epoch:{number + 1}")``. For readers in other languages
+see docs/FORMAT.md.
 """
 
 from tailrace.reader.log import EpochReader

@@ -1,4 +1,4 @@
-"""Epochs and rows as lines of text, or as one JSON object each."""
+"""Shows epochs and rows as lines of text, or as one JSON object each."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from schemas.counted import counted
 from schemas.wire.epoch import EpochCommitted
 from tailrace.reader.rows import Image, Row
 
-# Of one value, in lines for people.
-_SHOWN = 200
+_SHOWN = 200  # characters or bytes of a value in text
 _OPS = {"c": "insert", "u": "update", "d": "delete"}
 
 
 def epoch_json(epoch: EpochCommitted) -> str:
-    """All fields of an epoch's record; see ``schemas/epoch.avsc``."""
+    """Return all fields of an epoch's record as JSON; see ``schemas/epoch.avsc``."""
     return _json({"type": "epoch", **asdict(epoch)})
 
 
 def row_json(epoch: EpochCommitted, row: Row) -> str:
-    """All fields of a row. Bytes are ``{"hex": …}``; decimals are strings, since JSON readers round numbers."""
+    """Return all fields of a row as JSON; bytes are ``{"hex": …}``, decimals strings, since JSON readers round."""
     return _json({"type": "row", "epoch": epoch.epoch, "seq": row.seq, **asdict(row)})
 
 
@@ -40,7 +39,7 @@ def _plain(value: object) -> object:
 
 
 def epoch_text(epoch: EpochCommitted) -> str:
-    """An epoch's head: number, upstream commit time, GTIDs, position, counts; then its DDL."""
+    """Return an epoch's number, upstream commit time, GTIDs, position and counts as a line, its DDL as another."""
     gtids = epoch.first_gtid or "no GTID"
     if epoch.last_gtid != epoch.first_gtid:
         gtids += f" … {epoch.last_gtid}"
@@ -54,11 +53,11 @@ def epoch_text(epoch: EpochCommitted) -> str:
 
 
 def row_text(row: Row) -> str:
-    """A row: number, operation, table, key, source; then its images."""
+    """Return a row's number, operation, table, key and position as a line, each image as a further one."""
     source = row.source
-    place = " ".join(filter(None, (source["gtid"], f"{source['file']}:{source['pos']}")))
+    position = " ".join(filter(None, (source["gtid"], f"{source['file']}:{source['pos']}")))
     key = f" {_image(row.key)}" if row.key else ""
-    lines = [f"  {row.seq} {_OPS.get(row.op, row.op)} {row.db}.{row.table}{key}  [{place}]"]
+    lines = [f"  {row.seq} {_OPS.get(row.op, row.op)} {row.db}.{row.table}{key}  [{position}]"]
     lines += [f"    - {_image(row.before)}"] if row.before is not None else []
     lines += [f"    + {_image(row.after)}"] if row.after is not None else []
     return "\n".join(lines)
@@ -72,7 +71,7 @@ def _value(value: object) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, dict):
-        # A JSON document with the types that its text does not tell.
+        # A JSON document with SQL types that its text does not show.
         value = value["text"]
     if isinstance(value, bytes):
         shown = value[:_SHOWN].hex()
@@ -85,7 +84,7 @@ def _value(value: object) -> str:
 
 
 def _visible(text: str) -> str:
-    """The text with what is no printable character written as an escape."""
+    """Return the text with escapes for unprintable characters."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

@@ -1,4 +1,4 @@
-"""A binlog event as plain fields, as far as it can be read."""
+"""Shows binlog events as plain fields, as far as they can be read."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _INTVARS = {1: "LAST_INSERT_ID", 2: "INSERT_ID"}
 
 
 class ContentReader:
-    """Reads the events of a relay log one after the other, and keeps the tables that they name."""
+    """Reads the events of a relay log in order, and remembers the tables of their TABLE_MAP events."""
 
     def __init__(self) -> None:
         self._viewer = RowViewer()
@@ -60,7 +60,7 @@ class ContentReader:
         self.scanner = GroupScanner()
 
     def feed(self, event: bytes) -> None:
-        """Take in what later events depend on."""
+        """Remember what later events depend on."""
         kind = event[4]
         if kind == framing.FORMAT_DESCRIPTION:
             self._has_checksum = framing.checksum_algorithm(event) == framing.CHECKSUM_CRC32
@@ -69,11 +69,11 @@ class ContentReader:
         elif kind == framing.TABLE_MAP:
             self._viewer.table_map(self._bare(event))
         elif kind not in framing.INSIDE_GROUP:
-            with suppress(ValueError, IndexError, struct.error):  # shown as what cannot be read
+            with suppress(ValueError, IndexError, struct.error):  # ``fields`` shows the reason
                 self.scanner.feed(kind, event, self._has_checksum)
 
     def fields(self, event: bytes) -> Fields:
-        """Time, server, type and size of an event that was fed, and what it says."""
+        """Return time, server, type, size and content of an event. ``feed`` it first."""
         return self._fields(event, self._bare(event))
 
     def _bare(self, event: bytes) -> bytes:
@@ -133,10 +133,10 @@ class ContentReader:
         return fields | {"row_count": None if rows is None else len(rows), "rows": rows}
 
     def _payload(self, body: bytes) -> Fields:
-        """A compressed transaction: its events have no checksums of their own."""
-        compression, size, begin = payload_head(body)
+        """Return the fields of a compressed transaction, whose events have no checksums of their own."""
+        compression, size, data_at = payload_head(body)
         fields = {"compression": _COMPRESSIONS.get(compression, compression)}
-        fields |= {"compressed_size": len(body) - begin, "uncompressed_size": size or len(body) - begin}
+        fields |= {"compressed_size": len(body) - data_at, "uncompressed_size": size or len(body) - data_at}
         inside = []
         for block in unpacked(body):
             at = 0
@@ -150,7 +150,7 @@ class ContentReader:
 
 
 def moment(seconds: int) -> str:
-    """A timestamp of an event header in UTC."""
+    """Return an event header's timestamp (seconds since 1970) as text in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -171,9 +171,9 @@ def _query(body: bytes) -> Fields:
         query = parse_query_event(body)
     except DecodeError as error:
         _, _, db_size, error_code, status_size = struct.unpack_from("<IIBHH", body)
-        begin = 13 + status_size
-        text = body[begin + db_size + 1 :].decode(errors="backslashreplace")
-        db = body[begin : begin + db_size].decode(errors="backslashreplace")
+        db_at = 13 + status_size
+        text = body[db_at + db_size + 1 :].decode(errors="backslashreplace")
+        db = body[db_at : db_at + db_size].decode(errors="backslashreplace")
         return {"db": db, "query": text, "error_code": error_code, "not_read": error.what}
     fields: Fields = {"db": query.default_db, "query": query.statement, "thread_id": query.thread_id}
     return fields | ({"error_code": query.error_code} if query.error_code else {})

@@ -1,4 +1,4 @@
-"""Rows of binlog events as plain values, decoded as the publisher does."""
+"""Shows rows of binlog events as plain values, decoded with the publisher's decoder."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from schemas.structure import TableStructure
 from schemas.wire.avro_schema import avro_name, envelope
 
 _HEADER_OF_VALUE = 10  # marker and fingerprint
-# Of one event; servers begin another one behind 8 KB if they are not told otherwise.
+# Limits for one event. By default servers start a new event after 8 KB.
 _MOST_ROWS, _MOST_BYTES = 100_000, 64 << 20
 
-#: a row by column, as fastavro reads it: ``before`` and ``after``, None where there is no such image
+#: the images ``before`` and ``after`` of a row by column, as fastavro reads them; None if there is no such image
 Images = dict[str, dict[str, Any] | None]
 _TABLE_ID = slice(HEADER_SIZE, HEADER_SIZE + 6)
 
@@ -37,23 +37,23 @@ class RowViewer:
         self._flavor: Flavor = "mysql"
 
     def enter_file(self, flavor: Flavor) -> None:
-        """Table ids are a file's own; the flavor is that of the server that wrote it."""
+        """Forget the tables: ids are valid in one file only. ``flavor``: of the server that wrote the file."""
         self._tables.clear()
         if flavor != self._flavor:
             self._parsed.clear()
             self._flavor = flavor
 
     def table_map(self, event: bytes) -> None:
-        """Take in a TABLE_MAP event, without its checksum."""
+        """Remember a TABLE_MAP event without its checksum."""
         self._tables[event[_TABLE_ID]] = event[HEADER_SIZE + 8 :]
 
     def table_of(self, event: bytes) -> tuple[str, str] | None:
-        """Schema and table of a rows event; None if its TABLE_MAP was not seen."""
+        """Return schema and table of a rows event; None if its TABLE_MAP was not seen."""
         body = self._tables.get(event[_TABLE_ID])
         return None if body is None else table_names(body)[:2]
 
     def rows(self, kind: int, event: bytes) -> list[dict[str, Any]] | None:
-        """The rows of an event without its checksum: `before` and `after`; None if its table is not known.
+        """Return the rows of an event without its checksum: `before` and `after`; None if its table is unknown.
 
         Raises DecodeError, IndexError, ValueError and struct.error when they cannot be decoded.
         """
@@ -74,7 +74,7 @@ class RowViewer:
 
 
 def decoded_rows(table: RowsTable, kind: int, event: bytes) -> Iterator[tuple[list[Images], int]]:
-    """The rows of an event without its checksum, a portion at a time, and how many bytes their records have.
+    """Yield the rows of an event without its checksum in portions, each with the size of its records in bytes.
 
     Raises DecodeError, IndexError, ValueError and struct.error when they cannot be decoded.
     """
@@ -104,13 +104,13 @@ def _images(value: bytes, structure: TableStructure) -> Images:
 
 @lru_cache(maxsize=1024)
 def _schema(structure: TableStructure) -> Any:
-    """Only the images: what comes behind them says where the row is from."""
+    """Return the schema of the images, without the fields after them that describe the row's source."""
     schema = envelope(structure)
     return fastavro.parse_schema({**schema, "fields": schema["fields"][:3]})
 
 
 def _merged(images: list[Images]) -> list[Images]:
-    """An UPDATE that changes the key is published as a delete and a create: here it is one row again."""
+    """Join the delete and the create that an UPDATE of the key is published as."""
     rows: list[Images] = []
     for image in images:
         if rows and rows[-1]["after"] is None and image["before"] is None:
@@ -125,7 +125,7 @@ def _plain(image: dict[str, Any]) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """As JSON has it: numbers and text; bytes in hexadecimal."""
+    """Return a value for JSON: numbers and text; bytes in hexadecimal."""
     if isinstance(value, bytes):
         return "0x" + value.hex()
     if isinstance(value, Decimal | date | datetime | time):

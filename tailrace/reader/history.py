@@ -1,7 +1,6 @@
-"""A table's structures over the epochs of the log: pure functions over what the topics hold.
+"""Finds a table's structures over the epochs of the log, with pure functions over the records of the topics.
 
-A DDL does not bring the new structure; the table's next rows do. What they were written with then holds from the
-DDL's epoch on.
+A DDL is published without the new structure; the table's next rows name it. It is then valid from the DDL's epoch on.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from spark_consumer.ddl.translate import database_of
 
 @dataclass(frozen=True)
 class Span:
-    """What is known of a table from one epoch up to the next span's.
+    """The state of a table from one epoch up to the next span.
 
     Attributes:
-        epoch: the first one.
-        version: the structure, None while no rows have shown it.
-        ddl: the statement that the span begins with, if one does.
-        gone: whether the table is not there under this name: dropped or renamed.
+        epoch: the first epoch.
+        version: the structure; None if no rows have named it yet.
+        ddl: the statement that starts the span; None if rows start it.
+        gone: whether the table does not exist under this name, because it was dropped or renamed.
     """
 
     epoch: int
@@ -37,15 +36,15 @@ class Span:
 
 @dataclass(frozen=True)
 class Answer:
-    """A table at one epoch.
+    """A table's structure at one epoch.
 
     Attributes:
-        epoch: the epoch asked for.
-        gtids: what is executed at its end.
-        version: the last structure that rows have shown up to then.
-        first, last: the epochs that it holds for, as far as the log tells; ``last`` None: up to its end.
-        changed: a DDL since then, up to ``epoch``, behind which no rows came.
-        spans: everything up to the log's end.
+        epoch: the requested epoch.
+        gtids: the GTIDs that are executed at its end.
+        version: the last structure that rows have named up to this epoch.
+        first, last: the epochs that it is valid for, as far as the log shows; ``last`` is None up to the log's end.
+        changed: a DDL after it, up to ``epoch``, that no rows followed.
+        spans: the table's history up to the log's end.
     """
 
     name: QualifiedName
@@ -59,13 +58,13 @@ class Answer:
 
     @property
     def structure(self) -> TableStructure:
-        """The structure itself."""
+        """The structure of ``version``."""
         return structure_of(self.version)
 
 
 @dataclass(frozen=True)
 class LookupPoint:
-    """Where to look: at an epoch, at the first one whose executed set holds a GTID set, or at the log's end."""
+    """The requested point: an epoch, the first epoch whose executed set contains a GTID set, or the log's end."""
 
     epoch: int | None = None
     gtids: str | None = None
@@ -73,52 +72,52 @@ class LookupPoint:
 
 def look_up(
     name: QualifiedName,
-    place: LookupPoint,
+    point: LookupPoint,
     epochs: Iterable[EpochCommitted],
     versions: Iterable[StructureVersion],
 ) -> Answer:
-    """The table's structure at a position.
+    """Return a table's structure at a point of the log.
 
     Args:
-        epochs: all that the log holds, in order.
-        versions: all of the schemas topic.
+        epochs: all epochs of the log, in order.
+        versions: all structures of the schemas topic.
 
     Raises:
-        ConfigError, LogError: TR560 no GTID set; TR580, the position is not in the log; TR581, no rows have shown the
-            table's structure up to there, or it is gone.
+        LogError: TR560, invalid GTID set; TR580, the point is not in the log; TR581, up to there no rows have named
+            the table's structure, or the table does not exist.
     """
     of_table = sorted((v for v in versions if (v.db, v.table) == name), key=lambda v: v.epoch)
     spans: list[Span] | None = None
     first: EpochCommitted | None = None
     last: EpochCommitted | None = None
     found: EpochCommitted | None = None
-    wanted = _wanted(place)
+    wanted = _wanted(point)
     for epoch in epochs:
         first, last = first or epoch, epoch
         if spans is None:
             spans = [Span(v.epoch, v) for v in of_table if v.epoch < epoch.epoch][-1:]
         _follow(spans, name, epoch, of_table)
-        if found is None and _is_at(epoch, place, wanted):
+        if found is None and _is_at(epoch, point, wanted):
             found = epoch
     if first is None or last is None or spans is None:
-        raise LogError("TR580", "the log holds no epoch yet", hint="start the producer first")
-    return _answer(name, _checked(place, wanted, first, last, found), spans)
+        raise LogError("TR580", "the log has no epochs yet", hint="start the producer first")
+    return _answer(name, _checked(point, wanted, first, last, found), spans)
 
 
-def _wanted(place: LookupPoint) -> GtidSet | None:
-    if place.gtids is None:
+def _wanted(point: LookupPoint) -> GtidSet | None:
+    if point.gtids is None:
         return None
     try:
-        return parse_gtid_set(place.gtids, flavor_of(place.gtids))
+        return parse_gtid_set(point.gtids, flavor_of(point.gtids))
     except ValueError as error:
         raise LogError("TR560", f"--at-gtid: {error}") from error
 
 
-def _is_at(epoch: EpochCommitted, place: LookupPoint, wanted: GtidSet | None) -> bool:
+def _is_at(epoch: EpochCommitted, point: LookupPoint, wanted: GtidSet | None) -> bool:
     if wanted is not None:
         executed = epoch.executed_gtids
-        return flavor_of(executed) == flavor_of(place.gtids or "") and _set(epoch).contains(wanted)
-    return epoch.epoch == place.epoch
+        return flavor_of(executed) == flavor_of(point.gtids or "") and _set(epoch).contains(wanted)
+    return epoch.epoch == point.epoch
 
 
 def _set(epoch: EpochCommitted) -> GtidSet:
@@ -126,30 +125,30 @@ def _set(epoch: EpochCommitted) -> GtidSet:
 
 
 def _checked(
-    place: LookupPoint,
+    point: LookupPoint,
     wanted: GtidSet | None,
     first: EpochCommitted,
     last: EpochCommitted,
     found: EpochCommitted | None,
 ) -> EpochCommitted:
-    """The epoch at the position. Raises LogError if it is not in the log."""
-    holds = f"the log holds epochs {first.epoch} to {last.epoch}"
-    if place.epoch is None and wanted is None:
+    """Return the epoch at the point. Raises LogError if it is not in the log."""
+    kept = f"the log has epochs {first.epoch} to {last.epoch}"
+    if point.epoch is None and wanted is None:
         return last
     if found is None:
-        early = place.epoch is not None and place.epoch < first.epoch
+        early = point.epoch is not None and point.epoch < first.epoch
         raise LogError(
             "TR580",
-            f"{'epoch ' + str(place.epoch) if wanted is None else 'the GTID set'} is"
-            f" {'not kept any more' if early else 'not in the log yet'}: {holds}",
-            where=Where(epoch=place.epoch),
+            f"{'epoch ' + str(point.epoch) if wanted is None else 'the GTID set'} is"
+            f" {'no longer in the log' if early else 'not in the log yet'}: {kept}",
+            where=Where(epoch=point.epoch),
             hint=f"name an epoch from {first.epoch} to {last.epoch}"
             + (f", or GTIDs within {last.executed_gtids}" if wanted is not None else ""),
         )
     if wanted is not None and found is first and first.epoch > 0 and not wanted.contains(_set(first)):
         raise LogError(
             "TR580",
-            f"the GTID set ends before what is kept: {holds}",
+            f"the GTID set ends before the oldest epoch of the log: {kept}",
             hint=f"name GTIDs from {first.executed_gtids} to {last.executed_gtids}",
         )
     return found
@@ -158,7 +157,7 @@ def _checked(
 def _follow(
     spans: list[Span], name: QualifiedName, epoch: EpochCommitted, versions: list[StructureVersion]
 ) -> None:
-    """Take one epoch: its DDL first, then its rows."""
+    """Extend the spans by one epoch: by its DDL first, then by its rows."""
     if epoch.ddl is not None and (effect := _effect(epoch.ddl, name)) is not None:
         spans.append(Span(epoch.epoch, None, epoch.ddl.statement, effect))
     for touched in epoch.tables:
@@ -182,7 +181,7 @@ def _follow(
 
 
 def _effect(ddl: SchemaChanged, name: QualifiedName) -> bool | None:
-    """Whether a DDL leaves no table of the name; None if it is about others."""
+    """Return whether a DDL drops or renames the table away, or None if it does not affect the table."""
     if ddl.kind == "DROP DATABASE":
         return True if database_of(ddl) == name[0] else None
     effect = None
@@ -196,35 +195,35 @@ def _effect(ddl: SchemaChanged, name: QualifiedName) -> bool | None:
 
 def _answer(name: QualifiedName, at: EpochCommitted, spans: list[Span]) -> Answer:
     known = [span for span in spans if span.epoch <= at.epoch]
-    place = Where(table=".".join(name), epoch=at.epoch)
+    where = Where(table=".".join(name), epoch=at.epoch)
     if not known:
         raise LogError(
             "TR581",
-            f"the log has seen no rows and no DDL of this table up to epoch {at.epoch}",
-            where=place,
-            hint="`tailrace topic cat --table PATTERN` shows what there is; letters' case counts",
+            f"the log has no rows and no DDL of this table up to epoch {at.epoch}",
+            where=where,
+            hint="`tailrace topic cat --table PATTERN` shows the tables of the log; names are case-sensitive",
         )
     now = known[-1]
     shown = next((number for number in range(len(known) - 1, -1, -1) if known[number].version), None)
     if now.gone or shown is None or any(span.gone for span in known[shown + 1 :]):
-        what = "is not there" if now.gone else "has had no rows"
+        what = "has not existed" if now.gone else "has had no rows"
         raise LogError(
             "TR581",
             f"the table {what} since epoch {now.epoch}: {(now.ddl or '')[:200]}",
-            where=place,
-            hint="ask for an epoch before it" if now.gone else "its first rows bring its structure",
+            where=where,
+            hint="ask for an earlier epoch" if now.gone else "its next rows will show its structure",
         )
     version = known[shown].version
     assert version is not None
-    begin = shown
-    while begin and _same(spans[begin - 1], version):
-        begin -= 1
+    start = shown
+    while start and _same(spans[start - 1], version):
+        start -= 1
     end = shown
     while end + 1 < len(spans) and _same(spans[end + 1], version):
         end += 1
     last = spans[end + 1].epoch - 1 if end + 1 < len(spans) else None
     changed = known[shown + 1] if shown + 1 < len(known) else None
-    return Answer(name, at.epoch, at.executed_gtids, version, spans[begin].epoch, last, changed, tuple(spans))
+    return Answer(name, at.epoch, at.executed_gtids, version, spans[start].epoch, last, changed, tuple(spans))
 
 
 def _same(span: Span, version: StructureVersion) -> bool:

@@ -1,4 +1,4 @@
-"""Reading the epoch log from Kafka: committed epochs in order, and an epoch's rows in upstream order."""
+"""Reads the epoch log from Kafka: committed epochs in order, and an epoch's rows in upstream order."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from spark_consumer.rules.config import LogAddress
 from tailrace.reader.rows import Row, row_reader
 
 _WAIT = 0.2  # seconds
-_PATIENCE = 60.0  # seconds without a record of a range
+_TIMEOUT = 60.0  # seconds without a record of a range
 _MESSAGES = 500
 _LAST = (1 << 63) - 1
-# Of row values that wait for rows of other partitions; more than this is left in Kafka.
+# Bytes of a partition's rows that wait for rows of other partitions; the others stay in Kafka.
 _HELD_BYTES = 1 << 20
 
 Wanted = Callable[[str, str], bool]
@@ -74,19 +74,19 @@ class EpochReader:
     def epochs(
         self, start: str = "earliest", *, follow: bool = False, stop: Event | None = None
     ) -> Iterator[EpochCommitted]:
-        """The epochs from ``start`` on, without a gap.
+        """Yield the epochs from ``start`` on, without a gap.
 
         Args:
-            start: ``earliest``, the log's first epoch; ``oldest``, the oldest that is kept, whatever was before;
-                ``epoch:N``, ``gtid:SET`` (behind this set) or ``time:RFC3339``.
+            start: ``earliest``, the first epoch ever published; ``oldest``, the oldest epoch that Kafka still has;
+                ``epoch:N``, ``gtid:SET`` (after this set) or ``time:RFC3339``.
             follow: wait for further epochs at the end of the log.
             stop: set it to end the iteration.
 
         Raises:
-            ConfigError: TR560, no such kind of start.
-            LogError: TR551 an epoch is missing, TR555 the start is not kept, TR557 Kafka cannot be read,
-                TR561 no place in the log has this GTID set, TR508 Kafka lets nobody in, TR568 a record is no epoch,
-                TR567 an epoch contradicts those before it.
+            ConfigError: TR560, invalid ``start``.
+            LogError: TR551, an epoch is missing; TR555, the start was deleted; TR557, Kafka cannot be read; TR561, no
+                position of the log has this GTID set; TR508, Kafka refuses the login; TR568, a record is not an
+                epoch; TR567, an epoch contradicts earlier ones.
         """
         offset, expected = self._begin(start)
         chain = EpochChain(self._epochs_topic)
@@ -116,35 +116,35 @@ class EpochReader:
             consumer.close()
 
     def _begin(self, start: str) -> tuple[int, int | None]:
-        """Offset and number of the first epoch; no number if it is whichever the log still has."""
+        """Return offset and number of the first epoch; the number is None if any first epoch is accepted."""
         low, _ = self._log.bounds()
         if start == "oldest":
             return low, None
         if start == "earliest":
-            # Where nothing was deleted nothing is lost, also if the log is still to come.
+            # If nothing was deleted yet, the first record is epoch 0, even if it is not written yet.
             return (begin_of_log(self._log).offset if low else low), 0
         first = first_kept(self._log)
         if start == f"epoch:{first.record.epoch}":
             return first.offset, first.record.epoch
-        # An epoch is read whole: the one that a place lies in is the first.
+        # Epochs are read whole, so the first one is the epoch that contains the position.
         begin = first_position(start, self._log, self._transactions_of)
         return max(low, begin.offset + 1), begin.epoch + 1
 
     def structures(self) -> Sequence[StructureVersion]:
-        """All structures that the tables have had since the log began, however much of it is kept."""
+        """Return all structures that the tables have had since the start of the log, deleted epochs included."""
         return self._log.structures(_LAST)
 
     # -- rows ------------------------------------------------------------------------------------
 
     def rows(self, epoch: EpochCommitted, wanted: Wanted = lambda db, table: True) -> Iterator[Row]:
-        """An epoch's rows in upstream order, read from all its partitions side by side in bounded memory.
+        """Yield an epoch's rows in upstream order, read from all its partitions at once in bounded memory.
 
         Args:
-            wanted: whether rows of a database's table are of interest.
+            wanted: returns whether rows of a database's table are wanted.
 
         Raises:
-            LogError: TR552 a row of an unknown structure; TR554, behind the last row: they are not those that the
-                epoch names; TR557 Kafka cannot be read; TR568 a record is no row.
+            LogError: TR552, a row has an unknown structure; TR554, raised after the last row: the rows are not those
+                of the epoch's record; TR557, Kafka cannot be read; TR568, a record is not a row.
         """
         check_rows(epoch)
         self._versions |= {version.fingerprint: version for version in epoch.structures}
@@ -173,7 +173,7 @@ class EpochReader:
         if name not in self._versions:
             raise LogError(
                 "TR552",
-                f"{at}: the row's header {value[: header_size(value)].hex()} names no structure of the log",
+                f"{at}: the row's header {value[: header_size(value)].hex()} names a structure that is not in the log",
                 where=Where(epoch=epoch.epoch),
                 hint="the rows topic is damaged or was written by something else",
             )
@@ -189,7 +189,7 @@ class EpochReader:
 
 
 class _Partition:
-    """One partition's share of an epoch: how far it is read, and the rows that wait."""
+    """One partition's range of an epoch: how far it is read, and its rows that wait for other partitions."""
 
     def __init__(self, part: OffsetRange) -> None:
         self.at, self.end = part.start, part.end
@@ -213,37 +213,37 @@ class _Merge:
         self._consumer, self._topic, self._epoch, self._refusal = consumer, topic, epoch, refusal
         self._partitions = {part.partition: _Partition(part) for part in ranges}
         self._heads: list[tuple[int, int]] = []
-        # Partitions whose next row is not known: nothing may go out before it is.
+        # Partitions whose next row is not read yet: no row may be yielded until it is.
         self._open = set(self._partitions)
         self._count = self._digest = 0
         consumer.assign([TopicPartition(topic, part.partition, part.start) for part in ranges])
 
     def rows(self, read: Callable[[bytes, bytes, int, int], Row | None]) -> Iterator[Row]:
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _TIMEOUT
         while self._open or self._heads:
             if not self._open:
                 yield self._next()
                 continue
             if self._take(self._consumer.consume(_MESSAGES, _WAIT), read):
-                deadline = time.monotonic() + _PATIENCE
+                deadline = time.monotonic() + _TIMEOUT
             elif refused := self._refusal.error:
                 raise refused
             elif time.monotonic() > deadline:
                 raise LogError(
                     "TR557",
-                    f"{self._topic}: nothing came for {_PATIENCE:.0f} s, and rows are missing",
+                    f"{self._topic}: no records for {_TIMEOUT:.0f} s, and rows are missing",
                     where=Where(epoch=self._epoch.epoch),
-                    hint="check that Kafka runs and that retention has not deleted them",
+                    hint="check that Kafka runs and that retention has not deleted the rows",
                     retryable=True,
                 )
         found = (self._count, self._digest % DIGEST_MODULUS)
         if found != (self._epoch.rows, self._epoch.digest):
             raise LogError(
                 "TR554",
-                f"the rows topic does not hold what epoch {self._epoch.epoch} says: {found[0]} rows of"
-                f" {self._epoch.rows}, digest {found[1]} for {self._epoch.digest}",
+                f"the rows topic does not match epoch {self._epoch.epoch}: it has {found[0]} rows instead"
+                f" of {self._epoch.rows}, digest {found[1]} instead of {self._epoch.digest}",
                 where=Where(epoch=self._epoch.epoch),
-                hint="records were lost or changed",
+                hint="records were lost or changed; check who else writes to or deletes from the topic",
             )
 
     def _next(self) -> Row:
@@ -261,7 +261,7 @@ class _Merge:
         return row
 
     def _take(self, messages: list[Any], read: Callable[[bytes, bytes, int, int], Row | None]) -> bool:
-        """Read messages; returns whether one of them belonged to the epoch."""
+        """Process messages, and return whether one of them belongs to the epoch."""
         taken = False
         for message in messages:
             if (error := message.error()) is not None:

@@ -1,4 +1,4 @@
-"""The events of a part of the relay log, for ``tailrace relay cat``."""
+"""Selects and reads events of the relay log for ``tailrace relay cat``."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from schemas.errors import RelayError
 from schemas.gtid.sets import GtidSet, parse_gtid_set
 from tailrace.reader.event_content import ContentReader
 
-# Belong to no transaction.
-_BETWEEN = frozenset(
+# Events that do not belong to a transaction.
+_OUTSIDE = frozenset(
     {
         framing.FORMAT_DESCRIPTION,
         framing.PREVIOUS_GTIDS,
@@ -33,15 +33,14 @@ _BETWEEN = frozenset(
 
 @dataclass(frozen=True)
 class Selection:
-    """Which events are wanted; the meanings are mysqlbinlog's.
+    """Which events to show; the options have the same meaning as mysqlbinlog's.
 
     Attributes:
-        subdir, file: only these; None for all. A file without its sub-directory is the newest of its name.
-        start_position, stop_position: the first event at or behind it in the first file, and the first one that
-            is not wanted in the last.
-        start_time, stop_time: seconds since 1970: the first event that is as late, and the first one that is not
-            wanted any more.
-        include_gtids, exclude_gtids: GTID sets as text: only transactions in the one and not in the other.
+        subdir, file: the only ones to read; None for all. A file without a sub-directory is the newest of its name.
+        start_position, stop_position: start at the first event at or after the one in the first file, and stop at
+            the first event at or after the other in the last file.
+        start_time, stop_time: start and stop at the first event of this time or later, in seconds since 1970.
+        include_gtids, exclude_gtids: GTID sets as text: show only transactions in the first and not in the second.
     """
 
     subdir: str | None = None
@@ -55,10 +54,10 @@ class Selection:
 
 
 def events(root: Path, wanted: Selection) -> Iterator[dict[str, Any]]:
-    """The wanted events as plain fields: position, time, server, type, size and content.
+    """Yield the selected events as plain fields: position, time, server, type, size and content.
 
-    Raises RelayError TR303 when there is no such file, and what reading raises; ValueError for a GTID set that
-    cannot be read.
+    Raises RelayError TR303 if there is no such file, other RelayErrors of reading, and ValueError for an invalid GTID
+    set.
     """
     files = _files(root, wanted)
     if not files:
@@ -70,19 +69,19 @@ def _files(root: Path, wanted: Selection) -> list[tuple[str, str]]:
     subdirs = [name for name in layout.read_index(root) if (root / name).is_dir()]
     found = [(subdir, file) for subdir in subdirs for file in layout.binlog_files(root / subdir)]
     if wanted.subdir is not None:
-        found = [place for place in found if place[0] == wanted.subdir]
+        found = [(sub, file) for sub, file in found if sub == wanted.subdir]
     if wanted.file is not None:
-        found = [place for place in found if place[1] == wanted.file][-1:]
+        found = [(sub, file) for sub, file in found if file == wanted.file][-1:]
     if not found and (wanted.subdir or wanted.file):
         name = "/".join(filter(None, (wanted.subdir, wanted.file)))
         raise RelayError(
-            "TR303", f"the relay log has no {name}", hint="`tailrace relay list` shows what it has"
+            "TR303", f"the relay log has no {name}", hint="`tailrace relay list` shows its files"
         )
     return found
 
 
 class _Cat:
-    """One walk over some files, which lie one behind the other."""
+    """One pass over consecutive files."""
 
     def __init__(self, root: Path, wanted: Selection, files: list[tuple[str, str]]) -> None:
         self._root, self._wanted = root, wanted
@@ -97,65 +96,65 @@ class _Cat:
         reader = RelayReader(self._root, RelayPosition(*self._first, FIRST_POSITION))
         try:
             while block := reader.read_block():
-                place, at = (block.subdir, block.file), 0
+                name, at = (block.subdir, block.file), 0
                 while at < len(block.data):
                     size = framing.header(block.data, at).size
                     event = block.data[at : at + size]
-                    if self._is_behind(place, block.pos + at, event):
+                    if self._is_past_end(name, block.pos + at, event):
                         return
                     self._content.feed(event)
-                    if self._is_wanted(place, block.pos + at, event):
+                    if self._is_wanted(name, block.pos + at, event):
                         yield _where(block.subdir, block.file, block.pos + at) | self._content.fields(event)
                     at += size
-                if place == self._last and block.end.pos >= self._size(place):
+                if name == self._last and block.end.pos >= self._size(name):
                     return
         finally:
             reader.close()
 
-    def _size(self, place: tuple[str, str]) -> int:
-        return (self._root / place[0] / place[1]).stat().st_size
+    def _size(self, name: tuple[str, str]) -> int:
+        return (self._root / name[0] / name[1]).stat().st_size
 
-    def _is_behind(self, place: tuple[str, str], pos: int, event: bytes) -> bool:
+    def _is_past_end(self, name: tuple[str, str], pos: int, event: bytes) -> bool:
         wanted = self._wanted
-        if place == self._last and wanted.stop_position is not None and pos >= wanted.stop_position:
+        if name == self._last and wanted.stop_position is not None and pos >= wanted.stop_position:
             return True
-        if _order(place) > _order(self._last):
+        if _order(name) > _order(self._last):
             return True
         return wanted.stop_time is not None and framing.header(event).timestamp >= wanted.stop_time
 
-    def _is_wanted(self, place: tuple[str, str], pos: int, event: bytes) -> bool:
+    def _is_wanted(self, name: tuple[str, str], pos: int, event: bytes) -> bool:
         wanted = self._wanted
         if not self._started:
             assert wanted.start_time is not None
             self._started = framing.header(event).timestamp >= wanted.start_time
-        if not self._started or (place == self._first and pos < wanted.start_position):
+        if not self._started or (name == self._first and pos < wanted.start_position):
             return False
         if self._include is None and self._exclude is None:
             return True
         return self._has_wanted_gtid(event)
 
     def _has_wanted_gtid(self, event: bytes) -> bool:
-        """Whether an event belongs to a transaction of the sets."""
+        """Return whether an event belongs to a selected transaction."""
         scanner = self._content.scanner
         gtid = scanner.gtid()
-        if not gtid or (not scanner.in_group and event[4] in _BETWEEN):
+        if not gtid or (not scanner.in_group and event[4] in _OUTSIDE):
             return False
         if self._include is not None and not self._include.contains(gtid):
             return False
         return self._exclude is None or not self._exclude.contains(gtid)
 
 
-def _order(place: tuple[str, str]) -> tuple[int, ...]:
-    return RelayPosition(*place, FIRST_POSITION).order
+def _order(name: tuple[str, str]) -> tuple[int, ...]:
+    return RelayPosition(*name, FIRST_POSITION).order
 
 
 def _where(subdir: str, file: str, pos: int) -> dict[str, Any]:
-    """The position of an event; in a part of a larger file, also its position upstream."""
-    place: dict[str, Any] = {"sub_dir": subdir, "file": file, "position": pos}
+    """Return an event's position, and in a part of a larger file also its position upstream."""
+    fields: dict[str, Any] = {"sub_dir": subdir, "file": file, "position": pos}
     if layout.part_offset(file):
         name, position = RelayPosition(subdir, file, pos).upstream
-        place |= {"upstream_file": name, "upstream_position": position}
-    return place
+        fields |= {"upstream_file": name, "upstream_position": position}
+    return fields
 
 
 def _set(text: str | None, flavor: Any) -> GtidSet | None:

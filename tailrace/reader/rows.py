@@ -1,4 +1,4 @@
-"""Row records as values: by the Avro schema that a record's header names, with the columns' real names."""
+"""Reads row records by the Avro schema that their header names, and restores the columns' real names."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from schemas.wire.epoch import StructureVersion
 from schemas.wire.log_records import structure_of
 from schemas.wire.rows import header_size, widened
 
-#: int, float, str, bytes, decimal.Decimal, None; dict for a JSON document whose text does not tell its types
+#: values by column: int, float, str, bytes, decimal.Decimal, None; dict for a JSON document with SQL types
 Image = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row's change.
+    """The change of one row.
 
     Attributes:
-        op: ``c``, ``u`` or ``d``; both halves of an UPDATE that changes the key are rows of their own.
+        op: ``c``, ``u`` or ``d``. An UPDATE that changes the key is two rows, a delete and a create.
         key: the key's columns; empty for a table without a key.
-        before: the row before the change, None behind an INSERT; of a log whose row images lack columns, those that it
-            has. Values are as docs/TYPES.md has them, text that is
-            not on the wire as a string as bytes in the column's charset.
-        after: the row after it, None behind a DELETE; what it lacks did not change, or took its default.
-        source: where it comes from: ``seq``, ``epoch``, ``gtid``, ``file``, ``pos``, ``ts_ms``, …
-        ts_ms: when it was published, ms since 1970.
-        partition, offset: of its record, the last one of a divided row.
+        before: the row before the change; None for an INSERT. It has only the columns that the upstream logged.
+            docs/TYPES.md describes the values; text that Kafka does not hold as a string is bytes in the column's
+            character set.
+        after: the row after the change; None for a DELETE. A missing column did not change, or has its default.
+        source: the row's origin: ``seq``, ``epoch``, ``gtid``, ``file``, ``pos``, ``ts_ms``, …
+        ts_ms: when the row was published, in ms since 1970.
+        partition, offset: the position of its record, or of the last record of a divided row.
     """
 
     op: str
@@ -50,7 +50,7 @@ class Row:
 
     @property
     def seq(self) -> int:
-        """Its number within the epoch, from 0, in upstream order."""
+        """The row's number in the epoch, from 0, in upstream order."""
         return int(self.source["seq"])
 
 
@@ -65,17 +65,17 @@ class RowReader:
             "after": [column.name for column in structure.after_image],
         }
         types = ["string", "string", *map(avro_type, structure.key_columns)]
-        # Avro writes a record as its fields, one behind the other: so a key is a record too.
+        # Avro writes a record as its fields in order, so the key can be read as a record.
         columns = [{"name": f"f{i}", "type": kind} for i, kind in enumerate(types)]
         self._key_names = structure.key
         self._envelope = fastavro.parse_schema(schema)
         self._key = fastavro.parse_schema({"type": "record", "name": "Key", "fields": columns})
 
     def read(self, key: bytes, value: bytes, partition: int, offset: int) -> Row:
-        """One record, whose value is whole.
+        """Read a record whose value is complete.
 
         Raises:
-            ValueError, LookupError, EOFError, TypeError: it is none.
+            ValueError, LookupError, EOFError, TypeError: the record is not a row.
         """
         compile_check(self._structure)(key, widened(value))
         envelope = read_record(self._envelope, value[header_size(value) :])
@@ -100,7 +100,7 @@ class RowReader:
 
 
 def row_reader(version: StructureVersion) -> RowReader:
-    """The reader of a structure's rows. Raises LogError TR568."""
+    """Return the reader of a structure's rows. Raises LogError TR568."""
     return _reader(structure_of(version))
 
 

@@ -1,4 +1,4 @@
-"""Writes a tracked structure that an operator states into the log, as an epoch of its own."""
+"""Publishes a table's structure that an operator specifies, as an epoch of its own."""
 
 from __future__ import annotations
 
@@ -33,14 +33,19 @@ from tailrace.probe_kafka import probe
 def set_structure(
     config: Config, name: QualifiedName, file: Path, at: tuple[str, int] | None
 ) -> EpochCommitted:
-    """State the structure of a table where the producer goes on, or at a later position of the upstream's binlog.
+    """Set a table's structure from the producer's position on, or from a later position of the upstream's binlog.
+
+    Args:
+        file: a file with the CREATE TABLE statement.
+        at: binlog file and position; None for the producer's position.
 
     Returns:
-        the epoch that says so.
+        the published epoch.
 
     Raises:
-        ConfigError: TR112, the file holds no CREATE TABLE that is understood, or there is no log yet.
-        RelayError: TR301, a producer runs here. UpstreamError, LogError.
+        ConfigError: TR112, the file has no valid CREATE TABLE, or there is no log yet.
+        RelayError: TR301, a producer is running on the relay directory.
+        UpstreamError, LogError: the upstream or Kafka cannot be read or written.
     """
     settings = producer_config(config)
     upstream = describe(settings.source)
@@ -58,19 +63,19 @@ def set_structure(
         if last is None:
             raise ConfigError("TR112", "there is no log yet", hint="start `tailrace produce` once")
         check_history(settings.source, upstream, last, f"the epoch log of {settings.prefix}")
-        place = BinlogPosition(last.source_id, file_number(at[0]), at[1]) if at else None
+        position = BinlogPosition(last.source_id, file_number(at[0]), at[1]) if at else None
         here = BinlogPosition(last.source_id, file_number(last.source_file), last.source_pos)
-        if place is not None and here.reached(place):
-            place = None
-        records = corrected(log.tracked(), name, table, place)
-        stated = place is None and not settings.schema_registry_url
-        versions = _versions(last.epoch + 1, name, table, flavor) if stated else ()
+        if position is not None and here.reached(position):
+            position = None
+        records = corrected(log.tracked(), name, table, position)
+        published = position is None and not settings.schema_registry_url
+        versions = _versions(last.epoch + 1, name, table, flavor) if published else ()
         log.begin()
         return log.commit(lambda ranges: _epoch(last, versions), records)
 
 
 def _table(file: Path, name: QualifiedName, flavor: Flavor) -> TableDefinition:
-    hint = "write the CREATE TABLE statement as SHOW CREATE TABLE gives it, character sets included"
+    hint = "write the CREATE TABLE statement as SHOW CREATE TABLE prints it, with character sets"
     try:
         return created_table(file.read_text(), DdlContext(flavor, name[0], 0, True))
     except (OSError, UnicodeDecodeError, Unparsable, LexError) as error:
@@ -90,7 +95,7 @@ def _versions(
 
 
 def _epoch(last: EpochCommitted, versions: tuple[StructureVersion, ...]) -> EpochCommitted:
-    """An epoch without transactions where the last one ended."""
+    """Return an epoch without transactions, at the position where the last one ended."""
     return replace(
         last,
         epoch=last.epoch + 1,

@@ -1,4 +1,4 @@
-"""A table's structure for people, like CREATE TABLE, and as JSON."""
+"""Shows a table's structure as text, like CREATE TABLE, and as JSON."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tailrace.reader.history import Answer, Span
 
 
 def answer_text(answer: Answer, *, history: bool) -> str:
-    """The structure as a CREATE TABLE with what is known about it in comments."""
+    """Return the structure as CREATE TABLE, with its epochs and history in comments."""
     lines = [
         f"-- fingerprint {answer.version.fingerprint}",
-        f"-- epochs {_range(answer.first, answer.last)}, asked for epoch {answer.epoch}"
+        f"-- epochs {_range(answer.first, answer.last)}, requested epoch {answer.epoch}"
         + (f" ({answer.gtids})" if answer.gtids else ""),
     ]
     if answer.changed is not None:
-        lines.append(f"-- since then changed, without rows: {_span(answer.changed)}")
+        lines.append(f"-- changed since, no rows yet: {_span(answer.changed)}")
     lines.append(_create(answer.structure))
     if history:
         lines += ["-- history:", *(f"-- {_span(span)}" for span in answer.spans)]
@@ -25,7 +25,7 @@ def answer_text(answer: Answer, *, history: bool) -> str:
 
 
 def answer_dict(answer: Answer, *, history: bool) -> dict[str, Any]:
-    """The documented JSON form; see docs/PIPELINE.md."""
+    """Return the structure for ``--json``; see docs/PIPELINE.md."""
     structure = answer.structure
     found: dict[str, Any] = {
         "db": structure.db,
@@ -45,7 +45,7 @@ def answer_dict(answer: Answer, *, history: bool) -> dict[str, Any]:
 
 
 def _range(first: int, last: int | None) -> str:
-    return f"{first} on" if last is None else f"{first} to {last}"
+    return f"from {first}" if last is None else f"{first} to {last}"
 
 
 def _create(structure: TableStructure) -> str:
@@ -62,7 +62,7 @@ def _column(column: Column) -> str:
 
 
 def _span(span: Span) -> str:
-    state = "not there" if span.gone else span.version.fingerprint if span.version else "no rows yet"
+    state = "does not exist" if span.gone else span.version.fingerprint if span.version else "no rows yet"
     return f"epoch {span.epoch}: {state}" + (f"; {' '.join(span.ddl.split())}" if span.ddl else "")
 
 

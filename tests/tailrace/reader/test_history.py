@@ -95,7 +95,7 @@ def test_a_ddl_without_rows_yet_is_told_with_the_structure_before_it() -> None:
 
 def test_tables_that_are_renamed_or_dropped() -> None:
     log = altered().ddl("RENAME TABLE t TO v", "RENAME TABLE", TableChanged("shop", "t", None, "v"))
-    with pytest.raises(LogError, match="TR581: the table is not there since epoch 10: RENAME TABLE t TO v"):
+    with pytest.raises(LogError, match="TR581: the table has not existed since epoch 10: RENAME TABLE t TO v"):
         log.at()
     assert log.found(9)[0] == A
     with pytest.raises(LogError, match="TR581: the table has had no rows since epoch 10"):
@@ -104,7 +104,7 @@ def test_tables_that_are_renamed_or_dropped() -> None:
     log.rows(v, new=True)
     assert log.at(name=("shop", "v")).first == 10
     log.ddl("DROP DATABASE shop", "DROP DATABASE")
-    with pytest.raises(LogError, match="TR581: the table is not there since epoch 12"):
+    with pytest.raises(LogError, match="TR581: the table has not existed since epoch 12"):
         log.at(name=("shop", "v"))
     log.ddl("CREATE TABLE t (id INT PRIMARY KEY)", "CREATE TABLE", T)
     with pytest.raises(LogError, match="TR581: the table has had no rows since epoch 13"):
@@ -119,7 +119,7 @@ def test_a_place_by_gtids() -> None:
     assert log.at(LookupPoint(gtids=f"{UUID}:1-41")).epoch == 4
     assert log.at(LookupPoint(gtids=f"{UUID}:35")).epoch == 3
     with pytest.raises(
-        LogError, match="TR580: the GTID set is not in the log yet: the log holds epochs 0 to 9"
+        LogError, match="TR580: the GTID set is not in the log yet: the log has epochs 0 to 9"
     ):
         log.at(LookupPoint(gtids=f"{UUID}:1-101"))
     with pytest.raises(LogError, match="TR580: the GTID set is not in the log yet"):
@@ -133,24 +133,24 @@ def test_what_is_kept_begins_late() -> None:
     log.versions = [version_record(7, A)]
     assert log.found(101) == (A, 7, None)
     with pytest.raises(
-        LogError, match="TR580: epoch 50 is not kept any more: the log holds epochs 100 to 101"
+        LogError, match="TR580: epoch 50 is no longer in the log: the log has epochs 100 to 101"
     ):
         log.at(LookupPoint(50))
     with pytest.raises(LogError, match="TR580: epoch 102 is not in the log yet"):
         log.at(LookupPoint(102))
-    with pytest.raises(LogError, match="TR580: the GTID set ends before what is kept"):
+    with pytest.raises(LogError, match="TR580: the GTID set ends before the oldest epoch of the log"):
         log.at(LookupPoint(gtids=f"{UUID}:1-50"))
     with pytest.raises(
-        LogError, match="TR581: the log has seen no rows and no DDL of this table up to epoch 101"
+        LogError, match="TR581: the log has no rows and no DDL of this table up to epoch 101"
     ):
         log.at(name=("shop", "T"))
-    with pytest.raises(LogError, match="TR580: the log holds no epoch yet"):
+    with pytest.raises(LogError, match="TR580: the log has no epochs yet"):
         Log().at()
 
 
 def test_the_structure_reads_like_a_statement() -> None:
     text_ = answer_text(altered().at(LookupPoint(6)), history=True)
-    assert f"-- fingerprint {fingerprint(B)}\n-- epochs 4 to 6, asked for epoch 6 ({UUID}:1-70)\n" in text_
+    assert f"-- fingerprint {fingerprint(B)}\n-- epochs 4 to 6, requested epoch 6 ({UUID}:1-70)\n" in text_
     assert (
         "CREATE TABLE `shop`.`t` (\n  `id` int NOT NULL,\n"
         "  `na``me` varchar(60) CHARACTER SET utf8mb4 NULL,\n  PRIMARY KEY (`id`)\n);" in text_
