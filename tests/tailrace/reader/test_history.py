@@ -95,7 +95,9 @@ def test_a_ddl_without_rows_yet_is_told_with_the_structure_before_it() -> None:
 
 def test_tables_that_are_renamed_or_dropped() -> None:
     log = altered().ddl("RENAME TABLE t TO v", "RENAME TABLE", TableChanged("shop", "t", None, "v"))
-    with pytest.raises(LogError, match="TR581: the table has not existed since epoch 10: RENAME TABLE t TO v"):
+    with pytest.raises(
+        LogError, match="TR581: the table has not existed since epoch 10: RENAME TABLE t TO v"
+    ):
         log.at()
     assert log.found(9)[0] == A
     with pytest.raises(LogError, match="TR581: the table has had no rows since epoch 10"):
@@ -140,9 +142,7 @@ def test_what_is_kept_begins_late() -> None:
         log.at(LookupPoint(102))
     with pytest.raises(LogError, match="TR580: the GTID set ends before the oldest epoch of the log"):
         log.at(LookupPoint(gtids=f"{UUID}:1-50"))
-    with pytest.raises(
-        LogError, match="TR581: the log has no rows and no DDL of this table up to epoch 101"
-    ):
+    with pytest.raises(LogError, match="TR581: the log has no rows and no DDL of this table up to epoch 101"):
         log.at(name=("shop", "T"))
     with pytest.raises(LogError, match="TR580: the log has no epochs yet"):
         Log().at()
