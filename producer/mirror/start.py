@@ -12,7 +12,7 @@ import structlog
 from producer.upstream.connect import UpstreamInfo, describe, purged, set_at_start
 from producer.upstream.history import file_before, missing_before, older_table
 from relay_store.layout.directory import Owner, RelayPosition, StartPosition, file_number, subdir_uuid
-from relay_store.write.discard import discard_behind
+from relay_store.write.discard import discard_after
 from relay_store.write.writer import RelayWriter
 from schemas.access.server_url import ServerUrl
 from schemas.binlog.framing import FIRST_POSITION
@@ -232,7 +232,7 @@ def discard_unpublished(root: Path, info: UpstreamInfo, last: EpochCommitted) ->
     ]:
         reason = "the upstream does not have what follows the last epoch"
         _log.warning("relay_log_recovery_left_out", position=str(here), reason=reason)
-    elif size := discard_behind(root, here, last.executed_gtids):
+    elif size := discard_after(root, here, last.executed_gtids):
         _log.info("relay_log_recovery", position=str(here), bytes=size)
 
 

@@ -17,21 +17,19 @@ ROTATE_SIZE = HEADER_SIZE + 8  # and the next file's name
 _TRIES = 100  # for a moment without a rotation
 
 REFETCH = (
-    "put an undamaged copy back from a backup, or move the relay directory away and start the producer: "
-    "the log is fetched anew from the upstream"
+    "restore an undamaged copy from a backup, or move the relay directory away and start the producer: "
+    "it fetches the log from the upstream again"
 )
-_INDEX = (
-    f"write the sub-directories' names into {INDEX_NAME}, one a line, in the order of their serial numbers"
-)
+_INDEX = f"list the sub-directories in {INDEX_NAME}, one per line, ordered by serial number"
 META_REMEDY = (
-    f"put {META_NAME} back from a backup, or write it anew: name of the last whole file, position and GTID set "
-    "behind its last transaction, as `tailrace relay verify` names them"
+    f"restore {META_NAME} from a backup, or write it again with the values that `tailrace relay verify` prints: "
+    "name of the last complete file, position and GTID set after its last transaction"
 )
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that makes the relay log untrustworthy.
+    """One problem found in the relay log.
 
     Attributes:
         code: as in docs/ERRORS.md.
@@ -45,7 +43,7 @@ class Finding:
     remedy: str
 
     def as_error(self, more: int = 0) -> RelayError:
-        """The error that stops a producer; `more` findings are not in it."""
+        """Return this finding as an error; `more` is the number of further findings, which it only counts."""
         what = (
             f"{self.what} (and {counted(more, 'more finding')}: see `tailrace relay verify`)"
             if more
@@ -56,7 +54,7 @@ class Finding:
 
 @dataclass
 class Subdir:
-    """A sub-directory as it was at one moment.
+    """The state of a sub-directory at one moment.
 
     Attributes:
         files: its binlog files in order, with their sizes in bytes.
@@ -71,7 +69,7 @@ class Subdir:
 
     @property
     def end(self) -> tuple[str, int] | None:
-        """The file and the position in it that relay.meta means; None without it, or if there is no such position."""
+        """File and offset of relay.meta's position; None if relay.meta is missing or the position does not exist."""
         if self.meta is None:
             return None
         for file, size in self.files.items():
@@ -81,7 +79,7 @@ class Subdir:
         return None
 
     def limit(self, file: str) -> int:
-        """How many bytes of a file count: of an active sub-directory those that relay.meta vouches for."""
+        """Return how many bytes of a file to check; in the active sub-directory those up to relay.meta's position."""
         end = self.end
         if end is None or not self.is_active or layout.file_order(file) < layout.file_order(end[0]):
             return self.files[file]
@@ -90,7 +88,7 @@ class Subdir:
 
 @dataclass
 class DirectoryCheck:
-    """What was found: the sub-directories in order, and what is wrong with them."""
+    """The sub-directories in order, and the problems found in them."""
 
     subdirs: list[Subdir] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -100,16 +98,18 @@ class DirectoryCheck:
 
 
 def check_directory(root: Path) -> DirectoryCheck:
-    """Look at everything but the events. Raises RelayError TR302 when the disk refuses."""
+    """Check index, sub-directories, sequence of files and relay.meta. Raises RelayError TR302 on an I/O error."""
     found = DirectoryCheck()
-    # A sub-directory is made before the index names it, and leaves the index before it goes.
+    # A sub-directory is created before it is added to the index, and removed from the index before it is deleted.
     present = set(layout.subdirs_in(root)) if root.is_dir() else set()
     names = _index(root, found)
     lacking = [name for name in names if not (root / name).is_dir()]
     still_named = _index(root, DirectoryCheck()) if lacking else []
     for name in (name for name in lacking if name in still_named):
-        remedy = f"put it back from a backup; if it was deleted on purpose, remove its line from {INDEX_NAME}"
-        found.add("TR332", INDEX_NAME, f"the index names {name}, and there is no such sub-directory", remedy)
+        remedy = f"restore it from a backup; if it was deleted on purpose, remove its line from {INDEX_NAME}"
+        found.add(
+            "TR332", INDEX_NAME, f"the index lists {name}, but that sub-directory does not exist", remedy
+        )
     for name in sorted(present - set(names)):
         if _has_content(root / name):
             found.add("TR332", name, "the sub-directory is not in the index", _INDEX)
@@ -136,17 +136,15 @@ def _index(root: Path, found: DirectoryCheck) -> list[str]:
     serials = [layout.subdir_serial(name) for name in names]
     if len(set(serials)) < len(serials):
         twice = next(name for name, serial in zip(names, serials, strict=True) if serials.count(serial) > 1)
-        remedy = (
-            f"remove one of the lines from {INDEX_NAME}, and its directory if that is not of this relay log"
-        )
-        found.add("TR307", INDEX_NAME, f"the serial number of {twice} is there more than once", remedy)
+        remedy = f"remove one of the two lines from {INDEX_NAME}, and its directory if it is not part of this relay log"
+        found.add("TR307", INDEX_NAME, f"the serial number of {twice} is listed more than once", remedy)
     elif serials != sorted(serials):
-        found.add("TR307", INDEX_NAME, "the index is not in the order of its serial numbers", _INDEX)
+        found.add("TR307", INDEX_NAME, "the index is not ordered by serial number", _INDEX)
     return list(dict.fromkeys(names))
 
 
 def _has_content(folder: Path) -> bool:
-    """Whether a sub-directory is more than what a crash leaves while one is created or removed."""
+    """Whether a sub-directory contains more than a crash leaves in one that is being created or removed."""
     return any(_size(folder / name) > len(MAGIC) for name in layout.binlog_files(folder))
 
 
@@ -164,7 +162,7 @@ def _subdir(root: Path, name: str, is_active: bool, found: DirectoryCheck) -> Su
         found.add("TR306", f"{name}/{META_NAME}", error.what, META_REMEDY)
     _check_sequence(folder, subdir, found)
     if not subdir.files and not is_active and not any(before.files for before in found.subdirs):
-        return subdir  # a purge was killed before it took it out of the index
+        return subdir  # a purge was killed before it removed it from the index
     if subdir.meta is not None:
         _check_meta(folder, subdir, subdir.meta, found)
     elif not garbled and _has_content(folder):
@@ -173,7 +171,7 @@ def _subdir(root: Path, name: str, is_active: bool, found: DirectoryCheck) -> Su
 
 
 def _meta_and_files(folder: Path) -> tuple[RelayMeta | None, dict[str, int]]:
-    """Both as of one moment: while they were read, no file was begun."""
+    """Read relay.meta and the list of files consistently: read again if a file was started in between."""
     for _ in range(_TRIES):
         before = layout.read_meta(folder)
         files = _files(folder)
@@ -191,28 +189,27 @@ def _check_sequence(folder: Path, subdir: Subdir, found: DirectoryCheck) -> None
     for before, after in pairwise(subdir.files):
         numbers = layout.file_number(before), layout.file_number(after)
         if numbers[0] == numbers[1]:
-            fits = _goes_on(folder, before, subdir.files[before], after)
+            fits = _is_continued_by(folder, before, subdir.files[before], after)
         else:
             fits = numbers[1] == numbers[0] + 1 and not layout.part_offset(after)
         if not fits:
-            what = f"what is between {before} and {after} is missing"
+            what = f"one or more files between {before} and {after} are missing"
             found.add("TR303", f"{subdir.name}/{after}", what, REFETCH)
 
 
-def _goes_on(folder: Path, before: str, size: int, after: str) -> bool:
-    """Whether a part begins where the one before it ends, in the upstream's file."""
+def _is_continued_by(folder: Path, before: str, size: int, after: str) -> bool:
+    """Whether the part `after` starts at the offset of the upstream's file at which `before` ends."""
     try:
         head = read_head(folder / after)
     except RelayError:
         head = None
     if head is None or head.previous is None:
-        return True  # damaged, or just being created: the check of the file itself tells
-    begin = head.begin
-    return layout.part_offset(after) + begin == layout.part_offset(before) + size
+        return True  # damaged, or just being created: the check of the file itself reports it
+    return layout.part_offset(after) + head.begin == layout.part_offset(before) + size
 
 
-def ends_itself(folder: Path, file: str, size: int, following: str) -> bool:
-    """Whether a file ends with the ROTATE to the next one or a STOP, so that nothing is missing at its end."""
+def has_end_event(folder: Path, file: str, size: int, following: str) -> bool:
+    """Whether a file ends with STOP or with ROTATE to `following`, so that nothing is missing at its end."""
     with disk_errors("reading the relay log", Where(file=file)), (folder / file).open("rb") as opened:
         for length in (ROTATE_SIZE + len(following), HEADER_SIZE):
             for whole in (length + CHECKSUM_SIZE, length):
@@ -229,33 +226,31 @@ def _check_meta(folder: Path, subdir: Subdir, meta: RelayMeta, found: DirectoryC
     if end is None:
         parts = [file for file in subdir.files if layout.upstream_file(file) == meta.file]
         if not parts:
-            what = f"{META_NAME} names {meta.file}, which is missing"
+            what = f"{META_NAME} refers to {meta.file}, which is missing"
             found.add("TR303", f"{subdir.name}/{meta.file}", what, REFETCH)
             return
         last = parts[-1]
         has = layout.part_offset(last) + subdir.files[last]
-        what = f"{META_NAME} vouches for {meta.pos:,} bytes of {meta.file}, and there are {has:,}"
-        found.add("TR334", place, what, "the disk lost bytes that were synced: " + REFETCH)
+        what = f"{META_NAME} records {meta.pos:,} bytes of {meta.file}, but the file has only {has:,}"
+        found.add("TR334", place, what, "the disk lost data that had been synced: " + REFETCH)
         return
     file, pos = end
     later = [name for name in subdir.files if layout.file_order(name) > layout.file_order(file)]
     more = subdir.files[file] - pos
-    # A rotation creates the next file just before relay.meta names it. The end of a part is the begin of the
-    # next one, so that one may hold what came since relay.meta was written last.
-    behind = [name for name in later if not subdir.is_active or _holds_events(folder / name)]
+    # A rotation creates the next file just before relay.meta refers to it. A part ends where the next one starts,
+    # so the next one may contain everything received since relay.meta was last written.
+    extra = [name for name in later if not subdir.is_active or _has_events(folder / name)]
     if subdir.is_active and not more and later and layout.upstream_file(later[0]) == meta.file:
-        behind = behind[1:] if behind[:1] == later[:1] else behind
-    if behind and layout.read_meta(folder) == meta:  # else it has moved on meanwhile
-        what = (
-            f"{META_NAME} ends with {file}, with {counted(len(behind), 'file')} behind it, up to {behind[-1]}"
-        )
+        extra = extra[1:] if extra[:1] == later[:1] else extra
+    if extra and layout.read_meta(folder) == meta:  # else a running producer has advanced it
+        what = f"{META_NAME} ends at {file}, but {counted(len(extra), 'more file')} follow, up to {extra[-1]}"
         found.add("TR334", place, what, META_REMEDY)
     elif not subdir.is_active and more:
-        what = f"{META_NAME} ends at {meta.file}:{meta.pos}, and the file goes on for {more:,} bytes"
+        what = f"{META_NAME} ends at {meta.file}:{meta.pos}, but the file continues for {more:,} bytes"
         found.add("TR334", place, what, META_REMEDY)
 
 
-def _holds_events(path: Path) -> bool:
+def _has_events(path: Path) -> bool:
     try:
         return not read_head(path).is_bare
     except RelayError:

@@ -21,13 +21,13 @@ _MAX_FAULTS = 20  # per file; a destroyed one has millions
 _HEAD = struct.Struct("<4xB4xII")  # type, size, end position
 _LISTS = frozenset({framing.PREVIOUS_GTIDS, framing.MARIADB_GTID_LIST})
 _LAST = frozenset({framing.ROTATE, framing.STOP})
-# Of these the payload does not matter here, so that a large one need not be held in memory.
+# The payload of these types is not needed, so a large one is not kept in memory.
 _STREAMED = INSIDE_GROUP | {framing.TRANSACTION_PAYLOAD}
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong at a position of the file."""
+    """One problem at a position of the file."""
 
     code: str
     pos: int
@@ -39,18 +39,18 @@ class FileCheck:
 
     Args:
         path: the file.
-        limit: where the pass ends, in bytes: what lies behind may still be written.
-        chain: the GTIDs of the sub-directory so far; the file's own are added.
-        upstream_offset: how far behind its position here an event lies upstream (a part of a larger file).
+        limit: offset at which the pass ends; later bytes may still be being written.
+        chain: the GTIDs of the sub-directory so far; those of this file are added to it.
+        upstream_offset: upstream offset minus local offset, in bytes; 0 except in a later part of a larger file.
         progress: called with the number of bytes just checked.
 
     Attributes:
         faults: in order of their positions.
-        boundary: the end of the last whole group.
-        events, unprotected: events seen, and how many of them carry no checksum.
-        ended: whether the upstream ended the file itself, so that nothing can be missing behind it.
+        boundary: the end of the last complete group.
+        events, unprotected: number of events, and how many of them have no checksum.
+        has_end_event: whether the file ends with ROTATE or STOP, so that nothing can be missing after it.
         in_group: whether the pass ended within a transaction group.
-        torn_at: where an event begins that does not end before `limit`; None if there is none.
+        torn_at: start of an event that ends after `limit`; None if there is none.
 
     Raises OSError.
     """
@@ -66,7 +66,7 @@ class FileCheck:
         self.faults: list[Fault] = []
         self.boundary = FIRST_POSITION
         self.events = self.unprotected = 0
-        self.ended = False
+        self.has_end_event = False
         self.torn_at: int | None = None
         self._limit, self._chain, self._offset, self._progress = limit, chain, upstream_offset, progress
         self._scanner = GroupScanner()
@@ -74,20 +74,20 @@ class FileCheck:
         self._last_kind = 0
         with path.open("rb", buffering=0) as file:
             is_readable = self._run(file)
-        self.ended = is_readable and self._last_kind in _LAST
+        self.has_end_event = is_readable and self._last_kind in _LAST
         if is_readable:
-            chain.end_of_file(self._scanner if self._scanner.in_group else None, self.ended)
+            chain.end_of_file(self._scanner if self._scanner.in_group else None, self.has_end_event)
         else:
-            chain.forget()
+            chain.reset()
 
     @property
     def in_group(self) -> bool:
         return self._scanner.in_group
 
     def _run(self, file: BinaryIO) -> bool:
-        """False when the file's events cannot be followed to its end."""
-        if said := framing.magic_fault(file.read(len(MAGIC))):
-            return self._fault("TR304", 0, said)
+        """Check all events. Returns False if damage makes the rest unreadable."""
+        if fault := framing.magic_fault(file.read(len(MAGIC))):
+            return self._fault("TR304", 0, fault)
         pos, rest = FIRST_POSITION, b""
         while size := min(CHUNK_SIZE, self._limit - pos - len(rest)):
             chunk = file.read(size)
@@ -102,16 +102,19 @@ class FileCheck:
             if len(rest) >= HEADER_SIZE:
                 if pos + _HEAD.unpack_from(rest)[1] > self._limit:
                     break
-                taken = self._take_large(file, rest, pos)
-                if taken < 0:
+                used = self._check_large(file, rest, pos)
+                if used < 0:
                     return False
-                pos, rest = (pos + taken, b"") if taken else (pos, rest)
+                pos, rest = (pos + used, b"") if used else (pos, rest)
         if rest or pos < self._limit:
             self.torn_at = pos
         return True
 
     def _walk(self, data: bytes, base: int) -> int:
-        """Hot: a few hundred nanoseconds per event. How many bytes are whole events, -1 to give up."""
+        """Check the complete events in `data` (a hot loop: a few hundred nanoseconds per event).
+
+        Returns the number of bytes checked, or -1 if the file cannot be read further.
+        """
         unpack, residue, inside = _HEAD.unpack_from, CRC32_RESIDUE, INSIDE_GROUP
         has_checksum = self._has_checksum
         shift, wrap = base + self._offset, 0xFFFFFFFF
@@ -119,45 +122,45 @@ class FileCheck:
         last = length - HEADER_SIZE
         while at <= last:
             kind, size, end = unpack(data, at)
-            behind = at + size
-            if behind > length or size < HEADER_SIZE:
+            event_end = at + size
+            if event_end > length or size < HEADER_SIZE:
                 if size < HEADER_SIZE:
-                    self._fault("TR304", base + at, f"an event of {size} bytes, which cannot be")
+                    self._fault("TR304", base + at, f"an event has the impossible size of {size} bytes")
                     return -1
                 break
             if has_checksum:
-                event = data[at:behind]
-                if crc32(event) != residue or (end and end != (shift + behind) & wrap):
-                    if not self._wrong(data, at, base):
+                event = data[at:event_end]
+                if crc32(event) != residue or (end and end != (shift + event_end) & wrap):
+                    if not self._report_damage(data, at, base):
                         return -1
                 elif kind not in inside:
                     self._step(kind, event, base + at)
                     has_checksum = self._has_checksum
-            elif self._is_sound(data[at:behind], base + at):
+            elif self._is_sound(data[at:event_end], base + at):
                 if kind not in inside:
-                    self._step(kind, data[at:behind], base + at)
+                    self._step(kind, data[at:event_end], base + at)
                 has_checksum = self._has_checksum
-            elif not self._wrong(data, at, base):
+            elif not self._report_damage(data, at, base):
                 return -1
             events += 1
-            at = behind
+            at = event_end
         self.events += events
         return at
 
     def _is_sound(self, event: bytes, pos: int) -> bool:
-        """The same check of a file's first event, and of those without a checksum."""
+        """Check the first event of a file, or an event without a checksum."""
         kind, size, end = _HEAD.unpack_from(event)
         if pos == FIRST_POSITION:  # a FORMAT_DESCRIPTION has a checksum whatever it declares for the others
             is_format = kind == framing.FORMAT_DESCRIPTION and framing.checksum_fits(event)
             if not is_format or framing.foreign_format(event):
                 return False
         self.unprotected += pos != FIRST_POSITION
-        # The head of a part is its own: it says where it ends here.
+        # The relay log writes the head of a part itself, with local end positions.
         offset = 0 if pos == FIRST_POSITION or kind in _LISTS else self._offset
         return not end or end == (offset + pos + size) & 0xFFFFFFFF
 
     def _step(self, kind: int, event: bytes, pos: int) -> None:
-        """An event that matters for groups or GTIDs."""
+        """Process an event that affects groups or GTIDs."""
         self._last_kind = kind
         scanner = self._scanner
         try:
@@ -165,26 +168,26 @@ class FileCheck:
             if scanner.feed(kind, event, self._has_checksum):
                 self.boundary = pos + len(event)
                 if was_open:
-                    self._chain.add(scanner)
+                    self._chain.add_group(scanner)
                 elif kind in _LISTS and (
-                    said := self._chain.before(event, self._has_checksum, self._offset > 0)
+                    fault := self._chain.check_gtid_list(event, self._has_checksum, self._offset > 0)
                 ):
-                    self._fault("TR335", pos, said)
+                    self._fault("TR335", pos, fault)
                 elif kind == framing.FORMAT_DESCRIPTION:
                     self._has_checksum = framing.checksum_algorithm(event) == framing.CHECKSUM_CRC32
         except (struct.error, ValueError, IndexError) as error:
             self._fault("TR304", pos, f"an event of type {kind} cannot be read: {error}")
 
-    def _wrong(self, data: bytes, at: int, base: int) -> bool:
-        """Say what is wrong with an event; whether those behind it can be followed."""
+    def _report_damage(self, data: bytes, at: int, base: int) -> bool:
+        """Record the fault of an event. Returns whether the events after it can still be found."""
         kind, size, end = _HEAD.unpack_from(data, at)
-        pos, behind = base + at, at + size
-        event = data[at:behind]
-        if pos == FIRST_POSITION and (said := framing.foreign_format(event)):
-            return self._fault("TR310", pos, f"the file has a format that is not read: {said}")
+        pos, event_end = base + at, at + size
+        event = data[at:event_end]
+        if pos == FIRST_POSITION and (fault := framing.foreign_format(event)):
+            return self._fault("TR310", pos, f"the file has an unsupported format: {fault}")
         if pos == FIRST_POSITION and kind != framing.FORMAT_DESCRIPTION:
             return self._fault(
-                "TR304", pos, f"the file begins with an event of type {kind}, not FORMAT_DESCRIPTION"
+                "TR304", pos, f"the file starts with an event of type {kind}, not FORMAT_DESCRIPTION"
             )
         is_parts_own = kind in _LISTS and self._offset > 0 and end == pos + size
         if is_parts_own and framing.checksum_fits(event):
@@ -192,29 +195,32 @@ class FileCheck:
             return True
         if not framing.checksum_fits(event) and (self._has_checksum or kind == framing.FORMAT_DESCRIPTION):
             self._fault("TR304", pos, f"the checksum of an event of type {kind} and {size:,} bytes is wrong")
-            self._chain.forget()
-            if kind == framing.FORMAT_DESCRIPTION:  # and with it what the other events are like
+            self._chain.reset()
+            if kind == framing.FORMAT_DESCRIPTION:  # it describes the other events
                 return False
         else:
-            self._wrong_end(pos, size, end)
+            self._report_wrong_end(pos, size, end)
         if len(self.faults) >= _MAX_FAULTS:
             return False
-        # A wrong size leads astray: go on only if the next event is one.
-        if behind + HEADER_SIZE > len(data):
+        # The size may be wrong: continue only if a valid event follows.
+        if event_end + HEADER_SIZE > len(data):
             return True
-        _, size, _ = _HEAD.unpack_from(data, behind)
-        following = data[behind : behind + size]
-        if size < HEADER_SIZE or base + behind + size > self._limit:
+        _, size, _ = _HEAD.unpack_from(data, event_end)
+        following = data[event_end : event_end + size]
+        if size < HEADER_SIZE or base + event_end + size > self._limit:
             return False
         return len(following) < size or framing.checksum_fits(following)
 
-    def _wrong_end(self, pos: int, size: int, end: int) -> None:
+    def _report_wrong_end(self, pos: int, size: int, end: int) -> None:
         expected = (self._offset + pos + size) & 0xFFFFFFFF
-        what = f"an event says that it ends at {end:,} of the upstream's file, here it ends at {expected:,}"
+        what = f"an event header has the end position {end:,}, but the event ends at {expected:,} of the upstream file"
         self._fault("TR331", pos, what)
 
-    def _take_large(self, file: BinaryIO, head: bytes, pos: int) -> int:
-        """An event of which `head` is the beginning, if it is larger than a chunk; 0 if not, -1 if damaged."""
+    def _check_large(self, file: BinaryIO, head: bytes, pos: int) -> int:
+        """Check an event that is larger than a chunk; `head` is its first bytes.
+
+        Returns its size, 0 if it is not larger than a chunk, or -1 if it is damaged.
+        """
         kind, size, end = _HEAD.unpack_from(head)
         missing = size - len(head)
         if missing < CHUNK_SIZE or pos + size > self._limit:
@@ -232,10 +238,10 @@ class FileCheck:
             self._progress(len(chunk))
         self.events += 1
         if end and end != (self._offset + pos + size) & 0xFFFFFFFF:
-            self._wrong_end(pos, size, end)
+            self._report_wrong_end(pos, size, end)
         if check != CRC32_RESIDUE:
             self._fault("TR304", pos, f"the checksum of an event of type {kind} and {size:,} bytes is wrong")
-            self._chain.forget()
+            self._chain.reset()
             return -1
         if kind == framing.TRANSACTION_PAYLOAD:
             self._step(kind, b"", pos + size)

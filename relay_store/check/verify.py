@@ -1,7 +1,7 @@
-"""`tailrace relay verify`, and what a producer checks of its relay log before it goes on.
+"""`tailrace relay verify`, and the shorter check of the relay log when a producer starts.
 
-A log that is being written is checked up to relay.meta as it was at the beginning: what comes after it may
-be incomplete, and is cut off after a crash.
+A log that is being written is checked up to the position that relay.meta had at the start: the data after it may
+be incomplete, and is truncated after a crash.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from relay_store.check.directory import (
     Finding,
     Subdir,
     check_directory,
-    ends_itself,
+    has_end_event,
 )
 from relay_store.check.file import FileCheck
 from relay_store.check.gtid_chain import GtidChain
@@ -41,9 +41,9 @@ class Report:
     """The result of checking a relay log.
 
     Attributes:
-        findings: what is wrong, in the order of the log; empty when it is sound.
-        notes: what an operator may want to know but need not act on.
-        files, bytes, events: checked.
+        findings: the problems, in the order of the log; empty if it is sound.
+        notes: information that needs no action.
+        files, bytes, events: numbers checked.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -58,19 +58,19 @@ class Report:
 
 
 def verify(root: Path, progress: Progress = lambda done, total: None) -> Report:
-    """Check every byte of a relay log, which may be written to meanwhile.
+    """Check every byte of a relay log, which may be written at the same time.
 
     Args:
         root: the relay directory.
-        progress: called now and then with the bytes done, and those to do in all.
+        progress: called periodically with the bytes checked and the total.
 
-    Raises RelayError TR302 when the disk refuses.
+    Raises RelayError TR302 on an I/O error.
     """
     return _Verification(root, progress).run()
 
 
 def check_at_start(root: Path) -> None:
-    """What a producer checks before it goes on: everything but the events of finished files.
+    """Check everything except the events of finished files, when a producer starts.
 
     Raises RelayError: the first finding, with its remedy.
     """
@@ -86,28 +86,28 @@ def check_at_start(root: Path) -> None:
     if not report.findings and last and last.end:
         file, pos = last.end
         check = FileCheck(root / last.name / file, pos, GtidChain(), layout.part_offset(file))
-        report.findings += _of_file(last, file, check)
+        report.findings += _file_findings(last, file, check)
         report.findings += _at_boundary(last, check)
     if report.findings:
         raise report.findings[0].as_error(len(report.findings) - 1)
 
 
 def _check_ends(root: Path, subdir: Subdir) -> Iterator[Finding]:
-    """Check a file that does not say that it has ended against the next one: its upstream died, or it was cut."""
+    """Check each file without ROTATE or STOP against the next one: the server crashed, or its end is missing."""
     folder = root / subdir.name
     for file, following in pairwise(subdir.files):
-        goes_on = layout.upstream_file(file) == layout.upstream_file(following)
-        if goes_on or subdir.limit(following) <= FIRST_POSITION:
+        same_file = layout.upstream_file(file) == layout.upstream_file(following)
+        if same_file or subdir.limit(following) <= FIRST_POSITION:
             continue
-        if not ends_itself(folder, file, subdir.files[file], following):
+        if not has_end_event(folder, file, subdir.files[file], following):
             chain = GtidChain()
             check = FileCheck(folder / file, subdir.files[file], chain, layout.part_offset(file))
-            yield from _of_file(subdir, file, check)
+            yield from _file_findings(subdir, file, check)
             if check.torn_at is not None:
-                yield _torn(subdir, file, check.torn_at)
+                yield _torn_event(subdir, file, check.torn_at)
                 continue
             head = read_head(folder / following).end
-            yield from _of_file(subdir, following, FileCheck(folder / following, head, chain))
+            yield from _file_findings(subdir, following, FileCheck(folder / following, head, chain))
 
 
 def _check_head(root: Path, subdir: Subdir, file: str) -> list[Finding]:
@@ -118,31 +118,31 @@ def _check_head(root: Path, subdir: Subdir, file: str) -> list[Finding]:
             raise
         return [Finding(error.code, f"{subdir.name}/{file}", error.what, REFETCH)]
     if head.created is None:
-        what = "the file does not begin with a FORMAT_DESCRIPTION event"
+        what = "the file does not start with a FORMAT_DESCRIPTION event"
         return [Finding("TR304", f"{subdir.name}/{file}:{FIRST_POSITION}", what, REFETCH)]
     return []
 
 
-def _of_file(subdir: Subdir, file: str, check: FileCheck) -> list[Finding]:
+def _file_findings(subdir: Subdir, file: str, check: FileCheck) -> list[Finding]:
     return [Finding(f.code, f"{subdir.name}/{file}:{f.pos}", f.what, REFETCH) for f in check.faults]
 
 
-def _torn(subdir: Subdir, file: str, pos: int) -> Finding:
+def _torn_event(subdir: Subdir, file: str, pos: int) -> Finding:
     return Finding("TR304", f"{subdir.name}/{file}:{pos}", "the file ends within an event", REFETCH)
 
 
 def _at_boundary(subdir: Subdir, check: FileCheck) -> list[Finding]:
-    """The position of relay.meta has to be the end of a transaction."""
+    """Check that relay.meta's position is the end of a transaction."""
     if subdir.end is None or check.faults:
         return []
     file, pos = subdir.end
-    # Where a server died within a transaction, its file ends there, and relay.meta says so.
+    # If a server crashed within a transaction, its file ends there, and so does relay.meta's position.
     is_open = check.in_group and subdir.files[file] > pos
     if check.torn_at is None and not is_open:
         return []
     into = "an event" if check.torn_at is not None else "a transaction"
     name, boundary = RelayPosition(subdir.name, file, check.boundary).upstream
-    what = f"{META_NAME} points into {into}: the last whole transaction ends at {name}:{boundary}"
+    what = f"{META_NAME} points into {into}; the last complete transaction ends at {name}:{boundary}"
     return [Finding("TR334", f"{subdir.name}/{META_NAME}", what, META_REMEDY)]
 
 
@@ -164,7 +164,7 @@ class _Verification:
         subdirs = self._directory.subdirs
         self._total = sum(subdir.limit(file) for subdir in subdirs for file in subdir.files)
         self._unprotected = 0
-        # Of the sub-directories so far; None once a part of it cannot be known.
+        # the transactions of the sub-directories so far; None if unknown
         self._executed: GtidSet | None = None
         self._knows_all = not self._report.findings
 
@@ -174,12 +174,12 @@ class _Verification:
             self._check_subdir(subdir)
         self._check_other_files()
         if self._unprotected:
-            what = f"without a checksum: {counted(self._unprotected, 'event')} (binlog_checksum was NONE)"
-            self._report.notes.append(f"{what}: of them only the framing could be checked")
+            what = f"{counted(self._unprotected, 'event')} without a checksum (binlog_checksum was NONE)"
+            self._report.notes.append(f"{what}: only their framing was checked")
         return self._report
 
     def _check_subdir(self, subdir: Subdir) -> None:
-        chain, last = GtidChain(self._known(subdir)), ""
+        chain, last = GtidChain(self._executed_before(subdir)), ""
         for file, size in subdir.files.items():
             limit = subdir.limit(file)
             if limit <= FIRST_POSITION:
@@ -188,49 +188,51 @@ class _Verification:
                 self._check_switch(subdir, file)
             try:
                 path, offset = self._path(subdir, file), layout.part_offset(file)
-                check = FileCheck(path, min(limit, size), chain, offset, self._count)
+                check = FileCheck(path, min(limit, size), chain, offset, self._report_progress)
             except FileNotFoundError:  # purged meanwhile
-                chain.forget()
+                chain.reset()
                 self._knows_all = False
                 continue
             last = file
             self._report.files += 1
             self._report.events += check.events
             self._unprotected += check.unprotected
-            self._judge(subdir, file, check, chain)
+            self._add_findings(subdir, file, check, chain)
         self._check_gtids(subdir, chain)
 
-    def _judge(self, subdir: Subdir, file: str, check: FileCheck, chain: GtidChain) -> None:
-        findings = _of_file(subdir, file, check)
+    def _add_findings(self, subdir: Subdir, file: str, check: FileCheck, chain: GtidChain) -> None:
+        findings = _file_findings(subdir, file, check)
         is_last = file == (subdir.end[0] if subdir.end else next(reversed(subdir.files)))
         if is_last:
             findings += _at_boundary(subdir, check)
         elif check.torn_at is not None:
-            findings.append(_torn(subdir, file, check.torn_at))
-        may_lack_its_end = not is_last and not check.ended and not _has_next_part(subdir, file)
+            findings.append(_torn_event(subdir, file, check.torn_at))
+        may_lack_its_end = not is_last and not check.has_end_event and not _has_next_part(subdir, file)
         if not findings and may_lack_its_end and not chain.executed():
-            note = f"{subdir.name}/{file} ends without ROTATE or STOP: its upstream died, or its end is lost"
+            note = f"{subdir.name}/{file} ends without ROTATE or STOP: the upstream crashed, or its last part is lost"
             self._report.notes.append(note)
         if is_last and subdir.is_active and not findings:
-            self._about_tail(subdir, file, check, chain)
+            self._add_tail_notes(subdir, file, check, chain)
         if findings:
-            chain.forget()
+            chain.reset()
             self._knows_all = False
         self._report.findings += findings
 
-    def _about_tail(self, subdir: Subdir, file: str, check: FileCheck, chain: GtidChain) -> None:
-        """What relay.meta should say when it says nothing, and what it does not vouch for yet."""
+    def _add_tail_notes(self, subdir: Subdir, file: str, check: FileCheck, chain: GtidChain) -> None:
+        """Note the contents that a missing relay.meta should have, or the bytes after its position."""
         more = subdir.files[file] - (subdir.end[1] if subdir.end else 0)
         if subdir.meta is None:
             name, pos = RelayPosition(subdir.name, file, check.boundary).upstream
-            text = f'binlog-name = "{name}", binlog-pos = {pos}, binlog-gtid = "{self._so_far(chain) or ""}"'
-            self._report.notes.append(f"by its files, {subdir.name}/{META_NAME} would say: {text}")
+            text = f'binlog-name = "{name}", binlog-pos = {pos}, binlog-gtid = "{self._executed_so_far(chain) or ""}"'
+            self._report.notes.append(
+                f"according to its files, {subdir.name}/{META_NAME} should contain: {text}"
+            )
         elif more:
-            note = f"{more:,} bytes of {subdir.name}/{file} are behind {META_NAME}'s position: "
-            self._report.notes.append(note + "being written just now, or cut off at the next start")
+            note = f"{more:,} bytes of {subdir.name}/{file} are after {META_NAME}'s position: "
+            self._report.notes.append(note + "they are being written now, or the next start truncates them")
 
     def _check_switch(self, subdir: Subdir, file: str) -> None:
-        """The first file of a server has to begin within what came from the servers before."""
+        """Check that no transactions are missing between the files of the previous servers and this server's first."""
         with suppress(RelayError):  # a damaged head is found by the pass over the file
             head = read_head(self._path(subdir, file))
             before = head.previous
@@ -238,12 +240,12 @@ class _Verification:
                 return
             known = self._executed.union(self._before_start(head.flavor))
             if lacking := before.minus(known):
-                what = f"the first file of this server begins behind {lacking}, which no earlier file holds"
+                what = f"the first file of this server starts after {lacking}, which no earlier file contains"
                 self._report.findings.append(Finding("TR335", f"{subdir.name}/{file}", what, REFETCH))
 
     def _check_gtids(self, subdir: Subdir, chain: GtidChain) -> None:
-        """Compare relay.meta's set with what the files hold."""
-        whole = self._so_far(chain)
+        """Compare relay.meta's GTID set with the files."""
+        whole = self._executed_so_far(chain)
         self._executed = whole
         if subdir.meta is None or whole is None or not self._knows_all:
             return
@@ -254,23 +256,23 @@ class _Verification:
             self._report.findings.append(Finding("TR306", place, str(error), META_REMEDY))
             return
         if lacking := whole.minus(stated):
-            what = f"{META_NAME} lacks {lacking}, which the files hold"
+            what = f"the GTID set of {META_NAME} lacks {lacking}, which the files contain"
             self._report.findings.append(Finding("TR336", place, what, META_REMEDY))
-        # What was purged before the first file, or was there before the start, is known from elsewhere.
+        # Transactions before the first file, purged or from before the start, are known from other sources.
         extra = stated.minus(whole) if self._is_complete() else None
         if extra and (extra := extra.minus(self._before_start(chain.flavor or "mysql"))):
-            what = f"{META_NAME} names {extra}, which no file holds"
+            what = f"the GTID set of {META_NAME} has {extra}, which no file contains"
             self._report.findings.append(Finding("TR336", place, what, META_REMEDY))
 
-    def _so_far(self, chain: GtidChain) -> GtidSet | None:
-        """Everything up to here; None when a part of it cannot be known."""
+    def _executed_so_far(self, chain: GtidChain) -> GtidSet | None:
+        """Return all transactions up to the end of the sub-directory; None if unknown."""
         own = chain.executed()
         if own is None or self._executed is None or type(own) is not type(self._executed):
             return own
         return self._executed.union(own)
 
-    def _known(self, subdir: Subdir) -> GtidSet | None:
-        """What was executed before a sub-directory's files; None if it cannot be known."""
+    def _executed_before(self, subdir: Subdir) -> GtidSet | None:
+        """Return the transactions executed before a sub-directory's files; None if unknown."""
         if not self._is_complete() or not self._knows_all:
             return None
         with suppress(RelayError, StopIteration):
@@ -293,7 +295,7 @@ class _Verification:
         return empty_gtid_set(flavor)
 
     def _check_other_files(self) -> None:
-        """What others keep in the relay directory has to be readable."""
+        """Check that start.toml, recovered.toml and the readers' marks can be read."""
         readers: dict[str, Callable[[Path], object]] = {
             START_NAME: layout.read_start,
             RECOVERED_NAME: read_epoch_ends,
@@ -303,12 +305,12 @@ class _Verification:
             try:
                 read(self._root)
             except RelayError as error:
-                remedy = error.hint or "put it back from a backup"
+                remedy = error.hint or "restore it from a backup"
                 self._report.findings.append(Finding(error.code, name, error.what, remedy))
 
     def _path(self, subdir: Subdir, file: str) -> Path:
         return self._root / subdir.name / file
 
-    def _count(self, size: int) -> None:
+    def _report_progress(self, size: int) -> None:
         self._report.bytes += size
         self._progress(self._report.bytes, self._total)

@@ -1,18 +1,18 @@
 """Names and metadata of the relay directory.
 
-relay.lock                        held by the one producer that writes here
-purge.lock                        held while the set of files shrinks or gets a new sub-directory
-owner.toml                        the prefix whose log is made of this relay log, and that log's id
-start.toml                        where this relay log begins, and why there; stays when that file is purged
-lower-case-names                  is there if the upstream has all names in lower case
-readers/<name>.toml               what a registered reader still needs
+relay.lock                        locked by the producer that writes here
+purge.lock                        locked while files are purged or a sub-directory is added
+owner.toml                        the Kafka prefix this relay log is published to, and the id of that log
+start.toml                        start position of this relay log and its reason; kept when that file is purged
+lower-case-names                  exists if the upstream has all names in lower case
+readers/<name>.toml               position from which a registered reader still needs files
 server-uuid.index                 one sub-directory per line, oldest first
 <server-uuid>.000001/relay.meta   TOML: binlog-name, binlog-pos, binlog-gtid
 <server-uuid>.000001/mysql-bin.000001 …
 
-A file larger than `max-file-size` is kept in parts. The first has the upstream's name; a later one's name ends in
-`+N`, and what lies at p in it lies at p + N in the upstream's file. Each part begins like a binlog file of its
-own: magic, FORMAT_DESCRIPTION, PREVIOUS_GTIDS (MariaDB: GTID_LIST).
+A file larger than `max-file-size` is kept in parts. The first has the upstream's name. The name of a later one ends
+in `+N`, and its offset p is offset p + N of the upstream's file. Each part starts like a binlog file of its own:
+magic, FORMAT_DESCRIPTION, PREVIOUS_GTIDS (MariaDB: GTID_LIST).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LOCK_NAME = "relay.lock"
 FOLDS_NAME = "lower-case-names"
 ENGINE_NAME = "default-engine"
 
-#: the code of a disk, or a quota, without room: it heals by itself once there is some
+#: the code for a full disk or quota; the writer retries until there is space
 DISK_FULL = "TR320"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -70,14 +70,14 @@ class RelayPosition:
 
 @dataclass(frozen=True)
 class StartPosition:
-    """Where a relay log begins, and which transactions lie before that.
+    """The start of a relay log and the transactions before it.
 
     Attributes:
         file, pos: in the upstream's own binlog.
         gtid_set: all that is executed there.
         subdir: the sub-directory of the file.
-        log_begins: why a log may begin here: ``schemas.wire.epoch.ORIGIN``, or the setting that says so; empty where
-            the relay log only goes on behind epochs that were published before there was one.
+        log_begins: why a log may start here: ``schemas.wire.epoch.ORIGIN``, or the setting that allows it; empty if
+            the relay log continues epochs that were published from an earlier relay log.
     """
 
     file: str
@@ -89,7 +89,7 @@ class StartPosition:
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose relay log it is: the log in Kafka that is made of it; ``log_id`` is empty before the first epoch."""
+    """The Kafka log that this relay log is published to; ``log_id`` is empty before the first epoch."""
 
     prefix: str
     log_id: str = ""
@@ -97,14 +97,14 @@ class Owner:
 
 @dataclass(frozen=True)
 class RelayMeta:
-    """What relay.meta says: up to here the files are whole and on disk."""
+    """The contents of relay.meta: the position up to which the files are complete and on disk."""
 
     file: str
     pos: int
     gtid_set: str
 
 
-_Place = TypeVar("_Place", RelayMeta, StartPosition)
+_Position = TypeVar("_Position", RelayMeta, StartPosition)
 _KEYS = {
     "file": "binlog-name",
     "pos": "binlog-pos",
@@ -115,27 +115,27 @@ _KEYS = {
 
 
 def file_number(name: str) -> int:
-    """7 of `mysql-bin.000007` and its parts. Raises RelayError."""
+    """Return the file number: 7 for `mysql-bin.000007` and its parts. Raises RelayError."""
     return _file_name(name)[1]
 
 
 def part_offset(name: str) -> int:
-    """1000 of `mysql-bin.000007+1000`, 0 of the first or only part. Raises RelayError."""
+    """Return the offset of a part: 1000 for `mysql-bin.000007+1000`, 0 for the first part. Raises RelayError."""
     return _file_name(name)[2]
 
 
 def file_order(name: str) -> tuple[int, int]:
-    """By this the files of a sub-directory are in order. Raises RelayError."""
+    """Return the sort key of a relay file within its sub-directory. Raises RelayError."""
     return _file_name(name)[1:]
 
 
 def upstream_file(name: str) -> str:
-    """The file of the upstream that a relay file is all or a part of. Raises RelayError."""
+    """Return the upstream's name of the file that a relay file is all or a part of. Raises RelayError."""
     return _file_name(name)[0]
 
 
 def part_name(name: str, offset: int) -> str:
-    """The name of another part of a file's upstream file."""
+    """Return the name of the part at `offset` of the upstream file that `name` belongs to."""
     return f"{upstream_file(name)}+{offset}" if offset else upstream_file(name)
 
 
@@ -148,7 +148,7 @@ def _file_name(name: str) -> tuple[str, int, int]:
 
 
 def is_file_name(name: str) -> bool:
-    """Whether `name` is one of a relay file."""
+    """Whether `name` is the name of a relay file."""
     try:
         return bool(names.relay_file(name))
     except UnfitName:
@@ -156,7 +156,7 @@ def is_file_name(name: str) -> bool:
 
 
 def subdir_serial(name: str) -> int:
-    """2 of `<server-uuid>.000002`. Raises RelayError."""
+    """Return the serial number: 2 for `<server-uuid>.000002`. Raises RelayError."""
     try:
         return names.relay_subdir(name)[1]
     except UnfitName as error:
@@ -164,7 +164,7 @@ def subdir_serial(name: str) -> int:
 
 
 def is_subdir_name(name: str) -> bool:
-    """Whether `name` is one of a relay sub-directory."""
+    """Whether `name` is the name of a relay sub-directory."""
     try:
         return bool(names.relay_subdir(name))
     except UnfitName:
@@ -172,7 +172,7 @@ def is_subdir_name(name: str) -> bool:
 
 
 def subdirs_in(root: Path) -> list[str]:
-    """The directories that are named like sub-directories, whether or not the index has them. Raises RelayError."""
+    """List the directories named like sub-directories, whether or not the index lists them. Raises RelayError."""
     with disk_errors("listing the relay directory"):
         return [entry.name for entry in os.scandir(root) if entry.is_dir() and is_subdir_name(entry.name)]
 
@@ -182,7 +182,7 @@ def subdir_name(server_uuid: str, serial: int) -> str:
 
 
 def subdir_uuid(name: str) -> str:
-    """The server UUID that a sub-directory is named after."""
+    """Return the server UUID in the name of a sub-directory."""
     return name.rpartition(".")[0]
 
 
@@ -194,7 +194,7 @@ def disk_errors(doing: str, where: Where = NOWHERE) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or str(error)
         if error.errno in _FULL:
-            hint = "free some space, or let [purge] do so: it goes on by itself, and nothing is lost"
+            hint = "free disk space or configure [purge]; the producer then continues by itself, and nothing is lost"
             raise RelayError(
                 DISK_FULL, f"{doing}: {reason}", where=where, hint=hint, retryable=True
             ) from error
@@ -203,7 +203,7 @@ def disk_errors(doing: str, where: Where = NOWHERE) -> Iterator[None]:
 
 
 def sync_dir(path: Path) -> None:
-    """Make names that were created, renamed or removed in a directory survive a power cut."""
+    """Sync a directory, so that created, renamed and removed names survive a power failure. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
@@ -212,22 +212,22 @@ def sync_dir(path: Path) -> None:
 
 
 def leave_room(fd: int, size: int) -> None:
-    """Refuse, as a full disk does, unless ``size`` bytes are free. Raises OSError."""
+    """Raise OSError (ENOSPC) unless ``size`` bytes are free."""
     disk = os.fstatvfs(fd)
-    # File systems that do not count their blocks say 0.
+    # File systems that do not count their blocks report 0.
     if disk.f_blocks and disk.f_bavail * disk.f_frsize < size:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def write_whole(fd: int, data: bytes) -> None:
-    """Write all of `data`: a disk that fills up takes a part of it without an error. Raises OSError."""
+    """Write all of `data`, also if the disk accepts only a part of it at a time. Raises OSError."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace a small file: readers and crashes see the old text or the new one. Raises OSError."""
+    """Replace a small file. A reader sees the old text or the new one, also after a crash. Raises OSError."""
     scratch = path.with_name(f".{path.name}.tmp")
     try:
         fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -238,13 +238,13 @@ def write_atomically(path: Path, text: str) -> None:
             os.close(fd)
         os.replace(scratch, path)
     except OSError:
-        scratch.unlink(missing_ok=True)  # on a full disk, it is in the way of what could be written
+        scratch.unlink(missing_ok=True)  # on a full disk, it would take space from other files
         raise
     sync_dir(path.parent)
 
 
 def read_index(root: Path) -> list[str]:
-    """The sub-directories, oldest first; empty when there is no relay log. Raises RelayError."""
+    """Return the sub-directories, oldest first; empty when there is no relay log. Raises RelayError."""
     with disk_errors("reading the index of the relay log"):
         try:
             lines = (root / INDEX_NAME).read_bytes().decode(errors="replace").split()
@@ -252,7 +252,7 @@ def read_index(root: Path) -> list[str]:
             return []
     serials = [subdir_serial(line) for line in lines]
     if serials != sorted(set(serials)):
-        raise RelayError("TR307", f"{INDEX_NAME} is not in the order of its serial numbers", hint=_REBUILD)
+        raise RelayError("TR307", f"{INDEX_NAME} is not ordered by serial number", hint=_REBUILD)
     return lines
 
 
@@ -262,7 +262,7 @@ def write_index(root: Path, subdirs: list[str]) -> None:
 
 
 def binlog_files(subdir: Path) -> list[str]:
-    """The binlog files of a sub-directory in order of their numbers; none if it is gone. Raises RelayError."""
+    """Return the binlog files of a sub-directory, ordered by number; none if it is gone. Raises RelayError."""
     with disk_errors("listing the relay log", Where(file=subdir.name)):
         try:
             found = [entry.name for entry in os.scandir(subdir) if entry.is_file()]
@@ -272,7 +272,7 @@ def binlog_files(subdir: Path) -> list[str]:
 
 
 def oldest_file(root: Path) -> RelayPosition | None:
-    """The first byte of the relay log that is left; None if there is no file. Raises RelayError."""
+    """Return the start of the oldest remaining file; None if there is no file. Raises RelayError."""
     for subdir in read_index(root):
         if files := binlog_files(root / subdir):
             return RelayPosition(subdir, files[0], FIRST_POSITION)
@@ -280,8 +280,11 @@ def oldest_file(root: Path) -> RelayPosition | None:
 
 
 def locate(root: Path, subdir: str, file: str, pos: int) -> RelayPosition | None:
-    """Where the upstream's `file` and `pos` lie in a sub-directory, at the end of a part rather than at the
-    begin of the next; None if they are not there. Raises RelayError."""
+    """Translate the upstream's `file` and `pos` to a position in a sub-directory.
+
+    A position between two parts is the end of the first. Returns None if it is not in the relay log.
+    Raises RelayError.
+    """
     for name in binlog_files(root / subdir):
         local = RelayPosition(subdir, name, pos - part_offset(name))
         if upstream_file(name) == file and FIRST_POSITION <= local.pos <= file_size(root / subdir / name):
@@ -290,13 +293,13 @@ def locate(root: Path, subdir: str, file: str, pos: int) -> RelayPosition | None
 
 
 def file_size(path: Path) -> int:
-    """Bytes of a relay file. Raises RelayError."""
+    """Return the size of a relay file in bytes. Raises RelayError."""
     with disk_errors("reading the relay log", Where(file=path.name)):
         return path.stat().st_size
 
 
 def read_meta(subdir: Path) -> RelayMeta | None:
-    """What relay.meta says, None without one. Raises RelayError on one that cannot be read."""
+    """Read relay.meta; None without one. Raises RelayError if it cannot be read."""
     return _read_toml(subdir / META_NAME, RelayMeta)
 
 
@@ -305,7 +308,7 @@ def write_meta(subdir: Path, meta: RelayMeta) -> None:
 
 
 def write_folds(root: Path, folds: bool) -> None:
-    """Keep whether the upstream has all names in lower case. Raises RelayError."""
+    """Store whether the upstream has all names in lower case. Raises RelayError."""
     with disk_errors(f"writing {FOLDS_NAME}"):
         if folds:
             (root / FOLDS_NAME).touch()
@@ -314,18 +317,18 @@ def write_folds(root: Path, folds: bool) -> None:
 
 
 def read_folds(root: Path) -> bool:
-    """Whether the upstream has all names in lower case, as when a producer was here last."""
+    """Whether the upstream has all names in lower case, as the last producer stored it."""
     return (root / FOLDS_NAME).exists()
 
 
 def write_default_engine(root: Path, engine: str | None) -> None:
-    """Keep the upstream's ``default_storage_engine``, if it has one. Raises RelayError."""
+    """Store the upstream's ``default_storage_engine``, if it has one. Raises RelayError."""
     if engine:
         write_atomically(root / ENGINE_NAME, f"{engine}\n")
 
 
 def read_default_engine(root: Path) -> str | None:
-    """The upstream's ``default_storage_engine``, as when a producer was here last; None if that is not known."""
+    """Return the upstream's ``default_storage_engine``, as the last producer stored it; None if it is unknown."""
     try:
         return (root / ENGINE_NAME).read_text().strip() or None
     except (OSError, UnicodeDecodeError):
@@ -333,7 +336,7 @@ def read_default_engine(root: Path) -> str | None:
 
 
 def read_start(root: Path) -> StartPosition | None:
-    """Where the relay log begins, None when nothing was written down yet. Raises RelayError."""
+    """Read the start of the relay log; None if it was not stored yet. Raises RelayError."""
     return _read_toml(root / START_NAME, StartPosition)
 
 
@@ -342,16 +345,16 @@ def write_start(root: Path, start: StartPosition) -> None:
 
 
 def stated_set(text: str, flavor: Flavor, path: Path) -> GtidSet:
-    """A GTID set that a metadata file states. Raises RelayError TR306."""
+    """Parse a GTID set read from the metadata file `path`. Raises RelayError TR306."""
     try:
         return parse_gtid_set(text, flavor)
     except ValueError as error:
-        what = f"{path} states no GTID set of a {flavor} server: {error}"
+        what = f"{path} has no valid GTID set of a {flavor} server: {error}"
         raise RelayError("TR306", what, hint=_REBUILD) from error
 
 
 def read_owner(root: Path) -> Owner | None:
-    """The owner of the relay log, None if it has none yet. Raises RelayError."""
+    """Read the owner of the relay log; None if it has none yet. Raises RelayError."""
     with disk_errors(f"reading {OWNER_NAME}"):
         try:
             data = (root / OWNER_NAME).read_bytes()
@@ -365,7 +368,7 @@ def read_owner(root: Path) -> Owner | None:
 
 
 def write_owner(root: Path, owner: Owner) -> None:
-    """Write down whose relay log it is, unless it says so already. Raises RelayError."""
+    """Write owner.toml, unless it already has these values. Raises RelayError."""
     if read_owner(root) == owner:
         return
     with disk_errors(f"writing {OWNER_NAME}"):
@@ -373,25 +376,27 @@ def write_owner(root: Path, owner: Owner) -> None:
 
 
 def check_owner(root: Path, prefix: str) -> Owner:
-    """The relay log's owner, if it is this prefix or none. Raises RelayError TR311."""
+    """Return the relay log's owner, if it is this prefix or there is none yet. Raises RelayError TR311."""
     owner = read_owner(root) or Owner(prefix)
     if owner.prefix != prefix:
         raise RelayError(
             "TR311",
-            f"the relay log in {root} is that of prefix {owner.prefix}, and not of {prefix}",
-            hint="give each pipeline a [relay] dir of its own",
+            f"the relay log in {root} belongs to prefix {owner.prefix}, not to {prefix}",
+            hint="set a separate [relay] dir for each pipeline",
         )
     return owner
 
 
-_REBUILD = "move the relay directory away and start again: the relay log is fetched anew from the upstream"
+_REBUILD = (
+    "move the relay directory away and start again: the relay log is then fetched from the upstream again"
+)
 
 
-def _write_toml(path: Path, place: RelayMeta | StartPosition) -> None:
-    values = asdict(place)
-    said = "".join(value for value in values.values() if isinstance(value, str))
-    if not said.isprintable() or '"' in said or "\\" in said:
-        raise RelayError("TR306", f"{place.file!r} cannot be written to {path.name}")
+def _write_toml(path: Path, position: RelayMeta | StartPosition) -> None:
+    values = asdict(position)
+    texts = "".join(value for value in values.values() if isinstance(value, str))
+    if not texts.isprintable() or '"' in texts or "\\" in texts:
+        raise RelayError("TR306", f"{position.file!r} cannot be written to {path.name}")
     lines = [
         f"{_KEYS[name]} = {value}\n" if isinstance(value, int) else f'{_KEYS[name]} = "{value}"\n'
         for name, value in values.items()
@@ -400,7 +405,7 @@ def _write_toml(path: Path, place: RelayMeta | StartPosition) -> None:
         write_atomically(path, "".join(lines))
 
 
-def _read_toml(path: Path, build: type[_Place]) -> _Place | None:
+def _read_toml(path: Path, build: type[_Position]) -> _Position | None:
     with disk_errors(f"reading {path.name}"):
         try:
             data = path.read_bytes()
@@ -409,17 +414,17 @@ def _read_toml(path: Path, build: type[_Place]) -> _Place | None:
     try:
         found = tomllib.loads(data.decode())
         values = {field.name: found[_KEYS[field.name]] for field in fields(build)}
-        place = build(**values)
-        names.binlog_file(place.file)
+        position = build(**values)
+        names.binlog_file(position.file)
         if "subdir" in values:
             names.relay_subdir(values["subdir"])
         texts = [value for name, value in values.items() if name != "pos"]
         if (
-            type(place.pos) is not int
-            or place.pos < FIRST_POSITION
+            type(position.pos) is not int
+            or position.pos < FIRST_POSITION
             or not all(isinstance(text, str) for text in texts)
         ):
             raise ValueError("a field is out of range")
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise RelayError("TR306", f"{path} cannot be read: {error}", hint=_REBUILD) from error
-    return place
+    return position

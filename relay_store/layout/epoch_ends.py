@@ -1,4 +1,4 @@
-"""Positions at which an epoch must end, because `tailrace recover` brought a channel there.
+"""Positions at which an epoch must end, because `tailrace recover` stopped a channel there.
 
 recovered.toml   positions = ["<server-uuid>.000001/mysql-bin.000001:1234", …]
 """
@@ -17,7 +17,7 @@ RECOVERED_NAME = "recovered.toml"
 
 
 def read_epoch_ends(root: Path) -> frozenset[RelayPosition]:
-    """All of them; an epoch that runs across one can be applied to no recovered channel. Raises RelayError."""
+    """Read all positions. A recovered channel could not apply an epoch that spans one. Raises RelayError."""
     path = root / RECOVERED_NAME
     with disk_errors(f"reading {path.name}"):
         try:
@@ -27,12 +27,12 @@ def read_epoch_ends(root: Path) -> frozenset[RelayPosition]:
     try:
         return frozenset(_parse(item) for item in tomllib.loads(text)["positions"])
     except (RelayError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        hint = "put it back, or remove it and run `tailrace recover` again for each channel"
+        hint = "restore the file, or delete it and run `tailrace recover` again for each channel"
         raise RelayError("TR306", f"{path} cannot be read: {error}", hint=hint) from error
 
 
 def add_epoch_end(root: Path, position: RelayPosition) -> None:
-    """Write one more down. Raises RelayError."""
+    """Add a position to recovered.toml. Raises RelayError."""
     ends = sorted(read_epoch_ends(root) | {position}, key=lambda end: end.order)
     lines = "".join(f'  "{end}",\n' for end in ends)
     with disk_errors(f"writing {RECOVERED_NAME}"):

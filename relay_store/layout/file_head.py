@@ -1,4 +1,4 @@
-"""The head of a relay file: FORMAT_DESCRIPTION and the GTIDs before it, up to its first other event."""
+"""The head of a relay file: FORMAT_DESCRIPTION and the GTID list, up to the first other event."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _HEAD = frozenset(
 
 @dataclass(frozen=True)
 class FileHead:
-    """What a file says of itself.
+    """Metadata from the first events of a relay file.
 
     Attributes:
         created: of the FORMAT_DESCRIPTION event, seconds since 1970; None for a file without events.
         version: of the server that wrote it.
-        previous: the transactions before the file; None when it says nothing of them.
-        begin: where the first event behind FORMAT_DESCRIPTION and those GTIDs begins, or is going to.
-        end: the same behind whatever else belongs to the head.
-        is_bare: whether it has no other event yet.
+        previous: the transactions before the file; None if the file has no such event.
+        begin: offset of the first event after FORMAT_DESCRIPTION and the GTID list, even if it is not written yet.
+        end: offset after all events of the head.
+        is_bare: whether the file has only events of the head.
     """
 
     created: int | None
@@ -51,12 +51,12 @@ class FileHead:
 
 
 def read_head(path: Path) -> FileHead:
-    """Read a file's head. Raises RelayError TR302, or TR304 when it is not a binlog file's."""
+    """Read a file's head. Raises RelayError TR302, or TR304 when it is not a binlog file."""
     where = Where(file=path.name)
     created, version, has_checksum, previous = None, "", False, None
     with disk_errors("reading the relay log", where), path.open("rb") as file:
-        if said := framing.magic_fault(file.read(len(framing.MAGIC))):
-            raise RelayError("TR304", said, where=where)
+        if fault := framing.magic_fault(file.read(len(framing.MAGIC))):
+            raise RelayError("TR304", fault, where=where)
         size = os.fstat(file.fileno()).st_size
         begin = end = framing.FIRST_POSITION
         while len(start := file.read(framing.HEADER_SIZE)) == framing.HEADER_SIZE:
@@ -64,7 +64,9 @@ def read_head(path: Path) -> FileHead:
             if header.type not in _HEAD:
                 return FileHead(created, version, has_checksum, previous, begin, end, is_bare=False)
             if header.size < framing.HEADER_SIZE:
-                raise RelayError("TR304", f"an event of {header.size} bytes", where=where)
+                raise RelayError(
+                    "TR304", f"an event has the impossible size of {header.size} bytes", where=where
+                )
             if end + header.size > size:
                 break
             event = start + file.read(header.size - framing.HEADER_SIZE)
@@ -86,5 +88,5 @@ def _previous(event: bytes, has_checksum: bool, where: Where) -> GtidSet | None:
         return framing.previous_gtids(event, has_checksum)
     except (ValueError, struct.error) as error:
         raise RelayError(
-            "TR304", f"the GTIDs before the file cannot be read: {error}", where=where
+            "TR304", f"the list of the GTIDs before the file cannot be read: {error}", where=where
         ) from error

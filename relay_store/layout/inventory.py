@@ -1,4 +1,4 @@
-"""Which files a relay log has, how old they are, and how much of it lies behind a position."""
+"""The files of a relay log with their ages, and the number of bytes after a position."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RelayFile:
 
     @property
     def start(self) -> RelayPosition:
-        """Its first event; orders files by age."""
+        """The first event of the file; orders files by age."""
         return RelayPosition(self.subdir, self.name, FIRST_POSITION)
 
     def __str__(self) -> str:
@@ -35,7 +35,7 @@ class RelayFile:
 
 
 def relay_files(root: Path, subdirs: Sequence[str]) -> list[RelayFile]:
-    """The files in the sub-directories of the index, oldest first. Raises RelayError."""
+    """List the files in the sub-directories of the index, oldest first. Raises RelayError."""
     found = []
     with disk_errors("listing the relay log"):
         for subdir in subdirs:
@@ -48,8 +48,8 @@ def relay_files(root: Path, subdirs: Sequence[str]) -> list[RelayFile]:
     return found
 
 
-def bytes_behind(files: Sequence[RelayFile], position: RelayPosition) -> int:
-    """How many bytes of `files` lie behind a position."""
+def bytes_after(files: Sequence[RelayFile], position: RelayPosition) -> int:
+    """Return the number of bytes of `files` after a position."""
     total = 0
     for file in files:
         if (file.subdir, file.name) == (position.subdir, position.file):

@@ -1,4 +1,4 @@
-"""The lock for changes of the relay log's list of files: purges, new sub-directories, marks that go back."""
+"""The lock for changes of the relay log's list of files: purges, new sub-directories, marks that move backwards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOCK_NAME = "purge.lock"
 
 @contextmanager
 def files_locked(root: Path) -> Iterator[None]:
-    """Hold the lock of a relay directory, against threads and processes; waits for it. Raises RelayError."""
+    """Hold the lock against other threads and processes, after waiting for it. Raises RelayError."""
     with disk_errors("locking the files of the relay log"):
         fd = os.open(root / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
     try:

@@ -1,9 +1,9 @@
-"""Registered readers of a relay log: the positions from which on they still need it.
+"""Registered readers of a relay log: the positions from which they still need it.
 
 <relay directory>/readers/<name>.toml   subdir, binlog-name, binlog-pos
 
-No purge deletes what a registered reader needs, whether or not it runs. So a mark is a promise never to
-ask for anything before it: one that is older than the truth is always safe, one that is newer never.
+A purge never deletes a file that a registered reader needs, whether or not the reader is running. With its mark a
+reader promises not to read anything before it. A mark that is too old is always safe, one that is too new is not.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class Reader:
     """One registered reader.
 
     Attributes:
-        updated: when the mark was written, seconds since 1970; None for one that is awaited and has not begun.
+        updated: when the mark was written, seconds since 1970; None for a reader that is expected but has not
+            registered yet.
     """
 
     name: str
@@ -48,15 +49,15 @@ class Reader:
 
 
 def channel_reader(channel: str) -> str:
-    """The name under which a consumer's channel is registered."""
+    """Return the name under which a consumer's channel is registered."""
     return f"channel-{channel}"
 
 
 def read_readers(root: Path, awaited: Iterable[str] = ()) -> list[Reader]:
-    """The registered readers by name. Raises RelayError on a mark that cannot be read: it could be any.
+    """Read the registered readers, sorted by name. Raises RelayError if a mark cannot be read.
 
     Args:
-        awaited: readers that are going to come; one without a mark needs everything that is there.
+        awaited: names of expected readers; one that has not registered yet needs all files.
     """
     with disk_errors("reading the marks of the relay log's readers"):
         paths = [p for p in (root / READERS_NAME).glob(f"*{_SUFFIX}") if not p.name.startswith(".")]
@@ -67,15 +68,15 @@ def read_readers(root: Path, awaited: Iterable[str] = ()) -> list[Reader]:
 
 
 def register(root: Path, name: str, position: RelayPosition) -> None:
-    """Set a reader's mark, forwards or back, as soon as no purge is at work. Raises RelayError."""
+    """Set a reader's mark, forwards or backwards, after waiting for a running purge. Raises RelayError."""
     with files_locked(root):
         _write(root, name, position)
 
 
 def forget(root: Path, name: str) -> bool:
-    """Remove a reader that is gone for good; false if there is none of this name. Raises RelayError."""
+    """Remove a reader permanently. Returns False if it is not registered. Raises RelayError."""
     path = _path(root, name)
-    with files_locked(root), disk_errors("forgetting a reader", Where(file=path.name)):
+    with files_locked(root), disk_errors("removing a reader", Where(file=path.name)):
         if not path.exists():
             return False
         path.unlink()
@@ -101,7 +102,7 @@ class Mark:
     def begin(self, position: RelayPosition) -> None:
         """Register before the first read, while the files are locked. Raises RelayError.
 
-        A full disk without room even for a first mark is no error: the next `advance` tries again.
+        If the disk is too full for a first mark, the next `advance` tries again.
         """
         self._position, self._written = position, None
         self._next_write = self._clock() + MARK_INTERVAL
@@ -115,17 +116,17 @@ class Mark:
         self._written = position
 
     def advance(self, position: RelayPosition) -> None:
-        """Nothing before `position` will be asked for again. Raises RelayError unless the disk is full."""
+        """Promise not to read anything before `position` again. Raises RelayError unless the disk is full."""
         self._position = position
         self.keep_up()
 
     def keep_up(self) -> None:
-        """Write what `advance` left for later, once it is time; for idle moments. Raises as `advance`."""
+        """Write a mark that `advance` deferred, once it is due; called when idle. Raises like `advance`."""
         if self._clock() >= self._next_write:
             self.flush()
 
     def flush(self) -> None:
-        """Write the mark if it has moved; on a full disk the old one may stay, which keeps more."""
+        """Write the mark if it has moved. On a full disk the old mark stays, which only keeps more files."""
         if self._position is None or self._position == self._written:
             return
         self._next_write = self._clock() + MARK_INTERVAL
@@ -149,8 +150,8 @@ class Mark:
 
 def _path(root: Path, name: str) -> Path:
     if not _NAME.fullmatch(name):
-        hint = "a name has letters, digits and _ . -, 100 at most; `tailrace relay readers` lists them"
-        raise RelayError("TR306", f"{name!r} is not the name of a reader", hint=hint)
+        hint = "a name has at most 100 letters, digits, _, . and -; `tailrace relay readers` lists the names"
+        raise RelayError("TR306", f"{name!r} is not a valid name of a reader", hint=hint)
     return root / READERS_NAME / f"{name}{_SUFFIX}"
 
 
@@ -166,7 +167,7 @@ def _read(path: Path) -> Reader | None:
         if type(position.pos) is not int or position.order[-1] < FIRST_POSITION:
             raise ValueError("binlog-pos is out of range")
     except (RelayError, ValueError, KeyError, TypeError, RecursionError) as error:
-        hint = "nothing is purged until it is whole: start that reader again, or forget it"
+        hint = "nothing is purged until the file is valid: start that reader again, or remove it"
         raise RelayError("TR306", f"{path} cannot be read: {error}", hint=hint) from error
     return Reader(path.name.removesuffix(_SUFFIX), position, updated)
 
@@ -179,8 +180,8 @@ def _write(root: Path, name: str, position: RelayPosition) -> None:
         path = _path(root, name)
         if error.code != DISK_FULL or not path.exists():
             raise
-        # The one case where a purge would free the disk and only an old mark forbids it. The text is far
-        # shorter than a sector, purges read it under the lock, and a mark that is torn stops them.
+        # An old mark may be all that prevents the purge that would free the disk. The text is far shorter
+        # than a sector, purges read it under the lock, and an invalid mark stops them.
         with disk_errors("writing a reader's mark", Where(file=path.name)):
             fd = os.open(path, os.O_WRONLY)
             try:

@@ -12,7 +12,7 @@ from relay_store.layout.locks import files_locked
 from relay_store.layout.readers import READERS_NAME
 
 _ASIDE = ".forgotten-"
-# The index first: without it there is no relay log, whatever else is here.
+# The index first: without it there is no relay log, whatever else is in the directory.
 _FILES = (
     layout.INDEX_NAME,
     layout.START_NAME,
@@ -24,15 +24,16 @@ _FILES = (
 
 
 def forget_relay_log(root: Path) -> None:
-    """Remove all but the locks; the caller holds the directory's lock.
+    """Remove everything except the lock files. The caller must hold relay.lock.
 
-    If it is killed, it leaves a directory that a producer refuses or finds empty, never half a relay log.
+    If it is interrupted, a producer either refuses the directory or finds it empty, but never finds a part of a
+    relay log.
 
     Raises RelayError: TR302, TR307.
     """
     with files_locked(root), disk_errors("removing the relay log"):
         for name in layout.read_index(root):
-            # A sub-directory that is begun anew may get this name again, and must not find old files.
+            # A new sub-directory may get this name again, and must not contain old files.
             if (root / name).exists():
                 (root / name).rename(root / f"{_ASIDE}{name}")
         for name in _FILES:

@@ -1,13 +1,13 @@
-"""Deletes relay files that nobody needs any more: oldest first, and never past one that must stay.
+"""Deletes relay files that are no longer needed, oldest first, up to the first file that must stay.
 
-A file must stay while the mirror may write to it, while the publisher or another registered reader still
-needs it, and while any process has it open for reading, whatever the rules say.
+Whatever the rules are, a file stays while the mirror may write to it, while the publisher or another registered
+reader still needs it, and while any process has it open for reading.
 
-The order on disk, for a crash at any point:
+The order on disk, which allows for a crash at any point:
   1. the files, one by one, each with its directory synced;
-  2. a sub-directory without files leaves the index;
-  3. only then it is removed.
-So what a crash leaves is a shorter relay log, at most with an empty sub-directory, which the next purge removes.
+  2. a sub-directory without files is removed from the index;
+  3. only then the sub-directory itself is removed.
+So a crash leaves a shorter relay log, at most with an empty sub-directory, which the next purge removes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, kw_only=True)
 class PurgeRules:
-    """The fields of ``[purge]``: which files are to go, among those that may; a file that any rule names is one."""
+    """The fields of ``[purge]``. A file that may be deleted is deleted if any of the rules applies to it."""
 
     interval: Annotated[
         int, Field(ge=0, description="seconds between two purges in the background; 0: only on a full disk")
@@ -65,7 +65,7 @@ class PurgeRules:
     ] = False
 
     def not_due(self, file: RelayFile, now: float, free: int) -> str:
-        """Why a file stays, empty if it is to go; ``free`` in bytes, ``now`` in seconds since 1970."""
+        """Return why a file is kept, or "" to delete it; ``free`` in bytes, ``now`` in seconds since 1970."""
         hours = (now - file.updated) / 3600
         expired = 0 < self.expires < hours
         if self.passed or expired or free < self.remain_space * GB:
@@ -78,24 +78,28 @@ class PurgeRules:
 
 @dataclass(frozen=True)
 class Before:
-    """The rule of a manual purge: all files before one that is there."""
+    """The rule of a manual purge: all files before `file`, which exists."""
 
     file: RelayFile
 
     def not_due(self, file: RelayFile, now: float, free: int) -> str:
-        return "" if file.start.order < self.file.start.order else f"only what is before {self.file} is to go"
+        return (
+            ""
+            if file.start.order < self.file.start.order
+            else f"only files before {self.file} are to be deleted"
+        )
 
 
 @dataclass(frozen=True)
 class RelayState:
-    """What a decision about a relay log is made from.
+    """The state of a relay log, from which ``decide`` works.
 
     Attributes:
         subdirs: the index, oldest first.
-        files: all files of these, oldest first.
+        files: all files of the sub-directories, oldest first.
         active: the oldest file that the mirror may still write to.
-        readers: the registered ones, and those that have not begun.
-        free: bytes that are free on the disk.
+        readers: the registered and the expected readers.
+        free: free bytes on the disk.
     """
 
     subdirs: tuple[str, ...]
@@ -107,12 +111,13 @@ class RelayState:
 
 @dataclass(frozen=True)
 class Decision:
-    """Which files to delete, and why not more.
+    """The files to delete, and why no more.
 
     Attributes:
-        delete: oldest first, and no file that stays is older than any of them.
+        delete: oldest first; all of them are older than the files that stay.
         kept: the oldest file that stays.
-        blocked: whether a rule names it, although it is needed.
+        why: why it stays.
+        blocked: whether a rule applies to it, but it is still needed.
     """
 
     delete: tuple[RelayFile, ...]
@@ -123,7 +128,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class PurgeReport:
-    """What a purge did; of a dry run, what it would have done."""
+    """The result of a purge; for a dry run, the result it would have had."""
 
     deleted: tuple[RelayFile, ...]
     removed_subdirs: tuple[str, ...]
@@ -133,12 +138,12 @@ class PurgeReport:
 
     @property
     def bytes(self) -> int:
-        """The size of what was deleted."""
+        """The total size of the deleted files."""
         return sum(file.size for file in self.deleted)
 
 
 def look(root: Path, awaited: Iterable[str] = ()) -> RelayState:
-    """The relay log as it is now, with readers that have not begun. Raises RelayError if it cannot be trusted."""
+    """Read the current state, including expected readers. Raises RelayError if it is inconsistent."""
     subdirs = layout.read_index(root)
     files = relay_files(root, subdirs)
     active = _active(root, subdirs[-1], files) if subdirs else None
@@ -148,7 +153,7 @@ def look(root: Path, awaited: Iterable[str] = ()) -> RelayState:
 
 
 def _active(root: Path, subdir: str, files: list[RelayFile]) -> RelayPosition | None:
-    """The file in which relay.meta's position lies: what is behind it is cut off or written again."""
+    """Return the start of the file with relay.meta's position; the writer may truncate or rewrite what follows."""
     names = [file.name for file in files if file.subdir == subdir]
     meta = layout.read_meta(root / subdir)
     if meta is None:
@@ -158,23 +163,23 @@ def _active(root: Path, subdir: str, files: list[RelayFile]) -> RelayPosition | 
 
 
 def find_file(state: RelayState, name: str, subdir: str | None = None) -> RelayFile:
-    """The file of this name, in the last sub-directory unless another is named. Raises RelayError."""
+    """Find a file by name, in the last sub-directory unless `subdir` is given. Raises RelayError."""
     if not state.subdirs:
         raise RelayError("TR322", "there is no relay log")
     subdir = subdir or state.subdirs[-1]
     if subdir not in state.subdirs:
         hint = f"the index has {', '.join(state.subdirs)}"
         raise RelayError("TR322", f"there is no sub-directory {subdir}", hint=hint)
-    there = [file for file in state.files if file.subdir == subdir]
-    for file in there:
+    files = [file for file in state.files if file.subdir == subdir]
+    for file in files:
         if file.name == name:
             return file
-    hint = f"it has {there[0].name} to {there[-1].name}" if there else "it has no files"
+    hint = f"it has {files[0].name} to {files[-1].name}" if files else "it has no files"
     raise RelayError("TR322", f"there is no file {name} in {subdir}", hint=hint)
 
 
 def decide(state: RelayState, rule: PurgeRules | Before, now: float) -> Decision:
-    """Which files to delete: as many as `rule` names, up to the first that must stay."""
+    """Choose the files to delete by `rule`, up to the first that must stay; ``now`` in seconds since 1970."""
     delete: list[RelayFile] = []
     free = state.free
     for file in state.files:
@@ -188,13 +193,13 @@ def decide(state: RelayState, rule: PurgeRules | Before, now: float) -> Decision
 
 
 def _protected(state: RelayState, file: RelayFile) -> str:
-    """Why a file must stay, empty if it need not."""
+    """Return why a file must stay, or "" if it may be deleted."""
     if state.active is not None and file.start.order >= state.active.order:
         return "the mirror writes to it"
     if all(reader.name != PUBLISHER for reader in state.readers):
-        return "nothing was published yet: the publisher is not registered"
+        return "nothing has been published yet: the publisher is not registered"
     needing = [
-        reader.name if reader.updated is not None else f"{reader.name}, which has not begun"
+        reader.name if reader.updated is not None else f"{reader.name}, which has not started yet"
         for reader in state.readers
         if _needs(state, reader.position, file)
     ]
@@ -203,10 +208,10 @@ def _protected(state: RelayState, file: RelayFile) -> str:
 
 def _needs(state: RelayState, mark: RelayPosition, file: RelayFile) -> bool:
     first = RelayPosition(mark.subdir, mark.file, FIRST_POSITION)
-    # A position in a sub-directory that is not there is older than all, or of another relay log.
+    # A position in an unknown sub-directory is older than all files, or belongs to another relay log.
     if mark.subdir not in state.subdirs or file.start.order >= first.order:
         return True
-    # A relay log that was fetched again may be parted elsewhere, and an earlier part reach as far as the mark.
+    # A relay log that was fetched again may be split at other offsets: an earlier part may contain the mark.
     name, position = mark.upstream
     their_name, end = RelayPosition(file.subdir, file.name, file.size).upstream
     return (file.subdir, their_name) == (mark.subdir, name) and end >= position
@@ -220,18 +225,18 @@ def purge(
     awaited: Iterable[str] = (),
     clock: Callable[[], float] = time.time,
 ) -> PurgeReport:
-    """Delete what a rule names and no reader needs, with or without a running producer.
+    """Delete files by a rule, if no reader needs them, with or without a running producer.
 
     Args:
         root: the relay directory.
         rule: the automatic rules, or file name and sub-directory (None: the last) of a manual purge, which
             deletes all files before it.
         dry_run: delete nothing.
-        awaited: readers that need everything, if they have not registered yet.
+        awaited: names of expected readers; one that has not registered yet needs all files.
         clock: seconds since 1970.
 
-    Raises RelayError: TR322 the file is not there; TR302, TR306 or TR307 the relay log cannot be read or
-    changed. What was deleted until then was nobody's need.
+    Raises RelayError: TR322 the file does not exist; TR302, TR306 or TR307 the relay log cannot be read or
+    changed. Files deleted before the error were not needed.
     """
     with files_locked(root):
         state = look(root, awaited)
@@ -241,7 +246,7 @@ def purge(
         kept, why, blocked = decision.kept, decision.why, decision.blocked
         for file in decision.delete:
             if not _delete(root, file, dry_run):
-                kept, why, blocked = file, "somebody is reading it", True
+                kept, why, blocked = file, "a process is reading it", True
                 break
             deleted.append(file)
         removed = _remove_subdirs(root, state, deleted, dry_run)
@@ -252,7 +257,7 @@ def _delete(root: Path, file: RelayFile, dry_run: bool) -> bool:
     """Delete one file unless a process is reading it."""
     path = root / file.subdir / file.name
     with disk_errors("purging a relay file", Where(file=str(file))):
-        fd = os.open(path, os.O_RDWR)  # not for writing: an exclusive lock needs it on NFS
+        fd = os.open(path, os.O_RDWR)  # nothing is written: an exclusive lock needs O_RDWR on NFS
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if dry_run:
@@ -269,9 +274,9 @@ def _delete(root: Path, file: RelayFile, dry_run: bool) -> bool:
 
 
 def _remove_subdirs(root: Path, state: RelayState, deleted: list[RelayFile], dry_run: bool) -> list[str]:
-    """Remove the oldest sub-directories if they have no files any more, and what a crash left of such."""
+    """Remove the oldest sub-directories that have no files any more, and those that a crash left behind."""
     left = {file.subdir for file in state.files[len(deleted) :]}
-    # Until the last one has its own relay.meta, the one before says which transactions are there.
+    # Until the last one has its own relay.meta, the GTID set is in the relay.meta before it.
     with_meta = [name for name in state.subdirs if layout.read_meta(root / name)]
     gone: list[str] = []
     for name in state.subdirs[:-1]:
@@ -317,7 +322,11 @@ def _remove_folder(folder: Path) -> None:
         (folder / layout.META_NAME).unlink(missing_ok=True)
         reached("purge.after_meta")
         if any(folder.iterdir()):
-            _log.warning("relay_subdir_not_empty", subdir=folder.name, hint="what is in it is not ours")
+            _log.warning(
+                "relay_subdir_not_empty",
+                subdir=folder.name,
+                hint="it contains files that Tailrace did not create",
+            )
             return
         folder.rmdir()
         layout.sync_dir(folder.parent)

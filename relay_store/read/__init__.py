@@ -1,1 +1,1 @@
-"""Reading the relay log: blocks of whole events, from a position, as far as it is on disk."""
+"""Reading the relay log: blocks of complete events, from a position up to the last synced event."""

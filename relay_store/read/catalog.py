@@ -1,4 +1,4 @@
-"""What `tailrace relay list` shows of each relay file, read from the file's head and tail."""
+"""The relay files as `tailrace relay list` shows them, read from each file's head and tail."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from schemas.binlog.groups import GroupScanner
 from schemas.errors import RelayError, Where
 from schemas.gtid.sets import GtidSet, MysqlGtidSet
 
-_WINDOW = 64 << 10  # bytes of head and of tail to begin with
+_WINDOW = 64 << 10  # bytes of head and of tail read first
 _HEAD = struct.Struct("<IB4xI")  # timestamp, type, size
 _GTIDS = frozenset({framing.GTID, framing.GTID_TAGGED, framing.MARIADB_GTID})
 
@@ -33,10 +33,10 @@ class Entry:
         size: bytes.
         first_gtid, last_gtid: of its transactions; None without one.
         first_time, last_time: of its events, seconds since 1970.
-        transactions: how many; None where the heads of this file and the next do not tell.
-        is_active: whether it is the one that is written to.
+        transactions: how many; None if the heads of this file and the next do not determine it.
+        is_active: whether the mirror writes to it.
         needed_by: the registered readers that have not passed it.
-        trouble: why the rest is not known, for a damaged file.
+        trouble: the error for a damaged file, whose other fields are unknown.
     """
 
     subdir: str
@@ -53,17 +53,17 @@ class Entry:
 
 
 def entries(root: Path, awaited: Iterable[str] = ()) -> list[Entry]:
-    """The files of a relay log, oldest first. Raises RelayError for what is no file's own trouble.
+    """Read the files of a relay log, oldest first. Raises RelayError on errors that do not concern a single file.
 
     Args:
-        awaited: readers that need everything, if they have not registered yet.
+        awaited: names of expected readers; one that has not registered yet needs all files.
     """
     subdirs = [name for name in layout.read_index(root) if (root / name).is_dir()]
     readers = read_readers(root, awaited)
     files = relay_files(root, subdirs)
     meta = layout.read_meta(root / subdirs[-1]) if subdirs else None
     active = layout.locate(root, subdirs[-1], meta.file, meta.pos) if meta else None
-    heads = [_look(root, file) for file in files]
+    heads = [_read_head_or_error(root, file) for file in files]
     found = []
     for number, (file, head) in enumerate(zip(files, heads, strict=True)):
         is_active = active is not None and (active.subdir, active.file) == (file.subdir, file.name)
@@ -75,7 +75,7 @@ def entries(root: Path, awaited: Iterable[str] = ()) -> list[Entry]:
     return found
 
 
-def _look(root: Path, file: RelayFile) -> FileHead | RelayError:
+def _read_head_or_error(root: Path, file: RelayFile) -> FileHead | RelayError:
     try:
         return read_head(root / file.subdir / file.name)
     except RelayError as error:
@@ -99,12 +99,14 @@ def _entry(
     with disk_errors("reading the relay log", Where(file=str(file))):
         first = _first_gtid(path, head, end)
         last, last_time = (
-            _last(path, head, end) if first is not None or not head.is_bare else (None, head.created)
+            _last_gtid_and_time(path, head, end)
+            if first is not None or not head.is_bare
+            else (None, head.created)
         )
     count = None
-    # A part begins with what the mirror had executed, which other servers' files may have brought.
+    # A part starts with the GTIDs that the mirror had executed, including those of other servers' files.
     if isinstance(after, FileHead) and not layout.part_offset(file.name):
-        count = _between(head.previous, after.previous)
+        count = _transactions_between(head.previous, after.previous)
     return Entry(
         file.subdir, file.name, file.size, first, last, head.created, last_time, count, is_active, needed
     )
@@ -114,15 +116,15 @@ def _has_not_passed(reader: Reader, file: RelayFile) -> bool:
     return reader.position.order[:-1] <= file.start.order[:-1]
 
 
-def _between(before: GtidSet | None, after: GtidSet | None) -> int | None:
-    """Transactions between two heads; MariaDB's numbers may have gaps, so they tell nothing."""
+def _transactions_between(before: GtidSet | None, after: GtidSet | None) -> int | None:
+    """Count the transactions between two heads; None for MariaDB, whose numbers may have gaps."""
     if isinstance(before, MysqlGtidSet) and isinstance(after, MysqlGtidSet):
         return after.minus(before).count()
     return None
 
 
 def _first_gtid(path: Path, head: FileHead, end: int) -> str | None:
-    """The GTID of the first transaction, looked for in ever larger parts of the file."""
+    """Return the GTID of the first transaction, searching ever larger parts of the file."""
     size = _WINDOW
     while True:
         data = _read(path, head.end, min(head.end + size, end))
@@ -136,8 +138,8 @@ def _first_gtid(path: Path, head: FileHead, end: int) -> str | None:
         size *= 16
 
 
-def _last(path: Path, head: FileHead, end: int) -> tuple[str | None, int | None]:
-    """The last transaction's GTID and the last event's time, looked for in ever larger tails."""
+def _last_gtid_and_time(path: Path, head: FileHead, end: int) -> tuple[str | None, int | None]:
+    """Return the last transaction's GTID and the last event's time, searching ever larger tails."""
     size = _WINDOW
     while True:
         begin = max(head.end, end - size)
@@ -154,7 +156,7 @@ def _last(path: Path, head: FileHead, end: int) -> tuple[str | None, int | None]
 
 
 def _first_event(data: bytes, has_checksum: bool) -> int:
-    """Where the first whole event in the end of a file begins: from there, events lead to its very end."""
+    """Find the first complete event in the tail of a file: from it, consecutive events reach the end exactly."""
     unpack, length = _HEAD.unpack_from, len(data)
     for begin in range(length - HEADER_SIZE):
         _, _, size = unpack(data, begin)
@@ -170,7 +172,7 @@ def _first_event(data: bytes, has_checksum: bool) -> int:
 
 
 def _events(data: bytes, at: int) -> Iterator[tuple[int, int, int]]:
-    """Offset, type and timestamp of the whole events in `data`, which begin at `at`."""
+    """Yield offset, type and timestamp of the complete events in `data`, from offset `at`."""
     last = len(data) - HEADER_SIZE
     while at <= last:
         timestamp, kind, size = _HEAD.unpack_from(data, at)

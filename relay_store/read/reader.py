@@ -1,4 +1,4 @@
-"""Reads the relay log in large blocks of whole events, across files and sub-directories."""
+"""Reads the relay log in large blocks of complete events, across files and sub-directories."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ from schemas.errors import RelayError, Where
 
 _SIZE_AT = Struct("<9xI").unpack_from
 BLOCK_SIZE = 2 << 20  # bytes per read
-_MAX_FORMAT_DESCRIPTION = 4096  # bytes; a few hundred in fact
+_MAX_FORMAT_DESCRIPTION = 4096  # bytes; it has a few hundred
 
-_REFETCH = "put the file back from a copy, or move the relay directory away to fetch it anew"
+_REFETCH = "restore the file from a copy, or move the relay directory away to fetch everything again"
 
 
 class RelayBlock(NamedTuple):
-    """Whole events of one file, one behind the other.
+    """Consecutive complete events of one file.
 
-    An event at index i of `data` has the file position `pos + i`; headers' own end positions are
-    32 bits wide and sometimes 0, so never use them. `data` is never empty.
+    An event at index i of `data` has the file position `pos + i`. The end positions in event headers have only
+    32 bits and are sometimes 0, so do not use them. `data` is never empty.
     """
 
     subdir: str
     file: str
     pos: int
     data: bytes
-    at_tail: bool  # whether it ended at the durable tail when it was read
+    at_tail: bool  # whether the block ended at the durable tail when it was read
 
     @property
     def end(self) -> RelayPosition:
@@ -61,12 +61,12 @@ class RelayReader:
 
     Args:
         root: the relay directory.
-        start: where to begin; None means the oldest file's first event.
-        tail: the writer's durable tail when it is in this process: nothing behind it is ever read,
-            and a position behind it (the writer recovered) is waited for. None, for tools: everything
-            up to the last whole event of the files as they are.
+        start: the first position to read; None means the oldest file's first event.
+        tail: the writer's durable tail, if the writer is in this process: the reader never reads past it, and waits
+            if its own position is after it (the writer truncated its file). None, for tools: read up to the
+            last complete event of the files.
 
-    Every event's checksum is compared, for what a disk gives back may not be what was written.
+    The checksum of each event is verified, to detect corruption on the disk.
 
     Raises RelayError: TR303 a file of the sequence is missing, TR304 an impossible or damaged event.
     """
@@ -78,17 +78,17 @@ class RelayReader:
         self._tail = tail
         self._fd = -1
         self._has_checksum: bool | None = (
-            None  # of the open file's events; not known before its first is read
+            None  # of the open file's events; unknown before its first event is read
         )
         self._subdir, self._file, self._pos = (start.subdir, start.file, start.pos) if start else ("", "", 4)
 
     @property
     def position(self) -> RelayPosition | None:
-        """Where the next block begins; None before the first file exists."""
+        """The start of the next block; None before the first file exists."""
         return RelayPosition(self._subdir, self._file, self._pos) if self._file else None
 
     def read_block(self, timeout: float = 0.0) -> RelayBlock | None:
-        """The next block; None when there is none within `timeout` seconds. Raises RelayError."""
+        """Read the next block; None if there is none within `timeout` seconds. Raises RelayError."""
         if self._tail is None:
             return self._next(None)
         tail = self._tail.position
@@ -99,7 +99,7 @@ class RelayReader:
         return block
 
     def blocks_to(self, end: int) -> Iterator[RelayBlock]:
-        """The blocks from the position to offset `end` of the same file. Raises RelayError."""
+        """Read the blocks from the position to offset `end` of the same file. Raises RelayError."""
         if self._fd < 0:
             self._open()
         while self._pos < end:
@@ -111,7 +111,7 @@ class RelayReader:
             yield block
 
     def format_description(self) -> bytes:
-        """The FORMAT_DESCRIPTION event of the current file, for readers that begin in its middle."""
+        """Read the FORMAT_DESCRIPTION event of the current file, for readers that start in its middle."""
         if self._fd < 0:
             self._open()
         with self._reading():
@@ -125,11 +125,11 @@ class RelayReader:
             self._fd = -1
 
     def _next(self, tail: RelayPosition | None) -> RelayBlock | None:
-        """The next block up to `tail`, over the ends of files."""
+        """Read the next block up to `tail`, in the next file if this one is finished."""
         if not self._file and not self._find_first():
             return None
         while True:
-            if tail is not None and self._is_behind(tail):
+            if tail is not None and self._is_past(tail):
                 return None
             if self._fd < 0:
                 self._open()
@@ -140,8 +140,8 @@ class RelayReader:
             if is_last or not self._advance_file(tail):
                 return None
 
-    def _is_behind(self, tail: RelayPosition) -> bool:
-        """Whether the tail has not come as far as this reader's position."""
+    def _is_past(self, tail: RelayPosition) -> bool:
+        """Whether this reader's position is at the tail or after it."""
         return tail.order <= RelayPosition(self._subdir, self._file, self._pos).order
 
     def _read(self, limit: int, tail: RelayPosition | None, is_last: bool) -> RelayBlock | None:
@@ -164,7 +164,10 @@ class RelayReader:
         return block
 
     def _learn_checksum(self, limit: int) -> bool:
-        """Read the FORMAT_DESCRIPTION event, which has a checksum whatever the others have."""
+        """Learn from the FORMAT_DESCRIPTION event, which always has a checksum, whether other events have one.
+
+        Returns False if the event is not complete below `limit`. Raises RelayError TR304.
+        """
         event = self.format_description()
         if len(event) < HEADER_SIZE or FIRST_POSITION + len(event) > limit:
             return False
@@ -175,20 +178,20 @@ class RelayReader:
         return True
 
     def _whole_events(self, data: bytes) -> int:
-        """How many bytes of `data`, which begins with an event, are whole events. Raises RelayError."""
+        """Return how many bytes of `data`, which starts with an event, are complete events. Raises RelayError."""
         size_at, has_checksum, least, residue = _SIZE_AT, self._has_checksum, HEADER_SIZE, CRC32_RESIDUE
-        # The first event is checked already: its checksum is not of all its bytes while it is in use.
+        # The first event was already checked; its checksum excludes the in-use flag.
         at = len(self.format_description()) if self._pos == FIRST_POSITION else 0
         end = len(data)
         last = end - HEADER_SIZE
         while at <= last:
             (size,) = size_at(data, at)
-            behind = at + size
-            if behind > end:
+            event_end = at + size
+            if event_end > end:
                 break
-            if size < least or (has_checksum and crc32(data[at:behind]) != residue):
-                raise self._damaged(f"the event {at} bytes on")
-            at = behind
+            if size < least or (has_checksum and crc32(data[at:event_end]) != residue):
+                raise self._damaged(f"the event at offset {at} of the block")
+            at = event_end
         return at
 
     def _damaged(self, what: str) -> RelayError:
@@ -196,7 +199,7 @@ class RelayReader:
         return RelayError("TR304", what, where=self._where(), hint=_REFETCH)
 
     def _read_large(self, head: bytes, limit: int) -> bytes:
-        """An event larger than a block; nothing if the file does not hold it whole."""
+        """Read an event larger than a block; nothing if the file does not contain all of it."""
         if len(head) < HEADER_SIZE:
             return b""
         size = EVENT_SIZE.unpack_from(head, SIZE_OFFSET)[0]
@@ -223,10 +226,10 @@ class RelayReader:
                 raise RelayError(
                     "TR303", "a relay file is missing", where=self._where(), hint=_REFETCH
                 ) from error
-            fcntl.flock(self._fd, fcntl.LOCK_SH)  # a purge leaves a file alone that somebody reads
+            fcntl.flock(self._fd, fcntl.LOCK_SH)  # a purge skips files that are locked by a reader
             magic = os.pread(self._fd, len(MAGIC), 0)
-        if said := magic_fault(magic):
-            raise RelayError("TR304", said, where=self._where(), hint=_REFETCH)
+        if fault := magic_fault(magic):
+            raise RelayError("TR304", fault, where=self._where(), hint=_REFETCH)
         self._has_checksum = None
 
     def _find_first(self) -> bool:
@@ -274,10 +277,10 @@ class RelayReader:
 
 
 def blocks_between(root: Path, begin: RelayPosition, end: int) -> Iterator[RelayBlock]:
-    """The events of one file from a position to offset ``end``, behind its FORMAT_DESCRIPTION event.
+    """Read the events of one file from a position to offset ``end``, after its FORMAT_DESCRIPTION event.
 
     Raises:
-        RelayError: TR303 the file is not there any more, TR304 it ends before, or is damaged.
+        RelayError: TR303 the file no longer exists, TR304 it ends before ``end`` or is damaged.
     """
     reader = RelayReader(root, begin)
     try:

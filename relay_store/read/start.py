@@ -1,4 +1,4 @@
-"""The position at which a reader of the relay log begins: the first time, or after what it has read."""
+"""The position at which a reader of the relay log starts: the first time, or after the last position it read."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from schemas.gtid.sets import Flavor, GtidSet, MariadbGtidSet, empty_gtid_set
 
 @dataclass(frozen=True)
 class Begin:
-    """Where a relay log begins.
+    """The start of a relay log.
 
     Attributes:
-        executed: the GTID set of all that lies before it.
+        executed: the GTID set of all transactions before it.
         log_begins: as in start.toml; not empty.
     """
 
@@ -28,62 +28,65 @@ class Begin:
 
 
 def initial_position(root: Path, flavor: Flavor) -> Begin | None:
-    """Where a log that has no reader yet begins: at the position in start.toml.
+    """Return the position in start.toml, at which the first reader of a relay log starts.
 
-    The rest that a purge left is not a beginning, because what was before it is not known.
+    The oldest file left by a purge is not a valid start, because the transactions before it are unknown.
 
-    Returns None when the mirror has not come so far yet. Raises RelayError TR313: the begin is not there any more.
+    Returns None if the mirror has not reached the position yet. Raises RelayError TR313 if it was purged.
     """
-    there = [
+    files = [
         (subdir, file) for subdir in layout.read_index(root) for file in layout.binlog_files(root / subdir)
     ]
-    if not there:
+    if not files:
         return None
-    oldest = f"{there[0][0]}/{there[0][1]}"
+    oldest = f"{files[0][0]}/{files[0][1]}"
     start = layout.read_start(root)
     if start is None:
-        raise _no_begin(f"{layout.START_NAME} is missing, which says where this relay log begins", oldest)
+        raise _start_missing(
+            f"{layout.START_NAME}, which records the start of this relay log, is missing", oldest
+        )
     if not start.log_begins:
-        raise _no_begin(
-            "this relay log goes on behind epochs that were published before there was one", oldest
+        raise _start_missing(
+            "this relay log continues epochs that were published from an earlier relay log", oldest
         )
     if begin := layout.locate(root, start.subdir, start.file, start.pos):
         return Begin(
             begin, layout.stated_set(start.gtid_set, flavor, root / layout.START_NAME), start.log_begins
         )
-    subdir, file = there[0]
+    subdir, file = files[0]
     if subdir == start.subdir and layout.file_order(file) <= (layout.file_number(start.file), start.pos):
         return None
-    raise _no_begin(f"this relay log began at {start.subdir}/{start.file}:{start.pos}", oldest)
+    raise _start_missing(f"this relay log started at {start.subdir}/{start.file}:{start.pos}", oldest)
 
 
-def _no_begin(what: str, oldest: str) -> RelayError:
+def _start_missing(what: str, oldest: str) -> RelayError:
     return RelayError(
         "TR313",
-        f"what was written before {oldest}, the oldest relay file, is not here any more: {what}",
+        f"everything before {oldest}, the oldest relay file, is gone: {what}",
         where=Where(file=oldest),
-        hint="put the relay files back from a backup; or, if Kafka has no epochs and shall have none of that, move the"
-        " relay directory away: the next `tailrace produce` begins anew as [source] start and [relay] say",
+        hint="restore the relay files from a backup; or, if Kafka has no epochs and those transactions are not wanted,"
+        " move the relay directory away: the next `tailrace produce` starts at the position set by [source] start"
+        " and [relay]",
     )
 
 
 def resume_position(
     root: Path, subdir: str, file: str, pos: int, executed: GtidSet, *, by_gtids: bool = True
 ) -> RelayPosition | None:
-    """Where to go on behind the upstream's `file` and `pos` as this relay log's `subdir` had them.
+    """Return the position at which to continue after the upstream's `file` and `pos`, last read in `subdir`.
 
-    If they are not there any more (the relay log was made anew, of this server or of another one), it is the
-    begin of the newest file that holds nothing older than what `executed` lacks.
+    If the relay log no longer has them (it was created again, from this server or from another one), return the
+    start of the newest file from which on all transactions missing in `executed` follow.
 
     Args:
-        by_gtids: whether the transactions before the place had GTIDs; without, a set does not say what is lacking.
+        by_gtids: whether the transactions before the position had GTIDs; if not, GTID sets cannot be compared.
 
-    Returns None while the relay log has not come so far again. Raises RelayError TR308 when it cannot.
+    Returns None while the relay log has not reached the position again. Raises RelayError TR308 if it never will.
     """
     flavor: Flavor = "mariadb" if isinstance(executed, MariadbGtidSet) else "mysql"
     folders = [name for name in layout.read_index(root) if layout.binlog_files(root / name)]
     for folder in reversed(folders):
-        # Without GTIDs all that can be gone by is the server and its own positions.
+        # Without GTIDs only the server and its own positions can be compared.
         if folder == subdir or (not executed and layout.subdir_uuid(folder) == layout.subdir_uuid(subdir)):
             here = layout.locate(root, folder, file, pos)
             before = gtids_before(root / folder / here.file, flavor) if here else None
@@ -107,15 +110,16 @@ def resume_position(
         return None
     raise RelayError(
         "TR308",
-        f"the relay log begins behind what is published: it has neither {file}:{pos} of {subdir} nor all that"
-        f" follows the GTID set {executed or 'of nothing'}",
-        hint="move the relay directory away, and take relay.relay-binlog-gtid and relay-binlog-name out of the"
-        " configuration, or set them to that set and file: the next start fetches what the upstream still has",
+        f"the relay log starts after the last published position: it has neither {file}:{pos} of {subdir} nor all"
+        f" transactions after the GTID set {executed or '(empty)'}",
+        hint="move the relay directory away, and remove relay.relay-binlog-gtid and relay-binlog-name from the"
+        " configuration or set them to that set and file: the next start fetches the binlogs that the upstream still"
+        " has",
     )
 
 
 def _begins_anonymous(path: Path) -> bool:
-    """Whether a file's first transaction has no GTID: then those just before it may have had none either."""
+    """Whether a file's first transaction has no GTID; then the transactions just before may have none either."""
     end = read_head(path).end
     with layout.disk_errors("reading the relay log", Where(file=path.name)), path.open("rb") as file:
         file.seek(end)
@@ -124,14 +128,16 @@ def _begins_anonymous(path: Path) -> bool:
 
 
 def gtids_before(path: Path, flavor: Flavor) -> GtidSet | None:
-    """The set in a file's PREVIOUS_GTIDS or GTID_LIST event; None if the file does not say so yet.
+    """Read a file's PREVIOUS_GTIDS or GTID_LIST event; None if it is not written yet.
 
-    Raises RelayError TR304 for a file of the other kind of server.
+    Raises RelayError TR304 if the other kind of server wrote the file.
     """
     head = read_head(path)
     if head.previous is None and head.is_bare:
         return None
     before = head.previous or empty_gtid_set(flavor)
     if isinstance(before, MariadbGtidSet) is not (flavor == "mariadb"):
-        raise RelayError("TR304", f"the file is not of a {flavor} server", where=Where(file=path.name))
+        raise RelayError(
+            "TR304", f"the file was not written by a {flavor} server", where=Where(file=path.name)
+        )
     return before

@@ -1,4 +1,4 @@
-"""How far the relay log is whole, and how far it is on disk; shared by its writer and its readers."""
+"""The ends of the complete and of the synced part of the relay log, shared by its writer and its readers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from schemas.errors import RelayError
 
 
 class DurableTail:
-    """Two positions guarded by a condition. Only the writer moves them; the first goes back when it recovers."""
+    """Two positions guarded by a condition. Only the writer moves them; a recovery moves the first backwards."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -17,7 +17,7 @@ class DurableTail:
         self._durable: RelayPosition | None = None
         self._waker = 0
         self._closed = False
-        #: whether somebody waits for an fsync that the writer would leave to the operating system
+        #: whether a reader waits for an fsync that the writer would leave to the operating system
         self.sync_wanted = False
 
     @property
@@ -26,16 +26,16 @@ class DurableTail:
         return self._position
 
     def advance(self, position: RelayPosition, *, durable: bool = True) -> None:
-        """State that everything before `position` is whole groups, and whether it is on disk."""
+        """Make `position`, the end of a complete group, visible to readers; `durable` if it is on disk."""
         with self._changed:
             self._position = position
             if durable:
-                self._durable = max(position, self._durable or position, key=lambda place: place.order)
+                self._durable = max(position, self._durable or position, key=lambda end: end.order)
                 self.sync_wanted = False
             self._changed.notify_all()
 
     def require(self, position: RelayPosition) -> None:
-        """Wait until everything before `position` is on disk. Raises RelayError TR309 if the writer is gone."""
+        """Wait until everything before `position` is on disk. Raises RelayError TR309 if the writer is closed."""
         with self._changed:
             while self._durable is None or self._durable.order < position.order:
                 if self._closed:
@@ -45,23 +45,23 @@ class DurableTail:
 
     @property
     def closed(self) -> bool:
-        """Whether the writer is gone."""
+        """Whether the writer is closed."""
         return self._closed
 
     def close(self) -> None:
-        """The writer has ended: readers stop waiting for it."""
+        """Mark the writer as closed, so that readers stop waiting for it."""
         with self._changed:
             self._closed = True
         self.wake()
 
     def wake(self) -> None:
-        """Let every waiter return at once, for a prompt stop."""
+        """Make every waiting thread return at once, to stop quickly."""
         with self._changed:
             self._waker += 1
             self._changed.notify_all()
 
     def wait_for_change(self, seen: RelayPosition | None, timeout: float) -> RelayPosition | None:
-        """The tail, as soon as it differs from `seen`, or after `timeout` seconds, or on `wake`."""
+        """Return the tail as soon as it differs from `seen`, after `timeout` seconds, or on `wake`."""
         with self._changed:
             waker = self._waker
             self._changed.wait_for(lambda: self._position != seen or self._waker != waker, timeout)

@@ -1,1 +1,1 @@
-"""Writing the relay log: bytes, then fsync, then metadata; readers see them after that."""
+"""Writing the relay log: bytes, then fsync, then metadata; only then readers see the bytes."""

@@ -1,4 +1,4 @@
-"""`relay-log-recovery`: discards what is not published yet, so that it is fetched again."""
+"""`relay-log-recovery`: discards the part that is not published yet, so that it is fetched again."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from relay_store.layout.directory import RelayMeta, RelayPosition, disk_errors
 from relay_store.layout.locks import files_locked
 
 
-def discard_behind(root: Path, here: RelayPosition, gtids: str) -> int:
-    """Discard what is behind `here`, the end of a group; the caller holds the writer's lock.
+def discard_after(root: Path, here: RelayPosition, gtids: str) -> int:
+    """Discard everything after `here`, the end of a group. The caller must hold relay.lock.
 
-    After a crash in between, the next start removes the rest, which is behind relay.meta.
+    If it is interrupted, the next start removes the rest, which is after relay.meta's position.
 
     Args:
-        gtids: the GTID set of what is kept, as text.
+        gtids: the GTID set of the remaining relay log, as text.
 
-    Returns the number of bytes; 0 also if the relay log has not come so far. Raises RelayError.
+    Returns the number of bytes discarded; 0 if the relay log does not reach `here`. Raises RelayError.
     """
     subdirs = layout.read_index(root)
     folder = root / here.subdir
     if here.subdir not in subdirs or here.file not in layout.binlog_files(folder):
         return 0
-    # By what is there, not by the index: after a crash in between they are in it no more.
+    # From the directory, not from the index: after an interruption they are no longer in it.
     serial = layout.subdir_serial(here.subdir)
     later = [name for name in layout.subdirs_in(root) if layout.subdir_serial(name) > serial]
     discarded = 0
-    with files_locked(root), disk_errors("discarding what is not published"):
+    with files_locked(root), disk_errors("discarding the unpublished part of the relay log"):
         size = (folder / here.file).stat().st_size
         if size < here.pos:
             return 0

@@ -1,7 +1,7 @@
-"""Moves relay.meta over the whole groups behind it, for a recovery that cannot fetch them again.
+"""Advances relay.meta past the complete groups after it, for a recovery without an upstream.
 
-relay.meta lags behind what was on disk, and published, when the producer was killed. A writer cuts the file
-back to it and fetches the rest again; `tailrace recover` has no upstream, and keeps what is whole.
+When a producer is killed, relay.meta is older than the data that was synced and published. A writer truncates the
+file to it and fetches the rest again. `tailrace recover` has no upstream, and keeps every complete group.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _log = structlog.get_logger()
 
 
 def keep_whole_groups(root: Path, flavor: Flavor) -> None:
-    """Move relay.meta behind every whole group of the last file whose events' checksums are right.
+    """Advance relay.meta past each complete group of the last file, as long as checksums are right.
 
     Without checksums a torn event cannot be recognized, and relay.meta stays as it is.
 
-    Raises RelayError: TR301 a producer runs, TR302, TR306 or TR307 as opening the relay log does.
+    Raises RelayError: TR301 a producer runs; TR302, TR306 or TR307 like opening the relay log.
     """
     lock = lock_directory(root)
     try:
@@ -49,7 +49,7 @@ def keep_whole_groups(root: Path, flavor: Flavor) -> None:
 
 
 def server_flavor(root: Path) -> Flavor:
-    """The kind of server that the newest relay file with an event is of. Raises RelayError."""
+    """Return the kind of server that wrote the newest relay file with an event. Raises RelayError."""
     for subdir in reversed(layout.read_index(root)):
         for name in reversed(layout.binlog_files(root / subdir)):
             if (head := read_head(root / subdir / name)).version:
@@ -60,7 +60,7 @@ def server_flavor(root: Path) -> Flavor:
 def _extended(folder: Path, here: RelayPosition, meta: RelayMeta, flavor: Flavor) -> RelayMeta:
     gtids = layout.stated_set(meta.gtid_set, flavor, folder / layout.META_NAME).tracker()
     scanner, boundary, taken = GroupScanner(), meta.pos, str(gtids)
-    for event, end in _events_behind(folder, here):
+    for event, end in _events_after(folder, here):
         kind, was_open = event[4], scanner.in_group
         if kind in framing.INSIDE_GROUP:
             continue
@@ -73,8 +73,8 @@ def _extended(folder: Path, here: RelayPosition, meta: RelayMeta, flavor: Flavor
     return RelayMeta(meta.file, boundary, taken)
 
 
-def _events_behind(folder: Path, here: RelayPosition) -> Iterator[tuple[bytes, int]]:
-    """Whole events from ``here`` on with their ends upstream, over the parts of a file as far as they follow."""
+def _events_after(folder: Path, here: RelayPosition) -> Iterator[tuple[bytes, int]]:
+    """Yield complete events from ``here`` on, with their end offsets upstream, across consecutive parts of the file."""
     file, start = here.file, here.pos
     later = [
         name
@@ -90,13 +90,13 @@ def _events_behind(folder: Path, here: RelayPosition) -> Iterator[tuple[bytes, i
             return
         reached, file = end + layout.part_offset(file), later.pop(0)
         start = reached - layout.part_offset(file)
-        # A part whose head is not whole was just being created.
+        # A part with an incomplete head was just being created.
         if layout.file_size(folder / file) < start or read_head(folder / file).begin != start:
             return
 
 
 def _whole_events(path: Path, start: int) -> Iterator[tuple[bytes, int]]:
-    """Events from ``start`` on with their ends, as long as their checksums are right."""
+    """Yield events from ``start`` on, with their end offsets, as long as their checksums are right."""
     with disk_errors("reading the relay log", Where(file=path.name, position=start)), path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         first = _event(file, framing.FIRST_POSITION, size)
@@ -109,7 +109,7 @@ def _whole_events(path: Path, start: int) -> Iterator[tuple[bytes, int]]:
 
 
 def _event(file: BinaryIO, pos: int, limit: int) -> bytes:
-    """The event at a position; nothing if it does not end before ``limit``."""
+    """Read the event at a position; nothing if it ends after ``limit``."""
     file.seek(pos)
     head = file.read(framing.HEADER_SIZE)
     if len(head) < framing.HEADER_SIZE:

@@ -1,13 +1,13 @@
-"""Writes the relay log: first the bytes, then fsync, then the metadata; readers see them after that.
+"""Writes the relay log: first the bytes, then fsync, then the metadata; only then readers see the bytes.
 
 The order of one `sync`:
   1. fdatasync of the active file;
   2. relay.meta (at most every META_INTERVAL seconds, at rotation and at close);
   3. the durable tail, which lets readers, and so Kafka, see the bytes.
 
-After a crash, and after a disk was full, the active file is cut back to relay.meta's position, a
-transaction boundary, and later files are removed. What is missing is fetched again and comes out the same,
-byte for byte; a reader that was further simply waits.
+After a crash, and after a disk was full, the active file is truncated to relay.meta's position, which is a
+transaction boundary, and later files are removed. The rest is fetched again and is identical byte for byte; a
+reader that was already further waits.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from schemas.crashpoints import reached
 from schemas.errors import RelayError, Where
 from schemas.gtid.sets import GtidSet
 
-#: bytes of the disk that binlog does not take: without relay.meta, readers' marks and the index nothing could be
-#: purged, and a full disk would stay full
+#: bytes kept free for metadata: a purge can only free a full disk if relay.meta, the readers' marks and the index
+#: can be written
 RESERVE = 256 << 10
 META_INTERVAL = 0.2  # seconds between two writes of relay.meta while data flows
 
-_PUT_BACK = "put it back, or move the relay directory away to fetch everything anew"
+_PUT_BACK = "restore it, or move the relay directory away to fetch everything again"
 
 _log = structlog.get_logger()
 
 
 class RelayWriter:
-    """The one writer of a relay directory, made by ``open``.
+    """The only writer of a relay directory, created by ``open``.
 
     Args:
         root: the relay directory.
@@ -67,25 +67,25 @@ class RelayWriter:
         self._meta_time = float("-inf")
         self.syncs = 0  # so far
         self._synced = ("", 0)  # the active file and its boundary as of the last fsync
-        self._unsure = False  # whether an fsync failed: the next one succeeds even if bytes are lost
+        self._unsure = False  # whether an fsync failed; a later one may succeed although data was lost
 
     @classmethod
     def open(
         cls, root: Path, lock: int | None = None, clock: Callable[[], float] = time.monotonic
     ) -> RelayWriter:
-        """Lock and check a relay directory, which is created if it is not there, and recover it after a crash.
+        """Lock and check a relay directory, creating it if necessary, and recover it after a crash.
 
         Args:
-            lock: the descriptor of ``create_and_lock`` if the caller has the lock already; closed on an error.
+            lock: the descriptor of ``create_and_lock`` if the caller already has the lock; closed on an error.
 
-        Raises RelayError: TR301 another process writes here, TR302 the disk refuses, TR320 it is full, and the
-        codes of `relay_store.check.verify` when what is there cannot be trusted. After TR320, `recover` makes it
+        Raises RelayError: TR301 another process writes here, TR302 an I/O error, TR320 the disk is full, and the
+        codes of `relay_store.check.verify` when the relay log is damaged. After TR320, `recover` makes the writer
         usable again.
         """
         writer = cls(root, create_and_lock(root) if lock is None else lock, clock)
         try:
             check_at_start(root)
-            with disk_errors("looking after the relay directory"):
+            with disk_errors("opening the relay directory"):
                 for name in layout.read_index(root):
                     make_folder(root / name)
             writer.recover()
@@ -96,7 +96,7 @@ class RelayWriter:
 
     @property
     def position(self) -> RelayPosition | None:
-        """Where the next byte goes; None before the first file."""
+        """The position of the next byte; None before the first file."""
         return RelayPosition(self._subdir, self._file, self._end) if self._file else None
 
     @property
@@ -120,11 +120,11 @@ class RelayWriter:
         return self._gtids()
 
     def track_gtids(self, gtids: Callable[[], str]) -> None:
-        """Let relay.meta take its GTID set, as of the last boundary, from `gtids`."""
+        """Set the function that returns the GTID set at the last boundary, for relay.meta."""
         self._gtids = gtids
 
     def open_subdir(self, server_uuid: str) -> None:
-        """Begin the next sub-directory, for another server; `rotate` then names its first file."""
+        """Start the next sub-directory, for another server; `rotate` then creates its first file."""
         self.close_file()
         with files_locked(self.root):
             subdirs = layout.read_index(self.root)
@@ -137,20 +137,20 @@ class RelayWriter:
         self._subdir, self._file, self._meta_written = name, "", None
 
     def write_start(self, start: StartPosition) -> None:
-        """Write down, once, where the first reader of this relay log begins."""
+        """Store the position at which the first reader of this relay log starts; called once."""
         layout.write_start(self.root, start)
 
     def rotate(self, name: str) -> None:
-        """Finish the active file and begin `name` with the magic. Raises RelayError."""
+        """Finish the active file and start `name` with the magic. Raises RelayError."""
         self._begin_file(name, MAGIC)
 
     def begin_part(self, gtids: GtidSet) -> bool:
-        """Finish the active file between two groups, and go on in a part that can be read by itself.
+        """Finish the active file between two groups, and continue in a part that can be read by itself.
 
         Args:
-            gtids: all that was executed before.
+            gtids: all transactions executed before.
 
-        Returns whether it was done: not so if the part would begin where the active one did, or before.
+        Returns False, and does nothing, within a group or if the active part is still empty.
         """
         header = self._part_header(gtids)
         if self._end != self._boundary or self._end <= len(header):
@@ -183,7 +183,7 @@ class RelayWriter:
 
         Args:
             chunks: whole events, in order.
-            boundary: the upstream's position behind the last whole group, None if no group ended.
+            boundary: the upstream's position after the last complete group, None if no group ended.
         """
         data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         with disk_errors("writing the relay log", self._where()):
@@ -197,24 +197,24 @@ class RelayWriter:
             self._boundary = boundary - self._offset
 
     def cut_back(self) -> None:
-        """Drop a group that is not whole, as after a lost connection: it will be fetched again."""
+        """Remove an incomplete group, for example after a lost connection; it will be fetched again."""
         if self._fd >= 0 and self._end > self._boundary:
-            with disk_errors("cutting the relay log back", self._where()):
+            with disk_errors("truncating the relay log", self._where()):
                 os.ftruncate(self._fd, self._boundary)
                 os.lseek(self._fd, self._boundary, os.SEEK_SET)
             self._end = self._boundary
 
     def sync(self) -> None:
-        """Put what was appended on disk and show its whole groups to readers."""
+        """Put the appended data on disk and make its complete groups visible to readers."""
         if self._fd >= 0:
             self._sync(force_meta=False)
 
     def show(self) -> None:
-        """Show readers the whole groups, and leave it to the operating system when they reach the disk."""
+        """Make the complete groups visible to readers; the operating system decides when they reach the disk."""
         self.tail.advance(RelayPosition(self._subdir, self._file, self._boundary), durable=False)
 
     def flush_meta(self) -> None:
-        """Write relay.meta if it lags behind; for idle moments."""
+        """Write relay.meta if it is out of date; called when idle."""
         is_durable = self._synced == (self._file, self._boundary)
         if self._file and is_durable and self._clock() - self._meta_time >= META_INTERVAL:
             self._write_meta()
@@ -228,7 +228,7 @@ class RelayWriter:
         self._close_fd()
 
     def close(self) -> None:
-        """Sync up to the last whole group and release the directory."""
+        """Sync up to the last complete group and release the directory."""
         try:
             if self._fd >= 0 and not self._unsure:
                 self._sync(force_meta=True)
@@ -254,7 +254,7 @@ class RelayWriter:
         self.tail.advance(RelayPosition(self._subdir, self._file, self._boundary))
 
     def _write_meta(self) -> None:
-        """Only ever called when the bytes before the boundary are on disk."""
+        """Write relay.meta. Called only when the bytes before the boundary are on disk."""
         upstream = RelayPosition(self._subdir, self._file, self._boundary).upstream
         last = self._meta_written
         if last is not None and (last.file, last.pos) == upstream:
@@ -274,7 +274,7 @@ class RelayWriter:
             self._fd = -1
 
     def recover(self) -> None:
-        """Cut the relay log back to what relay.meta vouches for, whatever state it is in."""
+        """Truncate the relay log to relay.meta's position, from any state. Raises RelayError."""
         self._close_fd()
         self._subdir = self._file = ""
         self._end = self._boundary = self._offset = 0
@@ -290,12 +290,12 @@ class RelayWriter:
         meta = layout.read_meta(folder)
         here = layout.locate(self.root, self._subdir, meta.file, meta.pos) if meta else None
         kept = layout.file_order(here.file if here else meta.file) if meta else (-1, 0)
-        with disk_errors("removing files behind relay.meta's position", Where(file=self._subdir)):
+        with disk_errors("removing files after relay.meta's position", Where(file=self._subdir)):
             for name in layout.binlog_files(folder):
                 if layout.file_order(name) > kept:
                     (folder / name).unlink()
         if meta is None:
-            # Died before the first file of this sub-directory was whole: only the ones before count.
+            # The producer died before the first file of this sub-directory was complete: use an earlier relay.meta.
             metas = [layout.read_meta(self.root / name) for name in reversed(subdirs)]
             gtids = next((m.gtid_set for m in metas if m), "")
             self._gtids = lambda: gtids
@@ -317,8 +317,8 @@ class RelayWriter:
                 ) from error
             size = os.fstat(self._fd).st_size
             if size < pos:
-                hint = "the disk lost fsynced bytes: move the relay directory away to fetch it anew"
-                raise RelayError("TR304", f"the relay file has {size} bytes only", where=where, hint=hint)
+                hint = "the disk lost synced data: move the relay directory away to fetch everything again"
+                raise RelayError("TR304", f"the relay file has only {size} bytes", where=where, hint=hint)
             os.ftruncate(self._fd, pos)
             os.fdatasync(self._fd)
         if size > pos:
@@ -327,7 +327,7 @@ class RelayWriter:
 
 
 def create_and_lock(root: Path) -> int:
-    """``lock_directory`` of a relay directory that may not be there yet. Raises RelayError."""
+    """Create a relay directory if it does not exist, and lock it as ``lock_directory`` does. Raises RelayError."""
     with disk_errors("creating the relay directory"):
         others = make_folder(root, chosen=True)
     if others:
@@ -336,13 +336,13 @@ def create_and_lock(root: Path) -> int:
 
 
 def lock_directory(root: Path) -> int:
-    """Become the one process that writes here, until the descriptor is closed. Raises RelayError."""
+    """Lock the directory against other writers until the returned descriptor is closed. Raises RelayError."""
     with disk_errors("locking the relay directory"):
         fd = os.open(root / layout.LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(fd)
-        hint = "one relay directory belongs to one producer: stop the other one, or set another relay.dir"
+        hint = "only one producer can use a relay directory: stop the other one, or set another relay.dir"
         raise RelayError("TR301", f"{root} is in use by another process", hint=hint) from error
     return fd

@@ -124,7 +124,7 @@ def test_dms_first_example_a_file_and_its_sub_directory(seed):
         *[["deleted", f"{DEB}.000001/{name}"] for name in logs(1, 2, 3)],
         ["removed", f"{DEB}.000001"],
     ]
-    assert f"kept from {E4E}.000002/mysql-bin.000001 on: only what is before" in done.stdout
+    assert f"kept from {E4E}.000002/mysql-bin.000001 on: only files before" in done.stdout
 
 
 def test_dms_second_example_a_file_of_the_current_sub_directory(seed):
@@ -301,7 +301,7 @@ def test_a_relay_log_that_was_never_published_is_kept(small):
     register(small, "channel-main", at(f"{E4E}.000002", 2))
     report = purge(small, PurgeRules(expires=1, remain_space=1e6, passed=True))
     assert (report.deleted, report.blocked) == ((), True)
-    assert "nothing was published yet" in run(small, "--filename", "mysql-bin.000002").stdout
+    assert "nothing has been published yet" in run(small, "--filename", "mysql-bin.000002").stdout
 
 
 def test_a_reader_keeps_its_file_and_is_named(small):
@@ -435,7 +435,7 @@ def test_a_file_that_another_process_reads_stays(small):
         dry = purge(small, ALL, dry_run=True)
         report = purge(small, ALL)
         assert [file.name for file in report.deleted] == [file.name for file in dry.deleted] == logs(7)
-        assert (report.kept.name, report.why) == ("mysql-bin.000008", "somebody is reading it")
+        assert (report.kept.name, report.why) == ("mysql-bin.000008", "a process is reading it")
         for name in ("mysql-bin.000009", "mysql-bin.000001", "mysql-bin.000002"):
             process.stdin.write("\n")
             process.stdin.flush()
@@ -485,7 +485,10 @@ def test_a_reader_that_is_awaited_needs_everything_until_it_registers(small):
         report = purge(small, wanted, awaited=["channel-main", "channel-lake"])
         assert report.deleted == ()
         assert report.blocked
-        assert report.why == "needed by channel-lake, which has not begun, channel-main, which has not begun"
+        assert (
+            report.why
+            == "needed by channel-lake, which has not started yet, channel-main, which has not started yet"
+        )
     register(small, "channel-main", at(f"{DEB}.000001", 9))
     register(small, "channel-lake", at(f"{DEB}.000001", 8))
     assert [

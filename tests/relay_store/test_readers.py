@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from relay_store.layout import directory as layout
 from relay_store.layout.directory import RelayPosition
-from relay_store.layout.inventory import bytes_behind, relay_files
+from relay_store.layout.inventory import bytes_after, relay_files
 from relay_store.layout.locks import files_locked
 from relay_store.layout.readers import Mark, forget, read_readers, register
 from schemas.errors import RelayError
@@ -147,15 +147,15 @@ def test_another_disk_error_is_raised(tmp_path, monkeypatch):
         mark.flush()
 
 
-def test_the_bytes_behind_a_position(tmp_path):
+def test_the_bytes_after_a_position(tmp_path):
     folder = tmp_path / SUBDIR
     folder.mkdir()
     for name, size in (("mysql-bin.000008", 9000), ("mysql-bin.000009", 5000), ("mysql-bin.000010", 200)):
         (folder / name).write_bytes(bytes(size))
     files = relay_files(tmp_path, [SUBDIR, "gone.000002"])
-    assert bytes_behind(files, OLD) == 5000 - 4711 + 200
-    assert bytes_behind(files, RelayPosition(SUBDIR, "mysql-bin.000007", 4)) == 14200
-    assert bytes_behind(files, RelayPosition(SUBDIR, "mysql-bin.000011", 4)) == 0
+    assert bytes_after(files, OLD) == 5000 - 4711 + 200
+    assert bytes_after(files, RelayPosition(SUBDIR, "mysql-bin.000007", 4)) == 14200
+    assert bytes_after(files, RelayPosition(SUBDIR, "mysql-bin.000011", 4)) == 0
 
 
 def test_relay_readers_lists_and_forgets(tmp_path):
@@ -172,7 +172,7 @@ def test_relay_readers_lists_and_forgets(tmp_path):
     layout.write_index(root, [SUBDIR])
     register(root, "channel-main", OLD)
     (row,) = json.loads(runner.invoke(app, [*arguments, "--json"]).stdout)
-    assert (row["reader"], row["file"], row["bytes_behind"]) == ("channel-main", OLD.file, 289)
+    assert (row["reader"], row["file"], row["bytes_after"]) == ("channel-main", OLD.file, 289)
     assert f"{SUBDIR}/mysql-bin.000009:4711" in runner.invoke(app, arguments).stdout
     assert runner.invoke(app, [*arguments, "--forget", "channel-main"]).exit_code == 0
     assert read_readers(root) == []

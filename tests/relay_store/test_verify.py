@@ -22,7 +22,7 @@ from relay_store.check.verify import check_at_start, verify
 from relay_store.layout import directory as layout
 from relay_store.layout.directory import RelayMeta, RelayPosition
 from relay_store.read.reader import RelayReader
-from relay_store.write.discard import discard_behind
+from relay_store.write.discard import discard_after
 from relay_store.write.writer import RelayWriter
 from schemas.binlog import framing
 from schemas.errors import RelayError
@@ -150,17 +150,17 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "a finished file lost its last transaction": (
         _truncate(NAMES[0], len(rotate(NAMES[1]) + b"".join(group(2)))),
         "TR335",
-        f"lacks its end: {SOURCE}:2",
+        f"is missing: {SOURCE}:2",
     ),
     "a file is missing": (_delete(NAMES[1]), "TR303", f"between {NAMES[0]} and {NAMES[2]}"),
-    "the active file is missing": (_delete(NAMES[2]), "TR303", f"names {NAMES[2]}, which is missing"),
-    "the active file lost bytes": (_truncate(NAMES[2], 5), "TR334", "vouches for"),
+    "the active file is missing": (_delete(NAMES[2]), "TR303", f"refers to {NAMES[2]}, which is missing"),
+    "the active file lost bytes": (_truncate(NAMES[2], 5), "TR334", "but the file has only"),
     "relay.meta is missing": (_delete("relay.meta"), "TR333", "relay.meta is missing"),
     "relay.meta is garbled": (_write("{subdir}/relay.meta", "binlog-name = 7"), "TR306", "cannot be read"),
     "relay.meta is empty": (_write("{subdir}/relay.meta", " "), "TR306", "cannot be read"),
-    "relay.meta is ahead": (_set(pos=10**6), "TR334", "vouches for 1,000,000 bytes"),
+    "relay.meta is ahead": (_set(pos=10**6), "TR334", "records 1,000,000 bytes"),
     "relay.meta is ahead by a file": (_set(file="mysql-bin.000004"), "TR303", "mysql-bin.000004"),
-    "relay.meta is behind by files": (_set(file=NAMES[0]), "TR334", "2 files behind it"),
+    "relay.meta is behind by files": (_set(file=NAMES[0]), "TR334", "2 more files follow"),
     "relay.meta points into an event": (_set(pos=HEAD + 5), "TR334", "points into an event"),
     "relay.meta points into a transaction": (
         _set(pos=HEAD + len(previous(4)) + len(gtid(5)), gtid_set=f"{SOURCE}:1-4"),
@@ -171,10 +171,14 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "relay.meta has transactions of nowhere": (
         _set(gtid_set=f"{SOURCE}:1-9"),
         "TR336",
-        f"names {SOURCE}:7-9",
+        f"has {SOURCE}:7-9",
     ),
     "relay.meta has no GTID set": (_set(gtid_set="what"), "TR306", "not a server UUID"),
-    "the index names nothing": (_index(lambda n: f"{n}\n{OTHER}.000002\n"), "TR332", "no such sub-directory"),
+    "the index names nothing": (
+        _index(lambda n: f"{n}\n{OTHER}.000002\n"),
+        "TR332",
+        "that sub-directory does not exist",
+    ),
     "the index is empty": (_index(lambda n: "\n"), "TR306", "not the name of a relay sub-directory"),
     "the index is garbled": (_index(lambda n: n[:-3]), "TR306", "not the name of a relay sub-directory"),
     "the index has a line twice": (_index(lambda n: f"{n}\n{n}\n"), "TR307", "more than once"),
@@ -240,7 +244,7 @@ def test_what_a_crash_leaves_is_no_damage(root: Path) -> None:
     (root / f"{OTHER}.000002").mkdir()
     report = verify(root)
     assert report.findings == []
-    assert "behind relay.meta's position" in report.notes[0]
+    assert "after relay.meta's position" in report.notes[0]
     relay = RelayWriter.open(root)
     assert relay.position.file == NAMES[2]
     relay.open_subdir(OTHER)
@@ -324,7 +328,7 @@ def test_a_switch_that_leaves_transactions_out_is_found(root: Path) -> None:
     relay.track_gtids(lambda: f"{SOURCE}:1-9")
     relay.close()
     [finding] = verify(root).findings
-    assert (finding.code, f"behind {SOURCE}:7-8" in finding.what) == ("TR335", True)
+    assert (finding.code, f"after {SOURCE}:7-8" in finding.what) == ("TR335", True)
 
 
 @pytest.fixture
@@ -409,7 +413,7 @@ def test_a_discard_that_was_killed_is_completed_by_the_next(root: Path) -> None:
     relay.close()
     layout.write_index(root, layout.read_index(root)[:1])
     assert codes(root) == ["TR332"]
-    assert discard_behind(root, here, f"{SOURCE}:1-2") > 0
+    assert discard_after(root, here, f"{SOURCE}:1-2") > 0
     assert verify(root).findings == []
     assert layout.binlog_files(folder_of(root)) == [NAMES[0]]
 

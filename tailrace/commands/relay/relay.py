@@ -156,7 +156,7 @@ def _forget(root: Path, name: str, awaited: Sequence[str]) -> None:
 
 def _readers(root: Path, awaited: Sequence[str]) -> list[dict[str, Any]]:
     from relay_store.layout.directory import read_index
-    from relay_store.layout.inventory import bytes_behind, relay_files
+    from relay_store.layout.inventory import bytes_after, relay_files
     from relay_store.layout.readers import read_readers
 
     files = relay_files(root, read_index(root))
@@ -166,7 +166,7 @@ def _readers(root: Path, awaited: Sequence[str]) -> list[dict[str, Any]]:
             "subdir": reader.position.subdir,
             "file": reader.position.file,
             "position": reader.position.pos,
-            "bytes_behind": bytes_behind(files, reader.position),
+            "bytes_after": bytes_after(files, reader.position),
             "updated": None if reader.updated is None else _moment(reader.updated),
         }
         for reader in read_readers(root, awaited)
@@ -181,7 +181,7 @@ def _print_readers(found: list[dict[str, Any]], root: Path) -> None:
     for row in found:
         place = f"{row['subdir']}/{row['file']}:{row['position']}"
         updated = row["updated"] or "has not begun"
-        rows.append((row["reader"], place, f"{row['bytes_behind']:,}", updated))
+        rows.append((row["reader"], place, f"{row['bytes_after']:,}", updated))
     _print_columns(rows)
 
 

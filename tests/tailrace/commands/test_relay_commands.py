@@ -97,7 +97,7 @@ def test_channels_of_the_configuration_are_readers_from_the_start(tmp_path: Path
     purge = ("purge", "--filename", "mysql-bin.000003")
     result = relay(root, *purge, more=CHANNELS)
     assert "deleted 0 files" in result.stdout
-    assert "channel-copy, which has not begun, channel-main, which has not begun" in result.stdout
+    assert "channel-copy, which has not started yet, channel-main, which has not started yet" in result.stdout
     listed = json.loads(relay(root, "readers", "--json", more=CHANNELS).stdout)
     assert [(one["reader"], one["file"], one["updated"] is None) for one in listed] == [
         ("channel-copy", "mysql-bin.000001", True),
