@@ -18,7 +18,6 @@ from spark_consumer.apply.workers.reader import PartsReader
 from spark_consumer.epochs.fetch import TopicReader
 from spark_consumer.epochs.letter_case import as_servers_compare
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.start import resume_offset
 from spark_consumer.epochs.stop_condition import stop_condition_of
 from spark_consumer.epochs.stream import open_stream
@@ -30,8 +29,6 @@ from spark_consumer.job.spark import JVM_PATIENCE, JvmLost, jvm_end, lost
 from spark_consumer.job.warm_up import warm_up
 from spark_consumer.rows.failures import SparkFailed, explain
 from spark_consumer.rules.config import ConsumerConfig, StopEvent
-from spark_consumer.sinks.parquet.sink import open_files
-from spark_consumer.sinks.server import open_server
 from spark_consumer.sinks.sink import Sink
 
 # Of one micro-batch; a stop waits for a slice, not for the micro-batch, so this only bounds memory.
@@ -46,18 +43,18 @@ _log = structlog.get_logger()
 def run_consumer(
     config: ConsumerConfig,
     spark: Callable[[], SparkSession],
+    open_sink: Callable[[ConsumerConfig, LogReader], Sink[Any]],
     stop: StopEvent | None = None,
     counters: Counters | None = None,
-    before: Callable[[], None] = lambda: None,
 ) -> None:
     """Apply the epoch log to the downstream until stopped, or until the configuration's stop condition is reached.
 
     Args:
         spark: called for the session once it is needed; see ``running_spark``.
+        open_sink: makes this process the channel's only writer, or raises what keeps it from that.
         stop: set it to end the run: the batch in hand is finished first, if that takes no longer than
             ``config.pause_time``; otherwise it is left, and the next run applies it.
         counters: filled while the run goes on.
-        before: called before the channel is taken over; raises what keeps it from that.
 
     Raises:
         TailraceError: what stopped the run; nothing is half applied.
@@ -72,14 +69,7 @@ def run_consumer(
     if stop.is_set():
         return
 
-    def take_over() -> Sink[Any]:
-        before()
-        return open_sink(config, log)
-
-    with (
-        in_use(config.channel_dir),
-        closing(_patiently(patience, take_over)) as sink,
-    ):
+    with in_use(config.channel_dir), closing(_patiently(patience, lambda: open_sink(config, log))) as sink:
         try:
             if _Run(config, spark(), sink, log, stop, counters).run():
                 sink.end()
@@ -99,11 +89,6 @@ def _patiently(patience: Patience, work: Callable[[], _T]) -> _T:
             if not error.retryable or not patience.again():
                 raise
             _log.warning("start_retry", attempt=patience.attempts, reason=str(error))
-
-
-def open_sink(config: ConsumerConfig, log: LogReader) -> Sink[Any]:
-    """Become the channel's only writer. Raises TailraceError."""
-    return open_server(config, log) if config.files is None else open_files(config, config.files, log)
 
 
 class _Run:
@@ -272,6 +257,3 @@ class _Run:
 
 def _first_line(error: BaseException | None) -> str:
     return str(error).split("\n", 1)[0][:200]
-
-
-__all__ = ["ConsumerConfig", "Counters", "Position", "TailraceError", "run_consumer"]

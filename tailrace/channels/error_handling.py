@@ -7,7 +7,6 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from schemas.access.server_url import ServerUrl
@@ -22,15 +21,13 @@ from spark_consumer.epochs.position import Position
 from spark_consumer.plan import replacement
 from spark_consumer.plan.refusal import DdlInDoubt, Event
 from spark_consumer.rules.channel import ChannelKey
+from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import Session, closing, connect
-from tailrace import assemble
-from tailrace.config.file import load
-from tailrace.service import logs
 
 
 @dataclass(frozen=True)
-class Stopped:
-    """A channel, and what it ended with."""
+class StoppedChannel:
+    """A channel, and the error that it ended with."""
 
     key: ChannelKey
     target: ServerUrl
@@ -63,9 +60,20 @@ class Stopped:
         # Nobody applies anything until it is written.
         position = position_store.read(self.session, self.key, lock=True)
         error = error_log.read(self.session, self.key)
-        event = error.event if error else None
-        if error is None or event is None:
+        if position is None:
+            raise position_store.unknown(self.key)
+        if error is None or error.event is None:
             raise self._nothing(error)
+        event = error.event
+        self._check_undecided(event, name, position)
+        replacement.check(statements, for_ddl=event.seq == DDL, flavor=self.session.flavor)
+        if event.seq == DDL:
+            statements = (*self._already_run(position, ledger, event), *statements)
+        by = f"{getpass.getuser()}@{socket.gethostname()} as {self.session.value('SELECT CURRENT_USER()')}"
+        error_log.add(self.session, self.key, error, statements, by)
+        self.session.execute("COMMIT")
+
+    def _check_undecided(self, event: Event, name: str | None, position: Position) -> None:
         if name is not None and name != str(event.id):
             raise DownstreamError(
                 "TR644",
@@ -73,23 +81,18 @@ class Stopped:
                 where=self._where(event),
                 hint="`tailrace error show` says what it is",
             )
-        if position is None or position.epoch >= event.epoch:
+        if position.epoch >= event.epoch:
             raise DownstreamError(
                 "TR644",
-                f"event {event.id} is past: the channel has gone on to epoch {position.epoch if position else '?'}",
+                f"event {event.id} is past: the channel has gone on to epoch {position.epoch}",
                 where=self._where(event),
                 hint="nothing is to be decided about it any more",
             )
-        replacement.check(statements, for_ddl=event.seq == DDL, flavor=self.session.flavor)
-        if event.seq == DDL:
-            statements = (*self._ran(position, ledger, event), *statements)
-        by = f"{getpass.getuser()}@{socket.gethostname()} as {self.session.value('SELECT CURRENT_USER()')}"
-        error_log.add(self.session, self.key, error, statements, by)
-        self.session.execute("COMMIT")
 
-    def _ran(self, position: Position, ledger: Ledger, event: Event) -> tuple[str, ...]:
-        """What has run already, of an earlier decision about the event or of the several statements that the DDL
-        became: it stays in front of the others.
+    def _already_run(self, position: Position, ledger: Ledger, event: Event) -> tuple[str, ...]:
+        """The statements instead of the DDL that have run: those of an earlier decision, or a part of the DDL's own.
+
+        They stay before the new ones.
         """
         intent = intent_of(position.ddl_intent, place_at(event.gtid, event.file, event.pos))
         if intent is None:
@@ -111,7 +114,7 @@ class Stopped:
         return given[:count]
 
     def _settled(self, position: Position, ledger: Ledger, intent: Intent) -> int:
-        """How many of an intent's statements have run; of one that nobody can know of the operator decides."""
+        """How many of an intent's statements have run, those in doubt not counted: the operator decides about them."""
         if intent.before is None:
             return intent.index
         with closing(connect(self.target)) as own:
@@ -132,12 +135,10 @@ class Stopped:
 
 
 @contextmanager
-def looked_at(config: Path, channel: str | None) -> Iterator[Stopped]:
-    """Look at a channel of the configuration. Raises ConfigError, DownstreamError."""
-    logs.configure("error")
-    settings = assemble.recovery_config(load(config), channel)
+def open_stopped_channel(settings: ConsumerConfig) -> Iterator[StoppedChannel]:
+    """Connect to a channel's downstream, and read its position and its error. Raises DownstreamError."""
     with closing(connect(settings.target)) as session:
         channel_tables.install(session)
         position = position_store.known(session, settings.key)
         error = error_log.read(session, settings.key)
-        yield Stopped(settings.key, settings.target, session, position, error)
+        yield StoppedChannel(settings.key, settings.target, session, position, error)

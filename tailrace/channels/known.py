@@ -10,8 +10,8 @@ from spark_consumer.apply.tables.position_store import ChannelRow
 from spark_consumer.job.checkpoint import clear, in_use
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import closing, connect
-from tailrace import assemble
 from tailrace.channels.files import files_channels
+from tailrace.config.addresses import files_target, target_url, targets
 from tailrace.config.model import Config
 
 Channel = dict[str, Any]
@@ -23,7 +23,7 @@ def listed(config: Config) -> list[Channel]:
     Raises DownstreamError where a target cannot be reached.
     """
     each = {name: config.for_channel(name) for name in config.channel}
-    found = [channel for one in assemble.targets(config) for channel in _of_target(one)]
+    found = [channel for one in targets(config) for channel in _of_target(one)]
     names = ("prefix", "channel", "target")
     known = {tuple(channel[name] for name in names) for channel in found}
     new = [
@@ -33,14 +33,14 @@ def listed(config: Config) -> list[Channel]:
 
 
 def _target(config: Config) -> str:
-    files = assemble.files_target(config)
-    return str(assemble.target_url(config)) if files is None else f"parquet:{files}"
+    files = files_target(config)
+    return str(target_url(config)) if files is None else f"parquet:{files}"
 
 
 def _of_target(config: Config) -> list[Channel]:
-    if (files := assemble.files_target(config)) is not None:
+    if (files := files_target(config)) is not None:
         return files_channels(files)
-    target = assemble.target_url(config)
+    target = target_url(config)
     with closing(connect(target)) as session:
         return [_channel(str(target), row) for row in position_store.all_channels(session.rows)]
 

@@ -97,10 +97,10 @@ def remove(channel: Name, config: ConfigFile = DEFAULT_CONFIG, yes: Yes = False)
 
 
 def _settings(config: Any, channel: str) -> ConsumerConfig:
-    from tailrace import assemble
+    from tailrace.config.channels import server_channel
     from tailrace.config.file import load
 
-    return assemble.recovery_config(load(config), channel)
+    return server_channel(load(config), channel)
 
 
 def _agreed(question: str, yes: bool) -> None:

@@ -21,8 +21,8 @@ def compare(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, as_jso
     """
     from schemas.errors import ExitCode
     from spark_consumer.rules.route import Route, Router
-    from tailrace import assemble
     from tailrace.compare import compare_servers
+    from tailrace.config.addresses import source_url, target_url
     from tailrace.config.file import load
     from tailrace.service import logs
 
@@ -30,7 +30,7 @@ def compare(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, as_jso
     loaded = load(config)
     loaded = loaded.for_channel(channel or loaded.consumer.channel)
     router = Router(tuple(rule.plain(Route) for rule in loaded.routes))
-    servers = assemble.source_url(loaded), assemble.target_url(loaded)
+    servers = source_url(loaded), target_url(loaded)
     with _Talk(quiet=as_json) as talk:
         result = compare_servers(
             *servers,

@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tailrace.commands.options import DEFAULT_CONFIG, Channel, ConfigFile, StopAtGtid, UntilCaughtUp
 
 if TYPE_CHECKING:
+    from spark_consumer.epochs.log_reader import LogReader
     from spark_consumer.rules.config import ConsumerConfig
+    from spark_consumer.sinks.sink import Sink
     from tailrace.config.model import Config
 
 From = Annotated[
@@ -71,6 +73,7 @@ def consume(
 
 def _run(config: Config, settings: ConsumerConfig, stop: threading.Event) -> None:
     from spark_consumer.job.spark import running_spark
+    from tailrace import assemble
     from tailrace.probe_kafka import probe
 
     probe(settings.bootstrap_servers, settings.kafka_security)
@@ -91,13 +94,19 @@ def _run(config: Config, settings: ConsumerConfig, stop: threading.Event) -> Non
         bounded = settings.until_caught_up or settings.until
         if not bounded and not _wait_for_log(settings, stop, spark.check):
             return
+
+        def open_sink(settings: ConsumerConfig, log: LogReader) -> Sink[Any]:
+            # Once more: much may have changed while the log was waited for.
+            check_consumer(config, settings.channel)
+            return assemble.open_sink(settings, log)
+
         counters = Counters()
         memory = ConsumerMemory(settings.channel, counters)
         live = serving(settings.channel_dir, CONSUMER, memory.snapshot)
         # `recover` cannot go on with a folder, so no relay file is kept for it.
         needs = nullcontext() if settings.files else registered(settings, config.relay.dir, counters)
         with watching(settings, counters), needs, live:
-            run_consumer(settings, spark, stop, counters, lambda: check_consumer(config, settings.channel))
+            run_consumer(settings, spark, open_sink, stop, counters)
 
 
 def _wait_for_log(settings: ConsumerConfig, stop: threading.Event, check: Callable[[], None]) -> bool:

@@ -9,7 +9,10 @@ import typer
 from tailrace.commands.options import DEFAULT_CONFIG, AsJson, Channel, ConfigFile
 
 if TYPE_CHECKING:
-    from tailrace.channels.error_handling import Stopped
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from tailrace.channels.error_handling import StoppedChannel
 
 app = typer.Typer(
     help="Show the event at which a channel stopped; leave it out, or run something else.",
@@ -34,9 +37,7 @@ def show(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, as_json: 
     """Show the error that the channel ended with, and the decisions about events so far."""
     import json
 
-    from tailrace.channels.error_handling import looked_at
-
-    with looked_at(config, channel) as stopped:
+    with _stopped(config, channel) as stopped:
         found = stopped.as_dict()
     typer.echo(json.dumps(found, indent=2, ensure_ascii=False)) if as_json else _print(found)
 
@@ -55,17 +56,22 @@ def replace(
     _decide(config, channel, event, tuple(sql))
 
 
-def _decide(config: Any, channel: str | None, event: str | None, statements: tuple[str, ...]) -> None:
-    from tailrace.channels.error_handling import looked_at
-
-    with looked_at(config, channel) as stopped:
+def _decide(config: Path, channel: str | None, event: str | None, statements: tuple[str, ...]) -> None:
+    with _stopped(config, channel) as stopped:
         stopped.decide(event, statements)
-        typer.echo(_told(stopped, statements), err=True)
+        what = "runs other statements instead of" if statements else "leaves out"
+        next_start = f"the next `tailrace consume` of channel {stopped.channel}"
+        typer.echo(f"{next_start} {what} event {stopped.event_name}", err=True)
 
 
-def _told(stopped: Stopped, statements: tuple[str, ...]) -> str:
-    what = "runs other statements instead of" if statements else "leaves out"
-    return f"the next `tailrace consume` of channel {stopped.channel} {what} event {stopped.event_name}"
+def _stopped(config: Path, channel: str | None) -> AbstractContextManager[StoppedChannel]:
+    from tailrace.channels.error_handling import open_stopped_channel
+    from tailrace.config.channels import server_channel
+    from tailrace.config.file import load
+    from tailrace.service import logs
+
+    logs.configure("error")
+    return open_stopped_channel(server_channel(load(config), channel))
 
 
 def _print(found: dict[str, Any]) -> None:

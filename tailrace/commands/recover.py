@@ -33,10 +33,11 @@ def _run(config: Config, channel: str | None, stop: threading.Event) -> None:
 
     from schemas.tables import TableFilter
     from tailrace import assemble
+    from tailrace.config.channels import server_channel
     from tailrace.recover import recover
     from tailrace.recover.progress import watching
 
-    settings = assemble.recovery_config(config, channel)
+    settings = server_channel(config, channel)
     with watching(settings.channel, config.relay.dir) as watch:
         tables = TableFilter(config.tables.include, config.tables.exclude)
         skip = assemble.skip_rules(config)

@@ -22,14 +22,14 @@ def reset(
 
     The command says what it will forget and asks. Tables and Kafka's topics stay as they are.
     """
-    from tailrace import assemble
     from tailrace.channels.reset import opened
+    from tailrace.config.channels import server_channel
     from tailrace.config.file import load
     from tailrace.service import logs
 
     logs.configure("reset")
     settings = load(config)
-    consumer = assemble.recovery_config(settings, channel)
+    consumer = server_channel(settings, channel)
     with opened(consumer, settings.relay.dir, everything=everything) as about:
         for line in about.says():
             typer.echo(line, err=True)

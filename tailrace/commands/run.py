@@ -42,11 +42,11 @@ def run(
 
 
 def _check_both_ends(config: Config) -> None:
-    from tailrace import assemble
+    from tailrace.config.addresses import files_target, source_url, target_url
 
-    assemble.source_url(config)
-    if assemble.files_target(config) is None:
-        assemble.target_url(config)
+    source_url(config)
+    if files_target(config) is None:
+        target_url(config)
 
 
 def _commands(config: Path, until_caught_up: bool, stop_at: str | None) -> list[tuple[str, list[str]]]:

@@ -13,10 +13,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import SettingsError
 
-from schemas.access.kafka_security import KafkaSecurity
-from schemas.access.server_url import ServerUrl, with_absolute_files
+from schemas.access.server_url import with_absolute_files
 from schemas.errors import ConfigError
-from tailrace.config.model import Channel, Config, Kafka, Section, Server, kebab
+from tailrace.config.model import Channel, Config, Section, kebab
 
 DEFAULT_FILE = Path("tailrace.toml")
 
@@ -43,34 +42,6 @@ def load(path: Path) -> Config:
     return _with_absolute_paths(config, path.absolute().parent)
 
 
-def server_url(server: Server) -> ServerUrl:
-    """The server's address with its password: that of environment or file, else the url's."""
-    if server.password is not None:
-        return ServerUrl.parse(server.url, server.password.get_secret_value())
-    if server.password_file is not None:
-        return ServerUrl.parse(server.url, _password("password-file", server.password_file))
-    return ServerUrl.parse(server.url)
-
-
-def kafka_security(kafka: Kafka) -> KafkaSecurity:
-    """How the brokers are reached, with the password of environment or file. Raises ConfigError."""
-    password = kafka.sasl_password.get_secret_value() if kafka.sasl_password else ""
-    if kafka.sasl_password is None and kafka.sasl_password_file is not None:
-        password = _password("sasl-password-file", kafka.sasl_password_file)
-    return KafkaSecurity(
-        protocol=kafka.security_protocol,
-        mechanism=kafka.sasl_mechanism,
-        username=kafka.sasl_username,
-        password=password,
-        ca=kafka.ssl_ca,
-        certificate=kafka.ssl_certificate,
-        key=kafka.ssl_key,
-        key_password=kafka.ssl_key_password.get_secret_value() if kafka.ssl_key_password else "",
-    )
-
-
-_LONGEST_PASSWORD = 1 << 16  # bytes
-_PASSWORD_HINT = "it has to hold the password and nothing else, as UTF-8 text in one line"
 _TOML_HINT = "text needs quotes; where one Spark property begins another's name, quote both names"
 
 
@@ -82,20 +53,6 @@ def _read(path: Path) -> str:
         raise ConfigError("TR100", f"there is no configuration file {path}", hint=hint) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError("TR100", f"{path} cannot be read: {error}") from None
-
-
-def _password(field: str, path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            read = file.read(_LONGEST_PASSWORD + 1)
-            text = read.decode("utf-8-sig").rstrip("\r\n")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise ConfigError("TR104", f"{field} {path} cannot be read: {reason}", hint=_PASSWORD_HINT) from None
-    if not text or len(read) > _LONGEST_PASSWORD or any(sign in text for sign in "\0\r\n"):
-        what = "is empty" if not text else "holds more than a password: another line, or a NUL character"
-        raise ConfigError("TR104", f"{field} {path} {what}", hint=_PASSWORD_HINT)
-    return text
 
 
 def _inner(annotation: Any) -> type[Section] | None:

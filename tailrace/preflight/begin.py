@@ -9,7 +9,7 @@ from relay_store.read.start import initial_position
 from schemas.errors import TailraceError, UpstreamError
 from schemas.tables import TableFilter
 from schemas.wire.epoch import ORIGIN
-from tailrace import assemble
+from tailrace.config.addresses import source_url
 from tailrace.config.model import Config
 from tailrace.preflight.finding import Finding, NotChecked, Result
 
@@ -35,7 +35,7 @@ def begin_findings(config: Config) -> list[Result]:
 
 def _begin(config: Config) -> tuple[str, str]:
     """What would lie before the log, and why it begins there. Raises TailraceError if it would not begin."""
-    url, root, relay = assemble.source_url(config), config.relay.dir, config.relay
+    url, root, relay = source_url(config), config.relay.dir, config.relay
     info = describe(url)
     if root.is_dir() and read_index(root) and (found := initial_position(root, info.flavor)):
         return str(found.executed) or str(found.position), found.log_begins

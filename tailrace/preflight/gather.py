@@ -20,8 +20,9 @@ from spark_consumer.rules.rules import Rules
 from spark_consumer.rules.scope import Scope
 from spark_consumer.target.programs.privileges import read_privileges
 from spark_consumer.target.session import Session
-from tailrace import assemble, probe_kafka, servers
-from tailrace.config.file import kafka_security
+from tailrace import probe_kafka, servers
+from tailrace.config.addresses import files_target, kafka_security, server_id, source_url, target_url, targets
+from tailrace.config.channels import channel_rules, channels_of
 from tailrace.config.model import Config
 from tailrace.neighbors import (
     feeding,
@@ -65,8 +66,8 @@ def preflight(config: Config, file: Path) -> Preflight:
     results += found
     if log_id == "":
         results += begin_findings(config)
-    for one in assemble.targets(config):
-        found = _of_target(one, upstream, assemble.channels_of(config, one), log_id)
+    for one in targets(config):
+        found = _of_target(one, upstream, channels_of(config, one), log_id)
         # Those of a channel's own target say whose they are.
         results += found if one is config else [replace(each, part=_named(config, one)) for each in found]
     return Preflight((*results, *consumer_findings(config.consumer.checkpoint_dir)))
@@ -77,7 +78,7 @@ def producer_results(config: Config) -> list[Result]:
     _, results = _of_upstream(config, quick=True, kit=False)
     log_id, found = _of_kafka(config)
     results += [*relay_findings(config.relay.dir), *found]
-    if config.target is not None and assemble.files_target(config) is None:
+    if config.target is not None and files_target(config) is None:
         results += _loops(config, [Scope(config.tables.include, config.tables.exclude)], log_id)
     return results
 
@@ -88,7 +89,7 @@ def consumer_results(config: Config, channel: str) -> list[Result]:
     own = own.model_copy(update={"consumer": own.consumer.model_copy(update={"channel": channel})})
     upstream = _of_upstream(own, quick=True)[0] if own.source is not None else None
     log_id, results = _of_kafka(own)
-    results += _of_target(own, upstream, [assemble.channel_rules(config, channel)], log_id)
+    results += _of_target(own, upstream, [channel_rules(config, channel)], log_id)
     return [*results, *consumer_findings(config.consumer.checkpoint_dir)]
 
 
@@ -120,7 +121,7 @@ def _of_target(
     config: Config, upstream: UpstreamFacts | None, channels: list[ConsumerConfig], log_id: str | None
 ) -> list[Result]:
     try:
-        if (files := assemble.files_target(config)) is not None:
+        if (files := files_target(config)) is not None:
             return folder_findings(files)
         found = downstream_findings(read_downstream(config, upstream, channels))
         found += channel_findings(read_channels(config, channels, log_id))
@@ -148,7 +149,7 @@ def read_upstream(config: Config, *, quick: bool = False, kit: bool = True) -> U
         quick: leave out what only warns and takes long where there are many tables.
         kit: read what a downstream must have as well.
     """
-    url = assemble.source_url(config)
+    url = source_url(config)
     options = {"connect_timeout": _OTHER_S} if quick else {}
     with closing(servers.connect(url, "upstream", **options)) as connection:
         try:
@@ -162,7 +163,7 @@ def read_upstream(config: Config, *, quick: bool = False, kit: bool = True) -> U
                 servers.variables(connection),
                 read_privileges(_session(connection, mariadb)),
                 upstream_reach(tables, columns or ()),
-                assemble.server_id(config),
+                server_id(config),
                 names,
                 None if quick else attempt(lambda: _count(connection, _KEYLESS)),
                 None if quick else attempt(lambda: _count(connection, _NOT_TRANSACTIONAL)),
@@ -177,7 +178,7 @@ def read_upstream(config: Config, *, quick: bool = False, kit: bool = True) -> U
 
 def read_channels(config: Config, channels: list[ConsumerConfig], log_id: str | None) -> ChannelFacts:
     """What the downstream says of channels. Raises DownstreamError when it cannot be reached."""
-    url = assemble.target_url(config)
+    url = target_url(config)
     with closing(servers.connect(url, "downstream")) as connection:
         try:
             return ChannelFacts(
@@ -198,7 +199,7 @@ def read_downstream(
     Args:
         channels: those that write to it.
     """
-    url = assemble.target_url(config)
+    url = target_url(config)
     with closing(servers.connect(url, "downstream")) as connection:
         try:
             session = _session(connection, servers.is_mariadb(connection))
@@ -268,7 +269,7 @@ def _columns(connection: Connection[Any], tables: TableFilter) -> dict[tuple[str
 
 def read_loops(config: Config, scopes: list[Scope], log_id: str) -> LoopFacts:
     """What upstream and downstream are to each other. Raises TailraceError when one of them cannot be reached."""
-    source, target = assemble.source_url(config), assemble.target_url(config)
+    source, target = source_url(config), target_url(config)
     with (
         closing(servers.connect(source, "upstream", connect_timeout=_OTHER_S)) as up,
         closing(servers.connect(target, "downstream", connect_timeout=_OTHER_S)) as down,
@@ -318,7 +319,7 @@ def _count(connection: Connection[Any], sql: str) -> int:
 
 
 def read_kafka(config: Config) -> KafkaFacts:
-    """The brokers' facts. Raises what ``kafka_door.brokers`` raises."""
+    """The brokers' facts. Raises what ``probe_kafka.brokers`` raises."""
     admin, metadata = probe_kafka.brokers(config.kafka.bootstrap_servers, kafka_security(config.kafka))
     prefix = config.kafka.prefix
     names = [f"{prefix}.{kind}" for kind in ("rows", "epochs", "schemas")]

@@ -17,8 +17,9 @@ from spark_consumer.apply.tables import audit, error_log, position_store
 from spark_consumer.apply.tables.position_store import ChannelRow
 from spark_consumer.apply.workers import info
 from spark_consumer.plan.refusal import cut_values
-from tailrace import assemble, servers
+from tailrace import servers
 from tailrace.channels.files import files_channels
+from tailrace.config.addresses import files_target, source_url, target_url, targets
 from tailrace.config.model import Config
 from tailrace.service.live import CONSUMER, PRODUCER, ask
 from tailrace.status.lag import Waiting, lag
@@ -31,7 +32,7 @@ def collect(config: Config) -> Part:
     """All parts as plain data; ``ok`` is false if any of them could not be read."""
     upstream = _part(lambda: upstream_part(config))
     kafka = _part(lambda: kafka_part(config))
-    first, *others = (_part(partial(downstream_part, one)) for one in assemble.targets(config))
+    first, *others = (_part(partial(downstream_part, one)) for one in targets(config))
     report: Part = {
         "upstream": upstream,
         "relay": _part(lambda: relay_part(config)),
@@ -64,7 +65,7 @@ def upstream_part(config: Config) -> Part:
     """The upstream's flavor, executed GTIDs and end of its binlog."""
     from producer.upstream.connect import describe
 
-    url = assemble.source_url(config)
+    url = source_url(config)
     info = describe(url)
     return {
         "server": str(url),
@@ -149,14 +150,14 @@ def kafka_part(config: Config) -> Part:
 
 def downstream_part(config: Config) -> Part:
     """The pipeline's channels there; none before the first consumer has run. Those of other prefixes by name only."""
-    if (files := assemble.files_target(config)) is not None:
+    if (files := files_target(config)) is not None:
         return {
             "server": f"parquet:{files}",
             "version": "change files",
             "channels": files_channels(files),
             "others": [],
         }
-    url = assemble.target_url(config)
+    url = target_url(config)
     # The audit's times are in UTC.
     connection = servers.connect(url, "downstream", init_command="SET time_zone = '+00:00'")
     try:

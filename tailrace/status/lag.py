@@ -11,7 +11,7 @@ from typing import Any
 from schemas.errors import TailraceError
 from schemas.gtid.sets import Flavor, GtidSet, MariadbGtidSet, MysqlGtidSet, parse_gtid_set
 from spark_consumer.epochs.log_position import parsed
-from tailrace import assemble
+from tailrace.config.addresses import log_address, source_url
 from tailrace.config.model import Config
 
 Part = dict[str, Any]
@@ -41,12 +41,12 @@ class Waiting:
         return in_log or self.unpublished
 
     def _in_log(self, channel: Part) -> int:
-        from tailrace.status.position import log_reader
+        from spark_consumer.epochs.log_reader import LogReader
 
         if (self._kafka.get("epoch") or -1) <= channel["epoch"]:
             return 0
         gtids = channel["gtids"]
-        for logged in log_reader(self._config).behind(channel["epochs_offset"]):
+        for logged in LogReader(log_address(self._config.kafka)).behind(channel["epochs_offset"]):
             record, executed = logged.record, logged.record.executed_gtids
             # What `tailrace recover` has brought is behind the position, and applied.
             is_applied = executed and parsed(gtids, executed).contains(parsed(executed, gtids))
@@ -68,7 +68,7 @@ class Waiting:
         if upstream["uuid"] != last["source_id"] or last["position"] > _LAST_POSITION:
             return None
         try:
-            url = assemble.source_url(self._config)
+            url = source_url(self._config)
             return first_commit_behind(url, describe(url), last["file"], last["position"]) or 0
         except TailraceError:
             return None

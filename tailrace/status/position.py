@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pymysql
 
@@ -11,34 +10,24 @@ from schemas.access.kafka_security import OPEN, KafkaSecurity
 from schemas.wire.epoch import EpochCommitted
 from spark_consumer.apply.tables import position_store
 from spark_consumer.rules.channel import ChannelKey
-from tailrace import assemble, probe_kafka, servers
+from tailrace import probe_kafka, servers
 from tailrace.channels.files import files_channels
-from tailrace.config.file import kafka_security
+from tailrace.config.addresses import files_target, kafka_security, log_address, target_url
 from tailrace.config.model import Config
-
-if TYPE_CHECKING:
-    from spark_consumer.epochs.log_reader import LogReader
 
 
 def last_epoch(config: Config) -> EpochCommitted | None:
     """The last committed epoch, None in an empty log or without one. Raises LogError."""
     if not log_exists(config.kafka.bootstrap_servers, config.kafka.prefix, kafka_security(config.kafka)):
         return None
-    found = log_reader(config).last_epoch()
+    from spark_consumer.epochs.log_reader import LogReader
+
+    found = LogReader(log_address(config.kafka)).last_epoch()
     return found.record if found else None
 
 
-def log_reader(config: Config) -> LogReader:
-    """A reader of the epoch log; it needs no target, and a producer's machine may have none configured."""
-    from spark_consumer.epochs.log_reader import LogReader
-    from spark_consumer.rules.config import LogAddress
-
-    kafka = config.kafka
-    return LogReader(LogAddress(kafka.bootstrap_servers, kafka.prefix, kafka_security=kafka_security(kafka)))
-
-
 def log_exists(servers: str, prefix: str, security: KafkaSecurity = OPEN) -> bool:
-    """Whether the producer has created its topics. Raises what ``kafka_door.brokers`` raises."""
+    """Whether the producer has created its topics. Raises what ``probe_kafka.brokers`` raises."""
     _, found = probe_kafka.brokers(servers, security)
     return f"{prefix}.epochs" in found.topics
 
@@ -51,15 +40,15 @@ def last_logged_epoch(config: Config) -> int | None:
 
 def channel_epoch(config: Config, channel: str | None = None) -> int:
     """The last epoch that the channel has applied, -1 if none. Raises DownstreamError."""
-    if (files := assemble.files_target(config)) is not None:
+    if (files := files_target(config)) is not None:
         found_there = files_channels(files)
         return int(found_there[0]["epoch"]) if found_there else -1
-    connection = servers.connect(assemble.target_url(config), "downstream")
+    connection = servers.connect(target_url(config), "downstream")
     try:
         key = ChannelKey(config.kafka.prefix, channel or config.consumer.channel)
         found = position_store.all_channels(partial(servers.rows, connection))
         return next((row.position.epoch for row in found if row.key == key), -1)
     except pymysql.MySQLError as error:
-        raise servers.unreachable(assemble.target_url(config), "downstream", error) from error
+        raise servers.unreachable(target_url(config), "downstream", error) from error
     finally:
         connection.close()

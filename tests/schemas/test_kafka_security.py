@@ -17,7 +17,8 @@ from spark_consumer.epochs.fetch import TopicReader
 from spark_consumer.job.warm_up import nothing
 from spark_consumer.rows.reader import read_range
 from spark_consumer.rules.config import ConsumerConfig
-from tailrace.config.file import kafka_security, load
+from tailrace.config.addresses import kafka_security
+from tailrace.config.file import load
 from tailrace.config.text import effective_toml
 
 LOGIN = KafkaSecurity("sasl_ssl", "PLAIN", "me", 'a"b\\c')

@@ -15,6 +15,7 @@ from compose.kafka import Kafka
 from producer.run import run_producer
 from schemas.errors import TailraceError
 from tailrace import assemble
+from tailrace.config.channels import server_channel
 from tailrace.config.file import load
 from tailrace.config.model import Config
 from tailrace.preflight.finding import Finding
@@ -61,7 +62,7 @@ def publish(config: Config, stop: threading.Event | None = None) -> None:
 
 
 def apply(config: Config) -> None:
-    consume(replace(assemble.recovery_config(config), until_caught_up=True))
+    consume(replace(server_channel(config), until_caught_up=True))
 
 
 def refusals(config: Config) -> list[str]:

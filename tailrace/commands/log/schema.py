@@ -34,7 +34,8 @@ def show(
 ) -> None:
     """Print a table's structure at a position in the log; by default at its end."""
     from schemas.letter_case import lowered
-    from tailrace.config.file import kafka_security, load
+    from tailrace.config.addresses import kafka_security
+    from tailrace.config.file import load
     from tailrace.probe_kafka import probe
     from tailrace.reader import EpochReader
     from tailrace.reader.history import LookupPoint, look_up
@@ -72,8 +73,10 @@ At = Annotated[
 @app.command("set")
 def set_(table: Table, file: Structure, config: ConfigFile = DEFAULT_CONFIG, at: At = None) -> None:
     """Set a tracked structure by hand, if the producer has stopped because of it; it must not run meanwhile."""
+    from producer.set_structure import set_structure
+    from tailrace import assemble
     from tailrace.config.file import load
-    from tailrace.reader.schema_set import set_structure
+    from tailrace.probe_kafka import probe
 
     db, _, name = table.partition(".")
     if not db or not name:
@@ -81,6 +84,8 @@ def set_(table: Table, file: Structure, config: ConfigFile = DEFAULT_CONFIG, at:
     place = re.fullmatch(r"(.+\.[0-9]{6,10}):([0-9]{1,10})", at) if at is not None else None
     if at is not None and place is None:
         raise typer.BadParameter("write it like mysql-bin.000007:1234", param_hint="--at")
-    epoch = set_structure(load(config), (db, name), file, (place[1], int(place[2])) if place else None)
+    settings = assemble.producer_config(load(config))
+    probe(settings.bootstrap_servers, settings.kafka_security)
+    epoch = set_structure(settings, (db, name), file, (place[1], int(place[2])) if place else None)
     where = at or f"{epoch.source_file}:{epoch.source_pos}"
     sys.stderr.write(f"epoch {epoch.epoch}: the structure of {table} is stated from {where} on\n")

@@ -49,7 +49,8 @@ def cat(
     Only committed epochs, each checked by its row count and digest. With --table only epochs that
     concern such a table. Ctrl-C ends it with 0.
     """
-    from tailrace.config.file import kafka_security, load
+    from tailrace.config.addresses import kafka_security
+    from tailrace.config.file import load
     from tailrace.config.start_point import check_cat_start
     from tailrace.probe_kafka import probe
     from tailrace.reader import EpochReader

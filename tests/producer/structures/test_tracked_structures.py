@@ -16,13 +16,12 @@ from hypothesis import strategies as st
 
 from compose.databases import Database
 from producer.events.table_map import full_structure, read_table_map
+from producer.set_structure import set_structure
 from producer.structures.forms import matched, predicted
 from producer.structures.interpret import Unresolved
 from schemas.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES
 from schemas.ddl.table_definition import TableDefinition
 from schemas.errors import DecodeError
-from tailrace.config.file import load
-from tailrace.reader.schema_set import set_structure
 from tests.support.binlogs.binlog_rows import binlog_end
 from tests.support.binlogs.tracking import _TABLE_MAP, Tracker, table_maps, tracker_in
 from tests.support.epochs.producer_case import SMALL_EPOCHS, Case
@@ -283,13 +282,6 @@ def test_a_structure_stated_by_hand_is_as_good_as_ddl(case: Case, tmp_path: Any)
     """What DDL outside of the binlog has spoilt is set right; a wrong statement stops as before."""
     case.sql("CREATE TABLE h (a INT PRIMARY KEY)")
     case.catch_up()
-    path = tmp_path / "tailrace.toml"
-    path.write_text(
-        f'[source]\nurl = "{case.upstream.url()}"\nserver-id = {case.config.server_id}\n'
-        f'[kafka]\nbootstrap-servers = "{case.config.bootstrap_servers}"\nprefix = "{case.config.prefix}"\n'
-        f"partitions = {case.config.partitions}\n"
-        f'[relay]\ndir = "{case.config.relay.dir}"\n[tables]\ninclude = ["{case.db}.*"]\n'
-    )
     sql = tmp_path / "h.sql"
     try:
         case.upstream.execute("SET GLOBAL binlog_row_metadata = 'MINIMAL'")
@@ -298,12 +290,12 @@ def test_a_structure_stated_by_hand_is_as_good_as_ddl(case: Case, tmp_path: Any)
         for text in ("", "CREATE TABLE h (a INT PRIMARY KEY, b VARCHAR(5) CHARACTER SET latin1)"):
             if text:
                 sql.write_text(text)
-                set_structure(load(path), (case.db, "h"), sql, None)
+                set_structure(case.config, (case.db, "h"), sql, None)
             with pytest.raises(DecodeError) as stopped:
                 case.catch_up()
             assert stopped.value.code == "TR419"
         sql.write_text("CREATE TABLE h (b VARCHAR(5) CHARACTER SET latin1, a INT PRIMARY KEY)")
-        epoch = set_structure(load(path), (case.db, "h"), sql, None)
+        epoch = set_structure(case.config, (case.db, "h"), sql, None)
         assert epoch.structures[0].table == "h"
         case.catch_up()
     finally:

@@ -18,6 +18,7 @@ from spark_consumer.job.run import run_consumer
 from spark_consumer.job.spark import start_spark
 from spark_consumer.rules.config import ConsumerConfig
 from tailrace.artifacts.spark import spark_kafka_jars
+from tailrace.assemble import open_sink
 from tests.support.epochs.fake_topic import FakeTopic, insert, integer
 from tests.support.waiting import wait_until
 
@@ -106,7 +107,7 @@ class Channel:
         self.topic.epoch(insert(self.table, {"id": self.rows}))
         self.rows += 1
         counters = Counters()
-        run_consumer(self.config, lambda: self.spark, counters=counters)
+        run_consumer(self.config, lambda: self.spark, open_sink, counters=counters)
         assert counters.rows == 1
         found = self.downstream.execute(f"SELECT COUNT(*), MAX(id) FROM {NAME}.t")
         assert found == [(self.rows, self.rows - 1)]

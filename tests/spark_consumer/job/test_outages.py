@@ -26,6 +26,7 @@ from schemas.wire.epoch import TableChanged
 from spark_consumer.job.progress import Counters
 from spark_consumer.job.run import run_consumer
 from spark_consumer.rules.config import ConsumerConfig
+from tailrace.assemble import open_sink
 from tests.support.applying.apply_steps import apply_steps, open_applier, prepared
 from tests.support.epochs.fake_topic import FakeTopic, insert, integer, update
 from tests.support.epochs.producer_case import producer_case
@@ -217,7 +218,7 @@ class Endless:
 
     def _run(self) -> None:
         try:
-            run_consumer(self.config, lambda: self.spark, self.stop, self.counters)
+            run_consumer(self.config, lambda: self.spark, open_sink, self.stop, self.counters)
         except BaseException as error:
             self.failures.append(error)
 
@@ -395,7 +396,7 @@ def test_the_consumer_outlives_what_it_needs(
         outlives_kafka(running, topic, t, broker)
         leaves_a_batch_that_waits_for_a_lock(running, topic, t, downstream)
         assert downstream.execute(f"SELECT v FROM {name}.t WHERE id = 7") == [(0,)]
-        run_consumer(replace(config, until_caught_up=True), lambda: spark)
+        run_consumer(replace(config, until_caught_up=True), lambda: spark, open_sink)
     assert downstream.execute(f"SELECT COUNT(*), SUM(v) FROM {name}.t") == [(105, 1)]
     audited = downstream.execute(
         f"SELECT SUM(inserts), SUM(updates), COUNT(DISTINCT first_epoch) - COUNT(*), MAX(last_epoch)"

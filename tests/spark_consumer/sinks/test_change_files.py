@@ -26,7 +26,7 @@ from spark_consumer.rules.route import Route
 from spark_consumer.sinks.parquet.changes import changes, form_of
 from spark_consumer.sinks.parquet.folder import Folder, read, refuse_without_position, safe_name
 from spark_consumer.sinks.parquet.sink import FilesSink, PreparedFiles, streams_of
-from tailrace.assemble import files_target, target_url
+from tailrace.config.addresses import files_target, target_url
 from tailrace.config.model import Config, Target
 from tailrace.preflight.local import folder_findings
 from tests.support.epochs.fake_topic import delete, insert, integer, row_key, row_value, text, update

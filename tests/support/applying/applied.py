@@ -10,6 +10,7 @@ from spark_consumer.job.run import run_consumer
 from spark_consumer.job.spark import start_spark
 from spark_consumer.rules.config import ConsumerConfig
 from tailrace.artifacts.spark import spark_kafka_jars
+from tailrace.assemble import open_sink
 from tests.support.epochs.source_log import SourceLog
 
 
@@ -26,6 +27,6 @@ def consume(log: SourceLog, downstream: Database, folder: Path) -> None:
     )
     spark = start_spark(config)
     try:
-        run_consumer(config, lambda: spark)
+        run_consumer(config, lambda: spark, open_sink)
     finally:
         spark.stop()

@@ -25,12 +25,12 @@ from spark_consumer.epochs.stop_condition import stop_condition_of
 from spark_consumer.epochs.tracker import OUT_EPOCH, OUT_STRUCTURE
 from spark_consumer.job.batches import BatchRunner, QueryEnded
 from spark_consumer.job.progress import Counters
-from spark_consumer.job.run import open_sink
 from spark_consumer.rows.reader import Results, task
 from spark_consumer.rows.results import SCHEMA, Result, decoded
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.sinks.sink import Sink
-from tailrace import assemble
+from tailrace.assemble import open_sink
+from tailrace.config.channels import server_channel
 from tailrace.config.file import load
 
 #: epochs of a micro-batch
@@ -97,4 +97,4 @@ def _apply(config: ConsumerConfig, sink: Sink[Any], log: LogReader, epochs: int 
 
 if __name__ == "__main__":
     # As a process of its own, that may die.
-    consume(assemble.recovery_config(load(Path(sys.argv[1]))))
+    consume(server_channel(load(Path(sys.argv[1]))))

@@ -24,12 +24,13 @@ from spark_consumer.apply.workers.reader import PartsReader, weigh_at
 from spark_consumer.apply.workers.share import shared_out
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.slices import LoggedEpoch, Slice, cut
-from spark_consumer.job.run import _patiently, open_sink
+from spark_consumer.job.run import _patiently
 from spark_consumer.plan.counters import Stages
 from spark_consumer.plan.plan import SlicePlan
 from spark_consumer.rows.render import render
 from spark_consumer.rows.results import Result
 from spark_consumer.rules.config import ConsumerConfig
+from tailrace.assemble import open_sink
 from tests.support.epochs.fake_topic import Change, halves, row_key, row_value
 from tests.support.epochs.records import epoch_record, version_record
 from tests.support.processes.child import in_child

@@ -31,10 +31,10 @@ from schemas.gtid.sets import MysqlGtidSet
 from spark_consumer.apply.tables import channel_tables, position_store
 from spark_consumer.epochs.log_position import BEFORE_ALL, ChannelBegin
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.job.run import open_sink
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import closing, connect
-from tailrace import assemble
+from tailrace.assemble import open_sink
+from tailrace.config.channels import server_channel
 from tailrace.config.file import load
 from tests.support.applying.consuming import consume
 from tests.support.processes.river import River
@@ -70,7 +70,7 @@ def river(tmp_path: Path, server: Callable[..., Database], kafka: Kafka) -> Make
 
 def settings(it: River) -> ConsumerConfig:
     """The consumer's configuration."""
-    return assemble.recovery_config(load(it.config))
+    return server_channel(load(it.config))
 
 
 def recover(it: River, crash_at: str = "") -> int:

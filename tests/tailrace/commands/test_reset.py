@@ -16,7 +16,7 @@ from relay_store.write.writer import RelayWriter
 from schemas.errors import ExitCode
 from spark_consumer.job.checkpoint import in_use
 from spark_consumer.rules.config import ConsumerConfig
-from tailrace import assemble
+from tailrace.config.channels import server_channel
 from tailrace.config.file import load
 from tests.support.applying.consuming import consume
 from tests.support.processes.river import River
@@ -38,7 +38,7 @@ def river(flavor: str, tmp_path: Path, server: Callable[..., Database], kafka: K
 
 
 def settings(it: River) -> ConsumerConfig:
-    return assemble.recovery_config(load(it.config))
+    return server_channel(load(it.config))
 
 
 def channel(it: River) -> list[tuple[object, ...]]:

@@ -10,7 +10,8 @@ import pytest
 
 from schemas.errors import ConfigError, ExitCode
 from schemas.settings import parse_duration, parse_size
-from tailrace.config.file import SECTIONS, field_names, kafka_security, load, server_url
+from tailrace.config.addresses import kafka_security, server_url
+from tailrace.config.file import SECTIONS, field_names, load
 from tailrace.config.model import Channel, Config, Consumer
 from tailrace.config.text import effective_toml, example
 from tests.support.paths import CHECKOUT

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tailrace import assemble
 from tailrace.commands.app import app
+from tailrace.config.channels import channels_of
 from tailrace.config.file import load
 from tailrace.preflight.downstream import downstream_findings
 from tailrace.preflight.finding import Finding, Result
@@ -150,7 +150,7 @@ def test_each_right_that_is_dropped_shows(
     def look() -> list[list[Result]]:
         return [
             upstream_findings(read_upstream(config)),
-            downstream_findings(read_downstream(config, None, assemble.channels_of(config, config))),
+            downstream_findings(read_downstream(config, None, channels_of(config, config))),
         ]
 
     rights = (UPSTREAM, f"{ON_DATA}, {ON_SERVER[flavor]}")
@@ -181,7 +181,7 @@ def test_mariadbs_grant_of_test_to_everybody_is_none_of_the_accounts(
     )
     url = downstream_mariadb.url().replace("root@", "poor:poor@")
     config = load(Path(_config(tmp_path, url, url, "127.0.0.1:1")))
-    found = downstream_findings(read_downstream(config, None, assemble.channels_of(config, config)))
+    found = downstream_findings(read_downstream(config, None, channels_of(config, config)))
     downstream_mariadb.execute("REVOKE ALL ON test.* FROM PUBLIC", "DROP USER poor@'%'")
     assert {one.level for one in _of_account(found, "INSERT")} == {"block"}
 
@@ -197,9 +197,7 @@ def test_rights_that_are_taken_back_in_part_show(server: Any, flavor: str, tmp_p
     file = Path(_config(tmp_path, own.url("tailrace"), own.url("tailrace"), "127.0.0.1:1"))
     file.write_text(file.read_text() + '[tables]\ninclude = ["shop.*"]\n')
     config = load(file)
-    found = downstream_findings(
-        read_downstream(config, read_upstream(config), assemble.channels_of(config, config))
-    )
+    found = downstream_findings(read_downstream(config, read_upstream(config), channels_of(config, config)))
     assert [one.level for one in _of_account(found, "TRIGGER")] == ["block"]
     assert "on `shop`.*" in _of_account(found, "TRIGGER")[0].what
     assert not _of_account(found, "SELECT")

@@ -14,7 +14,7 @@ from spark_consumer.apply.side_writes import Program, SideWrite
 from spark_consumer.rules.route import Route, Router
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.programs.privileges import Privileges, parse_grants
-from tailrace.assemble import targets
+from tailrace.config.addresses import targets
 from tailrace.config.model import Channel, Config, Target
 from tailrace.preflight.agreement import NO_KIT, Kit, agreement_findings
 from tailrace.preflight.downstream import DownstreamFacts, Nontransactional, Programs, downstream_findings

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from producer.kafka.epoch_log import EpochLog
 from producer.mirror.start import check_history
+from producer.run import ProducerConfig
 from producer.structures.by_hand import corrected
 from producer.structures.forms import predicted
 from producer.structures.interpret import created as created_table
@@ -25,13 +26,10 @@ from schemas.letter_case import lowered
 from schemas.tables import QualifiedName
 from schemas.wire.avro_schema import row_schema
 from schemas.wire.epoch import EpochCommitted, StructureVersion
-from tailrace.assemble import producer_config
-from tailrace.config.model import Config
-from tailrace.probe_kafka import probe
 
 
 def set_structure(
-    config: Config, name: QualifiedName, file: Path, at: tuple[str, int] | None
+    config: ProducerConfig, name: QualifiedName, file: Path, at: tuple[str, int] | None
 ) -> EpochCommitted:
     """Set a table's structure from the producer's position on, or from a later position of the upstream's binlog.
 
@@ -47,28 +45,24 @@ def set_structure(
         RelayError: TR301, a producer is running on the relay directory.
         UpstreamError, LogError: the upstream or Kafka cannot be read or written.
     """
-    settings = producer_config(config)
-    upstream = describe(settings.source)
+    upstream = describe(config.source)
     flavor = upstream.flavor
     if upstream.folds:
         name = (lowered(name[0]), lowered(name[1]))
-    probe(settings.bootstrap_servers, settings.kafka_security)
     table = _table(file, name, flavor)
-    with closing(RelayWriter.open(settings.relay.dir)):
-        log = EpochLog(
-            settings.bootstrap_servers, settings.prefix, settings.partitions, settings.kafka_security
-        )
+    with closing(RelayWriter.open(config.relay.dir)):
+        log = EpochLog(config.bootstrap_servers, config.prefix, config.partitions, config.kafka_security)
         log.open()
         last = log.last_epoch()
         if last is None:
             raise ConfigError("TR112", "there is no log yet", hint="start `tailrace produce` once")
-        check_history(settings.source, upstream, last, f"the epoch log of {settings.prefix}")
+        check_history(config.source, upstream, last, f"the epoch log of {config.prefix}")
         position = BinlogPosition(last.source_id, file_number(at[0]), at[1]) if at else None
         here = BinlogPosition(last.source_id, file_number(last.source_file), last.source_pos)
         if position is not None and here.reached(position):
             position = None
         records = corrected(log.tracked(), name, table, position)
-        published = position is None and not settings.schema_registry_url
+        published = position is None and not config.schema_registry_url
         versions = _versions(last.epoch + 1, name, table, flavor) if published else ()
         log.begin()
         return log.commit(lambda ranges: _epoch(last, versions), records)
