@@ -57,7 +57,6 @@ from spark_consumer.plan import replacement
 from spark_consumer.plan.counters import NO_STAGES, Stages
 from spark_consumer.plan.refusal import DdlRefused, EventRefused, RowRefused, cut_values, ddl_event
 from spark_consumer.rules.config import ConsumerConfig
-from spark_consumer.rules.rules import Rules
 from spark_consumer.target.server_errors import is_passing, message_of
 from spark_consumer.target.session import Flavor, Session, Unreachable, closing, connect
 from spark_consumer.target.tables import TableMoved, hold
@@ -93,7 +92,7 @@ class Applier:
         self._ddl = DdlApplier(
             config, self._ledger, known or log.tables, versions if known else log.structures
         )
-        self._side_writes = SideWrites(config.key, Rules.of(config))
+        self._side_writes = SideWrites(config.key, config.rules)
         self._given_up = threading.Event()
         self._failed = error_log.read(session, config.key) is not None
         #: all that an operator has decided about events that were refused

@@ -15,7 +15,6 @@ from spark_consumer.plan.plan import SlicePlan, plan_slice, structures_of, targe
 from spark_consumer.plan.safe_mode import SafeMode
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rules.config import ConsumerConfig
-from spark_consumer.rules.rules import Rules
 from spark_consumer.target.foreign_keys import ForeignKeyCatalog
 from spark_consumer.target.tables import TargetCatalog
 
@@ -25,7 +24,7 @@ class Planner:
 
     def __init__(self, config: ConsumerConfig, applier: Applier) -> None:
         self._applier = applier
-        self._rules = Rules.of(config)
+        self._rules = config.rules
         self._safe_mode = SafeMode(config.safe_mode, config.safe_mode_duration)
         self._catalog = TargetCatalog()
         self._foreign = ForeignKeyCatalog()

@@ -17,7 +17,6 @@ from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.event_filter import EventRule
 from spark_consumer.rules.expressions.filter import ExpressionRule
 from spark_consumer.rules.route import Route
-from spark_consumer.rules.rules import Rules
 from spark_consumer.target.session import closing, connect, unreachable
 
 
@@ -35,9 +34,13 @@ def as_servers_compare(config: ConsumerConfig, log: LogReader) -> ConsumerConfig
         there = log.tables(last.record.epoch) if last is not None else ()
         known = sorted(name for name in there if tables.allows(*name))
         config = replace(config, folded=tuple(known))
-        # Two of them that are one downstream show here.
-        Rules.of(config)
+        _refuse_tables_that_are_one(config)
     return config
+
+
+def _refuse_tables_that_are_one(config: ConsumerConfig) -> None:
+    """Raises DownstreamError TR618, as whoever asks for the rules would later."""
+    _ = config.rules
 
 
 def in_lower_case(config: ConsumerConfig) -> ConsumerConfig:

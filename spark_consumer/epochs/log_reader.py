@@ -21,7 +21,11 @@ _IGNORED = frozenset({KafkaError._PARTITION_EOF})
 
 
 class LogReader:
-    """Reads the epochs and schemas topics as a ``read_committed`` reader; each call is a pass of its own."""
+    """Reads the epochs and schemas topics as a ``read_committed`` reader; each call is a pass of its own.
+
+    A run has one. What reads at the same time in another thread, such as a display, has its own: a refusal of Kafka's
+    is kept for the call in hand.
+    """
 
     def __init__(self, log: LogAddress) -> None:
         self._log = log

@@ -15,12 +15,11 @@ from schemas.errors import NOTHING_APPLIED, LogError, TailraceError, Where
 from schemas.structure import TableStructure
 from schemas.wire.epoch import EpochCommitted
 from schemas.wire.log_records import FOREIGN, EpochChain
-from spark_consumer.epochs.epoch_transactions import TransactionReader
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slice_epochs import slice_epochs
 from spark_consumer.epochs.slices import LoggedEpoch, Slice, contiguous_after
-from spark_consumer.epochs.start import not_in_log
+from spark_consumer.epochs.start import TransactionsOf, not_in_log
 from spark_consumer.epochs.stop_condition import StopCondition
 from spark_consumer.epochs.tracker import OUT_BROKEN, OUT_EPOCH, OUT_STRUCTURE, OUT_UNKNOWN
 from spark_consumer.job.progress import Counters
@@ -45,17 +44,20 @@ class BatchRunner:
         self,
         config: ConsumerConfig,
         sink: Sink[Any],
+        log: LogReader,
+        transactions_of: TransactionsOf,
         stop_condition: StopCondition,
         stop: StopEvent,
         counters: Counters,
     ) -> None:
         self._config = config
         self._sink = sink
+        self._log = log
+        self._transactions_of = transactions_of
         self._stop_condition = stop_condition
         self._stop = stop
         self._counters = counters
         self._ahead = ThreadPoolExecutor(1, thread_name_prefix="prepare")
-        self._transactions_of = TransactionReader(config, LogReader(config))
         self._chain, self._chained = EpochChain(config.epochs_topic), -2
         self.failure: BaseException | None = None
         #: whether it failed in the stream or the tracker, before the batch was known: a new checkpoint may help
@@ -153,9 +155,8 @@ class BatchRunner:
         """Hold the epochs against those before them, also of the run before. Raises LogError TR567."""
         if self._chained != position.epoch:
             self._chain = EpochChain(self._config.epochs_topic)
-            log = LogReader(self._config)
-            begin = max(log.bounds()[0], position.epochs_offset - _LOOK_BACK)
-            for logged in log.epochs(begin):
+            begin = max(self._log.bounds()[0], position.epochs_offset - _LOOK_BACK)
+            for logged in self._log.epochs(begin):
                 if logged.offset > position.epochs_offset:
                     break
                 self._chain.add(logged.record, logged.offset)
@@ -211,4 +212,4 @@ class BatchRunner:
         except TailraceError:
             raise
         except Exception as error:
-            raise explain(error, slice_, LogReader(self._config)) from error
+            raise explain(error, slice_, self._log) from error

@@ -36,7 +36,6 @@ from spark_consumer.job.checkpoint import in_use
 from spark_consumer.plan.plan import plan_slice, targets_of
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rules.config import ConsumerConfig
-from spark_consumer.rules.rules import Rules
 from spark_consumer.target.session import Session, closing, connect
 from spark_consumer.target.tables import TargetCatalog
 
@@ -103,16 +102,16 @@ def opened(config: ConsumerConfig, to: str) -> Iterator[Rewind]:
         stack.enter_context(in_use(config.channel_dir, alone=True))
         session = stack.enter_context(closing(connect(config.target)))
         channel_tables.install(session)
-        check_log(config.key, position_store.known(session, config.key), LogReader(config).last_epoch())
+        log = LogReader(config)
+        check_log(config.key, position_store.known(session, config.key), log.last_epoch())
         # A consumer elsewhere finds out at its next slice.
         before = position_store.take_over(session, config.key)
         if info.slices_ahead(session, config.key):
             raise info.unfinished(config.key)
-        yield _checked(config, session, before, to)
+        yield _checked(config, session, before, log, to)
 
 
-def _checked(config: ConsumerConfig, session: Session, before: Position, to: str) -> Rewind:
-    log = LogReader(config)
+def _checked(config: ConsumerConfig, session: Session, before: Position, log: LogReader, to: str) -> Rewind:
     config = as_servers_compare(config, log)
     if before.recovered or before.ddl_intent is not None:
         what = (
@@ -199,7 +198,7 @@ def _check_kept(epochs: Sequence[LoggedEpoch], log: LogReader) -> None:
 def _check_ddl(
     config: ConsumerConfig, epochs: Sequence[LoggedEpoch], log: LogReader, decided: Decided
 ) -> None:
-    rules = Rules.of(config)
+    rules = config.rules
     ddl_rules = DdlRules(rules.tables, rules.events, rules.router, config.ddl)
 
     def acts(logged: LoggedEpoch) -> bool:
@@ -228,7 +227,7 @@ def _check_tables(
         return
     versions = log.structures(epochs[-1].record.epoch)
     structures = {v.fingerprint: structure_of(v) for v in versions if v.fingerprint in touched}
-    rules = Rules.of(config)
+    rules = config.rules
     names = targets_of(structures, rules)
     targets = TargetCatalog().load(session, names.values())
     plan = plan_slice(structures, targets, rules, Limits(), Where(), safe=True, again=True)

@@ -15,11 +15,12 @@ from schemas.access.kafka_security import KafkaRefused
 from schemas.errors import LogError, TailraceError
 from spark_consumer.apply.patience import Patience
 from spark_consumer.apply.workers.reader import PartsReader
+from spark_consumer.epochs.epoch_transactions import TransactionReader
 from spark_consumer.epochs.fetch import TopicReader
 from spark_consumer.epochs.letter_case import as_servers_compare
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.start import resume_offset
-from spark_consumer.epochs.stop_condition import stop_condition_of
+from spark_consumer.epochs.stop_condition import StopCondition, stop_condition_of
 from spark_consumer.epochs.stream import open_stream
 from spark_consumer.epochs.tracker import SEED_DDL, track
 from spark_consumer.job.batches import BatchRunner
@@ -71,7 +72,9 @@ def run_consumer(
 
     with in_use(config.channel_dir), closing(_patiently(patience, lambda: open_sink(config, log))) as sink:
         try:
-            if _Run(config, spark(), sink, log, stop, counters).run():
+            counters.at(sink.position)
+            stop_condition = stop_condition_of(config, sink.position, log)
+            if _Run(config, spark(), sink, log, stop_condition, stop, counters).run():
                 sink.end()
         except TailraceError as error:
             # A signal to all processes may have taken Spark along, a moment before it came here.
@@ -100,6 +103,7 @@ class _Run:
         spark: SparkSession,
         sink: Sink[Any],
         log: LogReader,
+        stop_condition: StopCondition,
         stop: StopEvent,
         counters: Counters,
     ) -> None:
@@ -110,15 +114,15 @@ class _Run:
         self._stop = stop
         self._left = False
         self._warming: threading.Thread | None = None
+        self._stop_condition = stop_condition
         position = sink.position
-        counters.at(position)
         group = f"tailrace-{config.prefix}-{config.channel}-{position.fencing_token}"
         source = TopicReader(
             config.bootstrap_servers, config.rows_topic, group, config.kafka_security, config.retry_time
         )
         self._reader = PartsReader(spark, source, config.target, config.workers, log)
-        self._stop_condition = stop_condition_of(config, position, log)
-        self._runner = BatchRunner(config, sink, self._stop_condition, stop, counters)
+        transactions_of = TransactionReader(config, log)
+        self._runner = BatchRunner(config, sink, log, transactions_of, stop_condition, stop, counters)
         owner = CheckpointOwner(config.channel, config.prefix, position.ledger_uuid)
         self._checkpoint = Checkpoint(config.channel_dir, owner)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,12 +15,15 @@ from schemas.access.kafka_security import OPEN, KafkaSecurity
 from schemas.access.secrets import TARGET_PASSWORD
 from schemas.access.server_url import ServerUrl
 from schemas.settings import Size, Span
+from schemas.tables import TableFilter
 from spark_consumer.rules.channel import NAME as CHANNEL_NAME
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.ddl_options import DdlOptions
-from spark_consumer.rules.event_filter import EventRule
+from spark_consumer.rules.event_filter import EventFilter, EventRule
 from spark_consumer.rules.expressions.filter import ExpressionRule
-from spark_consumer.rules.route import Route
+from spark_consumer.rules.route import Route, Router
+from spark_consumer.rules.rules import Rules
+from spark_consumer.rules.scope import Scope
 
 #: what stops a run: anything with ``is_set`` and ``wait``
 StopEvent = threading.Event
@@ -161,6 +165,22 @@ class ConsumerConfig(ConsumerSettings, LogAddress):
     files: Path | None = None
     upstream_folds: bool = False
     folded: tuple[tuple[str, str], ...] | None = None
+
+    @cached_property
+    def rules(self) -> Rules:
+        """The channel's rules. Raises ConfigError for one that cannot be used, DownstreamError TR618."""
+        return Rules(
+            TableFilter(self.include, self.exclude),
+            EventFilter(self.filters),
+            Router(self.routes, self.folded),
+            self.expressions,
+            self.compact,
+        )
+
+    @cached_property
+    def scope(self) -> Scope:
+        """Which tables the channel may read and write."""
+        return Scope(self.include, self.exclude, self.routes)
 
     @property
     def key(self) -> ChannelKey:

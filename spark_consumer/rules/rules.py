@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from schemas.tables import TableFilter
-from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.event_filter import DML, EventFilter
 from spark_consumer.rules.expressions.filter import ExpressionRule
 from spark_consumer.rules.route import Router
@@ -43,14 +42,3 @@ class Rules:
             # The upstream's letters may be any.
             return TableFilter(self.tables.include, self.tables.exclude, folds=True).allows(db, table)
         return self.tables.allows(db, table) and len(self.events.dropped_dml(db, table)) < len(DML)
-
-    @classmethod
-    def of(cls, config: ConsumerConfig) -> Rules:
-        """The rules of a channel. Raises ConfigError for one that cannot be used."""
-        return cls(
-            TableFilter(config.include, config.exclude),
-            EventFilter(config.filters),
-            Router(config.routes, config.folded),
-            config.expressions,
-            config.compact,
-        )

@@ -9,7 +9,6 @@ from functools import cache
 from itertools import product
 
 from schemas.tables import QualifiedName, TableFilter
-from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.route import Route, Router
 
 #: of schemas and tables, with ``*`` and ``?`` as wildcards
@@ -34,11 +33,6 @@ class Scope:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_tables", TableFilter(self.include, self.exclude))
         object.__setattr__(self, "_router", Router(self.routes))
-
-    @classmethod
-    def of(cls, config: ConsumerConfig) -> Scope:
-        """The scope of a channel."""
-        return cls(config.include, config.exclude, config.routes)
 
     def to_json(self) -> str:
         """As kept in the channel's row."""

@@ -25,7 +25,6 @@ from spark_consumer.plan.counters import NO_STAGES, Stages
 from spark_consumer.plan.plan import SlicePlan
 from spark_consumer.plan.refusal import DdlRefused, RowRefused
 from spark_consumer.rules.config import ConsumerConfig
-from spark_consumer.rules.scope import Scope
 from spark_consumer.target.session import Session, closing, connect, unreachable
 
 _log = structlog.get_logger()
@@ -166,7 +165,7 @@ def open_server(config: ConsumerConfig, log: LogReader) -> ServerSink:
         channel_tables.install(session)
         _ensure_position(config, session, log)
         position = position_store.take_over(session, config.key)
-        position_store.tell_scope(session, config.key, Scope.of(config).to_json())
+        position_store.tell_scope(session, config.key, config.scope.to_json())
         position_store.set_workers(session, config.key, config.workers)
         return ServerSink(config, Applier(config, session, position))
     except BaseException as error:

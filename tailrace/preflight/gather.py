@@ -127,7 +127,7 @@ def _of_target(
         found += channel_findings(read_channels(config, channels, log_id))
     except TailraceError as error:
         return _unreachable("downstream", error, "privileges, GTIDs, settings")
-    return found + _loops(config, [Scope.of(one) for one in channels], log_id)
+    return found + _loops(config, [one.scope for one in channels], log_id)
 
 
 def _loops(config: Config, scopes: list[Scope], log_id: str | None) -> list[Result]:
@@ -182,7 +182,7 @@ def read_channels(config: Config, channels: list[ConsumerConfig], log_id: str | 
     with closing(servers.connect(url, "downstream")) as connection:
         try:
             return ChannelFacts(
-                {one.key: Scope.of(one) for one in channels},
+                {one.key: one.scope for one in channels},
                 log_id,
                 attempt(lambda: neighbors(connection)),
                 frozenset(tables_of(connection)),
@@ -237,7 +237,7 @@ def _rules(channels: Sequence[ConsumerConfig], upstream: UpstreamFacts | None, *
     """The rules of channels, as their two servers compare names."""
     if upstream is not None and upstream.variables.get("lower_case_table_names", "0") != "0":
         channels = list(map(in_lower_case, channels))
-    return [Rules.of(replace(one, folded=() if folds else None)) for one in channels]
+    return [replace(one, folded=() if folds else None).rules for one in channels]
 
 
 def _nontransactional(session: Session, rules: Sequence[Rules]) -> list[Nontransactional]:

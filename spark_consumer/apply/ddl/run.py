@@ -34,7 +34,6 @@ from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.refusal import DdlRefused
 from spark_consumer.rules.config import ConsumerConfig
-from spark_consumer.rules.rules import Rules
 from spark_consumer.target.server_errors import is_passing, message_of
 from spark_consumer.target.session import Session, closing, connect, error_number
 from spark_consumer.target.tables import read_table
@@ -60,7 +59,7 @@ class DdlApplier:
         self._versions = versions
         self._ledger = ledger
         self._own: Session | None = None
-        rules = Rules.of(config)
+        rules = config.rules
         self._options, self._router = config.ddl, rules.router
         self._rules = DdlRules(rules.tables, rules.events, rules.router, config.ddl)
 

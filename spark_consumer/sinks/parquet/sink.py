@@ -30,7 +30,6 @@ from spark_consumer.rows.results import ArrowRows, Result
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.event_filter import DML
 from spark_consumer.rules.route import Router
-from spark_consumer.rules.rules import Rules
 from spark_consumer.sinks.parquet.changes import changes, form_of
 from spark_consumer.sinks.parquet.folder import (
     OURS,
@@ -70,7 +69,7 @@ class FilesSink:
                 hint="take the channel's expression-filter away; filters and routes work",
             )
         self._config = config
-        self._rules = Rules.of(config)
+        self._rules = config.rules
         # What the log says shall be in the schema changes, so nothing is renamed and nothing too hard to rename.
         self._ddl = DdlRules(self._rules.tables, self._rules.events, Router(()), config.ddl)
         self._folder = Folder(root)

@@ -28,7 +28,6 @@ from spark_consumer.plan.plan import Mode, TablePlan, plan_slice, targets_of
 from spark_consumer.plan.statements import Limits, Statement
 from spark_consumer.rows.render import render
 from spark_consumer.rules.config import ConsumerConfig
-from spark_consumer.rules.rules import Rules
 from spark_consumer.target.session import connect
 from spark_consumer.target.tables import TargetCatalog
 from tests.support.epochs.fake_topic import Change, halves, integer, row_key, row_value
@@ -87,7 +86,7 @@ def prepared_epochs(
     applier: Applier, config: ConsumerConfig, epochs: Sequence[Sequence[Change]]
 ) -> PreparedRows:
     """The next epochs as one slice; each epoch is a transaction."""
-    rules, first = Rules.of(config), applier.position.epoch + 1
+    rules, first = config.rules, applier.position.epoch + 1
     each = [halves(changes) for changes in epochs]
     structures = {row_schema(c.structure).fingerprint.hex(): c.structure for one in each for c in one}
     targets = TargetCatalog().load(applier.session, targets_of(structures, rules).values())

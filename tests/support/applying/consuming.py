@@ -17,6 +17,7 @@ from schemas.wire.epoch import OffsetRange
 from spark_consumer.apply.workers.apply_part import run_parts
 from spark_consumer.apply.workers.part import Order, Outcome, WorkerPart
 from spark_consumer.apply.workers.reader import PartsReader
+from spark_consumer.epochs.epoch_transactions import TransactionReader
 from spark_consumer.epochs.fetch import Share, TopicReader
 from spark_consumer.epochs.letter_case import as_servers_compare
 from spark_consumer.epochs.log_reader import LogReader
@@ -79,7 +80,9 @@ def _apply(config: ConsumerConfig, sink: Sink[Any], log: LogReader, epochs: int 
         SimpleNamespace(kind=OUT_STRUCTURE, fingerprint=v.fingerprint, text=v.structure) for v in known
     ]
     stop_condition = stop_condition_of(config, sink.position, log)
-    runner = BatchRunner(config, sink, stop_condition, threading.Event(), Counters())
+    runner = BatchRunner(
+        config, sink, log, TransactionReader(config, log), stop_condition, threading.Event(), Counters()
+    )
     try:
         for batch, begin in enumerate(range(0, len(found), _BATCH)):
             if runner.ended:

@@ -66,7 +66,7 @@ class Case:
         path = folder / "tailrace.toml"
         path.write_text(_UPSTREAM + self.rules)
         config = assemble.consumer_config(load(path))
-        rules = Rules.of(config)
+        rules = config.rules
         lines: list[str] = []
         changes: list[Change] = []
         for event in self.events:
