@@ -18,7 +18,8 @@ from spark_consumer.plan.replacement import Repeated, repeated
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.row_locator import Find
 from spark_consumer.target.session import Flavor, Session
-from spark_consumer.target.tables import TargetTable, read_table
+from spark_consumer.target.table import TargetTable
+from spark_consumer.target.tables import read_table
 
 REPLAY_HINT = "a replay into an empty schema, as another channel, shows any place: docs/REPLAY.md"
 

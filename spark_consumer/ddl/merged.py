@@ -13,7 +13,7 @@ from schemas.ddl.alter_clauses import Clause
 from schemas.ddl.column_types import string_value
 from schemas.ddl.lexer import NO_BACKSLASH_ESCAPES, Token, TokenKind
 from schemas.structure import TableStructure
-from spark_consumer.target.tables import TargetTable
+from spark_consumer.target.table import TargetTable
 from spark_consumer.target.type_capacity import lacks, parse_type, type_of
 
 # Clauses that change no values and no columns of the shard.

@@ -28,8 +28,7 @@ from spark_consumer.plan.conflicts import Causality, ConflictColumn, ConflictKey
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
 from spark_consumer.rules.expressions.kinds import collation
 from spark_consumer.rules.expressions.parse import UnsupportedExpression
-from spark_consumer.target.foreign_keys import ForeignKeys
-from spark_consumer.target.tables import KeyPart, TargetColumn, TargetTable
+from spark_consumer.target.table import ForeignKeys, TargetColumn, TargetKeyPart, TargetTable
 from spark_consumer.target.type_capacity import type_of
 
 _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
@@ -139,7 +138,7 @@ class _Builder:
             self._whole.add(name)
             return
         # The upstream's key finds the row, whether or not it is unique downstream.
-        own = tuple(KeyPart(column.lower()) for column in table.structure.key)
+        own = tuple(TargetKeyPart(column.lower()) for column in table.structure.key)
         for columns in dict.fromkeys((own, *(key.parts for key in target.keys))):
             # A column that only the downstream has can but make rows differ that would be equal without it.
             known = [one for one in columns if one.column in _columns(table)]

@@ -23,7 +23,7 @@ from spark_consumer.rules.rules import Rules
 from spark_consumer.target.compatibility import misfits
 from spark_consumer.target.members import as_written
 from spark_consumer.target.row_locator import BY_KEY, Find, RowLocator, locator_of
-from spark_consumer.target.tables import TargetTable
+from spark_consumer.target.table import TargetTable
 from spark_consumer.target.versioned import keeps_history
 
 

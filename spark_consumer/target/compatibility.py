@@ -14,7 +14,7 @@ from schemas.ddl.table_definition import PERIOD
 from schemas.structure import Column, TableStructure
 from spark_consumer.target.members import Unclear, as_written
 from spark_consumer.target.programs.text import effects_of
-from spark_consumer.target.tables import TargetColumn, TargetTable, Trigger
+from spark_consumer.target.table import TargetColumn, TargetTable, Trigger
 from spark_consumer.target.type_capacity import lacks, type_of
 from spark_consumer.target.versioned import END, keeps_history, tells_history
 

@@ -7,18 +7,7 @@ from dataclasses import dataclass, field
 
 from schemas.tables import QualifiedName
 from spark_consumer.target.session import Session
-
-
-@dataclass(frozen=True)
-class ForeignKey:
-    """A foreign key; all names are in lower case."""
-
-    columns: tuple[str, ...]
-    parent: QualifiedName
-    referenced: tuple[str, ...]
-
-
-ForeignKeys = dict[QualifiedName, tuple[ForeignKey, ...]]
+from spark_consumer.target.table import ForeignKey, ForeignKeys
 
 
 @dataclass

@@ -14,7 +14,7 @@ from schemas.structure import Column, WrittenColumn
 from schemas.types.enum_set import ENUM, SET
 from spark_consumer.rules.expressions.kinds import Unevaluable, collation
 from spark_consumer.rules.expressions.parse import UnsupportedExpression
-from spark_consumer.target.tables import TargetColumn
+from spark_consumer.target.table import TargetColumn
 
 
 class Unclear(ValueError):

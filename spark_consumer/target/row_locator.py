@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from schemas.structure import TableStructure
-from spark_consumer.target.tables import TargetTable
+from spark_consumer.target.table import TargetTable
 
 
 class Find(Enum):

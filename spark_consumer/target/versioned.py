@@ -10,7 +10,7 @@ from schemas.ddl.table_definition import PERIOD
 from schemas.structure import TableStructure
 from schemas.types.temporal import TIMESTAMP, TIMESTAMP2
 from spark_consumer.target.find_by_image import compile_finder
-from spark_consumer.target.tables import TargetTable
+from spark_consumer.target.table import TargetTable
 
 #: the end of rows that are in force, before MariaDB 11.5 and since
 _NEVER = frozenset({b"'2038-01-19 03:14:07.999999'", b"'2106-02-07 06:28:15.999999'"})

@@ -23,9 +23,15 @@ from spark_consumer.plan.conflicts import Causality, Sort
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.results import OrderedChange, RowToShare, Tally
-from spark_consumer.target.foreign_keys import ForeignKey
 from spark_consumer.target.row_locator import BY_ROW, Find, RowLocator
-from spark_consumer.target.tables import KeyPart, TargetColumn, TargetTable, Trigger, UniqueKey
+from spark_consumer.target.table import (
+    ForeignKey,
+    TargetColumn,
+    TargetKeyPart,
+    TargetTable,
+    Trigger,
+    UniqueKey,
+)
 from spark_consumer.target.type_capacity import type_of
 from tests.support.applying.targets import column, generated
 from tests.support.epochs.fake_topic import (
@@ -47,7 +53,9 @@ C = TableStructure("d", "c", COLUMNS, ("id",))
 
 
 def key(*columns: str | tuple[str, int]) -> UniqueKey:
-    return UniqueKey(str(columns), tuple(KeyPart(c) if isinstance(c, str) else KeyPart(*c) for c in columns))
+    return UniqueKey(
+        str(columns), tuple(TargetKeyPart(c) if isinstance(c, str) else TargetKeyPart(*c) for c in columns)
+    )
 
 
 def planned(structure: TableStructure, mode: Mode = Mode.COMPACT, **more: Any) -> TablePlan:
@@ -202,7 +210,7 @@ def test_children_go_with_their_parent_and_not_with_each_other() -> None:
         (planned(T, Mode.ORDERED, locator=RowLocator(Find.EXACT)), target_of(T)),
         (planned(TableStructure("d", "t", COLUMNS), Mode.ORDERED, locator=BY_ROW), target_of(T)),
         (planned(replace(T, before_columns=("id",))), target_of(T)),
-        (planned(T), target_of(T, UniqueKey("f", (KeyPart(None),)))),
+        (planned(T), target_of(T, UniqueKey("f", (TargetKeyPart(None),)))),
         (planned(T), target_of(T, definition="... UNIQUE (id, p WITHOUT OVERLAPS)")),
         (planned(T), target_of(T, key("g"), columns={"g": column("g")})),
         (planned(T), target_of(T, key("n"), columns={"n": generated("n")})),
@@ -229,7 +237,7 @@ def test_tables_whose_rows_cannot_be_told_apart_are_one_group(plan: TablePlan, t
 
 def test_what_hangs_together_with_such_a_table_is_one_group_with_it() -> None:
     to_t: dict[str, tuple[ForeignKey, ...]] = {"c": (ForeignKey(("n",), ("d", "t"), ("id",)),)}
-    opaque = target_of(T, UniqueKey("f", (KeyPart(None),)))
+    opaque = target_of(T, UniqueKey("f", (TargetKeyPart(None),)))
     made = causality((planned(T), opaque), (planned(C), target_of(C)), foreign=to_t)
     assert made.tables[0].whole == made.tables[1].whole is not None
     family = [(planned(one, Mode.ORDERED, cascades=True), target_of(one)) for one in (T, C)]

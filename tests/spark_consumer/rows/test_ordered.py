@@ -18,7 +18,8 @@ from spark_consumer.rows.render import UnknownHeader, render
 from spark_consumer.rows.results import Deletes, Inserts, NotWritten, OrderedChange, Tally
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.row_locator import BY_KEY, BY_ROW
-from spark_consumer.target.tables import TargetTable, families
+from spark_consumer.target.table import TargetTable
+from spark_consumer.target.tables import families
 from tests.support.applying.targets import column, unique
 from tests.support.applying.targets import generated as computed
 from tests.support.epochs.fake_topic import Change, delete, insert, integer, row_key, row_value, update

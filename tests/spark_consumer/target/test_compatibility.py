@@ -9,7 +9,7 @@ import pytest
 from schemas.structure import Column, TableStructure
 from spark_consumer.target.compatibility import may_set, misfits
 from spark_consumer.target.row_locator import BY_KEY, BY_ROW, Find, RowLocator, locator_of
-from spark_consumer.target.tables import KeyPart, TargetTable, Trigger, UniqueKey
+from spark_consumer.target.table import TargetKeyPart, TargetTable, Trigger, UniqueKey
 from spark_consumer.target.type_capacity import SqlType, charset_lacks, lacks, parse_type
 from tests.support.applying.targets import as_it_is, column, generated, unique
 from tests.support.epochs.fake_topic import integer, text
@@ -191,14 +191,14 @@ def test_a_unique_key_within_the_upstreams_key_finds_a_row_by_it() -> None:
     assert identity(unique("id", name="u", nullable=True), merged=True) == BY_KEY
     assert identity(unique("id"), key=("id", "v")) == BY_KEY
     # unique by its beginning is unique as a whole
-    assert identity(UniqueKey("p", (KeyPart("name", 3),)), key=("Name",)) == BY_KEY
+    assert identity(UniqueKey("p", (TargetKeyPart("name", 3),)), key=("Name",)) == BY_KEY
 
 
 def test_otherwise_a_unique_key_of_the_downstream_does() -> None:
     assert identity(unique("id", "name")) == RowLocator(Find.UNIQUE, ("id", "Name"))
     assert identity(unique("name"), merged=True, partial=True) == RowLocator(Find.UNIQUE, ("Name",))
     # nothing of these tells rows apart: an expression, NULLs, the downstream's own column, a computed one
-    expression = UniqueKey("f", (KeyPart(None),))
+    expression = UniqueKey("f", (TargetKeyPart(None),))
     for useless in (expression, unique("v", nullable=True), unique("own"), unique("g")):
         assert identity(useless) == RowLocator(Find.EXACT)
         assert identity(useless, merged=True) == BY_ROW

@@ -22,7 +22,7 @@ from spark_consumer.rows.render import render
 from spark_consumer.rows.results import Deletes, Inserts, OrderedChange
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.members import Unclear, as_written
-from spark_consumer.target.tables import TargetColumn, TargetTable
+from spark_consumer.target.table import TargetColumn, TargetTable
 from spark_consumer.target.type_capacity import SqlType, parse_type
 from tests.support.applying.targets import as_it_is, unique
 from tests.support.epochs.fake_topic import Change, delete, insert, integer, row_key, row_value, update

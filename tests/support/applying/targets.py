@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from schemas.structure import TableStructure
 from schemas.tables import QualifiedName
-from spark_consumer.target.tables import KeyPart, TargetColumn, TargetTable, UniqueKey
+from spark_consumer.target.table import TargetColumn, TargetKeyPart, TargetTable, UniqueKey
 from spark_consumer.target.type_capacity import parse_type, type_of
 
 
@@ -23,7 +23,7 @@ def generated(name: str) -> TargetColumn:
 
 def unique(*names: str, name: str = "PRIMARY", nullable: bool = False) -> UniqueKey:
     """A unique key over whole columns."""
-    return UniqueKey(name, tuple(KeyPart(column, None, nullable) for column in names))
+    return UniqueKey(name, tuple(TargetKeyPart(column, None, nullable) for column in names))
 
 
 def as_it_is(structure: TableStructure, name: QualifiedName | None = None) -> TargetTable:

@@ -25,7 +25,7 @@ from spark_consumer.rows.reader import unevaluable
 from spark_consumer.rows.render import UnevaluableRow, render
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.rules import Rules
-from spark_consumer.target.tables import TargetTable
+from spark_consumer.target.table import TargetTable
 from tailrace import assemble
 from tailrace.config.file import load
 from tests.support.applying.targets import as_it_is, unique
