@@ -85,6 +85,8 @@ class TailraceError(Exception):
         where: GTID, file:position, table, epoch, as far as known.
         hint: what the operator can do about it.
         retryable: whether the same call may succeed later without a change.
+        another_start: whether another start of the program may succeed although this run cannot wait for that: of a
+            lock whose holder is about to end, a client of Kafka that is done for, a log that has moved on.
         applied: what of the batch in hand is applied, as a part of a sentence; "" where there is none.
     """
 
@@ -98,6 +100,7 @@ class TailraceError(Exception):
         where: Where = NOWHERE,
         hint: str = "",
         retryable: bool = False,
+        another_start: bool = False,
         applied: str = "",
     ) -> None:
         super().__init__(code, what)
@@ -106,6 +109,7 @@ class TailraceError(Exception):
         self.where = where
         self.hint = hint
         self.retryable = retryable
+        self.another_start = another_start
         self.applied = applied
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -178,10 +182,19 @@ class DownstreamError(TailraceError):
         where: Where = NOWHERE,
         hint: str = "",
         retryable: bool = False,
+        another_start: bool = False,
         applied: str = "",
         statement: str | None = None,
     ) -> None:
-        super().__init__(code, what, where=where, hint=hint, retryable=retryable, applied=applied)
+        super().__init__(
+            code,
+            what,
+            where=where,
+            hint=hint,
+            retryable=retryable,
+            another_start=another_start,
+            applied=applied,
+        )
         self.statement = statement
 
 

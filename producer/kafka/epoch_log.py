@@ -118,6 +118,7 @@ def log_error(error: KafkaException, doing: str) -> LogError:
         f"{doing}: {cause.str()}",
         hint="check kafka.bootstrap-servers and the brokers' logs; starting again goes on where it stopped",
         retryable=cause.retriable() or cause.code() in _AWAY,
+        another_start=True,
     )
 
 

@@ -63,6 +63,10 @@ def connect(url: ServerUrl, **options: Any) -> Connection[Any]:
         raise translate(error, url) from error
 
 
+class LoginRefused(UpstreamError):
+    """TR202: the account may not log in, or not do what replication needs."""
+
+
 def translate(error: Exception, url: ServerUrl) -> UpstreamError:
     """An error of the driver or socket as ours, with the server's own words."""
     number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
@@ -70,7 +74,7 @@ def translate(error: Exception, url: ServerUrl) -> UpstreamError:
     if number in _DENIED:
         hint = "check user and password; replication needs REPLICATION SLAVE and REPLICATION CLIENT"
         hint += " (MariaDB: BINLOG MONITOR)" + login_hint(url, error)
-        return UpstreamError("TR202", f"{url} refused: {text}", hint=hint)
+        return LoginRefused("TR202", f"{url} refused: {text}", hint=hint)
     hint = "check that the server is up and can be reached from here"
     return UpstreamError("TR201", f"{url} cannot be reached: {text}", hint=hint, retryable=True)
 

@@ -344,5 +344,6 @@ def lock_directory(root: Path) -> int:
     except OSError as error:
         os.close(fd)
         hint = "only one producer can use a relay directory: stop the other one, or set another relay.dir"
-        raise RelayError("TR301", f"{root} is in use by another process", hint=hint) from error
+        what = f"{root} is in use by another process"
+        raise RelayError("TR301", what, hint=hint, another_start=True) from error
     return fd

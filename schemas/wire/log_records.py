@@ -391,4 +391,5 @@ def missing(number: int, found: int) -> LogError:
         f"epoch {number} is missing: the log goes on with epoch {found}",
         where=Where(epoch=number),
         hint="the log was cut or belongs to another producer; restore it, or load the tables anew",
+        another_start=True,
     )

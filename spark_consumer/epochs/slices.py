@@ -197,6 +197,7 @@ def not_next(position: Position, epoch: int, where: Where) -> LogError:
         f"the position is epoch {position.epoch}, and the batch begins with {epoch}",
         where=where,
         hint="start the consumer again: it goes on from the position",
+        another_start=True,
     )
 
 

@@ -148,6 +148,7 @@ class BatchRunner:
                 "the upstream has all names in lower case, and had not, or nothing was logged, when this run began",
                 where=Where(epoch=first.record.epoch),
                 hint="start the consumer again",
+                another_start=True,
                 applied=NOTHING_APPLIED,
             )
 

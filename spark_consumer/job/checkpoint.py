@@ -41,7 +41,10 @@ def in_use(folder: Path, *, alone: bool = False) -> Iterator[None]:
         except OSError as error:
             what = "a consumer of the channel runs" if alone else "the channel is being reset"
             raise DownstreamError(
-                "TR614", f"{what}: {folder} is in use", hint="stop it, or wait for its end, and try again"
+                "TR614",
+                f"{what}: {folder} is in use",
+                hint="stop it, or wait for its end, and try again",
+                another_start=True,
             ) from error
         yield
 
@@ -55,6 +58,7 @@ def _written(folder: Path) -> Iterator[None]:
             "TR564",
             f"the checkpoint folder {folder} cannot be written: {error.strerror}",
             hint="[consumer] checkpoint-dir needs a disk with room and the rights to write; all in it is a cache",
+            another_start=True,
         ) from error
 
 

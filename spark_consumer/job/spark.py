@@ -134,6 +134,7 @@ def lost(ended: str) -> JvmLost:
         f"Spark's JVM has ended, {ended}",
         hint="start the consumer again: it goes on behind its position. spark.log beside the checkpoint may say"
         " more; if the kernel took the memory back, see spark.driver.memory",
+        another_start=True,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from producer.mirror.start import Start, place_to_begin
-from producer.upstream.connect import describe
+from producer.upstream.connect import LoginRefused, describe
 from relay_store.layout.directory import read_index
 from relay_store.read.start import initial_position
 from schemas.errors import TailraceError, UpstreamError
@@ -20,11 +20,9 @@ def begin_findings(config: Config) -> list[Result]:
     """Whether anything is missing before the position at which a new log would begin; nothing if there is a log."""
     try:
         behind, why = _begin(config)
-    except UpstreamError as error:
-        if error.retryable or error.code == "TR202":
-            return [NotChecked("kafka", _CODE, "the upstream does not answer")]
-        return [Finding("block", "kafka", _CODE, error.what, error.hint)]
     except TailraceError as error:
+        if isinstance(error, LoginRefused) or (isinstance(error, UpstreamError) and error.retryable):
+            return [NotChecked("kafka", _CODE, "the upstream does not answer")]
         return [Finding("block", "kafka", _CODE, error.what, error.hint)]
     if why == ORIGIN:
         return [Finding("ok", "kafka", _CODE, "the log will hold all that was ever written upstream")]

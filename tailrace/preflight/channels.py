@@ -58,6 +58,7 @@ def _own(key: ChannelKey, found: Neighbor | None, log_id: str | None) -> Result:
         f" {key.prefix} {there} (TR558)",
         "give this pipeline a [kafka] prefix or a channel of its own; if the topics were deleted and made anew, load"
         " the tables anew and `tailrace channel remove`",
+        error="TR558",
     )
 
 

@@ -13,13 +13,28 @@ Part: TypeAlias = str
 
 @dataclass(frozen=True)
 class Finding:
-    """One answer: ``block`` keeps replication from working, ``warn`` will hurt some day."""
+    """One answer: ``block`` keeps replication from working, ``warn`` will hurt some day.
+
+    Attributes:
+        error: the code with which a program that is started all the same does not start. It is that of the error in
+            which it would end later.
+        passes: whether the programs start and wait until it has passed.
+        another_start: whether another start may find it healed.
+    """
 
     level: Level
     part: Part
     code: str
     what: str
     remedy: str = ""
+    error: str = "TR003"
+    passes: bool = False
+    another_start: bool = False
+
+    def as_dict(self) -> dict[str, str]:
+        """For ``--json``."""
+        names = ("level", "part", "code", "what", "remedy")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True)
@@ -48,16 +63,28 @@ class Preflight:
         """Plain data for ``--json``."""
         return {
             "blocked": self.blocked,
-            "findings": [asdict(r) for r in self.results if isinstance(r, Finding)],
+            "findings": [r.as_dict() for r in self.results if isinstance(r, Finding)],
             "not_checked": [asdict(r) for r in self.results if isinstance(r, NotChecked)],
         }
 
 
 def verdict(
-    good: bool, part: Part, code: str, fine: str, wrong: str, remedy: str, level: Level = "block"
+    good: bool,
+    part: Part,
+    code: str,
+    fine: str,
+    wrong: str,
+    remedy: str,
+    level: Level = "block",
+    *,
+    error: str = "TR003",
+    passes: bool = False,
+    another_start: bool = False,
 ) -> Finding:
     """``ok`` with ``fine``, or ``level`` with ``wrong`` and ``remedy``."""
-    return Finding("ok", part, code, fine) if good else Finding(level, part, code, wrong, remedy)
+    if good:
+        return Finding("ok", part, code, fine)
+    return Finding(level, part, code, wrong, remedy, error, passes, another_start)
 
 
 def setting(

@@ -138,7 +138,7 @@ def _loops(config: Config, scopes: list[Scope], log_id: str | None) -> list[Resu
 
 
 def _unreachable(part: Part, error: TailraceError, rest: str) -> list[Result]:
-    found = Finding("block", part, "reachable", error.what, error.hint)
+    found = Finding("block", part, "reachable", error.what, error.hint, passes=True)
     return [found, NotChecked(part, "settings", f"not looked at: {rest}")]
 
 

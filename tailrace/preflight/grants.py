@@ -22,6 +22,7 @@ class Need:
     Attributes:
         code: of the finding.
         scope: where they can be given: on tables, on databases, or on the server only.
+        error: of the finding.
         beyond: what is out of reach where they are given on what is replicated, and nowhere else.
     """
 
@@ -31,6 +32,7 @@ class Need:
     scope: Literal["table", "schema", "server"] = "server"
     level: Level = "block"
     beyond: str = ""
+    error: str = "TR003"
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def _result(part: Part, account: Privileges, need: Need, reach: Reach) -> Result
     if missing:
         what = f"the account lacks {', '.join(missing)}{_where(account, lacking, missing)}: {need.why}"
         remedy = _remedy(account, need, lacking, missing)
-        return Finding(need.level, part, need.code, what, remedy)
+        return Finding(need.level, part, need.code, what, remedy, need.error)
     fine = f"the account has {', '.join(need.rights)}"
     some = [right for right in need.rights if need.scope != "server" and not account.everywhere(right)]
     beyond = need.beyond or ("databases and tables that come later are out of reach" if reach.open else "")

@@ -71,7 +71,8 @@ def _replication(facts: KafkaFacts, settings: dict[str, str]) -> list[Result]:
     what = f"Kafka's transaction log wants {counted(needed, 'replica')}, and there is {there}"
     remedy = "start more brokers, or lower transaction.state.log.replication.factor"
     fine = "Kafka's transaction log can be replicated as wanted"
-    return [verdict(needed <= facts.brokers, "kafka", "transactions", fine, what, remedy)]
+    good = needed <= facts.brokers
+    return [verdict(good, "kafka", "transactions", fine, what, remedy, passes=True)]
 
 
 def _topics(facts: KafkaFacts) -> list[Result]:
@@ -88,6 +89,7 @@ def _topics(facts: KafkaFacts) -> list[Result]:
             f"{facts.prefix}.rows has {counted(rows.partitions, 'partition')}, the configuration says"
             f" {facts.partitions}",
             f"set [kafka] partitions = {rows.partitions}: another number would scatter the keys anew",
+            error="TR509",
         ),
         verdict(
             epochs.partitions == 1,
@@ -96,6 +98,7 @@ def _topics(facts: KafkaFacts) -> list[Result]:
             "one partition of epochs",
             f"{facts.prefix}.epochs has {counted(epochs.partitions, 'partition')} and would lose its order",
             "use another [kafka] prefix; the producer creates its topics itself",
+            error="TR509",
         ),
     ]
     return [*results, *_kept(facts), *_copies(facts)]

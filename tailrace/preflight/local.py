@@ -45,9 +45,8 @@ def relay_findings(folder: Path) -> list[Result]:
     parent = next(p for p in (folder, *folder.parents) if p.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
         what = f"{folder} cannot be written"
-        return [
-            Finding("block", "relay", "writable", what, "set [relay] dir to a folder of this account's own")
-        ]
+        remedy = "set [relay] dir to a folder of this account's own"
+        return [Finding("block", "relay", "writable", what, remedy, error="TR302")]
     free = shutil.disk_usage(parent).free
     text = f"{free / _GIB:.1f} GiB are free for the relay log"
     remedy = "free some space, or set [relay] dir to a larger disk"
@@ -55,7 +54,7 @@ def relay_findings(folder: Path) -> list[Result]:
     return [
         Finding("ok", "relay", "writable", f"{folder} can be written"),
         *_privacy("relay", folder),
-        verdict(free >= 2 * _GIB, "relay", "space", text, f"only {text}", remedy, level),
+        verdict(free >= 2 * _GIB, "relay", "space", text, f"only {text}", remedy, level, passes=True),
     ]
 
 
@@ -66,7 +65,7 @@ def folder_findings(folder: Path) -> list[Result]:
     wrong, remedy = f"{folder} cannot be written", "set [target] url to a folder of this account's own"
     fine = f"{folder} can be written"
     return [
-        verdict(writable, "downstream", "writable", fine, wrong, remedy),
+        verdict(writable, "downstream", "writable", fine, wrong, remedy, error="TR680", another_start=True),
         *_privacy("downstream", folder),
     ]
 
@@ -89,6 +88,8 @@ def consumer_findings(checkpoint: Path) -> list[Result]:
             f"{checkpoint} can be written",
             f"{checkpoint} cannot be written",
             "set [consumer] checkpoint-dir to a folder of this account's own",
+            error="TR564",
+            another_start=True,
         ),
         *_privacy("consumer", checkpoint),
     ]

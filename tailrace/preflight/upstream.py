@@ -54,6 +54,7 @@ def upstream_findings(facts: UpstreamFacts) -> list[Result]:
             "the binlog is on",
             "the binlog is off: there is nothing to replicate",
             "set log_bin in the server's option file and restart it",
+            error="TR206",
         ),
         setting("upstream", variables, "binlog_format", ["ROW"], "only rows can be replicated exactly"),
         _row_image(facts),
@@ -123,7 +124,8 @@ def _server_id(facts: UpstreamFacts) -> list[Result]:
     ours, theirs = facts.our_server_id, facts.variables.get("server_id", "0")
     remedy = "set [source] server-id to a number that no server and no other replica has"
     if str(ours) == theirs:
-        return [Finding("block", "upstream", "server-id", f"server-id {ours} is the upstream's own", remedy)]
+        what = f"server-id {ours} is the upstream's own"
+        return [Finding("block", "upstream", "server-id", what, remedy, error="TR210")]
     if facts.replica_ids is None:
         return [NotChecked("upstream", "server-id", "the account may not list the upstream's replicas")]
     what = f"a replica with server-id {ours} is connected: our own producer, or one that it would disconnect"
@@ -134,7 +136,7 @@ def _server_id(facts: UpstreamFacts) -> list[Result]:
 def _rights(facts: UpstreamFacts) -> list[Result]:
     name = " (MariaDB shows REPLICATION CLIENT as BINLOG MONITOR)" if facts.mariadb else ""
     rights = ("REPLICATION SLAVE", "REPLICATION CLIENT")
-    binlog = Need("privileges", rights, f"the binlog cannot be read without{name}")
+    binlog = Need("privileges", rights, f"the binlog cannot be read without{name}", error="TR202")
     why = "structures and `tailrace compare` are read with it"
     return rights_results(
         "upstream", facts.account, [binlog, Need("select", ("SELECT",), why, "table", "warn")], facts.reach

@@ -13,11 +13,6 @@ from schemas.errors import TailraceError
 REPORT_FD = "TAILRACE_REPORT_FD"
 # A pipe holds 64 kB, and nobody reads before the end.
 _LONGEST = 4_000
-# What another start may find healed although the run that met it could not wait for that: a lock whose holder is about
-# to end, a disk without room, a Kafka client that is done for, Spark's JVM, a log or position that has moved on.
-_ANOTHER_START = frozenset(
-    {"TR301", "TR320", "TR501", "TR551", "TR563", "TR564", "TR565", "TR614", "TR654", "TR680", "TR681"}
-)
 
 
 @dataclass(frozen=True)
@@ -41,7 +36,7 @@ class Report:
 
 def comes_back(error: Exception) -> bool:
     """Whether another start may go on without anybody's doing."""
-    return isinstance(error, TailraceError) and (error.retryable or error.code in _ANOTHER_START)
+    return isinstance(error, TailraceError) and (error.retryable or error.another_start)
 
 
 def tell(report: Report) -> None:

@@ -65,6 +65,7 @@ class Folder:
                     "TR681",
                     f"another process writes to {self.root}",
                     hint="each channel needs a folder of its own, and one consumer",
+                    another_start=True,
                 ) from error
             self._lock = lock
             found = read(self.root)
@@ -184,6 +185,7 @@ def _refusal(root: Path, error: OSError) -> DownstreamError:
         f"{'the disk is full' if full else 'the file system refuses'}: {error}",
         hint=f"make room for {root}" if full else f"check the permissions of {error.filename or root}",
         retryable=full,
+        another_start=True,
     )
 
 

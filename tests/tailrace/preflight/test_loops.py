@@ -75,17 +75,13 @@ def test_programs_refuse_what_blocks_and_wait_for_what_passes() -> None:
     fine: list[Finding | NotChecked] = [
         Finding("ok", "upstream", "log_bin", "on"),
         Finding("warn", "upstream", "retention", "short"),
-        Finding("block", "downstream", "reachable", "away"),
-        Finding("block", "downstream", "read_only", "for now"),
-        Finding("block", "relay", "space", "little"),
+        Finding("block", "downstream", "reachable", "away", passes=True),
+        Finding("block", "relay", "space", "little", passes=True),
         NotChecked("kafka", "limits", "nobody knows"),
     ]
     gate._refuse(fine)
-    for part, code, error in (
-        ("upstream", "server-id", "TR210"),
-        ("downstream", "ring", "TR003"),
-        ("kafka", "partitions", "TR509"),
-    ):
-        with pytest.raises(TailraceError, match=f"{error}: {part}: so it is Hint: do this") as caught:
-            gate._refuse([*fine, Finding("block", part, code, "so it is", "do this")])
-        assert not caught.value.retryable
+    for error, another_start in (("TR003", False), ("TR509", False), ("TR680", True)):
+        block = Finding("block", "part", "code", "so it is", "do this", error, another_start=another_start)
+        with pytest.raises(TailraceError, match=f"{error}: part: so it is Hint: do this") as caught:
+            gate._refuse([*fine, block])
+        assert (caught.value.retryable, caught.value.another_start) == (False, another_start)

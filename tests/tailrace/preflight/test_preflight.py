@@ -21,7 +21,7 @@ from tailrace.preflight.downstream import DownstreamFacts, Nontransactional, Pro
 from tailrace.preflight.finding import Finding, NotChecked, Preflight, Result
 from tailrace.preflight.grants import Reach, downstream_reach, upstream_reach
 from tailrace.preflight.kafka import KafkaFacts, TopicFacts, kafka_findings
-from tailrace.preflight.local import relay_findings
+from tailrace.preflight.local import folder_findings, relay_findings
 from tailrace.preflight.upstream import UpstreamFacts, upstream_findings
 from tests.support.paths import CHECKOUT
 
@@ -136,7 +136,7 @@ def test_a_server_id_that_is_taken() -> None:
     unknown = _named(upstream_findings(replace(GOOD, replica_ids=None)), "server-id")
     assert isinstance(own, Finding)
     assert isinstance(other, Finding)
-    assert (own.level, other.level) == ("block", "warn")
+    assert (own.level, own.error, other.level) == ("block", "TR210", "warn")
     assert isinstance(unknown, NotChecked)
 
 
@@ -144,7 +144,7 @@ def test_missing_privileges_block() -> None:
     without = replace(GOOD, account=_account("GRANT SELECT ON *.* TO `r`@`%`"))
     finding = _named(upstream_findings(without), "privileges")
     assert isinstance(finding, Finding)
-    assert finding.level == "block"
+    assert (finding.level, finding.error) == ("block", "TR202")
     assert finding.remedy == "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'a'@'%'"
     # A role that gives them is of use only where sessions begin with it.
     idle = replace(GOOD, account=_account("GRANT SELECT ON *.* TO `r`@`%`", idle=("`both`@`%`",)))
@@ -397,7 +397,9 @@ def test_kafka_limits_partitions_and_retention() -> None:
     results = kafka_findings(_kafka(broker_settings={"transaction.max.timeout.ms": "60000"}, topics=topics))
     levels = {r.code: r.level if isinstance(r, Finding) else "not checked" for r in results}
     assert levels["transaction.max.timeout.ms"] == "block"
-    assert levels["partitions"] == "block"
+    partitions = _named(results, "partitions")
+    assert isinstance(partitions, Finding)
+    assert (partitions.level, partitions.error) == ("block", "TR509")
     assert levels["rows.retention"] == "warn"
     assert levels["epochs.retention"] == "not checked"
     assert levels["replicas"] == "warn"
@@ -413,7 +415,10 @@ def test_a_relay_folder_that_is_a_file_blocks(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     finding = _named(relay_findings(tmp_path / "file"), "writable")
     assert isinstance(finding, Finding)
-    assert finding.level == "block"
+    assert (finding.level, finding.error) == ("block", "TR302")
+    folder = _named(folder_findings(tmp_path / "file"), "writable")
+    assert isinstance(folder, Finding)
+    assert (folder.level, folder.error, folder.another_start) == ("block", "TR680", True)
 
 
 def test_only_blocking_findings_block() -> None:

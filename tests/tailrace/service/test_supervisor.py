@@ -98,7 +98,7 @@ def test_what_comes_back_is_waited_for(told: Callable[[Sequence[str]], Started],
 
 
 def test_what_another_start_heals_comes_back_though_the_run_ended() -> None:
-    assert comes_back(LogError("TR563", "the JVM was killed"))
+    assert comes_back(LogError("TR563", "the JVM was killed", another_start=True))
     assert comes_back(LogError("TR501", "away", retryable=True))
     assert not comes_back(LogError("TR505", "fenced"))
     assert not comes_back(ValueError("nobody foresaw it"))
