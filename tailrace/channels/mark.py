@@ -15,16 +15,15 @@ import pymysql
 import structlog
 
 from relay_store.layout import directory as layout
-from relay_store.layout.directory import RelayPosition
+from relay_store.layout.directory import Owner, RelayPosition
 from relay_store.layout.locks import files_locked
 from relay_store.layout.readers import Mark, channel_reader
-from schemas.errors import TailraceError
+from schemas.errors import RelayError, TailraceError
 from spark_consumer.apply.tables import position_store
 from spark_consumer.epochs.position import Position
 from spark_consumer.job.progress import Counters
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import closing, connect, error_number
-from tailrace.channels.ownership import check_feeds
 
 _EVERY, _EVERY_ELSEWHERE = 2.0, 10.0  # seconds
 _LEAVE = 2.0
@@ -132,3 +131,14 @@ def needed_from(position: Position) -> RelayPosition | None:
     here = RelayPosition(subdir, file, position.relay_pos)
     begins = [RelayPosition(p.relay_dir, p.relay_file, p.relay_pos) for p in position.prepared]
     return min([here, *begins], key=lambda place: place.order)
+
+
+def check_feeds(root: Path, owner: Owner, position: Position) -> None:
+    """Raises RelayError TR312 if the channel follows another log than is made of the relay log."""
+    if owner.log_id and position.log_id and owner.log_id != position.log_id:
+        raise RelayError(
+            "TR312",
+            f"the relay log in {root} was published to the log {owner.log_id}, and the channel follows the log"
+            f" {position.log_id}",
+            hint="set [relay] dir and [kafka] prefix to those of the producer that feeds this channel",
+        )

@@ -18,7 +18,7 @@ from spark_consumer.epochs.position import Position
 from spark_consumer.job.checkpoint import clear, in_use
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import Session, closing, connect
-from tailrace.channels.ownership import check_feeds
+from tailrace.channels.mark import check_feeds
 
 
 @dataclass(frozen=True)

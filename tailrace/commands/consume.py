@@ -53,8 +53,7 @@ def consume(
     from tailrace.config.secret_files import warn_if_exposed
     from tailrace.config.start_point import check_start, check_until
     from tailrace.service import logs
-    from tailrace.service.lifecycle import run_until_signalled
-    from tailrace.service.recovery_hint import recovery_hinted
+    from tailrace.service.lifecycle import recovery_hinted, run_until_signalled
 
     logs.configure("consume")
     loaded = load(config)

@@ -41,10 +41,10 @@ def _run(config: Config, settings: ProducerConfig, stop: Event) -> None:
     from tailrace.channels.mark import followed
     from tailrace.preflight.gate import check_producer
     from tailrace.probe_kafka import probe
+    from tailrace.service.lifecycle import recovery_hinted
     from tailrace.service.live import PRODUCER, serving
     from tailrace.service.produce_progress import Backlog
     from tailrace.service.progress import shown
-    from tailrace.service.recovery_hint import recovery_hinted
     from tailrace.status.memory import ProducerMemory
 
     probe(settings.bootstrap_servers, settings.kafka_security)

@@ -26,8 +26,8 @@ def run(
     """
     from tailrace.config.file import load
     from tailrace.config.start_point import check_gtid_set
-    from tailrace.service import children, logs
-    from tailrace.service.supervisor import Supervisor
+    from tailrace.service import logs
+    from tailrace.service.supervisor import Supervisor, start_child
 
     logs.configure("run")
     loaded = load(config)
@@ -37,7 +37,7 @@ def run(
     # Two live displays would draw over each other.
     plain = {logs.PLAIN: "1"}
     bounded = until_caught_up or stop_at_gtid is not None
-    supervisor = Supervisor(commands, lambda args: children.start(args, **plain), finished, bounded)
+    supervisor = Supervisor(commands, lambda args: start_child(args, **plain), finished, bounded)
     raise typer.Exit(supervisor.run())
 
 

@@ -1,16 +1,17 @@
-"""Reads which tables a server has, and builds the expressions that select their rows exactly."""
+"""Reads and pairs two servers' tables, and builds the expressions that select their rows exactly."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pymysql.connections import Connection
 
 from schemas.quote import quoted
+from spark_consumer.rules.route import Router
 from tailrace.servers import rows
 
 _NUMBERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "year"}
@@ -18,7 +19,7 @@ _BYTES = {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
 
 
 @dataclass(frozen=True)
-class Column:
+class ComparedColumn:
     """One column: its name, ``information_schema``'s data type, and its character set if it has one.
 
     Attributes:
@@ -68,13 +69,13 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class ComparedTable:
     """One table of one server; ``key`` is the primary key or the first NOT NULL unique key."""
 
     db: str
     name: str
-    columns: tuple[Column, ...]
-    key: tuple[Column, ...]
+    columns: tuple[ComparedColumn, ...]
+    key: tuple[ComparedColumn, ...]
     average_row_bytes: int
 
     @property
@@ -82,14 +83,14 @@ class Table:
         return quoted(self.db, self.name)
 
 
-def alike(tables: Sequence[Table]) -> list[Table]:
+def alike(tables: Sequence[ComparedTable]) -> list[ComparedTable]:
     """Return the tables with ``compared`` set on ENUM and SET columns: numbers are compared if all members are equal.
 
     If the members differ, an ENUM's number still distinguishes an invalid value from the member ``''``.
     """
     lists = [{c.name: (c.data_type, c.members) for c in table.columns if c.members} for table in tables]
 
-    def with_comparison(column: Column) -> Column:
+    def with_comparison(column: ComparedColumn) -> ComparedColumn:
         found = {each.get(column.name, ("", "")) for each in lists}
         if not column.members or ("", "") in found:
             return column
@@ -100,7 +101,9 @@ def alike(tables: Sequence[Table]) -> list[Table]:
     return [replace(table, columns=tuple(map(with_comparison, table.columns))) for table in tables]
 
 
-def read_catalog(connection: Connection[Any], replicated: Callable[[str, str], bool]) -> dict[str, Table]:
+def read_catalog(
+    connection: Connection[Any], replicated: Callable[[str, str], bool]
+) -> dict[str, ComparedTable]:
     """Return the replicated tables, by ``db.table``."""
     found = {}
     sizes = _table_sizes(connection)
@@ -108,7 +111,7 @@ def read_catalog(connection: Connection[Any], replicated: Callable[[str, str], b
     keys = _keys(connection, columns)
     for (db, name), size in sizes.items():
         if replicated(db, name) and (db, name) in columns:
-            found[f"{db}.{name}"] = Table(db, name, columns[db, name], keys.get((db, name), ()), size)
+            found[f"{db}.{name}"] = ComparedTable(db, name, columns[db, name], keys.get((db, name), ()), size)
     return found
 
 
@@ -127,24 +130,24 @@ def _table_sizes(connection: Connection[Any]) -> dict[tuple[str, str], int]:
     return {(_text(db), _text(name)): int(size or 0) for db, name, size in rows(connection, sql)}
 
 
-def _columns(connection: Connection[Any]) -> dict[tuple[str, str], tuple[Column, ...]]:
+def _columns(connection: Connection[Any]) -> dict[tuple[str, str], tuple[ComparedColumn, ...]]:
     sql = (
         "SELECT table_schema, table_name, column_name, data_type, character_set_name, is_nullable, column_type"
         f" FROM information_schema.columns WHERE {_USER_SCHEMAS} ORDER BY table_schema, table_name, ordinal_position"
     )
-    found: dict[tuple[str, str], list[Column]] = {}
+    found: dict[tuple[str, str], list[ComparedColumn]] = {}
     for row in rows(connection, sql):
         db, table, name, data_type, charset, nullable, kind = map(_text, row)
         members = kind if data_type.lower() in ("enum", "set") else ""
         found.setdefault((db, table), []).append(
-            Column(name, data_type.lower(), charset, nullable == "YES", members)
+            ComparedColumn(name, data_type.lower(), charset, nullable == "YES", members)
         )
     return {table: tuple(columns) for table, columns in found.items()}
 
 
 def _keys(
-    connection: Connection[Any], columns: dict[tuple[str, str], tuple[Column, ...]]
-) -> dict[tuple[str, str], tuple[Column, ...]]:
+    connection: Connection[Any], columns: dict[tuple[str, str], tuple[ComparedColumn, ...]]
+) -> dict[tuple[str, str], tuple[ComparedColumn, ...]]:
     sql = (
         "SELECT table_schema, table_name, index_name, column_name FROM information_schema.statistics"
         f" WHERE non_unique = 0 AND {_USER_SCHEMAS} ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index"
@@ -153,7 +156,7 @@ def _keys(
     for row in rows(connection, sql):
         db, table, index, column = map(_text, row)
         indexes.setdefault((db, table), {}).setdefault(index, []).append(column)
-    keys: dict[tuple[str, str], tuple[Column, ...]] = {}
+    keys: dict[tuple[str, str], tuple[ComparedColumn, ...]] = {}
     for table_name, candidates in indexes.items():
         by_name = {c.name: c for c in columns.get(table_name, ())}
         for names in candidates.values():
@@ -165,7 +168,7 @@ def _keys(
     return keys
 
 
-def create_statement(connection: Connection[Any], table: Table) -> str:
+def create_statement(connection: Connection[Any], table: ComparedTable) -> str:
     """Return SHOW CREATE TABLE without the AUTO_INCREMENT counter.
 
     The counter includes ids that were rolled back or overwritten, which are not in the log.
@@ -183,10 +186,39 @@ def structure_lines(source: str, target: str) -> tuple[str, ...]:
     return tuple(line for line in diff if not line.startswith("@@"))
 
 
-def plain_structure(table: Table) -> str:
+def plain_structure(table: ComparedTable) -> str:
     """Return the part of a structure that both flavors show alike: the columns' names in order, and the key."""
     return "\n".join([*(c.name for c in table.columns), "KEY " + ",".join(_names(table.key))])
 
 
-def _names(columns: Sequence[Column]) -> list[str]:
+def _names(columns: Sequence[ComparedColumn]) -> list[str]:
     return [column.name for column in columns]
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Which tables are replicated, by their names upstream, and what they are called downstream."""
+
+    replicated: Callable[[str, str], bool]
+    router: Router
+
+    def pairs(
+        self, left: Mapping[str, ComparedTable], right: Mapping[str, ComparedTable]
+    ) -> Iterator[tuple[list[str], str]]:
+        """Yield each target table with its source tables (none, one or several), by ``db.table``, in order."""
+        sources: dict[str, list[str]] = {}
+        for name in sorted(left):
+            table = left[name]
+            if self.replicated(table.db, table.name):
+                target = ".".join(self.router.table(table.db, table.name))
+                sources.setdefault(target, []).append(name)
+        # A replicated table that only the target has, and that no route renames, is extra.
+        extra = {
+            name
+            for name, table in right.items()
+            if name not in sources
+            and self.replicated(table.db, table.name)
+            and self.router.table(table.db, table.name) == (table.db, table.name)
+        }
+        for target in sorted(sources.keys() | extra):
+            yield sources.get(target, []), target

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pymysql
@@ -12,7 +13,7 @@ from pymysql.connections import Connection
 from pymysql.cursors import Cursor, SSCursor
 
 from schemas.access.server_url import ServerUrl
-from tailrace.compare.catalog import Column, Table
+from tailrace.compare.catalog import ComparedColumn, ComparedTable
 from tailrace.servers import Side, connect
 
 Row = tuple[bytes | None, ...]
@@ -31,23 +32,23 @@ def connect_raw(url: ServerUrl, side: Side) -> Connection[Any]:
     return connect(url, side, init_command=session, **raw)
 
 
-def select_list(table: Table) -> list[str]:
+def select_list(table: ComparedTable) -> list[str]:
     """Return the expressions that select a row: the exact values of all columns, then the key's to order by."""
     return [c.selected for c in table.columns] + [c.ordered for c in table.key]
 
 
-def chunk_rows(table: Table) -> int:
+def chunk_rows(table: ComparedTable) -> int:
     """Return how many rows of a table make a chunk of bounded memory."""
     return max(50, min(_CHUNK_ROWS, _CHUNK_BYTES // max(table.average_row_bytes, 64)))
 
 
-def key_of(table: Table, row: Row) -> Key:
+def key_of(table: ComparedTable, row: Row) -> Key:
     """Return the key of a row that ``select_list`` selected; no part of a key is NULL."""
     return tuple(part or b"" for part in row[len(table.columns) :])
 
 
 def read_range(
-    connection: Connection[Any], table: Table, low: Key | None, high: Key | None, limit: int
+    connection: Connection[Any], table: ComparedTable, low: Key | None, high: Key | None, limit: int
 ) -> list[Row]:
     """Return the rows with ``low < key <= high`` in the key's order, at most ``limit``."""
     conditions = []
@@ -63,7 +64,7 @@ def read_range(
         return list(cursor.fetchall())
 
 
-def _key_condition(key: Sequence[Column], values: Key, operator: str, last: str) -> str:
+def _key_condition(key: Sequence[ComparedColumn], values: Key, operator: str, last: str) -> str:
     """Return a comparison with a key, column by column: servers use no index range for a row constructor."""
     alternatives = []
     for i, column in enumerate(key):
@@ -73,7 +74,7 @@ def _key_condition(key: Sequence[Column], values: Key, operator: str, last: str)
     return "(" + " OR ".join(f"({a})" for a in alternatives) + ")"
 
 
-def _stream(connection: Connection[Any], table: Table) -> Iterator[Row]:
+def _stream(connection: Connection[Any], table: ComparedTable) -> Iterator[Row]:
     with connection.cursor(SSCursor) as cursor:
         cursor.execute(f"SELECT {', '.join(c.selected for c in table.columns)} FROM {table.quoted}")
         yield from cursor
@@ -85,7 +86,7 @@ def row_digest(row: Row) -> int:
     return int.from_bytes(hashlib.blake2b(b"".join(parts), digest_size=16).digest(), "big")
 
 
-def digest_table(connection: Connection[Any], table: Table) -> tuple[int, list[int]]:
+def digest_table(connection: Connection[Any], table: ComparedTable) -> tuple[int, list[int]]:
     """Return the row count and the sums of row digests by bucket, which do not depend on the rows' order."""
     sums, count = [0] * _BUCKETS, 0
     for row in _stream(connection, table):
@@ -96,7 +97,7 @@ def digest_table(connection: Connection[Any], table: Table) -> tuple[int, list[i
 
 
 def rows_in_buckets(
-    connection: Connection[Any], table: Table, buckets: frozenset[int], limit: int
+    connection: Connection[Any], table: ComparedTable, buckets: frozenset[int], limit: int
 ) -> Counter[Row]:
     """Return the rows of ``buckets`` and how often each occurs, at most ``limit`` distinct rows."""
     found: Counter[Row] = Counter()
@@ -112,3 +113,34 @@ NO_SUCH_TABLE = 1146
 def table_is_gone(error: pymysql.MySQLError) -> bool:
     """Return whether a statement failed because a DDL has dropped or renamed the table."""
     return bool(error.args) and error.args[0] == NO_SUCH_TABLE
+
+
+def json_columns(left: ComparedTable, right: ComparedTable) -> list[int]:
+    """Return the indexes of the columns that are JSON on one side and text on the other."""
+    pairs = enumerate(zip(left.columns, right.columns, strict=True))
+    return [i for i, (a, b) in pairs if (a.data_type == "json") != (b.data_type == "json")]
+
+
+def canonical_rows(left: ComparedTable, right: ComparedTable, rows: Iterable[Row]) -> Iterable[Row]:
+    """Return the rows with such JSON in a canonical form; all other values stay the servers' bytes.
+
+    MySQL stores a parsed value, and MariaDB the text.
+    """
+    positions = json_columns(left, right)
+    if not positions:
+        return rows
+    return [_canonical(row, positions) for row in rows]
+
+
+def _canonical(row: Row, positions: list[int]) -> Row:
+    values = list(row)
+    for i in positions:
+        values[i] = _canonical_json(values[i])
+    return tuple(values)
+
+
+def _canonical_json(text: bytes | None) -> bytes | None:
+    try:
+        return None if text is None else json.dumps(json.loads(text), sort_keys=True).encode()
+    except ValueError:
+        return text

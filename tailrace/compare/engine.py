@@ -8,7 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pymysql
@@ -23,15 +24,14 @@ from spark_consumer.epochs.letter_case import lower_route
 from spark_consumer.rules.route import Router
 from tailrace.compare import chunks
 from tailrace.compare.catalog import (
-    Table,
+    ComparedTable,
+    Pairing,
     alike,
     create_statement,
     plain_structure,
     read_catalog,
     structure_lines,
 )
-from tailrace.compare.json_text import canonical_rows
-from tailrace.compare.pairing import Pairing
 from tailrace.compare.result import (
     DIFFERENT,
     MAX_KEYS,
@@ -44,7 +44,7 @@ from tailrace.compare.result import (
 from tailrace.servers import Side, is_mariadb, message, rows
 
 T = TypeVar("T")
-Progress = Callable[[TableResult], None]
+EachTable = Callable[[TableResult], None]
 
 LOOKS = 5
 
@@ -56,7 +56,7 @@ def compare_servers(
     exclude: Sequence[str] = (),
     *,
     router: Router | None = None,
-    progress: Progress | None = None,
+    progress: EachTable | None = None,
     looks: int = LOOKS,
     engines: bool = True,
 ) -> CompareResult:
@@ -72,9 +72,7 @@ def compare_servers(
     Raises UpstreamError or DownstreamError when a server cannot be read.
     """
     with ExitStack() as stack:
-        sides = (_Side(source, "upstream"), _Side(target, "downstream"))
-        for side in sides:
-            stack.callback(side.close)
+        sides = (_open_side(stack, source, "upstream"), _open_side(stack, target, "downstream"))
         pool = stack.enter_context(ThreadPoolExecutor(2))
         names = _pairing(sides, include, exclude, router or Router())
         return _Comparison(sides, pool, names, progress, looks, engines).run()
@@ -95,13 +93,14 @@ def _folds(connection: Connection[Any]) -> bool:
     return int(rows(connection, "SELECT @@lower_case_table_names")[0][0]) != 0
 
 
+@dataclass(frozen=True)
 class _Side:
     """One server's connection; errors name its side."""
 
-    def __init__(self, url: ServerUrl, side: Side) -> None:
-        self.url, self.side = url, side
-        self.connection = chunks.connect_raw(url, side)
-        self.mariadb = is_mariadb(self.connection)
+    url: ServerUrl
+    side: Side
+    connection: Connection[Any]
+    mariadb: bool
 
     def call(self, function: Callable[..., T], *arguments: Any) -> T:
         try:
@@ -112,8 +111,10 @@ class _Side:
             code, kind = ("TR203", UpstreamError) if self.side == "upstream" else ("TR603", DownstreamError)
             raise kind(code, f"reading the {self.side} {self.url} failed: {message(error)}") from error
 
-    def close(self) -> None:
-        self.connection.close()
+
+def _open_side(stack: ExitStack, url: ServerUrl, side: Side) -> _Side:
+    connection = stack.enter_context(closing(chunks.connect_raw(url, side)))
+    return _Side(url, side, connection, is_mariadb(connection))
 
 
 class _TableGone(Exception):
@@ -126,7 +127,7 @@ class _Comparison:
         sides: tuple[_Side, _Side],
         pool: ThreadPoolExecutor,
         names: Pairing,
-        progress: Progress | None,
+        progress: EachTable | None,
         looks: int,
         engines: bool,
     ) -> None:
@@ -171,7 +172,7 @@ class _Comparison:
             raise error
         return source.result(), target.result()
 
-    def _merged(self, sources: list[Table], name: str, target: Table | None) -> TableResult:
+    def _merged(self, sources: list[ComparedTable], name: str, target: ComparedTable | None) -> TableResult:
         """Compare several tables of the source with the table that they are merged into, by sums of row digests."""
         title = f"{' + '.join(f'{t.db}.{t.name}' for t in sources)} → {name}"
         if target is None:
@@ -190,7 +191,9 @@ class _Comparison:
                 return TableResult(title, rows=count)
         return TableResult(title, rows=count, problem="rows differ", differing=abs(count - theirs), more=True)
 
-    def _table(self, source: str, target: str, left: Table | None, right: Table | None) -> TableResult:
+    def _table(
+        self, source: str, target: str, left: ComparedTable | None, right: ComparedTable | None
+    ) -> TableResult:
         """Compare one table; read its structures again if they change meanwhile."""
         name = target if source in ("", target) else f"{source} → {target}"
         detail: tuple[str, ...] = ()
@@ -214,7 +217,7 @@ class _Comparison:
             return self._rows(name, left, right, detail)
         return TableResult(name, problem="structure differs", detail=detail)
 
-    def _structure(self, left: Table, right: Table) -> tuple[str, ...]:
+    def _structure(self, left: ComparedTable, right: ComparedTable) -> tuple[str, ...]:
         # CREATE TABLE contains the names of the table and of the tables that it references.
         if not self._same_flavor or (left.db, left.name) != (right.db, right.name):
             return structure_lines(plain_structure(left), plain_structure(right))
@@ -224,14 +227,16 @@ class _Comparison:
             source, target = (in_innodb(text, flavor) for text in (source, target))
         return structure_lines(source, target)
 
-    def _rows(self, name: str, left: Table, right: Table, detail: tuple[str, ...]) -> TableResult:
+    def _rows(
+        self, name: str, left: ComparedTable, right: ComparedTable, detail: tuple[str, ...]
+    ) -> TableResult:
         start = TableResult(name, problem="structure differs" if detail else "", detail=detail)
         left, right = alike([left, right])
         if left.key and right.key:
             return self._by_key(left, right, start)
         return self._as_multiset(left, right, start)
 
-    def _by_key(self, left: Table, right: Table, result: TableResult) -> TableResult:
+    def _by_key(self, left: ComparedTable, right: ComparedTable, result: TableResult) -> TableResult:
         low: chunks.Key | None = None
         size = chunks.chunk_rows(left)
         while True:
@@ -248,8 +253,8 @@ class _Comparison:
 
     def _confirmed(
         self,
-        left: Table,
-        right: Table,
+        left: ComparedTable,
+        right: ComparedTable,
         bounds: tuple[chunks.Key | None, chunks.Key | None, int],
         source: list[chunks.Row],
         target: list[chunks.Row],
@@ -272,7 +277,7 @@ class _Comparison:
                 return [], False
         return list((suspects or {}).values()), more
 
-    def _as_multiset(self, left: Table, right: Table, result: TableResult) -> TableResult:
+    def _as_multiset(self, left: ComparedTable, right: ComparedTable, result: TableResult) -> TableResult:
         """Compare tables without a key by sums of row digests, which do not depend on the rows' order."""
         for _ in self._looks():
             (count, ours), (theirs_count, theirs) = self._each(chunks.digest_table, (left,), (right,))
@@ -289,7 +294,7 @@ class _Comparison:
 _GONE = "gone"
 
 
-def _names(table: Table) -> list[str]:
+def _names(table: ComparedTable) -> list[str]:
     return [column.name for column in table.columns]
 
 
@@ -302,10 +307,10 @@ def _only(name: str) -> Callable[[str, str], bool]:
 
 
 def _differences(
-    left: Table, right: Table, source: list[chunks.Row], target: list[chunks.Row]
+    left: ComparedTable, right: ComparedTable, source: list[chunks.Row], target: list[chunks.Row]
 ) -> dict[chunks.Key, Difference]:
-    ours = {chunks.key_of(left, row): row for row in canonical_rows(left, right, source)}
-    theirs = {chunks.key_of(right, row): row for row in canonical_rows(left, right, target)}
+    ours = {chunks.key_of(left, row): row for row in chunks.canonical_rows(left, right, source)}
+    theirs = {chunks.key_of(right, row): row for row in chunks.canonical_rows(left, right, target)}
     found = {}
     for key in ours.keys() | theirs.keys():
         if ours.get(key) != theirs.get(key):
@@ -314,11 +319,11 @@ def _differences(
     return dict(sorted(found.items()))
 
 
-def _key_text(table: Table, key: chunks.Key) -> str:
+def _key_text(table: ComparedTable, key: chunks.Key) -> str:
     return ", ".join(f"{c.name}={_value_text(v)}" for c, v in zip(table.key, key, strict=True))
 
 
-def _row_text(table: Table, row: chunks.Row) -> str:
+def _row_text(table: ComparedTable, row: chunks.Row) -> str:
     return ", ".join(f"{c.name}={_value_text(v)}" for c, v in zip(table.columns, row, strict=True))[:300]
 
 

@@ -32,7 +32,7 @@ from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import connect
-from tailrace.channels.ownership import check_feeds
+from tailrace.channels.mark import check_feeds
 from tailrace.recover.applied_log import AppliedLog, as_epoch
 
 _NEVER = math.inf  # seconds: an epoch ends when it is full, not when it is old

@@ -7,17 +7,20 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import structlog
 
+from schemas.errors import LogError, UpstreamError
 from tailrace.service.report import comes_back
 
 #: how ``tailrace run`` tells its children to finish: beside a signal that came to all processes, it is no second one
 STOP = signal.SIGUSR1
 _MOMENT = 1.0  # seconds in which a signal to many processes has come to all
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, STOP)
+_HINT = "; if it is gone for good, stop the producer: `tailrace recover` applies what the relay files hold"
 _log = structlog.get_logger()
 
 
@@ -82,3 +85,16 @@ class _Handler:
         if not self._stop.is_set():
             self._stop.set()
             _log.info("stopping", signal=signal.Signals(number).name, hint="a second signal ends it at once")
+
+
+@contextmanager
+def recovery_hinted(relay_dir: Path) -> Iterator[None]:
+    """Add `tailrace recover` to the hint of an upstream or Kafka that cannot be reached, where there is a relay log."""
+    from relay_store.layout.directory import INDEX_NAME
+
+    try:
+        yield
+    except (UpstreamError, LogError) as error:
+        if error.retryable and (relay_dir / INDEX_NAME).exists():
+            error.hint += _HINT
+        raise

@@ -8,9 +8,11 @@ somebody waits for its end.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,13 +21,16 @@ from types import FrameType
 import structlog
 
 from tailrace.service.lifecycle import STOP, handled, is_another
-from tailrace.service.report import Report
+from tailrace.service.report import REPORT_FD, Report
+from tailrace.service.report import read as read_report
 
 _log = structlog.get_logger()
 _POLL_S = 0.1
 _STEADY_S = 60.0
 _LONGEST_PAUSE_S = 30.0
 _REMIND_S = 60.0
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
@@ -163,3 +168,43 @@ class Supervisor:
         said = {} if child.error is None else child.error.fields()
         others = [other.name for other in self._children if other.code is None]
         _log.error("child_stands", child=child.name, exit_code=child.code, **said, others_go_on=others)
+
+
+def start_child(arguments: Sequence[str], **env: str) -> Started:
+    """Start ``tailrace ARGUMENTS`` in this interpreter's environment. It ends with this process.
+
+    The child has a session of its own: what is sent to our process group, such as a terminal's Ctrl-C, is for us, and
+    we pass it on. If this process dies, the kernel tells the child to stop.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tailrace", *arguments],
+            env={**os.environ, **env, REPORT_FD: str(writer)},
+            start_new_session=True,
+            pass_fds=[writer],
+            preexec_fn=_stopped_with(os.getpid()),
+        )
+    except BaseException:
+        os.close(reader)
+        raise
+    finally:
+        os.close(writer)
+    return Started(process, lambda: _read(reader))
+
+
+def _stopped_with(parent: int) -> Callable[[], None]:
+    def prepare() -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, STOP)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return prepare
+
+
+def _read(fd: int) -> Report | None:
+    try:
+        return read_report(fd)
+    finally:
+        os.close(fd)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -21,6 +21,7 @@ from producer.events.table_map import (
     sql_type,
     stated_columns,
 )
+from relay_store.check.verify import Progress
 from relay_store.layout import directory as layout
 from relay_store.read.reader import RelayReader
 from schemas.binlog import framing
@@ -35,8 +36,6 @@ from tailrace.verify_rows.known import cannot_be_read, known_difference
 from tailrace.verify_rows.library import TheirEvent, TheirImage, TheirTable
 from tailrace.verify_rows.library import read_table_map as their_table_map
 from tailrace.verify_rows.values import is_same, our_form, their_form
-
-Progress = Callable[[int, int], None]
 
 _MOST_DIFFERENCES = 100  # listed one by one
 _MOST_TABLES = 10_000  # whose structures are kept in memory

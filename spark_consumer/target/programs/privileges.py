@@ -10,11 +10,11 @@ Of several patterns of databases that fit, a server takes the most exact one of 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 from schemas.tables import NEVER_REPLICATED
+from spark_consumer.target.session import Session
 
 #: the schemas that each server has
 SERVERS_OWN = NEVER_REPLICATED - {"tailrace"}
@@ -45,12 +45,6 @@ _LINE = re.compile(
 _COLUMNS = re.compile(r"\((?:`(?:[^`]|``)*`|[^)`])*\)")
 _WILD = re.compile(r"(?<!\\)[%_]")
 _PIECE = re.compile(r"\\.|.", re.DOTALL)
-
-
-class Server(Protocol):
-    """A connection that gives the rows of a query."""
-
-    def rows(self, sql: str) -> Sequence[tuple[Any, ...]]: ...
 
 
 @dataclass(frozen=True)
@@ -188,12 +182,12 @@ def account_of(user: str) -> str:
     return "@".join("'" + part.replace("'", "''") + "'" for part in (name, host))
 
 
-def read_privileges(server: Server) -> Privileges:
+def read_privileges(session: Session) -> Privileges:
     """The rights of a connection's account. Raises pymysql.MySQLError."""
-    [(user,)] = server.rows("SELECT CURRENT_USER()")
-    lines = [str(row[0]) for row in server.rows("SHOW GRANTS")]
+    [(user,)] = session.rows("SELECT CURRENT_USER()")
+    lines = [str(row[0]) for row in session.rows("SHOW GRANTS")]
     has_roles = any(" ON " not in line for line in lines)
-    [(active,)] = server.rows("SELECT CURRENT_ROLE()") if has_roles else [(None,)]
-    shown = server.rows("SHOW GLOBAL VARIABLES LIKE 'partial_revokes'")
+    [(active,)] = session.rows("SELECT CURRENT_ROLE()") if has_roles else [(None,)]
+    shown = session.rows("SHOW GLOBAL VARIABLES LIKE 'partial_revokes'")
     plain = bool(shown) and str(shown[0][1]).upper() == "ON"
     return Privileges(account_of(str(user)), parse_grants(lines), idle_roles(lines, str(user), active), plain)

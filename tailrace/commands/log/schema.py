@@ -38,8 +38,7 @@ def show(
     from tailrace.config.file import load
     from tailrace.probe_kafka import probe
     from tailrace.reader import EpochReader
-    from tailrace.reader.history import LookupPoint, look_up
-    from tailrace.reader.structure_text import answer_dict, answer_text
+    from tailrace.reader.history import LookupPoint, answer_dict, answer_text, look_up
 
     db, _, name = table.partition(".")
     if not db or not name:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from spark_consumer.target.programs.privileges import Privileges, account_of, parse_grants, read_privileges
+from spark_consumer.target.session import Session
 
 
 def _of(*lines: str, plain: bool = False) -> Privileges:
@@ -57,28 +58,25 @@ def test_what_is_taken_back_in_part_is_missing_there() -> None:
     assert own.everywhere("DELETE")
 
 
-class _Server:
-    def __init__(self, user: str, role: str | None, *grants: str) -> None:
-        self._answers: dict[str, Sequence[tuple[Any, ...]]] = {
-            "SELECT CURRENT_USER()": [(user,)],
-            "SELECT CURRENT_ROLE()": [(role,)],
-            "SHOW GRANTS": [(grant,) for grant in grants],
-            "SHOW GLOBAL VARIABLES LIKE 'partial_revokes'": [],
-        }
-
-    def rows(self, sql: str) -> Sequence[tuple[Any, ...]]:
-        return self._answers[sql]
+def _session(user: str, role: str | None, *grants: str) -> Session:
+    answers: dict[str, list[tuple[Any, ...]]] = {
+        "SELECT CURRENT_USER()": [(user,)],
+        "SELECT CURRENT_ROLE()": [(role,)],
+        "SHOW GRANTS": [(grant,) for grant in grants],
+        "SHOW GLOBAL VARIABLES LIKE 'partial_revokes'": [],
+    }
+    return cast(Session, SimpleNamespace(rows=answers.__getitem__))
 
 
 def test_roles_that_are_not_in_force_are_named() -> None:
     mysql = ("GRANT USAGE ON *.* TO `a`@`%`", "GRANT `r1`@`%`,`r2`@`%` TO `a`@`%`")
-    assert read_privileges(_Server("a@%", "NONE", *mysql)).idle_roles == ("`r1`@`%`", "`r2`@`%`")
-    assert read_privileges(_Server("a@%", "`r1`@`%`", *mysql)).idle_roles == ("`r2`@`%`",)
+    assert read_privileges(_session("a@%", "NONE", *mysql)).idle_roles == ("`r1`@`%`", "`r2`@`%`")
+    assert read_privileges(_session("a@%", "`r1`@`%`", *mysql)).idle_roles == ("`r2`@`%`",)
     mariadb = ("GRANT `r1` TO `a`@`%`", "GRANT USAGE ON *.* TO `a`@`%`", "GRANT SELECT ON *.* TO `r1`")
-    found = read_privileges(_Server("a@%", "r1", *mariadb, "GRANT `r2` TO `r1`"))
+    found = read_privileges(_session("a@%", "r1", *mariadb, "GRANT `r2` TO `r1`"))
     assert found.idle_roles == ()
     assert found.everywhere("SELECT")
-    assert read_privileges(_Server("a@%", None, *mariadb[:2])).idle_roles == ("`r1`",)
+    assert read_privileges(_session("a@%", None, *mariadb[:2])).idle_roles == ("`r1`",)
 
 
 def test_an_account_is_named_as_grant_wants_it() -> None:

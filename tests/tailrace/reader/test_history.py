@@ -10,8 +10,7 @@ from schemas.errors import LogError
 from schemas.structure import TableStructure
 from schemas.wire.avro_schema import row_schema
 from schemas.wire.epoch import EpochCommitted, SchemaChanged, StructureVersion, TableChanged, TableTouched
-from tailrace.reader.history import Answer, LookupPoint, look_up
-from tailrace.reader.structure_text import answer_dict, answer_text
+from tailrace.reader.history import Answer, LookupPoint, answer_dict, answer_text, look_up
 from tests.support.epochs.fake_topic import integer, text
 from tests.support.epochs.records import epoch_record, version_record
 

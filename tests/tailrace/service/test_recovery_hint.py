@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import DownstreamError, LogError, TailraceError, UpstreamError
-from tailrace.service.recovery_hint import recovery_hinted
+from tailrace.service.lifecycle import recovery_hinted
 
 LOST = [
     UpstreamError("TR201", "cannot be reached", hint="check it", retryable=True),

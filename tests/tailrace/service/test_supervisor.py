@@ -16,9 +16,8 @@ import pytest
 import structlog
 
 from schemas.errors import LogError
-from tailrace.service import children
 from tailrace.service.report import comes_back
-from tailrace.service.supervisor import Started, Supervisor, pause_before_restart
+from tailrace.service.supervisor import Started, Supervisor, pause_before_restart, start_child
 from tests.support.waiting import wait_until
 
 _LOOP = "import signal,sys,time; signal.signal(signal.SIGUSR1, lambda *_: sys.exit(0)); time.sleep(60)"
@@ -43,7 +42,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[str]], Started]:
         return popen([sys.executable, "-c", *command[3:]], **options)
 
     monkeypatch.setattr(subprocess, "Popen", program)
-    return children.start
+    return start_child
 
 
 def test_both_done_is_0() -> None:
@@ -150,10 +149,10 @@ def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
     """Even a parent that is killed with -9 leaves nobody behind."""
     pid_file = tmp_path / "pid"
     code = (
-        "import pathlib, subprocess, time, tailrace.service.children as children;"
+        "import pathlib, subprocess, time, tailrace.service.supervisor as supervisor;"
         "popen = subprocess.Popen;"
         "subprocess.Popen = lambda arguments, **options: popen(['sleep', '60'], **options);"
-        f"pathlib.Path({str(pid_file)!r}).write_text(str(children.start([]).process.pid)); time.sleep(60)"
+        f"pathlib.Path({str(pid_file)!r}).write_text(str(supervisor.start_child([]).process.pid)); time.sleep(60)"
     )
     parent = subprocess.Popen([sys.executable, "-c", code])
     try:
