@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Any, Literal, TypeVar
 
 import pymysql
 from pymysql.connections import Connection
@@ -15,6 +16,7 @@ from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError, TailraceError, UpstreamError
 
 Side = Literal["upstream", "downstream"]
+_T = TypeVar("_T")
 
 
 def connect(url: ServerUrl, side: Side, **options: Any) -> Connection[Any]:
@@ -29,6 +31,16 @@ def connect(url: ServerUrl, side: Side, **options: Any) -> Connection[Any]:
         raise unreachable(url, side, error) from error
 
 
+@contextmanager
+def asking(url: ServerUrl, side: Side, **options: Any) -> Iterator[Connection[Any]]:
+    """A connection for the block's questions. Raises what ``connect`` raises, also where one is not answered."""
+    with closing(connect(url, side, **options)) as connection:
+        try:
+            yield connection
+        except pymysql.MySQLError as error:
+            raise unreachable(url, side, error) from error
+
+
 def unreachable(url: ServerUrl, side: Side, error: Exception) -> TailraceError:
     """The error of a server that did not answer or did not let us in."""
     code, kind = ("TR200", UpstreamError) if side == "upstream" else ("TR600", DownstreamError)
@@ -38,6 +50,14 @@ def unreachable(url: ServerUrl, side: Side, error: Exception) -> TailraceError:
         + login_hint(url, error)
     )
     return kind(code, f"the {side} {url} cannot be reached: {message(error)}", hint=hint, retryable=True)
+
+
+def attempt(read: Callable[[], _T]) -> _T | None:
+    """What was read; None where the account may not look."""
+    try:
+        return read()
+    except pymysql.MySQLError:
+        return None
 
 
 def message(error: Exception) -> str:

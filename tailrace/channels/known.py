@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from spark_consumer.apply.tables import audit, channel_tables, position_store
@@ -88,8 +87,3 @@ def remove(config: ConsumerConfig) -> None:
             raise position_store.unknown(config.key)
         channel_tables.forget(session, config.key)
         clear(config.channel_dir)
-
-
-def as_json(value: object) -> str:
-    """For ``--json``."""
-    return json.dumps(value, indent=2, ensure_ascii=False, default=str)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from schemas.counted import counted
-from tailrace.commands.options import DEFAULT_CONFIG, AsJson, ConfigFile
-
-if TYPE_CHECKING:
-    from spark_consumer.rules.config import ConsumerConfig
+from tailrace.commands.options import (
+    DEFAULT_CONFIG,
+    AsJson,
+    ConfigFile,
+    Yes,
+    confirm,
+    print_json,
+    read_config,
+)
 
 app = typer.Typer(help="List, show, move back and forget channels.", no_args_is_help=True)
 
@@ -19,20 +24,16 @@ To = Annotated[
     str,
     typer.Option("--to", metavar="earliest|epoch:N|gtid:SET|time:RFC3339", help="The position to move to."),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 @app.command("list")
 def list_channels(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
     """List the channels that the configured targets have, and configured ones that have not begun."""
     from tailrace.channels import known as channels
-    from tailrace.config.file import load
-    from tailrace.service import logs
 
-    logs.configure("channel list")
-    found = channels.listed(load(config))
+    found = channels.listed(read_config("channel list", config))
     if as_json:
-        typer.echo(channels.as_json({"channels": found}))
+        print_json({"channels": found})
         return
     for channel in found:
         of = f"{channel['channel']} of {channel['prefix']}"
@@ -43,12 +44,11 @@ def list_channels(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) 
 def show(channel: Name, config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
     """Show a channel's position, its counters and its last batches."""
     from tailrace.channels import known as channels
-    from tailrace.service import logs
+    from tailrace.config.channels import server_channel
 
-    logs.configure("channel show")
-    found = channels.shown(_settings(config, channel))
+    found = channels.shown(server_channel(read_config("channel show", config), channel))
     if as_json:
-        typer.echo(channels.as_json(found))
+        print_json(found)
         return
     for name in ("channel", "prefix", "log_id", "target", "gtids", "began_at", "updated", "checkpoint"):
         typer.echo(f"{name:<12}{found[name] if found[name] is not None else ''}")
@@ -65,14 +65,14 @@ def rewind(channel: Name, to: To, config: ConfigFile = DEFAULT_CONFIG, yes: Yes 
     Its consumer must not run. Refused if something in between cannot be repeated, such as DDL; docs/REPLAY.md.
     """
     from spark_consumer.job.rewind import opened
+    from tailrace.config.channels import server_channel
     from tailrace.config.start_point import check_rewind
-    from tailrace.service import logs
 
-    logs.configure("channel rewind")
-    with opened(_settings(config, channel), check_rewind(to)) as about:
+    settings = server_channel(read_config("channel rewind", config), channel)
+    with opened(settings, check_rewind(to)) as about:
         for line in about.says():
             typer.echo(line, err=True)
-        _agreed("Rewind it?", yes)
+        confirm("Rewind it?", yes, "nothing was done")
         about.go()
     typer.echo("done; `tailrace consume` goes on from there", err=True)
 
@@ -82,37 +82,17 @@ def remove(channel: Name, config: ConfigFile = DEFAULT_CONFIG, yes: Yes = False)
     """Forget a channel: its position, audit rows, counters and checkpoint. Tables and Kafka's topics stay."""
     from relay_store.layout.readers import channel_reader, forget
     from tailrace.channels import known as channels
-    from tailrace.config.file import load
-    from tailrace.service import logs
+    from tailrace.config.channels import server_channel
 
-    logs.configure("channel remove")
-    settings = _settings(config, channel)
+    loaded = read_config("channel remove", config)
+    settings = server_channel(loaded, channel)
     typer.echo(f"forgets channel {channel} on {settings.target}, and {settings.channel_dir}", err=True)
-    _agreed("Forget it?", yes)
+    confirm("Forget it?", yes, "nothing was done")
     channels.remove(settings)
-    root = load(config).relay.dir
+    root = loaded.relay.dir
     if root.is_dir():
         forget(root, channel_reader(channel))
     typer.echo("done; the next `tailrace consume` of it begins by its --from", err=True)
-
-
-def _settings(config: Any, channel: str) -> ConsumerConfig:
-    from tailrace.config.channels import server_channel
-    from tailrace.config.file import load
-
-    return server_channel(load(config), channel)
-
-
-def _agreed(question: str, yes: bool) -> None:
-    import sys
-
-    from schemas.errors import ConfigError
-
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise ConfigError("TR111", "nobody is there to be asked, and nothing was done", hint="add --yes")
-    typer.confirm(question, abort=True, err=True)
 
 
 def _place(channel: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from schemas.counted import counted
-from tailrace.commands.options import DEFAULT_CONFIG, AsJson, ConfigFile
+from tailrace.commands.options import DEFAULT_CONFIG, AsJson, ConfigFile, print_json, read_config
 
 if TYPE_CHECKING:
     from tailrace.preflight.finding import Preflight
@@ -21,16 +21,11 @@ def check(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
     Every finding comes with its remedy. Exit 3 if one of them keeps replication from working.
     """
     from schemas.errors import ExitCode
-    from tailrace.config.file import load
     from tailrace.preflight.gather import preflight
-    from tailrace.service import logs
 
-    logs.configure("check")
-    result = preflight(load(config), config)
+    result = preflight(read_config("check", config), config)
     if as_json:
-        import json
-
-        typer.echo(json.dumps(result.as_dict(), indent=2, ensure_ascii=False))
+        print_json(result.as_dict())
     else:
         _print(result)
     raise typer.Exit(ExitCode.PREFLIGHT if result.blocked else ExitCode.OK)

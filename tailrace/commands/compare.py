@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from schemas.counted import counted
-from tailrace.commands.options import DEFAULT_CONFIG, AsJson, Channel, ConfigFile
+from tailrace.commands.options import DEFAULT_CONFIG, AsJson, Channel, ConfigFile, print_json, read_config
 
 if TYPE_CHECKING:
     from tailrace.compare import CompareResult, TableResult
@@ -23,11 +23,8 @@ def compare(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, as_jso
     from spark_consumer.rules.route import Route, Router
     from tailrace.compare import compare_servers
     from tailrace.config.addresses import source_url, target_url
-    from tailrace.config.file import load
-    from tailrace.service import logs
 
-    logs.configure("compare")
-    loaded = load(config)
+    loaded = read_config("compare", config)
     loaded = loaded.for_channel(channel or loaded.consumer.channel)
     router = Router(tuple(rule.plain(Route) for rule in loaded.routes))
     servers = source_url(loaded), target_url(loaded)
@@ -41,9 +38,7 @@ def compare(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, as_jso
             engines=loaded.ddl.engines == "upstream",
         )
     if as_json:
-        import json
-
-        typer.echo(json.dumps(result.as_dict(), indent=2, ensure_ascii=False))
+        print_json(result.as_dict())
     else:
         _print(result)
     raise typer.Exit(ExitCode.OK if result.equal else ExitCode.DIVERGED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from tailrace.commands.options import DEFAULT_CONFIG, AsJson, ConfigFile
+from tailrace.commands.options import DEFAULT_CONFIG, AsJson, ConfigFile, print_json
 
 app = typer.Typer(help="Show the configuration in use, or an example of one.", no_args_is_help=True)
 
@@ -17,9 +17,7 @@ def show(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
 
     loaded = load(config)
     if as_json:
-        import json
-
-        typer.echo(json.dumps(effective(loaded), indent=2, ensure_ascii=False))
+        print_json(effective(loaded))
     else:
         typer.echo(effective_toml(loaded))
 

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tailrace.commands.options import DEFAULT_CONFIG, Channel, ConfigFile, StopAtGtid, UntilCaughtUp
+from tailrace.commands.options import (
+    DEFAULT_CONFIG,
+    Channel,
+    ConfigFile,
+    StopAtGtid,
+    UntilCaughtUp,
+    read_config,
+)
 
 if TYPE_CHECKING:
     from spark_consumer.epochs.log_reader import LogReader
@@ -49,15 +56,10 @@ def consume(
     one ends at once. Nothing is lost in either case: the position is in the downstream's own transaction.
     """
     from tailrace import assemble
-    from tailrace.config.file import load
-    from tailrace.config.secret_files import warn_if_exposed
     from tailrace.config.start_point import check_start, check_until
-    from tailrace.service import logs
     from tailrace.service.lifecycle import recovery_hinted, run_until_signalled
 
-    logs.configure("consume")
-    loaded = load(config)
-    warn_if_exposed(config, loaded)
+    loaded = read_config("consume", config, warn=True)
     settings = assemble.consumer_config(
         loaded,
         channel=channel,

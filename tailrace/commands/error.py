@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tailrace.commands.options import DEFAULT_CONFIG, AsJson, Channel, ConfigFile
+from tailrace.commands.options import DEFAULT_CONFIG, AsJson, Channel, ConfigFile, print_json, read_config
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -35,11 +35,9 @@ Sql = Annotated[
 @app.command("show")
 def show(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, as_json: AsJson = False) -> None:
     """Show the error that the channel ended with, and the decisions about events so far."""
-    import json
-
     with _stopped(config, channel) as stopped:
         found = stopped.as_dict()
-    typer.echo(json.dumps(found, indent=2, ensure_ascii=False)) if as_json else _print(found)
+    print_json(found) if as_json else _print(found)
 
 
 @app.command("skip")
@@ -67,11 +65,8 @@ def _decide(config: Path, channel: str | None, event: str | None, statements: tu
 def _stopped(config: Path, channel: str | None) -> AbstractContextManager[StoppedChannel]:
     from tailrace.channels.error_handling import open_stopped_channel
     from tailrace.config.channels import server_channel
-    from tailrace.config.file import load
-    from tailrace.service import logs
 
-    logs.configure("error")
-    return open_stopped_channel(server_channel(load(config), channel))
+    return open_stopped_channel(server_channel(read_config("error", config), channel))
 
 
 def _print(found: dict[str, Any]) -> None:

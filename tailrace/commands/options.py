@@ -1,11 +1,16 @@
-"""Options that several commands share."""
+"""Options that several commands share, and how they read their configuration, ask, and write JSON."""
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from tailrace.config.model import Config
 
 ConfigFile = Annotated[
     Path,
@@ -24,3 +29,40 @@ Channel = Annotated[
     typer.Option("--channel", metavar="NAME", help="The channel; default: consumer.channel, or main."),
 ]
 DEFAULT_CONFIG = Path("tailrace.toml")
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def read_config(command: str, file: Path, *, warn: bool = False) -> Config:
+    """Configure the command's logs, and read its configuration. Raises ConfigError.
+
+    Args:
+        warn: log a warning for each file with secrets that others may read.
+    """
+    from tailrace.config.file import load
+    from tailrace.config.secret_files import warn_if_exposed
+    from tailrace.service import logs
+
+    logs.configure(command)
+    config = load(file)
+    if warn:
+        warn_if_exposed(file, config)
+    return config
+
+
+def print_json(value: object) -> None:
+    """For ``--json``."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def confirm(question: str, yes: bool, otherwise: str) -> None:
+    """Ask, unless told not to; the command ends here if the answer is no.
+
+    Raises ConfigError TR111 where nobody can be asked, and ``otherwise`` is so.
+    """
+    from schemas.errors import ConfigError
+
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigError("TR111", f"nobody is there to be asked, and {otherwise}", hint="add --yes")
+    typer.confirm(question, abort=True, err=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Event
 from typing import TYPE_CHECKING
 
-from tailrace.commands.options import DEFAULT_CONFIG, ConfigFile, StopAtGtid, UntilCaughtUp
+from tailrace.commands.options import DEFAULT_CONFIG, ConfigFile, StopAtGtid, UntilCaughtUp, read_config
 
 if TYPE_CHECKING:
     from producer.run import ProducerConfig, ProducerProgress
@@ -23,14 +23,9 @@ def produce(
     either case: the next start goes on behind the last committed epoch.
     """
     from tailrace import assemble
-    from tailrace.config.file import load
-    from tailrace.config.secret_files import warn_if_exposed
-    from tailrace.service import logs
     from tailrace.service.lifecycle import run_until_signalled
 
-    logs.configure("produce")
-    loaded = load(config)
-    warn_if_exposed(config, loaded)
+    loaded = read_config("produce", config, warn=True)
     settings = assemble.producer_config(loaded, until_caught_up=until_caught_up, stop_at_gtid=stop_at_gtid)
     run_until_signalled(lambda stop: _run(loaded, settings, stop))
 

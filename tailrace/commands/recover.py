@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from tailrace.commands.options import DEFAULT_CONFIG, Channel, ConfigFile
+from tailrace.commands.options import DEFAULT_CONFIG, Channel, ConfigFile, read_config
 
 if TYPE_CHECKING:
     from tailrace.config.model import Config
@@ -17,14 +17,9 @@ def recover(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None) -> Non
     It goes on from the channel's position to the last whole transaction in the files. Stop the producer first;
     a running consumer of the channel is fenced. Afterwards start produce and consume as usual.
     """
-    from tailrace.config.file import load
-    from tailrace.config.secret_files import warn_if_exposed
-    from tailrace.service import logs
     from tailrace.service.lifecycle import run_until_signalled
 
-    logs.configure("recover")
-    settings = load(config)
-    warn_if_exposed(config, settings)
+    settings = read_config("recover", config, warn=True)
     run_until_signalled(lambda stop: _run(settings, channel, stop))
 
 

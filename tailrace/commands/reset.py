@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
-from tailrace.commands.options import DEFAULT_CONFIG, Channel, ConfigFile
+from tailrace.commands.options import DEFAULT_CONFIG, Channel, ConfigFile, Yes, confirm, read_config
 
 All = Annotated[
     bool, typer.Option("--all", help="Forget the channel too: its position, audit rows and checkpoint.")
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def reset(
@@ -24,24 +22,12 @@ def reset(
     """
     from tailrace.channels.reset import opened
     from tailrace.config.channels import server_channel
-    from tailrace.config.file import load
-    from tailrace.service import logs
 
-    logs.configure("reset")
-    settings = load(config)
+    settings = read_config("reset", config)
     consumer = server_channel(settings, channel)
     with opened(consumer, settings.relay.dir, everything=everything) as about:
         for line in about.says():
             typer.echo(line, err=True)
-        if not yes:
-            _ask()
+        confirm("Forget it?", yes, "nothing was forgotten")
         about.forget()
     typer.echo("done", err=True)
-
-
-def _ask() -> None:
-    from schemas.errors import ConfigError
-
-    if not sys.stdin.isatty():
-        raise ConfigError("TR111", "nobody is there to be asked, and nothing was forgotten", hint="add --yes")
-    typer.confirm("Forget it?", abort=True, err=True)

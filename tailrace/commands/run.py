@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from tailrace.commands.options import DEFAULT_CONFIG, ConfigFile, StopAtGtid, UntilCaughtUp
+from tailrace.commands.options import DEFAULT_CONFIG, ConfigFile, StopAtGtid, UntilCaughtUp, read_config
 
 if TYPE_CHECKING:
     from tailrace.config.model import Config
@@ -24,13 +24,11 @@ def run(
     One that a signal kills, or whose error may pass, is started again. An error that only you can repair stops that
     one and is logged every minute; the other one goes on. SIGTERM or Ctrl-C stops both in order.
     """
-    from tailrace.config.file import load
     from tailrace.config.start_point import check_gtid_set
     from tailrace.service import logs
     from tailrace.service.supervisor import Supervisor, start_child
 
-    logs.configure("run")
-    loaded = load(config)
+    loaded = read_config("run", config)
     _check_both_ends(loaded)
     commands = _commands(config, until_caught_up, check_gtid_set(stop_at_gtid))
     finished = _caught_up(loaded) if until_caught_up else (lambda done: False)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from schemas.errors import StackError
-from tailrace.commands.options import AsJson
+from tailrace.commands.options import AsJson, print_json
 
 app = typer.Typer(
     help="Start and stop the embedded Kafka and servers, for trying things out.", no_args_is_help=True
@@ -35,7 +35,7 @@ def up(
     """Start Kafka, an upstream and a downstream, and print how to reach them."""
     info = _compose("up", str(directory), "--upstream", upstream, "--downstream", downstream)
     if as_json:
-        typer.echo(json.dumps(info, indent=2))
+        print_json(info)
         return
     typer.echo(f"kafka       {info['kafka']}")
     typer.echo(f"upstream    {info['upstream']}  ({info['upstream_flavor']})")
@@ -54,7 +54,7 @@ def status(directory: Folder = DEFAULT_FOLDER, as_json: AsJson = False) -> None:
     """Show which servers run. Exit 1 unless all do."""
     servers = _compose("status", str(directory))
     if as_json:
-        typer.echo(json.dumps(servers, indent=2))
+        print_json(servers)
     else:
         for server in servers:
             typer.echo("{name:20} {state:10} {address:22} {log}".format(**server))

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from schemas.counted import counted
-from tailrace.commands.options import DEFAULT_CONFIG, AsJson, ConfigFile
+from tailrace.commands.options import DEFAULT_CONFIG, AsJson, ConfigFile, print_json, read_config
 
 
 def status(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
@@ -15,16 +15,11 @@ def status(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None
 
     Exit 1 if a part could not be read; the others are still shown.
     """
-    from tailrace.config.file import load
-    from tailrace.service import logs
     from tailrace.status.collect import collect
 
-    logs.configure("status")
-    report = collect(load(config))
+    report = collect(read_config("status", config))
     if as_json:
-        import json
-
-        typer.echo(json.dumps(report, indent=2, ensure_ascii=False, default=str))
+        print_json(report)
     else:
         _print(report)
     raise typer.Exit(0 if report["ok"] else 1)

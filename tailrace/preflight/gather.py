@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pymysql
 from pymysql.connections import Connection
 
+from producer.mirror.start import Start, place_to_begin
+from producer.upstream.connect import LoginRefused, describe
+from relay_store.layout.directory import read_index
+from relay_store.read.start import initial_position
 from schemas.access.server_login import tls_of
-from schemas.errors import TailraceError
+from schemas.errors import TailraceError, UpstreamError
 from schemas.tables import NEVER_REPLICATED, TableFilter
+from schemas.wire.epoch import ORIGIN
 from spark_consumer.epochs.letter_case import in_lower_case
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.rules import Rules
@@ -33,8 +36,7 @@ from tailrace.neighbors import (
     server_identity,
     tables_of,
 )
-from tailrace.preflight.agreement import NO_KIT
-from tailrace.preflight.begin import begin_findings
+from tailrace.preflight.agreement import NO_KIT, Kit
 from tailrace.preflight.channels import ChannelFacts, channel_findings
 from tailrace.preflight.downstream import (
     DownstreamFacts,
@@ -46,13 +48,24 @@ from tailrace.preflight.encryption import Encryption
 from tailrace.preflight.finding import Finding, NotChecked, Part, Preflight, Result
 from tailrace.preflight.grants import downstream_reach, upstream_reach
 from tailrace.preflight.kafka import KafkaFacts, TopicFacts, kafka_findings
-from tailrace.preflight.kit import attempt, read_kit
 from tailrace.preflight.local import consumer_findings, folder_findings, relay_findings, secret_findings
 from tailrace.preflight.loops import LoopFacts, loop_findings
 from tailrace.preflight.programs import read_programs
 from tailrace.preflight.upstream import UpstreamFacts, upstream_findings
 from tailrace.status.position import last_epoch
 
+_COLLATIONS = "SELECT collation_name FROM information_schema.collations WHERE collation_name IS NOT NULL"
+# MariaDB's names of collations that several charsets have.
+_FULL_COLLATIONS = "SELECT full_collation_name FROM information_schema.collation_character_set_applicability"
+_ENGINES = "SELECT engine FROM information_schema.engines WHERE support IN ('YES', 'DEFAULT')"
+_USED_COLLATIONS = (
+    "SELECT DISTINCT table_schema, table_name, collation_name FROM information_schema.columns"
+    " WHERE collation_name IS NOT NULL"
+)
+_USED_ENGINES = (
+    "SELECT table_schema, table_name, engine FROM information_schema.tables"
+    " WHERE table_type = 'BASE TABLE' AND engine IS NOT NULL"
+)
 _PATIENCE_S = 8.0
 _OTHER_S = 2  # seconds in which a server answers that is only to be compared with
 
@@ -65,7 +78,7 @@ def preflight(config: Config, file: Path) -> Preflight:
     log_id, found = _of_kafka(config)
     results += found
     if log_id == "":
-        results += begin_findings(config)
+        results += _of_begin(config)
     for one in targets(config):
         found = _of_target(one, upstream, channels_of(config, one), log_id)
         # Those of a channel's own target say whose they are.
@@ -112,6 +125,34 @@ def _of_kafka(config: Config) -> tuple[str | None, list[Result]]:
     return "" if last is None else last.log_id, results
 
 
+def _of_begin(config: Config) -> list[Result]:
+    """Whether anything is missing before the position at which a new log would begin; nothing if there is a log."""
+    try:
+        behind, why = _log_begin(config)
+    except TailraceError as error:
+        if isinstance(error, LoginRefused) or (isinstance(error, UpstreamError) and error.retryable):
+            return [NotChecked("kafka", "log_begins", "the upstream does not answer")]
+        return [Finding("block", "kafka", "log_begins", error.what, error.hint)]
+    if why == ORIGIN:
+        return [Finding("ok", "kafka", "log_begins", "the log will hold all that was ever written upstream")]
+    remedy = "start the producer before a copy is made, and the channel with `--from gtid:SET`, the set of the copy"
+    what = f"the log will begin behind {behind} ({why}): what was written before is not in it"
+    return [Finding("warn", "kafka", "log_begins", what, remedy)]
+
+
+def _log_begin(config: Config) -> tuple[str, str]:
+    """What would lie before the log, and why it begins there. Raises TailraceError if it would not begin."""
+    url, root, relay = source_url(config), config.relay.dir, config.relay
+    info = describe(url)
+    if root.is_dir() and read_index(root) and (found := initial_position(root, info.flavor)):
+        return str(found.executed) or str(found.position), found.log_begins
+    tables = TableFilter(config.tables.include, config.tables.exclude, folds=info.folds)
+    place = config.source.start if config.source else "earliest"
+    start = Start(relay.relay_binlog_gtid, relay.relay_binlog_name, place, tables=tables)
+    begin = place_to_begin(url, info, start)
+    return begin.gtid_set or f"{begin.file}:{begin.pos}", begin.log_begins
+
+
 def _named(config: Config, own: Config) -> Part:
     names = [name for name in config.channel if config.for_channel(name).target == own.target]
     return f"downstream of {', '.join(names)}"
@@ -151,44 +192,38 @@ def read_upstream(config: Config, *, quick: bool = False, kit: bool = True) -> U
     """
     url = source_url(config)
     options = {"connect_timeout": _OTHER_S} if quick else {}
-    with closing(servers.connect(url, "upstream", **options)) as connection:
-        try:
-            mariadb = servers.is_mariadb(connection)
-            names = attempt(lambda: _replica_ids(connection, mariadb))
-            tables = TableFilter(config.tables.include, config.tables.exclude)
-            columns = attempt(lambda: _columns(connection, tables)) if kit else None
-            return UpstreamFacts(
-                mariadb,
-                str(servers.rows(connection, "SELECT VERSION()")[0][0]),
-                servers.variables(connection),
-                read_privileges(_session(connection, mariadb)),
-                upstream_reach(tables, columns or ()),
-                server_id(config),
-                names,
-                None if quick else attempt(lambda: _count(connection, _KEYLESS)),
-                None if quick else attempt(lambda: _count(connection, _NOT_TRANSACTIONAL)),
-                attempt(lambda: _count(connection, _CASES)),
-                read_kit(connection, tables) if kit else NO_KIT,
-                columns,
-                Encryption.of(url, tls_of(connection)),
-            )
-        except pymysql.MySQLError as error:
-            raise servers.unreachable(url, "upstream", error) from error
+    with servers.asking(url, "upstream", **options) as connection:
+        mariadb = servers.is_mariadb(connection)
+        names = servers.attempt(lambda: _replica_ids(connection, mariadb))
+        tables = TableFilter(config.tables.include, config.tables.exclude)
+        columns = servers.attempt(lambda: _columns(connection, tables)) if kit else None
+        return UpstreamFacts(
+            mariadb,
+            str(servers.rows(connection, "SELECT VERSION()")[0][0]),
+            servers.variables(connection),
+            read_privileges(_session(connection, mariadb)),
+            upstream_reach(tables, columns or ()),
+            server_id(config),
+            names,
+            None if quick else servers.attempt(lambda: _count(connection, _KEYLESS)),
+            None if quick else servers.attempt(lambda: _count(connection, _NOT_TRANSACTIONAL)),
+            servers.attempt(lambda: _count(connection, _CASES)),
+            _read_kit(connection, tables) if kit else NO_KIT,
+            columns,
+            Encryption.of(url, tls_of(connection)),
+        )
 
 
 def read_channels(config: Config, channels: list[ConsumerConfig], log_id: str | None) -> ChannelFacts:
     """What the downstream says of channels. Raises DownstreamError when it cannot be reached."""
     url = target_url(config)
-    with closing(servers.connect(url, "downstream")) as connection:
-        try:
-            return ChannelFacts(
-                {one.key: one.scope for one in channels},
-                log_id,
-                attempt(lambda: neighbors(connection)),
-                frozenset(tables_of(connection)),
-            )
-        except pymysql.MySQLError as error:
-            raise servers.unreachable(url, "downstream", error) from error
+    with servers.asking(url, "downstream") as connection:
+        return ChannelFacts(
+            {one.key: one.scope for one in channels},
+            log_id,
+            servers.attempt(lambda: neighbors(connection)),
+            frozenset(tables_of(connection)),
+        )
 
 
 def read_downstream(
@@ -200,32 +235,29 @@ def read_downstream(
         channels: those that write to it.
     """
     url = target_url(config)
-    with closing(servers.connect(url, "downstream")) as connection:
-        try:
-            session = _session(connection, servers.is_mariadb(connection))
-            variables = servers.variables(connection)
-            columns = (upstream.columns if upstream else None) or {}
-            each = _rules(channels, upstream, folds=variables.get("lower_case_table_names", "0") != "0")
-            account = read_privileges(session)
-            return DownstreamFacts(
-                session.flavor == "mariadb",
-                str(session.value("SELECT VERSION()")),
-                variables,
-                account,
-                downstream_reach(each, columns),
-                upstream.mariadb if upstream else None,
-                upstream.variables if upstream else None,
-                upstream.only_cases_differ if upstream else None,
-                read_kit(connection),
-                upstream.kit if upstream else NO_KIT,
-                attempt(
-                    lambda: read_programs(session, account, each, upstream.columns if upstream else None)
-                ),
-                Encryption.of(url, tls_of(connection)),
-                attempt(lambda: _nontransactional(session, each)),
-            )
-        except pymysql.MySQLError as error:
-            raise servers.unreachable(url, "downstream", error) from error
+    with servers.asking(url, "downstream") as connection:
+        session = _session(connection, servers.is_mariadb(connection))
+        variables = servers.variables(connection)
+        columns = (upstream.columns if upstream else None) or {}
+        each = _rules(channels, upstream, folds=variables.get("lower_case_table_names", "0") != "0")
+        account = read_privileges(session)
+        return DownstreamFacts(
+            session.flavor == "mariadb",
+            str(session.value("SELECT VERSION()")),
+            variables,
+            account,
+            downstream_reach(each, columns),
+            upstream.mariadb if upstream else None,
+            upstream.variables if upstream else None,
+            upstream.only_cases_differ if upstream else None,
+            _read_kit(connection),
+            upstream.kit if upstream else NO_KIT,
+            servers.attempt(
+                lambda: read_programs(session, account, each, upstream.columns if upstream else None)
+            ),
+            Encryption.of(url, tls_of(connection)),
+            servers.attempt(lambda: _nontransactional(session, each)),
+        )
 
 
 def _session(connection: Connection[Any], mariadb: bool) -> Session:
@@ -238,6 +270,34 @@ def _rules(channels: Sequence[ConsumerConfig], upstream: UpstreamFacts | None, *
     if upstream is not None and upstream.variables.get("lower_case_table_names", "0") != "0":
         channels = list(map(in_lower_case, channels))
     return [replace(one, folded=() if folds else None).rules for one in channels]
+
+
+def _read_kit(connection: Connection[Any], tables: TableFilter | None = None) -> Kit:
+    """A server's kit.
+
+    Args:
+        tables: of an upstream, those that are replicated.
+    """
+
+    def names(sql: str) -> frozenset[str]:
+        return frozenset(str(name) for (name,) in servers.rows(connection, sql) if name is not None)
+
+    def used(sql: str) -> dict[str, str]:
+        assert tables is not None
+        rows = servers.rows(connection, sql)
+        return {str(name): f"{db}.{table}" for db, table, name in rows if tables.allows(str(db), str(table))}
+
+    zone = "SELECT CONVERT_TZ('2020-01-01 00:00:00', 'UTC', 'Europe/Berlin') IS NOT NULL"
+    collations = servers.attempt(lambda: names(_COLLATIONS))
+    return Kit(
+        servers.attempt(lambda: bool(servers.rows(connection, zone)[0][0])),
+        None
+        if collations is None
+        else collations | (servers.attempt(lambda: names(_FULL_COLLATIONS)) or frozenset()),
+        servers.attempt(lambda: names(_ENGINES)),
+        servers.attempt(lambda: used(_USED_COLLATIONS)) if tables is not None else None,
+        servers.attempt(lambda: used(_USED_ENGINES)) if tables is not None else None,
+    )
 
 
 def _nontransactional(session: Session, rules: Sequence[Rules]) -> list[Nontransactional]:
@@ -271,21 +331,18 @@ def read_loops(config: Config, scopes: list[Scope], log_id: str) -> LoopFacts:
     """What upstream and downstream are to each other. Raises TailraceError when one of them cannot be reached."""
     source, target = source_url(config), target_url(config)
     with (
-        closing(servers.connect(source, "upstream", connect_timeout=_OTHER_S)) as up,
-        closing(servers.connect(target, "downstream", connect_timeout=_OTHER_S)) as down,
+        servers.asking(source, "upstream", connect_timeout=_OTHER_S) as up,
+        servers.asking(target, "downstream", connect_timeout=_OTHER_S) as down,
     ):
-        try:
-            there, tables = attempt(lambda: neighbors(up)), tables_of(up)
-            return LoopFacts(
-                is_same_server(up, down) or is_same_cluster(up, down),
-                log_id,
-                server_identity(down),
-                None if there is None else [one for scope in scopes for one in feeding(there, scope, tables)],
-                attempt(lambda: follows(up, down, target)),
-                attempt(lambda: follows(down, up, source)),
-            )
-        except pymysql.MySQLError as error:
-            raise servers.unreachable(target, "downstream", error) from error
+        there, tables = servers.attempt(lambda: neighbors(up)), tables_of(up)
+        return LoopFacts(
+            is_same_server(up, down) or is_same_cluster(up, down),
+            log_id,
+            server_identity(down),
+            None if there is None else [one for scope in scopes for one in feeding(there, scope, tables)],
+            servers.attempt(lambda: follows(up, down, target)),
+            servers.attempt(lambda: follows(down, up, source)),
+        )
 
 
 def _replica_ids(connection: Connection[Any], mariadb: bool) -> list[int]:

@@ -11,8 +11,8 @@ from spark_consumer.target.compatibility import assigned, may_set
 from spark_consumer.target.programs.privileges import Privileges
 from spark_consumer.target.session import Session
 from spark_consumer.target.tables import triggers_of
+from tailrace import servers
 from tailrace.preflight.downstream import Programs
-from tailrace.preflight.kit import attempt
 
 _WITH_TRIGGERS = "SELECT DISTINCT EVENT_OBJECT_SCHEMA, EVENT_OBJECT_TABLE FROM information_schema.TRIGGERS"
 _PARENTS = (
@@ -40,7 +40,7 @@ def read_programs(
 
     with_triggers = filled(_WITH_TRIGGERS)
     # There are none where no consumer has ever run.
-    others = attempt(lambda: scopes(session, rules[0].router)) or []
+    others = servers.attempt(lambda: scopes(session, rules[0].router)) or []
 
     def replicated(db: str, table: str) -> str:
         return filled_by(db, table, rules, others)

@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pymysql
-
 from schemas.errors import TailraceError
 from spark_consumer.apply.ddl.intent import intent_of
 from spark_consumer.apply.tables import audit, error_log, position_store
@@ -159,8 +157,7 @@ def downstream_part(config: Config) -> Part:
         }
     url = target_url(config)
     # The audit's times are in UTC.
-    connection = servers.connect(url, "downstream", init_command="SET time_zone = '+00:00'")
-    try:
+    with servers.asking(url, "downstream", init_command="SET time_zone = '+00:00'") as connection:
         version = servers.rows(connection, "SELECT VERSION()")[0][0]
         query, prefix = partial(servers.rows, connection), config.kafka.prefix
         each = [_channel(row) for row in position_store.all_channels(query)]
@@ -182,10 +179,6 @@ def downstream_part(config: Config) -> Part:
             channel["error"] = error and error | {"at": _moment(float(error["at"]) * 1000)}
             channel["decided"] = decided.get(name, 0)
             channel["target"] = str(url)
-    except pymysql.MySQLError as error:
-        raise servers.unreachable(url, "downstream", error) from error
-    finally:
-        connection.close()
     return {"server": str(url), "version": version, "channels": found, "others": others}
 
 

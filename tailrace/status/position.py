@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-import pymysql
-
 from schemas.access.kafka_security import OPEN, KafkaSecurity
 from schemas.wire.epoch import EpochCommitted
 from spark_consumer.apply.tables import position_store
@@ -43,12 +41,7 @@ def channel_epoch(config: Config, channel: str | None = None) -> int:
     if (files := files_target(config)) is not None:
         found_there = files_channels(files)
         return int(found_there[0]["epoch"]) if found_there else -1
-    connection = servers.connect(target_url(config), "downstream")
-    try:
+    with servers.asking(target_url(config), "downstream") as connection:
         key = ChannelKey(config.kafka.prefix, channel or config.consumer.channel)
         found = position_store.all_channels(partial(servers.rows, connection))
         return next((row.position.epoch for row in found if row.key == key), -1)
-    except pymysql.MySQLError as error:
-        raise servers.unreachable(target_url(config), "downstream", error) from error
-    finally:
-        connection.close()

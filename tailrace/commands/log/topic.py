@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tailrace.commands.options import DEFAULT_CONFIG, ConfigFile
+from tailrace.commands.options import DEFAULT_CONFIG, ConfigFile, read_config
 
 if TYPE_CHECKING:
     from schemas.tables import TableFilter
@@ -50,15 +50,12 @@ def cat(
     concern such a table. Ctrl-C ends it with 0.
     """
     from tailrace.config.addresses import kafka_security
-    from tailrace.config.file import load
     from tailrace.config.start_point import check_cat_start
     from tailrace.probe_kafka import probe
     from tailrace.reader import EpochReader
-    from tailrace.service import logs
     from tailrace.service.lifecycle import run_until_signalled
 
-    logs.configure("topic")
-    kafka = load(config).kafka
+    kafka = read_config("topic", config).kafka
     start, wanted = check_cat_start(start), _filter(table or [])
 
     def run(stop: threading.Event) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tailrace.commands.options import DEFAULT_CONFIG, ConfigFile
+from tailrace.commands.options import DEFAULT_CONFIG, ConfigFile, read_config
 
 
 class Format(StrEnum):
@@ -70,18 +70,15 @@ def cat(
     The options are mysqlbinlog's. TIME is UTC unless it says otherwise, such as 2026-11-21T22:00:00+01:00. On
     MariaDB a GTID set stands for everything up to its numbers. Compressed transactions are shown unpacked.
     """
-    from tailrace.config.file import load
     from tailrace.reader.relay_cat import Selection, events
-    from tailrace.service import logs
 
-    logs.configure("relay cat")
     times = _seconds("--start-datetime", start_datetime), _seconds("--stop-datetime", stop_datetime)
     wanted = Selection(
         sub_dir, file, start_position, stop_position, *times, include_gtids or None, exclude_gtids or None
     )
     place = ""
     try:
-        for event in events(load(config).relay.dir, wanted):
+        for event in events(read_config("relay cat", config).relay.dir, wanted):
             shown = event if verbose else _without_rows(event)
             if output is Format.JSON:
                 typer.echo(json.dumps(shown, ensure_ascii=False))

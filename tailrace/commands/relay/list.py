@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from schemas.counted import counted
-from tailrace.commands.options import DEFAULT_CONFIG, AsJson, ConfigFile
+from tailrace.commands.options import DEFAULT_CONFIG, AsJson, ConfigFile, print_json, read_config
 
 if TYPE_CHECKING:
     from relay_store.read.catalog import Entry
@@ -24,18 +24,13 @@ def list_files(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> 
     """
     from relay_store.read.catalog import entries
     from tailrace import assemble
-    from tailrace.config.file import load
-    from tailrace.service import logs
 
-    logs.configure("relay list")
-    loaded = load(config)
+    loaded = read_config("relay list", config)
     root = loaded.relay.dir
     found = entries(root, assemble.relay_readers(loaded))
     report = _report(found, str(root))
     if as_json:
-        import json
-
-        typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
+        print_json(report)
     else:
         _print(report)
 

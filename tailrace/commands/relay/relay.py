@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from schemas.counted import counted
-from tailrace.commands.options import DEFAULT_CONFIG, AsJson, ConfigFile
+from tailrace.commands.options import DEFAULT_CONFIG, AsJson, ConfigFile, print_json, read_config
 from tailrace.commands.relay import cat as relay_cat
 from tailrace.commands.relay import list as relay_list
 from tailrace.commands.relay import verify as relay_verify
@@ -56,17 +56,12 @@ def purge(
     """
     from relay_store.purge.purge import purge as run
     from tailrace import assemble
-    from tailrace.config.file import load
-    from tailrace.service import logs
 
-    logs.configure("relay purge")
-    loaded = load(config)
+    loaded = read_config("relay purge", config)
     awaited = assemble.relay_readers(loaded)
     report = run(_relay_dir(loaded), (filename, sub_dir), dry_run=dry_run, awaited=awaited)
     if as_json:
-        import json
-
-        typer.echo(json.dumps(_as_dict(report, dry_run), indent=2, ensure_ascii=False))
+        print_json(_as_dict(report, dry_run))
     else:
         _print_purge(report, dry_run)
 
@@ -119,20 +114,15 @@ def readers(config: ConfigFile = DEFAULT_CONFIG, forget: Forget = None, as_json:
     A channel that will never run again keeps its files until it is removed from the configuration and forgotten.
     """
     from tailrace import assemble
-    from tailrace.config.file import load
-    from tailrace.service import logs
 
-    logs.configure("relay readers")
-    loaded = load(config)
+    loaded = read_config("relay readers", config)
     root, awaited = _relay_dir(loaded), assemble.relay_readers(loaded)
     if forget is not None:
         _forget(root, forget, awaited)
         return
     found = _readers(root, awaited)
     if as_json:
-        import json
-
-        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        print_json(found)
     else:
         _print_readers(found, root)
 

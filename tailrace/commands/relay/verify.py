@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tailrace.commands.options import DEFAULT_CONFIG, AsJson, ConfigFile
+from tailrace.commands.options import DEFAULT_CONFIG, AsJson, ConfigFile, print_json, read_config
 
 if TYPE_CHECKING:
     from relay_store.check.verify import Report
@@ -31,18 +31,13 @@ def verify(config: ConfigFile = DEFAULT_CONFIG, rows: Rows = False, as_json: AsJ
     """
     from relay_store.check.verify import verify as verify_log
     from schemas.errors import ExitCode
-    from tailrace.config.file import load
-    from tailrace.service import logs
 
-    logs.configure("relay verify")
-    root = load(config).relay.dir
+    root = read_config("relay verify", config).relay.dir
     with _progress("verify") as progress:
         report = verify_log(root, progress)
     compared = _compared(root, report) if rows else None
     if as_json:
-        import json
-
-        typer.echo(json.dumps(_as_dict(report, compared, str(root)), indent=2, ensure_ascii=False))
+        print_json(_as_dict(report, compared, str(root)))
     else:
         _print(report, str(root))
     raise typer.Exit(ExitCode.OK if report.sound else ExitCode.DAMAGED)
