@@ -24,15 +24,15 @@ def main() -> None:
     if sys.argv[1:] and sys.argv[1] in _LONG:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
             if signal.getsignal(number) != signal.SIG_IGN:
-                signal.signal(number, _leave)
-        ours = _leave
+                signal.signal(number, _exit_on_signal)
+        ours = _exit_on_signal
     from tailrace.commands import main as run
 
     signal.signal(signal.SIGINT, ours)
     run()
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
+def _exit_on_signal(number: int, frame: FrameType | None) -> None:
     os._exit(0)
 
 

@@ -96,7 +96,7 @@ def producer_config(
 def origins(config: Config) -> Callable[[str], tuple[str, ...]]:
     """Where the upstream's rows come from, see ``producer.upstream.origins``."""
     from spark_consumer.rules.scope import Scope
-    from tailrace.neighbors import origins_of
+    from tailrace.other_pipelines import origins_of
 
     source, scope = source_url(config), Scope(config.tables.include, config.tables.exclude)
     return lambda log_id: origins_of(source, scope, log_id)

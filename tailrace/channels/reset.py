@@ -18,12 +18,12 @@ from spark_consumer.epochs.position import Position
 from spark_consumer.job.checkpoint import clear, in_use
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import Session, closing, connect
-from tailrace.channels.mark import check_feeds
+from tailrace.channels.relay_marks import check_same_log
 
 
 @dataclass(frozen=True)
 class Reset:
-    """What a reset will forget. No producer or consumer can start while it is open; see ``opened``.
+    """What a reset will forget. No producer or consumer can start while it is open; see ``open_reset``.
 
     Attributes:
         everything: the channel too, as RESET REPLICA ALL does.
@@ -36,7 +36,7 @@ class Reset:
     session: Session
     position: Position | None
 
-    def says(self) -> list[str]:
+    def describe(self) -> list[str]:
         """What it forgets and what it keeps, for people."""
         channel, position = f"channel {self.config.channel}", self.position
         lines = ["forgets:", f"  relay log {self.root}: {_contents(self.root)}"]
@@ -63,7 +63,7 @@ class Reset:
 
 
 @contextmanager
-def opened(config: ConsumerConfig, root: Path, *, everything: bool) -> Iterator[Reset]:
+def open_reset(config: ConsumerConfig, root: Path, *, everything: bool) -> Iterator[Reset]:
     """Lock producer and consumer out, and read what there is to forget.
 
     Raises:
@@ -80,7 +80,7 @@ def opened(config: ConsumerConfig, root: Path, *, everything: bool) -> Iterator[
         channel_tables.install(session)
         position = position_store.read(session, config.key)
         if position is not None and owner is not None:
-            check_feeds(root, owner, position)
+            check_same_log(root, owner, position)
         if position is not None and not everything:
             _check_needed(position, config.channel)
         yield Reset(config, root, everything, session, position)

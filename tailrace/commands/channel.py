@@ -29,9 +29,9 @@ To = Annotated[
 @app.command("list")
 def list_channels(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
     """List the channels that the configured targets have, and configured ones that have not begun."""
-    from tailrace.channels import known as channels
+    from tailrace.channels import listing
 
-    found = channels.listed(read_config("channel list", config))
+    found = listing.list_channels(read_config("channel list", config))
     if as_json:
         print_json({"channels": found})
         return
@@ -43,10 +43,10 @@ def list_channels(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) 
 @app.command("show")
 def show(channel: Name, config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
     """Show a channel's position, its counters and its last batches."""
-    from tailrace.channels import known as channels
+    from tailrace.channels import listing
     from tailrace.config.channels import server_channel
 
-    found = channels.shown(server_channel(read_config("channel show", config), channel))
+    found = listing.show_channel(server_channel(read_config("channel show", config), channel))
     if as_json:
         print_json(found)
         return
@@ -81,14 +81,14 @@ def rewind(channel: Name, to: To, config: ConfigFile = DEFAULT_CONFIG, yes: Yes 
 def remove(channel: Name, config: ConfigFile = DEFAULT_CONFIG, yes: Yes = False) -> None:
     """Forget a channel: its position, audit rows, counters and checkpoint. Tables and Kafka's topics stay."""
     from relay_store.layout.readers import channel_reader, forget
-    from tailrace.channels import known as channels
+    from tailrace.channels import listing
     from tailrace.config.channels import server_channel
 
     loaded = read_config("channel remove", config)
     settings = server_channel(loaded, channel)
     typer.echo(f"forgets channel {channel} on {settings.target}, and {settings.channel_dir}", err=True)
     confirm("Forget it?", yes, "nothing was done")
-    channels.remove(settings)
+    listing.remove_channel(settings)
     root = loaded.relay.dir
     if root.is_dir():
         forget(root, channel_reader(channel))

@@ -28,7 +28,7 @@ def compare(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, as_jso
     loaded = loaded.for_channel(channel or loaded.consumer.channel)
     router = Router(tuple(rule.plain(Route) for rule in loaded.routes))
     servers = source_url(loaded), target_url(loaded)
-    with _Talk(quiet=as_json) as talk:
+    with _StatusLine(quiet=as_json) as talk:
         result = compare_servers(
             *servers,
             loaded.tables.include,
@@ -44,19 +44,19 @@ def compare(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, as_jso
     raise typer.Exit(ExitCode.OK if result.equal else ExitCode.DIVERGED)
 
 
-class _Talk:
+class _StatusLine:
     """One live line on stderr while tables are compared; nothing if stderr is no terminal."""
 
     def __init__(self, quiet: bool) -> None:
-        from tailrace.service.logs import live
+        from tailrace.service.logs import may_draw
 
         self._status: Any = None
-        if live() and not quiet:
+        if may_draw() and not quiet:
             from rich.console import Console
 
             self._status = Console(stderr=True).status("compare: reading the catalogs")
 
-    def __enter__(self) -> _Talk:
+    def __enter__(self) -> _StatusLine:
         if self._status:
             self._status.start()
         return self

@@ -84,10 +84,10 @@ def _run(config: Config, settings: ConsumerConfig, stop: threading.Event) -> Non
         # What follows takes a while to import, and the JVM to start.
         from spark_consumer.job.progress import Counters
         from spark_consumer.job.run import run_consumer
-        from tailrace.channels.mark import registered
+        from tailrace.channels.relay_marks import keep_registered
         from tailrace.preflight.gate import check_consumer
-        from tailrace.service.consume_progress import watching
-        from tailrace.service.live import CONSUMER, serving
+        from tailrace.service.consume_progress import show_progress
+        from tailrace.service.status_socket import CONSUMER, serve_status
         from tailrace.status.memory import ConsumerMemory
 
         check_consumer(config, settings.channel)
@@ -103,10 +103,10 @@ def _run(config: Config, settings: ConsumerConfig, stop: threading.Event) -> Non
 
         counters = Counters()
         memory = ConsumerMemory(settings.channel, counters)
-        live = serving(settings.channel_dir, CONSUMER, memory.snapshot)
+        live = serve_status(settings.channel_dir, CONSUMER, memory.snapshot)
         # `recover` cannot go on with a folder, so no relay file is kept for it.
-        needs = nullcontext() if settings.files else registered(settings, config.relay.dir, counters)
-        with watching(settings, counters), needs, live:
+        needs = nullcontext() if settings.files else keep_registered(settings, config.relay.dir, counters)
+        with show_progress(settings, counters), needs, live:
             run_consumer(settings, spark, open_sink, stop, counters)
 
 

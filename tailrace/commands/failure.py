@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.errors import ExitCode, TailraceError
-from tailrace.service.report import Report, comes_back, tell
+from tailrace.service.report import ErrorReport, another_start_helps, write_report
 
 
 @dataclass(frozen=True)
-class Shown:
+class ErrorDisplay:
     """What is said about an error."""
 
     code: str
@@ -28,23 +28,23 @@ class Shown:
 def report(error: Exception) -> int:
     """Write the error to stderr, as one JSON line if stderr is no terminal; returns the exit code."""
     shown = describe(error)
-    tell(Report(shown.code, shown.what, shown.where, shown.hint, comes_back(error)))
+    write_report(ErrorReport(shown.code, shown.what, shown.where, shown.hint, another_start_helps(error)))
     if sys.stderr.isatty():
-        _draw(shown)
+        _print_error(shown)
     else:
         fields = {"event": "failed", "level": "error", **shown.__dict__}
         print(json.dumps(fields, ensure_ascii=False), file=sys.stderr, flush=True)
     return shown.exit_code
 
 
-def describe(error: Exception) -> Shown:
+def describe(error: Exception) -> ErrorDisplay:
     """What to say about an error; one that nobody foresaw leaves its traceback in a file."""
     if isinstance(error, TailraceError):
-        return Shown(error.code, error.what, str(error.where), error.advice, int(error.exit_code))
+        return ErrorDisplay(error.code, error.what, str(error.where), error.advice, int(error.exit_code))
     path = _keep_traceback(error)
     text = str(error).split("\n", 1)[0]
     what = f"unexpected error: {type(error).__name__}: {text}"
-    return Shown("TR001", what, "", f"the details are in {path}; please report them", ExitCode.FAILED)
+    return ErrorDisplay("TR001", what, "", f"the details are in {path}; please report them", ExitCode.FAILED)
 
 
 def _keep_traceback(error: Exception) -> Path:
@@ -54,7 +54,7 @@ def _keep_traceback(error: Exception) -> Path:
     return Path(name)
 
 
-def _draw(shown: Shown) -> None:
+def _print_error(shown: ErrorDisplay) -> None:
     from rich.console import Console
     from rich.markup import escape
 

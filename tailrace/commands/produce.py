@@ -33,22 +33,22 @@ def produce(
 def _run(config: Config, settings: ProducerConfig, stop: Event) -> None:
     from producer.run import run_producer
     from tailrace import assemble
-    from tailrace.channels.mark import followed
+    from tailrace.channels.relay_marks import follow_channels
     from tailrace.preflight.gate import check_producer
     from tailrace.probe_kafka import probe
     from tailrace.service.lifecycle import recovery_hinted
-    from tailrace.service.live import PRODUCER, serving
-    from tailrace.service.produce_progress import Backlog
-    from tailrace.service.progress import shown
+    from tailrace.service.produce_progress import UpstreamBacklog
+    from tailrace.service.progress import progress_display
+    from tailrace.service.status_socket import PRODUCER, serve_status
     from tailrace.status.memory import ProducerMemory
 
     probe(settings.bootstrap_servers, settings.kafka_security)
     check_producer(config)
     memory = ProducerMemory(settings)
-    marks = followed(assemble.followed_channels(config), settings.relay.dir)
-    live = serving(settings.relay.dir, PRODUCER, memory.snapshot)
-    with recovery_hinted(settings.relay.dir), shown("produce") as show, live, marks:
-        backlog = Backlog(settings.source)
+    marks = follow_channels(assemble.followed_channels(config), settings.relay.dir)
+    live = serve_status(settings.relay.dir, PRODUCER, memory.snapshot)
+    with recovery_hinted(settings.relay.dir), progress_display("produce") as show, live, marks:
+        backlog = UpstreamBacklog(settings.source)
 
         def report(state: ProducerProgress) -> None:
             memory.state = state

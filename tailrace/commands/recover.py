@@ -30,10 +30,10 @@ def _run(config: Config, channel: str | None, stop: threading.Event) -> None:
     from tailrace import assemble
     from tailrace.config.channels import server_channel
     from tailrace.recover import recover
-    from tailrace.recover.progress import watching
+    from tailrace.recover.progress import show_progress
 
     settings = server_channel(config, channel)
-    with watching(settings.channel, config.relay.dir) as watch:
+    with show_progress(settings.channel, config.relay.dir) as watch:
         tables = TableFilter(config.tables.include, config.tables.exclude)
         skip = assemble.skip_rules(config)
         done = recover(settings, config.relay.dir, tables, config.epoch.max_bytes, stop, watch, skip)

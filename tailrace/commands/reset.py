@@ -20,13 +20,13 @@ def reset(
 
     The command says what it will forget and asks. Tables and Kafka's topics stay as they are.
     """
-    from tailrace.channels.reset import opened
+    from tailrace.channels.reset import open_reset
     from tailrace.config.channels import server_channel
 
     settings = read_config("reset", config)
     consumer = server_channel(settings, channel)
-    with opened(consumer, settings.relay.dir, everything=everything) as about:
-        for line in about.says():
+    with open_reset(consumer, settings.relay.dir, everything=everything) as about:
+        for line in about.describe():
             typer.echo(line, err=True)
         confirm("Forget it?", yes, "nothing was forgotten")
         about.forget()

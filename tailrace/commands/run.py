@@ -33,7 +33,7 @@ def run(
     commands = _commands(config, until_caught_up, check_gtid_set(stop_at_gtid))
     finished = _caught_up(loaded) if until_caught_up else (lambda done: False)
     # Two live displays would draw over each other.
-    plain = {logs.PLAIN: "1"}
+    plain = {logs.NO_LIVE_DISPLAY: "1"}
     bounded = until_caught_up or stop_at_gtid is not None
     supervisor = Supervisor(commands, lambda args: start_child(args, **plain), finished, bounded)
     raise typer.Exit(supervisor.run())

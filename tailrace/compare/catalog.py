@@ -83,7 +83,7 @@ class ComparedTable:
         return quoted(self.db, self.name)
 
 
-def alike(tables: Sequence[ComparedTable]) -> list[ComparedTable]:
+def align_enum_comparison(tables: Sequence[ComparedTable]) -> list[ComparedTable]:
     """Return the tables with ``compared`` set on ENUM and SET columns: numbers are compared if all members are equal.
 
     If the members differ, an ENUM's number still distinguishes an invalid value from the member ``''``.

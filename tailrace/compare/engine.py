@@ -26,7 +26,7 @@ from tailrace.compare import chunks
 from tailrace.compare.catalog import (
     ComparedTable,
     Pairing,
-    alike,
+    align_enum_comparison,
     create_statement,
     plain_structure,
     read_catalog,
@@ -46,7 +46,7 @@ from tailrace.servers import Side, is_mariadb, message, rows
 T = TypeVar("T")
 EachTable = Callable[[TableResult], None]
 
-LOOKS = 5
+READS = 5
 
 
 def compare_servers(
@@ -57,7 +57,7 @@ def compare_servers(
     *,
     router: Router | None = None,
     progress: EachTable | None = None,
-    looks: int = LOOKS,
+    reads: int = READS,
     engines: bool = True,
 ) -> CompareResult:
     """Compare all replicated tables of two servers, structure and rows.
@@ -66,7 +66,7 @@ def compare_servers(
         include, exclude: patterns as in ``[tables]``.
         router: gives the target's names of the source's tables; tables with one target are compared as one.
         progress: called with a table's result after each chunk and at the end.
-        looks: how many reads in a row must show a difference before it counts.
+        reads: how many reads in a row must show a difference before it counts.
         engines: whether a storage engine without transactions differs from InnoDB.
 
     Raises UpstreamError or DownstreamError when a server cannot be read.
@@ -75,7 +75,7 @@ def compare_servers(
         sides = (_open_side(stack, source, "upstream"), _open_side(stack, target, "downstream"))
         pool = stack.enter_context(ThreadPoolExecutor(2))
         names = _pairing(sides, include, exclude, router or Router())
-        return _Comparison(sides, pool, names, progress, looks, engines).run()
+        return _Comparison(sides, pool, names, progress, reads, engines).run()
 
 
 def _pairing(
@@ -128,10 +128,10 @@ class _Comparison:
         pool: ThreadPoolExecutor,
         names: Pairing,
         progress: EachTable | None,
-        looks: int,
+        reads: int,
         engines: bool,
     ) -> None:
-        self._most_looks, self._engines = looks, engines
+        self._most_reads, self._engines = reads, engines
         self._sides = sides
         self._pool = pool
         self._pairing = names
@@ -139,7 +139,7 @@ class _Comparison:
         self._same_flavor = sides[0].mariadb == sides[1].mariadb
 
     def run(self) -> CompareResult:
-        left, right = self._both(read_catalog, _every)
+        left, right = self._on_both(read_catalog, _every)
         results = []
         for sources, target in self._pairing.pairs(left, right):
             if len(sources) > 1:
@@ -151,19 +151,19 @@ class _Comparison:
             results.append(result)
         return CompareResult(tuple(result for result in results if result.problem != _GONE))
 
-    def _looks(self) -> Iterator[int]:
+    def _read_again(self) -> Iterator[int]:
         """Count the reads of something that differs, with growing pauses between them."""
         yield 0
-        for look in range(1, self._most_looks):
+        for look in range(1, self._most_reads):
             time.sleep(min(2.0, 0.2 * 2**look))
             yield look
         # One difference is certain now, so later ones are read only twice.
-        self._most_looks = min(self._most_looks, 2)
+        self._most_reads = min(self._most_reads, 2)
 
-    def _both(self, function: Callable[..., T], *arguments: Any) -> tuple[T, T]:
-        return self._each(function, arguments, arguments)
+    def _on_both(self, function: Callable[..., T], *arguments: Any) -> tuple[T, T]:
+        return self._on_each(function, arguments, arguments)
 
-    def _each(self, function: Callable[..., T], left: Iterable[Any], right: Iterable[Any]) -> tuple[T, T]:
+    def _on_each(self, function: Callable[..., T], left: Iterable[Any], right: Iterable[Any]) -> tuple[T, T]:
         source = self._pool.submit(self._sides[0].call, function, *left)
         target = self._pool.submit(self._sides[1].call, function, *right)
         # Wait for both, so that no connection is closed while a query runs on it.
@@ -180,9 +180,9 @@ class _Comparison:
         for source in sources:
             if _names(source) != _names(target):
                 return TableResult(title, problem="structure differs")
-        *sources, target = alike([*sources, target])
+        *sources, target = align_enum_comparison([*sources, target])
         count = theirs = 0
-        for _ in self._looks():
+        for _ in self._read_again():
             found = [self._sides[0].call(chunks.digest_table, source) for source in sources]
             theirs, sums = self._sides[1].call(chunks.digest_table, target)
             count = sum(rows for rows, _ in found)
@@ -197,9 +197,9 @@ class _Comparison:
         """Compare one table; read its structures again if they change meanwhile."""
         name = target if source in ("", target) else f"{source} → {target}"
         detail: tuple[str, ...] = ()
-        for look in self._looks():
+        for look in self._read_again():
             if look:
-                ours, theirs = self._each(read_catalog, (_only(source),), (_only(target),))
+                ours, theirs = self._on_each(read_catalog, (_only(source),), (_only(target),))
                 left, right = ours.get(source), theirs.get(target)
             if left is None and right is None:
                 return TableResult(name, problem=_GONE)
@@ -221,7 +221,7 @@ class _Comparison:
         # CREATE TABLE contains the names of the table and of the tables that it references.
         if not self._same_flavor or (left.db, left.name) != (right.db, right.name):
             return structure_lines(plain_structure(left), plain_structure(right))
-        source, target = self._each(create_statement, (left,), (right,))
+        source, target = self._on_each(create_statement, (left,), (right,))
         if not self._engines:
             flavor: Flavor = "mariadb" if self._sides[0].mariadb else "mysql"
             source, target = (in_innodb(text, flavor) for text in (source, target))
@@ -231,7 +231,7 @@ class _Comparison:
         self, name: str, left: ComparedTable, right: ComparedTable, detail: tuple[str, ...]
     ) -> TableResult:
         start = TableResult(name, problem="structure differs" if detail else "", detail=detail)
-        left, right = alike([left, right])
+        left, right = align_enum_comparison([left, right])
         if left.key and right.key:
             return self._by_key(left, right, start)
         return self._as_multiset(left, right, start)
@@ -242,7 +242,9 @@ class _Comparison:
         while True:
             # Both sides read the same number of rows at once. If the rows differ, the range is read again by
             # its bounds.
-            source, target = self._each(chunks.read_range, (left, low, None, size), (right, low, None, size))
+            source, target = self._on_each(
+                chunks.read_range, (left, low, None, size), (right, low, None, size)
+            )
             high = chunks.key_of(left, source[-1]) if len(source) == size else None
             found, more = self._confirmed(left, right, (low, high, size), source, target)
             result = result.with_rows(len(source), found, more)
@@ -266,8 +268,8 @@ class _Comparison:
         limit = 4 * size + 1000
         suspects: dict[chunks.Key, Difference] | None = None
         more = False
-        for _ in self._looks():
-            source, target = self._each(
+        for _ in self._read_again():
+            source, target = self._on_each(
                 chunks.read_range, (left, low, high, limit), (right, low, high, limit)
             )
             more = len(source) != len(target) and limit in (len(source), len(target))
@@ -279,13 +281,13 @@ class _Comparison:
 
     def _as_multiset(self, left: ComparedTable, right: ComparedTable, result: TableResult) -> TableResult:
         """Compare tables without a key by sums of row digests, which do not depend on the rows' order."""
-        for _ in self._looks():
-            (count, ours), (theirs_count, theirs) = self._each(chunks.digest_table, (left,), (right,))
+        for _ in self._read_again():
+            (count, ours), (theirs_count, theirs) = self._on_each(chunks.digest_table, (left,), (right,))
             if (count, ours) == (theirs_count, theirs):
                 return result.with_rows(count)
         buckets = frozenset(i for i, pair in enumerate(zip(ours, theirs, strict=True)) if pair[0] != pair[1])
         arguments = (buckets, 50 * MAX_KEYS)
-        source, target = self._each(chunks.rows_in_buckets, (left, *arguments), (right, *arguments))
+        source, target = self._on_each(chunks.rows_in_buckets, (left, *arguments), (right, *arguments))
         rows = [Difference(_row_text(left, row), ONLY_SOURCE) for row in (source - target).elements()]
         rows += [Difference(_row_text(left, row), ONLY_TARGET) for row in (target - source).elements()]
         return result.with_rows(count, rows, more=abs(count - theirs_count) > len(rows) or not rows)

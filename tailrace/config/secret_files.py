@@ -20,7 +20,7 @@ SECRET = re.compile(r"(?i)(^|[-.])(password|secret)$|spark\..*(secret|password|t
 _FILES = ("password_file", "sasl_password_file", "ssl_key")
 
 
-def exposed(file: Path, config: Config) -> list[Path]:
+def readable_by_others(file: Path, config: Config) -> list[Path]:
     """The files with secrets that others than this user may read or change; ``file`` is where ``config`` is from."""
     holding = [file] if _holds_secret(tomllib.loads(file.read_text(encoding="utf-8"))) else []
     return [
@@ -29,8 +29,8 @@ def exposed(file: Path, config: Config) -> list[Path]:
 
 
 def warn_if_exposed(file: Path, config: Config) -> None:
-    """Say in the log what ``exposed`` finds."""
-    for path in exposed(file, config):
+    """Say in the log what ``readable_by_others`` finds."""
+    for path in readable_by_others(file, config):
         structlog.get_logger().warning("secret_open_to_others", file=str(path), remedy=f"chmod 600 {path}")
 
 

@@ -14,7 +14,7 @@ def check_start(text: str) -> str:
     return _checked(text, "--from", "earliest")
 
 
-def check_cat_start(text: str) -> str:
+def check_topic_start(text: str) -> str:
     """The same for whoever only looks, and may begin with whatever is kept. Raises ConfigError."""
     return text if text == "oldest" else _checked(text, "--from", "earliest")
 

@@ -17,7 +17,7 @@ _TRANSACTIONAL = frozenset({"INNODB", "ROCKSDB", "NDBCLUSTER", "TOKUDB"})
 
 
 @dataclass(frozen=True)
-class Kit:
+class ServerFeatures:
     """A server's collations, engines and time zones; None if the account may not read them.
 
     Attributes:
@@ -34,11 +34,13 @@ class Kit:
 
 
 #: of a server that was not asked
-NO_KIT = Kit()
+NO_FEATURES = ServerFeatures()
 
 
-def agreement_findings(theirs: Variables, ours: Variables, upstream: Kit, downstream: Kit) -> list[Result]:
-    """Compare an upstream's variables and kit with a downstream's."""
+def agreement_findings(
+    theirs: Variables, ours: Variables, upstream: ServerFeatures, downstream: ServerFeatures
+) -> list[Result]:
+    """Compare an upstream's variables and features with a downstream's."""
     results: list[Result] = [check(theirs, ours) for check in _CHECKS]
     results.append(_zones(theirs, upstream, downstream))
     results.append(
@@ -102,7 +104,7 @@ def _zone(variables: Variables) -> str:
     return "UTC" if zone.upper() in _UTC else zone
 
 
-def _zones(theirs: Variables, upstream: Kit, downstream: Kit) -> Result:
+def _zones(theirs: Variables, upstream: ServerFeatures, downstream: ServerFeatures) -> Result:
     if downstream.zones is None:
         return NotChecked(
             "downstream", "time_zones", "the server does not say whether it knows named time zones"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from schemas.tables import QualifiedName
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.scope import Scope
-from tailrace.neighbors import Neighbor
+from tailrace.other_pipelines import OtherChannel
 from tailrace.preflight.finding import Finding, NotChecked, Result
 
 
@@ -25,7 +25,7 @@ class ChannelFacts:
 
     ours: Mapping[ChannelKey, Scope]
     log_id: str | None
-    there: list[Neighbor] | None
+    there: list[OtherChannel] | None
     tables: frozenset[QualifiedName] = field(default=frozenset(), repr=False)
 
 
@@ -39,7 +39,7 @@ def channel_findings(facts: ChannelFacts) -> list[Result]:
     return [*results, *(_other(one, facts) for one in others)]
 
 
-def _own(key: ChannelKey, found: Neighbor | None, log_id: str | None) -> Result:
+def _own(key: ChannelKey, found: OtherChannel | None, log_id: str | None) -> Result:
     if found is None:
         return Finding("ok", "downstream", "channel", f"channel {key} has not begun")
     what = f"{found} is this pipeline's"
@@ -62,7 +62,7 @@ def _own(key: ChannelKey, found: Neighbor | None, log_id: str | None) -> Result:
     )
 
 
-def _other(one: Neighbor, facts: ChannelFacts) -> Result:
+def _other(one: OtherChannel, facts: ChannelFacts) -> Result:
     """A channel that is not configured here."""
     shared = [one.writes_what_is_written_by(scope, facts.tables) for scope in facts.ours.values()]
     common = next(filter(None, shared), None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from spark_consumer.apply.side_writes import SideWrite
 from spark_consumer.target.programs.privileges import Privileges
-from tailrace.preflight.agreement import NO_KIT, Kit, agreement_findings
+from tailrace.preflight.agreement import NO_FEATURES, ServerFeatures, agreement_findings
 from tailrace.preflight.encryption import UNENCRYPTED, Encryption, encryption_finding
 from tailrace.preflight.finding import Finding, Level, NotChecked, Result, verdict
 from tailrace.preflight.grants import Need, Reach, rights_results
@@ -143,8 +143,8 @@ class DownstreamFacts:
     upstream_mariadb: bool | None
     upstream_variables: dict[str, str] | None
     only_cases_differ: int | None = None
-    kit: Kit = NO_KIT
-    upstream_kit: Kit = NO_KIT
+    features: ServerFeatures = NO_FEATURES
+    upstream_features: ServerFeatures = NO_FEATURES
     programs: Programs | None = None
     encryption: Encryption = UNENCRYPTED
     nontransactional: Sequence[Nontransactional] | None = None
@@ -286,7 +286,7 @@ def _agreement(facts: DownstreamFacts) -> list[Result]:
         )
     results.append(_letter_cases(facts, facts.upstream_variables))
     return results + agreement_findings(
-        facts.upstream_variables, facts.variables, facts.upstream_kit, facts.kit
+        facts.upstream_variables, facts.variables, facts.upstream_features, facts.features
     )
 
 

@@ -27,16 +27,16 @@ from tailrace import probe_kafka, servers
 from tailrace.config.addresses import files_target, kafka_security, server_id, source_url, target_url, targets
 from tailrace.config.channels import channel_rules, channels_of
 from tailrace.config.model import Config
-from tailrace.neighbors import (
-    feeding,
+from tailrace.other_pipelines import (
+    channels_feeding,
+    channels_there,
     follows,
     is_same_cluster,
     is_same_server,
-    neighbors,
     server_identity,
     tables_of,
 )
-from tailrace.preflight.agreement import NO_KIT, Kit
+from tailrace.preflight.agreement import NO_FEATURES, ServerFeatures
 from tailrace.preflight.channels import ChannelFacts, channel_findings
 from tailrace.preflight.downstream import (
     DownstreamFacts,
@@ -88,7 +88,7 @@ def preflight(config: Config, file: Path) -> Preflight:
 
 def producer_results(config: Config) -> list[Result]:
     """What concerns ``tailrace produce``, as far as it is soon known."""
-    _, results = _of_upstream(config, quick=True, kit=False)
+    _, results = _of_upstream(config, quick=True, features=False)
     log_id, found = _of_kafka(config)
     results += [*relay_findings(config.relay.dir), *found]
     if config.target is not None and files_target(config) is None:
@@ -107,10 +107,10 @@ def consumer_results(config: Config, channel: str) -> list[Result]:
 
 
 def _of_upstream(
-    config: Config, *, quick: bool = False, kit: bool = True
+    config: Config, *, quick: bool = False, features: bool = True
 ) -> tuple[UpstreamFacts | None, list[Result]]:
     try:
-        facts = read_upstream(config, quick=quick, kit=kit)
+        facts = read_upstream(config, quick=quick, features=features)
     except TailraceError as error:
         return None, _unreachable("upstream", error, "binlog settings, privileges, retention")
     return facts, upstream_findings(facts)
@@ -183,12 +183,12 @@ def _unreachable(part: Part, error: TailraceError, rest: str) -> list[Result]:
     return [found, NotChecked(part, "settings", f"not looked at: {rest}")]
 
 
-def read_upstream(config: Config, *, quick: bool = False, kit: bool = True) -> UpstreamFacts:
+def read_upstream(config: Config, *, quick: bool = False, features: bool = True) -> UpstreamFacts:
     """The upstream's facts. Raises UpstreamError when it cannot be reached.
 
     Args:
         quick: leave out what only warns and takes long where there are many tables.
-        kit: read what a downstream must have as well.
+        features: read what a downstream must have as well.
     """
     url = source_url(config)
     options = {"connect_timeout": _OTHER_S} if quick else {}
@@ -196,7 +196,7 @@ def read_upstream(config: Config, *, quick: bool = False, kit: bool = True) -> U
         mariadb = servers.is_mariadb(connection)
         names = servers.attempt(lambda: _replica_ids(connection, mariadb))
         tables = TableFilter(config.tables.include, config.tables.exclude)
-        columns = servers.attempt(lambda: _columns(connection, tables)) if kit else None
+        columns = servers.attempt(lambda: _columns(connection, tables)) if features else None
         return UpstreamFacts(
             mariadb,
             str(servers.rows(connection, "SELECT VERSION()")[0][0]),
@@ -208,7 +208,7 @@ def read_upstream(config: Config, *, quick: bool = False, kit: bool = True) -> U
             None if quick else servers.attempt(lambda: _count(connection, _KEYLESS)),
             None if quick else servers.attempt(lambda: _count(connection, _NOT_TRANSACTIONAL)),
             servers.attempt(lambda: _count(connection, _CASES)),
-            _read_kit(connection, tables) if kit else NO_KIT,
+            _read_features(connection, tables) if features else NO_FEATURES,
             columns,
             Encryption.of(url, tls_of(connection)),
         )
@@ -221,7 +221,7 @@ def read_channels(config: Config, channels: list[ConsumerConfig], log_id: str | 
         return ChannelFacts(
             {one.key: one.scope for one in channels},
             log_id,
-            servers.attempt(lambda: neighbors(connection)),
+            servers.attempt(lambda: channels_there(connection)),
             frozenset(tables_of(connection)),
         )
 
@@ -250,8 +250,8 @@ def read_downstream(
             upstream.mariadb if upstream else None,
             upstream.variables if upstream else None,
             upstream.only_cases_differ if upstream else None,
-            _read_kit(connection),
-            upstream.kit if upstream else NO_KIT,
+            _read_features(connection),
+            upstream.features if upstream else NO_FEATURES,
             servers.attempt(
                 lambda: read_programs(session, account, each, upstream.columns if upstream else None)
             ),
@@ -272,8 +272,8 @@ def _rules(channels: Sequence[ConsumerConfig], upstream: UpstreamFacts | None, *
     return [replace(one, folded=() if folds else None).rules for one in channels]
 
 
-def _read_kit(connection: Connection[Any], tables: TableFilter | None = None) -> Kit:
-    """A server's kit.
+def _read_features(connection: Connection[Any], tables: TableFilter | None = None) -> ServerFeatures:
+    """A server's features.
 
     Args:
         tables: of an upstream, those that are replicated.
@@ -289,7 +289,7 @@ def _read_kit(connection: Connection[Any], tables: TableFilter | None = None) ->
 
     zone = "SELECT CONVERT_TZ('2020-01-01 00:00:00', 'UTC', 'Europe/Berlin') IS NOT NULL"
     collations = servers.attempt(lambda: names(_COLLATIONS))
-    return Kit(
+    return ServerFeatures(
         servers.attempt(lambda: bool(servers.rows(connection, zone)[0][0])),
         None
         if collations is None
@@ -334,12 +334,14 @@ def read_loops(config: Config, scopes: list[Scope], log_id: str) -> LoopFacts:
         servers.asking(source, "upstream", connect_timeout=_OTHER_S) as up,
         servers.asking(target, "downstream", connect_timeout=_OTHER_S) as down,
     ):
-        there, tables = servers.attempt(lambda: neighbors(up)), tables_of(up)
+        there, tables = servers.attempt(lambda: channels_there(up)), tables_of(up)
         return LoopFacts(
             is_same_server(up, down) or is_same_cluster(up, down),
             log_id,
             server_identity(down),
-            None if there is None else [one for scope in scopes for one in feeding(there, scope, tables)],
+            None
+            if there is None
+            else [one for scope in scopes for one in channels_feeding(there, scope, tables)],
             servers.attempt(lambda: follows(up, down, target)),
             servers.attempt(lambda: follows(down, up, source)),
         )

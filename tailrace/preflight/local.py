@@ -8,7 +8,7 @@ from pathlib import Path
 
 from schemas.access.private_files import others_may
 from tailrace.config.model import Config
-from tailrace.config.secret_files import exposed
+from tailrace.config.secret_files import readable_by_others
 from tailrace.preflight.finding import Finding, Level, Part, Result, verdict
 
 _GIB = 1 << 30
@@ -25,7 +25,7 @@ def secret_findings(file: Path, config: Config) -> list[Result]:
             f"{path} holds a password or key, and others may read it (mode {path.stat().st_mode & 0o777:o})",
             f"chmod 600 {path}",
         )
-        for path in exposed(file, config)
+        for path in readable_by_others(file, config)
     ]
     return found or [
         Finding("ok", "configuration", "secrets", "no file with a password or key is open to others")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tailrace.neighbors import Neighbor
+from tailrace.other_pipelines import OtherChannel
 from tailrace.preflight.finding import Finding, NotChecked, Result, verdict
 
 _NEVER = "rows that are applied would be read again, without end"
@@ -29,7 +29,7 @@ class LoopFacts:
     same: bool
     log_id: str
     downstream: str
-    feeding: Sequence[Neighbor] | None
+    feeding: Sequence[OtherChannel] | None
     upstream_follows: Sequence[bool] | None
     downstream_follows: Sequence[bool] | None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from schemas.counted import counted
 from schemas.tables import QualifiedName
 from spark_consumer.target.programs.privileges import Privileges
-from tailrace.preflight.agreement import NO_KIT, Kit
+from tailrace.preflight.agreement import NO_FEATURES, ServerFeatures
 from tailrace.preflight.encryption import UNENCRYPTED, Encryption, encryption_finding
 from tailrace.preflight.finding import Finding, NotChecked, Result, setting, verdict
 from tailrace.preflight.grants import Need, Reach, rights_results
@@ -36,7 +36,7 @@ class UpstreamFacts:
     keyless_tables: int | None
     non_transactional_tables: int | None
     only_cases_differ: int | None = None
-    kit: Kit = NO_KIT
+    features: ServerFeatures = NO_FEATURES
     columns: Mapping[QualifiedName, frozenset[str]] | None = None
     encryption: Encryption = UNENCRYPTED
 

@@ -10,16 +10,16 @@ from pathlib import Path
 from producer.epochs.progress import PublishProgress
 from relay_store.layout import directory as layout
 from relay_store.layout.directory import RelayPosition
-from tailrace.service.progress import Snapshot, shown
+from tailrace.service.progress import Snapshot, progress_display
 
 Watch = Callable[[PublishProgress, RelayPosition, RelayPosition], None]
 
 
 @contextmanager
-def watching(channel: str, root: Path) -> Iterator[Watch]:
+def show_progress(channel: str, root: Path) -> Iterator[Watch]:
     """A function that has a recovery's counters shown once a second until the block ends."""
     done, threads = threading.Event(), list[threading.Thread]()
-    with shown(f"recover {channel}") as show:
+    with progress_display(f"recover {channel}") as show:
 
         def watch(progress: PublishProgress, begin: RelayPosition, end: RelayPosition) -> None:
             def run() -> None:

@@ -32,7 +32,7 @@ from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import connect
-from tailrace.channels.mark import check_feeds
+from tailrace.channels.relay_marks import check_same_log
 from tailrace.recover.applied_log import AppliedLog, as_epoch
 
 _NEVER = math.inf  # seconds: an epoch ends when it is full, not when it is old
@@ -136,7 +136,7 @@ def _writer(
     try:
         channel_tables.install(session)
         position = position_store.known(session, config.key)
-        check_feeds(root, layout.check_owner(root, config.prefix), position)
+        check_same_log(root, layout.check_owner(root, config.prefix), position)
         if position.epoch_rows is not None or position.rewound_from is not None:
             raise DownstreamError(
                 "TR615",

@@ -12,16 +12,16 @@ from schemas.wire.epoch import EpochCommitted
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.job.progress import Counters
 from spark_consumer.rules.config import ConsumerConfig
-from tailrace.service.progress import Snapshot, shown
+from tailrace.service.progress import Snapshot, progress_display
 
 _LOOK_EVERY_S = 5.0
 
 
 @contextmanager
-def watching(settings: ConsumerConfig, counters: Counters) -> Iterator[None]:
+def show_progress(settings: ConsumerConfig, counters: Counters) -> Iterator[None]:
     """Show the counters once a second while the block runs."""
     done = threading.Event()
-    with shown(f"consume {settings.channel}") as show:
+    with progress_display(f"consume {settings.channel}") as show:
 
         def watch() -> None:
             ends = _LogEnd(LogReader(settings))

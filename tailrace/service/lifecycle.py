@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from schemas.errors import LogError, UpstreamError
-from tailrace.service.report import comes_back
+from tailrace.service.report import another_start_helps
 
 #: how ``tailrace run`` tells its children to finish: beside a signal that came to all processes, it is no second one
 STOP = signal.SIGUSR1
@@ -42,12 +42,17 @@ def run_until_signalled(work: Callable[[threading.Event], None]) -> None:
         except BaseException as error:
             failure.append(error)
 
-    with handled(_Handler(stop)):
+    with handle_signals(_Handler(stop)):
         thread = threading.Thread(target=run, name="work", daemon=True)
         thread.start()
         while thread.is_alive():
             thread.join(0.2)
-        if failure and isinstance(failure[0], Exception) and comes_back(failure[0]) and stop.wait(_MOMENT):
+        if (
+            failure
+            and isinstance(failure[0], Exception)
+            and another_start_helps(failure[0])
+            and stop.wait(_MOMENT)
+        ):
             _log.warning("stopped_with", reason=str(failure[0]))
             return
     if failure:
@@ -55,7 +60,7 @@ def run_until_signalled(work: Callable[[threading.Event], None]) -> None:
 
 
 @contextmanager
-def handled(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
+def handle_signals(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
     """Handle every signal that may ask for an end, but for a hangup that is ignored, as by ``nohup``."""
     chosen = [n for n in _SIGNALS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
     previous = {number: signal.signal(number, handler) for number in chosen}
@@ -66,7 +71,7 @@ def handled(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
             signal.signal(number, one)
 
 
-def is_another(number: int) -> bool:
+def is_second_signal(number: int) -> bool:
     """Whether a signal behind the first one asks for more: a hangup comes beside others, from systemd for one."""
     return number in (signal.SIGINT, signal.SIGTERM)
 
@@ -79,7 +84,7 @@ class _Handler:
         self._told = False  # by a signal that was not ``tailrace run``'s
 
     def __call__(self, number: int, frame: FrameType | None) -> Any:
-        if self._told and is_another(number):
+        if self._told and is_second_signal(number):
             os._exit(128 + number)
         self._told |= number != STOP
         if not self._stop.is_set():

@@ -12,17 +12,17 @@ from structlog.tracebacks import ExceptionDictTransformer
 # Without the values of variables, among which passwords may be.
 _TRACEBACKS = structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False))
 #: set for processes whose terminal somebody else draws on
-PLAIN = "TAILRACE_PLAIN"
+NO_LIVE_DISPLAY = "TAILRACE_PLAIN"
 
 
-def for_people() -> bool:
+def is_terminal() -> bool:
     """Whether stderr is a terminal."""
     return sys.stderr.isatty()
 
 
-def live() -> bool:
+def may_draw() -> bool:
     """Whether this process may draw a live display."""
-    return for_people() and not os.environ.get(PLAIN)
+    return is_terminal() and not os.environ.get(NO_LIVE_DISPLAY)
 
 
 def configure(process: str) -> None:
@@ -32,7 +32,7 @@ def configure(process: str) -> None:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    if for_people():
+    if is_terminal():
         renderer: list[structlog.typing.Processor] = [structlog.dev.ConsoleRenderer()]
     else:
         renderer = [_TRACEBACKS, structlog.processors.JSONRenderer(default=str)]

@@ -16,7 +16,7 @@ from tailrace.service.progress import Snapshot
 _LOOK_EVERY_S = 5.0
 
 
-class Backlog:
+class UpstreamBacklog:
     """Looks at the upstream's files now and then; if it does not answer, only the time left is unknown."""
 
     def __init__(self, source: ServerUrl) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import structlog
 
 from schemas.counted import counted
-from tailrace.service.logs import live
+from tailrace.service.logs import may_draw
 
 _WINDOW_S = 10.0
 _LOG_EVERY_S = 10.0
@@ -35,7 +35,7 @@ class Snapshot:
     paused: str | None = None
 
 
-class Meter:
+class RateMeter:
     """Rates over the last seconds; takes the clock's time as an argument."""
 
     def __init__(self) -> None:
@@ -72,10 +72,10 @@ def describe(snapshot: Snapshot, rate: float, left: float | None) -> str:
 
 
 @contextmanager
-def shown(title: str) -> Iterator[Callable[[Snapshot], None]]:
+def progress_display(title: str) -> Iterator[Callable[[Snapshot], None]]:
     """A function that shows progress: on a terminal one live line, otherwise a log line every 10 seconds."""
-    meter = Meter()
-    if live():
+    meter = RateMeter()
+    if may_draw():
         from rich.console import Console
 
         with Console(stderr=True).status(f"{title}: starting") as status:

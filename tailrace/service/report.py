@@ -16,30 +16,30 @@ _LONGEST = 4_000
 
 
 @dataclass(frozen=True)
-class Report:
+class ErrorReport:
     """An error as its process has shown it.
 
     Attributes:
-        comes_back: whether another start may go on without anybody's doing.
+        another_start_helps: whether another start may go on without anybody's doing.
     """
 
     code: str
     what: str
     where: str
     hint: str
-    comes_back: bool
+    another_start_helps: bool
 
     def fields(self) -> dict[str, str]:
         """For a log."""
         return {"code": self.code, "what": self.what, "where": self.where, "hint": self.hint}
 
 
-def comes_back(error: Exception) -> bool:
+def another_start_helps(error: Exception) -> bool:
     """Whether another start may go on without anybody's doing."""
     return isinstance(error, TailraceError) and (error.retryable or error.another_start)
 
 
-def tell(report: Report) -> None:
+def write_report(report: ErrorReport) -> None:
     """Write the report, if the parent process waits for it."""
     given = os.environ.get(REPORT_FD, "")
     if not given.isdecimal():
@@ -51,13 +51,13 @@ def tell(report: Report) -> None:
         os.write(int(given), json.dumps(short).encode())
 
 
-def read(fd: int) -> Report | None:
+def read_report(fd: int) -> ErrorReport | None:
     """What a process that has ended wrote; None if that is nothing."""
     parts = []
     with suppress(BlockingIOError):
         while part := os.read(fd, 1 << 16):
             parts.append(part)
     try:
-        return Report(**json.loads(b"".join(parts)))
+        return ErrorReport(**json.loads(b"".join(parts)))
     except (ValueError, TypeError):
         return None

@@ -20,9 +20,8 @@ from types import FrameType
 
 import structlog
 
-from tailrace.service.lifecycle import STOP, handled, is_another
-from tailrace.service.report import REPORT_FD, Report
-from tailrace.service.report import read as read_report
+from tailrace.service.lifecycle import STOP, handle_signals, is_second_signal
+from tailrace.service.report import REPORT_FD, ErrorReport, read_report
 
 _log = structlog.get_logger()
 _POLL_S = 0.1
@@ -34,7 +33,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
-class Started:
+class RunningChild:
     """A child that runs.
 
     Attributes:
@@ -42,15 +41,15 @@ class Started:
     """
 
     process: subprocess.Popen[bytes]
-    report: Callable[[], Report | None] = lambda: None
+    report: Callable[[], ErrorReport | None] = lambda: None
 
 
-Start = Callable[[Sequence[str]], Started]
+StartChild = Callable[[Sequence[str]], RunningChild]
 
 
-def pause_before_restart(deaths: int) -> float:
-    """Seconds to wait before the next start, after this many deaths in short order."""
-    return float(min(_LONGEST_PAUSE_S, 0.5 * 2 ** min(deaths - 1, 10)))
+def pause_before_restart(failures: int) -> float:
+    """Seconds to wait before the next start, after this many failures in short order."""
+    return float(min(_LONGEST_PAUSE_S, 0.5 * 2 ** min(failures - 1, 10)))
 
 
 @dataclass
@@ -59,12 +58,12 @@ class _Child:
 
     name: str
     arguments: Sequence[str]
-    running: Started | None = None
+    running: RunningChild | None = None
     started: float = 0.0
-    deaths: int = 0
+    failures: int = 0
     restart_at: float = 0.0
     code: int | None = None  # of an end that is final
-    error: Report | None = None  # what only a human can heal
+    error: ErrorReport | None = None  # what only a human can heal
     remind_at: float = 0.0
 
 
@@ -80,7 +79,7 @@ class Supervisor:
     """
 
     commands: Sequence[tuple[str, Sequence[str]]]
-    start: Start
+    start: StartChild
     finished: Callable[[frozenset[str]], bool] = lambda done: False
     bounded: bool = False
     _children: list[_Child] = field(default_factory=list)
@@ -90,7 +89,7 @@ class Supervisor:
     def run(self) -> int:
         """The exit code: a failed child's, else 0; 128 and its number after a second signal."""
         self._children = [_Child(name, arguments) for name, arguments in self.commands]
-        with handled(self._on_signal):
+        with handle_signals(self._on_signal):
             try:
                 return self._watch()
             finally:
@@ -100,7 +99,7 @@ class Supervisor:
                         child.running.process.wait()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if not self._signals or is_another(number):
+        if not self._signals or is_second_signal(number):
             self._signals += 1
             self._signal = number
 
@@ -108,7 +107,7 @@ class Supervisor:
         stopping = False
         while any(child.code is None for child in self._children):
             for child in self._children:
-                self._look_after(child, stopping)
+                self._check_child(child, stopping)
             failed = self.bounded and any(child.code for child in self._children)
             done = frozenset(child.name for child in self._children if child.code == 0)
             if not stopping and (failed or self._signals or self.finished(done)):
@@ -124,7 +123,7 @@ class Supervisor:
             if child.running and child.running.process.poll() is None:
                 child.running.process.send_signal(STOP)
 
-    def _look_after(self, child: _Child, stopping: bool) -> None:
+    def _check_child(self, child: _Child, stopping: bool) -> None:
         now = time.monotonic()
         if child.code is not None:
             self._remind(child, now)
@@ -136,19 +135,21 @@ class Supervisor:
                 _log.info("child_started", child=child.name, pid=child.running.process.pid)
         elif (code := child.running.process.poll()) is not None:
             report, child.running = child.running.report(), None
-            self._ended(child, code, report, now, stopping)
+            self._on_exit(child, code, report, now, stopping)
 
-    def _ended(self, child: _Child, code: int, report: Report | None, now: float, stopping: bool) -> None:
+    def _on_exit(
+        self, child: _Child, code: int, report: ErrorReport | None, now: float, stopping: bool
+    ) -> None:
         if stopping or code == 0:
             child.code = max(code, 0)
             _log.info("child_ended", child=child.name, code=code)
             return
-        if code > 0 and (self.bounded or report is None or not report.comes_back):
+        if code > 0 and (self.bounded or report is None or not report.another_start_helps):
             child.code, child.error, child.remind_at = code, report, now
             self._remind(child, now)
             return
-        child.deaths = 1 if now - child.started > _STEADY_S else child.deaths + 1
-        child.restart_at = now + pause_before_restart(child.deaths)
+        child.failures = 1 if now - child.started > _STEADY_S else child.failures + 1
+        child.restart_at = now + pause_before_restart(child.failures)
         wait = round(child.restart_at - now, 1)
         if code < 0 or report is None:
             name = signal.Signals(-code).name
@@ -170,7 +171,7 @@ class Supervisor:
         _log.error("child_stands", child=child.name, exit_code=child.code, **said, others_go_on=others)
 
 
-def start_child(arguments: Sequence[str], **env: str) -> Started:
+def start_child(arguments: Sequence[str], **env: str) -> RunningChild:
     """Start ``tailrace ARGUMENTS`` in this interpreter's environment. It ends with this process.
 
     The child has a session of its own: what is sent to our process group, such as a terminal's Ctrl-C, is for us, and
@@ -191,7 +192,7 @@ def start_child(arguments: Sequence[str], **env: str) -> Started:
         raise
     finally:
         os.close(writer)
-    return Started(process, lambda: _read(reader))
+    return RunningChild(process, lambda: _read(reader))
 
 
 def _stopped_with(parent: int) -> Callable[[], None]:
@@ -203,7 +204,7 @@ def _stopped_with(parent: int) -> Callable[[], None]:
     return prepare
 
 
-def _read(fd: int) -> Report | None:
+def _read(fd: int) -> ErrorReport | None:
     try:
         return read_report(fd)
     finally:

@@ -19,7 +19,7 @@ from tailrace import servers
 from tailrace.channels.files import files_channels
 from tailrace.config.addresses import files_target, source_url, target_url, targets
 from tailrace.config.model import Config
-from tailrace.service.live import CONSUMER, PRODUCER, ask
+from tailrace.service.status_socket import CONSUMER, PRODUCER, query_status
 from tailrace.status.lag import Waiting, lag
 from tailrace.status.position import last_epoch
 
@@ -119,7 +119,7 @@ def _add_memory(channels: list[Part], folder: Path, prefix: str) -> None:
 def memory_part(folder: Path, name: str) -> Part | None:
     """What the process behind a socket has in memory; None if none runs on this machine."""
     try:
-        return ask(folder, name)
+        return query_status(folder, name)
     except OSError as error:
         hint = "only the user that the process runs as may ask it"
         where = str(folder / name)

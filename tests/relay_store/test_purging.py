@@ -36,8 +36,8 @@ from spark_consumer.apply.tables import channel_tables, position_store
 from spark_consumer.epochs.log_position import BEFORE_ALL, ChannelBegin
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import closing, connect
-from tailrace.channels import mark as channel_mark
-from tailrace.channels.mark import ChannelMark, followed
+from tailrace.channels import relay_marks as channel_mark
+from tailrace.channels.relay_marks import ChannelMark, follow_channels
 from tests.support.binlogs.mirroring import (
     assert_same_files,
     mirroring,
@@ -300,9 +300,9 @@ def test_a_channel_is_registered_with_what_it_has_applied(downstream, flavor, tm
             session.execute("COMMIT")
 
     mark = ChannelMark(settings, root)
-    mark.look(-1)  # neither here nor there yet
+    mark.update(-1)  # neither here nor there yet
     (root / subdir).mkdir(parents=True)
-    mark.look(-1)
+    mark.update(-1)
     assert marks() == {}
     (root / subdir / "mysql-bin.000003").write_bytes(MAGIC)
     (root / subdir / "mysql-bin.000004").write_bytes(MAGIC)
@@ -311,23 +311,23 @@ def test_a_channel_is_registered_with_what_it_has_applied(downstream, flavor, tm
         channel_tables.install(session)
         position_store.create(session, settings.key, ChannelBegin(BEFORE_ALL, None, "earliest"))
         session.execute("COMMIT")
-    mark.look(-1)
+    mark.update(-1)
     assert marks() == {f"channel-{channel}": RelayPosition(subdir, "mysql-bin.000003", 4)}
     applied(0, Relay_log_name=f"{subdir}/mysql-bin.000004", Relay_log_pos=500)
-    mark.look(0)
+    mark.update(0)
     assert marks() == {f"channel-{channel}": RelayPosition(subdir, "mysql-bin.000004", 500)}
     # A prepared transaction begins further back, and recover reads it from there.
     prepared = PreparedTransaction("x", None, subdir, "mysql-bin.000004", 300, 400)
     applied(1, Relay_log_name=f"{subdir}/mysql-bin.000005", xa_prepared=json.dumps([asdict(prepared)]))
-    mark.look(1)
+    mark.update(1)
     assert marks() == {f"channel-{channel}": RelayPosition(subdir, "mysql-bin.000004", 300)}
     # Begun anew further back, by a consumer that starts later.
     applied(0, Relay_log_name=f"{subdir}/mysql-bin.000003", Relay_log_pos=200, xa_prepared=None)
-    ChannelMark(settings, root).look(0)
+    ChannelMark(settings, root).update(0)
     assert marks() == {f"channel-{channel}": RelayPosition(subdir, "mysql-bin.000003", 200)}
     # A producer follows the channels of its configuration, wherever their consumers run.
     monkeypatch.setattr(channel_mark, "_EVERY_ELSEWHERE", 0.05)
-    with followed([replace(settings, channel="none"), settings], root):
+    with follow_channels([replace(settings, channel="none"), settings], root):
         applied(1, Relay_log_name=f"{subdir}/mysql-bin.000004", Relay_log_pos=700)
         moved = {f"channel-{channel}": RelayPosition(subdir, "mysql-bin.000004", 700)}
         wait_until(lambda: marks() == moved, marks)
@@ -339,5 +339,5 @@ def test_a_downstream_that_is_away_leaves_the_channels_old_mark(tmp_path):
     root.mkdir()
     register(root, "channel-main", old)
     settings = ConsumerConfig("unused:1", "unused", ServerUrl.parse("mysql://root@127.0.0.1:1/"))
-    ChannelMark(settings, root).look(7)
+    ChannelMark(settings, root).update(7)
     assert [reader.position for reader in read_readers(root)] == [old]

@@ -174,7 +174,7 @@ def test_a_difference_of_numbers_is_seen_by_compare(
     urls = ServerUrl.parse(upstream.url()), ServerUrl.parse(downstream.url())
 
     def compared() -> list[str]:
-        result = compare_servers(*urls, [f"{db}.t"], looks=2)
+        result = compare_servers(*urls, [f"{db}.t"], reads=2)
         return [one.key for table in result.tables for one in table.differences]
 
     assert compared() == []

@@ -96,7 +96,7 @@ def test_names_of_an_upstream_in_lower_case_are_so_everywhere(
         skipped = {(s.table, s.kind): s.events for e in case.published().epochs for s in e.skipped}
         assert skipped == {("foo", "statement"): 2}
         source, aim = (ServerUrl.parse(server.url()) for server in (folding, target))
-        found = compare_servers(source, aim, (f"{case.db.upper()}.Foo",), router=Router(routes), looks=2)
+        found = compare_servers(source, aim, (f"{case.db.upper()}.Foo",), router=Router(routes), reads=2)
         assert [(one.table, one.equal) for one in found.tables] == [(f"{case.db}.foo → {there}.foo", True)]
         target.execute(f"DROP DATABASE {there}")
 
@@ -115,7 +115,7 @@ def test_names_that_fall_together_on_the_downstream_stop_before_a_row(
         consume(config)
         assert _rows(folding, case.db, "foo") == _rows(upstream, case.db, "Foo") == [(1, 1, 5), (2, 2, None)]
         urls = [ServerUrl.parse(server.url()) for server in (upstream, folding)]
-        found = compare_servers(urls[0], urls[1], (f"{case.db}.*",), looks=2)
+        found = compare_servers(urls[0], urls[1], (f"{case.db}.*",), reads=2)
         assert [(one.table, one.equal) for one in found.tables] == [
             (f"{case.db}.Foo → {case.db}.foo", True), (f"{case.db}.t", True)]  # fmt: skip
         case.sql(
@@ -130,7 +130,7 @@ def test_names_that_fall_together_on_the_downstream_stop_before_a_row(
                 consume(config)
         assert len(_rows(folding, case.db, "foo")) == 2
         with pytest.raises(DownstreamError, match="TR618"):
-            compare_servers(urls[0], urls[1], (f"{case.db}.*",), looks=2)
+            compare_servers(urls[0], urls[1], (f"{case.db}.*",), reads=2)
         consume(replace(config, exclude=(f"{case.db}.foo",)))
         assert len(_rows(folding, case.db, "foo")) == 2
 

@@ -91,9 +91,9 @@ def _print(report: Report, root: str) -> None:
 @contextmanager
 def _progress(task: str) -> Iterator[Callable[[int, int], None]]:
     """Bytes, bytes/s and time left: one live line on a terminal, otherwise a log line every 10 seconds."""
-    from tailrace.service.logs import live
+    from tailrace.service.logs import may_draw
 
-    if live():
+    if may_draw():
         from rich.console import Console
         from rich.progress import (
             BarColumn,

@@ -335,6 +335,6 @@ def test_they_may_be_in_innodb_instead(
     Channel(downstream, db, ddl=DdlOptions(engines="innodb")).apply(logged)
     assert set(_engines(downstream, db).values()) == {"InnoDB"}
     source, target = (ServerUrl.parse(server.url()) for server in (upstream, downstream))
-    assert not compare_servers(source, target, [f"{db}.*"], looks=1).equal
-    result = compare_servers(source, target, [f"{db}.*"], looks=1, engines=False)
+    assert not compare_servers(source, target, [f"{db}.*"], reads=1).equal
+    result = compare_servers(source, target, [f"{db}.*"], reads=1, engines=False)
     assert result.equal, [table for table in result.tables if not table.equal]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.route import Route, fits
 from spark_consumer.rules.scope import Scope, common, meet, meetings
-from tailrace.neighbors import Neighbor, feeding
+from tailrace.other_pipelines import OtherChannel, channels_feeding
 from tailrace.preflight.channels import ChannelFacts, channel_findings
 from tailrace.preflight.finding import Finding, NotChecked
 
@@ -63,19 +63,19 @@ def test_patterns_meet_where_any_short_name_fits_both(one: str, other: str) -> N
 
 def neighbor(
     scope: Scope | None, *origins: str, prefix: str = "other", log_id: str | None = "log"
-) -> Neighbor:
-    return Neighbor(ChannelKey(prefix, "main"), log_id, frozenset(origins), scope, 7, "today")
+) -> OtherChannel:
+    return OtherChannel(ChannelKey(prefix, "main"), log_id, frozenset(origins), scope, 7, "today")
 
 
 def test_only_what_is_passed_on_feeds_a_pipeline() -> None:
     crm = neighbor(Scope(include=("crm.*",)), "server")
-    assert feeding([crm], SHOP, ()) == []
-    assert feeding([crm], Scope(), ()) == [crm]
-    assert feeding([neighbor(None)], SHOP, ()) != []
+    assert channels_feeding([crm], SHOP, ()) == []
+    assert channels_feeding([crm], Scope(), ()) == [crm]
+    assert channels_feeding([neighbor(None)], SHOP, ()) != []
     assert crm.sources == {"server", "log"}
 
 
-def levels(log_id: str | None, *there: Neighbor) -> list[str]:
+def levels(log_id: str | None, *there: OtherChannel) -> list[str]:
     facts = ChannelFacts({ChannelKey("mine", "main"): SHOP}, log_id, list(there))
     return [f"{r.code} {r.level if isinstance(r, Finding) else '?'}" for r in channel_findings(facts)]
 

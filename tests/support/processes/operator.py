@@ -58,7 +58,7 @@ class Operator:
 
     def equal(self) -> bool:
         urls = [ServerUrl.parse(server.url()) for server in (self.upstream, self.downstream)]
-        return compare_servers(urls[0], urls[1], [f"{DB}.*"], looks=2).equal
+        return compare_servers(urls[0], urls[1], [f"{DB}.*"], reads=2).equal
 
     def close(self) -> None:
         for process in self._running:

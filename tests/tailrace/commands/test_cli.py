@@ -20,7 +20,7 @@ from tailrace.config.start_point import check_start
 from tailrace.config.text import example
 from tailrace.service.console import console
 from tailrace.service.lifecycle import STOP
-from tailrace.service.progress import Meter, Snapshot
+from tailrace.service.progress import RateMeter, Snapshot
 from tailrace.service.progress import describe as progress_line
 
 runner = CliRunner()
@@ -158,7 +158,7 @@ def test_no_places_to_begin(text: str) -> None:
 
 
 def test_progress_tells_rate_and_time_left() -> None:
-    meter = Meter()
+    meter = RateMeter()
     meter.add(0.0, Snapshot(0, "", None, 0.0, 100.0))
     meter.add(2.0, Snapshot(500, "epoch 3", 0.25, 20.0, 80.0))
     assert meter.rows_per_s() == 250
@@ -170,7 +170,7 @@ def test_progress_tells_rate_and_time_left() -> None:
 
 
 def test_progress_without_movement_does_not_guess() -> None:
-    meter = Meter()
+    meter = RateMeter()
     meter.add(0.0, Snapshot(5, "epoch 1", None, 1.0, 10.0))
     meter.add(1.0, Snapshot(5, "epoch 1", None, 1.0, 10.0))
     assert meter.seconds_left() is None

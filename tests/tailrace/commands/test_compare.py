@@ -63,7 +63,7 @@ def _do(server: Any, *statements: str) -> None:
 
 
 def _compare(upstream: Any, downstream: Any) -> CompareResult:
-    return compare_servers(_url(upstream), _url(downstream), [f"{SCHEMA}.*"], looks=2)
+    return compare_servers(_url(upstream), _url(downstream), [f"{SCHEMA}.*"], reads=2)
 
 
 @pytest.fixture
@@ -148,18 +148,18 @@ def test_more_rows_than_a_chunk_on_one_side_only(pair: tuple[Any, Any]) -> None:
 
 
 def test_a_difference_that_heals_is_none(pair: tuple[Any, Any]) -> None:
-    """Replication in flight: the row arrives between two looks."""
+    """Replication in flight: the row arrives between two reads."""
     _do(pair[0], "INSERT INTO plain (id) VALUES (50)")
-    looks: list[int] = []
+    reads: list[int] = []
 
     def arrive(seconds: float) -> None:
-        looks.append(1)
+        reads.append(1)
         _do(pair[1], "INSERT IGNORE INTO plain (id) VALUES (50)")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tailrace.compare.engine.time.sleep", arrive)
         assert _compare(*pair).equal
-    assert looks
+    assert reads
 
 
 def test_json_is_compared_by_value_between_flavors(upstream_mysql: Any, downstream_mariadb: Any) -> None:
@@ -198,7 +198,7 @@ def test_routed_tables_are_compared_under_their_names_and_merged_ones_together(p
     def compared() -> CompareResult:
         names = [f"{SCHEMA}.words", f"{SCHEMA}.latin*"]
         urls = _url(upstream), _url(downstream)
-        return compare_servers(*urls, names, router=Router(routes), looks=2)
+        return compare_servers(*urls, names, router=Router(routes), reads=2)
 
     result = compared()
     assert result.equal, result

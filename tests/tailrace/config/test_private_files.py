@@ -12,10 +12,10 @@ from spark_consumer.job.checkpoint import in_use
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.sinks.parquet.folder import Folder
 from tailrace.config.file import load
-from tailrace.config.secret_files import exposed
+from tailrace.config.secret_files import readable_by_others
 from tailrace.preflight.finding import Finding
 from tailrace.preflight.local import relay_findings
-from tailrace.service.live import serving
+from tailrace.service.status_socket import serve_status
 
 
 def test_a_folder_that_is_there(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_what_the_programs_write(tmp_path: Path) -> None:
         config = ConsumerConfig("", "", ServerUrl("h"), checkpoint_dir=tmp_path / "checkpoint")
         with (
             in_use(config.channel_dir),
-            serving(config.checkpoint_dir, "main.sock", dict),
+            serve_status(config.checkpoint_dir, "main.sock", dict),
         ):
             written = list(tmp_path.rglob("*"))
             assert {"mysql-bin.000001", "0.parquet", "main.sock", "lock"} <= {path.name for path in written}
@@ -79,7 +79,7 @@ def test_files_with_secrets(tmp_path: Path) -> None:
         file.write_text(text)
         for path in tmp_path.iterdir():
             path.chmod(mode)
-        return [path.name for path in exposed(file, load(file))]
+        return [path.name for path in readable_by_others(file, load(file))]
 
     open_url = '[source]\nurl = "mysql://me@h"\n'
     assert found(open_url) == []

@@ -11,7 +11,7 @@ import pytest
 from producer.upstream.origins import Origins
 from schemas.errors import TailraceError
 from spark_consumer.rules.channel import ChannelKey
-from tailrace.neighbors import Neighbor
+from tailrace.other_pipelines import OtherChannel
 from tailrace.preflight import gate
 from tailrace.preflight.finding import Finding, NotChecked
 from tailrace.preflight.loops import LoopFacts, loop_findings
@@ -23,8 +23,8 @@ def levels(facts: LoopFacts) -> dict[str, str]:
     return {r.code: r.level if isinstance(r, Finding) else "?" for r in loop_findings(facts)}
 
 
-def feeding(*origins: str, log_id: str | None = "other") -> Sequence[Neighbor]:
-    return [Neighbor(ChannelKey("p", "main"), log_id, frozenset(origins), None, 1, "today")]
+def feeding(*origins: str, log_id: str | None = "other") -> Sequence[OtherChannel]:
+    return [OtherChannel(ChannelKey("p", "main"), log_id, frozenset(origins), None, 1, "today")]
 
 
 def test_what_would_come_back_blocks() -> None:

@@ -16,7 +16,7 @@ from spark_consumer.rules.rules import Rules
 from spark_consumer.target.programs.privileges import Privileges, parse_grants
 from tailrace.config.addresses import targets
 from tailrace.config.model import Channel, Config, Target
-from tailrace.preflight.agreement import NO_KIT, Kit, agreement_findings
+from tailrace.preflight.agreement import NO_FEATURES, ServerFeatures, agreement_findings
 from tailrace.preflight.downstream import DownstreamFacts, Nontransactional, Programs, downstream_findings
 from tailrace.preflight.finding import Finding, NotChecked, Preflight, Result
 from tailrace.preflight.grants import Reach, downstream_reach, upstream_reach
@@ -63,7 +63,7 @@ BOTH = {
     "time_zone": "SYSTEM",
     "init_connect": "",
 }
-KIT = Kit(
+KIT = ServerFeatures(
     True,
     frozenset({"utf8mb3_general_ci", "latin1_swedish_ci"}),
     frozenset({"InnoDB"}),
@@ -83,8 +83,8 @@ DOWN = DownstreamFacts(
     reach=ALL,
     upstream_mariadb=False,
     upstream_variables=BOTH | {"max_allowed_packet": str(32 << 20)},
-    kit=KIT,
-    upstream_kit=KIT,
+    features=KIT,
+    upstream_features=KIT,
     programs=Programs(),
     nontransactional=(),
 )
@@ -342,7 +342,7 @@ def test_what_the_upstreams_tables_need_and_the_downstream_lacks() -> None:
     zones = _named(named, "time_zones")
     assert isinstance(zones, Finding)
     assert (zones.level, "Asia/Tokyo" in zones.what) == ("block", True)
-    unknown = agreement_findings(BOTH, DOWN.variables, NO_KIT, NO_KIT)
+    unknown = agreement_findings(BOTH, DOWN.variables, NO_FEATURES, NO_FEATURES)
     assert all(
         isinstance(_named(unknown, code), NotChecked) for code in ("collations", "engines", "time_zones")
     )

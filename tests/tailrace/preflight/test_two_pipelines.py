@@ -24,7 +24,7 @@ from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError, LogError, RelayError, TailraceError, UpstreamError
 from spark_consumer.job.rewind import opened
 from spark_consumer.rules.config import ConsumerConfig
-from tailrace.channels.mark import ChannelMark
+from tailrace.channels.relay_marks import ChannelMark
 from tailrace.commands.app import app
 from tests.support.applying.consuming import consume
 from tests.support.epochs.source_log import SourceLog, source_log
@@ -195,8 +195,8 @@ def test_a_relay_directory_belongs_to_one_prefix(
         mixed.publish()
     for command in (["reset", "--yes"], ["reset", "--all", "--yes"], ["recover"]):
         assert "TR311" in str(operate(mixed, downstream, tmp_path, *command).exception), command
-    ChannelMark(settings(other, downstream, tmp_path), one.config.relay.dir).look(-1)
-    ChannelMark(settings(one, downstream, tmp_path), one.config.relay.dir).look(-1)
+    ChannelMark(settings(other, downstream, tmp_path), one.config.relay.dir).update(-1)
+    ChannelMark(settings(one, downstream, tmp_path), one.config.relay.dir).update(-1)
     marks = {path.name for path in (one.config.relay.dir / "readers").iterdir()}
     assert marks == {"publisher.toml", "channel-main.toml"}
     assert files | {"readers"} == {path.name for path in one.config.relay.dir.iterdir()} | {"readers"}

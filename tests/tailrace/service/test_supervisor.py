@@ -16,8 +16,8 @@ import pytest
 import structlog
 
 from schemas.errors import LogError
-from tailrace.service.report import comes_back
-from tailrace.service.supervisor import Started, Supervisor, pause_before_restart, start_child
+from tailrace.service.report import another_start_helps
+from tailrace.service.supervisor import RunningChild, Supervisor, pause_before_restart, start_child
 from tests.support.waiting import wait_until
 
 _LOOP = "import signal,sys,time; signal.signal(signal.SIGUSR1, lambda *_: sys.exit(0)); time.sleep(60)"
@@ -29,12 +29,12 @@ sys.exit(report(LogError("TR557", "Kafka is away", hint="wait", retryable={comes
 """
 
 
-def _start(arguments: Sequence[str]) -> Started:
-    return Started(subprocess.Popen([sys.executable, "-c", *arguments]))
+def _start(arguments: Sequence[str]) -> RunningChild:
+    return RunningChild(subprocess.Popen([sys.executable, "-c", *arguments]))
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[str]], Started]:
+def told(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[str]], RunningChild]:
     """Starts a program as a child is started, that tells what it ended with."""
     popen = subprocess.Popen
 
@@ -55,12 +55,12 @@ def test_an_error_ends_both_of_a_bounded_run_with_its_code() -> None:
 
 
 def test_what_only_a_human_can_heal_stops_one_and_is_said_again(
-    told: Callable[[Sequence[str]], Started], monkeypatch: pytest.MonkeyPatch
+    told: Callable[[Sequence[str]], RunningChild], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tailrace.service.supervisor._REMIND_S", 0.3)
     starts: list[str] = []
 
-    def start(arguments: Sequence[str]) -> Started:
+    def start(arguments: Sequence[str]) -> RunningChild:
         starts.append(arguments[0])
         return told(arguments)
 
@@ -86,7 +86,7 @@ def test_what_only_a_human_can_heal_stops_one_and_is_said_again(
     }
 
 
-def test_what_comes_back_is_waited_for(told: Callable[[Sequence[str]], Started], tmp_path: Path) -> None:
+def test_what_comes_back_is_waited_for(told: Callable[[Sequence[str]], RunningChild], tmp_path: Path) -> None:
     flag = str(tmp_path / "once")
     once = f"import pathlib; p = pathlib.Path({flag!r})\nif p.exists(): raise SystemExit(0)\np.touch()"
     with structlog.testing.capture_logs() as logs:
@@ -97,10 +97,10 @@ def test_what_comes_back_is_waited_for(told: Callable[[Sequence[str]], Started],
 
 
 def test_what_another_start_heals_comes_back_though_the_run_ended() -> None:
-    assert comes_back(LogError("TR563", "the JVM was killed", another_start=True))
-    assert comes_back(LogError("TR501", "away", retryable=True))
-    assert not comes_back(LogError("TR505", "fenced"))
-    assert not comes_back(ValueError("nobody foresaw it"))
+    assert another_start_helps(LogError("TR563", "the JVM was killed", another_start=True))
+    assert another_start_helps(LogError("TR501", "away", retryable=True))
+    assert not another_start_helps(LogError("TR505", "fenced"))
+    assert not another_start_helps(ValueError("nobody foresaw it"))
 
 
 def test_a_killed_child_is_started_again(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_killed_child_is_started_again(tmp_path: Path) -> None:
     )
     starts: list[float] = []
 
-    def start(arguments: Sequence[str]) -> Started:
+    def start(arguments: Sequence[str]) -> RunningChild:
         starts.append(time.monotonic())
         return _start(arguments)
 

@@ -32,39 +32,39 @@ _log = structlog.get_logger()
 
 
 @contextmanager
-def registered(settings: ConsumerConfig, root: Path, counters: Counters) -> Iterator[None]:
+def keep_registered(settings: ConsumerConfig, root: Path, counters: Counters) -> Iterator[None]:
     """Keep the mark up with a running channel while the block runs, and at its end.
 
     Trouble with it is logged, and no reason to stop: an old mark keeps more files, not fewer.
     """
     channel = ChannelMark(settings, root)
     try:
-        with _again_and_again(lambda: channel.look(counters.position_epoch), _EVERY):
+        with _repeat(lambda: channel.update(counters.position_epoch), _EVERY):
             yield
     finally:
-        channel.look(counters.position_epoch)
+        channel.update(counters.position_epoch)
 
 
 @contextmanager
-def followed(channels: Sequence[ConsumerConfig], root: Path) -> Iterator[None]:
+def follow_channels(channels: Sequence[ConsumerConfig], root: Path) -> Iterator[None]:
     """Update the marks of channels whose consumers may run on other machines."""
     marks = [ChannelMark(settings, root) for settings in channels]
 
-    def look() -> None:
+    def update_all() -> None:
         for mark in marks:
-            mark.look()
+            mark.update()
 
-    with _again_and_again(look, _EVERY_ELSEWHERE):
+    with _repeat(update_all, _EVERY_ELSEWHERE):
         yield
 
 
 @contextmanager
-def _again_and_again(look: Callable[[], None], pause: float) -> Iterator[None]:
+def _repeat(update: Callable[[], None], pause: float) -> Iterator[None]:
     done = threading.Event()
 
     def watch() -> None:
         while not done.wait(pause):
-            look()
+            update()
 
     thread = threading.Thread(target=watch, name="channel-mark", daemon=True)
     thread.start()
@@ -86,7 +86,7 @@ class ChannelMark:
         self._seen: int | None = None
         self._said = ""
 
-    def look(self, epoch: int | None = None) -> None:
+    def update(self, epoch: int | None = None) -> None:
         """Move the mark to the channel's position, unless it is still at ``epoch``."""
         if (epoch is not None and epoch == self._seen) or not self._root.is_dir():
             return
@@ -107,7 +107,7 @@ class ChannelMark:
 
     def _write(self, position: Position) -> bool:
         """Whether the mark says what the position needs. Raises RelayError where another pipeline's marks are."""
-        check_feeds(self._root, layout.check_owner(self._root, self._settings.prefix), position)
+        check_same_log(self._root, layout.check_owner(self._root, self._settings.prefix), position)
         if self._begun:
             if (needed := needed_from(position)) is not None:
                 self._mark.advance(needed)
@@ -133,7 +133,7 @@ def needed_from(position: Position) -> RelayPosition | None:
     return min([here, *begins], key=lambda place: place.order)
 
 
-def check_feeds(root: Path, owner: Owner, position: Position) -> None:
+def check_same_log(root: Path, owner: Owner, position: Position) -> None:
     """Raises RelayError TR312 if the channel follows another log than is made of the relay log."""
     if owner.log_id and position.log_id and owner.log_id != position.log_id:
         raise RelayError(

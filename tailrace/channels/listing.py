@@ -16,7 +16,7 @@ from tailrace.config.model import Config
 Channel = dict[str, Any]
 
 
-def listed(config: Config) -> list[Channel]:
+def list_channels(config: Config) -> list[Channel]:
     """The channels of all configured targets, other pipelines' too, and the configured ones that have not begun.
 
     Raises DownstreamError where a target cannot be reached.
@@ -61,7 +61,7 @@ def _channel(target: str, row: ChannelRow) -> Channel:
     }
 
 
-def shown(config: ConsumerConfig) -> Channel:
+def show_channel(config: ConsumerConfig) -> Channel:
     """One channel, with its counters and last batches. Raises DownstreamError TR612 if the target has none."""
     key = config.key
     with closing(connect(config.target)) as session:
@@ -76,7 +76,7 @@ def shown(config: ConsumerConfig) -> Channel:
     raise position_store.unknown(key)
 
 
-def remove(config: ConsumerConfig) -> None:
+def remove_channel(config: ConsumerConfig) -> None:
     """Forget a channel: position, audit rows, counters, checkpoint. Tables, relay log and topics stay.
 
     Raises DownstreamError: TR612 there is no such channel, TR614 its consumer runs here.

@@ -32,7 +32,7 @@ _PARTS = ("server_uid", "hostname", "port", "datadir", "server_id")
 
 
 @dataclass(frozen=True)
-class Neighbor:
+class OtherChannel:
     """A channel that writes to a server.
 
     Attributes:
@@ -73,10 +73,10 @@ class Neighbor:
         return common(mine.writes, scope.writes, tables) or common(mine.writes, scope.writes, possible)
 
 
-def neighbors(connection: Connection[Any]) -> list[Neighbor]:
+def channels_there(connection: Connection[Any]) -> list[OtherChannel]:
     """The channels that write to a server; none where no consumer has ever run. Raises pymysql's errors."""
     return [
-        Neighbor(
+        OtherChannel(
             row.key,
             row.position.log_id if is_uuid(str(row.position.log_id)) else None,
             frozenset(filter(is_uuid, str(row.position.origins or "").split())),
@@ -122,7 +122,9 @@ def is_same_server(one: Connection[Any], other: Connection[Any]) -> bool:
         servers.rows(one, "SELECT RELEASE_LOCK(%s)", (name,))
 
 
-def feeding(found: Sequence[Neighbor], scope: Scope, tables: Iterable[QualifiedName]) -> list[Neighbor]:
+def channels_feeding(
+    found: Sequence[OtherChannel], scope: Scope, tables: Iterable[QualifiedName]
+) -> list[OtherChannel]:
     """Of the channels that write to an upstream those whose rows a pipeline with this scope passes on."""
     tables = set(tables)
     return [one for one in found if one.writes_what_is_read_by(scope, tables) is not None]
@@ -137,13 +139,13 @@ def origins_of(source: ServerUrl, scope: Scope, log_id: str) -> tuple[str, ...]:
     """
     try:
         with closing(servers.connect(source, "upstream", connect_timeout=2)) as connection:
-            found = neighbors(connection)
+            found = channels_there(connection)
             tables = tables_of(connection) if found else set()
             own = server_identity(connection)
     except (TailraceError, pymysql.MySQLError) as error:
         _log.warning("origins_not_known", upstream=str(source), reason=str(error))
         return ()
-    fed_by = feeding(found, scope, tables)
+    fed_by = channels_feeding(found, scope, tables)
     if log_id and (back := next((one for one in fed_by if log_id in one.sources), None)) is not None:
         raise UpstreamError(
             "TR211",

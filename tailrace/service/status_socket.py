@@ -26,7 +26,7 @@ _log = structlog.get_logger()
 
 
 @contextmanager
-def serving(folder: Path, name: str, snapshot: Callable[[], dict[str, Any]]) -> Iterator[None]:
+def serve_status(folder: Path, name: str, snapshot: Callable[[], dict[str, Any]]) -> Iterator[None]:
     """Answer each connection with ``snapshot()`` while the block runs.
 
     ``snapshot`` is called in a thread of its own. A folder that allows no socket is no reason not to run.
@@ -53,7 +53,7 @@ def serving(folder: Path, name: str, snapshot: Callable[[], dict[str, Any]]) -> 
         listener.close()
 
 
-def ask(folder: Path, name: str) -> dict[str, Any] | None:
+def query_status(folder: Path, name: str) -> dict[str, Any] | None:
     """What the process behind a socket says; None if there is none. Raises OSError if it does not answer."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(_PATIENCE_S)
@@ -105,10 +105,10 @@ def _answer(listener: socket.socket, snapshot: Callable[[], dict[str, Any]]) -> 
             return
         with client, suppress(OSError):  # an asker who left is his own affair
             client.settimeout(_PATIENCE_S)
-            client.sendall(json.dumps(_said(snapshot), ensure_ascii=False, default=str).encode())
+            client.sendall(json.dumps(_snapshot_or_error(snapshot), ensure_ascii=False, default=str).encode())
 
 
-def _said(snapshot: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _snapshot_or_error(snapshot: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     for _ in range(5):
         with suppress(RuntimeError):  # a set that grew while it was read
             return snapshot()
