@@ -1,1 +1,1 @@
-"""What the downstream is: its connections, tables and rights."""
+"""The downstream: its connections, tables and privileges."""

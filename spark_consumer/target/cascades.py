@@ -1,13 +1,13 @@
-"""Runs ON DELETE CASCADE for servers that do not do all of it.
+"""Runs ON DELETE CASCADE for servers that do it incompletely.
 
-MySQL since 9.6 runs foreign keys above InnoDB (``innodb_native_foreign_keys = OFF``, its default). There a DELETE
-leaves rows behind, without an error, where its cascade is three tables deep, or two and a table has two foreign keys
-to one parent: behind the first row that has grandchildren it forgets others on the levels above (seen on 9.7.4). A
-table that refers to itself gets no further than one level (error 6575). What such a server logged as an upstream is
-applied as it was logged; this is for an upstream whose InnoDB did it right and did not log it.
+MySQL since 9.6 runs foreign keys above InnoDB (``innodb_native_foreign_keys = OFF``, its default). A DELETE then leaves
+child rows without an error if the cascade is three tables deep, or two tables deep and a table has two foreign keys to
+one parent: after the first row with grandchildren it misses others on the levels above (seen on 9.7.4). In a table that
+refers to itself the cascade stops after one level (error 6575). If such a server is the upstream, its log is applied as
+it is. This module is for an upstream whose InnoDB cascaded completely and did not log it.
 
-So before a row is removed that others hang on, what it would remove is looked for level by level, by the
-values that foreign keys refer to, and removed or set to NULL. The row's own DELETE then finds no children.
+Before a parent row is deleted, its descendants are searched level by level, by the values that foreign keys refer to,
+and deleted or set to NULL. The row's own DELETE then finds no children.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class Edge:
     """A foreign key that acts on a DELETE.
 
     Attributes:
-        literals: for each referenced column, the SQL expression whose value is the column's value as SQL text.
+        literals: for each referenced column, an SQL expression that returns the column's value as an SQL literal.
+        removes: whether it deletes the child rows; otherwise it sets their columns to NULL.
     """
 
     child: QualifiedName
@@ -51,20 +52,20 @@ class Edge:
 
 @dataclass(frozen=True)
 class Cascades:
-    """The foreign keys of a server that act on DELETEs, by the parent's name in lower case."""
+    """The foreign keys of a server that act on a DELETE, by the parent's name in lower case."""
 
     edges: dict[QualifiedName, tuple[Edge, ...]]
 
     def act(self, table: QualifiedName) -> bool:
-        """Whether a DELETE of this table's rows changes others."""
+        """Whether a DELETE in this table changes other rows too."""
         return _lower(table) in self.edges
 
     def run(self, session: Session, table: QualifiedName, match: str) -> None:
-        """Remove, or set to NULL, what hangs on the rows of a table that a predicate finds."""
+        """Delete, or set to NULL, the descendants of the rows that match a predicate."""
         found = self._found(session, table, match)
 
         def change(statement: str, edge: Edge) -> None:
-            # The row itself is left to its own DELETE, which must find it.
+            # The row's own DELETE must still find the row.
             others = f" AND NOT ({match})" if _lower(edge.child) == _lower(table) else ""
             for within in _within(edge, tuple(found[edge])):
                 session.execute(f"{statement} WHERE {within}{others}")
@@ -73,7 +74,7 @@ class Cascades:
         for edge in found:
             if edge.removes:
                 change(f"DELETE FROM {quoted(*edge.child)}", edge)
-        # What refers to the columns that become NULL follows them.
+        # Columns that refer to the ones that become NULL follow them.
         session.execute("SET SESSION foreign_key_checks = 1")
         for edge in found:
             if not edge.removes:
@@ -81,7 +82,7 @@ class Cascades:
                 change(f"UPDATE {quoted(*edge.child)} SET {nulls}", edge)
 
     def _found(self, session: Session, table: QualifiedName, match: str) -> dict[Edge, dict[Values, None]]:
-        """Of each foreign key the values whose parents go."""
+        """Return for each foreign key the referenced values of the parent rows that are deleted."""
         found: dict[Edge, dict[Values, None]] = {}
         pending = [(table, match)]
         while pending:
@@ -97,7 +98,7 @@ class Cascades:
 
 
 def load(session: Session) -> Cascades:
-    """What a server does not do by itself, as its foreign keys are now."""
+    """Read the foreign keys whose cascades the server does not run completely; none if it runs them all."""
     native: Sequence[tuple[str, ...]] = ()
     if session.flavor == "mysql":
         native = session.rows("SHOW GLOBAL VARIABLES LIKE 'innodb_native_foreign_keys'")
@@ -106,7 +107,7 @@ def load(session: Session) -> Cascades:
 
 
 def cascades_of(rows: Sequence[tuple[str, ...]]) -> Cascades:
-    """From what ``information_schema`` says, one row for each column of a foreign key."""
+    """Build the cascades from rows of ``information_schema``, one for each column of a foreign key."""
     parts: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
     for row in rows:
         parts.setdefault(row[:4], []).append(row)
@@ -124,7 +125,7 @@ def cascades_of(rows: Sequence[tuple[str, ...]]) -> Cascades:
 def _literal(name: str, kind: str, charset: str | None) -> str:
     column = quoted(name)
     if kind in ("enum", "set"):
-        # InnoDB compares their numbers, and a collation may take two members for one.
+        # InnoDB compares their numbers, and two members may be equal under a collation.
         return f"CAST(CAST({column} AS SIGNED) AS CHAR)"
     if kind in ("date", "time", "datetime", "timestamp"):
         return f"CONCAT('_utf8mb4 X''', HEX(CONVERT({column} USING utf8mb4)), '''')"
@@ -138,20 +139,20 @@ def _literal(name: str, kind: str, charset: str | None) -> str:
 
 
 def _referenced(session: Session, table: QualifiedName, edge: Edge, predicate: str) -> list[Values]:
-    """The values that children may have of the rows that a predicate finds; NULL has none."""
+    """Return the referenced values of the rows that match a predicate. NULL has no children and is left out."""
     query = f"SELECT DISTINCT {', '.join(edge.literals)} FROM {quoted(*table)} WHERE {predicate}"
     return [values for values in session.rows(query) if None not in values]
 
 
 def _within(edge: Edge, values: Sequence[Values]) -> Iterator[str]:
-    """Predicates that find the children of these values."""
+    """Yield predicates that match the child rows with these values."""
     columns = [quoted(column) for column in edge.columns]
     for begin in range(0, len(values), _VALUES):
         some = values[begin : begin + _VALUES]
         if len(columns) == 1:
             yield f"{columns[0]} IN ({', '.join(value for (value,) in some)})"
         else:
-            # In a list of tuples MySQL compares an ENUM with a number as text.
+            # Inside IN with tuples MySQL compares an ENUM with a number as text.
             each = (zip(columns, one, strict=True) for one in some)
             yield f"({' OR '.join(' AND '.join(f'{c} = {v}' for c, v in one) for one in each)})"
 

@@ -1,4 +1,4 @@
-"""What an INSERT writes into columns that its row image lacks."""
+"""The values that an INSERT writes into columns that its row image lacks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from spark_consumer.target.session import Flavor
 
-# What a server writes into a NOT NULL column without a default, where its sql_mode lets it.
+# The value of a NOT NULL column without a default, where sql_mode allows to omit the column.
 _IMPLICIT = {
     **dict.fromkeys(
         ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double"), b"0"
@@ -21,17 +21,17 @@ _IMPLICIT = {
     "time": b"'00:00:00'",
     **dict.fromkeys(("datetime", "timestamp"), b"'0000-00-00 00:00:00'"),
 }
-# As MariaDB shows constants: NULL, text in quotes, numbers, bits; everything else is an expression.
+# Constants in MariaDB's spelling: NULL, quoted text, numbers, bits. Everything else is an expression.
 _CONSTANT = re.compile(
     r"NULL|\w*'(?:[^'\\]|''|\\.)*'|[-+]?[0-9.]+(?:e[-+]?[0-9]+)?", re.IGNORECASE | re.DOTALL
 )
 
 
 def default_of(flavor: Flavor, extra: str, default: str | None, nullable: bool, kind: str) -> bytes | None:
-    """The SQL text of what an INSERT that does not name a column writes into it; None if nobody can know.
+    """Return SQL text of the value that an INSERT writes into a column that it omits; None if it is not known.
 
     Args:
-        extra, default: as ``information_schema.COLUMNS`` has them.
+        extra, default: the columns of ``information_schema.COLUMNS``.
         kind: the type's name in lower case, such as ``varchar``.
     """
     words = extra.upper()
@@ -41,6 +41,6 @@ def default_of(flavor: Flavor, extra: str, default: str | None, nullable: bool, 
         return b"DEFAULT" if nullable else _IMPLICIT.get(kind)
     if flavor == "mariadb":
         return b"DEFAULT" if _CONSTANT.fullmatch(default) else None
-    # MySQL shows constants bare, and before 8.0 does not mark the one default that is no constant.
+    # MySQL shows constants without quotes, and before 8.0 does not mark the one default that is not a constant.
     now = kind in ("timestamp", "datetime") and default.upper().startswith("CURRENT_TIMESTAMP")
     return None if now else b"DEFAULT"

@@ -1,7 +1,7 @@
-"""Checks before the first row that the downstream's table can hold the upstream's rows.
+"""Checks that a downstream table can hold the upstream's rows, before the first row is written.
 
-Columns are paired by name. A downstream column may be wider, stand elsewhere, or be there in addition, as long
-as it fills itself; it may not change a value.
+Columns are paired by name. A downstream column may be wider or in another position. The downstream may have more
+columns if the server fills them. No value may change on its way.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Misfit:
     """One reason why rows cannot be written as they are.
 
     Attributes:
-        code: of the error it becomes.
+        code: the code of the error that reports it.
         column: the column's name.
-        what: one sentence, with both types where there are two.
-        remedy: what to do about it.
+        what: the message, with both types where they differ.
+        remedy: the hint.
     """
 
     code: str
@@ -37,7 +37,7 @@ class Misfit:
 
 
 def misfits(structure: TableStructure, target: TargetTable) -> list[Misfit]:
-    """All reasons why rows of ``structure`` cannot be written to ``target``, in the order of its columns."""
+    """Return all reasons why rows of ``structure`` cannot be written to ``target``, in the order of its columns."""
     found = list(_of_history(structure, target))
     hidden = PERIOD if keeps_history(structure, target) else ()
     for column in structure.columns:
@@ -54,23 +54,25 @@ def misfits(structure: TableStructure, target: TargetTable) -> list[Misfit]:
 
 
 def _of_history(structure: TableStructure, target: TargetTable) -> Iterator[Misfit]:
-    """The rows of the past must be told from the others, and nothing but ``row_end`` in the row's key does that."""
+    """Check that history rows can be told from current rows: only ``row_end`` in the row's key shows it."""
     if not target.versioned:
         return
-    remedy = "DROP SYSTEM VERSIONING, and add {} TIMESTAMP(6) NOT NULL to columns and key: then all rows are written"
+    remedy = (
+        "DROP SYSTEM VERSIONING, and add {} TIMESTAMP(6) NOT NULL to the columns and the key: then all rows are"
+        " written"
+    )
     pairs = ((column.name, target.column(column.name)) for column in structure.columns)
     visible = [name for name, there in pairs if there is not None and there.period]
     if visible:
-        what = (
-            f"the downstream keeps its own history in the column {visible[0]}, and its times would be others"
-        )
+        what = f"the downstream keeps its own history in the column {visible[0]}, with other times than the upstream's"
         yield Misfit("TR655", visible[0], what, remedy.format(" and ".join(visible)))
     elif keeps_history(structure, target) and not tells_history(structure):
-        what = (
-            "the downstream keeps its own history, and nothing tells the upstream's rows of the past for sure"
-        )
+        what = "the downstream keeps its own history, and the upstream's history rows cannot be recognized safely"
         yield Misfit(
-            "TR655", END, what, f"give it a key upstream too, or {remedy.format(' and '.join(PERIOD))}"
+            "TR655",
+            END,
+            what,
+            f"give the table a key upstream too, or {remedy.format(' and '.join(PERIOD))}",
         )
 
 
@@ -79,7 +81,7 @@ def _missing(column: Column) -> Misfit:
         "TR606",
         column.name,
         f"the downstream's table lacks the column {column.name}",
-        f"add it as the upstream has it: {column.sql_type}",
+        f"add it with the upstream's type: {column.sql_type}",
     )
 
 
@@ -92,7 +94,7 @@ def _of_column(column: Column, there: TargetColumn) -> list[Misfit]:
                 "TR650",
                 column.name,
                 f"column {column.name} is {source.shown} upstream and {there.type.shown} downstream: {reason}",
-                f"make it {source.shown} there, or wider",
+                f"make it {source.shown} downstream, or wider",
             )
         )
     if column.nullable and not there.nullable:
@@ -101,7 +103,7 @@ def _of_column(column: Column, there: TargetColumn) -> list[Misfit]:
                 "TR651",
                 column.name,
                 f"column {column.name} may be NULL upstream and is NOT NULL downstream",
-                "let it be NULL there",
+                "make it nullable downstream",
             )
         )
     return found
@@ -120,7 +122,7 @@ def _unfilled(column: TargetColumn) -> Misfit:
         "TR652",
         column.name,
         f"only the downstream has the column {column.name}, which is NOT NULL and has no default",
-        "give it a default, or let it be NULL",
+        "give it a default, or make it nullable",
     )
 
 
@@ -130,7 +132,7 @@ def _of_triggers(structure: TableStructure, target: TargetTable) -> list[Misfit]
             "TR653",
             column.name,
             f"the downstream's trigger {trigger.name} may change the column {column.name}",
-            "drop the trigger, or let it set only columns that the upstream does not have",
+            "drop the trigger, or change it so that it sets only columns that the upstream does not have",
         )
         for trigger in target.triggers
         for column in structure.columns
@@ -139,13 +141,13 @@ def _of_triggers(structure: TableStructure, target: TargetTable) -> list[Misfit]
 
 
 def may_set(trigger: Trigger, column: str) -> bool:
-    """Whether a trigger may give a column of the new row another value: as its text can be read, or is not known."""
+    """Whether a trigger may set a column of the new row. True if the trigger's text cannot be read."""
     found = assigned(trigger)
     return found is None or column.lower() in found
 
 
 def assigned(trigger: Trigger) -> frozenset[str] | None:
-    """The columns of the new row, in lower case, that a trigger may set; None if its text cannot be read."""
+    """Return the columns of the new row, in lower case, that a trigger may set; None if its text cannot be read."""
     if trigger.timing != "BEFORE" or trigger.event == "DELETE":
         return frozenset()
     modes = trigger.sql_mode.split(",")

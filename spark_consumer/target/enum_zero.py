@@ -1,7 +1,7 @@
-"""Writes an ENUM's index 0, the value of an invalid member, which a strict server refuses.
+"""Writes an ENUM's index 0, the value of an invalid member, which a server in strict mode refuses.
 
-An upstream without strict mode, or INSERT IGNORE, has such values. Only here the session is not strict, for one
-statement, and every warning must be about an ENUM column: no other value may change on its way.
+Such values exist where an upstream runs without strict mode or with INSERT IGNORE. The session leaves strict mode for
+one statement, and every warning of it must be about an ENUM column: no other value may change on its way.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ _LAX = SQL_MODE.replace("STRICT_ALL_TABLES,", "")
 
 
 def write_zeros(session: Session, sql: bytes, structure: TableStructure) -> int | None:
-    """Run a statement that was refused with ``TRUNCATED``; the rows it affected, or None if it is refused for good.
+    """Run a statement that was refused with ``TRUNCATED`` again, without strict mode.
 
-    Raises pymysql.MySQLError. After None, its transaction is to be rolled back.
+    Returns the number of affected rows; None if the refusal stands, and then the caller has to roll back.
+    Raises pymysql.MySQLError.
     """
     enums = {
         column.name.lower() for column in structure.columns if column.sql_type.lower().startswith("enum")
@@ -33,11 +34,11 @@ def write_zeros(session: Session, sql: bytes, structure: TableStructure) -> int 
     try:
         affected = session.execute(sql)
         warnings = session.rows("SHOW WARNINGS")
-        told = int(session.value("SELECT @@warning_count"))
+        count = int(session.value("SELECT @@warning_count"))
     finally:
         with contextlib.suppress(pymysql.MySQLError, OSError):
             session.execute(f"SET SESSION sql_mode = '{SQL_MODE}', max_error_count = DEFAULT")
-    return affected if len(warnings) == told and all(_is_zero(one, enums) for one in warnings) else None
+    return affected if len(warnings) == count and all(_is_zero(one, enums) for one in warnings) else None
 
 
 def _is_zero(warning: tuple[object, ...], enums: set[str]) -> bool:

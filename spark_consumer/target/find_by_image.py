@@ -1,4 +1,4 @@
-"""Predicates that find a row by its image, for tables whose rows are not found by the upstream's key."""
+"""Generates predicates that find a row by its image, for tables without a usable upstream key."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from schemas.types import codec_of
 
 @dataclass(frozen=True)
 class Finder:
-    """Makers of SQL text from a row's value; ``old`` is its before image, or the after image where it has none.
+    """Functions from a row's Kafka value to SQL text. ``old`` is the before image, or without one the after image.
 
     Attributes:
-        columns: for ``… IN (…)``: one column bare, several in parentheses.
-        old, new: the columns' values for ``… IN (…)``.
-        match_old, match_new: the same as ``a=1 AND b='x'``.
+        columns: the left side of ``… IN (…)``; several columns are in parentheses.
+        old, new: return the columns' values for ``… IN (…)``.
+        match_old, match_new: return the same condition as ``a=1 AND b='x'``.
     """
 
     columns: bytes
@@ -38,18 +38,18 @@ class Finder:
 
 @lru_cache(maxsize=1024)
 def compile_finder(structure: TableStructure, names: tuple[str, ...], exact: bool) -> Finder:
-    """Generate a structure's finder.
+    """Generate the finder of a structure.
 
     Args:
-        names: the columns to find a row by, none of them NULL.
-        exact: compare text byte by byte as well, and not only by the downstream's collation.
+        names: the columns to find a row by; none of them is NULL.
+        exact: compare text byte by byte too, not only by the downstream's collation.
     """
-    place = {column.name: number for number, column in enumerate(structure.columns)}
-    chosen = tuple((structure.columns[place[name]], f"s{place[name]}") for name in names)
+    index = {column.name: number for number, column in enumerate(structure.columns)}
+    chosen = tuple((structure.columns[index[name]], f"s{index[name]}") for name in names)
     scope = literal_names(structure.columns)
 
     def image(columns: tuple[Column, ...]) -> list[str]:
-        lines = (literal_lines(column, f"s{place[column.name]}") for column in columns)
+        lines = (literal_lines(column, f"s{index[column.name]}") for column in columns)
         return [line for one in lines for line in one] or ["pass"]
 
     new = [f"p = {AFTER_AT + 1}", *image(structure.after_image)]
@@ -79,10 +79,10 @@ def compile_finder(structure: TableStructure, names: tuple[str, ...], exact: boo
 
 
 def _exact_match(chosen: tuple[tuple[Column, str], ...]) -> str:
-    """By the plain comparison, which an index can serve, and by the bytes."""
+    """Return code for a condition that compares both normally, so that an index can serve, and byte by byte."""
     parts = [key_match(chosen)]
     for column, variable in chosen:
         if column.charset:
-            before, behind = codec_of(column).predicate(column, quoted(column.name).encode())
-            parts.append(f"{b' AND ' + before!r} + {variable} + {behind!r}")
+            before, after = codec_of(column).predicate(column, quoted(column.name).encode())
+            parts.append(f"{b' AND ' + before!r} + {variable} + {after!r}")
     return " + ".join(parts)

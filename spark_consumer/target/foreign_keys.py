@@ -1,4 +1,4 @@
-"""The downstream's foreign keys: over them, rows of two tables belong together."""
+"""Reads the downstream's foreign keys, which connect rows of two tables."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from spark_consumer.target.table import ForeignKey, ForeignKeys
 
 @dataclass
 class ForeignKeyCatalog:
-    """The downstream's foreign keys as last read; DDL makes it forget."""
+    """A cache of the downstream's foreign keys."""
 
     _tables: ForeignKeys = field(default_factory=dict)
 
     def forget(self) -> None:
-        """After a DDL: read everything again."""
+        """Empty the cache. Call it after each DDL."""
         self._tables.clear()
 
     def load(self, session: Session, names: Iterable[QualifiedName]) -> ForeignKeys:
-        """The foreign keys of tables, by their names."""
+        """Return the foreign keys of these tables, by the tables' names."""
         wanted = dict.fromkeys(names)
         for name in wanted:
             if name not in self._tables:

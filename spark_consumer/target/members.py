@@ -1,8 +1,8 @@
-"""How values of ENUM and SET are written: by text, or by the numbers that their members have downstream.
+"""Decides whether ENUM and SET values are written as text or as the numbers of their members downstream.
 
-A server takes the text of an ENUM or SET for the first member that is equal under the column's collation. Of 'a' and
-'A', 'é' and 'e', 'ss' and 'ß' the second one would become the first, and a row be found by the other's value. So only
-members that no collation known here takes for each other are written by text.
+A server reads the text of an ENUM or SET as the first member that is equal under the column's collation. Where members
+are equal under it ('a' and 'A', 'é' and 'e', 'ss' and 'ß'), the second would become the first, and a row would be found
+by the other member's value. So values are written as text only if the collation is known and keeps all members apart.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from spark_consumer.target.table import TargetColumn
 
 
 class Unclear(ValueError):
-    """A column whose members cannot be told apart downstream; the message says why."""
+    """The members of a column cannot be told apart downstream. The message is the reason."""
 
 
 def as_written(column: Column, there: TargetColumn) -> Column:
-    """A column whose values fit downstream, as they are written there.
+    """Return the column in the form in which its values are written downstream.
 
     Raises:
-        Unclear: of two members that are the same text it cannot be said which is which there.
+        Unclear: two members have the same text, and it is not known which of them is which downstream.
     """
     if column.code not in (ENUM, SET):
         return column
     ours, theirs = column.members, there.type.members
     if there.type.base != column.base:
         if len(set(ours)) < len(ours):
-            raise Unclear(f"the text of its members does not tell which is which: {_twice(ours)}")
+            raise Unclear(f"two of its members have the same text: {_twice(ours)}")
         return _written(column)
     if _apart(theirs, there.collation) and len(set(ours)) == len(ours):
         return column
@@ -43,18 +43,18 @@ def _numbers(ours: Sequence[str], theirs: Sequence[str]) -> Sequence[int]:
     if ours == theirs:
         return range(1, len(ours) + 1)
     if twice := _twice(ours) or _twice([member for member in theirs if member in ours]):
-        raise Unclear(f"the lists of members differ, and a member is there twice: {twice}")
+        raise Unclear(f"the lists of members differ, and one member occurs twice: {twice}")
     return [theirs.index(member) + 1 for member in ours]
 
 
 def _twice(members: Sequence[str]) -> str:
-    """A member that another one is the same as; "" if there is none."""
+    """Return a member that occurs twice, quoted; "" if there is none."""
     return next((repr(m[:60]) for n, m in enumerate(members) if m in members[:n]), "")
 
 
 @lru_cache(maxsize=1024)
 def _apart(members: tuple[str, ...], name: str) -> bool:
-    """Whether it is sure that the collation takes no two members, nor one and none, for equal."""
+    """Whether the collation is known and no two members, nor a member and the empty text, are equal under it."""
     try:
         key = collation(name).key
         return len({"", *map(key, members)}) > len(members)

@@ -1,7 +1,7 @@
-"""By which columns a row is found on the downstream: its own unique keys decide, as in TiDB's DM.
+"""Chooses the columns by which a row is found on the downstream, from the downstream's unique keys, as TiDB's DM does.
 
-The upstream's key finds at most one row if a unique key of the downstream consists of columns of it. Otherwise a
-unique key of the downstream does, with its values from the row's image. With neither, rows are compared exactly.
+The upstream's key finds at most one row if it contains all columns of a unique key of the downstream. Otherwise a
+unique key of the downstream is used, with its values from the row's image. With neither, rows are compared exactly.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from spark_consumer.target.table import TargetTable
 
 
 class Find(Enum):
-    """How a row's place on the downstream is written."""
+    """The way in which a row is found on the downstream."""
 
-    #: the upstream's key, from the Kafka key
+    #: by the upstream's key, from the Kafka key
     KEY = "key"
-    #: columns of a unique key of the downstream, from the image
+    #: by columns of a unique key of the downstream, from the image
     UNIQUE = "unique"
-    #: the upstream's key byte by byte, which nothing on the downstream makes unique; two rows found are an error
+    #: by the upstream's key byte by byte, which is not unique on the downstream; two matching rows are an error
     EXACT = "exact"
-    #: all columns byte by byte, and any one of equal rows
+    #: by all columns byte by byte; of equal rows any one
     WHOLE = "whole"
 
 
 @dataclass(frozen=True)
 class RowLocator:
-    """How rows are found.
+    """The way in which the rows of a table are found.
 
     Attributes:
-        columns: of UNIQUE, by the upstream's spelling.
+        columns: for UNIQUE: the unique key's columns in the upstream's spelling.
     """
 
     find: Find
@@ -39,7 +39,7 @@ class RowLocator:
 
     @property
     def sure(self) -> bool:
-        """Whether no two rows of the downstream can be meant, so that many rows may be in one statement."""
+        """Whether at most one row can match, so that one statement may have many rows."""
         return self.find in (Find.KEY, Find.UNIQUE)
 
 
@@ -48,11 +48,11 @@ BY_ROW = RowLocator(Find.WHOLE)
 
 
 def locator_of(structure: TableStructure, target: TargetTable, *, merged: bool, partial: bool) -> RowLocator:
-    """How rows of ``structure`` are found in ``target``.
+    """Return how rows of ``structure`` are found in ``target``.
 
     Args:
-        merged: whether rows of several upstream tables are in ``target``: the upstream's key is not unique there.
-        partial: whether some changes are left out, so that columns beside the key may have other values there.
+        merged: whether ``target`` has rows of several upstream tables, so that the upstream's key is not unique.
+        partial: whether some changes are filtered out, so that columns outside the key may differ.
     """
     if not structure.key:
         return BY_ROW

@@ -1,4 +1,4 @@
-"""The connection to the downstream: how it is opened, and the session that our SQL text is valid in."""
+"""Connections to the downstream, with the session settings that the generated SQL needs."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from spark_consumer.target.server_errors import message_of as message_of
 
 Flavor = Literal["mysql", "mariadb"]
 Row = tuple[Any, ...]
-#: runs a query with values: a session's ``rows``, or that of any other connection
+#: runs a query with values; for example a session's ``rows``
 Query = Callable[[str, Row], Sequence[Row]]
-_NOT_THERE = (1049, 1054, 1146)  # no schema, no table, or one of another kind
+_NOT_THERE = (1049, 1054, 1146)  # unknown database, column or table
 
-#: the mode under which the row renderers' literals mean what they say
+#: the mode that the literals of the row renderers are written for
 SQL_MODE = "NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO"
 _SETTINGS = (
     f"sql_mode = '{SQL_MODE}'",
     "time_zone = '+00:00'",
-    # Rows of compacted tables are written in another order than upstream's, and cascades must not run twice.
+    # Compacted rows are not in the upstream's order, and cascades must not run twice.
     "foreign_key_checks = 0",
-    # A snapshot from before another connection's ALTER TABLE cannot be written through.
+    # A snapshot that is older than another connection's ALTER TABLE makes writes fail.
     "transaction_isolation = 'READ-COMMITTED'",
-    # An hour-long ALTER on the DDL connection must not end this one.
+    # The server must not close this connection during an hour-long ALTER on the DDL connection.
     "wait_timeout = 2147483",
 )
 
 
 @dataclass
 class Session:
-    """One connection whose statements are bytes, with the facts about its server that matter to us."""
+    """One connection to the downstream, with the facts about its server that the consumer needs."""
 
     connection: pymysql.Connection[Any]
     flavor: Flavor
@@ -50,41 +50,41 @@ class Session:
     max_allowed_packet: int
 
     def execute(self, sql: str | bytes) -> int:
-        """Run one statement; the number of rows it affected (found rows, for UPDATE)."""
+        """Run one statement. Returns the number of affected rows; for UPDATE, of matched rows."""
         return int(self.connection.query(sql.encode() if isinstance(sql, str) else sql))
 
     def run(self, sql: str, args: Row = ()) -> int:
-        """Run one statement with values put in by the driver."""
+        """Run one statement with values that the driver escapes. Returns the number of affected rows."""
         with self.connection.cursor() as cursor:
             return int(cursor.execute(sql, args or None))
 
     def rows(self, sql: str, args: Row = ()) -> list[Row]:
-        """All rows of a query."""
+        """Return all rows of a query."""
         with self.connection.cursor() as cursor:
             cursor.execute(sql, args or None)
             return list(cursor.fetchall())
 
     def value(self, sql: str, args: Row = ()) -> Any:
-        """The first column of the first row; None without rows."""
+        """Return the first column of the first row; None without rows."""
         rows = self.rows(sql, args)
         return rows[0][0] if rows else None
 
     def cut(self) -> None:
-        """Cut the connection under a statement that another thread waits for; it ends there as lost."""
+        """Break the connection. A statement that another thread waits for fails with a lost connection."""
         sock = getattr(self.connection, "_sock", None)
         with contextlib.suppress(OSError):
             if sock is not None:
-                # Not TLS's own shutdown: it would let the other thread go on in the clear.
+                # Not the TLS socket's shutdown: after it the other thread would continue unencrypted.
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close, whatever state the connection is in."""
+        """Close the connection, in whatever state it is."""
         with contextlib.suppress(pymysql.MySQLError, OSError):
             self.connection.close()
 
 
 def connect(target: ServerUrl, *, database: str | None = None) -> Session:
-    """Open a connection with our session settings. Raises DownstreamError, retryable unless refused."""
+    """Open a connection with our session settings. Raises Unreachable, retryable unless the login is refused."""
     try:
         connection = _open(target, database)
         version = str(_value(connection, "SELECT VERSION()"))
@@ -103,7 +103,7 @@ def connect(target: ServerUrl, *, database: str | None = None) -> Session:
 
 
 def _open(target: ServerUrl, database: str | None) -> pymysql.Connection[Any]:
-    # UPDATE must count the rows it found: an UPDATE that changes nothing is no disagreement.
+    # UPDATE must count matched rows: an UPDATE that changes nothing is not an error.
     ours: dict[str, Any] = {"database": database, "client_flag": CLIENT.FOUND_ROWS}
     return open_connection(target, **ours)
 
@@ -116,31 +116,31 @@ def _value(connection: pymysql.Connection[Any], sql: str) -> Any:
 
 
 def _for_flavor(setting: str, flavor: Flavor, version: tuple[int, ...]) -> str:
-    # MariaDB knows the variable by this name only since 11.1.
+    # MariaDB has the variable under this name since 11.1.
     if flavor == "mariadb" and version < (11, 1):
         return setting.replace("transaction_isolation", "tx_isolation")
     return setting
 
 
 class Unreachable(DownstreamError):
-    """TR601: the downstream does not let us in."""
+    """TR601: no connection to the downstream is possible."""
 
 
 def unreachable(target: ServerUrl, error: BaseException) -> Unreachable:
-    """The error for a downstream that does not let us in."""
+    """Return the error for a downstream that cannot be connected to."""
     number = error_number(error)
     refused = number in (1044, 1045, 1049, 1227)
     login = f"check user and password{login_hint(target, error)}"
     return Unreachable(
         "TR601",
-        f"cannot work with the downstream {target}: {message_of(error)}",
-        hint=login if refused else "check that the server runs and can be reached",
+        f"cannot connect to the downstream {target}: {message_of(error)}",
+        hint=login if refused else "check that the server is running and can be reached",
         retryable=not refused,
     )
 
 
 def rows_if_there(query: Query, sql: str, args: Row = ()) -> Sequence[Row]:
-    """The rows of a query; none where its table is not there."""
+    """Return the rows of a query; none if the table does not exist or lacks a column."""
     try:
         return query(sql, args)
     except pymysql.MySQLError as error:

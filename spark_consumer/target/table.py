@@ -14,13 +14,13 @@ class TargetColumn:
     """One column of a downstream table.
 
     Attributes:
-        fills: whether an INSERT may leave it out: it has a default, may be NULL, or makes its values itself.
-        generated: whether the server computes it and takes no value.
-        collation: of a text column, "" of others.
-        default: the default's text as ``information_schema`` has it; None without one.
-        default_sql: the SQL text of what an INSERT that does not name it writes into it; None if nobody can know.
-        touched: whether the server itself sets it in an UPDATE that does not name it.
-        period: whether it says since when, or until when, MariaDB has the row in its history.
+        fills: whether an INSERT may omit it: it has a default, may be NULL, or gets its value from the server.
+        generated: whether the server computes it and accepts no value.
+        collation: a text column's collation; "" for other columns.
+        default: the default's text from ``information_schema``; None without one.
+        default_sql: SQL text of the value that an INSERT without this column writes; None if it is not known.
+        touched: whether the server sets it in an UPDATE that does not name it.
+        period: whether it is the start or end of the row's period in a MariaDB system-versioned table.
     """
 
     name: str
@@ -36,7 +36,7 @@ class TargetColumn:
 
     @property
     def key(self) -> str:
-        """Its name in lower case: names of columns are compared so."""
+        """The name in lower case: column names are not case-sensitive."""
         return self.name.lower()
 
 
@@ -45,9 +45,9 @@ class TargetKeyPart:
     """One part of a unique key.
 
     Attributes:
-        column: its name in lower case; None for an expression.
-        length: how many characters or bytes of it count, None: all.
-        nullable: whether it may be NULL, which conflicts with nothing.
+        column: the column's name in lower case; None for an expression.
+        length: the prefix length in characters or bytes; None if the whole column is in the key.
+        nullable: whether it may be NULL; NULLs never conflict.
     """
 
     column: str | None
@@ -64,7 +64,7 @@ class UniqueKey:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Its columns' names in lower case, expressions left out."""
+        """The names of its columns in lower case, without expressions."""
         return tuple(part.column for part in self.parts if part.column is not None)
 
     @property
@@ -74,7 +74,7 @@ class UniqueKey:
 
     @property
     def nullable(self) -> bool:
-        """Whether rows with a NULL in it may be there any number of times."""
+        """Whether a part may be NULL; such rows may exist any number of times."""
         return any(part.nullable for part in self.parts)
 
 
@@ -94,12 +94,12 @@ class TargetTable:
     """One downstream table.
 
     Attributes:
-        keys: its unique keys, the primary key first.
-        in_family: whether it hangs, over any number of foreign keys, together with one that cascades.
-        definition: ``SHOW CREATE TABLE`` without its counter, and its triggers: another text, another table.
-        versioned: whether it is one of MariaDB's system-versioned tables.
-        engine: its storage engine.
-        transactional: whether what is written to it goes with its transaction.
+        keys: the unique keys, the primary key first.
+        in_family: whether a chain of foreign keys connects it with one that cascades.
+        definition: ``SHOW CREATE TABLE`` without AUTO_INCREMENT, and the triggers. It changes if the table changes.
+        versioned: whether it is a MariaDB system-versioned table.
+        engine: the storage engine.
+        transactional: whether a rollback undoes writes to it.
         is_view: whether it is a view.
     """
 
@@ -119,22 +119,22 @@ class TargetTable:
         return {column.key: column for column in self.columns}
 
     def column(self, name: str) -> TargetColumn | None:
-        """The column of a name, in any case of letters."""
+        """Return the column with this name in any letter case, None if there is none."""
         return self._by_key.get(name.lower())
 
     @cached_property
     def writable(self) -> frozenset[str]:
-        """Names, in lower case, of the columns that take values."""
+        """Names in lower case of the columns that accept values."""
         return frozenset(column.key for column in self.columns if not column.generated)
 
     @cached_property
     def generated(self) -> frozenset[str]:
-        """Names, in lower case, of those that the server computes itself."""
+        """Names in lower case of the columns that the server computes."""
         return frozenset(column.key for column in self.columns if column.generated)
 
     @cached_property
     def collations(self) -> tuple[tuple[str, str], ...]:
-        """Of its text columns, by their names in lower case."""
+        """Name in lower case and collation of each text column."""
         return tuple((column.key, column.collation) for column in self.columns if column.collation)
 
 

@@ -27,20 +27,20 @@ _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
 
 @dataclass
 class TargetCatalog:
-    """The downstream's tables as last read; DDL makes it forget."""
+    """A cache of the downstream's tables."""
 
     _tables: dict[QualifiedName, TargetTable | None] = field(default_factory=dict)
     _families: frozenset[QualifiedName] | None = None
 
     def forget(self) -> None:
-        """After a DDL: read everything again."""
+        """Empty the cache. Call it after each DDL."""
         self._tables.clear()
         self._families = None
 
     def load(
         self, session: Session, names: Iterable[QualifiedName]
     ) -> dict[QualifiedName, TargetTable | None]:
-        """The tables by name, None for one that is not there; only what is not known yet is read."""
+        """Return the tables by name, None for a missing one. Only tables that are not cached are read."""
         wanted = list(dict.fromkeys(names))
         if missing := [name for name in wanted if name not in self._tables]:
             if self._families is None:
@@ -53,7 +53,12 @@ class TargetCatalog:
 def read_table(
     session: Session, name: QualifiedName, in_family: frozenset[QualifiedName] = frozenset()
 ) -> TargetTable | None:
-    """One table as it is now, None if it is not there."""
+    """Read a table as it is now; None if it does not exist.
+
+    Raises:
+        DownstreamError: TR663, the table's files are damaged.
+        pymysql.MySQLError
+    """
     columns = _columns(session, name)
     if not columns:
         return None
@@ -75,14 +80,14 @@ def read_table(
         definition,
         kind == "SYSTEM VERSIONED",
         engine,
-        # A sequence is written whole, and BLACKHOLE keeps nothing: repeated, both are as before.
+        # A sequence is written as a whole and BLACKHOLE stores nothing, so a repeated write does no harm.
         transactions == "YES" or kind == "SEQUENCE" or engine.upper() == "BLACKHOLE",
         kind == "VIEW",
     )
 
 
 def _kind(session: Session, name: QualifiedName) -> tuple[str, str, str]:
-    """A table's type and engine, and whether that engine has transactions, as ``information_schema`` says them."""
+    """Read a table's type, its engine, and whether the engine has transactions ("YES"), from ``information_schema``."""
     rows = session.rows(
         "SELECT t.TABLE_TYPE, t.ENGINE, e.TRANSACTIONS FROM information_schema.TABLES t"
         " LEFT JOIN information_schema.ENGINES e ON e.ENGINE = t.ENGINE"
@@ -94,29 +99,29 @@ def _kind(session: Session, name: QualifiedName) -> tuple[str, str, str]:
 
 
 def _definition(session: Session, name: QualifiedName, triggers: Iterable[Trigger]) -> str:
-    """The table's definition as text. Raises MySQLError if it is not there."""
+    """Return the table's definition as text. Raises MySQLError if the table does not exist."""
     table = _COUNTER.sub("", str(session.rows("SHOW CREATE TABLE " + quoted(*name))[0][1]))
     return "\n".join((table, *map(str, triggers)))
 
 
 class TableMoved(DownstreamError):
-    """TR654: the table is not as the plan for it was made; a new plan helps."""
+    """TR654: the table has changed since the plan was made. A new plan helps."""
 
     def __init__(self, name: QualifiedName) -> None:
         super().__init__(
             "TR654",
-            "the downstream's table was altered again and again while a batch was on its way to it",
+            "the downstream's table was altered repeatedly while a batch was being applied to it",
             where=Where(table=".".join(name)),
-            hint="wait until that has an end, and start the consumer again",
+            hint="wait until nothing alters the table any more, then start the consumer again",
             applied=NOTHING_APPLIED,
             retryable=True,
         )
 
 
 def hold(session: Session, name: QualifiedName, expected: str) -> None:
-    """Keep others from altering the table until the open transaction ends. Raises TableMoved if one has."""
+    """Keep others from altering the table until the open transaction ends. Raises TableMoved if it was altered."""
     try:
-        # Reading it takes its metadata lock; SHOW gives its own back at once.
+        # SELECT keeps its metadata lock until the transaction ends; SHOW releases its own at once.
         session.rows(f"SELECT 1 FROM {quoted(*name)} LIMIT 0")
         found = _definition(session, name, triggers_of(session, name))
     except pymysql.MySQLError as error:
@@ -139,9 +144,9 @@ def _columns(session: Session, name: QualifiedName) -> tuple[TargetColumn, ...]:
 
 
 def _with_members(session: Session, name: QualifiedName, column: TargetColumn) -> TargetColumn:
-    """A column with the members that it has, where the server shows them in utf8mb3: 😀 and ? are one there.
+    """Return the column with its real members: the server shows them in utf8mb3, with ? for characters such as 😀.
 
-    Nothing but a value tells them, so they are looked at in a temporary table that has the column.
+    Only a value has the member's real text, so the members are written to a temporary table and read from it.
     """
     kind = column.type
     if not any("?" in member for member in kind.members):
@@ -151,7 +156,7 @@ def _with_members(session: Session, name: QualifiedName, column: TargetColumn) -
     rows = ", ".join(f"({n}, {value})" for n, value in zip(numbers, values, strict=True))
     made = f"SELECT {quoted(column.name)} AS m FROM {quoted(*name)} LIMIT 0"
     try:
-        # With it, a list in which a member is there twice is refused.
+        # In strict mode the server refuses a list with a repeated member.
         session.execute("SET SESSION sql_mode = ''")
         session.execute("DROP TEMPORARY TABLE IF EXISTS tailrace.members")
         session.execute(f"CREATE TEMPORARY TABLE tailrace.members (n INT PRIMARY KEY) {made}")
@@ -181,7 +186,7 @@ def _column(
     default_sql = default_of(
         flavor, extra, None if default is None else _text(default), may_be_null, parsed.base
     )
-    # MariaDB writes the default NULL as a word. An ENUM without one takes its first member.
+    # MariaDB shows a default NULL as the text "NULL". An ENUM without a default gets its first member.
     default = (
         None if default is None or (may_be_null and _text(default).upper() == "NULL") else _text(default)
     )
@@ -206,7 +211,7 @@ def _text(value: str | bytes) -> str:
 
 
 def _is_generated(extra: str) -> bool:
-    # MySQL says DEFAULT_GENERATED of an expression default, which takes values.
+    # MySQL shows DEFAULT_GENERATED for a column with an expression default, which accepts values.
     return any(word in extra for word in ("VIRTUAL GENERATED", "STORED GENERATED", "PERSISTENT"))
 
 
@@ -225,7 +230,7 @@ def _keys(session: Session, name: QualifiedName) -> tuple[UniqueKey, ...]:
 
 
 def triggers_of(session: Session, name: QualifiedName) -> tuple[Trigger, ...]:
-    """The triggers on a table, as far as the account may see them."""
+    """Read the triggers on a table that the account may see."""
     rows = session.rows(
         "SELECT TRIGGER_NAME, ACTION_TIMING, EVENT_MANIPULATION, ACTION_STATEMENT, SQL_MODE"
         " FROM information_schema.TRIGGERS WHERE EVENT_OBJECT_SCHEMA = %s AND EVENT_OBJECT_TABLE = %s"
@@ -252,7 +257,11 @@ def _foreign_keys(session: Session) -> list[tuple[QualifiedName, QualifiedName, 
 
 
 def families(keys: Iterable[tuple[QualifiedName, QualifiedName, bool]]) -> frozenset[QualifiedName]:
-    """All tables connected with a cascading foreign key: (child, parent, cascades) in, names out."""
+    """Return all tables that a chain of foreign keys connects with a cascading one.
+
+    Args:
+        keys: for each foreign key its child, its parent and whether it cascades.
+    """
     neighbors: dict[QualifiedName, set[QualifiedName]] = {}
     pending: list[QualifiedName] = []
     for child, parent, cascades in keys:

@@ -1,7 +1,7 @@
-"""Column types by what they can hold: whether every value of one type arrives unchanged in a column of another.
+"""Compares column types: whether a column of one type can store every value of another type unchanged.
 
-``lacks`` is a function over two types. It answers for the text that we write: exact literals under a strict
-sql_mode, with TIMESTAMP in UTC. What the servers round, pad or cut without an error counts as not held.
+``lacks`` is a function of two types. It assumes the SQL that we write: exact literals under a strict sql_mode, with
+TIMESTAMP in UTC. A value that a server would round, pad or cut without an error does not fit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TEXT_BYTES = {"tinytext": 255, "text": 65535, "mediumtext": (1 << 24) - 1, "lon
 _BLOB_BYTES = {"tinyblob": 255, "blob": 65535, "mediumblob": (1 << 24) - 1, "longblob": (1 << 32) - 1}
 _SPATIAL = frozenset({"geometry", "point", "linestring", "polygon", "geometrycollection"})
 _SPATIAL |= {"multipoint", "multilinestring", "multipolygon"}
-# MariaDB's types that the binlog has as bytes of this length.
+# MariaDB's types that the binlog has as bytes, with their length.
 _OPAQUE = {"uuid": 16, "inet6": 16, "inet4": 4}
 _UNICODE = frozenset({"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"})
 _FIRST_PLANE = frozenset({"utf8mb3", "utf8", "ucs2"})
@@ -36,16 +36,17 @@ _FIRST_PLANE = frozenset({"utf8mb3", "utf8", "ucs2"})
 
 @dataclass(frozen=True)
 class SqlType:
-    """A column's type by what it can hold, read from the text that a server, the log or an ALTER TABLE has for it.
+    """A column's type, parsed from the text of a server, the log or an ALTER TABLE.
 
-    ``schemas.structure.Column`` says how the log writes a column's values, and ``ColumnDefinition`` what its DDL says.
+    In contrast, ``schemas.structure.Column`` describes how the log encodes a column's values, and ``ColumnDefinition``
+    is the column in the DDL.
 
     Attributes:
-        text: as the server or the binlog gives it.
-        base: its name without arguments, of several names for one type always the same.
+        text: the type's text from the server or the log.
+        base: the type's name without arguments; synonyms are replaced by one name.
         sizes: the numbers in parentheses.
-        members: of ENUM and SET.
-        charset: of character types; "" where it is not known.
+        members: the members of an ENUM or SET.
+        charset: the charset of a character type; "" if it is not known.
     """
 
     text: str
@@ -57,16 +58,16 @@ class SqlType:
 
     @property
     def shown(self) -> str:
-        """For messages."""
+        """The type in messages."""
         named = self.charset and self.charset != "binary"
         return f"{self.text} {self.charset}" if named else self.text
 
 
 @lru_cache(maxsize=4096)
 def parse_type(text: str, charset: str = "") -> SqlType:
-    """A type from its text, such as ``decimal(10,2) unsigned`` or ``enum('a','b')``, attributes behind it ignored.
+    """Parse a type, such as ``decimal(10,2) unsigned`` or ``enum('a','b')``; attributes after it are ignored.
 
-    Strings are read as servers show them, whatever the sql_mode: with a backslash as escape.
+    A backslash in a string is an escape, as servers show strings under every sql_mode.
     """
     try:
         tokens = list(Lexer(text, dialect_of("mariadb")))
@@ -87,14 +88,14 @@ def parse_type(text: str, charset: str = "") -> SqlType:
 
 
 def type_of(column: Column) -> SqlType:
-    """The type of an upstream's column."""
+    """Return the type of an upstream column."""
     if column.members:
         return SqlType(column.sql_type, column.base, members=column.members, charset=column.charset)
     return parse_type(column.sql_type, column.charset)
 
 
 def lacks(target: SqlType, source: SqlType) -> str:
-    """What ``target`` lacks to hold every value of ``source`` unchanged; "" if it holds them all."""
+    """Return why ``target`` cannot hold every value of ``source`` unchanged; "" if it can."""
     test = _TESTS.get(_family(source))
     if test is not None:
         return test(target, source)
@@ -113,7 +114,7 @@ def _family(kind: SqlType) -> str:
 
 
 def _another(target: SqlType) -> str:
-    return f"a value would become another one in {target.base}"
+    return f"a value would change in {target.base}"
 
 
 # numbers --------------------------------------------------------------------------------------------
@@ -125,19 +126,19 @@ def _integers(kind: SqlType) -> tuple[int, int]:
 
 
 def _digits(kind: SqlType) -> tuple[int, int]:
-    """Digits before and behind the point of a DECIMAL."""
+    """Return the digits of a DECIMAL before and after the point."""
     precision = kind.sizes[0] if kind.sizes else 10
     scale = kind.sizes[1] if len(kind.sizes) > 1 else 0
     return precision - scale, scale
 
 
 def _numbers(target: SqlType, low: int, high: int, scale: int) -> str:
-    """What ``target`` lacks for numbers between bounds with so many digits behind the point."""
+    """Return why ``target`` cannot hold numbers in a range with ``scale`` digits after the point; "" if it can."""
     if low < 0 and target.unsigned:
-        return "it takes no negative numbers"
+        return "it cannot be negative"
     if target.base == "decimal":
-        whole, behind = _digits(target)
-        if behind < scale:
+        whole, places = _digits(target)
+        if places < scale:
             return "it would round"
         return "" if 10**whole > max(high, -low) else "its range is smaller"
     if scale:
@@ -169,7 +170,7 @@ def _floating(target: SqlType, source: SqlType) -> str:
     if target.base not in ("float", "double"):
         return _another(target)
     if target.unsigned and not source.unsigned:
-        return "it takes no negative numbers"
+        return "it cannot be negative"
     return "it would round" if _single(target) and not _single(source) else ""
 
 
@@ -205,7 +206,7 @@ def _fractional(target: SqlType, source: SqlType) -> str:
 
 
 def charset_lacks(target: str, source: str) -> str:
-    """What a character set lacks to hold all characters of another; "" if nothing, or if one is not known."""
+    """Return why a charset cannot hold all characters of another; "" if it can, or if one of them is not known."""
     target, source = ("utf8mb3" if name == "utf8" else name for name in (target, source))
     if not target or not source or target == source or target in _UNICODE or source == "ascii":
         return ""
@@ -215,14 +216,18 @@ def charset_lacks(target: str, source: str) -> str:
 
 
 def _characters(kind: SqlType) -> int:
-    """How many characters a text may have."""
+    """Return how many characters a text may have."""
     if kind.base in _TEXT_BYTES:
         return _TEXT_BYTES[kind.base]
     return kind.sizes[0] if kind.sizes else 1
 
 
 def _takes_text(target: SqlType, characters: int, charset: str, *, bare: bool = False) -> str:
-    """What ``target`` lacks for texts of so many characters; ``bare``: without spaces at their ends."""
+    """Return why ``target`` cannot hold texts of this length; "" if it can.
+
+    Args:
+        bare: whether the texts never end in spaces.
+    """
     if target.base == "char" and not bare:
         return "it would drop spaces at the end"
     if target.base in _TEXT_BYTES:
@@ -238,7 +243,7 @@ def _takes_text(target: SqlType, characters: int, charset: str, *, bare: bool = 
 
 def _text(target: SqlType, source: SqlType) -> str:
     if source.base in _TEXT_BYTES and target.base in _TEXT_BYTES:
-        # Both count bytes. Where the charsets differ a text may become longer: that the server refuses.
+        # Both limits are in bytes. In another charset a text may become longer; the server refuses it then.
         shorter = _TEXT_BYTES[target.base] < _TEXT_BYTES[source.base]
         return "it is shorter" if shorter else charset_lacks(target.charset, source.charset)
     if source.base == "longtext" and target.base == "json":
@@ -278,7 +283,7 @@ def _bytes(target: SqlType, source: SqlType) -> str:
 
 
 def _spatial(target: SqlType, source: SqlType) -> str:
-    # The binlog does not say which kind of geometry; another one the server refuses.
+    # The kind of geometry is not in the binlog. The server refuses a geometry of another kind.
     return "" if target.base in _SPATIAL else _another(target)
 
 

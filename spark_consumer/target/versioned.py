@@ -1,7 +1,7 @@
-"""MariaDB's system-versioned tables: the log holds rows of the past too, and a versioned downstream keeps its own.
+"""MariaDB's system-versioned tables: the binlog also has history rows, and a versioned downstream makes its own.
 
-An UPDATE is logged as one of the row and an INSERT of the row as it was, a DELETE as an UPDATE of ``row_end``, which
-is in the row's key. So what is left without the rows of the past is what a plain table's log would have had.
+MariaDB logs an UPDATE as an UPDATE of the row and an INSERT of the old row, and a DELETE as an UPDATE of ``row_end``,
+which is in the row's key. Without the history rows, the log is the same as that of a plain table.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from schemas.types.temporal import TIMESTAMP, TIMESTAMP2
 from spark_consumer.target.find_by_image import compile_finder
 from spark_consumer.target.table import TargetTable
 
-#: the end of rows that are in force, before MariaDB 11.5 and since
+#: ``row_end`` of current rows, before MariaDB 11.5 and since
 _NEVER = frozenset({b"'2038-01-19 03:14:07.999999'", b"'2106-02-07 06:28:15.999999'"})
 START, END = PERIOD
 
 
 def keeps_history(structure: TableStructure, target: TargetTable) -> bool:
-    """Whether both tables keep their history, in columns that nobody sees."""
+    """Whether both tables keep their history, in hidden columns downstream."""
     kinds = {column.name: column.code for column in structure.columns}
     upstream = all(kinds.get(name) in (TIMESTAMP, TIMESTAMP2) for name in PERIOD)
     return upstream and target.versioned and not any(target.column(name) for name in PERIOD)
 
 
 def tells_history(structure: TableStructure) -> bool:
-    """Whether each change says of its row whether it is in force: by the row's key, in the image that it has."""
+    """Whether each change shows whether its row is current: ``row_end`` is in the row's key and in the image."""
     images = (structure.before_columns, structure.after_columns)
-    told = images[1] if images[0] == () else images[0]
-    return END in structure.key and (told is None or END in told)
+    logged = images[1] if images[0] == () else images[0]
+    return END in structure.key and (logged is None or END in logged)
 
 
 class InForce:
-    """Tells the rows of the past from those in force."""
+    """Tells history rows from current rows."""
 
     def __init__(self, structure: TableStructure) -> None:
         self._end = compile_finder(structure, (END,), exact=False).old
 
     def __call__(self, value: bytes) -> bool:
-        """Whether a change is one of a row that was in force before it, or is new and in force."""
+        """Whether a change updates or deletes a current row, or inserts one."""
         return self._end(value) in _NEVER

@@ -1,1 +1,1 @@
-"""Triggers, routines and events of the downstream: their text, and who may see them."""
+"""Triggers, routines and events of the downstream: what their text does, and which accounts can read it."""

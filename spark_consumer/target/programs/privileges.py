@@ -1,10 +1,11 @@
-"""What an account may do on a server, as SHOW GRANTS tells it, active roles included.
+"""An account's privileges on a server, read from SHOW GRANTS, active roles included.
 
-Both servers show a session the rights of its active roles too: MySQL as the account's own, MariaDB as the roles'. A
-role that is granted and not active gives nothing. On MariaDB, PUBLIC is one more holder whose rights everybody has.
+Both servers include the privileges of the session's active roles: MySQL lists them under the account, MariaDB under
+the role. A role that is granted but not active gives nothing. On MariaDB every account also has the privileges of
+PUBLIC.
 
-Of several patterns of databases that fit, a server takes the most exact one of each holder, and no other. MySQL with
-``partial_revokes`` shows REVOKE lines, and takes patterns for plain names.
+If several database patterns match, the server uses only the most specific pattern of each grantee. MySQL with
+``partial_revokes`` shows REVOKE lines and does not treat database names as patterns.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from dataclasses import dataclass
 from schemas.tables import NEVER_REPLICATED
 from spark_consumer.target.session import Session
 
-#: the schemas that each server has
+#: the system schemas of the servers
 SERVERS_OWN = NEVER_REPLICATED - {"tailrace"}
-# Names that servers use for the same right, or that include it.
+# Other names for the same privilege, and privileges that include it.
 _INCLUDED_IN = {
     "REPLICATION CLIENT": {"BINLOG MONITOR"},
     "BINLOG MONITOR": {"REPLICATION CLIENT"},
@@ -34,7 +35,7 @@ _INCLUDED_IN = {
     "DELETE HISTORY": {"DELETE VERSIONING ROWS"},
 }
 _ALL = frozenset({"ALL PRIVILEGES", "ALL"})
-# ALL on a database is all rights that can be given on one.
+# ALL on a database includes only the privileges that can be granted on a database.
 _ONLY_GLOBAL = re.compile(r"_|ADMIN|REPLICATION|BINLOG|^(SUPER|RELOAD|SHUTDOWN|PROCESS|FILE|SET USER|PROXY)$")
 _NAME = r"`(?:[^`]|``)*`|\"(?:[^\"]|\"\")*\"|[^\s.`\"]+"
 _LINE = re.compile(
@@ -52,10 +53,10 @@ class Grant:
     """One line of SHOW GRANTS.
 
     Attributes:
-        rights: in capitals; those on single columns are left out.
+        rights: the privileges in capitals, without those on single columns.
         db, table: None for ``*``.
-        holder: the account or role that it is given to.
-        taken: whether it is a REVOKE.
+        holder: the account or role that has them.
+        taken: whether the line is a REVOKE.
     """
 
     rights: frozenset[str]
@@ -67,12 +68,12 @@ class Grant:
 
 @dataclass(frozen=True)
 class Privileges:
-    """An account's rights.
+    """An account's privileges.
 
     Attributes:
-        account: as GRANT wants it.
-        idle_roles: roles that the account has been given and that its sessions do not have.
-        plain_names: whether names of databases are no patterns.
+        account: the account in GRANT's syntax.
+        idle_roles: roles that are granted to the account and not active in its sessions.
+        plain_names: whether database names are literal and not patterns.
     """
 
     account: str
@@ -81,24 +82,24 @@ class Privileges:
     plain_names: bool = False
 
     def everywhere(self, right: str) -> bool:
-        """Whether the account has a right ``ON *.*``, a server's own schemas aside."""
+        """Whether the account has a privilege ``ON *.*``, revoked at most on system schemas."""
         return self.given(right) and not any(
             one.taken and _includes(one.rights, right) and one.db not in SERVERS_OWN for one in self.grants
         )
 
     def given(self, right: str) -> bool:
-        """Whether the account has a right ``ON *.*``, with or without exceptions."""
+        """Whether the account has a privilege ``ON *.*``, with or without partial revokes."""
         return any(one.db is None and _includes(one.rights, right) for one in self.grants)
 
     def on_schema(self, right: str, db: str) -> bool:
-        """Whether the account has a right on all of a database."""
+        """Whether the account has a privilege on a whole database."""
         taken = any(one.taken and _includes(one.rights, right) and self._fits(one, db) for one in self.grants)
         return (self.given(right) and not taken) or any(
             _includes(one.rights, right, narrow=True) for one in self._of_schema(db)
         )
 
     def on_table(self, right: str, db: str, table: str) -> bool:
-        """Whether the account has a right on a table."""
+        """Whether the account has a privilege on a table."""
         return self.on_schema(right, db) or any(
             (one.db, one.table) == (db, table) and _includes(one.rights, right, narrow=True)
             for one in self.grants
@@ -106,11 +107,11 @@ class Privileges:
 
     @property
     def scoped(self) -> bool:
-        """Whether rights were given on single databases or tables."""
+        """Whether there are grants on single databases or tables."""
         return any(one.db is not None and not one.taken and one.holder != "PUBLIC" for one in self.grants)
 
     def _of_schema(self, db: str) -> list[Grant]:
-        """For each holder what is in force on a database."""
+        """Return each holder's effective grant on a database."""
         found: dict[str, list[Grant]] = {}
         for one in self.grants:
             if one.db is not None and one.table is None and not one.taken and self._fits(one, db):
@@ -130,20 +131,20 @@ def _as_regex(piece: re.Match[str]) -> str:
 
 
 def _includes(rights: frozenset[str], right: str, *, narrow: bool = False) -> bool:
-    """Whether rights give a right; ``narrow``: on a database or table."""
+    """Whether ``rights`` include ``right``; ``narrow``: in a grant on a database or table."""
     if rights & ({right} | _INCLUDED_IN.get(right, set())):
         return True
     return bool(rights & _ALL) and not (narrow and _ONLY_GLOBAL.search(right))
 
 
 def _looseness(pattern: str) -> tuple[int, int]:
-    """Sorts patterns as the servers do: plain names first, then by how far to the right the first wildcard is."""
+    """Return the servers' sort key of a pattern: plain names first, then patterns with a later first wildcard."""
     wild = _WILD.search(pattern)
     return (0, 0) if wild is None else (1, -wild.start())
 
 
 def parse_grants(lines: Iterable[str]) -> tuple[Grant, ...]:
-    """Grants out of SHOW GRANTS; lines on roles, proxies and routines are left out."""
+    """Parse the lines of SHOW GRANTS. Lines about roles, proxies and routines are left out."""
     found = []
     for line in lines:
         if match := _LINE.match(line):
@@ -161,11 +162,12 @@ def _unquoted(name: str) -> str:
 
 
 def idle_roles(lines: Iterable[str], user: str, active: str | None) -> tuple[str, ...]:
-    """The roles that an account was given and that are not in force.
+    """Return the roles that are granted to an account and not active.
 
     Args:
-        user: as CURRENT_USER() has it.
-        active: as CURRENT_ROLE() has it.
+        lines: the lines of SHOW GRANTS.
+        user: the value of CURRENT_USER().
+        active: the value of CURRENT_ROLE().
     """
     names = {_unquoted(found) for found in re.findall(_NAME, active or "")}
     given = []
@@ -177,13 +179,13 @@ def idle_roles(lines: Iterable[str], user: str, active: str | None) -> tuple[str
 
 
 def account_of(user: str) -> str:
-    """What CURRENT_USER() says as GRANT wants it."""
+    """Return the value of CURRENT_USER() in GRANT's syntax."""
     name, _, host = user.rpartition("@")
     return "@".join("'" + part.replace("'", "''") + "'" for part in (name, host))
 
 
 def read_privileges(session: Session) -> Privileges:
-    """The rights of a connection's account. Raises pymysql.MySQLError."""
+    """Read the privileges of a connection's account. Raises pymysql.MySQLError."""
     [(user,)] = session.rows("SELECT CURRENT_USER()")
     lines = [str(row[0]) for row in session.rows("SHOW GRANTS")]
     has_roles = any(" ON " not in line for line in lines)

@@ -1,9 +1,9 @@
-"""What the text of a stored program does: the tables it changes, the programs it runs, the columns of NEW it sets.
+"""Reads from a stored program's text which tables it changes, which programs it runs and which columns of NEW it sets.
 
-The text is that of a trigger, event or routine, or a view's query, as ``information_schema`` has it. It is cut into
-tokens and not parsed: of what stands where a table to change may stand every name is taken, so what is found may be
-too much and never too little. What cannot be told at all (SQL that is put together at run time, a session's
-variables, DDL on other things than tables) is a doubt.
+The text is the body of a trigger, event or routine, or a view's query, from ``information_schema``. It is split into
+tokens and not parsed. Every name in a position where a changed table can be counts as changed, so the result may hold
+too many names and never too few. Where the text does not show the effect (dynamic SQL, session variables, DDL on
+anything but tables), the result has a doubt.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 
 from schemas.ddl.lexer import Dialect, Lexer, LexError, Token, TokenKind
 
-#: a name with one to three parts, as the text has it
+#: a name with one to three parts, in the text's spelling
 Path = tuple[str, ...]
 
 _NAMES = (TokenKind.WORD, TokenKind.QUOTED)
 _MODIFIERS = frozenset({"LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE"})
-# Behind these a table's name may come, or an opening parenthesis with more of them.
+# A table's name may follow these, or a list of tables in parentheses.
 _BEFORE_TABLES = frozenset({"FROM", "JOIN", "STRAIGHT_JOIN", "USING", ","})
 _END_OF_DELETE = frozenset({"WHERE", "ORDER", "LIMIT", "RETURNING"})
 _DDL = frozenset({"CREATE", "ALTER", "DROP", "RENAME"})
@@ -27,15 +27,15 @@ _DDL_WORDS = frozenset({"OR", "REPLACE", "ONLINE", "IGNORE", "UNIQUE", "FULLTEXT
 
 @dataclass(frozen=True)
 class Effects:
-    """What a program's text does.
+    """The effects of a program's text.
 
     Attributes:
-        writes: tables, views and sequences that it may change by itself.
-        calls: routines that it may run; most of them are the server's own functions.
-        names: all names in it, for the views and sequences among them.
+        writes: tables, views and sequences that it may change directly.
+        calls: routines that it may run; most of them are built-in functions.
+        names: all names in the text, because views and sequences may be among them.
         assigned: columns of ``NEW`` that it may set, in lower case.
-        doubt: why the above may not be all; "" if it is.
-        unreadable: whether the doubt is about the whole text.
+        doubt: why the other fields may be incomplete; "" if they are complete.
+        unreadable: whether the text could not be read at all.
     """
 
     writes: frozenset[Path] = frozenset()
@@ -47,10 +47,10 @@ class Effects:
 
 
 def effects_of(text: str, dialect: Dialect, parameters: Collection[str] = ()) -> Effects:
-    """What a trigger's, event's or routine's body does.
+    """Return the effects of the body of a trigger, event or routine.
 
     Args:
-        parameters: a routine's own, in lower case, which SET may change.
+        parameters: a routine's parameters in lower case; SET may change them.
     """
     try:
         tokens = list(Lexer(text, dialect))
@@ -60,9 +60,9 @@ def effects_of(text: str, dialect: Dialect, parameters: Collection[str] = ()) ->
 
 
 def query_effects(text: str, dialect: Dialect) -> Effects:
-    """What a view's query reads, as ``writes``: what changes through the view may be any of it.
+    """Return the tables that a view's query reads, as ``writes``: a change through the view may change any of them.
 
-    Through MySQL's JSON duality views what their subqueries read, too.
+    The tables in subqueries are included, because MySQL's JSON duality views change them too.
     """
     try:
         tokens = list(Lexer(text, dialect))
@@ -84,7 +84,7 @@ class _Scan:
     names: set[Path] = field(default_factory=set)
     assigned: set[str] = field(default_factory=set)
     doubt: str = ""
-    # Names that are no function's although a parenthesis follows; words such as SET that begin no statement.
+    # Tokens before a parenthesis that are not functions, and words such as SET that start no statement.
     _at_tables: set[int] = field(default_factory=set)
     _clauses: set[int] = field(default_factory=set)
 
@@ -94,10 +94,10 @@ class _Scan:
             key = self.key(index)
             if key and self.key(index - 1) != ".":
                 self._statement(index, key)
-            path, behind = self.path(index)
+            path, end = self.path(index)
             if path and self.key(index - 1) != ".":
-                self._name(index, path, behind)
-                index = behind
+                self._name(index, path, end)
+                index = end
             else:
                 index += 1
         return Effects(
@@ -112,7 +112,7 @@ class _Scan:
         return self.tokens[index].key if 0 <= index < len(self.tokens) else ""
 
     def path(self, index: int) -> tuple[Path, int]:
-        """The name that begins at a token, and the index behind it; no parts if there is none."""
+        """Return the name that starts at a token and the index after it; an empty name if there is none."""
         parts: list[str] = []
         while index < len(self.tokens) and self.tokens[index].kind in _NAMES:
             parts.append(self.tokens[index].text)
@@ -135,7 +135,7 @@ class _Scan:
         elif key == "TRUNCATE" and following != "(":
             self.tables_in(index + 1 + (following == "TABLE"), self._end(index))
         elif key in ("PREPARE", "EXECUTE") and self._is_name(index + 1):
-            self._doubt("it runs SQL that is put together at run time")
+            self._doubt("it runs dynamic SQL")
         elif key == "LOAD":
             self._doubt("it loads a file")
         elif key == "CALL":
@@ -149,12 +149,12 @@ class _Scan:
         elif key == "INTO" and index not in self._clauses:
             self._into(index + 1)
 
-    def _name(self, index: int, path: Path, behind: int) -> None:
+    def _name(self, index: int, path: Path, end: int) -> None:
         self.names.add(path)
         new = path[0].upper() == "NEW" and len(path) == 2
-        if new and (self.key(behind), self.key(behind + 1)) == (":", "="):
+        if new and (self.key(end), self.key(end + 1)) == (":", "="):
             self.assigned.add(path[1].lower())
-        if self.key(behind) == "(" and index not in self._at_tables:
+        if self.key(end) == "(" and index not in self._at_tables:
             self.calls.add(path)
 
     def _insert(self, index: int) -> None:
@@ -162,25 +162,25 @@ class _Scan:
         while self.key(index) in _MODIFIERS | {"INTO"}:
             self._clauses.add(index)
             index += 1
-        path, behind = self.path(index)
+        path, end = self.path(index)
         if not path:
-            self._doubt("it has an INSERT that is not understood")
+            self._doubt("it has an INSERT that cannot be read")
             return
         self._write(index, path)
-        if self.key(behind) == "PARTITION":
-            behind = self._behind_parentheses(behind + 1)
-        if self.key(behind) == "SET":
-            self._clauses.add(behind)
+        if self.key(end) == "PARTITION":
+            end = self._after_parentheses(end + 1)
+        if self.key(end) == "SET":
+            self._clauses.add(end)
 
     def _update(self, index: int) -> None:
         end = self._find(index, ("SET",))
         self.tables_in(index + 1, end)
         self._clauses.add(end)
         if self.key(end) != "SET":
-            self._doubt("it has an UPDATE that is not understood")
+            self._doubt("it has an UPDATE that cannot be read")
 
     def _ddl(self, index: int) -> None:
-        """DDL on tables, as events may have it; of other things nobody knows what it comes to."""
+        """Record DDL on tables, which events may have. DDL on anything else is a doubt."""
         end, at = self._end(index), index + 1
         while self.key(at) in _DDL_WORDS:
             at += 1
@@ -195,13 +195,13 @@ class _Scan:
                 self._write(each, path)
 
     def tables_in(self, begin: int, end: int, *, expected: bool = True, subqueries: bool = False) -> None:
-        """Take what stands where a table may stand."""
+        """Record the names in table positions between two tokens."""
         index = begin
         while index < end:
             key = self.key(index)
             if not subqueries and key == "(" and self.key(index + 1) in ("SELECT", "WITH"):
-                # What a subquery reads is not changed.
-                index = self._behind_parentheses(index) - 1
+                # A subquery's tables are only read.
+                index = self._after_parentheses(index) - 1
                 expected = False
             elif expected and key == "{":
                 # ODBC's { OJ … }.
@@ -209,25 +209,25 @@ class _Scan:
             elif key in _BEFORE_TABLES:
                 expected = True
             elif expected and key not in _MODIFIERS and key != "(":
-                path, behind = self.path(index)
+                path, after = self.path(index)
                 if path:
                     self.writes.add(path)
-                    index = behind - 1
+                    index = after - 1
                 expected = False
             index += 1
 
     def _write(self, index: int, path: Path) -> None:
-        """A table whose columns may follow in parentheses."""
+        """Record a changed table whose name a column list in parentheses may follow."""
         self.writes.add(path)
         self._at_tables.add(index)
 
     def _call(self, index: int) -> None:
-        path, behind = self.path(index)
+        path, opening = self.path(index)
         self.calls.add(path)
-        if self.key(behind) != "(":
+        if self.key(opening) != "(":
             return
         # A parameter may be OUT.
-        for begin, end in self._items(behind + 1):
+        for begin, end in self._items(opening + 1):
             argument, last = self.path(begin)
             if last == end and len(argument) == 2 and argument[0].upper() == "NEW":
                 self.assigned.add(argument[1].lower())
@@ -244,7 +244,7 @@ class _Scan:
             path, _ = self.path(begin)
             if self.key(begin) == "@":
                 if self.key(begin + 1) == "@":
-                    self._doubt("it sets a variable of the server")
+                    self._doubt("it sets a system variable")
             elif path[:1] and path[0].lower() in self.variables:
                 continue
             elif len(path) == 2 and path[0].upper() == "NEW":
@@ -255,14 +255,14 @@ class _Scan:
     def _into(self, index: int) -> None:
         more = True
         while more:
-            path, behind = self.path(index + (self.key(index) == "@"))
+            path, end = self.path(index + (self.key(index) == "@"))
             if len(path) == 2 and path[0].upper() == "NEW":
                 self.assigned.add(path[1].lower())
-            more = bool(path) and self.key(behind) == ","
-            index = behind + 1
+            more = bool(path) and self.key(end) == ","
+            index = end + 1
 
     def _items(self, index: int) -> Iterator[tuple[int, int]]:
-        """Where the items of a list begin and end, up to the end of its statement or parenthesis."""
+        """Yield the first index of each item of a list and the index after it, up to the statement's or list's end."""
         begin, depth = index, 0
         for at in range(index, len(self.tokens)):
             key = self.key(at)
@@ -276,7 +276,7 @@ class _Scan:
         yield begin, len(self.tokens)
 
     def _find(self, index: int, keys: Iterable[str]) -> int:
-        """The index of the first of these words that is not in parentheses, else of the statement's end."""
+        """Return the index of the first of these words outside parentheses, or of the statement's end."""
         wanted, depth = frozenset(keys), 0
         for at in range(index + 1, len(self.tokens)):
             key = self.key(at)
@@ -288,8 +288,8 @@ class _Scan:
     def _end(self, index: int) -> int:
         return self._find(index, ())
 
-    def _behind_parentheses(self, index: int) -> int:
-        """The index behind a parenthesis that opens at ``index``."""
+    def _after_parentheses(self, index: int) -> int:
+        """Return the index after the parentheses that open at ``index``."""
         return self._find(index, ()) + 1 if self.key(index) == "(" else index
 
     def _is_name(self, index: int) -> bool:

@@ -101,7 +101,7 @@ HARM = {
     "with what nobody can read": (
         "CREATE PROCEDURE {d}.p() BEGIN PREPARE s FROM 'DELETE FROM u'; EXECUTE s; END",
         TRIGGER + "CALL p()",
-        "SQL that is put together",
+        "runs dynamic SQL",
     ),
     "from an event": (
         "CREATE EVENT {d}_own.ev ON SCHEDULE EVERY 1 HOUR STARTS '2037-01-01' DO UPDATE {d}.u SET v = v + 1",
@@ -109,7 +109,7 @@ HARM = {
     ),
     "from an event with SQL of its own": (
         "CREATE EVENT {d}.ev ON SCHEDULE EVERY 1 HOUR STARTS '2037-01-01' DO BEGIN PREPARE s FROM 'SELECT 1'; END",
-        "SQL that is put together",
+        "runs dynamic SQL",
     ),
     "on a child that cascades": (
         "ALTER TABLE {d}.u ADD FOREIGN KEY (v) REFERENCES {d}.t (id) ON DELETE CASCADE",

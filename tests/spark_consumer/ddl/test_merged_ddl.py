@@ -79,7 +79,7 @@ def test_what_is_there_already_is_passed_over(alter: str) -> None:
         ("ADD e ENUM('/*n*/')", "lacks the member '/*n*/'"),
         ("DROP old, ADD old INT", "had a column old before"),
         ("DROP must", "must is NOT NULL there, without a default"),
-        ("MODIFY v DECIMAL(30,0) NOT NULL", "v is bigint there"),
+        ("MODIFY v DECIMAL(30,0) NOT NULL", "v is bigint downstream"),
         ("MODIFY v SMALLINT NOT NULL", "values of v may have changed"),
         ("MODIFY s VARCHAR(80) NOT NULL", "NULLs of s may have changed"),
         ("MODIFY n INT", "no row that shows what n was"),

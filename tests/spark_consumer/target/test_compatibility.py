@@ -161,7 +161,7 @@ def test_a_misfit_names_both_types_and_the_remedy() -> None:
         found.what
         == "column Name is varchar(60) utf8mb4 upstream and varchar(9) latin1 downstream: it is shorter"
     )
-    assert found.remedy == "make it varchar(60) utf8mb4 there, or wider"
+    assert found.remedy == "make it varchar(60) utf8mb4 downstream, or wider"
 
 
 def test_triggers_that_may_change_a_replicated_column_are_found() -> None:

@@ -96,14 +96,14 @@ def test_members_that_a_collation_may_take_for_each_other_are_written_by_number(
 def test_lists_that_differ_are_paired_by_text_while_that_tells_which_is_which() -> None:
     column = listed(ENUM, "A", "b")
     assert as_written(column, there(column, "x", "b", "A")) is column
-    # the downstream alone has a member that its collation takes for another one
+    # the downstream alone has two members that are equal under its collation
     assert as_written(column, there(column, "a", "b", "A")) == WrittenColumn(**vars(column), numbers=(3, 2))
-    with pytest.raises(Unclear, match="there twice: 'A'"):
+    with pytest.raises(Unclear, match="occurs twice: 'A'"):
         as_written(column, there(column, "A", "b", "A"))
     twice = listed(SET, "a", "b", "a")
-    with pytest.raises(Unclear, match="there twice: 'a'"):
+    with pytest.raises(Unclear, match="occurs twice: 'a'"):
         as_written(twice, there(twice, "b", "a", "a"))
-    with pytest.raises(Unclear, match="does not tell which is which: 'a'"):
+    with pytest.raises(Unclear, match="two of its members have the same text: 'a'"):
         as_written(twice, there(twice, base="varchar"))
     assert as_written(column, there(column, base="varchar")) == WrittenColumn(**vars(column))
 
@@ -206,5 +206,5 @@ def test_what_cannot_be_told_apart_stops() -> None:
     target = replace(
         as_it_is(twice), columns=(as_it_is(twice).columns[0], there(twice.columns[1], "a", "a", "b"))
     )
-    with pytest.raises(DownstreamError, match=r"TR650.*a member is there twice: 'a'"):
+    with pytest.raises(DownstreamError, match=r"TR650.*one member occurs twice: 'a'"):
         sql(twice, insert(twice, {"id": 1, "e": "a"}), target=target)

@@ -241,7 +241,7 @@ ENUM = Column("v", "enum('a','b')", 247, 1, True, charset="utf8mb4", members=("a
 DECIMAL = Column("v", "decimal(10,4)", 246, 10 << 8 | 4, True)
 MISFITS = [
     (integer("v", nullable=True), "v SMALLINT", "TR650", "int upstream and smallint"),
-    (integer("v", nullable=True), "v INT UNSIGNED", "TR650", "it takes no negative numbers"),
+    (integer("v", nullable=True), "v INT UNSIGNED", "TR650", "it cannot be negative"),
     (DECIMAL, "v DECIMAL(10,2)", "TR650", "it would round"),
     (
         text("v", nullable=True),
