@@ -1,1 +1,1 @@
-"""From an upstream's DDL to the statements that the downstream runs."""
+"""Translates the upstream's DDL into the statements that the downstream runs."""

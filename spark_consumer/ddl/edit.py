@@ -1,4 +1,4 @@
-"""Small changes to a DDL's text: fewer names, IF EXISTS, disabled events. The rest stays as the upstream wrote it."""
+"""Small changes to a DDL's text: fewer names, IF EXISTS, disabled events. The rest of the text stays unchanged."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from schemas.ddl.classify import ClassifiedStatement, classify
 from schemas.ddl.lexer import Dialect, Flavor, Lexer, Token, dialect_of
 from schemas.quote import quoted
 
-#: the kinds whose statements are lists that can be cut
+#: the kinds whose lists of tables can be shortened
 LISTS = ("DROP TABLE", "DROP VIEW", "DROP SEQUENCE", "RENAME TABLE")
 _MIDDLE = "it has executable comments in its list of names"
 
 
 class Uneditable(ValueError):
-    """The text does not show for sure where it would have to change."""
+    """The text cannot be changed safely. The message is the reason."""
 
 
 def narrowed(
     statement: str, default_db: str, flavor: Flavor, kept: Collection[int], *, sql_mode: int = 0
 ) -> str:
-    """A list of tables to drop or rename with only some of its items.
+    """Reduce a DROP or RENAME of several tables to some of them.
 
     Args:
-        statement, default_db, flavor, sql_mode: as for ``classify``.
-        kept: indexes of the items that stay, at least one.
+        statement, default_db, flavor, sql_mode: see ``classify``.
+        kept: indexes of the tables to keep, at least one.
 
     Raises:
-        Uneditable: the statement is no such list, or comments make its list unclear.
+        Uneditable: the statement is of another kind, or has executable comments in its list.
     """
     found = classify(statement, default_db, flavor, sql_mode=sql_mode)
     if found.kind not in LISTS:
-        raise Uneditable(f"{found.kind} cannot be cut into parts")
+        raise Uneditable(f"{found.kind} has no list that can be shortened")
     if len(kept) == len(found.tables):
         return statement
     items = _items(found)
@@ -44,7 +44,7 @@ def narrowed(
 
 
 def _items(found: ClassifiedStatement) -> list[tuple[int, int]]:
-    """Where each item of the list stands: a name, or ``old TO new``."""
+    """Return start and end of each item in the text: a name, or ``old TO new``."""
     references = found.references
     if found.kind != "RENAME TABLE":
         return [(r.start, r.end) for r in references]
@@ -59,7 +59,7 @@ def _gaps(statement: str, dialect: Dialect) -> list[tuple[int, int]]:
 
 
 def with_if_exists(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
-    """``DROP …`` as ``DROP … IF EXISTS``."""
+    """Return ``DROP …`` as ``DROP … IF EXISTS``."""
     tokens = list(Lexer(statement, dialect_of(flavor, sql_mode)))
     for index, token in enumerate(tokens):
         following = tokens[index + 1] if index + 1 < len(tokens) else None
@@ -68,7 +68,7 @@ def with_if_exists(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
         if following is not None and following.key == "IF":
             return statement
         return f"{statement[: token.end]} IF EXISTS{statement[token.end :]}"
-    raise Uneditable("it drops nothing that is known")
+    raise Uneditable("the kind of object that it drops is not known")
 
 
 _DROPPED = frozenset(
@@ -77,7 +77,7 @@ _DROPPED = frozenset(
 
 
 def as_replacing(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
-    """MariaDB's ``CREATE SEQUENCE`` as ``CREATE OR REPLACE SEQUENCE``."""
+    """Return MariaDB's ``CREATE SEQUENCE`` as ``CREATE OR REPLACE SEQUENCE``."""
     tokens = list(Lexer(statement, dialect_of(flavor, sql_mode)))
     words = [token.key for token in tokens]
     at = words.index("CREATE")
@@ -90,22 +90,22 @@ def as_replacing(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
 
 
 def as_alter_database(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
-    """``CREATE DATABASE name options`` as the ALTER DATABASE that gives it the same options, for MariaDB.
+    """Return ``CREATE DATABASE name options`` as the ALTER DATABASE that sets the same options, for MariaDB.
 
-    Without a character set it gets the session's ``collation_server``, as a new database does; DEFAULT would be that
-    of the server.
+    Without a character set the database gets the session's ``collation_server``, as a new database does; DEFAULT would
+    mean the global one.
 
     Raises:
-        Uneditable: an executable comment begins before the options and ends in them.
+        Uneditable: an executable comment starts before the options and ends in them.
     """
     lexer = Lexer(statement, dialect_of(flavor, sql_mode))
     tokens = list(lexer)
     words = [token.key for token in tokens]
     at = next(index for index, word in enumerate(words) if word in ("DATABASE", "SCHEMA")) + 1
     name = tokens[at + 3 if words[at : at + 3] == ["IF", "NOT", "EXISTS"] else at]
-    behind = [statement[start:end] for start, end in lexer.gaps if start >= name.end]
-    if behind.count("*/") != sum(text.startswith(("/*!", "/*M!")) for text in behind):
-        raise Uneditable("an executable comment holds its name")
+    gaps = [statement[start:end] for start, end in lexer.gaps if start >= name.end]
+    if gaps.count("*/") != sum(text.startswith(("/*!", "/*M!")) for text in gaps):
+        raise Uneditable("the database's name is in an executable comment")
     head, options = f"ALTER DATABASE {statement[name.start : name.end]}", statement[name.end :]
     if any(token.key in _CHARSET for token in tokens if token.start > name.start):
         return head + options
@@ -113,7 +113,7 @@ def as_alter_database(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> s
 
 
 def _text(text: str) -> str:
-    """A string that means the same under each sql_mode."""
+    """Return a literal that has the same value under each sql_mode."""
     return f"_utf8mb4 X'{text.encode().hex()}'"
 
 
@@ -121,7 +121,7 @@ _CHARSET = frozenset(("CHARACTER", "CHARSET", "CHAR", "COLLATE"))
 
 
 def with_definer(statement: str, flavor: Flavor, user: str, host: str, *, sql_mode: int = 0) -> str:
-    """``ALTER EVENT`` with a DEFINER: without one the server takes whoever runs the statement."""
+    """Add a DEFINER to ``ALTER EVENT``: without one the session's account becomes the definer."""
     tokens = list(Lexer(statement, dialect_of(flavor, sql_mode)))
     words = [token.key for token in tokens]
     at = words.index("ALTER") if "ALTER" in words else -1
@@ -132,10 +132,10 @@ def with_definer(statement: str, flavor: Flavor, user: str, host: str, *, sql_mo
 
 
 def event_at_rest(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
-    """CREATE EVENT or ALTER EVENT so that the event does not run where it is made: DISABLE ON SLAVE.
+    """Add DISABLE ON SLAVE to CREATE EVENT or ALTER EVENT, so that the event does not run on the downstream.
 
     Raises:
-        Uneditable: executable comments in the part before the event's body.
+        Uneditable: there is an executable comment before the event's body.
     """
     lexer = Lexer(statement, dialect_of(flavor, sql_mode))
     tokens = list(lexer)
@@ -143,7 +143,7 @@ def event_at_rest(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
     limit = tokens[end].start if end < len(tokens) else len(statement)
     for start, stop in lexer.gaps:
         if start < limit and statement[start:stop].startswith(("/*!", "/*M!", "*/")):
-            raise Uneditable("an event with executable comments")
+            raise Uneditable("the event has executable comments")
     status = _status(tokens[:end])
     if status is None:
         at = tokens[end - 1].end
@@ -152,7 +152,7 @@ def event_at_rest(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
 
 
 def _head_end(tokens: list[Token]) -> int:
-    """The index of COMMENT or DO, which end what may come before and be the event's status."""
+    """Return the index of COMMENT or DO; the event's status can only be before it."""
     depth, seen_event = 0, 0
     for index, token in enumerate(tokens):
         depth += {"(": 1, ")": -1}.get(token.key, 0)
@@ -165,11 +165,11 @@ def _head_end(tokens: list[Token]) -> int:
 
 
 def _status(tokens: list[Token]) -> tuple[int, int] | None:
-    """Where ENABLE, DISABLE or DISABLE ON … stands: nothing but them ends the head, or comes before RENAME's name."""
+    """Return start and end of ENABLE, DISABLE or DISABLE ON … in the text: the last such words that are not a name."""
     for index in range(len(tokens) - 1, 1, -1):
         token = tokens[index]
         if token.key in ("ENABLE", "DISABLE") and tokens[index - 1].key not in (".", "EVENT", "EXISTS", "TO"):
-            behind = [t.key for t in tokens[index + 1 : index + 3]]
-            long = len(behind) == 2 and behind[0] == "ON" and behind[1] in ("SLAVE", "REPLICA")
+            following = [t.key for t in tokens[index + 1 : index + 3]]
+            long = len(following) == 2 and following[0] == "ON" and following[1] in ("SLAVE", "REPLICA")
             return token.start, tokens[index + 2].end if long else token.end
     return None

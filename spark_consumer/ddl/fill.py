@@ -1,4 +1,4 @@
-"""Whether an ALTER TABLE fills existing rows with values that are different on another server."""
+"""Finds ALTER TABLEs that fill existing rows with values that differ between servers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from schemas.ddl.alter_clauses import clauses_of
 from schemas.ddl.cursor import Unparsable
 from schemas.ddl.lexer import Flavor, LexError
 
-#: functions whose values come from nowhere, or from a session
+#: functions with random values, and functions whose values depend on the session
 RANDOM = frozenset(
     {
         *(
@@ -25,7 +25,7 @@ RANDOM = frozenset(
         *("USER", "CURRENT_USER", "SESSION_USER", "SYSTEM_USER", "CONNECTION_ID", "LAST_INSERT_ID"),
     }
 )
-# The session's time is not among them: a DDL brings it along.
+# Without the functions of the current time, because a DDL has the session's time with it.
 _VOLATILE = RANDOM | {
     *("LASTVAL", "SETVAL", "DATABASE", "SCHEMA", "FOUND_ROWS", "ROW_COUNT", "VERSION"),
     *("IS_FREE_LOCK", "IS_USED_LOCK", "GET_LOCK", "LOAD_FILE"),
@@ -33,12 +33,12 @@ _VOLATILE = RANDOM | {
 
 
 def unsure_fill(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
-    """What about an ALTER TABLE gives its rows values that are not in the log; "" if nothing does."""
+    """Return why an ALTER TABLE gives rows values that are not in the log; "" if it does not."""
     try:
         clauses = clauses_of(statement, flavor, sql_mode=sql_mode)
     except (Unparsable, LexError) as error:
-        return f"it is not understood: {error}"
-    # Rows that have a primary key are numbered in its order.
+        return f"it cannot be parsed: {error}"
+    # If the table has a primary key, the rows are numbered in its order.
     primary = any(token.key == "PRIMARY" for clause in clauses for token in clause.definition)
     had_none = primary and not any(clause.what == "PRIMARY KEY" for clause in clauses)
     for clause in clauses:
@@ -46,17 +46,19 @@ def unsure_fill(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
             continue
         words = [token.key for token in clause.definition]
         if "DEFAULT" in words:
-            if found := _VOLATILE.intersection(word for word, behind in pairwise(words) if behind == "("):
+            if found := _VOLATILE.intersection(word for word, after in pairwise(words) if after == "("):
                 return f"each row gets a value of {min(found)}()"
             if ("NEXT", "VALUE") in pairwise(words):
                 return "each row gets a value of a sequence"
         if had_none and numbers(words):
-            return "its rows are numbered in an order that only the upstream knows, for nothing was their key before"
+            return (
+                "the table had no primary key, so the order in which its rows are numbered is not in the log"
+            )
     return ""
 
 
 def numbers(words: list[str]) -> bool:
-    """Whether a column gets numbers; AUTO_INCREMENT = n is the table's counter."""
+    """Whether a column definition has AUTO_INCREMENT or SERIAL; ``AUTO_INCREMENT = n`` is the table's counter."""
     for word, following in zip(words, [*words[1:], ""], strict=True):
         if word == "SERIAL" or (word == "AUTO_INCREMENT" and following != "=" and not following.isdecimal()):
             return True

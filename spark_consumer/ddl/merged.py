@@ -1,7 +1,8 @@
-"""DDL on one of several tables that are merged into one: passed over if the merged table does not need it.
+"""Skips a shard's ALTER TABLE if the merged table does not need it.
 
-The channel never alters a merged table: that is done once, by hand, and every shard's own statement is then passed
-over. What is in the table decides, and what the log says of the shard's columns; nothing else is kept.
+The channel never alters a table into which several upstream tables (shards) are merged: the operator alters it once, by
+hand, and the channel then skips the same ALTER of each shard. It decides from the merged table as it is now and from
+the shard's structures in the log. No other state is kept.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from schemas.structure import TableStructure
 from spark_consumer.target.table import TargetTable
 from spark_consumer.target.type_capacity import lacks, parse_type, type_of
 
-# Clauses that change no values and no columns of the shard.
+# Clauses that change neither values nor columns of the shard.
 _HARMLESS = frozenset(
     {("ADD", word) for word in ("INDEX", "KEY", "FULLTEXT", "SPATIAL")}
     | {(verb, word) for verb in ("DROP", "RENAME") for word in ("INDEX", "KEY")}
@@ -24,7 +25,7 @@ _HARMLESS = frozenset(
 _OPTIONS = frozenset({"ALGORITHM", "LOCK", "COMMENT", "AUTO_INCREMENT", "ALTER", "FORCE"})
 # STRICT_TRANS_TABLES, STRICT_ALL_TABLES
 _STRICT = 1 << 21 | 1 << 22
-_BEHIND_TYPE = frozenset(
+_AFTER_TYPE = frozenset(
     {
         *("NOT", "NULL", "DEFAULT", "COMMENT", "FIRST", "AFTER", "COLLATE", "CHARACTER", "CHARSET"),
         *("UNIQUE", "PRIMARY", "KEY", "AUTO_INCREMENT", "GENERATED", "AS", "INVISIBLE", "VISIBLE", "CHECK"),
@@ -36,14 +37,14 @@ _BEHIND_TYPE = frozenset(
 
 @dataclass(frozen=True)
 class _NewColumn:
-    """What ADD, MODIFY or CHANGE makes of a column.
+    """A column's definition in ADD, MODIFY or CHANGE.
 
     Attributes:
-        type: with UNSIGNED and ZEROFILL, as servers show one.
-        charset: the one that the definition names, else "".
-        nullable: without NOT NULL.
+        type: the type with UNSIGNED and ZEROFILL, in the servers' spelling.
+        charset: the charset in the definition; "" without one.
+        nullable: whether it is without NOT NULL.
         default: a literal DEFAULT as text; None without one, or for NULL.
-        plain: whether all that follows the type is understood and does not compute values.
+        plain: whether all attributes after the type are known and none computes values.
     """
 
     name: str
@@ -57,11 +58,13 @@ class _NewColumn:
 def needs(
     clauses: Sequence[Clause], target: TargetTable, versions: Sequence[TableStructure], *, sql_mode: int
 ) -> str:
-    """What of a shard's ALTER TABLE the merged table still needs, or nobody can tell; "" if it is passed over.
+    """Return why the merged table needs a shard's ALTER TABLE, or may need it; "" if it can be skipped.
 
     Args:
-        versions: the structures that the shard's rows have had before, in order.
-        sql_mode: of the upstream's session.
+        clauses: the clauses of the ALTER TABLE.
+        target: the merged table.
+        versions: the earlier structures of the shard's rows, in order.
+        sql_mode: the sql_mode of the upstream's session.
     """
     for clause in clauses:
         if reason := _need(clause, target, versions, sql_mode):
@@ -72,51 +75,51 @@ def needs(
 def _need(clause: Clause, target: TargetTable, versions: Sequence[TableStructure], sql_mode: int) -> str:
     if not _is_of_one_column(clause):
         harmless = clause.words[:2] in _HARMLESS or (clause.words[:1] and clause.words[0] in _OPTIONS)
-        return "" if harmless else "it cannot be told what this is to the rows of the other tables"
+        return "" if harmless else "its effect on the rows of the other tables is not known"
     name = clause.name
     there = target.column(name)
     if clause.verb == "DROP":
-        return "" if there is None or there.fills else f"{name} is NOT NULL there, without a default"
+        return "" if there is None or there.fills else f"{name} is NOT NULL downstream, without a default"
     if there is None:
-        return f"there is no column {name} yet"
+        return f"the downstream's table has no column {name} yet"
     new = _new_column(name, clause.definition[1:], escapes=not sql_mode & NO_BACKSLASH_ESCAPES)
     if there.generated or not new.plain:
-        return f"it cannot be told whether {name} has the same values there"
+        return f"it is not known whether {name} has the same values downstream"
     if reason := lacks(there.type, parse_type(new.type, new.charset)):
-        return f"{name} is {there.type.shown} there: {reason}"
+        return f"{name} is {there.type.shown} downstream: {reason}"
     if new.nullable and not there.nullable:
-        return f"{name} is NOT NULL there"
+        return f"{name} is NOT NULL downstream"
     if clause.verb == "ADD":
         return _added(new, there.default, versions)
     return _modified(new, versions, strict=bool(sql_mode & _STRICT))
 
 
 def _is_of_one_column(clause: Clause) -> bool:
-    """Whether it adds, changes or drops one column for sure, and leaves its name as it is."""
+    """Whether it always adds, changes or drops exactly one column, without renaming it."""
     renamed = clause.new_name and clause.new_name.lower() != clause.name.lower()
     known = clause.verb in ("ADD", "MODIFY", "CHANGE", "DROP") and clause.what == "COLUMN"
     return known and not (renamed or clause.if_exists or clause.listed)
 
 
 def _added(new: _NewColumn, default: str | None, versions: Sequence[TableStructure]) -> str:
-    """A new column: its rows have the default, here as there."""
+    """Return why a new column may have other values downstream than the shard's default; "" if it cannot."""
     name = new.name.lower()
     if any(column.name.lower() == name for version in versions for column in version.columns):
-        return f"the table had a column {new.name} before, whose values are still there"
+        return f"the table had a column {new.name} before, and the downstream still has its values"
     if not new.nullable and new.default is None:
         return f"{new.name} is NOT NULL without a default"
     if new.default != _literal(default):
-        return f"the default of {new.name} is {_shown(_literal(default))} there"
+        return f"the default of {new.name} is {_shown(_literal(default))} downstream"
     return ""
 
 
 def _modified(new: _NewColumn, versions: Sequence[TableStructure], *, strict: bool) -> str:
-    """A column with another type: no row may have got another value by it."""
+    """Return why a change of a column's type may have changed values of rows; "" if it cannot."""
     name = new.name.lower()
-    # All of them: a structure that comes back is not told again.
+    # All versions, because the log does not repeat a structure that was in use before.
     befores = {column for version in versions for column in version.columns if column.name.lower() == name}
     if not befores:
-        return f"the log has no row that shows what {new.name} was before"
+        return f"the log has no row that shows the earlier type of {new.name}"
     for before in sorted(befores, key=lambda column: column.sql_type):
         if reason := lacks(parse_type(new.type, new.charset), type_of(before)):
             return f"values of {new.name} may have changed: {reason}"
@@ -128,7 +131,7 @@ def _modified(new: _NewColumn, versions: Sequence[TableStructure], *, strict: bo
 
 
 def _literal(default: str | None) -> str | None:
-    """A default as text: MariaDB quotes it, MySQL does not."""
+    """Return a default without quotes: MariaDB quotes it, MySQL does not."""
     if default is not None and len(default) > 1 and default[0] == default[-1] == "'":
         return default[1:-1].replace("''", "'")
     return default
@@ -139,9 +142,9 @@ def _shown(default: str | None) -> str:
 
 
 def _new_column(name: str, tokens: Sequence[Token], *, escapes: bool) -> _NewColumn:
-    """Args: tokens: of the definition behind the column's name."""
+    """Parse a column's definition; ``tokens`` are those after the column's name."""
     count, depth = 0, 0
-    while count < len(tokens) and (depth or tokens[count].key not in _BEHIND_TYPE):
+    while count < len(tokens) and (depth or tokens[count].key not in _AFTER_TYPE):
         depth += {"(": 1, ")": -1}.get(tokens[count].key, 0)
         count += 1
     kind = " ".join(_as_shown(token, escapes) for token in tokens[:count])
@@ -174,13 +177,13 @@ def _new_column(name: str, tokens: Sequence[Token], *, escapes: bool) -> _NewCol
 def _as_shown(token: Token, escapes: bool) -> str:
     if token.kind is not TokenKind.STRING:
         return token.text
-    # A member; servers keep no spaces at its end.
+    # A member of ENUM or SET; servers drop spaces at its end.
     member = string_value(token, escapes).rstrip(" ")
     return "'" + member.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 def _default(tokens: Sequence[Token]) -> tuple[str | None, int, bool]:
-    """A DEFAULT's text, how many tokens it takes, and whether it is a literal."""
+    """Return a DEFAULT's text, the number of its tokens, and whether it is a literal."""
     first = tokens[0]
     if first.key == "NULL":
         return None, 1, True

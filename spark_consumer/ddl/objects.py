@@ -1,7 +1,7 @@
-"""DDL on views, stored programs and accounts: applied, ignored or a stop, as the channel's ``[ddl]`` says.
+"""DDL on views, stored programs and accounts: the channel applies it, ignores it or stops, according to ``[ddl]``.
 
-A routine's or event's body may name tables in any way, so it is not rewritten: where routes concern its schema it
-is left out. Of DROP it does not matter whether the object is there: copies of tables often come without programs.
+A routine's or event's body may name tables in any way, so it is not rewritten: if routes concern its schema, the DDL is
+left out. DROP gets IF EXISTS, because a copy of the upstream's tables often has no programs.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _log = structlog.get_logger()
 
 
 def is_object(kind: str) -> bool:
-    """Whether DDL of this kind is on a stored program or an account."""
+    """Whether DDL of this kind concerns a stored program or an account."""
     return family(kind) not in ("", "views")
 
 
 def allowed(ddl: SchemaChanged, options: DdlOptions) -> bool:
-    """Whether the channel carries the DDL's family over. Raises DownstreamError TR628 if it shall stop."""
+    """Whether the channel applies DDL of this family. Raises DownstreamError TR628 if the channel has to stop."""
     kind = family(ddl.kind)
     chosen = options.of(kind)
     if chosen == "stop":
         raise DdlRefused(
             "TR628",
-            f"a statement of the family {kind}, at which the channel is to stop: {ddl.shown[:200]}",
-            hint=f'do what it asks for on the downstream, set [ddl] {kind} = "ignore", and start again',
+            f'the channel stops at DDL on {kind} ([ddl] {kind} = "stop"): {ddl.shown[:200]}',
+            hint=f'make the same change on the downstream by hand, set [ddl] {kind} = "ignore", and start again',
         )
     if chosen == "ignore":
         _log.info("ddl_ignored", kind=ddl.kind, statement=ddl.shown[:200], setting=f"ddl.{kind}")
@@ -47,10 +47,10 @@ def allowed(ddl: SchemaChanged, options: DdlOptions) -> bool:
 def translate_object(
     ddl: SchemaChanged, found: ClassifiedStatement, tables: TableFilter, events: EventFilter, router: Router
 ) -> SchemaChanged | None:
-    """A statement on a program or an account as it shall run, None if filters or routes leave it out.
+    """Translate DDL on a program or an account; None if filters or routes leave it out.
 
     Raises:
-        DownstreamError: TR624, an event whose status cannot be changed for sure.
+        DownstreamError: TR624, the statement cannot be changed safely.
     """
     if found.program is None:
         return ddl
@@ -60,7 +60,7 @@ def translate_object(
         return None
     if router.concerns(db):
         _log.warning(
-            "ddl_ignored", kind=ddl.kind, statement=ddl.statement[:200], reason="routes of its schema"
+            "ddl_ignored", kind=ddl.kind, statement=ddl.statement[:200], reason="a route concerns its schema"
         )
         return None
     flavor, mode = cast(Flavor, ddl.source_flavor), ddl.sql_mode or 0
@@ -72,14 +72,14 @@ def translate_object(
     except Uneditable as error:
         raise DdlRefused(
             "TR624",
-            f"a statement cannot be made safe for the downstream: {error}: {ddl.statement[:200]}",
+            f"a statement cannot be changed safely for the downstream: {error}: {ddl.statement[:200]}",
             hint="run it by hand on the downstream, and ignore it with a filter rule that has its text as sql-pattern",
         ) from error
     return ddl
 
 
 def _owned(ddl: SchemaChanged, flavor: Flavor) -> str:
-    """ALTER EVENT makes whoever runs it the event's owner, and is logged without saying who that was."""
+    """Add the upstream session's account as the definer to ALTER EVENT, which makes its invoker the definer."""
     settings = dict(ddl.settings)
     user, host = settings.get("invoker_user"), settings.get("invoker_host")
     if ddl.kind != "ALTER EVENT" or not user or host is None:

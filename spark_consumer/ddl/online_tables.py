@@ -1,7 +1,7 @@
-"""The tables of online schema change tools that only the upstream has, as a channel's position keeps them.
+"""The hidden tables of a channel: tables of online schema change tools that only the upstream has.
 
-It is part of the position, as JSON, so it moves in the transaction of what it speaks of. A rewind never goes back
-over a DDL, so it stays true there.
+They are part of the channel's position, as JSON, so they change in the same transaction as the position. A rewind never
+goes back over a DDL, so they stay correct after it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class Hidden:
     """A table of the upstream that the downstream does not have.
 
     Attributes:
-        real: the table that a tool is about to change, in the same database.
-        shadow: the real table's next form; otherwise something that the tool throws away.
-        statements: what made the shadow table: its CREATE, then its ALTERs.
+        real: the table that a tool is changing, in the same database.
+        shadow: whether it will replace the real table; otherwise the tool will drop it.
+        statements: the shadow table's CREATE, then its ALTERs.
         rows: whether the upstream has written rows to it.
-        dropped: the upstream has no real table any more, and the downstream's waits for the shadow table's name.
-        moved: the name that the real table has meanwhile.
+        dropped: whether the upstream has dropped the real table and the downstream keeps it until the swap.
+        moved: the real table's temporary name.
     """
 
     db: str
@@ -44,7 +44,7 @@ class Hidden:
 
     @property
     def alters(self) -> tuple[SchemaChanged, ...]:
-        """What was done to the shadow table after it was made."""
+        """The ALTERs of the shadow table."""
         return self.statements[1:]
 
 
@@ -55,11 +55,11 @@ class OnlineTables:
     tables: tuple[Hidden, ...] = ()
 
     def get(self, db: str, table: str) -> Hidden | None:
-        """The hidden table of this name."""
+        """Return the hidden table with this name; None if there is none."""
         return next((hidden for hidden in self.tables if hidden.name == (db, table)), None)
 
     def shadows_of(self, db: str, real: str) -> list[Hidden]:
-        """The open migrations of a table."""
+        """Return the shadow tables of a table's unfinished schema changes."""
         return [h for h in self.tables if h.shadow and (h.db, h.real) == (db, real)]
 
     @property
@@ -67,22 +67,22 @@ class OnlineTables:
         return frozenset(hidden.name for hidden in self.tables)
 
     def having(self, hidden: Hidden) -> OnlineTables:
-        """With an entry, in place of what had its name."""
+        """Return the tables with an entry, which replaces an entry of the same name."""
         return OnlineTables((*self.without(hidden.name).tables, hidden))
 
     def without(self, *names: QualifiedName) -> OnlineTables:
-        """Less the entries of these names."""
+        """Return the tables without the entries of these names."""
         return OnlineTables(tuple(h for h in self.tables if h.name not in names))
 
     def touched(self, slice_: Slice) -> OnlineTables:
-        """After a slice: which of them have rows upstream."""
+        """Return the tables after a slice, with those marked that got rows in it."""
         touched = {(t.db, t.table) for logged in slice_.epochs for t in logged.record.tables}
         if not touched & self.names:
             return self
         return OnlineTables(tuple(replace(h, rows=h.rows or h.name in touched) for h in self.tables))
 
     def to_json(self) -> str | None:
-        """For the position; None if there are none."""
+        """Return the JSON text for the position; None if there are no tables."""
         return json.dumps([asdict(hidden) for hidden in self.tables]) if self.tables else None
 
 
@@ -90,7 +90,7 @@ NO_TABLES = OnlineTables()
 
 
 def from_json(text: str | None) -> OnlineTables:
-    """What a position holds."""
+    """Parse the text in a position."""
     return OnlineTables(tuple(_hidden(entry) for entry in json.loads(text or "[]")))
 
 
@@ -100,7 +100,7 @@ def _hidden(entry: dict[str, Any]) -> Hidden:
 
 
 def statement_of(fields: dict[str, Any]) -> SchemaChanged:
-    """A statement out of its fields, as ``asdict`` and JSON have left them."""
+    """Build a statement from the fields that ``asdict`` and JSON have made of it."""
     tables: Iterable[dict[str, Any]] = fields.pop("tables")
     settings: Iterable[list[str]] = fields.pop("settings")
     return SchemaChanged(

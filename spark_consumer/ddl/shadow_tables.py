@@ -13,33 +13,33 @@ from schemas.ddl.lexer import Flavor, Lexer, Token, TokenKind, dialect_of
 from schemas.wire.epoch import SchemaChanged
 from spark_consumer.ddl.fill import RANDOM, numbers
 
-#: gh-ost's own tables; its statements carry its name in a comment
+#: the comment in gh-ost's statements
 _MARK = re.compile(r"/\*\s*gh-ost\s*\*/", re.IGNORECASE)
 _SENTRY = "ghost-cut-over-sentry"
-# Values for rows that are there come from the session or from nowhere: the tool's rows have others than ours.
+# Functions whose values for existing rows depend on the session or on chance: the tool's copy has other values.
 _FILLED = RANDOM | {
     *("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP", "CURDATE", "CURRENT_DATE", "CURTIME"),
     *("CURRENT_TIME", "UTC_DATE", "UTC_TIME", "UTC_TIMESTAMP", "NEXT"),
 }
-# A tool copies columns by their names, ALTER knows what has become of them; and partitions take rows with them.
+# A tool copies columns by name, while ALTER keeps the values of renamed ones. A dropped partition loses its rows.
 _RENAMED = frozenset(("CHANGE", "RENAME", "PARTITION", "PARTITIONING", "REORGANIZE", "IGNORE", "PERIOD"))
 
 
 def made_by_ghost(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> bool:
-    """Whether gh-ost wrote it: by a comment of the statement, or by that of the table."""
+    """Whether gh-ost wrote a statement: the statement or its table has gh-ost's comment."""
     lexer = Lexer(statement, dialect_of(flavor, sql_mode))
     sentry = any(token.kind is TokenKind.STRING and token.text[1:-1] == _SENTRY for token in lexer)
     return sentry or any(_MARK.fullmatch(statement, *gap) for gap in lexer.gaps)
 
 
 def replaces(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> bool:
-    """Whether a CREATE TABLE is one with OR REPLACE."""
+    """Whether a CREATE TABLE has OR REPLACE."""
     head = takewhile(lambda token: token.key != "TABLE", Lexer(statement, dialect_of(flavor, sql_mode)))
     return any(token.key == "REPLACE" for token in head)
 
 
 def liked(statement: str, default_db: str, flavor: Flavor, *, sql_mode: int = 0) -> tuple[str, str] | None:
-    """The table whose structure a CREATE TABLE … LIKE takes over; None for other statements."""
+    """Return the source table of a CREATE TABLE … LIKE; None for other statements."""
     tokens = list(Lexer(statement, dialect_of(flavor, sql_mode)))
     depth = 0
     for index, token in enumerate(tokens):
@@ -61,8 +61,9 @@ def _name(tokens: list[Token], default_db: str) -> tuple[str, str] | None:
 
 
 def body(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
-    """A full CREATE TABLE behind the table's name, to be compared with another: without counter and comments, one space
-    where there are some.
+    """Return the part of a CREATE TABLE after the table's name in a form that can be compared.
+
+    AUTO_INCREMENT and comments are left out, and each gap is one space.
     """
     tokens = list(Lexer(statement, dialect_of(flavor, sql_mode)))
     keys = [token.key for token in tokens]
@@ -80,9 +81,9 @@ def body(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
 
 
 def reproducible(alters: Sequence[SchemaChanged]) -> bool:
-    """Whether these DDL of a shadow table, run on the real one, give its rows the values that the tool gives them.
+    """Whether a shadow table's ALTERs on the real table give the rows the same values as the tool's copy.
 
-    The tool copies the columns that both tables have, by name. In doubt: no.
+    The tool copies the columns that both tables have, by name. False if it is not sure.
     """
     added: set[str] = set()
     removed: set[str] = set()

@@ -1,11 +1,11 @@
-"""What a channel does with an upstream's DDL: ignore it, run it, run it under other names, or stop.
+"""Decides what a channel does with an upstream's DDL: ignore it, run it, run it under other names, or stop.
 
-A downstream table into which several upstream tables are merged takes only one kind of DDL: CREATE TABLE, as
-CREATE TABLE IF NOT EXISTS. Any other one speaks for one upstream table and would change the rows or the
-structure of all of them, so it is not run: `spark_consumer.ddl.merged` says whether it may be passed over.
+On a downstream table into which several upstream tables are merged, only CREATE TABLE is run, as CREATE TABLE IF NOT
+EXISTS. Any other DDL of one upstream table would change the rows or the structure of all of them, so it is not run:
+``spark_consumer.ddl.merged`` decides whether it may be skipped.
 
-Of a list of tables to drop or rename, the channel takes those that it carries. A DDL that moves rows between a
-table that is carried and one that is not (RENAME, EXCHANGE PARTITION) stops it.
+A DROP or RENAME of several tables is reduced to the replicated ones. A DDL that moves rows between a replicated table
+and one that is not (RENAME, EXCHANGE PARTITION) stops the channel.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from spark_consumer.rules.route import Router
 DEFAULT_OPTIONS = DdlOptions()
 _log = structlog.get_logger()
 Known = Callable[[], Iterable[tuple[str, str]]]
-#: whether the downstream has rows of an upstream's table
+#: whether the downstream has rows of an upstream table
 HasRows = Callable[[str, str], bool]
 
 
 class MergedDdl(DdlRefused):
-    """TR623: a DDL of one of several tables that are merged into one."""
+    """TR623: a DDL on one of several tables that are merged into one."""
 
 
 class DdlRules:
-    """A channel's rules as far as they concern DDL."""
+    """The rules of a channel that concern DDL."""
 
     def __init__(
         self,
@@ -57,16 +57,16 @@ class DdlRules:
     def translate(
         self, ddl: SchemaChanged, known: Known, has_rows: HasRows = lambda db, table: True
     ) -> SchemaChanged | None:
-        """The DDL as the downstream shall run it, None if it is not carried over.
+        """Return the DDL in the form for the downstream; None if it is not replicated.
 
         Args:
-            known: the upstream's tables that have had rows; called only where routes are in use.
-            has_rows: called only for an ALTER TABLE that gives rows values of its own.
+            known: returns the upstream's tables that have had rows; called only if there are routes.
+            has_rows: called only for an ALTER TABLE that fills rows with values that are not in the log.
 
         Raises:
-            DownstreamError: TR622, what is carried of it cannot be cut out; TR623, it would change a merged
-                table; TR624, its names cannot be changed for sure; TR628, the channel is to stop at such DDL;
-                TR629, it would give rows other values than upstream.
+            DownstreamError: TR622, its replicated part cannot be cut out; TR623, it would change a merged table;
+                TR624, its names cannot be changed safely; TR628, the channel is set to stop at such DDL; TR629, it
+                would give rows other values than upstream.
         """
         if not allowed(ddl, self._options):
             return None
@@ -79,7 +79,7 @@ class DdlRules:
         return self._routed(part, known) if self._router.routes else part
 
     def _part(self, ddl: SchemaChanged, has_rows: HasRows) -> SchemaChanged | None:
-        """What the filters leave of a DDL."""
+        """Return the part of a DDL that the filters let through; None if nothing is left."""
         event = ddl.kind.lower().replace("schema", "database")
         if _is_database(ddl):
             return self._logged(ddl, ddl if self._wants_database(ddl, event) else None)
@@ -93,22 +93,22 @@ class DdlRules:
         if reason and any(has_rows(table.db, table.table) for table in ddl.tables):
             raise DdlRefused(
                 "TR629",
-                f"an ALTER TABLE would give rows other values here than upstream: {reason}: {text[:200]}",
-                hint="stop what writes to the table upstream, alter and fill the downstream's table as the upstream's"
-                " is now, then `tailrace error skip`",
+                f"an ALTER TABLE would give rows other values downstream than upstream: {reason}: {text[:200]}",
+                hint="stop the writes to the table upstream, give the downstream's table the upstream's definition and"
+                " values, then run `tailrace error skip`",
             )
         try:
             if len(kept) < len(each):
                 text = narrowed(text, ddl.default_db, flavor, kept, sql_mode=mode)
             if flavor == "mariadb" and ddl.kind == "DROP TABLE" and len(each) > 1:
-                # It drops those that are there, and logs the list as it was.
+                # MariaDB drops the tables that exist, and logs the whole list even if some did not exist.
                 text = with_if_exists(text, flavor, sql_mode=mode)
         except Uneditable as error:
             raise DdlRefused(
                 "TR622",
-                f"a DDL names tables of which only some are carried, and {error}: {ddl.statement[:200]}",
-                hint="include or exclude all of them, or do by hand on the downstream what it does to those that are"
-                " carried and ignore it with a filter rule that has its text as sql-pattern",
+                f"a DDL names tables of which only some are replicated, and {error}: {ddl.statement[:200]}",
+                hint="include or exclude all of them, or make its change to the replicated ones on the downstream by"
+                " hand and ignore it with a filter rule that has its text as sql-pattern",
             ) from error
         return replace(ddl, statement=text, tables=tuple(ddl.tables[index] for index in kept))
 
@@ -118,8 +118,8 @@ class DdlRules:
         if wanted and ddl.kind.startswith("DROP") and not self._tables.allows_whole(db):
             raise DdlRefused(
                 "TR622",
-                f"a database is dropped of which the channel carries only some tables: {ddl.statement[:200]}",
-                hint="drop by hand on the downstream what is to go, ignore the statement with "
+                f"a DROP DATABASE drops a database of which only some tables are replicated: {ddl.statement[:200]}",
+                hint="drop the replicated tables on the downstream by hand, ignore the statement with "
                 + rule_hint([event], db, None)
                 + ", and start again",
             )
@@ -134,14 +134,14 @@ class DdlRules:
     def _wants(self, ddl: SchemaChanged, table: TableChanged, event: str) -> bool:
         wanted = self._tables.allows(table.db, table.table)
         if wanted and self._events.drops(table.db, table.table, event, ddl.statement):
-            # Whatever the new name of a RENAME is: the statement is dropped as a whole.
+            # The rule drops the statement as a whole, whatever the new name of a RENAME is.
             return False
         if table.renamed_to is not None:
             renamed = self._tables.allows(table.renamed_to_db or table.db, table.renamed_to)
             if renamed != wanted:
                 raise DdlRefused(
                     "TR622",
-                    f"a table is renamed across the channel's filter: {table.db}.{table.table}",
+                    f"of a renamed table's two names only one is replicated: {table.db}.{table.table}",
                     hint="include or exclude both names",
                 )
         return wanted
@@ -152,10 +152,9 @@ class DdlRules:
         if shared and ddl.kind not in ("CREATE TABLE", "CREATE DATABASE"):
             raise MergedDdl(
                 "TR623",
-                f"a DDL on {shared}, and rows of others are there too: {ddl.statement[:200]}",
-                hint="do by hand on the downstream what all its upstream tables need, ignore the statement with "
-                + rule_hint([ddl.kind.lower()], *self._first_name(ddl))
-                + ", and start again",
+                f"a DDL on {shared}, which also has rows of other upstream tables: {ddl.statement[:200]}",
+                hint="make the change that all its upstream tables need on the downstream by hand, ignore the statement"
+                " with " + rule_hint([ddl.kind.lower()], *self._first_name(ddl)) + ", and start again",
             )
         try:
             renamed = rename(
@@ -170,21 +169,23 @@ class DdlRules:
         except Unroutable as error:
             raise DdlRefused(
                 "TR624",
-                f"the routes cannot be applied to a DDL for sure: {error}: {ddl.statement[:200]}",
-                hint="run it by hand on the downstream under the right names, and ignore it with a filter rule"
+                f"the routes cannot be applied safely to a DDL: {error}: {ddl.statement[:200]}",
+                hint="run it on the downstream by hand under the right names, and ignore it with a filter rule"
                 " that has its text as sql-pattern",
             ) from error
         tables = tuple(map(self._routed_table, ddl.tables))
         return replace(ddl, statement=renamed.statement, default_db=renamed.default_db, tables=tables)
 
     def _read_name(self, others: set[tuple[str, str]], db: str, table: str | None) -> tuple[str, str | None]:
-        """What a table is called that a view reads."""
+        """Return the downstream's name of a table that a view reads."""
         if table is not None and self._is_merged((db, table), others):
-            raise Unroutable(f"its query reads {db}.{table}, and rows of other tables are there too")
+            raise Unroutable(
+                f"its query reads {db}.{table}, whose downstream table also has rows of other tables"
+            )
         return self._router.name(db, table)
 
     def _is_merged(self, name: tuple[str, str], others: set[tuple[str, str]]) -> bool:
-        """Whether the downstream's table has rows of several; ``others`` are those that have had some."""
+        """Whether the downstream's table has rows of several tables; ``others`` are the tables that have had rows."""
         target = self._router.table(*name)
         allowed = (other for other in others - {name} if self._tables.allows(*other))
         return self._router.merges(*target) or any(self._router.table(*other) == target for other in allowed)
@@ -197,14 +198,14 @@ class DdlRules:
         return replace(table, db=db, table=name, renamed_to_db=to_db, renamed_to=to_name)
 
     def _shared(self, ddl: SchemaChanged, known: set[tuple[str, str]]) -> str:
-        """What the DDL is about, if its downstream name is not its own; "" if it is."""
+        """Return the object of the DDL if it shares its downstream name with others; "" if it does not."""
         router = self._router
         if _is_database(ddl):
             db = database_of(ddl)
             scattered = ddl.kind.startswith("DROP") and router.scatters(db)
             target = router.database(db)
             alone = not scattered and not router.merges_database(target)
-            return "" if alone else f"schema {db}, here {target}"
+            return "" if alone else f"schema {db}, downstream {target}"
         names = set()
         for table in ddl.tables:
             names.add((table.db, table.table))
@@ -212,7 +213,7 @@ class DdlRules:
                 names.add((table.renamed_to_db or table.db, table.renamed_to))
         for name in sorted(names):
             if self._is_merged(name, known - names):
-                return f"{'.'.join(name)}, here {'.'.join(router.table(*name))}"
+                return f"{'.'.join(name)}, downstream {'.'.join(router.table(*name))}"
         return ""
 
     @staticmethod
@@ -223,7 +224,7 @@ class DdlRules:
 
 
 def in_innodb(ddl: SchemaChanged) -> SchemaChanged:
-    """A CREATE or ALTER TABLE with InnoDB for engines without transactions, named or taken by default."""
+    """Replace a named or default engine without transactions by InnoDB in a CREATE or ALTER TABLE."""
     if ddl.kind not in ("CREATE TABLE", "ALTER TABLE"):
         return ddl
     flavor, settings = cast(Flavor, ddl.source_flavor), dict(ddl.settings)
@@ -233,7 +234,7 @@ def in_innodb(ddl: SchemaChanged) -> SchemaChanged:
         return ddl
     if default.upper() in engine.PLAIN:
         settings["default_storage_engine"] = engine.INNODB
-    # Options that only the other engine has are passed over then, rather than refused.
+    # The server then ignores options that InnoDB does not have instead of refusing them.
     settings["innodb_strict_mode"] = "0"
     return replace(ddl, statement=text, settings=tuple(settings.items()))
 
@@ -243,7 +244,7 @@ def _is_database(ddl: SchemaChanged) -> bool:
 
 
 def database_of(ddl: SchemaChanged) -> str:
-    """The database that a CREATE, ALTER or DROP DATABASE names."""
+    """Return the database that a CREATE, ALTER or DROP DATABASE names."""
     return _classified(ddl).database or ddl.default_db
 
 
