@@ -1,4 +1,4 @@
-"""A downstream's table: its columns, unique keys, triggers and foreign keys."""
+"""A downstream table: its columns, unique keys, triggers and foreign keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the downstream's tables, and keeps what was read: columns, unique keys, triggers, cascading foreign keys."""
+"""Reads and caches the downstream's tables: columns, unique keys, triggers, cascading foreign keys."""
 
 from __future__ import annotations
 
