@@ -11,7 +11,7 @@ from schemas.ddl.cursor import Unparsable
 from schemas.ddl.lexer import LexError
 from schemas.structure import TableStructure
 from spark_consumer.ddl.merged import needs
-from spark_consumer.target.tables import TargetColumn, TargetTable
+from spark_consumer.target.table import TargetColumn, TargetTable
 from tests.support.applying.targets import column, unique
 from tests.support.epochs.fake_topic import integer, text
 
