@@ -7,15 +7,32 @@ without the interpreter's start.
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 Settings = dict[str, Any]
+_SAMPLE_EVERY_S = 0.001
+_OTHER = "other"
+# The innermost frame that one of these fits says the stage; a None stands for every function of the file.
+_STAGES: tuple[tuple[str, str | None, str], ...] = (
+    ("relay_store/read/reader.py", "_whole_events", "events' sizes and checksums"),
+    ("relay_store/read/reader.py", None, "relay files read"),
+    ("producer/kafka/partitioner.py", None, "partitions of keys"),
+    ("producer/kafka/epoch_log.py", "_call", "waiting for Kafka"),
+    ("producer/kafka/epoch_log.py", None, "digest, and rows handed to librdkafka"),
+    ("producer/publish.py", "_finish", "waiting for Kafka"),
+    ("producer/decode/walk.py", "_walk", "events and table maps"),
+    ("producer/decode/walk.py", None, "transactions: GTID, BEGIN, XID"),
+)
+_ROWS = "rows to Avro"
 
 
 def mirror(settings: Settings) -> dict[str, float]:
@@ -39,7 +56,6 @@ def mirror(settings: Settings) -> dict[str, float]:
 def publish(settings: Settings) -> dict[str, Any]:
     """Relay files into Kafka; with ``sample`` also where the time goes, which costs a little of it."""
     from bench.meter import peak_rss_mb
-    from bench.where import Where
     from producer.decode.decode_rules import DecodeRules
     from producer.epochs.open_epoch import EpochLimits
     from producer.kafka.epoch_log import EpochLog
@@ -114,6 +130,46 @@ def main() -> None:
 
     logs.configure(f"bench-{sys.argv[1]}")
     print(json.dumps(_PARTS[sys.argv[1]](json.loads(Path(sys.argv[2]).read_text()))))
+
+
+class Where:
+    """Samples the main thread while it is entered; wall clock, so waiting counts too."""
+
+    def __init__(self) -> None:
+        self._seen: Counter[str] = Counter()
+        self._before: Any = None
+
+    def __enter__(self) -> Where:
+        self._before = signal.signal(signal.SIGALRM, self._look)
+        signal.setitimer(signal.ITIMER_REAL, _SAMPLE_EVERY_S, _SAMPLE_EVERY_S)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self._before)
+
+    def shares(self) -> dict[str, float]:
+        """Per cent by stage, the largest first."""
+        whole = sum(self._seen.values()) or 1
+        return {stage: round(100 * count / whole, 1) for stage, count in self._seen.most_common()}
+
+    def _look(self, number: int, frame: FrameType | None) -> None:
+        while frame is not None:
+            if stage := stage_of(frame.f_code.co_filename, frame.f_code.co_name):
+                self._seen[stage] += 1
+                return
+            frame = frame.f_back
+        self._seen[_OTHER] += 1
+
+
+def stage_of(file: str, function: str) -> str | None:
+    """The stage that a function belongs to by itself, None for one that any stage may call."""
+    if file.startswith("<") and " rows of " in file:
+        return _ROWS
+    for ending, name, stage in _STAGES:
+        if file.endswith(ending) and name in (None, function):
+            return stage
+    return None
 
 
 if __name__ == "__main__":

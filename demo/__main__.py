@@ -15,8 +15,7 @@ from rich.console import Console
 
 from compose.stack import Stack, StackInfo
 from demo.display import Display, two_columns
-from demo.run import Demo, only_one
-from demo.settings import FILE
+from demo.run import FILE, Demo, only_one
 from demo.summary import Summary
 from schemas.errors import ExitCode, TailraceError
 from tailrace.service.console import console as open_console

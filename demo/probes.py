@@ -1,4 +1,4 @@
-"""End-to-end lag: rows sent upstream at known times, and when the downstream shows them."""
+"""What the demo measures: when the downstream shows rows that were sent upstream, and the log's last epoch."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ import pymysql
 
 from compose.databases import Database
 from demo.schema import DATABASE
+from schemas.errors import LogError
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.rules.config import LogAddress
 
 _EVERY = 0.1  # seconds between two probes
 _POLL = 0.01  # seconds: the precision of what is measured
+_LOOK_EVERY = 1.0  # seconds between two questions for the last epoch
 _NOT_YET = frozenset({1049, 1146})  # unknown database, no such table
 
 
@@ -110,3 +114,29 @@ class Probes:
                 while self._seen < last and self._seen + 1 in self._sent:
                     self._seen += 1
                     self._lags.append(max(0.0, now - self._sent[self._seen]))
+
+
+class Published:
+    """Looks up the log's last epoch now and then, on a thread of its own."""
+
+    def __init__(self, bootstrap_servers: str, prefix: str) -> None:
+        self._reader = LogReader(LogAddress(bootstrap_servers, prefix))
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.epoch = -1
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.2 if self.epoch < 0 else _LOOK_EVERY):
+            try:
+                last = self._reader.last_epoch()
+            except LogError:
+                continue  # the topics are not there yet; if Kafka fails, the programs say so
+            self.epoch = last.record.epoch if last else -1

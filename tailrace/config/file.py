@@ -17,8 +17,6 @@ from schemas.access.server_url import with_absolute_files
 from schemas.errors import ConfigError
 from tailrace.config.model import Channel, Config, Section, kebab
 
-DEFAULT_FILE = Path("tailrace.toml")
-
 
 def load(path: Path) -> Config:
     """The configuration in `path`, overlaid by the environment; relative paths resolved against the file.
