@@ -53,7 +53,7 @@ def unreachable(url: ServerUrl, side: Side, error: Exception) -> TailraceError:
 
 
 def attempt(read: Callable[[], _T]) -> _T | None:
-    """What was read; None where the account may not look."""
+    """Return the result of ``read``; None if the server refuses it."""
     try:
         return read()
     except pymysql.MySQLError:

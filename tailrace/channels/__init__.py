@@ -1,1 +1,1 @@
-"""The channels on the targets, and an operator's decisions about them."""
+"""Lists, removes and resets channels, and records an operator's decisions about stopped ones."""

@@ -1,4 +1,4 @@
-"""The event at which a channel stopped, and an operator's decision about it."""
+"""Shows the event at which a channel stopped, and records an operator's decision about it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from spark_consumer.target.session import Session, closing, connect
 
 @dataclass(frozen=True)
 class StoppedChannel:
-    """A channel, and the error that it ended with."""
+    """A channel, and the error at which it stopped, if any."""
 
     key: ChannelKey
     target: ServerUrl
@@ -44,7 +44,7 @@ class StoppedChannel:
         return str(self.error.event.id) if self.error and self.error.event else ""
 
     def as_dict(self) -> dict[str, Any]:
-        """The contract of ``--json``."""
+        """Return plain data for ``--json``."""
         error = None
         if self.error is not None:
             error = asdict(self.error)
@@ -54,10 +54,10 @@ class StoppedChannel:
         return {"channel": self.channel, "error": error, "directives": directives}
 
     def decide(self, name: str | None, statements: tuple[str, ...]) -> None:
-        """Skip the event, or replace it by statements. Raises DownstreamError TR643, TR644."""
+        """Skip the event, or replace it with statements. Raises DownstreamError TR643, TR644."""
         ledger = ledgers.choose(self.session, self.position)
         self.session.execute("BEGIN")
-        # Nobody applies anything until it is written.
+        # The locked row keeps a consumer from applying anything until the decision is written.
         position = position_store.read(self.session, self.key, lock=True)
         error = error_log.read(self.session, self.key)
         if position is None:
@@ -77,22 +77,22 @@ class StoppedChannel:
         if name is not None and name != str(event.id):
             raise DownstreamError(
                 "TR644",
-                f"channel {self.channel} stopped at event {event.id}, and not at {name}",
+                f"channel {self.channel} stopped at event {event.id}, not at {name}",
                 where=self._where(event),
-                hint="`tailrace error show` says what it is",
+                hint="`tailrace error show` shows the event",
             )
         if position.epoch >= event.epoch:
             raise DownstreamError(
                 "TR644",
-                f"event {event.id} is past: the channel has gone on to epoch {position.epoch}",
+                f"the channel is already past event {event.id}: it is at epoch {position.epoch}",
                 where=self._where(event),
-                hint="nothing is to be decided about it any more",
+                hint="no decision about the event is needed",
             )
 
     def _already_run(self, position: Position, ledger: Ledger, event: Event) -> tuple[str, ...]:
-        """The statements instead of the DDL that have run: those of an earlier decision, or a part of the DDL's own.
+        """Return the statements that have already run for the DDL: its own, or those of an earlier decision.
 
-        They stay before the new ones.
+        They stay before the new statements.
         """
         intent = intent_of(position.ddl_intent, place_at(event.gtid, event.file, event.pos))
         if intent is None:
@@ -107,14 +107,14 @@ class StoppedChannel:
         if count >= len(given):
             raise DownstreamError(
                 "TR644",
-                f"event {event.id} has run by now, and only its position is not written yet",
+                f"event {event.id} was executed meanwhile; only its position is not written yet",
                 where=self._where(event),
                 hint="start the consumer",
             )
         return given[:count]
 
     def _settled(self, position: Position, ledger: Ledger, intent: Intent) -> int:
-        """How many of an intent's statements have run, those in doubt not counted: the operator decides about them."""
+        """Return how many of an intent's statements have run, without one in doubt: the operator decides about it."""
         if intent.before is None:
             return intent.index
         with closing(connect(self.target)) as own:
@@ -125,7 +125,7 @@ class StoppedChannel:
                 return intent.index
 
     def _nothing(self, error: ChannelError | None) -> DownstreamError:
-        what = "has no error" if error is None else f"ended with {error.code}, which is no event's"
+        what = "has no error" if error is None else f"stopped with {error.code}, which is not about an event"
         hint = "start the consumer" if error is None else error.hint
         return DownstreamError("TR644", f"channel {self.channel} {what}", hint=hint)
 
@@ -136,7 +136,7 @@ class StoppedChannel:
 
 @contextmanager
 def open_stopped_channel(settings: ConsumerConfig) -> Iterator[StoppedChannel]:
-    """Connect to a channel's downstream, and read its position and its error. Raises DownstreamError."""
+    """Connect to a channel's downstream and read its position and error. Raises DownstreamError."""
     with closing(connect(settings.target)) as session:
         channel_tables.install(session)
         position = position_store.known(session, settings.key)

@@ -1,4 +1,4 @@
-"""The channel of a folder of change files, in the form in which a server's channels are shown."""
+"""Reads the channel of a folder of change files, in the form of a server's channels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def files_channels(root: Path) -> list[dict[str, Any]]:
-    """The channel that the folder belongs to, none before its first run. Raises DownstreamError."""
+    """Return the channel of a folder, or an empty list before its first run. Raises DownstreamError."""
     from spark_consumer.sinks.parquet.folder import OURS, read
     from spark_consumer.sinks.parquet.sink import position_of
 

@@ -1,4 +1,4 @@
-"""The channels on the targets: their positions, for `tailrace channel`, and how to remove one."""
+"""Lists, shows and removes channels for `tailrace channel`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Channel = dict[str, Any]
 
 
 def list_channels(config: Config) -> list[Channel]:
-    """The channels of all configured targets, other pipelines' too, and the configured ones that have not begun.
+    """Return the channels on all configured targets, and configured channels that have not started yet.
 
-    Raises DownstreamError where a target cannot be reached.
+    Channels of other pipelines are included. Raises DownstreamError if a target cannot be reached.
     """
     each = {name: config.for_channel(name) for name in config.channel}
     found = [channel for one in targets(config) for channel in _of_target(one)]
@@ -62,7 +62,7 @@ def _channel(target: str, row: ChannelRow) -> Channel:
 
 
 def show_channel(config: ConsumerConfig) -> Channel:
-    """One channel, with its counters and last batches. Raises DownstreamError TR612 if the target has none."""
+    """Return a channel with its counters and last batches. Raises DownstreamError TR612 if it does not exist."""
     key = config.key
     with closing(connect(config.target)) as session:
         for row in position_store.all_channels(session.rows):
@@ -77,9 +77,9 @@ def show_channel(config: ConsumerConfig) -> Channel:
 
 
 def remove_channel(config: ConsumerConfig) -> None:
-    """Forget a channel: position, audit rows, counters, checkpoint. Tables, relay log and topics stay.
+    """Remove a channel's position, audit rows, counters and checkpoint. Tables, relay log and topics stay.
 
-    Raises DownstreamError: TR612 there is no such channel, TR614 its consumer runs here.
+    Raises DownstreamError: TR612, there is no such channel; TR614, its consumer is running on this machine.
     """
     with in_use(config.channel_dir, alone=True), closing(connect(config.target)) as session:
         channel_tables.install(session)

@@ -1,7 +1,7 @@
 """Registers channels as readers of the relay log, by their positions on the downstream.
 
-A consumer registers its own, where the relay log is on the same machine; a producer those of its configuration. So no
-purge takes from the channel what `tailrace recover` would need to bring it forward.
+A consumer registers its channel if the relay log is on the same machine; a producer registers the channels of its
+configuration. A purge then keeps the files that `tailrace recover` would need for the channel.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from spark_consumer.job.progress import Counters
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import closing, connect, error_number
 
-_EVERY, _EVERY_ELSEWHERE = 2.0, 10.0  # seconds
-_LEAVE = 2.0
-_NOT_YET = (1049, 1054, 1146)  # the consumer is about to create schema, table or column
+_PAUSE, _PAUSE_ELSEWHERE = 2.0, 10.0  # seconds
+_JOIN_TIMEOUT = 2.0  # seconds
+_NOT_YET = (1049, 1054, 1146)  # the consumer has not created the schema, table or column yet
 _log = structlog.get_logger()
 
 
 @contextmanager
 def keep_registered(settings: ConsumerConfig, root: Path, counters: Counters) -> Iterator[None]:
-    """Keep the mark up with a running channel while the block runs, and at its end.
+    """Update the mark of a running channel while the block runs, and at its end.
 
-    Trouble with it is logged, and no reason to stop: an old mark keeps more files, not fewer.
+    Errors are only logged: an outdated mark keeps more files, not fewer.
     """
     channel = ChannelMark(settings, root)
     try:
-        with _repeat(lambda: channel.update(counters.position_epoch), _EVERY):
+        with _repeat(lambda: channel.update(counters.position_epoch), _PAUSE):
             yield
     finally:
         channel.update(counters.position_epoch)
@@ -54,7 +54,7 @@ def follow_channels(channels: Sequence[ConsumerConfig], root: Path) -> Iterator[
         for mark in marks:
             mark.update()
 
-    with _repeat(update_all, _EVERY_ELSEWHERE):
+    with _repeat(update_all, _PAUSE_ELSEWHERE):
         yield
 
 
@@ -72,19 +72,19 @@ def _repeat(update: Callable[[], None], pause: float) -> Iterator[None]:
         yield
     finally:
         done.set()
-        # A downstream that is away must not hold up the end.
-        thread.join(_LEAVE)
+        # An unreachable downstream must not delay the end.
+        thread.join(_JOIN_TIMEOUT)
 
 
 class ChannelMark:
-    """The mark of one channel, taken from its position on the downstream."""
+    """The mark of one channel, made from its position on the downstream."""
 
     def __init__(self, settings: ConsumerConfig, root: Path) -> None:
         self._settings, self._root = settings, root
         self._mark = Mark(root, channel_reader(settings.channel))
-        self._begun = False
+        self._started = False
         self._seen: int | None = None
-        self._said = ""
+        self._logged = ""
 
     def update(self, epoch: int | None = None) -> None:
         """Move the mark to the channel's position, unless it is still at ``epoch``."""
@@ -97,48 +97,48 @@ class ChannelMark:
         except (TailraceError, pymysql.MySQLError, OSError) as error:
             if error_number(error) in _NOT_YET:
                 return
-            if self._said != (what := str(error)):
-                _log.warning("channel_not_registered", channel=self._settings.channel, reason=what)
-            self._said = what
+            if self._logged != (reason := str(error)):
+                _log.warning("channel_not_registered", channel=self._settings.channel, reason=reason)
+            self._logged = reason
 
     def _read(self) -> Position | None:
         with closing(connect(self._settings.target)) as session:
             return position_store.read(session, self._settings.key)
 
     def _write(self, position: Position) -> bool:
-        """Whether the mark says what the position needs. Raises RelayError where another pipeline's marks are."""
+        """Write the mark, and return whether the position determines it. Raises RelayError TR311, TR312."""
         check_same_log(self._root, layout.check_owner(self._root, self._settings.prefix), position)
-        if self._begun:
+        if self._started:
             if (needed := needed_from(position)) is not None:
                 self._mark.advance(needed)
                 self._mark.flush()
             return needed is not None
         with files_locked(self._root):
             needed = needed_from(position)
-            # Of a channel whose place was forgotten nobody knows how much it needs.
+            # Without a position in the relay log the channel may need all files.
             first = needed or layout.oldest_file(self._root)
             if first is not None:
                 self._mark.begin(first)
-                self._begun = True
+                self._started = True
         return needed is not None
 
 
 def needed_from(position: Position) -> RelayPosition | None:
-    """From where on `tailrace recover` reads for a channel with this position."""
+    """Return where `tailrace recover` would start to read for a channel with this position; None if unknown."""
     if position.relay_log is None or position.relay_pos is None:
         return None
     subdir, _, file = position.relay_log.rpartition("/")
     here = RelayPosition(subdir, file, position.relay_pos)
-    begins = [RelayPosition(p.relay_dir, p.relay_file, p.relay_pos) for p in position.prepared]
-    return min([here, *begins], key=lambda place: place.order)
+    prepared = [RelayPosition(p.relay_dir, p.relay_file, p.relay_pos) for p in position.prepared]
+    return min([here, *prepared], key=lambda start: start.order)
 
 
 def check_same_log(root: Path, owner: Owner, position: Position) -> None:
-    """Raises RelayError TR312 if the channel follows another log than is made of the relay log."""
+    """Raise RelayError TR312 if the channel follows another log than the one made from this relay log."""
     if owner.log_id and position.log_id and owner.log_id != position.log_id:
         raise RelayError(
             "TR312",
             f"the relay log in {root} was published to the log {owner.log_id}, and the channel follows the log"
             f" {position.log_id}",
-            hint="set [relay] dir and [kafka] prefix to those of the producer that feeds this channel",
+            hint="set [relay] dir and [kafka] prefix to those of this channel's producer",
         )

@@ -1,4 +1,4 @@
-"""``RESET REPLICA`` for Tailrace: forgets the relay log, or with ``everything`` the channel as well."""
+"""Deletes the relay log as RESET REPLICA does, and with ``everything`` also the channel."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tailrace.channels.relay_marks import check_same_log
 
 @dataclass(frozen=True)
 class Reset:
-    """What a reset will forget. No producer or consumer can start while it is open; see ``open_reset``.
+    """A reset before its execution. No producer or consumer can start while it is open; see ``open_reset``.
 
     Attributes:
-        everything: the channel too, as RESET REPLICA ALL does.
-        position: the channel's, None if the downstream does not have it.
+        everything: also remove the channel, as RESET REPLICA ALL does.
+        position: the channel's position; None if the downstream does not have the channel.
     """
 
     config: ConsumerConfig
@@ -37,22 +37,22 @@ class Reset:
     position: Position | None
 
     def describe(self) -> list[str]:
-        """What it forgets and what it keeps, for people."""
+        """Return lines that list what the reset deletes and what it keeps."""
         channel, position = f"channel {self.config.channel}", self.position
-        lines = ["forgets:", f"  relay log {self.root}: {_contents(self.root)}"]
+        lines = ["deletes:", f"  relay log {self.root}: {_contents(self.root)}"]
         if position is None:
-            return [*lines, f"  {channel}: the downstream does not know it"]
-        place = f"epoch {position.epoch}, executed GTID set {position.executed_gtids or '(empty)'}"
+            return [*lines, f"  {channel}: it does not exist on the downstream"]
+        applied = f"epoch {position.epoch}, executed GTID set {position.executed_gtids or '(empty)'}"
         if not self.everything:
-            there = f"{position.relay_log}:{position.relay_pos}" if position.relay_log else "none"
-            lines.append(f"  {channel}: its position in the relay log, {there}")
-            return [*lines, "keeps:", f"  {channel}: {place}; nothing of it is applied again"]
-        lines.append(f"  {channel}: {place}; its audit rows; its checkpoint {self.config.channel_dir}")
-        lines.append("keeps: the tables and Kafka's topics; the next `tailrace consume` begins by its --from")
+            at = f"{position.relay_log}:{position.relay_pos}" if position.relay_log else "none"
+            lines.append(f"  {channel}: its position in the relay log, {at}")
+            return [*lines, "keeps:", f"  {channel}: {applied}; nothing is applied twice"]
+        lines.append(f"  {channel}: {applied}; its audit rows; its checkpoint {self.config.channel_dir}")
+        lines.append("keeps: the tables and Kafka's topics; the next `tailrace consume` starts at --from")
         return lines
 
     def forget(self) -> None:
-        """Do it. Repeating it after a crash completes it. Raises RelayError or DownstreamError."""
+        """Execute the reset. It can be repeated after a crash. Raises RelayError or DownstreamError."""
         if self.position is not None:
             act = channel_tables.forget if self.everything else position_store.forget_relay_log
             act(self.session, self.config.key)
@@ -64,11 +64,11 @@ class Reset:
 
 @contextmanager
 def open_reset(config: ConsumerConfig, root: Path, *, everything: bool) -> Iterator[Reset]:
-    """Lock producer and consumer out, and read what there is to forget.
+    """Keep producer and consumer from starting, and read the state to delete.
 
     Raises:
-        RelayError: TR301 a producer runs; TR311, TR312 the relay log is another pipeline's.
-        DownstreamError: TR614 a consumer runs here; TR613 the relay log is needed; TR601.
+        RelayError: TR301, a producer is running; TR311, TR312, the relay log belongs to another pipeline.
+        DownstreamError: TR614, a consumer is running on this machine; TR613, the relay log is still needed; TR601.
     """
     with ExitStack() as stack:
         owner = None
@@ -90,8 +90,8 @@ def _check_needed(position: Position, channel: str) -> None:
     if position.epoch_gtids is not None and not position.executed_gtids:
         raise DownstreamError(
             "TR613",
-            f"only its position in the relay log says what `tailrace recover` applied to channel {channel}:"
-            " the upstream has no GTIDs",
+            f"what `tailrace recover` applied to channel {channel} is known only by its position in the relay log,"
+            " because the upstream has no GTIDs",
             hint="run `tailrace produce` and `tailrace consume` until caught up, then reset",
         )
 

@@ -1,4 +1,4 @@
-"""The typer application, and the one place where errors become messages and exit codes."""
+"""The command line application. ``main`` turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from tailrace.service.console import UNWRAPPED, on_terminals
 
 app = typer.Typer(
     name="tailrace",
-    help="A Kafka-backed, event-sourced MySQL replicator: binlog to relay files, to Kafka epochs, to a "
-    "downstream, exactly once.",
+    help="Replicate MySQL and MariaDB through Kafka, exactly once: from the binlog to relay files, to epochs in Kafka, "
+    "to a downstream.",
     epilog="Exit codes: 0 fine, 1 failed, 2 usage, 3 preflight findings, 4 servers differ, "
     "5 relay log damaged.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    # Rich draws frames and wraps what they hold, at 80 columns where there is no terminal.
+    # Rich wraps text in frames, at 80 columns if there is no terminal.
     rich_markup_mode="rich" if on_terminals() else None,
     context_settings={} if on_terminals() else {"terminal_width": UNWRAPPED, "max_content_width": UNWRAPPED},
 )
@@ -56,11 +56,11 @@ app.add_typer(topic.app, name="topic")
 
 
 def main() -> None:
-    """Entry of the console script."""
+    """Run the command line; the entry point of the console script."""
     try:
         app()
     except BrokenPipeError:
-        # The reader of our output has gone, as in `tailrace status | head -1`.
+        # The reader of the output has exited, as in `tailrace status | head -1`.
         sys.stderr.close()
         sys.exit(1)
     except Exception as error:

@@ -17,7 +17,7 @@ from tailrace.commands.options import (
     read_config,
 )
 
-app = typer.Typer(help="List, show, move back and forget channels.", no_args_is_help=True)
+app = typer.Typer(help="List, show, rewind and remove channels.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Option("--channel", metavar="NAME", help="The channel.")]
 To = Annotated[
@@ -28,7 +28,7 @@ To = Annotated[
 
 @app.command("list")
 def list_channels(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
-    """List the channels that the configured targets have, and configured ones that have not begun."""
+    """List the channels on the configured targets, and configured channels that have not started yet."""
     from tailrace.channels import listing
 
     found = listing.list_channels(read_config("channel list", config))
@@ -37,7 +37,7 @@ def list_channels(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) 
         return
     for channel in found:
         of = f"{channel['channel']} of {channel['prefix']}"
-        typer.echo(f"{of:<32}  {_place(channel):<24}  {channel['target']}")
+        typer.echo(f"{of:<32}  {_position_text(channel):<24}  {channel['target']}")
 
 
 @app.command("show")
@@ -52,7 +52,7 @@ def show(channel: Name, config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = F
         return
     for name in ("channel", "prefix", "log_id", "target", "gtids", "began_at", "updated", "checkpoint"):
         typer.echo(f"{name:<12}{found[name] if found[name] is not None else ''}")
-    typer.echo(f"{'position':<12}{_place(found)}")
+    typer.echo(f"{'position':<12}{_position_text(found)}")
     typer.echo(f"{'counters':<12}" + ", ".join(f"{name} {n:,}" for name, n in found["counters"].items()))
     for batch in found["batches"]:
         typer.echo(f"{'batch':<12}" + _batch(batch))
@@ -60,9 +60,10 @@ def show(channel: Name, config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = F
 
 @app.command("rewind")
 def rewind(channel: Name, to: To, config: ConfigFile = DEFAULT_CONFIG, yes: Yes = False) -> None:
-    """Move a channel back. Its next run applies everything from there on again, in safe mode up to where it was.
+    """Move a channel back to an earlier position. Its next run applies everything after it again.
 
-    Its consumer must not run. Refused if something in between cannot be repeated, such as DDL; docs/REPLAY.md.
+    Changes up to the present position are repeated in safe mode. The channel's consumer must not run. The command is
+    refused if changes in between, such as DDL, cannot be repeated; see docs/REPLAY.md.
     """
     from spark_consumer.job.rewind import opened
     from tailrace.config.channels import server_channel
@@ -72,38 +73,41 @@ def rewind(channel: Name, to: To, config: ConfigFile = DEFAULT_CONFIG, yes: Yes 
     with opened(settings, check_rewind(to)) as about:
         for line in about.says():
             typer.echo(line, err=True)
-        confirm("Rewind it?", yes, "nothing was done")
+        confirm("Rewind the channel?", yes)
         about.go()
-    typer.echo("done; `tailrace consume` goes on from there", err=True)
+    typer.echo("done; the next `tailrace consume` starts at this position", err=True)
 
 
 @app.command("remove")
 def remove(channel: Name, config: ConfigFile = DEFAULT_CONFIG, yes: Yes = False) -> None:
-    """Forget a channel: its position, audit rows, counters and checkpoint. Tables and Kafka's topics stay."""
+    """Remove a channel: its position, audit rows, counters and checkpoint. Tables and Kafka's topics stay."""
     from relay_store.layout.readers import channel_reader, forget
     from tailrace.channels import listing
     from tailrace.config.channels import server_channel
 
     loaded = read_config("channel remove", config)
     settings = server_channel(loaded, channel)
-    typer.echo(f"forgets channel {channel} on {settings.target}, and {settings.channel_dir}", err=True)
-    confirm("Forget it?", yes, "nothing was done")
+    typer.echo(
+        f"this removes channel {channel} from {settings.target}, and its checkpoint {settings.channel_dir}",
+        err=True,
+    )
+    confirm("Remove the channel?", yes)
     listing.remove_channel(settings)
     root = loaded.relay.dir
     if root.is_dir():
         forget(root, channel_reader(channel))
-    typer.echo("done; the next `tailrace consume` of it begins by its --from", err=True)
+    typer.echo("done; the next `tailrace consume` of this channel starts at --from", err=True)
 
 
-def _place(channel: dict[str, Any]) -> str:
+def _position_text(channel: dict[str, Any]) -> str:
     if channel["epoch"] is None:
-        return "not begun"
-    place = f"epoch {channel['epoch']}"
+        return "not started"
+    position = f"epoch {channel['epoch']}"
     if channel["epoch_rows"] is not None:
-        place += f" and {counted(channel['epoch_rows'], 'row')}"
+        position += f" and {counted(channel['epoch_rows'], 'row')}"
     if channel["rewound_from"] is not None:
-        place += f", rewound from {channel['rewound_from']['epoch']}"
-    return place
+        position += f", rewound from {channel['rewound_from']['epoch']}"
+    return position
 
 
 def _batch(batch: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""``tailrace check``: can replication work here?"""
+"""``tailrace check``: checks before replication starts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SIGNS = {"ok": "[green]✓[/]", "warn": "[yellow]![/]", "block": "[bold red]✗
 def check(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
     """Check servers, privileges, binlog settings, Kafka and disk before replication starts.
 
-    Every finding comes with its remedy. Exit 3 if one of them keeps replication from working.
+    Every finding has a remedy. Exit code 3: a finding prevents replication.
     """
     from schemas.errors import ExitCode
     from tailrace.preflight.gather import preflight

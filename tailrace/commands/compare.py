@@ -1,4 +1,4 @@
-"""``tailrace compare``: are the two servers equal?"""
+"""``tailrace compare``: compares the data of the two servers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def compare(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, as_json: AsJson = False) -> None:
     """Compare upstream and downstream table by table: structure, and every byte of every row.
 
-    Tables are paired by the channel's routes. Rows that its filters leave out count as differences.
-    What differs is compared again several times, because replication may be running. Exit 4 if it still differs.
+    Tables are paired by the channel's routes. Rows that its filters leave out count as differences. Because
+    replication may be running, differences are read again several times. Exit code 4: there are differences.
     """
     from schemas.errors import ExitCode
     from spark_consumer.rules.route import Route, Router
@@ -28,13 +28,13 @@ def compare(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, as_jso
     loaded = loaded.for_channel(channel or loaded.consumer.channel)
     router = Router(tuple(rule.plain(Route) for rule in loaded.routes))
     servers = source_url(loaded), target_url(loaded)
-    with _StatusLine(quiet=as_json) as talk:
+    with _StatusLine(quiet=as_json) as line:
         result = compare_servers(
             *servers,
             loaded.tables.include,
             loaded.tables.exclude,
             router=router,
-            progress=talk.show,
+            progress=line.show,
             engines=loaded.ddl.engines == "upstream",
         )
     if as_json:
@@ -45,7 +45,7 @@ def compare(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, as_jso
 
 
 class _StatusLine:
-    """One live line on stderr while tables are compared; nothing if stderr is no terminal."""
+    """Shows a line on stderr while tables are compared; nothing if stderr is not a terminal."""
 
     def __init__(self, quiet: bool) -> None:
         from tailrace.service.logs import may_draw
@@ -88,7 +88,7 @@ def _print(result: CompareResult) -> None:
         for difference in table.differences:
             console.print(f"    {escape(difference.key)}  [dim]{difference.kind}[/]")
     if not result.tables:
-        open_console(stderr=True).print("[yellow]neither server has a table that is replicated[/]")
+        open_console(stderr=True).print("[yellow]neither server has replicated tables[/]")
     verdict = "[bold green]equal[/]" if result.equal else "[bold red]different[/]"
     counts = f"{counted(len(result.tables), 'table')}, {counted(result.rows, 'row')}"
     console.print(f"{counts}: {verdict}")

@@ -1,4 +1,4 @@
-"""``tailrace config show|example``."""
+"""``tailrace config``: the effective configuration and an example."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import typer
 
 from tailrace.commands.options import DEFAULT_CONFIG, AsJson, ConfigFile, print_json
 
-app = typer.Typer(help="Show the configuration in use, or an example of one.", no_args_is_help=True)
+app = typer.Typer(help="Show the effective configuration or an example.", no_args_is_help=True)
 
 
 @app.command("show")
 def show(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
-    """Print the effective configuration: file, environment and defaults together, passwords masked."""
+    """Print the effective configuration from file, environment and defaults, with masked passwords."""
     from tailrace.config.file import load
     from tailrace.config.text import effective, effective_toml
 
@@ -24,7 +24,7 @@ def show(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
 
 @app.command("example")
 def example() -> None:
-    """Print a commented configuration with every field; redirect it into a file and edit the addresses."""
+    """Print an example configuration with all fields and comments. Write it to a file and edit the addresses."""
     from tailrace.config.text import example as text
 
     typer.echo(text())

@@ -29,7 +29,7 @@ From = Annotated[
     typer.Option(
         "--from",
         metavar="earliest|epoch:N|gtid:SET|time:RFC3339",
-        help="Where a channel without a position begins; default: earliest.",
+        help="Where a channel without a position starts; default: earliest.",
     ),
 ]
 Until = Annotated[
@@ -37,7 +37,7 @@ Until = Annotated[
     typer.Option(
         "--until",
         metavar="now|epoch:N|gtid:SET|time:RFC3339",
-        help="Stop exactly at this position of the log: behind the epoch or GTID set, before the time.",
+        help="Stop exactly at this position of the log: after the epoch or GTID set, before the time.",
     ),
 ]
 
@@ -52,8 +52,8 @@ def consume(
 ) -> None:
     """Apply the epochs from Kafka to the downstream, exactly once.
 
-    SIGTERM or Ctrl-C finishes the current batch, or gives it up after consumer.pause-time, and ends with 0; a second
-    one ends at once. Nothing is lost in either case: the position is in the downstream's own transaction.
+    SIGTERM or Ctrl-C stops after the current batch, or cancels the batch after consumer.pause-time; exit code 0. A
+    second signal stops at once. In both cases nothing is lost or applied twice.
     """
     from tailrace import assemble
     from tailrace.config.start_point import check_start, check_until
@@ -81,7 +81,7 @@ def _run(config: Config, settings: ConsumerConfig, stop: threading.Event) -> Non
     if stop.is_set():
         return
     with running_spark(settings) as spark:
-        # What follows takes a while to import, and the JVM to start.
+        # These imports take a while; the JVM starts meanwhile.
         from spark_consumer.job.progress import Counters
         from spark_consumer.job.run import run_consumer
         from tailrace.channels.relay_marks import keep_registered
@@ -91,30 +91,30 @@ def _run(config: Config, settings: ConsumerConfig, stop: threading.Event) -> Non
         from tailrace.status.memory import ConsumerMemory
 
         check_consumer(config, settings.channel)
-        # The two commands may be started in any order; only a bounded run must not wait for what is not there.
+        # Producer and consumer may start in any order; only a bounded run does not wait for the log.
         bounded = settings.until_caught_up or settings.until
         if not bounded and not _wait_for_log(settings, stop, spark.check):
             return
 
         def open_sink(settings: ConsumerConfig, log: LogReader) -> Sink[Any]:
-            # Once more: much may have changed while the log was waited for.
+            # Check again: much may have changed while the consumer waited for the log.
             check_consumer(config, settings.channel)
             return assemble.open_sink(settings, log)
 
         counters = Counters()
         memory = ConsumerMemory(settings.channel, counters)
         live = serve_status(settings.channel_dir, CONSUMER, memory.snapshot)
-        # `recover` cannot go on with a folder, so no relay file is kept for it.
+        # `recover` does not support folders of change files, so no relay files are kept for them.
         needs = nullcontext() if settings.files else keep_registered(settings, config.relay.dir, counters)
         with show_progress(settings, counters), needs, live:
             run_consumer(settings, spark, open_sink, stop, counters)
 
 
 def _wait_for_log(settings: ConsumerConfig, stop: threading.Event, check: Callable[[], None]) -> bool:
-    """Wait until the producer has created the topics; false if stopped before.
+    """Wait until the producer has created the topics. Return false if stopped before.
 
     Args:
-        check: raises what it is of no use to wait with.
+        check: raises an error if waiting is useless.
     """
     import structlog
 
@@ -122,7 +122,7 @@ def _wait_for_log(settings: ConsumerConfig, stop: threading.Event, check: Callab
     from spark_consumer.apply.patience import Patience
     from tailrace.status.position import log_exists
 
-    told = False
+    logged = False
     patience = Patience(settings.retry_time, stop)
     while not stop.is_set():
         check()
@@ -136,8 +136,8 @@ def _wait_for_log(settings: ConsumerConfig, stop: threading.Event, check: Callab
                 raise
             structlog.get_logger().warning("start_retry", attempt=patience.attempts, reason=str(error))
             continue
-        if not told:
+        if not logged:
             structlog.get_logger().info("waiting_for_producer", topic=settings.epochs_topic)
-            told = True
+            logged = True
         stop.wait(0.3)
     return False

@@ -1,4 +1,4 @@
-"""``tailrace error show|skip|replace``: the event at which a channel stopped, and the decision about it."""
+"""``tailrace error``: shows the event at which a channel stopped, and records a decision about it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tailrace.channels.error_handling import StoppedChannel
 
 app = typer.Typer(
-    help="Show the event at which a channel stopped; leave it out, or run something else.",
+    help="Show the event at which a channel stopped, skip it, or replace it with other statements.",
     no_args_is_help=True,
 )
 OfEvent = Annotated[
@@ -27,14 +27,14 @@ OfEvent = Annotated[
 Sql = Annotated[
     list[str],
     typer.Option(
-        "--sql", metavar="STATEMENT", help="What runs instead; repeat the option for more statements."
+        "--sql", metavar="STATEMENT", help="A statement to run instead; may be given several times."
     ),
 ]
 
 
 @app.command("show")
 def show(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, as_json: AsJson = False) -> None:
-    """Show the error that the channel ended with, and the decisions about events so far."""
+    """Show the error at which the channel stopped, and all decisions about events."""
     with _stopped(config, channel) as stopped:
         found = stopped.as_dict()
     print_json(found) if as_json else _print(found)
@@ -42,7 +42,7 @@ def show(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, as_json: 
 
 @app.command("skip")
 def skip(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, event: OfEvent = None) -> None:
-    """Leave out exactly the row change or DDL at which the channel stopped; the next start goes on behind it."""
+    """Skip the one row change or DDL at which the channel stopped. The next start continues after it."""
     _decide(config, channel, event, ())
 
 
@@ -50,14 +50,14 @@ def skip(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, event: Of
 def replace(
     sql: Sql, config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, event: OfEvent = None
 ) -> None:
-    """Run other statements instead of it, in the transaction of its batch; DDL under the channel's own GTIDs."""
+    """Replace the row change or DDL with other statements, which run in the same batch at the next start."""
     _decide(config, channel, event, tuple(sql))
 
 
 def _decide(config: Path, channel: str | None, event: str | None, statements: tuple[str, ...]) -> None:
     with _stopped(config, channel) as stopped:
         stopped.decide(event, statements)
-        what = "runs other statements instead of" if statements else "leaves out"
+        what = "replaces" if statements else "skips"
         next_start = f"the next `tailrace consume` of channel {stopped.channel}"
         typer.echo(f"{next_start} {what} event {stopped.event_name}", err=True)
 

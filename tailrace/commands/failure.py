@@ -1,4 +1,4 @@
-"""Shows an error to the operator: code, what, where, hint; never a bare traceback."""
+"""Shows an error to the operator: code, what, where and hint, without a traceback."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tailrace.service.report import ErrorReport, another_start_helps, write_repo
 
 @dataclass(frozen=True)
 class ErrorDisplay:
-    """What is said about an error."""
+    """An error as it is shown."""
 
     code: str
     what: str
@@ -26,7 +26,7 @@ class ErrorDisplay:
 
 
 def report(error: Exception) -> int:
-    """Write the error to stderr, as one JSON line if stderr is no terminal; returns the exit code."""
+    """Write the error to stderr, as a JSON line if stderr is not a terminal. Return the exit code."""
     shown = describe(error)
     write_report(ErrorReport(shown.code, shown.what, shown.where, shown.hint, another_start_helps(error)))
     if sys.stderr.isatty():
@@ -38,13 +38,13 @@ def report(error: Exception) -> int:
 
 
 def describe(error: Exception) -> ErrorDisplay:
-    """What to say about an error; one that nobody foresaw leaves its traceback in a file."""
+    """Return how to show an error. The traceback of an unexpected error is written to a file."""
     if isinstance(error, TailraceError):
         return ErrorDisplay(error.code, error.what, str(error.where), error.advice, int(error.exit_code))
     path = _keep_traceback(error)
     text = str(error).split("\n", 1)[0]
     what = f"unexpected error: {type(error).__name__}: {text}"
-    return ErrorDisplay("TR001", what, "", f"the details are in {path}; please report them", ExitCode.FAILED)
+    return ErrorDisplay("TR001", what, "", f"the traceback is in {path}; please report it", ExitCode.FAILED)
 
 
 def _keep_traceback(error: Exception) -> Path:

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how they read their configuration, ask, and write JSON."""
+"""Options and functions that several commands share: read the configuration, ask, write JSON."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ ConfigFile = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")]
 UntilCaughtUp = Annotated[
     bool,
-    typer.Option("--until-caught-up", help="Stop when everything that was there at the start is done."),
+    typer.Option("--until-caught-up", help="Stop when everything that existed at the start is processed."),
 ]
 StopAtGtid = Annotated[
-    str | None, typer.Option("--stop-at-gtid", metavar="SET", help="Stop exactly behind this GTID set.")
+    str | None, typer.Option("--stop-at-gtid", metavar="SET", help="Stop exactly after this GTID set.")
 ]
 Channel = Annotated[
     str | None,
     typer.Option("--channel", metavar="NAME", help="The channel; default: consumer.channel, or main."),
 ]
 DEFAULT_CONFIG = Path("tailrace.toml")
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def read_config(command: str, file: Path, *, warn: bool = False) -> Config:
     """Configure the command's logs, and read its configuration. Raises ConfigError.
 
     Args:
-        warn: log a warning for each file with secrets that others may read.
+        warn: log a warning for each file with secrets that other users may read.
     """
     from tailrace.config.file import load
     from tailrace.config.secret_files import warn_if_exposed
@@ -50,19 +50,21 @@ def read_config(command: str, file: Path, *, warn: bool = False) -> Config:
 
 
 def print_json(value: object) -> None:
-    """For ``--json``."""
+    """Print a value as JSON."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
 
 
-def confirm(question: str, yes: bool, otherwise: str) -> None:
-    """Ask, unless told not to; the command ends here if the answer is no.
+def confirm(question: str, yes: bool) -> None:
+    """Ask for confirmation, unless ``yes`` is set. The command ends if the answer is no.
 
-    Raises ConfigError TR111 where nobody can be asked, and ``otherwise`` is so.
+    Raises ConfigError TR111 if stdin is not a terminal.
     """
     from schemas.errors import ConfigError
 
     if yes:
         return
     if not sys.stdin.isatty():
-        raise ConfigError("TR111", f"nobody is there to be asked, and {otherwise}", hint="add --yes")
+        raise ConfigError(
+            "TR111", "there is no terminal to ask for confirmation; nothing was done", hint="add --yes"
+        )
     typer.confirm(question, abort=True, err=True)

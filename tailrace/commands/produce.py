@@ -19,8 +19,8 @@ def produce(
 ) -> None:
     """Mirror the upstream's binlog into relay files and publish it to Kafka in epochs.
 
-    SIGTERM or Ctrl-C finishes the current epoch and ends with 0; a second one ends at once. Nothing is lost in
-    either case: the next start goes on behind the last committed epoch.
+    SIGTERM or Ctrl-C stops after the current epoch, with exit code 0. A second signal stops at once. In both cases
+    nothing is lost: the next start continues after the last committed epoch.
     """
     from tailrace import assemble
     from tailrace.service.lifecycle import run_until_signalled

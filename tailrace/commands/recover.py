@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def recover(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None) -> None:
-    """Apply what the relay files hold to the downstream, exactly once, when upstream and Kafka are gone.
+    """Apply the relay files to the downstream, exactly once, if upstream and Kafka are lost.
 
-    It goes on from the channel's position to the last whole transaction in the files. Stop the producer first;
-    a running consumer of the channel is fenced. Afterwards start produce and consume as usual.
+    It starts at the channel's position and ends at the last complete transaction in the files. Stop the producer
+    first. A running consumer of the channel is fenced off. Afterwards start produce and consume as usual.
     """
     from tailrace.service.lifecycle import run_until_signalled
 

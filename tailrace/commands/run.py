@@ -1,4 +1,4 @@
-"""``tailrace run``: produce and consume under one supervisor."""
+"""``tailrace run``: runs produce and consume under one supervisor."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def run(
     until_caught_up: UntilCaughtUp = False,
     stop_at_gtid: StopAtGtid = None,
 ) -> None:
-    """Run produce and consume, each as a process of its own.
+    """Run produce and consume, each in its own process.
 
-    One that a signal kills, or whose error may pass, is started again. An error that only you can repair stops that
-    one and is logged every minute; the other one goes on. SIGTERM or Ctrl-C stops both in order.
+    A process that is killed, or fails with an error that may pass, is started again. An error that needs an operator
+    stops its process and is logged every minute; the other process continues. SIGTERM or Ctrl-C stops both.
     """
     from tailrace.config.start_point import check_gtid_set
     from tailrace.service import logs
@@ -32,7 +32,7 @@ def run(
     _check_both_ends(loaded)
     commands = _commands(config, until_caught_up, check_gtid_set(stop_at_gtid))
     finished = _caught_up(loaded) if until_caught_up else (lambda done: False)
-    # Two live displays would draw over each other.
+    # Two live displays would overwrite each other.
     plain = {logs.NO_LIVE_DISPLAY: "1"}
     bounded = until_caught_up or stop_at_gtid is not None
     supervisor = Supervisor(commands, lambda args: start_child(args, **plain), finished, bounded)
@@ -51,7 +51,7 @@ def _commands(config: Path, until_caught_up: bool, stop_at: str | None) -> list[
     common = ["--config", str(config)]
     if stop_at:
         common += ["--stop-at-gtid", stop_at]
-    # The consumer's own --until-caught-up would end at what is in Kafka when it starts, which is too early.
+    # With its own --until-caught-up the consumer would stop at the end that the log has at its start: too early.
     return [
         ("produce", ["produce", *common, *(["--until-caught-up"] if until_caught_up else [])]),
         ("consume", ["consume", *common]),
@@ -59,7 +59,7 @@ def _commands(config: Path, until_caught_up: bool, stop_at: str | None) -> list[
 
 
 def _caught_up(config: Config) -> Callable[[frozenset[str]], bool]:
-    """Whether the producer is done and the channel has applied the last epoch that it left."""
+    """Return a function: whether the producer has finished and the channel has applied its last epoch."""
     import time
 
     from tailrace.status.position import channel_epoch, last_logged_epoch

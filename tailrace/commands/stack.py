@@ -1,6 +1,6 @@
-"""``tailrace stack up|down|status``: the embedded servers, for trying things out.
+"""``tailrace stack``: starts and stops local servers to try Tailrace with.
 
-They are no part of the product: a process of their own, ``python -m compose``, starts and stops them.
+They are not part of the product: a separate program, ``python -m compose``, starts and stops them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ import typer
 from schemas.errors import StackError
 from tailrace.commands.options import AsJson, print_json
 
-app = typer.Typer(
-    help="Start and stop the embedded Kafka and servers, for trying things out.", no_args_is_help=True
-)
+app = typer.Typer(help="Start and stop a local Kafka and servers to try Tailrace with.", no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Folder of the stack's data and logs.")]
 Flavor = Literal["mariadb", "mysql"]
@@ -32,7 +30,7 @@ def up(
     downstream: Annotated[Flavor, typer.Option(help="The downstream's flavor.")] = "mariadb",
     as_json: AsJson = False,
 ) -> None:
-    """Start Kafka, an upstream and a downstream, and print how to reach them."""
+    """Start Kafka, an upstream and a downstream, and print their addresses."""
     info = _compose("up", str(directory), "--upstream", upstream, "--downstream", downstream)
     if as_json:
         print_json(info)
@@ -44,14 +42,14 @@ def up(
 
 @app.command("down")
 def down(directory: Folder = DEFAULT_FOLDER) -> None:
-    """Stop the servers; their data stays."""
+    """Stop the servers and keep their data."""
     stopped = _compose("down", str(directory))
     typer.echo(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running", err=True)
 
 
 @app.command("status")
 def status(directory: Folder = DEFAULT_FOLDER, as_json: AsJson = False) -> None:
-    """Show which servers run. Exit 1 unless all do."""
+    """Show which servers are running. Exit code 1: not all are."""
     servers = _compose("status", str(directory))
     if as_json:
         print_json(servers)
@@ -64,7 +62,7 @@ def status(directory: Folder = DEFAULT_FOLDER, as_json: AsJson = False) -> None:
 
 
 def _compose(*arguments: str) -> Any:
-    """What ``python -m compose`` answers. Raises StackError."""
+    """Return the answer of ``python -m compose``. Raises StackError."""
     command = [sys.executable, "-m", "compose", *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     try:

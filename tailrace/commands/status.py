@@ -1,4 +1,4 @@
-"""``tailrace status``: the positions of upstream, relay log, Kafka and channels."""
+"""``tailrace status``: shows the positions of upstream, relay log, Kafka and channels."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tailrace.commands.options import DEFAULT_CONFIG, AsJson, ConfigFile, print_
 
 
 def status(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
-    """Show where upstream, relay log, Kafka and each channel are, and how far each channel lags.
+    """Show the positions of upstream, relay log, Kafka and each channel, and each channel's lag.
 
-    Exit 1 if a part could not be read; the others are still shown.
+    Exit code 1: a part could not be read. The others are still shown.
     """
     from tailrace.status.collect import collect
 
@@ -47,7 +47,7 @@ def _print(report: dict[str, Any]) -> None:
 
 
 def _head(table: Any, name: str, part: dict[str, Any], more: str = "") -> bool:
-    """The first line of a part; false if the part could not be read."""
+    """Add the first line of a part. Return false if the part could not be read."""
     from rich.markup import escape
 
     if "error" in part:
@@ -56,8 +56,8 @@ def _head(table: Any, name: str, part: dict[str, Any], more: str = "") -> bool:
         if error["hint"]:
             table.add_row("", f"[dim]{escape(error['hint'])}[/]")
         return False
-    place = part.get("server") or part.get("directory") or part.get("servers")
-    table.add_row(f"[bold]{name}[/]", f"{escape(str(place))}  {more or part.get('version', '')}".rstrip())
+    address = part.get("server") or part.get("directory") or part.get("servers")
+    table.add_row(f"[bold]{name}[/]", f"{escape(str(address))}  {more or part.get('version', '')}".rstrip())
     return True
 
 
@@ -73,13 +73,13 @@ def _relay(table: Any, part: dict[str, Any]) -> None:
     readable = _head(table, "relay", part, size)
     memory = part["memory"]
     if memory is None:
-        table.add_row("  memory", "[yellow]no producer runs on this machine[/]")
+        table.add_row("  memory", "[yellow]no producer is running on this machine[/]")
     elif "receiver" not in memory:
-        table.add_row("  memory", _not_told(memory))
+        table.add_row("  memory", _unknown_memory(memory))
     else:
         receiver, publisher = memory["receiver"], memory["publisher"]
         color = "green" if memory["state"] == "connected" else "yellow"
-        heard = f", last heard at {receiver['Last_heard']}" if receiver["Last_heard"] else ""
+        heard = f", last event at {receiver['Last_heard']}" if receiver["Last_heard"] else ""
         why = f": {escape(memory['paused'])}" if memory["paused"] else ""
         table.add_row("  memory", f"[{color}]{escape(memory['state'])}[/]{why}{heard}")
         if error := receiver["Last_error"]:
@@ -91,7 +91,7 @@ def _relay(table: Any, part: dict[str, Any]) -> None:
         table.add_row("", f"published  {_mysql_at(publisher, 'Executed_Gtid_Set')}{late}")
         if skipped := publisher["Skipped"]:
             shown = ", ".join(f"{what} {count:,}" for what, count in skipped.items())
-            table.add_row("", f"[yellow]skipped since its start: {escape(shown)}[/]")
+            table.add_row("", f"[yellow]skipped since the start: {escape(shown)}[/]")
     if readable:
         stored = part["stored"]
         table.add_row("  stored", _mysql_at(stored, "Retrieved_Gtid_Set") if stored else "nothing yet")
@@ -106,7 +106,7 @@ def _kafka(table: Any, part: dict[str, Any]) -> None:
 
 
 def _others(table: Any, part: dict[str, Any]) -> None:
-    """The channels of other pipelines that write there as well."""
+    """Add the channels of other pipelines that write to the same server."""
     from rich.markup import escape
 
     for other in part.get("others", ()):
@@ -120,17 +120,17 @@ def _channel(table: Any, channel: dict[str, Any]) -> None:
     table.add_row(f"[bold]channel {escape(channel['channel'])}[/]", escape(channel.get("target", "")))
     memory, stored = channel["memory"], channel["stored"]
     if memory is None:
-        table.add_row("  memory", "[yellow]no consumer runs on this machine[/]")
+        table.add_row("  memory", "[yellow]no consumer is running on this machine[/]")
     elif "epoch" not in memory:
-        table.add_row("  memory", _not_told(memory))
+        table.add_row("  memory", _unknown_memory(memory))
     else:
         table.add_row("  memory", f"[green]{memory['state']}[/], epoch {memory['epoch']}")
         table.add_row("", _mysql_at(memory, "Executed_Gtid_Set"))
         if batch := memory["batch_in_hand"]:
             epochs = f"epochs {batch['first_epoch']} to {batch['last_epoch']}"
-            table.add_row("", f"in hand since {batch['since']}: {epochs}, {counted(batch['rows'], 'row')}")
+            table.add_row("", f"applying since {batch['since']}: {epochs}, {counted(batch['rows'], 'row')}")
     if stored is None:
-        table.add_row("  stored", "[yellow]not known[/]")
+        table.add_row("  stored", "[yellow]unknown[/]")
         return
     lag = channel["lag"]
     behind = [_counted(lag["epochs"], "epoch"), _counted(lag["transactions"], "transaction")]
@@ -141,7 +141,7 @@ def _channel(table: Any, channel: dict[str, Any]) -> None:
     table.add_row("", f"[{color}]behind: {', '.join(behind)}[/]  updated {channel['updated']}")
     if counters := channel["counters"]:
         shown = (f"{name.replace('_', ' ')} {number:,}" for name, number in counters.items() if number)
-        table.add_row("", f"since it began: {', '.join(shown)}")
+        table.add_row("", f"since the first start: {', '.join(shown)}")
     for worker in channel["workers"]:
         did = {"part": "parts", "row": "rows_written", "statement": "statements"}
         done = ", ".join(counted(worker[field], noun) for noun, field in did.items())
@@ -153,45 +153,47 @@ def _channel(table: Any, channel: dict[str, Any]) -> None:
         table.add_row("", f"[red]stopped at {error['at']}: {error['code']}[/]: {escape(error['what'])}")
         table.add_row("", f"[dim]{escape(error['where'])}  {escape(error['hint'])}[/]")
     if channel["ddl_in_doubt"]:
-        table.add_row("", f"[yellow]a DDL is in hand: {escape(channel['ddl_in_doubt'])}[/]")
+        table.add_row("", f"[yellow]a DDL has started: {escape(channel['ddl_in_doubt'])}[/]")
 
 
 def _state(channel: dict[str, Any]) -> list[str]:
-    """How the last run ended, and what is proved of the tables; nothing else is said of them."""
+    """Return lines about the end of the last run, and about the tables as far as it proves their content."""
     if not channel["consistent"]:
         runs = channel["memory"] is not None
-        return ["runs" if runs else "was cut off, or runs on another machine"]
+        return ["running" if runs else "was interrupted, or runs on another machine"]
     if (level := channel["rewound_from"]) is not None:
-        again = f"its history is applied again up to epoch {level['epoch']}"
-        return [f"ended in order; rewound: {again}, and until then the tables are of different times"]
-    if str(channel.get("target", "")).startswith("parquet:"):
-        behind = "" if channel["began_whole"] else f" behind {channel['began_behind']}"
-        return [f"ended in order; the files hold every change{behind} up to this position"]
-    if not channel["began_whole"]:
-        before = channel["began_behind"] or "its begin"
-        what = f"what was written upstream up to {before} did not come by this channel"
+        again = f"changes are repeated up to epoch {level['epoch']}"
         return [
-            "ended in order at this position",
-            f"{what}: whether the tables hold it, nothing here can tell",
+            f"stopped cleanly; rewound: {again}, and until then the tables are inconsistent with each other"
         ]
-    equal = "ended in order; the tables equal the upstream at this position"
-    return [equal + "".join(f", but for {what}" for what in _exceptions(channel))]
+    if str(channel.get("target", "")).startswith("parquet:"):
+        after = "" if channel["began_whole"] else f" after {channel['began_behind']}"
+        return [f"stopped cleanly; the files contain every change{after} up to this position"]
+    if not channel["began_whole"]:
+        before = channel["began_behind"] or "its start"
+        return [
+            "stopped cleanly at this position",
+            f"the channel did not apply what was written upstream up to {before}; it cannot know whether the tables"
+            " contain it",
+        ]
+    equal = "stopped cleanly; the tables equal the upstream at this position"
+    return [equal + "".join(f", except for {what}" for what in _exceptions(channel))]
 
 
 def _exceptions(channel: dict[str, Any]) -> list[str]:
-    """What the tables lack because somebody said so."""
+    """Return the changes that the tables lack because of rules and decisions."""
     counters = channel["counters"] or {}
     left_out = sum(counters.get(name, 0) for name in ("filtered", "expression_filtered"))
     found = [
-        (left_out, "row change", "that its rules leave out"),
-        (counters.get("ddl_left_out", 0), "DDL statement", "that was left out"),
-        (counters.get("skipped", 0), "event", "that [[skip]] passed over"),
-        (channel["decided"], "event", "that was decided about with `tailrace error`"),
+        (left_out, "row change", "left out by its rules"),
+        (counters.get("ddl_left_out", 0), "DDL statement", "left out"),
+        (counters.get("skipped", 0), "event", "left out by [[skip]]"),
+        (channel["decided"], "event", "skipped or replaced with `tailrace error`"),
     ]
     return [f"{counted(count, noun)} {why}" for count, noun, why in found if count]
 
 
-def _not_told(memory: dict[str, Any]) -> str:
+def _unknown_memory(memory: dict[str, Any]) -> str:
     from rich.markup import escape
 
     error = memory.get("error")

@@ -1,4 +1,4 @@
-"""What must be true before replication can run: facts are gathered, and findings are made of facts.
+"""Checks before replication runs: facts are read from the servers and turned into findings.
 
-``gather`` talks to servers; the modules beside it are pure: facts in, findings out.
+``gather`` and ``programs`` read from servers; the other modules are pure functions from facts to findings.
 """

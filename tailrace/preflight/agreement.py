@@ -1,6 +1,7 @@
-"""Findings about settings in which upstream and downstream must agree, so that rows and DDL come out the same.
+"""Findings about settings that upstream and downstream must share, so that rows and DDL have the same effect.
 
-``block``: replication would be wrong, or stop, with what the upstream has now. ``warn``: with what it may do.
+``block``: replication would be wrong or stop with the upstream's present tables and settings. ``warn``: later
+statements could have this effect.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ class ServerFeatures:
     """A server's collations, engines and time zones; None if the account may not read them.
 
     Attributes:
-        zones: whether it knows time zones by name.
-        collations, engines: those that it has.
-        used_collations, used_engines: those of its replicated tables, each with one of these tables.
+        zones: whether the server knows time zones by name.
+        collations, engines: the ones that the server has.
+        used_collations, used_engines: the ones of its replicated tables, each with one of these tables.
     """
 
     zones: bool | None = None
@@ -33,7 +34,7 @@ class ServerFeatures:
     used_engines: Mapping[str, str] | None = None
 
 
-#: of a server that was not asked
+#: the kit of a server that was not read
 NO_FEATURES = ServerFeatures()
 
 
@@ -53,25 +54,29 @@ def agreement_findings(
 def _engine(theirs: Variables, ours: Variables) -> Result:
     forced = ours.get("enforce_storage_engine", "").upper()
     wanted, value = (v.get("default_storage_engine", "") for v in (theirs, ours))
-    code, fine = "storage_engine", "tables get the same engine on both"
+    code, fine = "storage_engine", "tables have the same engine on both servers"
     if forced not in ("", "NULL", "NONE", "INNODB"):
         what = (
             f"enforce_storage_engine is {forced}: tables without transactions cannot be applied exactly once"
         )
         return Finding("block", "downstream", code, what, "SET GLOBAL enforce_storage_engine = NULL")
     if "INNODB" in ours.get("disabled_storage_engines", "").upper():
-        what = "disabled_storage_engines has InnoDB, the only engine with transactions"
-        return Finding("block", "downstream", code, what, "take it out in the server's option file")
+        what = "disabled_storage_engines contains InnoDB, the only engine with transactions"
+        return Finding("block", "downstream", code, what, "remove it there in the server's option file")
     if wanted and wanted.upper() not in _TRANSACTIONAL:
-        what = f"default_storage_engine is {wanted} upstream: tables made without ENGINE have no transactions, here too"
-        return Finding("warn", "downstream", code, what, '[ddl] engines = "innodb" makes them in InnoDB here')
-    what = f"default_storage_engine is {value} here, which a CREATE TABLE takes whose engine upstream is not known"
+        what = (
+            f"default_storage_engine is {wanted} upstream: tables created without ENGINE have no transactions"
+        )
+        return Finding(
+            "warn", "downstream", code, what, 'set [ddl] engines = "innodb" to create them in InnoDB here'
+        )
+    what = f"default_storage_engine is {value} here: CREATE TABLE uses it if the upstream's engine is unknown"
     remedy = "SET GLOBAL default_storage_engine = InnoDB, and the same in the server's option file"
     return verdict(value.upper() in _TRANSACTIONAL, "downstream", code, fine, what, remedy, "warn")
 
 
 def _alike(name: str, why: str) -> Callable[[Variables, Variables], Result]:
-    """A variable that should be the same on both."""
+    """Return a check that a variable has the same value on both servers."""
 
     def check(theirs: Variables, ours: Variables) -> Result:
         wanted, value = theirs.get(name), ours.get(name)
@@ -88,15 +93,17 @@ def _system_zone(theirs: Variables, ours: Variables) -> Result:
     wanted, value = (_zone(v) for v in (theirs, ours))
     code, fine = (
         "system_time_zone",
-        f"the system's time zone is {value}, or no session of the upstream's has it",
+        f"the system time zone is {value}, or the upstream's sessions do not use the system time zone",
     )
     if theirs.get("time_zone", "").upper() != "SYSTEM" or wanted == value:
         return Finding("ok", "downstream", code, fine)
     what = (
-        f"the upstream's sessions have its system's time zone ({wanted}), and the downstream's is {value}: an ALTER"
-        " that turns TIMESTAMP into DATETIME, or a TIMESTAMP's default, may have other values"
+        f"the upstream's sessions use its system time zone ({wanted}), and the downstream's is {value}: ALTER TABLE"
+        " that turns TIMESTAMP into DATETIME, and defaults of TIMESTAMP, may result in other values"
     )
-    return Finding("warn", "downstream", code, what, "run both in one time zone, or set time_zone upstream")
+    return Finding(
+        "warn", "downstream", code, what, "run both servers in the same time zone, or set time_zone upstream"
+    )
 
 
 def _zone(variables: Variables) -> str:
@@ -107,7 +114,7 @@ def _zone(variables: Variables) -> str:
 def _zones(theirs: Variables, upstream: ServerFeatures, downstream: ServerFeatures) -> Result:
     if downstream.zones is None:
         return NotChecked(
-            "downstream", "time_zones", "the server does not say whether it knows named time zones"
+            "downstream", "time_zones", "it could not be read whether the server knows named time zones"
         )
     zone = theirs.get("time_zone", "SYSTEM")
     named = zone.upper() != "SYSTEM" and zone[:1] not in "+-"
@@ -115,7 +122,7 @@ def _zones(theirs: Variables, upstream: ServerFeatures, downstream: ServerFeatur
     what += " stops the channel (TR625)"
     remedy = "load them: mysql_tzinfo_to_sql /usr/share/zoneinfo | mysql mysql"
     good = downstream.zones or not (named or upstream.zones)
-    fine = "named time zones are known where they are needed"
+    fine = "named time zones are known, or not needed"
     return verdict(good, "downstream", "time_zones", fine, what, remedy, "block" if named else "warn")
 
 
@@ -123,8 +130,8 @@ def _init_connect(theirs: Variables, ours: Variables) -> Result:
     del theirs
     text = ours.get("init_connect", "").strip()
     level: Level = "block" if "sql_log_bin" in text.lower() else "warn"
-    what = f"init_connect runs in each of our sessions before our own settings: {text[:100]}"
-    remedy = "SET GLOBAL init_connect = '', or give the account the right that exempts it (CONNECTION_ADMIN)"
+    what = f"init_connect runs in each session of the consumer: {text[:100]}"
+    remedy = "SET GLOBAL init_connect = '', or grant the account CONNECTION_ADMIN, for which it does not run"
     return verdict(not text, "downstream", "init_connect", "init_connect is empty", what, remedy, level)
 
 
@@ -132,9 +139,9 @@ def _packet(theirs: Variables, ours: Variables) -> Result:
     wanted, value = (int(v.get("max_allowed_packet", "0")) for v in (theirs, ours))
     if not wanted or not value:
         return NotChecked("downstream", "packet_of_both", "one of the servers has no max_allowed_packet")
-    # Bytes are written in hexadecimal, so the largest rows may need more; hardly any row is as large as that.
+    # Bytes are written in hexadecimal, so the largest rows need more than this; such rows are very rare.
     mib = f"max_allowed_packet is {wanted / (1 << 20):g} MiB upstream and {value / (1 << 20):g} MiB here"
-    what = f"{mib}: rows that the upstream takes stop the channel (TR608)"
+    what = f"{mib}: larger rows stop the channel (TR608)"
     remedy = f"SET GLOBAL max_allowed_packet = {wanted}, and the same in the server's option file"
     return verdict(value >= wanted, "downstream", "packet_of_both", mib, what, remedy, "warn")
 
@@ -152,7 +159,7 @@ def _page(theirs: Variables, ours: Variables) -> Result:
     wanted, value = (int(v.get("innodb_page_size", "0")) for v in (theirs, ours))
     if not wanted or not value:
         return NotChecked("downstream", "innodb_page_size", "one of the servers has no such variable")
-    what = f"innodb_page_size is {wanted} upstream and {value} here: long index keys and rows do not fit"
+    what = f"innodb_page_size is {wanted} upstream and {value} here: long index keys and rows may not fit"
     fine = f"innodb_page_size is {value}"
     remedy = "initialize the downstream with the upstream's page size"
     return verdict(value >= wanted, "downstream", "innodb_page_size", fine, what, remedy, "warn")
@@ -162,31 +169,31 @@ def _has(
     code: str,
     noun: str,
     used: Mapping[str, str] | None,
-    there: frozenset[str] | None,
+    available: frozenset[str] | None,
     level: Level,
     stops: str,
 ) -> Result:
-    """Whether the downstream has what the upstream's tables use."""
-    if used is None or there is None:
+    """Return whether the downstream has the collations or engines of the upstream's tables."""
+    if used is None or available is None:
         return NotChecked("downstream", code, "the tables' definitions could not be listed")
-    lacking = sorted(name for name in used if _plain(name) not in {_plain(one) for one in there})
+    lacking = sorted(name for name in used if _plain(name) not in {_plain(one) for one in available})
     if not lacking:
-        return Finding("ok", "downstream", code, f"every {noun} of the upstream's tables is there")
+        return Finding("ok", "downstream", code, f"the downstream has every {noun} of the upstream's tables")
     first = lacking[0]
     more = f", and {len(lacking) - 1} more" if len(lacking) > 1 else ""
-    what = f"the {noun} {first} of {used[first]}{more} is not there: "
+    what = f"the downstream does not have the {noun} {first} of {used[first]}{more}: "
     what += (
-        f"DDL that names it stops the channel ({stops})"
+        f"DDL with it stops the channel ({stops})"
         if stops
-        else "CREATE TABLE takes another one, or stops"
+        else "CREATE TABLE uses another one, or stops the channel"
     )
     return Finding(
-        level, "downstream", code, what, f"give the upstream's tables a {noun} that both servers have"
+        level, "downstream", code, what, f"use a {noun} that both servers have for the upstream's tables"
     )
 
 
 def _plain(name: str) -> str:
-    """A name as both flavors and all versions mean it."""
+    """Return a name in the form that is the same in both flavors and all versions."""
     name = name.lower()
     return "utf8mb3_" + name[len("utf8_") :] if name.startswith("utf8_") else name
 
@@ -194,8 +201,8 @@ def _plain(name: str) -> str:
 _CHECKS: tuple[Callable[[Variables, Variables], Result], ...] = (
     _engine,
     _alike("explicit_defaults_for_timestamp", "TIMESTAMP columns without a default differ"),
-    _alike("innodb_strict_mode", "CREATE TABLE with options that do not fit is refused by one of them"),
-    _alike("innodb_default_row_format", "tables without ROW_FORMAT differ, and so does what fits into a row"),
+    _alike("innodb_strict_mode", "only one of them refuses CREATE TABLE with invalid options"),
+    _alike("innodb_default_row_format", "tables without ROW_FORMAT differ, also in how large a row may be"),
     _system_zone,
     _init_connect,
     _packet,

@@ -1,4 +1,4 @@
-"""Findings about the channels on a downstream: which pipeline they belong to, and which others write there."""
+"""Findings about the channels of a downstream: whether they follow this pipeline's log, and which others write."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tailrace.preflight.finding import Finding, NotChecked, Result
 
 @dataclass(frozen=True)
 class ChannelFacts:
-    """What the downstream says of channels.
+    """The channels of a downstream.
 
     Attributes:
         ours: the configured channels of this downstream, and what they replicate.
-        log_id: the log that the topics hold; empty without any, None if Kafka did not say.
-        there: the channels that have begun on the downstream; None where the account may not look.
-        tables: the downstream's.
+        log_id: the id of the log in the topics; empty without a log, None if it could not be read.
+        there: the channels that have a position on the downstream; None if the account may not read them.
+        tables: the downstream's tables.
     """
 
     ours: Mapping[ChannelKey, Scope]
@@ -30,7 +30,7 @@ class ChannelFacts:
 
 
 def channel_findings(facts: ChannelFacts) -> list[Result]:
-    """Whose each channel is, and whether another one writes the same tables."""
+    """Return whether each channel follows this log, and whether other channels write the same tables."""
     if facts.there is None:
         return [NotChecked("downstream", "channel", "the account may not read tailrace.relay_log_info")]
     begun = {one.key: one for one in facts.there}
@@ -41,29 +41,29 @@ def channel_findings(facts: ChannelFacts) -> list[Result]:
 
 def _own(key: ChannelKey, found: OtherChannel | None, log_id: str | None) -> Result:
     if found is None:
-        return Finding("ok", "downstream", "channel", f"channel {key} has not begun")
-    what = f"{found} is this pipeline's"
+        return Finding("ok", "downstream", "channel", f"channel {key} has not started yet")
+    what = f"{found} belongs to this pipeline"
     if not found.log_id or found.log_id == log_id:
         return Finding("ok", "downstream", "channel", what)
     if log_id is None:
         return NotChecked(
-            "downstream", "channel", f"Kafka does not say whether channel {key} follows its log"
+            "downstream", "channel", f"the log that channel {key} follows could not be compared with Kafka"
         )
-    there = f"hold the log {log_id}" if log_id else "hold no epoch"
+    topics = f"contain the log {log_id}" if log_id else "contain no epoch"
     return Finding(
         "block",
         "downstream",
         "channel",
-        f"{found} is another pipeline's, or its topics are gone: it follows the log {found.log_id}, and the topics of"
-        f" {key.prefix} {there} (TR558)",
-        "give this pipeline a [kafka] prefix or a channel of its own; if the topics were deleted and made anew, load"
-        " the tables anew and `tailrace channel remove`",
+        f"{found} belongs to another pipeline, or its topics were deleted: it follows the log {found.log_id}, and the"
+        f" topics of {key.prefix} {topics} (TR558)",
+        "give this pipeline a [kafka] prefix or a channel of its own; if the topics were deleted and created again,"
+        " run `tailrace channel remove` and load the tables again",
         error="TR558",
     )
 
 
 def _other(one: OtherChannel, facts: ChannelFacts) -> Result:
-    """A channel that is not configured here."""
+    """Return a finding about a channel that is not configured here."""
     shared = [one.writes_what_is_written_by(scope, facts.tables) for scope in facts.ours.values()]
     common = next(filter(None, shared), None)
     what = f"{one} of another configuration writes here too"
@@ -73,8 +73,8 @@ def _other(one: OtherChannel, facts: ChannelFacts) -> Result:
         "warn",
         "downstream",
         "neighbours",
-        f"{what}, and perhaps to the same tables{_such_as(common, facts)}: each would meet rows of the other",
-        "give them different [tables] or [[routes]]; `tailrace channel remove` forgets one that is over",
+        f"{what}, and perhaps to the same tables{_such_as(common, facts)}: their changes would conflict",
+        "give them different [tables] or [[routes]]; remove an unused channel with `tailrace channel remove`",
     )
 
 

@@ -15,45 +15,45 @@ from tailrace.preflight.grants import Need, Reach, rights_results
 _DATA = Need(
     "privileges",
     ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "DROP", "ALTER", "INDEX", "REFERENCES"),
-    "rows and tables are written, schema tailrace too",
+    "the channel writes rows and tables, also in schema tailrace",
     "table",
     error="TR641",
 )
 _TRIGGERS = Need(
-    "triggers", ("TRIGGER",), "triggers, which may write rows a second time, are invisible (TR658)", "table"
+    "triggers", ("TRIGGER",), "triggers that write rows a second time cannot be seen (TR658)", "table"
 )
 _EVENTS = Need(
     "events",
     ("EVENT",),
-    "events, which may write rows a second time, are invisible (TR658), and the upstream's cannot be made",
+    "events that write rows a second time cannot be seen (TR658), and the upstream's cannot be created",
     "schema",
-    beyond="those of other databases, which may write to these, are invisible",
+    beyond="events of other databases that write to these cannot be seen",
 )
 _PROGRAMS = Need(
     "programs",
     ("CREATE VIEW", "CREATE ROUTINE", "ALTER ROUTINE"),
-    'views and routines cannot be made; or set "ignore" for them in [ddl]',
+    'views and routines cannot be created; "ignore" for them in [ddl] leaves them out',
     "schema",
     "warn",
 )
 _VIEWS = Need(
     "views",
     ("SHOW VIEW",),
-    "what a view is made of cannot be looked at, after a crash or where a trigger writes through it (TR657)",
+    "views cannot be read after a crash, or if a trigger writes through them (TR657)",
     "schema",
     "warn",
 )
 _ROUTINES = Need(
     "routines",
     ("EXECUTE",),
-    "views that run functions are refused, and what triggers call cannot be looked at (TR657)",
+    "views that call functions are refused, and routines that triggers call cannot be read (TR657)",
     "schema",
     "warn",
 )
 _TEMPORARY = Need(
     "temporary_tables",
     ("CREATE TEMPORARY TABLES",),
-    "routines, and statements of `tailrace error replace`, that need a temporary table are refused",
+    "routines and statements of `tailrace error replace` that use a temporary table are refused",
     "schema",
     "warn",
 )
@@ -66,10 +66,8 @@ def _definers(mariadb: bool, version: tuple[int, ...]) -> Need:
         rights = ("SET_ANY_DEFINER", "ALLOW_NONEXISTENT_DEFINER", "SYSTEM_USER")
     else:
         rights = ("SET_USER_ID", "SYSTEM_USER") if version >= (8, 0, 16) else ("SUPER",)
-    why = (
-        "views, routines and events of other accounts, or of ones that are not here, stop the channel (TR620)"
-    )
-    return Need("definers", rights, f'{why}; or set "ignore" for them in [ddl]', "server", "warn")
+    why = "views, routines and events of other or missing accounts stop the channel (TR620)"
+    return Need("definers", rights, f'{why}; "ignore" for them in [ddl] leaves them out', "server", "warn")
 
 
 def _ledger_rights(mariadb: bool, version: tuple[int, ...]) -> Need:
@@ -84,7 +82,7 @@ def _ledger_rights(mariadb: bool, version: tuple[int, ...]) -> Need:
 _MONITOR = Need(
     "monitor",
     ("REPLICATION CLIENT",),
-    "where the downstream's own binlog and its replicas stand cannot be looked at",
+    "the positions of the downstream's own binlog and its replicas cannot be read",
     "server",
     "warn",
 )
@@ -93,15 +91,15 @@ _MONITOR = Need(
 _SESSION = Need(
     "session",
     ("SESSION_VARIABLES_ADMIN",),
-    "settings of the upstream's sessions that a DDL depends on are refused (TR625)",
+    "session settings of the upstream that a DDL depends on are refused (TR625)",
     "server",
     "warn",
 )
 _IDENTITIES = Need(
     "identities",
     ("PROCESS",),
-    "InnoDB's ids of tables are invisible, so after a crash within EXCHANGE PARTITION, or a RENAME of tables that look"
-    " alike, you are asked whether it happened (TR621)",
+    "InnoDB's table ids cannot be read, so after a crash during EXCHANGE PARTITION, or RENAME of identical tables, an"
+    " operator must decide whether it was executed (TR621)",
     "server",
     "warn",
 )
@@ -110,12 +108,12 @@ _MIN_PACKET = 16 << 20
 
 @dataclass(frozen=True)
 class Programs:
-    """What triggers and events were found on a downstream.
+    """Triggers and events of a downstream that interfere with replication.
 
     Attributes:
-        side_writes: those that change replicated rows, or may.
-        spoilt: BEFORE triggers that set replicated columns: the trigger, its table, the columns; without columns where
-            the upstream's are not known.
+        side_writes: triggers and events that change replicated rows, or may change them.
+        spoilt: BEFORE triggers that set replicated columns: trigger, table and columns; no columns if the upstream's
+            are unknown.
     """
 
     side_writes: Sequence[SideWrite] = ()
@@ -133,7 +131,7 @@ class Nontransactional:
 
 @dataclass(frozen=True)
 class DownstreamFacts:
-    """What was read from the downstream, and of the upstream what both must agree on (None if unknown)."""
+    """Facts about the downstream, and the upstream's settings that both must share (None if unknown)."""
 
     mariadb: bool
     version: str
@@ -151,7 +149,7 @@ class DownstreamFacts:
 
 
 def downstream_findings(facts: DownstreamFacts) -> list[Result]:
-    """Everything that the downstream's settings say."""
+    """Return all findings about the downstream."""
     variables = facts.variables
     return [
         Finding(
@@ -174,36 +172,36 @@ def _rights(facts: DownstreamFacts) -> list[Result]:
     needs = [_DATA, _TRIGGERS, _EVENTS, _PROGRAMS, _VIEWS, _ROUTINES, _TEMPORARY]
     needs.append(_definers(facts.mariadb, version))
     needs += [] if facts.mariadb else [_MONITOR, *([_SESSION] if version >= (8, 0, 14) else [])]
-    # MySQL's GTIDs prove it.
+    # With MySQL's GTIDs the ids are not needed.
     needs += [_IDENTITIES] if facts.mariadb or not _has_gtids(facts) else []
     return rights_results("downstream", facts.account, needs, facts.reach)
 
 
 def version_of(text: str) -> tuple[int, ...]:
-    """A server's version as numbers: ``11.4.5-MariaDB-log`` is (11, 4, 5)."""
+    """Return a server's version as numbers: (11, 4, 5) for ``11.4.5-MariaDB-log``."""
     return tuple(int(part) for part in text.split("-", 1)[0].split(".") if part.isdigit())
 
 
 def _programs(facts: DownstreamFacts) -> Iterator[Result]:
-    """Triggers and events that would write beside us."""
+    """Yield findings about triggers and events that write to replicated tables."""
     code, fine = "side_writes", "no trigger or enabled event changes replicated rows"
     if facts.programs is None:
         yield NotChecked("downstream", code, "triggers and events could not be listed")
         return
     for one in facts.programs.side_writes:
-        what = f"{one.shown} may change replicated rows, which the log brings as well: {one.why} (TR657)"
+        what = f"{one.shown} may change replicated rows, and the log has these changes too: {one.why} (TR657)"
         yield Finding("block", "downstream", code, what, one.remedy)
     for trigger, table, columns in facts.programs.spoilt:
-        which = f"{'columns that the upstream has' if not columns else ', '.join(columns)}"
-        what = f"the trigger {trigger} on {table} may set {which} before rows are written (TR653)"
-        remedy = f"DROP TRIGGER {trigger} on the downstream, or let it set only columns that the upstream does not have"
+        which = ", ".join(columns) or "columns that the upstream has"
+        what = f"the BEFORE trigger {trigger} on {table} may set {which} (TR653)"
+        remedy = f"DROP TRIGGER {trigger} on the downstream, or change it to set only columns that the upstream lacks"
         yield Finding("block" if columns else "warn", "downstream", code, what, remedy)
     if not facts.programs.side_writes and not facts.programs.spoilt:
         yield Finding("ok", "downstream", code, fine)
 
 
 def _nontransactional(facts: DownstreamFacts) -> Result:
-    """Tables whose rows nothing takes back."""
+    """Return a finding about tables whose rows cannot be rolled back."""
     code, fine = "nontransactional", "all replicated tables have transactions"
     if facts.nontransactional is None:
         return NotChecked("downstream", code, "the tables could not be listed")
@@ -213,12 +211,12 @@ def _nontransactional(facts: DownstreamFacts) -> Result:
     first = found[0]
     more = f" and {len(found) - 1} more" if len(found) > 1 else ""
     remedy = f"ALTER TABLE {first.table} ENGINE=InnoDB on the downstream"
-    remedy += ', and [ddl] engines = "innodb" for those that are made later'
+    remedy += ', and [ddl] engines = "innodb" for later tables'
     if not first.keyed:
         what = f"{first.table}{more} ({first.engine}) has neither transactions nor a unique key"
         return Finding("block", "downstream", code, f"{what}: its rows stop the channel (TR656)", remedy)
     what = f"{first.table}{more} ({first.engine}) has no transactions: its rows are written one by one, and readers see"
-    what += " them before the others of their transaction"
+    what += " them before the transaction's other rows"
     if any(one.engine.upper() == "MEMORY" for one in found):
         what += "; MEMORY is empty after a restart of the downstream"
     return Finding("warn", "downstream", code, what, remedy)
@@ -234,10 +232,12 @@ def _functions(facts: DownstreamFacts) -> list[Result]:
 
 
 def _ledger(facts: DownstreamFacts) -> list[Result]:
-    """Whether the server's own GTIDs can prove what was applied; otherwise the tables have to show it."""
+    """Return findings on whether the server's GTIDs can prove what was applied."""
     name = "log_bin" if facts.mariadb else "gtid_mode"
     if not _has_gtids(facts):
-        what = f"{name} is not ON: after a crash within a DDL the tables alone have to show if it happened"
+        what = (
+            f"{name} is not ON: after a crash during a DDL only the tables can show whether it was executed"
+        )
         return [Finding("warn", "downstream", "ledger", what, f"set {name} = ON in the server's option file")]
     need = _ledger_rights(facts.mariadb, version_of(facts.version))
     return rights_results("downstream", facts.account, [need], facts.reach)
@@ -255,11 +255,11 @@ def _read_only(variables: dict[str, str]) -> Result:
         for name in ("read_only", "super_read_only")
         if variables.get(name, "OFF").upper() not in {"OFF", "0"}
     ]
-    remedy = "SET GLOBAL read_only = OFF, or give the account the right to write all the same"
+    remedy = "SET GLOBAL read_only = OFF, or grant the account CONNECTION_ADMIN (MySQL) or READ ONLY ADMIN (MariaDB)"
     what = f"{' and '.join(on)} is on: the account may not be able to write"
     level: Level = "block" if "super_read_only" in on else "warn"
     return verdict(
-        not on, "downstream", "read_only", "the server takes writes", what, remedy, level, passes=True
+        not on, "downstream", "read_only", "the server accepts writes", what, remedy, level, passes=True
     )
 
 
@@ -277,13 +277,11 @@ def _packet(variables: dict[str, str]) -> Result:
 
 def _agreement(facts: DownstreamFacts) -> list[Result]:
     if facts.upstream_variables is None or facts.upstream_mariadb is None:
-        return [NotChecked("downstream", "agreement", "the upstream's settings are not known")]
+        return [NotChecked("downstream", "agreement", "the upstream's settings are unknown")]
     results: list[Result] = []
     if facts.upstream_mariadb != facts.mariadb:
-        what = "upstream and downstream are of different flavors: DDL that only one of them knows stops the channel"
-        results.append(
-            Finding("warn", "downstream", "flavor", what, "keep to statements that both understand")
-        )
+        what = "upstream and downstream have different flavors: DDL that only one of them supports stops the channel"
+        results.append(Finding("warn", "downstream", "flavor", what, "use only statements that both support"))
     results.append(_letter_cases(facts, facts.upstream_variables))
     return results + agreement_findings(
         facts.upstream_variables, facts.variables, facts.upstream_features, facts.features
@@ -295,13 +293,13 @@ def _letter_cases(facts: DownstreamFacts, upstream: dict[str, str]) -> Result:
     ours, theirs = (v.get(name, "0") for v in (facts.variables, upstream))
     if ours == theirs or theirs != "0":
         fine = (
-            "both servers treat names' letters alike"
+            "both servers treat letter case in names alike"
             if ours == theirs
-            else "all names are in lower case here"
+            else "the downstream has all names in lower case"
         )
         return Finding("ok", "downstream", name, fine)
     what = (
-        f"{name} is 0 upstream and {ours} here: names that differ in their letters' cases only are one here"
+        f"{name} is 0 upstream and {ours} here: names that differ only in letter case are the same name here"
     )
     if not facts.only_cases_differ:
         return Finding(
@@ -311,6 +309,6 @@ def _letter_cases(facts: DownstreamFacts, upstream: dict[str, str]) -> Result:
         "block",
         "downstream",
         name,
-        f"{what}, and {facts.only_cases_differ} names upstream do so",
-        "initialize the downstream with the upstream's value, or give those tables other names with [[routes]]",
+        f"{what}, and the upstream has {facts.only_cases_differ} such names",
+        "initialize the downstream with the upstream's value, or rename these tables with [[routes]]",
     )

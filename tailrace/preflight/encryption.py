@@ -1,4 +1,4 @@
-"""Whether a server's connections are encrypted, and whether its certificate is verified."""
+"""Findings about the encryption of a server's connections and the verification of its certificate."""
 
 from __future__ import annotations
 
@@ -11,40 +11,40 @@ from tailrace.preflight.finding import Finding, Part
 
 @dataclass(frozen=True)
 class Encryption:
-    """How the connections to a server are made.
+    """How the connections to a server are protected.
 
     Attributes:
         tls: version and cipher; empty without TLS.
-        here: whether they do not leave this machine.
+        local: whether they do not leave this machine.
     """
 
     tls: str
     mode: SslMode
-    here: bool
+    local: bool
 
     @classmethod
     def of(cls, url: ServerUrl, tls: str) -> Encryption:
-        """That of an address, where a connection to it is encrypted by ``tls``."""
+        """Return the encryption of connections to ``url``, of which one uses ``tls``."""
         return cls(tls, url.ssl_mode, "unix-socket" in url.params or _is_loopback(url.host))
 
 
 UNENCRYPTED = Encryption("", "disabled", True)
-_PROVED: dict[SslMode, str] = {
-    "verify-ca": "its certificate is proved, its name is not",
-    "verify-identity": "certificate and name are proved",
+_VERIFIED: dict[SslMode, str] = {
+    "verify-ca": "the certificate is verified, its host name is not",
+    "verify-identity": "certificate and host name are verified",
 }
 
 
 def encryption_finding(part: Part, found: Encryption) -> Finding:
-    """What protects the connections to a server."""
+    """Return a finding about the encryption of the connections to a server."""
     if found.tls:
-        proved = _PROVED.get(found.mode, "nobody proves that it is this server: ssl-ca in the url would")
-        return Finding("ok", part, "encryption", f"connections are encrypted ({found.tls}); {proved}")
+        verified = _VERIFIED.get(found.mode, "the certificate is not verified: set ssl-ca in the url")
+        return Finding("ok", part, "encryption", f"connections are encrypted ({found.tls}); {verified}")
     why = "ssl-mode is disabled" if found.mode == "disabled" else "the server offers no TLS"
     what = f"connections are not encrypted: {why}"
-    if found.here:
+    if found.local:
         return Finding("ok", part, "encryption", f"{what}; they do not leave this machine")
-    remedy = "give the server a certificate, and take ssl-mode=disabled out of the url; see docs/SECURITY.md"
+    remedy = "give the server a certificate, and remove ssl-mode=disabled from the url; see docs/SECURITY.md"
     return Finding("warn", part, "encryption", what, remedy)
 
 

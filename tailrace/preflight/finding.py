@@ -1,4 +1,4 @@
-"""The result of a check. A check that could not run is not a finding."""
+"""The results of checks: a finding, or the reason why a check could not run."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ Part: TypeAlias = str
 
 @dataclass(frozen=True)
 class Finding:
-    """One answer: ``block`` keeps replication from working, ``warn`` will hurt some day.
+    """The result of one check. ``block``: replication cannot work; ``warn``: it may fail later.
 
     Attributes:
-        error: the code with which a program that is started all the same does not start. It is that of the error in
-            which it would end later.
-        passes: whether the programs start and wait until it has passed.
-        another_start: whether another start may find it healed.
+        error: the code of the error with which a program refuses to start, the same as that of the later failure.
+        passes: whether the problem may pass, so that programs start and wait for it.
+        another_start: whether a later start may succeed without changes.
     """
 
     level: Level
@@ -32,7 +31,7 @@ class Finding:
     another_start: bool = False
 
     def as_dict(self) -> dict[str, str]:
-        """For ``--json``."""
+        """Return plain data for ``--json``."""
         names = ("level", "part", "code", "what", "remedy")
         return {name: getattr(self, name) for name in names}
 
@@ -51,7 +50,7 @@ Result = Finding | NotChecked
 
 @dataclass(frozen=True)
 class Preflight:
-    """All answers."""
+    """The results of all checks."""
 
     results: tuple[Result, ...]
 
@@ -60,7 +59,7 @@ class Preflight:
         return any(isinstance(r, Finding) and r.level == "block" for r in self.results)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for ``--json``."""
+        """Return plain data for ``--json``."""
         return {
             "blocked": self.blocked,
             "findings": [r.as_dict() for r in self.results if isinstance(r, Finding)],
@@ -81,7 +80,7 @@ def verdict(
     passes: bool = False,
     another_start: bool = False,
 ) -> Finding:
-    """``ok`` with ``fine``, or ``level`` with ``wrong`` and ``remedy``."""
+    """Return ``ok`` with ``fine``, or ``level`` with ``wrong`` and ``remedy``."""
     if good:
         return Finding("ok", part, code, fine)
     return Finding(level, part, code, wrong, remedy, error, passes, another_start)
@@ -95,7 +94,7 @@ def setting(
     why: str,
     level: Level = "block",
 ) -> Result:
-    """Whether a server variable has one of the wanted values."""
+    """Return whether a server variable has one of the wanted values."""
     wanted = list(wanted)
     value = variables.get(name)
     if value is None:

@@ -1,4 +1,4 @@
-"""Keeps ``produce`` and ``consume`` from starting while ``tailrace check`` has a blocking finding."""
+"""Refuses to start ``produce`` and ``consume`` while ``tailrace check`` has a blocking finding."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _log = structlog.get_logger()
 
 
 def check_producer(config: Config) -> None:
-    """Raises TailraceError if ``produce`` could not work, or would do harm."""
+    """Raise TailraceError if ``produce`` could not work or would do damage."""
     _refuse(producer_results(config))
 
 
 def check_consumer(config: Config, channel: str) -> None:
-    """Raises TailraceError if ``consume`` could not work, or would do harm."""
+    """Raise TailraceError if ``consume`` could not work or would do damage."""
     _refuse(consumer_results(config, channel))
 
 

@@ -1,4 +1,4 @@
-"""Reads the facts and makes the findings; a server that does not answer is a finding itself."""
+"""Reads the facts and returns the findings; a server that does not answer is a finding too."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from tailrace.preflight.upstream import UpstreamFacts, upstream_findings
 from tailrace.status.position import last_epoch
 
 _COLLATIONS = "SELECT collation_name FROM information_schema.collations WHERE collation_name IS NOT NULL"
-# MariaDB's names of collations that several charsets have.
+# MariaDB's full names of collations that belong to several character sets.
 _FULL_COLLATIONS = "SELECT full_collation_name FROM information_schema.collation_character_set_applicability"
 _ENGINES = "SELECT engine FROM information_schema.engines WHERE support IN ('YES', 'DEFAULT')"
 _USED_COLLATIONS = (
@@ -66,28 +66,28 @@ _USED_ENGINES = (
     "SELECT table_schema, table_name, engine FROM information_schema.tables"
     " WHERE table_type = 'BASE TABLE' AND engine IS NOT NULL"
 )
-_PATIENCE_S = 8.0
-_OTHER_S = 2  # seconds in which a server answers that is only to be compared with
+_KAFKA_TIMEOUT_S = 8.0
+_CONNECT_TIMEOUT_S = 2  # for checks that a server which does not answer only leaves out
 
 
 def preflight(config: Config, file: Path) -> Preflight:
-    """Check everything that the configuration names; ``file`` is where it is from."""
+    """Check everything that the configuration of ``file`` names."""
     upstream, found = _of_upstream(config)
     results = [*secret_findings(file, config), *found]
     results += relay_findings(config.relay.dir)
     log_id, found = _of_kafka(config)
     results += found
     if log_id == "":
-        results += _of_begin(config)
+        results += _of_log_start(config)
     for one in targets(config):
         found = _of_target(one, upstream, channels_of(config, one), log_id)
-        # Those of a channel's own target say whose they are.
+        # Findings about a channel's own target name the channel.
         results += found if one is config else [replace(each, part=_named(config, one)) for each in found]
     return Preflight((*results, *consumer_findings(config.consumer.checkpoint_dir)))
 
 
 def producer_results(config: Config) -> list[Result]:
-    """What concerns ``tailrace produce``, as far as it is soon known."""
+    """Return the results for ``tailrace produce``, without slow checks."""
     _, results = _of_upstream(config, quick=True, features=False)
     log_id, found = _of_kafka(config)
     results += [*relay_findings(config.relay.dir), *found]
@@ -97,7 +97,7 @@ def producer_results(config: Config) -> list[Result]:
 
 
 def consumer_results(config: Config, channel: str) -> list[Result]:
-    """What concerns ``tailrace consume`` of a channel; of an upstream only what both servers must agree on."""
+    """Return the results for ``tailrace consume`` of a channel; of the upstream, only settings that both must share."""
     own = config.for_channel(channel)
     own = own.model_copy(update={"consumer": own.consumer.model_copy(update={"channel": channel})})
     upstream = _of_upstream(own, quick=True)[0] if own.source is not None else None
@@ -117,7 +117,7 @@ def _of_upstream(
 
 
 def _of_kafka(config: Config) -> tuple[str | None, list[Result]]:
-    """The log's id, empty without a log, None if it is not known; the findings."""
+    """Return the log's id (empty without a log, None if unknown) and the findings."""
     try:
         results, last = kafka_findings(read_kafka(config)), last_epoch(config)
     except TailraceError as error:
@@ -125,23 +125,24 @@ def _of_kafka(config: Config) -> tuple[str | None, list[Result]]:
     return "" if last is None else last.log_id, results
 
 
-def _of_begin(config: Config) -> list[Result]:
-    """Whether anything is missing before the position at which a new log would begin; nothing if there is a log."""
+def _of_log_start(config: Config) -> list[Result]:
+    """Return findings about the transactions before the start of a new log."""
     try:
-        behind, why = _log_begin(config)
+        before, why = _log_start(config)
     except TailraceError as error:
         if isinstance(error, LoginRefused) or (isinstance(error, UpstreamError) and error.retryable):
-            return [NotChecked("kafka", "log_begins", "the upstream does not answer")]
+            return [NotChecked("kafka", "log_begins", "the upstream cannot be reached")]
         return [Finding("block", "kafka", "log_begins", error.what, error.hint)]
     if why == ORIGIN:
-        return [Finding("ok", "kafka", "log_begins", "the log will hold all that was ever written upstream")]
-    remedy = "start the producer before a copy is made, and the channel with `--from gtid:SET`, the set of the copy"
-    what = f"the log will begin behind {behind} ({why}): what was written before is not in it"
+        return [Finding("ok", "kafka", "log_begins", "the log will contain everything ever written upstream")]
+    remedy = "start the producer, copy the upstream's data to the downstream, and start the channel with"
+    remedy += " `--from gtid:SET`, the GTID set of the copy"
+    what = f"the log will start after {before} ({why}): it will not contain what was written before"
     return [Finding("warn", "kafka", "log_begins", what, remedy)]
 
 
-def _log_begin(config: Config) -> tuple[str, str]:
-    """What would lie before the log, and why it begins there. Raises TailraceError if it would not begin."""
+def _log_start(config: Config) -> tuple[str, str]:
+    """Return the GTID set or position before the log's start, and why it starts there. Raises TailraceError."""
     url, root, relay = source_url(config), config.relay.dir, config.relay
     info = describe(url)
     if root.is_dir() and read_index(root) and (found := initial_position(root, info.flavor)):
@@ -180,18 +181,18 @@ def _loops(config: Config, scopes: list[Scope], log_id: str | None) -> list[Resu
 
 def _unreachable(part: Part, error: TailraceError, rest: str) -> list[Result]:
     found = Finding("block", part, "reachable", error.what, error.hint, passes=True)
-    return [found, NotChecked(part, "settings", f"not looked at: {rest}")]
+    return [found, NotChecked(part, "settings", f"not checked: {rest}")]
 
 
 def read_upstream(config: Config, *, quick: bool = False, features: bool = True) -> UpstreamFacts:
-    """The upstream's facts. Raises UpstreamError when it cannot be reached.
+    """Read the upstream's facts. Raises UpstreamError if it cannot be reached.
 
     Args:
-        quick: leave out what only warns and takes long where there are many tables.
-        features: read what a downstream must have as well.
+        quick: leave out facts that only cause warnings and take long to read if there are many tables.
+        features: also read the collations and engines that a downstream must have.
     """
     url = source_url(config)
-    options = {"connect_timeout": _OTHER_S} if quick else {}
+    options = {"connect_timeout": _CONNECT_TIMEOUT_S} if quick else {}
     with servers.asking(url, "upstream", **options) as connection:
         mariadb = servers.is_mariadb(connection)
         names = servers.attempt(lambda: _replica_ids(connection, mariadb))
@@ -215,7 +216,7 @@ def read_upstream(config: Config, *, quick: bool = False, features: bool = True)
 
 
 def read_channels(config: Config, channels: list[ConsumerConfig], log_id: str | None) -> ChannelFacts:
-    """What the downstream says of channels. Raises DownstreamError when it cannot be reached."""
+    """Read the downstream's channels. Raises DownstreamError if it cannot be reached."""
     url = target_url(config)
     with servers.asking(url, "downstream") as connection:
         return ChannelFacts(
@@ -229,10 +230,10 @@ def read_channels(config: Config, channels: list[ConsumerConfig], log_id: str | 
 def read_downstream(
     config: Config, upstream: UpstreamFacts | None, channels: Sequence[ConsumerConfig]
 ) -> DownstreamFacts:
-    """The downstream's facts. Raises DownstreamError when it cannot be reached.
+    """Read the downstream's facts. Raises DownstreamError if it cannot be reached.
 
     Args:
-        channels: those that write to it.
+        channels: the channels that write to it.
     """
     url = target_url(config)
     with servers.asking(url, "downstream") as connection:
@@ -266,7 +267,7 @@ def _session(connection: Connection[Any], mariadb: bool) -> Session:
 
 
 def _rules(channels: Sequence[ConsumerConfig], upstream: UpstreamFacts | None, *, folds: bool) -> list[Rules]:
-    """The rules of channels, as their two servers compare names."""
+    """Return the channels' rules, with names in the letter case of their servers."""
     if upstream is not None and upstream.variables.get("lower_case_table_names", "0") != "0":
         channels = list(map(in_lower_case, channels))
     return [replace(one, folded=() if folds else None).rules for one in channels]
@@ -301,7 +302,7 @@ def _read_features(connection: Connection[Any], tables: TableFilter | None = Non
 
 
 def _nontransactional(session: Session, rules: Sequence[Rules]) -> list[Nontransactional]:
-    """The downstream's tables without transactions into which rows may go."""
+    """Return the downstream's tables without transactions that rows may be written to."""
     rows = session.rows(
         "SELECT t.TABLE_SCHEMA, t.TABLE_NAME, t.ENGINE, EXISTS (SELECT 1 FROM information_schema.STATISTICS s"
         " WHERE s.TABLE_SCHEMA = t.TABLE_SCHEMA AND s.TABLE_NAME = t.TABLE_NAME AND s.NON_UNIQUE = 0)"
@@ -317,7 +318,7 @@ def _nontransactional(session: Session, rules: Sequence[Rules]) -> list[Nontrans
 
 
 def _columns(connection: Connection[Any], tables: TableFilter) -> dict[tuple[str, str], frozenset[str]]:
-    """The columns of the upstream's replicated tables, in lower case."""
+    """Return the columns of the upstream's replicated tables, in lower case."""
     found: dict[tuple[str, str], set[str]] = {}
     for db, table, column in servers.rows(
         connection, "SELECT table_schema, table_name, column_name FROM information_schema.columns"
@@ -328,11 +329,11 @@ def _columns(connection: Connection[Any], tables: TableFilter) -> dict[tuple[str
 
 
 def read_loops(config: Config, scopes: list[Scope], log_id: str) -> LoopFacts:
-    """What upstream and downstream are to each other. Raises TailraceError when one of them cannot be reached."""
+    """Read how upstream and downstream replicate to each other. Raises TailraceError if one cannot be reached."""
     source, target = source_url(config), target_url(config)
     with (
-        servers.asking(source, "upstream", connect_timeout=_OTHER_S) as up,
-        servers.asking(target, "downstream", connect_timeout=_OTHER_S) as down,
+        servers.asking(source, "upstream", connect_timeout=_CONNECT_TIMEOUT_S) as up,
+        servers.asking(target, "downstream", connect_timeout=_CONNECT_TIMEOUT_S) as down,
     ):
         there, tables = servers.attempt(lambda: channels_there(up)), tables_of(up)
         return LoopFacts(
@@ -348,7 +349,7 @@ def read_loops(config: Config, scopes: list[Scope], log_id: str) -> LoopFacts:
 
 
 def _replica_ids(connection: Connection[Any], mariadb: bool) -> list[int]:
-    # Either statement is unknown to some version of the other flavor.
+    # Neither statement exists in all versions of both flavors.
     found = servers.rows(connection, "SHOW SLAVE HOSTS" if mariadb else "SHOW REPLICAS")
     return [int(row[0]) for row in found]
 
@@ -378,7 +379,7 @@ def _count(connection: Connection[Any], sql: str) -> int:
 
 
 def read_kafka(config: Config) -> KafkaFacts:
-    """The brokers' facts. Raises what ``probe_kafka.brokers`` raises."""
+    """Read the brokers' facts. Raises the errors of ``probe_kafka.brokers``."""
     admin, metadata = probe_kafka.brokers(config.kafka.bootstrap_servers, kafka_security(config.kafka))
     prefix = config.kafka.prefix
     names = [f"{prefix}.{kind}" for kind in ("rows", "epochs", "schemas")]
@@ -399,7 +400,7 @@ def _settings(admin: Any, kind: str, name: str) -> dict[str, str] | None:
 
     resource = ConfigResource(ConfigResource.Type[kind.upper()], name)
     try:
-        [future] = admin.describe_configs([resource], request_timeout=_PATIENCE_S).values()
-        return {key: str(entry.value) for key, entry in future.result(_PATIENCE_S).items()}
+        [future] = admin.describe_configs([resource], request_timeout=_KAFKA_TIMEOUT_S).values()
+        return {key: str(entry.value) for key, entry in future.result(_KAFKA_TIMEOUT_S).items()}
     except (KafkaException, TimeoutError):
         return None

@@ -1,4 +1,4 @@
-"""Findings about what an account lacks, each with the GRANT that helps."""
+"""Findings about rights that an account lacks, each with the GRANT statement that gives them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ class Need:
     """Rights that one purpose needs.
 
     Attributes:
-        code: of the finding.
-        scope: where they can be given: on tables, on databases, or on the server only.
-        error: of the finding.
-        beyond: what is out of reach where they are given on what is replicated, and nowhere else.
+        code: the code of the finding.
+        why: the consequence if they are missing.
+        scope: the lowest level that they can be granted on.
+        beyond: what the account cannot do if they are granted only on the replicated databases or tables.
+        error: the error code of the finding.
     """
 
     code: str
@@ -37,12 +38,12 @@ class Need:
 
 @dataclass(frozen=True)
 class Reach:
-    """Where rights are needed that can be given on single databases.
+    """The databases and tables that rights are needed on.
 
     Attributes:
-        schemas: databases, whole.
+        schemas: whole databases.
         tables: single tables.
-        open: whether there may be more than can be named now.
+        open: whether further ones may be added later.
     """
 
     schemas: tuple[str, ...]
@@ -51,7 +52,7 @@ class Reach:
 
 
 def upstream_reach(tables: TableFilter, found: Iterable[QualifiedName]) -> Reach:
-    """What is replicated of an upstream: as the patterns name it, and as its tables are."""
+    """Return the replicated databases and tables of an upstream, from the patterns and its present tables."""
     schemas: dict[str, None] = {}
     single: dict[QualifiedName, None] = {}
     unknown = not tables.include
@@ -69,7 +70,7 @@ def upstream_reach(tables: TableFilter, found: Iterable[QualifiedName]) -> Reach
 
 
 def downstream_reach(each: Iterable[Rules], found: Iterable[QualifiedName]) -> Reach:
-    """What channels write to on a downstream, where their upstream has these tables; our own schema as well."""
+    """Return the databases and tables that channels write to on a downstream, with schema tailrace."""
     schemas: dict[str, None] = {"tailrace": None}
     tables: dict[QualifiedName, None] = {}
     unknown = False
@@ -78,7 +79,7 @@ def downstream_reach(each: Iterable[Rules], found: Iterable[QualifiedName]) -> R
         reach = upstream_reach(rules.tables, found)
         schemas |= {rules.router.database(db): None for db in reach.schemas}
         tables |= {rules.router.table(*name): None for name in reach.tables}
-        # A rule for tables moves those of a whole database that are there; of others nobody knows.
+        # Routes of tables also apply to the present tables of a whole database.
         whole = [name for name in found if name[0] in reach.schemas and rules.tables.allows(*name)]
         tables |= {rules.router.table(*name): None for name in whole}
         unknown |= reach.open
@@ -87,28 +88,30 @@ def downstream_reach(each: Iterable[Rules], found: Iterable[QualifiedName]) -> R
 
 
 def rights_results(part: Part, account: Privileges, needs: Iterable[Need], reach: Reach) -> list[Result]:
-    """A finding for each need."""
+    """Return a finding for each need."""
     return [_result(part, account, need, reach) for need in needs]
 
 
 def _result(part: Part, account: Privileges, need: Need, reach: Reach) -> Result:
     lacking = {right: _lacking(account, need, right, reach) for right in need.rights}
-    missing = [right for right, places in lacking.items() if places]
+    missing = [right for right, objects in lacking.items() if objects]
     if missing:
         what = f"the account lacks {', '.join(missing)}{_where(account, lacking, missing)}: {need.why}"
         remedy = _remedy(account, need, lacking, missing)
         return Finding(need.level, part, need.code, what, remedy, need.error)
     fine = f"the account has {', '.join(need.rights)}"
     some = [right for right in need.rights if need.scope != "server" and not account.everywhere(right)]
-    beyond = need.beyond or ("databases and tables that come later are out of reach" if reach.open else "")
+    beyond = need.beyond or (
+        "databases and tables that are created later are not covered" if reach.open else ""
+    )
     if some and beyond:
-        what = f"{fine}, but {', '.join(some)} not everywhere: {beyond}"
+        what = f"{fine}, but not on *.* for {', '.join(some)}: {beyond}"
         return Finding("warn", part, need.code, what, f"GRANT {', '.join(some)} ON *.* TO {account.account}")
     return Finding("ok", part, need.code, fine)
 
 
 def _lacking(account: Privileges, need: Need, right: str, reach: Reach) -> list[str]:
-    """Where a right lacks, as GRANT names it."""
+    """Return where a right is missing, as GRANT names it."""
     if account.everywhere(right):
         return []
     if need.scope == "server" or not (account.scoped or account.given(right)):
@@ -122,23 +125,24 @@ def _lacking(account: Privileges, need: Need, right: str, reach: Reach) -> list[
 
 
 def _where(account: Privileges, lacking: dict[str, list[str]], missing: Sequence[str]) -> str:
-    places = list(dict.fromkeys(place for right in missing for place in lacking[right]))
-    if places == ["*.*"]:
+    objects = list(dict.fromkeys(granted_on for right in missing for granted_on in lacking[right]))
+    if objects == ["*.*"]:
         return ""
-    return f" on {', '.join(places[:3])}{f' and {len(places) - 3} more' if len(places) > 3 else ''}"
+    return f" on {', '.join(objects[:3])}{f' and {len(objects) - 3} more' if len(objects) > 3 else ''}"
 
 
 def _remedy(account: Privileges, need: Need, lacking: dict[str, list[str]], missing: Sequence[str]) -> str:
-    by_place: dict[str, list[str]] = {}
+    by_object: dict[str, list[str]] = {}
     for right in missing:
-        for place in lacking[right]:
-            by_place.setdefault(place, []).append(right)
+        for granted_on in lacking[right]:
+            by_object.setdefault(granted_on, []).append(right)
     grants = [
-        f"GRANT {', '.join(rights)} ON {place} TO {account.account}" for place, rights in by_place.items()
+        f"GRANT {', '.join(rights)} ON {granted_on} TO {account.account}"
+        for granted_on, rights in by_object.items()
     ]
     if account.idle_roles:
         role = account.idle_roles[0]
-        # MySQL's roles have a host, and MariaDB's have none.
+        # MySQL's roles have a host, MariaDB's do not.
         to = "TO" if "@" in role else "FOR"
         grants.append(f"or SET DEFAULT ROLE {role} {to} {account.account}, if the role has it")
     return "; ".join(grants)

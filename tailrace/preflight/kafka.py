@@ -1,4 +1,4 @@
-"""Findings about Kafka."""
+"""Findings about Kafka's brokers and topics."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from schemas.counted import counted
 from tailrace.preflight.finding import Finding, NotChecked, Result, verdict
 
-#: what the producer opens its transactions with
+#: the transaction timeout that the producer requests
 TRANSACTION_TIMEOUT_MS = 600_000
 
 
 @dataclass(frozen=True)
 class TopicFacts:
-    """One topic as it is."""
+    """One existing topic; ``settings`` is None if it may not be read."""
 
     partitions: int
     replicas: int
@@ -22,7 +22,7 @@ class TopicFacts:
 
 @dataclass(frozen=True)
 class KafkaFacts:
-    """What the brokers say; ``broker_settings`` is None where it may not be read."""
+    """Facts about the brokers; ``broker_settings`` is None if the account may not read it."""
 
     brokers: int
     broker_settings: dict[str, str] | None
@@ -32,7 +32,7 @@ class KafkaFacts:
 
 
 def kafka_findings(facts: KafkaFacts) -> list[Result]:
-    """Everything that brokers and topics say."""
+    """Return all findings about brokers and topics."""
     return [
         Finding("ok", "kafka", "reachable", counted(facts.brokers, "broker")),
         *_limits(facts),
@@ -52,7 +52,7 @@ def _limits(facts: KafkaFacts) -> list[Result]:
             "kafka",
             "transaction.max.timeout.ms",
             f"transactions may take {timeout // 1000} s",
-            f"transactions may take {timeout // 1000} s only",
+            f"transactions may take only {timeout // 1000} s",
             f"set transaction.max.timeout.ms to {TRANSACTION_TIMEOUT_MS} or more on the brokers",
         ),
         *_replication(facts, settings),
@@ -60,7 +60,7 @@ def _limits(facts: KafkaFacts) -> list[Result]:
             "ok",
             "kafka",
             "message.max.bytes",
-            f"the brokers' limit of a message is {size:,} bytes; the topics of this prefix have their own",
+            f"the brokers' limit for a message is {size:,} bytes; the topics of this prefix have their own limit",
         ),
     ]
 
@@ -68,9 +68,9 @@ def _limits(facts: KafkaFacts) -> list[Result]:
 def _replication(facts: KafkaFacts, settings: dict[str, str]) -> list[Result]:
     needed = int(settings.get("transaction.state.log.replication.factor", "1"))
     there = counted(facts.brokers, "broker")
-    what = f"Kafka's transaction log wants {counted(needed, 'replica')}, and there is {there}"
+    what = f"Kafka's transaction log needs {counted(needed, 'replica')}, and there is only {there}"
     remedy = "start more brokers, or lower transaction.state.log.replication.factor"
-    fine = "Kafka's transaction log can be replicated as wanted"
+    fine = "there are enough brokers for Kafka's transaction log"
     good = needed <= facts.brokers
     return [verdict(good, "kafka", "transactions", fine, what, remedy, passes=True)]
 
@@ -86,9 +86,9 @@ def _topics(facts: KafkaFacts) -> list[Result]:
             "kafka",
             "partitions",
             f"{counted(rows.partitions, 'partition')} of rows",
-            f"{facts.prefix}.rows has {counted(rows.partitions, 'partition')}, the configuration says"
-            f" {facts.partitions}",
-            f"set [kafka] partitions = {rows.partitions}: another number would scatter the keys anew",
+            f"{facts.prefix}.rows has {counted(rows.partitions, 'partition')}, the configuration"
+            f" has {facts.partitions}",
+            f"set [kafka] partitions = {rows.partitions}: another number would move keys to other partitions",
             error="TR509",
         ),
         verdict(
@@ -96,8 +96,8 @@ def _topics(facts: KafkaFacts) -> list[Result]:
             "kafka",
             "epochs",
             "one partition of epochs",
-            f"{facts.prefix}.epochs has {counted(epochs.partitions, 'partition')} and would lose its order",
-            "use another [kafka] prefix; the producer creates its topics itself",
+            f"{facts.prefix}.epochs has {counted(epochs.partitions, 'partition')} and needs one to keep its order",
+            "use another [kafka] prefix; the producer creates the topics",
             error="TR509",
         ),
     ]
@@ -105,7 +105,7 @@ def _topics(facts: KafkaFacts) -> list[Result]:
 
 
 def _kept(facts: KafkaFacts) -> list[Result]:
-    """Retention may delete what a channel has yet to read; that stops the channel."""
+    """Return findings about retention, which stops a channel if it deletes records that the channel has not read."""
     results: list[Result] = []
     for name in ("rows", "epochs"):
         topic = facts.topics[f"{facts.prefix}.{name}"]
@@ -116,7 +116,7 @@ def _kept(facts: KafkaFacts) -> list[Result]:
             continue
         milliseconds = int(topic.settings.get("retention.ms", "-1"))
         hours = milliseconds / 3_600_000
-        what = f"{facts.prefix}.{name} keeps {hours:g} hours: a channel that is down longer cannot go on"
+        what = f"{facts.prefix}.{name} keeps {hours:g} hours: a channel that is stopped for longer cannot continue"
         good = milliseconds < 0 or hours >= 24
         fine = f"{facts.prefix}.{name} keeps " + ("everything" if milliseconds < 0 else f"{hours:g} hours")
         results.append(
@@ -128,8 +128,8 @@ def _kept(facts: KafkaFacts) -> list[Result]:
 def _copies(facts: KafkaFacts) -> list[Result]:
     single = [name for name, topic in sorted(facts.topics.items()) if topic.replicas < 2]
     if facts.brokers < 2:
-        what = "there is one broker: what it loses is lost"
-        return [Finding("warn", "kafka", "replicas", what, "three brokers, for anything but trying out")]
-    what = f"one replica only: {', '.join(single)}"
+        what = "there is only one broker: data that it loses is lost"
+        return [Finding("warn", "kafka", "replicas", what, "use three brokers in production")]
+    what = f"only one replica: {', '.join(single)}"
     remedy = "raise the topics' replication factor"
     return [verdict(not single, "kafka", "replicas", "all topics have replicas", what, remedy, "warn")]

@@ -1,4 +1,4 @@
-"""Findings about this machine: the relay log's disk, and what Spark needs."""
+"""Findings about this machine: files and folders, disk space, and Java."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ _TOO_LITTLE = 256 << 20
 
 
 def secret_findings(file: Path, config: Config) -> list[Result]:
-    """Whether files with passwords or keys are this user's alone."""
+    """Return findings about files with passwords or keys that other users may read."""
     found: list[Result] = [
         Finding(
             "warn",
             "configuration",
             "secrets",
-            f"{path} holds a password or key, and others may read it (mode {path.stat().st_mode & 0o777:o})",
+            f"{path} contains a password or key, and other users may read it (mode {path.stat().st_mode & 0o777:o})",
             f"chmod 600 {path}",
         )
         for path in readable_by_others(file, config)
     ]
     return found or [
-        Finding("ok", "configuration", "secrets", "no file with a password or key is open to others")
+        Finding("ok", "configuration", "secrets", "other users may not read any file with a password or key")
     ]
 
 
 def _privacy(part: Part, folder: Path) -> list[Result]:
-    """Whether a folder that is there is this user's alone; an empty one becomes so when it is used."""
+    """Return whether other users may access a folder. An empty one is made private at its first use."""
     if not folder.is_dir() or not (others := others_may(folder)) or not any(folder.iterdir()):
         return []
-    what = f"others may {'write into' if others == 'write' else 'look into'} {folder}"
+    what = f"other users may {'write to' if others == 'write' else 'read'} {folder}"
     return [Finding("warn", part, "private", what, f"chmod 700 {folder}")]
 
 
 def relay_findings(folder: Path) -> list[Result]:
-    """Whether the relay log can be written, and for how long."""
+    """Return whether the relay log can be written, and whether its disk has enough space."""
     parent = next(p for p in (folder, *folder.parents) if p.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
         what = f"{folder} cannot be written"
-        remedy = "set [relay] dir to a folder of this account's own"
+        remedy = "set [relay] dir to a folder that this user owns"
         return [Finding("block", "relay", "writable", what, remedy, error="TR302")]
     free = shutil.disk_usage(parent).free
     text = f"{free / _GIB:.1f} GiB are free for the relay log"
@@ -59,10 +59,10 @@ def relay_findings(folder: Path) -> list[Result]:
 
 
 def folder_findings(folder: Path) -> list[Result]:
-    """Whether change files can be written."""
+    """Return whether change files can be written."""
     parent = next(p for p in (folder, *folder.parents) if p.exists())
     writable = parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)
-    wrong, remedy = f"{folder} cannot be written", "set [target] url to a folder of this account's own"
+    wrong, remedy = f"{folder} cannot be written", "set [target] url to a folder that this user owns"
     fine = f"{folder} can be written"
     return [
         verdict(writable, "downstream", "writable", fine, wrong, remedy, error="TR680", another_start=True),
@@ -71,7 +71,7 @@ def folder_findings(folder: Path) -> list[Result]:
 
 
 def consumer_findings(checkpoint: Path) -> list[Result]:
-    """Whether Spark can start here."""
+    """Return whether Spark can start on this machine."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin" if home else None) or shutil.which("java")
     remedy = "install a Java 17 runtime, or set JAVA_HOME"
@@ -79,7 +79,7 @@ def consumer_findings(checkpoint: Path) -> list[Result]:
     writable = os.access(parent, os.W_OK | os.X_OK)
     return [
         verdict(
-            bool(java), "consumer", "java", f"java is {java}", "there is no java program for Spark", remedy
+            bool(java), "consumer", "java", f"java is {java}", "no java program was found for Spark", remedy
         ),
         verdict(
             writable,
@@ -87,7 +87,7 @@ def consumer_findings(checkpoint: Path) -> list[Result]:
             "checkpoint",
             f"{checkpoint} can be written",
             f"{checkpoint} cannot be written",
-            "set [consumer] checkpoint-dir to a folder of this account's own",
+            "set [consumer] checkpoint-dir to a folder that this user owns",
             error="TR564",
             another_start=True,
         ),

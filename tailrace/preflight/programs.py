@@ -1,4 +1,4 @@
-"""Reads what triggers and events of a downstream would do to replicated rows."""
+"""Finds triggers and events of a downstream that would change replicated rows."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def read_programs(
     rules: Sequence[Rules],
     upstream: Mapping[QualifiedName, frozenset[str]] | None,
 ) -> Programs:
-    """What is there now, as far as the account sees it. Raises pymysql.MySQLError.
+    """Read the present triggers and events that the account may see. Raises pymysql.MySQLError.
 
     Args:
-        rules: those of the channels that write to the server.
-        upstream: the columns of the upstream's tables; None if they are not known.
+        rules: the rules of the channels that write to the server.
+        upstream: the columns of the upstream's tables; None if they are unknown.
     """
 
     def filled(query: str) -> list[QualifiedName]:
@@ -39,7 +39,7 @@ def read_programs(
         return [name for name in names if any(one.may_fill(*name) for one in rules)]
 
     with_triggers = filled(_WITH_TRIGGERS)
-    # There are none where no consumer has ever run.
+    # Without schema tailrace there are no other channels.
     others = servers.attempt(lambda: scopes(session, rules[0].router)) or []
 
     def replicated(db: str, table: str) -> str:
@@ -58,7 +58,7 @@ def _spoilt(
     rules: Sequence[Rules],
     upstream: Mapping[QualifiedName, frozenset[str]] | None,
 ) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """BEFORE triggers that set replicated columns, as ``Programs.spoilt`` has them."""
+    """Yield BEFORE triggers that set replicated columns, in the form of ``Programs.spoilt``."""
     columns: dict[QualifiedName, set[str]] = {}
     for name, names in (upstream or {}).items():
         for one in rules:

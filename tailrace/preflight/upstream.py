@@ -20,10 +20,10 @@ _SHORTEST_RETENTION = 6 * _HOUR
 
 @dataclass(frozen=True)
 class UpstreamFacts:
-    """What was read from the upstream; None where it could not be.
+    """Facts about the upstream; None if a fact could not be read.
 
     Attributes:
-        columns: those of the replicated tables, in lower case.
+        columns: the columns of the replicated tables, in lower case.
     """
 
     mariadb: bool
@@ -42,7 +42,7 @@ class UpstreamFacts:
 
 
 def upstream_findings(facts: UpstreamFacts) -> list[Result]:
-    """Everything that the upstream's settings say."""
+    """Return all findings about the upstream."""
     variables = facts.variables
     return [
         Finding("ok", "upstream", "reachable", f"{'MariaDB' if facts.mariadb else 'MySQL'} {facts.version}"),
@@ -56,14 +56,14 @@ def upstream_findings(facts: UpstreamFacts) -> list[Result]:
             "set log_bin in the server's option file and restart it",
             error="TR206",
         ),
-        setting("upstream", variables, "binlog_format", ["ROW"], "only rows can be replicated exactly"),
+        setting("upstream", variables, "binlog_format", ["ROW"], "only row events can be replicated exactly"),
         _row_image(facts),
         setting(
             "upstream",
             variables,
             "binlog_row_metadata",
             ["FULL"],
-            "columns are known from tracked structures only, and DDL that cannot be followed stops the producer",
+            "columns are known only from tracked structures, and DDL that cannot be tracked stops the producer",
             level="warn",
         ),
         *_gtids(facts),
@@ -73,7 +73,7 @@ def upstream_findings(facts: UpstreamFacts) -> list[Result]:
             variables,
             "binlog_checksum",
             ["CRC32"],
-            "damage on the way would go unnoticed",
+            "transmission errors would not be detected",
             level="warn",
         ),
         *_server_id(facts),
@@ -83,21 +83,21 @@ def upstream_findings(facts: UpstreamFacts) -> list[Result]:
 
 
 def _row_image(facts: UpstreamFacts) -> Result:
-    # What FULL_NODUP lacks is in its before images.
+    # FULL_NODUP omits from after images only columns that the before image has.
     whole = ["FULL", "FULL_NODUP"]
-    why = "rows that lack columns are applied one by one, and"
+    why = "rows with missing columns are applied one by one, and"
     why += (
-        " REPLACE stops the producer, as does what triggers change in INSERT ... ON DUPLICATE KEY UPDATE"
+        " REPLACE stops the producer, and so do triggers on INSERT ... ON DUPLICATE KEY UPDATE that change columns"
         if facts.mariadb
-        else " an INSERT that leaves a column of the key to its default stops the producer"
+        else " an INSERT that omits a column of the key stops the producer"
     )
     return setting("upstream", facts.variables, "binlog_row_image", whole, why, level="warn")
 
 
 def _gtids(facts: UpstreamFacts) -> list[Result]:
     if facts.mariadb:
-        return [Finding("ok", "upstream", "gtid_mode", "MariaDB writes GTIDs always")]
-    why = "positions are file and offset, which do not survive a failover"
+        return [Finding("ok", "upstream", "gtid_mode", "MariaDB always writes GTIDs")]
+    why = "positions are file and offset, which are not valid after a failover"
     return [setting("upstream", facts.variables, "gtid_mode", ["ON"], why, level="warn")]
 
 
@@ -106,15 +106,15 @@ def _retention(variables: dict[str, str]) -> Result:
     text = variables.get("binlog_expire_logs_seconds")
     seconds = int(float(text or 0)) or int(float(days) * _DAY)
     if text is None and "expire_logs_days" not in variables:
-        return NotChecked("upstream", "retention", "the server does not say how long it keeps binlogs")
+        return NotChecked("upstream", "retention", "the server has no variable for how long it keeps binlogs")
     if not seconds:
-        return Finding("ok", "upstream", "retention", "binlogs are kept until somebody purges them")
+        return Finding("ok", "upstream", "retention", "binlogs are kept until they are purged by hand")
     return verdict(
         seconds >= _SHORTEST_RETENTION,
         "upstream",
         "retention",
         f"binlogs are kept {seconds / _HOUR:g} hours",
-        f"binlogs are kept {seconds / _HOUR:g} hours only: a producer that is down longer loses its way",
+        f"binlogs are kept only {seconds / _HOUR:g} hours: a producer that is stopped for longer cannot continue",
         f"SET GLOBAL binlog_expire_logs_seconds = {3 * _DAY}",
         "warn",
     )
@@ -122,13 +122,15 @@ def _retention(variables: dict[str, str]) -> Result:
 
 def _server_id(facts: UpstreamFacts) -> list[Result]:
     ours, theirs = facts.our_server_id, facts.variables.get("server_id", "0")
-    remedy = "set [source] server-id to a number that no server and no other replica has"
+    remedy = "set [source] server-id to a number that no other server or replica uses"
     if str(ours) == theirs:
-        what = f"server-id {ours} is the upstream's own"
+        what = f"server-id {ours} is the server_id of the upstream"
         return [Finding("block", "upstream", "server-id", what, remedy, error="TR210")]
     if facts.replica_ids is None:
         return [NotChecked("upstream", "server-id", "the account may not list the upstream's replicas")]
-    what = f"a replica with server-id {ours} is connected: our own producer, or one that it would disconnect"
+    what = (
+        f"a replica with server-id {ours} is connected: this producer, or a replica that it would disconnect"
+    )
     free = f"server-id {ours} is free"
     return [verdict(ours not in facts.replica_ids, "upstream", "server-id", free, what, remedy, "warn")]
 
@@ -136,8 +138,8 @@ def _server_id(facts: UpstreamFacts) -> list[Result]:
 def _rights(facts: UpstreamFacts) -> list[Result]:
     name = " (MariaDB shows REPLICATION CLIENT as BINLOG MONITOR)" if facts.mariadb else ""
     rights = ("REPLICATION SLAVE", "REPLICATION CLIENT")
-    binlog = Need("privileges", rights, f"the binlog cannot be read without{name}", error="TR202")
-    why = "structures and `tailrace compare` are read with it"
+    binlog = Need("privileges", rights, f"the binlog cannot be read without them{name}", error="TR202")
+    why = "structures and `tailrace compare` cannot be read without it"
     return rights_results(
         "upstream", facts.account, [binlog, Need("select", ("SELECT",), why, "table", "warn")], facts.reach
     )
@@ -148,11 +150,11 @@ def _tables(facts: UpstreamFacts) -> list[Result]:
         return [NotChecked("upstream", "tables", "the tables could not be listed")]
     results: list[Result] = []
     if facts.keyless_tables:
-        what = f"without a primary or NOT NULL unique key: {counted(facts.keyless_tables, 'table')}, each of whose"
-        what += " rows is matched by all its values, one by one"
+        what = f"{counted(facts.keyless_tables, 'table')} without a primary or NOT NULL unique key: rows are found"
+        what += " one by one, by all their values"
         results.append(Finding("warn", "upstream", "keys", what, "give them a primary key"))
     if facts.non_transactional_tables:
-        what = f"not transactional: {counted(facts.non_transactional_tables, 'table')}, and what a rollback leaves"
-        what += " there stays"
+        what = f"{counted(facts.non_transactional_tables, 'table')} without transactions: a rollback does not undo"
+        what += " changes of their rows"
         results.append(Finding("warn", "upstream", "engines", what, "ALTER TABLE … ENGINE=InnoDB"))
     return results or [Finding("ok", "upstream", "tables", "all tables have a key and transactions")]

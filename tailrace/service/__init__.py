@@ -1,1 +1,1 @@
-"""Long-running commands: their children, signals, progress and logs."""
+"""Supports long-running commands: child processes, signals, progress and logs."""

@@ -1,4 +1,4 @@
-"""Text output: wrapped on a terminal, with its own lines in a file or a pipe."""
+"""Text output that is wrapped on a terminal, and not in a file or a pipe."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-#: columns of what is no terminal
+#: the width, in columns, of output that is not a terminal
 UNWRAPPED = 1 << 16
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console on stdout or stderr."""
+    """Return a console on stdout or stderr."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
@@ -22,5 +22,5 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def on_terminals() -> bool:
-    """Whether stdout and stderr are terminals."""
+    """Return whether stdout and stderr are terminals."""
     return sys.stdout.isatty() and sys.stderr.isatty()

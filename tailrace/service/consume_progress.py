@@ -1,4 +1,4 @@
-"""How far the consumer is: its counters, against the end of the epoch log."""
+"""Shows the consumer's progress: its counters and the end of the epoch log."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def show_progress(settings: ConsumerConfig, counters: Counters) -> Iterator[None
 
 
 def snapshot(counters: Counters, last_epoch: int | None, waiting_ms: int | None, now: float) -> Snapshot:
-    """The progress to show.
+    """Return the progress to show.
 
     Args:
-        last_epoch: the log's, None if unknown.
-        waiting_ms: when the first transaction behind the position was committed, ms since 1970; None if unknown.
+        last_epoch: the log's last epoch; None if unknown.
+        waiting_ms: the commit time of the first transaction after the position, in ms since 1970; None if unknown.
         now: seconds since 1970.
     """
     remaining = None if last_epoch is None else float(max(0, last_epoch - counters.position_epoch))
@@ -54,27 +54,27 @@ def snapshot(counters: Counters, last_epoch: int | None, waiting_ms: int | None,
 
 
 def oldest_in_hand(counters: Counters) -> int | None:
-    """When the first transaction of the batch in hand was committed, ms since 1970."""
+    """Return the commit time of the present batch's first transaction, in ms since 1970; None if there is none."""
     slice_ = counters.in_hand
     return None if slice_ is None else oldest_of(logged.record for logged in slice_.epochs)
 
 
 def oldest_of(epochs: Iterable[EpochCommitted]) -> int | None:
-    """When the first transaction of some epochs in order was committed, ms since 1970; None if they have none."""
+    """Return the commit time of the epochs' first transaction, in ms since 1970; None if they have none."""
     return next((epoch.first_commit_ms for epoch in epochs if epoch.transactions), None)
 
 
 class _LogEnd:
-    """The log's last epoch, and the first one behind the position, looked up now and then."""
+    """Periodically looks up the log's last epoch and the first epoch after the position."""
 
     def __init__(self, log: LogReader) -> None:
         self._log = log
         self._last: int | None = None
-        self._waiting: tuple[int, int | None] = -1, None  # behind which epoch, and what
+        self._waiting: tuple[int, int | None] = -1, None  # an epoch, and the commit time after it
         self._next_look = 0.0
 
     def look(self, counters: Counters) -> tuple[int | None, int | None]:
-        """The last epoch's number, and when the first transaction behind the position was committed."""
+        """Return the last epoch's number, and the commit time of the first transaction after the position."""
         position = counters.position
         if time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + _LOOK_EVERY_S
@@ -84,5 +84,5 @@ class _LogEnd:
                 if position is not None and self._last is not None and self._last > position.epoch:
                     behind = self._log.behind(position.epochs_offset)
                     self._waiting = position.epoch, oldest_of(logged.record for logged in behind)
-        stood_at, waiting = self._waiting
-        return self._last, waiting if stood_at == counters.position_epoch else None
+        epoch, waiting = self._waiting
+        return self._last, waiting if epoch == counters.position_epoch else None

@@ -1,4 +1,4 @@
-"""How a long-running command ends: the first signal asks it to finish, a second one ends it at once."""
+"""Ends long-running commands: the first signal asks the command to finish, a second one ends it at once."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ import structlog
 from schemas.errors import LogError, UpstreamError
 from tailrace.service.report import another_start_helps
 
-#: how ``tailrace run`` tells its children to finish: beside a signal that came to all processes, it is no second one
+#: the signal with which ``tailrace run`` stops its children; it never counts as a second signal
 STOP = signal.SIGUSR1
-_MOMENT = 1.0  # seconds in which a signal to many processes has come to all
+_SIGNAL_DELAY = 1.0  # seconds until a signal to several processes has reached all of them
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, STOP)
-_HINT = "; if it is gone for good, stop the producer: `tailrace recover` applies what the relay files hold"
+_HINT = "; if it is lost for good, stop the producer and apply the relay files with `tailrace recover`"
 _log = structlog.get_logger()
 
 
 def run_until_signalled(work: Callable[[threading.Event], None]) -> None:
-    """Run ``work(stop)`` and raise what it raises; signals set ``stop``.
+    """Run ``work(stop)`` and raise its error; signals set ``stop``.
 
-    Behind a signal, what another start would find healed is a part of the stop and not raised: what was lost then need
-    not come back first, and the same signal may have taken along what the work needs, a moment before it came here.
+    After a signal, an error that another start would not meet is logged and not raised: the signal may have stopped a
+    server that the work needs, a moment earlier.
 
-    The work runs in a thread of its own: signal handlers stay ours (PySpark takes SIGINT for itself where it
-    is started in the main thread), and the main thread is always free to act on a second signal.
+    The work runs in a thread of its own, so that the main thread can always handle a second signal, and PySpark does
+    not replace the handler of SIGINT.
     """
     stop = threading.Event()
     failure: list[BaseException] = []
@@ -51,7 +51,7 @@ def run_until_signalled(work: Callable[[threading.Event], None]) -> None:
             failure
             and isinstance(failure[0], Exception)
             and another_start_helps(failure[0])
-            and stop.wait(_MOMENT)
+            and stop.wait(_SIGNAL_DELAY)
         ):
             _log.warning("stopped_with", reason=str(failure[0]))
             return
@@ -61,7 +61,7 @@ def run_until_signalled(work: Callable[[threading.Event], None]) -> None:
 
 @contextmanager
 def handle_signals(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
-    """Handle every signal that may ask for an end, but for a hangup that is ignored, as by ``nohup``."""
+    """Handle all signals that ask a command to end, except a hangup that is ignored, as with ``nohup``."""
     chosen = [n for n in _SIGNALS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
     previous = {number: signal.signal(number, handler) for number in chosen}
     try:
@@ -72,29 +72,33 @@ def handle_signals(handler: Callable[[int, FrameType | None], Any]) -> Iterator[
 
 
 def is_second_signal(number: int) -> bool:
-    """Whether a signal behind the first one asks for more: a hangup comes beside others, from systemd for one."""
+    """Return whether a later signal counts as a second one. A hangup does not: systemd sends it with others."""
     return number in (signal.SIGINT, signal.SIGTERM)
 
 
 class _Handler:
-    """A second signal leaves without unwinding, since what hangs could hang there too."""
+    """Sets ``stop`` at the first signal. A second one exits at once, without cleanup that could hang too."""
 
     def __init__(self, stop: threading.Event) -> None:
         self._stop = stop
-        self._told = False  # by a signal that was not ``tailrace run``'s
+        self._signalled = False  # by another signal than STOP
 
     def __call__(self, number: int, frame: FrameType | None) -> Any:
-        if self._told and is_second_signal(number):
+        if self._signalled and is_second_signal(number):
             os._exit(128 + number)
-        self._told |= number != STOP
+        self._signalled |= number != STOP
         if not self._stop.is_set():
             self._stop.set()
-            _log.info("stopping", signal=signal.Signals(number).name, hint="a second signal ends it at once")
+            _log.info(
+                "stopping",
+                signal=signal.Signals(number).name,
+                hint="a second signal ends the command at once",
+            )
 
 
 @contextmanager
 def recovery_hinted(relay_dir: Path) -> Iterator[None]:
-    """Add `tailrace recover` to the hint of an upstream or Kafka that cannot be reached, where there is a relay log."""
+    """Add `tailrace recover` to the hint if upstream or Kafka cannot be reached and there is a relay log."""
     from relay_store.layout.directory import INDEX_NAME
 
     try:

@@ -1,4 +1,4 @@
-"""Logs on stderr: JSON lines for machines, a readable console for people."""
+"""Logs on stderr: readable text on a terminal, otherwise JSON lines."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import sys
 import structlog
 from structlog.tracebacks import ExceptionDictTransformer
 
-# Without the values of variables, among which passwords may be.
+# Without the values of local variables, which may be passwords.
 _TRACEBACKS = structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False))
-#: set for processes whose terminal somebody else draws on
+#: environment variable: set for processes that must not draw on the terminal
 NO_LIVE_DISPLAY = "TAILRACE_PLAIN"
 
 
 def is_terminal() -> bool:
-    """Whether stderr is a terminal."""
+    """Return whether stderr is a terminal."""
     return sys.stderr.isatty()
 
 
 def may_draw() -> bool:
-    """Whether this process may draw a live display."""
+    """Return whether this process may draw a live display."""
     return is_terminal() and not os.environ.get(NO_LIVE_DISPLAY)
 
 

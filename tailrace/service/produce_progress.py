@@ -1,4 +1,4 @@
-"""How far the producer is: what is published, against the binlog files that the upstream has."""
+"""Shows the producer's progress: the published position and the upstream's binlog files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOOK_EVERY_S = 5.0
 
 
 class UpstreamBacklog:
-    """Looks at the upstream's files now and then; if it does not answer, only the time left is unknown."""
+    """Reads the upstream's binlog files periodically. If that fails, only the time left is unknown."""
 
     def __init__(self, source: ServerUrl) -> None:
         self._source = source
@@ -25,22 +25,22 @@ class UpstreamBacklog:
         self._next_look = 0.0
 
     def snapshot(self, state: ProducerProgress) -> Snapshot:
-        """The progress to show."""
+        """Return the progress to show."""
         return replace(self._snapshot(state), paused=state.mirror.paused)
 
     def _snapshot(self, state: ProducerProgress) -> Snapshot:
         published = state.publish
         lag = published.lag_s(state.relay.tail.position, time.time())
         if lag == 0.0 and not state.mirror.connected:
-            lag = None  # what is upstream, nobody knows
-        place = published.position
-        if place is None:
+            lag = None  # newer transactions of the upstream are unknown
+        reached = published.position
+        if reached is None:
             return Snapshot(published.rows, "", lag)
         self._look()
-        number = file_number(place.file)
-        done = sum(size for n, size in self._sizes.items() if n < number) + place.pos
-        remaining = sum(size for n, size in self._sizes.items() if n >= number) - place.pos
-        position = f"epoch {published.epoch}, {place.file}:{place.pos}"
+        number = file_number(reached.file)
+        done = sum(size for n, size in self._sizes.items() if n < number) + reached.pos
+        remaining = sum(size for n, size in self._sizes.items() if n >= number) - reached.pos
+        position = f"epoch {published.epoch}, {reached.file}:{reached.pos}"
         if published.gtid:
             position += f", gtid {published.gtid}"
         known = float(max(0, remaining)) if number in self._sizes else None

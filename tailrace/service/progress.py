@@ -1,4 +1,4 @@
-"""Progress of produce and consume: a rate and a time left, shown on a terminal or logged now and then."""
+"""Shows the progress of commands: rate and time left, on a terminal or periodically in the log."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Where a run is.
+    """The progress of a run at one moment.
 
     Attributes:
-        done, remaining: in one unit, such as bytes or epochs.
-        paused: why it does not go on just now.
+        done, remaining: in the same unit, such as bytes or epochs.
+        paused: why the run is paused; None if it is not.
     """
 
     rows: int
@@ -36,7 +36,7 @@ class Snapshot:
 
 
 class RateMeter:
-    """Rates over the last seconds; takes the clock's time as an argument."""
+    """Measures rates over the last ten seconds. Times are arguments, in seconds of a monotonic clock."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, Snapshot]] = deque()
@@ -51,7 +51,7 @@ class RateMeter:
         return (last.rows - first.rows) / (t1 - t0) if t1 > t0 else 0.0
 
     def seconds_left(self) -> float | None:
-        """None if not known: there is no end, or no progress."""
+        """Return the time left; None if there is no end or no progress."""
         (t0, first), (t1, last) = self._samples[0], self._samples[-1]
         speed = (last.done - first.done) / (t1 - t0) if t1 > t0 else 0.0
         if last.remaining is None or (speed <= 0 and last.remaining > 0):
@@ -60,7 +60,7 @@ class RateMeter:
 
 
 def describe(snapshot: Snapshot, rate: float, left: float | None) -> str:
-    """One line for people."""
+    """Return the progress as a line of text."""
     parts = [counted(snapshot.rows, "row"), f"{rate:,.0f} rows/s", snapshot.position or "no position yet"]
     if snapshot.lag_s is not None:
         parts.append(f"lag {snapshot.lag_s:.1f} s")
@@ -73,7 +73,7 @@ def describe(snapshot: Snapshot, rate: float, left: float | None) -> str:
 
 @contextmanager
 def progress_display(title: str) -> Iterator[Callable[[Snapshot], None]]:
-    """A function that shows progress: on a terminal one live line, otherwise a log line every 10 seconds."""
+    """Yield a function that shows progress: a live line on a terminal, otherwise a log line every 10 seconds."""
     meter = RateMeter()
     if may_draw():
         from rich.console import Console

@@ -1,4 +1,4 @@
-"""Reports the error that a command ended with to its parent process: one line of JSON in a pipe."""
+"""Reports the error of a command to its parent process, as a line of JSON in a pipe."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dataclasses import asdict, dataclass
 
 from schemas.errors import TailraceError
 
-#: names the pipe's file descriptor in the environment
+#: environment variable with the pipe's file descriptor
 REPORT_FD = "TAILRACE_REPORT_FD"
-# A pipe holds 64 kB, and nobody reads before the end.
+# Characters of a text: a pipe holds 64 kB, and the parent reads it after the end.
 _LONGEST = 4_000
 
 
 @dataclass(frozen=True)
 class ErrorReport:
-    """An error as its process has shown it.
+    """An error as its process showed it.
 
     Attributes:
-        another_start_helps: whether another start may go on without anybody's doing.
+        another_start_helps: whether another start may succeed without an operator.
     """
 
     code: str
@@ -30,17 +30,17 @@ class ErrorReport:
     another_start_helps: bool
 
     def fields(self) -> dict[str, str]:
-        """For a log."""
+        """Return the fields for a log line."""
         return {"code": self.code, "what": self.what, "where": self.where, "hint": self.hint}
 
 
 def another_start_helps(error: Exception) -> bool:
-    """Whether another start may go on without anybody's doing."""
+    """Return whether another start may succeed without an operator."""
     return isinstance(error, TailraceError) and (error.retryable or error.another_start)
 
 
 def write_report(report: ErrorReport) -> None:
-    """Write the report, if the parent process waits for it."""
+    """Write the report if the parent process has asked for it."""
     given = os.environ.get(REPORT_FD, "")
     if not given.isdecimal():
         return
@@ -52,7 +52,7 @@ def write_report(report: ErrorReport) -> None:
 
 
 def read_report(fd: int) -> ErrorReport | None:
-    """What a process that has ended wrote; None if that is nothing."""
+    """Read the report of a process that has ended; None if it wrote none."""
     parts = []
     with suppress(BlockingIOError):
         while part := os.read(fd, 1 << 16):

@@ -1,7 +1,7 @@
-"""What a running process has in memory, for ``tailrace status``: one JSON object over a unix socket.
+"""Serves the memory of a running process to ``tailrace status``, as a JSON object over a unix socket.
 
-The socket lies beside what the process owns: `producer.sock` in the relay directory, `<channel>.sock` in the
-folder of the checkpoints. Only its owner may connect, and nothing served holds a password.
+The sockets are `producer.sock` in the relay directory and `consumer.sock` in the channel's folder. Only their owner
+may connect, and the object contains no password.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from schemas.access.private_files import make_folder
 
 PRODUCER = "producer.sock"
 CONSUMER = "consumer.sock"
-_PATIENCE_S = 2.0
+_TIMEOUT_S = 2.0
 _log = structlog.get_logger()
 
 
@@ -29,12 +29,12 @@ _log = structlog.get_logger()
 def serve_status(folder: Path, name: str, snapshot: Callable[[], dict[str, Any]]) -> Iterator[None]:
     """Answer each connection with ``snapshot()`` while the block runs.
 
-    ``snapshot`` is called in a thread of its own. A folder that allows no socket is no reason not to run.
+    ``snapshot`` is called in a thread of its own. If the folder allows no socket, the block runs without one.
     """
     try:
         make_folder(folder, chosen=True)
         listener = _listen(folder, name)
-        ours = (folder / name).stat().st_ino
+        inode = (folder / name).stat().st_ino
     except OSError as error:
         _log.warning("status_socket_unavailable", folder=str(folder), reason=error.strerror or str(error))
         yield
@@ -45,39 +45,39 @@ def serve_status(folder: Path, name: str, snapshot: Callable[[], dict[str, Any]]
         yield
     finally:
         with suppress(OSError):
-            listener.shutdown(socket.SHUT_RDWR)  # ends the accept that the thread waits in
-        thread.join(_PATIENCE_S)
+            listener.shutdown(socket.SHUT_RDWR)  # ends the thread's accept
+        thread.join(_TIMEOUT_S)
         with suppress(OSError):
-            if (folder / name).stat().st_ino == ours:  # else a successor has taken the name
+            if (folder / name).stat().st_ino == inode:  # otherwise it is another process's socket
                 (folder / name).unlink()
         listener.close()
 
 
 def query_status(folder: Path, name: str) -> dict[str, Any] | None:
-    """What the process behind a socket says; None if there is none. Raises OSError if it does not answer."""
+    """Return the object that a process serves; None if none runs. Raises OSError if it does not answer."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-        client.settimeout(_PATIENCE_S)
+        client.settimeout(_TIMEOUT_S)
         try:
             with _short_path(folder, name) as path:
                 client.connect(path)
         except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
-            return None  # refused: its process was killed, and the name was left
+            return None  # refused: the process was killed and left its socket
         parts = []
         while part := client.recv(1 << 16):
             parts.append(part)
     try:
         found: dict[str, Any] = json.loads(b"".join(parts))
     except ValueError as error:
-        raise ConnectionError("the process ended while it answered") from error
+        raise ConnectionError("the process ended during its answer") from error
     return found
 
 
 def _listen(folder: Path, name: str) -> socket.socket:
     with suppress(FileNotFoundError):
-        (folder / name).unlink()  # of a process that was killed; a live one would hold the folder's lock
+        (folder / name).unlink()  # left by a killed process; a running one would hold the folder's lock
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        os.fchmod(listener.fileno(), 0o600)  # before it has a name: nobody connects in between
+        os.fchmod(listener.fileno(), 0o600)  # before bind, so that no other user can connect
         with _short_path(folder, name) as path:
             listener.bind(path)
         listener.listen()
@@ -89,7 +89,7 @@ def _listen(folder: Path, name: str) -> socket.socket:
 
 @contextmanager
 def _short_path(folder: Path, name: str) -> Iterator[str]:
-    """A path of the socket that fits into the 108 bytes which the kernel allows."""
+    """Yield a path of the socket that fits into the kernel's limit of 108 bytes."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{fd}/{name}"
@@ -103,13 +103,13 @@ def _answer(listener: socket.socket, snapshot: Callable[[], dict[str, Any]]) -> 
             client, _ = listener.accept()
         except OSError:  # closed
             return
-        with client, suppress(OSError):  # an asker who left is his own affair
-            client.settimeout(_PATIENCE_S)
+        with client, suppress(OSError):  # the client may have closed the connection
+            client.settimeout(_TIMEOUT_S)
             client.sendall(json.dumps(_snapshot_or_error(snapshot), ensure_ascii=False, default=str).encode())
 
 
 def _snapshot_or_error(snapshot: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     for _ in range(5):
-        with suppress(RuntimeError):  # a set that grew while it was read
+        with suppress(RuntimeError):  # the state changed while it was read
             return snapshot()
-    return {"error": "its state changes too fast to be read"}
+    return {"error": "the state changes too fast to be read"}

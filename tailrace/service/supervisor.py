@@ -1,9 +1,8 @@
-"""``tailrace run``: produce and consume as two processes; if one fails, the other goes on.
+"""Runs produce and consume as two processes for ``tailrace run``; if one fails, the other continues.
 
-A child that a signal has killed is started again, and so is one whose error may pass: a server that is away, a lock, a
-full disk. An error that only an operator can repair stops that child and is logged again from time to time. The mirror
-goes on without the consumer, because the upstream may purge its binlogs. In a bounded run any error ends both, because
-somebody waits for its end.
+A child that was killed is started again, and so is one whose error may pass: an unreachable server, a lock, a full
+disk. An error that needs an operator stops its child and is logged every minute. The mirror continues without the
+consumer, because the upstream may purge its binlogs. In a bounded run any error stops both, so that the run ends.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class RunningChild:
-    """A child that runs.
+    """A running child.
 
     Attributes:
-        report: once it has ended, the error that it reported, if any.
+        report: returns the error that the child reported, after it has ended; None if it reported none.
     """
 
     process: subprocess.Popen[bytes]
@@ -48,13 +47,13 @@ StartChild = Callable[[Sequence[str]], RunningChild]
 
 
 def pause_before_restart(failures: int) -> float:
-    """Seconds to wait before the next start, after this many failures in short order."""
+    """Return the seconds to wait before the next start, after this many quick failures."""
     return float(min(_LONGEST_PAUSE_S, 0.5 * 2 ** min(failures - 1, 10)))
 
 
 @dataclass
 class _Child:
-    """One of the two commands, and how it has fared."""
+    """One of the two commands and its state."""
 
     name: str
     arguments: Sequence[str]
@@ -62,20 +61,20 @@ class _Child:
     started: float = 0.0
     failures: int = 0
     restart_at: float = 0.0
-    code: int | None = None  # of an end that is final
-    error: ErrorReport | None = None  # what only a human can heal
+    code: int | None = None  # the exit code, if it is not started again
+    error: ErrorReport | None = None  # an error that needs an operator
     remind_at: float = 0.0
 
 
 @dataclass
 class Supervisor:
-    """Keeps the children running until they are done, have failed, or a signal comes.
+    """Keeps the children running until they have finished or failed, or a signal arrives.
 
     Args:
         commands: name and arguments of each child, in the order of their start.
         start: starts one child.
-        finished: called from time to time; once true, the children are asked to stop.
-        bounded: whether any error ends the run.
+        finished: called periodically with the names of the finished children; once it returns true, all are stopped.
+        bounded: whether any error stops the run.
     """
 
     commands: Sequence[tuple[str, Sequence[str]]]
@@ -87,7 +86,7 @@ class Supervisor:
     _signal: int = 0
 
     def run(self) -> int:
-        """The exit code: a failed child's, else 0; 128 and its number after a second signal."""
+        """Run, and return the exit code: that of a failed child, else 0; 128 + its number after a second signal."""
         self._children = [_Child(name, arguments) for name, arguments in self.commands]
         with handle_signals(self._on_signal):
             try:
@@ -162,20 +161,20 @@ class Supervisor:
             )
 
     def _remind(self, child: _Child, now: float) -> None:
-        """Log why a child is down, at first and then from time to time."""
+        """Log why a child is stopped, at once and then every minute."""
         if child.code == 0 or now < child.remind_at:
             return
         child.remind_at = now + _REMIND_S
-        said = {} if child.error is None else child.error.fields()
+        error = {} if child.error is None else child.error.fields()
         others = [other.name for other in self._children if other.code is None]
-        _log.error("child_stands", child=child.name, exit_code=child.code, **said, others_go_on=others)
+        _log.error("child_stands", child=child.name, exit_code=child.code, **error, others_go_on=others)
 
 
 def start_child(arguments: Sequence[str], **env: str) -> RunningChild:
-    """Start ``tailrace ARGUMENTS`` in this interpreter's environment. It ends with this process.
+    """Start ``tailrace ARGUMENTS`` with this interpreter. The child ends with this process.
 
-    The child has a session of its own: what is sent to our process group, such as a terminal's Ctrl-C, is for us, and
-    we pass it on. If this process dies, the kernel tells the child to stop.
+    The child has a session of its own, so that signals to our process group, such as a terminal's Ctrl-C, reach only
+    this process, which stops the children. If this process dies, the kernel sends the child STOP.
     """
     reader, writer = os.pipe()
     os.set_blocking(reader, False)

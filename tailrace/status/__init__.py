@@ -1,1 +1,1 @@
-"""What ``tailrace status`` shows: the positions of upstream, relay log, Kafka and each channel."""
+"""Reads the positions of upstream, relay log, Kafka and channels for ``tailrace status``."""

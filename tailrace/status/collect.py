@@ -1,4 +1,4 @@
-"""Reads the state of every part; if one cannot be read, its error is shown beside the others."""
+"""Reads the state of every part; a part that cannot be read is shown with its error."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Part = dict[str, Any]
 
 
 def collect(config: Config) -> Part:
-    """All parts as plain data; ``ok`` is false if any of them could not be read."""
+    """Return all parts as plain data; ``ok`` is false if a part could not be read."""
     upstream = _part(lambda: upstream_part(config))
     kafka = _part(lambda: kafka_part(config))
     first, *others = (_part(partial(downstream_part, one)) for one in targets(config))
@@ -38,7 +38,7 @@ def collect(config: Config) -> Part:
         "downstream": first,
         "targets": others,
     }
-    # What runs is told also where what it has stored cannot be read.
+    # A running process is shown even if its stored state cannot be read.
     report["relay"]["memory"] = memory_part(config.relay.dir, PRODUCER)
     channels = report["downstream"].setdefault("channels", [])
     for other in others:
@@ -60,7 +60,7 @@ def _part(read: Callable[[], Part]) -> Part:
 
 
 def upstream_part(config: Config) -> Part:
-    """The upstream's flavor, executed GTIDs and end of its binlog."""
+    """Return the upstream's flavor, executed GTIDs and end of binlog."""
     from producer.upstream.connect import describe
 
     url = source_url(config)
@@ -78,7 +78,7 @@ def upstream_part(config: Config) -> Part:
 
 
 def relay_part(config: Config) -> Part:
-    """The files, and what relay.meta says; `stored` is null before the first file."""
+    """Return the relay files and the content of relay.meta; `stored` is None before the first file."""
     from relay_store.layout.directory import locate, read_index, read_meta, subdir_uuid
     from relay_store.layout.inventory import relay_files
 
@@ -87,12 +87,12 @@ def relay_part(config: Config) -> Part:
     meta = read_meta(root / subdirs[-1]) if subdirs else None
     stored = None
     if meta is not None:
-        place = locate(root, subdirs[-1], meta.file, meta.pos)
+        position = locate(root, subdirs[-1], meta.file, meta.pos)
         stored = {
             "Master_log_name": meta.file,
             "Master_log_pos": meta.pos,
-            "Relay_log_name": f"{place.subdir}/{place.file}" if place else None,
-            "Relay_log_pos": place.pos if place else None,
+            "Relay_log_name": f"{position.subdir}/{position.file}" if position else None,
+            "Relay_log_pos": position.pos if position else None,
             "Retrieved_Gtid_Set": meta.gtid_set,
             "Uuid": subdir_uuid(subdirs[-1]),
         }
@@ -106,7 +106,7 @@ def relay_part(config: Config) -> Part:
 
 
 def _add_memory(channels: list[Part], folder: Path, prefix: str) -> None:
-    """Add what consumers on this machine have in memory, also of channels that nothing is stored of."""
+    """Add the memory of consumers on this machine, also for channels without a stored position."""
     known = {channel["channel"] for channel in channels}
     running = {path.parent.parent.name for path in folder.glob(f"*/{prefix}/{CONSUMER}")}
     for channel in channels:
@@ -117,18 +117,18 @@ def _add_memory(channels: list[Part], folder: Path, prefix: str) -> None:
 
 
 def memory_part(folder: Path, name: str) -> Part | None:
-    """What the process behind a socket has in memory; None if none runs on this machine."""
+    """Return the memory of the process that serves a socket; None if it does not run on this machine."""
     try:
         return query_status(folder, name)
     except OSError as error:
-        hint = "only the user that the process runs as may ask it"
+        hint = "run the command as the user that the process runs as"
         where = str(folder / name)
         what = f"the running process does not answer: {error.strerror or error}"
         return {"error": {"code": "TR002", "what": what, "where": where, "hint": hint, "retryable": True}}
 
 
 def kafka_part(config: Config) -> Part:
-    """The last committed epoch."""
+    """Return the last committed epoch."""
     last = last_epoch(config)
     part: Part = {"servers": config.kafka.bootstrap_servers, "topic": f"{config.kafka.prefix}.epochs"}
     if last is None:
@@ -147,7 +147,7 @@ def kafka_part(config: Config) -> Part:
 
 
 def downstream_part(config: Config) -> Part:
-    """The pipeline's channels there; none before the first consumer has run. Those of other prefixes by name only."""
+    """Return this pipeline's channels on a downstream, and the names of other pipelines' channels."""
     if (files := files_target(config)) is not None:
         return {
             "server": f"parquet:{files}",
@@ -156,7 +156,7 @@ def downstream_part(config: Config) -> Part:
             "others": [],
         }
     url = target_url(config)
-    # The audit's times are in UTC.
+    # The audit table's times are in UTC.
     with servers.asking(url, "downstream", init_command="SET time_zone = '+00:00'") as connection:
         version = servers.rows(connection, "SELECT VERSION()")[0][0]
         query, prefix = partial(servers.rows, connection), config.kafka.prefix
@@ -183,7 +183,7 @@ def downstream_part(config: Config) -> Part:
 
 
 def _channel(row: ChannelRow) -> Part:
-    """A channel's row, with MySQL's own columns under `stored`."""
+    """Return a channel's row, with the columns that MySQL's table has too in `stored`."""
     position = row.position
     return {
         "channel": row.key.name,
@@ -195,7 +195,7 @@ def _channel(row: ChannelRow) -> Part:
         "consistent": row.consistent,
         "fencing_token": position.fencing_token,
         "structures_version": position.structures_version,
-        "ddl_in_doubt": _in_hand(position.ddl_intent),
+        "ddl_in_doubt": _open_ddl(position.ddl_intent),
         "began_at": row.began_at,
         "began_behind": row.began_behind,
         "began_whole": row.began_whole,
@@ -206,8 +206,8 @@ def _channel(row: ChannelRow) -> Part:
     }
 
 
-def _in_hand(intent: str | None) -> str | None:
-    """The DDL that a channel has begun: its position in the upstream and its statement, without passwords."""
+def _open_ddl(intent: str | None) -> str | None:
+    """Return position and statement of a DDL that a channel has started, without passwords; None if there is none."""
     found = intent_of(intent)
     if found is None:
         return None

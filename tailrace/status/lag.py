@@ -1,6 +1,6 @@
-"""How far behind the channels are. Lag is the age of the oldest transaction that is not applied, 0 when there is none.
+"""Computes the channels' lag: the age of the oldest transaction that is not applied, 0 if there is none.
 
-Such a transaction is in Kafka, behind the channel's position; or it is upstream, behind the last epoch.
+Such a transaction is in Kafka after the channel's position, or on the upstream after the last epoch.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from tailrace.config.model import Config
 
 Part = dict[str, Any]
 
-_LAST_POSITION = (1 << 32) - 1  # that a dump can be asked for
+_LAST_POSITION = (1 << 32) - 1  # the last position that a dump can start at
 _UNKNOWN = dict.fromkeys(("epochs", "transactions", "seconds"))
 
 
 class Waiting:
-    """The commit time of the oldest waiting transaction, ms since 1970; 0 for none, None if not known.
+    """Finds the commit time of the oldest waiting transaction, in ms since 1970; 0 if none waits, None if unknown.
 
     Args:
-        upstream, kafka: these parts of the report.
+        upstream, kafka: the parts of the report.
     """
 
     def __init__(self, config: Config, upstream: Part, kafka: Part) -> None:
         self._config, self._upstream, self._kafka = config, upstream, kafka
 
     def behind(self, channel: Part) -> int | None:
-        """Of what the channel has not applied."""
+        """Return it for the transactions that a channel has not applied."""
         if not is_comparable(channel, self._kafka):
             return None
         try:
@@ -48,7 +48,7 @@ class Waiting:
         gtids = channel["gtids"]
         for logged in LogReader(log_address(self._config.kafka)).behind(channel["epochs_offset"]):
             record, executed = logged.record, logged.record.executed_gtids
-            # What `tailrace recover` has brought is behind the position, and applied.
+            # Transactions that `tailrace recover` applied are after the position.
             is_applied = executed and parsed(gtids, executed).contains(parsed(executed, gtids))
             if record.transactions and not is_applied:
                 return record.first_commit_ms
@@ -56,7 +56,7 @@ class Waiting:
 
     @cached_property
     def unpublished(self) -> int | None:
-        """Of what is upstream and not in Kafka."""
+        """It for the transactions of the upstream that are not in Kafka."""
         from producer.upstream.connect import describe
         from producer.upstream.history import first_commit_behind
 
@@ -75,13 +75,13 @@ class Waiting:
 
 
 def is_comparable(channel: Part, kafka: Part) -> bool:
-    """Whether anything is stored of a channel, and it follows the log that the topics hold."""
+    """Return whether a channel has a stored position in the log of the topics."""
     logs = {channel.get("log_id"), kafka.get("log_id")} - {None}
     return channel.get("stored", channel) is not None and len(logs) <= 1
 
 
 def is_caught_up(upstream: Part, last: Part) -> bool:
-    """Whether all transactions of the upstream are in Kafka, by GTIDs, or without them by positions."""
+    """Return whether all transactions of the upstream are in Kafka, by GTIDs or else by positions."""
     if upstream["has_gtids"]:
         return transactions_behind(upstream["gtids"], last["gtids"], upstream["flavor"]) == 0
     return (upstream["uuid"], upstream["file"], upstream["position"]) == (
@@ -92,10 +92,11 @@ def is_caught_up(upstream: Part, last: Part) -> bool:
 
 
 def lag(channel: Part, upstream: Part, kafka: Part, waiting_ms: int | None, now: float) -> Part:
-    """How far a channel is behind; null where a part that must be known could not be read, or is of another log.
+    """Return a channel's lag. A number is None if its part of the report is unknown or belongs to another log.
 
     Args:
-        waiting_ms: when its oldest transaction that waits was committed; 0 for none, None if not known.
+        waiting_ms: the commit time of its oldest waiting transaction, in ms since 1970; 0 if none waits, None if
+            unknown.
         now: seconds since 1970.
     """
     if not is_comparable(channel, kafka):
@@ -115,15 +116,15 @@ def lag(channel: Part, upstream: Part, kafka: Part, waiting_ms: int | None, now:
 
 
 def transactions_behind(upstream: str, applied: str, flavor: Flavor) -> int | None:
-    """Transactions of the upstream that are not applied; None if the sets cannot be compared."""
+    """Return the number of upstream transactions that are not applied; None if the sets cannot be compared."""
     try:
-        ours: GtidSet = parse_gtid_set(upstream, flavor)
-        theirs: GtidSet = parse_gtid_set(applied, flavor)
+        all_gtids: GtidSet = parse_gtid_set(upstream, flavor)
+        done: GtidSet = parse_gtid_set(applied, flavor)
     except ValueError:
         return None
-    if isinstance(ours, MysqlGtidSet) and isinstance(theirs, MysqlGtidSet):
-        return ours.minus(theirs).count()
-    if isinstance(ours, MariadbGtidSet) and isinstance(theirs, MariadbGtidSet):
-        done = {domain: gtid.sequence for domain, gtid in theirs.domains.items()}
-        return sum(max(0, g.sequence - done.get(d, 0)) for d, g in ours.domains.items())
+    if isinstance(all_gtids, MysqlGtidSet) and isinstance(done, MysqlGtidSet):
+        return all_gtids.minus(done).count()
+    if isinstance(all_gtids, MariadbGtidSet) and isinstance(done, MariadbGtidSet):
+        sequences = {domain: gtid.sequence for domain, gtid in done.domains.items()}
+        return sum(max(0, g.sequence - sequences.get(d, 0)) for d, g in all_gtids.domains.items())
     return None

@@ -1,8 +1,8 @@
-"""What the two processes have in memory, in the words of SHOW REPLICA STATUS and of MySQL's tables.
+"""The state that producer and consumer have in memory, with the field names of MySQL's tables.
 
-``slave_master_info`` names the receiver's fields, ``slave_relay_log_info`` the publisher's and the applier's.
-Memory is ahead of what is stored: a crash falls back to relay.meta, the last committed epoch, and the channel's
-row.
+The receiver's fields are those of ``slave_master_info``, the publisher's and the applier's those of
+``slave_relay_log_info``. Memory is ahead of the stored state, which a process returns to after a crash: relay.meta,
+the last committed epoch, and the channel's row.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Part = dict[str, Any]
 
 
 def moment(seconds: float | None) -> str | None:
-    """A time in UTC, None for none."""
+    """Return a time in UTC as text; None if there is none."""
     return (
         None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
     )
 
 
 class ProducerMemory:
-    """The producer's state as ``tailrace status`` asks for it; ``state`` is set once there is one."""
+    """The producer's state for ``tailrace status``; ``state`` is None until the producer sets it."""
 
     def __init__(self, settings: ProducerConfig) -> None:
         self._settings = settings
@@ -37,7 +37,7 @@ class ProducerMemory:
         self.state: ProducerProgress | None = None
 
     def snapshot(self) -> Part:
-        """Plain data. Raises RuntimeError if the GTID set grew while it was read."""
+        """Return plain data. Raises RuntimeError if the GTID set changed while it was read."""
         state = self.state
         if state is None:
             return {**self._process, "state": "starting"}
@@ -84,25 +84,25 @@ class ProducerMemory:
 
 
 class ConsumerMemory:
-    """The consumer's state."""
+    """The consumer's state for ``tailrace status``."""
 
     def __init__(self, channel: str, counters: Counters) -> None:
         self._counters = counters
         self._process = {**_process(), "Channel_name": channel}
 
     def snapshot(self) -> Part:
-        """Plain data."""
+        """Return plain data."""
         counters = self._counters
         position = counters.position
         if position is None:
             return {**self._process, "state": "starting"}
         batch = None
-        if (piece := counters.in_hand) is not None:
+        if (slice_ := counters.in_hand) is not None:
             batch = {
-                "first_epoch": piece.first.epoch,
-                "last_epoch": piece.last.epoch,
-                "rows": piece.rows,
-                "last_gtid": piece.last.last_gtid,
+                "first_epoch": slice_.first.epoch,
+                "last_epoch": slice_.last.epoch,
+                "rows": slice_.rows,
+                "last_gtid": slice_.last.last_gtid,
                 "since": moment(counters.in_hand_since),
             }
         return {

@@ -1,4 +1,4 @@
-"""The two ends that say whether a channel is up to date: the log's last epoch, and the channel's own."""
+"""Reads the last epoch of the log and the last epoch that a channel has applied."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tailrace.config.model import Config
 
 
 def last_epoch(config: Config) -> EpochCommitted | None:
-    """The last committed epoch, None in an empty log or without one. Raises LogError."""
+    """Return the last committed epoch; None if the log is empty or does not exist. Raises LogError."""
     if not log_exists(config.kafka.bootstrap_servers, config.kafka.prefix, kafka_security(config.kafka)):
         return None
     from spark_consumer.epochs.log_reader import LogReader
@@ -25,22 +25,22 @@ def last_epoch(config: Config) -> EpochCommitted | None:
 
 
 def log_exists(servers: str, prefix: str, security: KafkaSecurity = OPEN) -> bool:
-    """Whether the producer has created its topics. Raises what ``probe_kafka.brokers`` raises."""
+    """Return whether the producer has created its topics. Raises the errors of ``probe_kafka.brokers``."""
     _, found = probe_kafka.brokers(servers, security)
     return f"{prefix}.epochs" in found.topics
 
 
 def last_logged_epoch(config: Config) -> int | None:
-    """The number of the last committed epoch."""
+    """Return the number of the last committed epoch; None if there is none."""
     last = last_epoch(config)
     return last.epoch if last else None
 
 
 def channel_epoch(config: Config, channel: str | None = None) -> int:
-    """The last epoch that the channel has applied, -1 if none. Raises DownstreamError."""
+    """Return the last epoch that the channel has applied, -1 if none. Raises DownstreamError."""
     if (files := files_target(config)) is not None:
-        found_there = files_channels(files)
-        return int(found_there[0]["epoch"]) if found_there else -1
+        channels = files_channels(files)
+        return int(channels[0]["epoch"]) if channels else -1
     with servers.asking(target_url(config), "downstream") as connection:
         key = ChannelKey(config.kafka.prefix, channel or config.consumer.channel)
         found = position_store.all_channels(partial(servers.rows, connection))

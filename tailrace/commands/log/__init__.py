@@ -1,1 +1,1 @@
-"""``tailrace topic`` and ``tailrace schema``: what is in the epoch log."""
+"""``tailrace topic`` and ``tailrace schema``: show the content of the epoch log."""

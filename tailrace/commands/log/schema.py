@@ -1,4 +1,4 @@
-"""``tailrace schema``: the structures of the log's tables."""
+"""``tailrace schema``: shows and sets the structures of the log's tables."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ import typer
 
 from tailrace.commands.options import DEFAULT_CONFIG, AsJson, ConfigFile
 
-app = typer.Typer(help="The tables' structures in the log.", no_args_is_help=True)
+app = typer.Typer(help="Show or set the tables' structures in the log.", no_args_is_help=True)
 
-Table = Annotated[str, typer.Argument(metavar="DATABASE.TABLE", help="The upstream's name of the table.")]
+Table = Annotated[str, typer.Argument(metavar="DATABASE.TABLE", help="The table's name on the upstream.")]
 AtEpoch = Annotated[int | None, typer.Option("--at-epoch", metavar="N", help="At the end of this epoch.")]
 AtGtid = Annotated[
     str | None,
-    typer.Option("--at-gtid", metavar="SET", help="At the first epoch with which all of this is executed."),
+    typer.Option(
+        "--at-gtid", metavar="SET", help="At the first epoch whose executed set contains all of these."
+    ),
 ]
-History = Annotated[bool, typer.Option("--history", help="Also every change that the log holds.")]
+History = Annotated[bool, typer.Option("--history", help="Also show all changes in the log.")]
 
 
 @app.command("show")
@@ -32,7 +34,7 @@ def show(
     history: History = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print a table's structure at a position in the log; by default at its end."""
+    """Print a table's structure at a position in the log, by default at the end."""
     from schemas.letter_case import lowered
     from tailrace.config.addresses import kafka_security
     from tailrace.config.file import load
@@ -44,7 +46,7 @@ def show(
     if not db or not name:
         raise typer.BadParameter("write DATABASE.TABLE", param_hint="DATABASE.TABLE")
     if at_epoch is not None and at_gtid is not None:
-        raise typer.BadParameter("name one of --at-epoch and --at-gtid")
+        raise typer.BadParameter("use only one of --at-epoch and --at-gtid")
     kafka = load(config).kafka
     security = kafka_security(kafka)
     probe(kafka.bootstrap_servers, security)
@@ -61,7 +63,11 @@ def show(
 
 Structure = Annotated[
     Path,
-    typer.Option("--file", metavar="FILE", help="The CREATE TABLE statement, as from SHOW CREATE TABLE."),
+    typer.Option(
+        "--file",
+        metavar="FILE",
+        help="A file with the CREATE TABLE statement, as SHOW CREATE TABLE prints it.",
+    ),
 ]
 At = Annotated[
     str | None,
@@ -71,7 +77,7 @@ At = Annotated[
 
 @app.command("set")
 def set_(table: Table, file: Structure, config: ConfigFile = DEFAULT_CONFIG, at: At = None) -> None:
-    """Set a tracked structure by hand, if the producer has stopped because of it; it must not run meanwhile."""
+    """Set a tracked structure by hand, if the producer stopped because of it. The producer must not run."""
     from producer.set_structure import set_structure
     from tailrace import assemble
     from tailrace.config.file import load
@@ -80,11 +86,11 @@ def set_(table: Table, file: Structure, config: ConfigFile = DEFAULT_CONFIG, at:
     db, _, name = table.partition(".")
     if not db or not name:
         raise typer.BadParameter("write DATABASE.TABLE", param_hint="DATABASE.TABLE")
-    place = re.fullmatch(r"(.+\.[0-9]{6,10}):([0-9]{1,10})", at) if at is not None else None
-    if at is not None and place is None:
-        raise typer.BadParameter("write it like mysql-bin.000007:1234", param_hint="--at")
+    position = re.fullmatch(r"(.+\.[0-9]{6,10}):([0-9]{1,10})", at) if at is not None else None
+    if at is not None and position is None:
+        raise typer.BadParameter("use a form like mysql-bin.000007:1234", param_hint="--at")
     settings = assemble.producer_config(load(config))
     probe(settings.bootstrap_servers, settings.kafka_security)
-    epoch = set_structure(settings, (db, name), file, (place[1], int(place[2])) if place else None)
+    epoch = set_structure(settings, (db, name), file, (position[1], int(position[2])) if position else None)
     where = at or f"{epoch.source_file}:{epoch.source_pos}"
-    sys.stderr.write(f"epoch {epoch.epoch}: the structure of {table} is stated from {where} on\n")
+    sys.stderr.write(f"epoch {epoch.epoch}: the structure of {table} is set from {where} on\n")

@@ -1,4 +1,4 @@
-"""``tailrace topic cat``: what is in the epoch log."""
+"""``tailrace topic cat``: shows the content of the epoch log."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from schemas.tables import TableFilter
     from tailrace.reader import EpochReader
 
-app = typer.Typer(help="Look into the epoch log in Kafka.", no_args_is_help=True)
+app = typer.Typer(help="Show the epoch log in Kafka.", no_args_is_help=True)
 
 Start = Annotated[
     str,
     typer.Option(
         "--from",
         metavar="earliest|oldest|epoch:N|gtid:SET|time:RFC3339",
-        help="Where to begin; oldest is the first epoch that is still there.",
+        help="Where to start; oldest is the first epoch that Kafka still has.",
     ),
 ]
 Pattern = Annotated[
@@ -30,7 +30,7 @@ Pattern = Annotated[
         "--table", metavar="PATTERN", help="Only these tables, such as shop.*; may be given several times."
     ),
 ]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Wait for more.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Wait for further epochs.")]
 Format = Annotated[
     Literal["text", "json"], typer.Option("--format", help="Text, or one JSON object on each line.")
 ]
@@ -46,8 +46,8 @@ def cat(
 ) -> None:
     """Print the epochs with their DDL and rows, in upstream order.
 
-    Only committed epochs, each checked by its row count and digest. With --table only epochs that
-    concern such a table. Ctrl-C ends it with 0.
+    Only committed epochs are printed. Each is checked by its row count and digest. With --table, only epochs with
+    rows or DDL of such tables are printed. Ctrl-C stops the command with exit code 0.
     """
     from tailrace.config.addresses import kafka_security
     from tailrace.config.start_point import check_topic_start

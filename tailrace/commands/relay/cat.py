@@ -1,4 +1,4 @@
-"""``tailrace relay cat``: the events of the relay log."""
+"""``tailrace relay cat``: shows the events of the relay log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tailrace.commands.options import DEFAULT_CONFIG, ConfigFile, read_config
 
 
 class Format(StrEnum):
-    """How events are written."""
+    """The output format."""
 
     TEXT = "text"
     JSON = "json"
@@ -23,24 +23,26 @@ class Format(StrEnum):
 SubDir = Annotated[str | None, typer.Option("--sub-dir", metavar="NAME", help="Only this sub-directory.")]
 File = Annotated[
     str | None,
-    typer.Option("--file", metavar="NAME", help="Only this file; without --sub-dir the newest of its name."),
+    typer.Option(
+        "--file", metavar="NAME", help="Only this file; without --sub-dir, the newest of this name."
+    ),
 ]
 StartPosition = Annotated[
-    int, typer.Option("--start-position", "-j", min=0, help="Begin the first file at this position.")
+    int, typer.Option("--start-position", "-j", min=0, help="Start at this position of the first file.")
 ]
 StopPosition = Annotated[
     int | None,
-    typer.Option("--stop-position", min=0, help="End before the event at this position of the last file."),
+    typer.Option("--stop-position", min=0, help="Stop before the event at this position of the last file."),
 ]
 StartDatetime = Annotated[
     str | None,
-    typer.Option(
-        "--start-datetime", metavar="TIME", help="Begin with the first event at this time or later."
-    ),
+    typer.Option("--start-datetime", metavar="TIME", help="Start at the first event of this time or later."),
 ]
 StopDatetime = Annotated[
     str | None,
-    typer.Option("--stop-datetime", metavar="TIME", help="End before the first event at this time or later."),
+    typer.Option(
+        "--stop-datetime", metavar="TIME", help="Stop before the first event of this time or later."
+    ),
 ]
 IncludeGtids = Annotated[
     str | None, typer.Option("--include-gtids", metavar="SET", help="Only these transactions.")
@@ -48,7 +50,7 @@ IncludeGtids = Annotated[
 ExcludeGtids = Annotated[
     str | None, typer.Option("--exclude-gtids", metavar="SET", help="All but these transactions.")
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the rows too.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also show the rows.")]
 OutputFormat = Annotated[Format, typer.Option("--format", help="Text, or one JSON object on each line.")]
 
 
@@ -65,10 +67,10 @@ def cat(
     verbose: Verbose = False,
     output: OutputFormat = Format.TEXT,
 ) -> None:
-    """Show events of the relay log, from all files in their order unless one is named.
+    """Show events of the relay log, from all files in order or from one file.
 
-    The options are mysqlbinlog's. TIME is UTC unless it says otherwise, such as 2026-11-21T22:00:00+01:00. On
-    MariaDB a GTID set stands for everything up to its numbers. Compressed transactions are shown unpacked.
+    The options are those of mysqlbinlog. TIME is in UTC unless it has an offset, such as 2026-11-21T22:00:00+01:00.
+    On MariaDB a GTID set means everything up to its numbers. Compressed transactions are shown unpacked.
     """
     from tailrace.reader.relay_cat import Selection, events
 
@@ -98,7 +100,9 @@ def _seconds(option: str, text: str | None) -> int | None:
         moment = datetime.fromisoformat(text)
         return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
     except (ValueError, OverflowError) as error:
-        raise typer.BadParameter("use 2026-11-21 22:00:00 or RFC 3339", param_hint=option) from error
+        raise typer.BadParameter(
+            "use a form like 2026-11-21 22:00:00, or RFC 3339", param_hint=option
+        ) from error
 
 
 def _without_rows(event: dict[str, Any]) -> dict[str, Any]:
@@ -111,12 +115,12 @@ def _without_rows(event: dict[str, Any]) -> dict[str, Any]:
 _HEAD = ("sub_dir", "file", "position", "time", "server_id", "type", "name", "size", "events", "rows")
 
 
-def _lines(event: dict[str, Any], begin: str, indent: str = " " * 12) -> Iterator[str]:
-    """An event as text: a line of its own, then rows and the events inside."""
-    said = "  ".join(f"{name}={_value(value)}" for name, value in event.items() if name not in _HEAD)
+def _lines(event: dict[str, Any], prefix: str, indent: str = " " * 12) -> Iterator[str]:
+    """Yield an event as text: its own line, then its rows and the events inside it."""
+    content = "  ".join(f"{name}={_value(value)}" for name, value in event.items() if name not in _HEAD)
     name = event["name"] if event["name"] != "UNKNOWN" else f"UNKNOWN type {event['type']}"
     time = event["time"].replace("T", " ").rstrip("Z")
-    yield f"{begin}  {time}  server {event['server_id']}  {name}  {event['size']} bytes  {said}".rstrip()
+    yield f"{prefix}  {time}  server {event['server_id']}  {name}  {event['size']} bytes  {content}".rstrip()
     for row in event.get("rows") or ():
         sides = [
             f"{side} {json.dumps(row[side], ensure_ascii=False)}" for side in ("before", "after") if row[side]
@@ -127,6 +131,6 @@ def _lines(event: dict[str, Any], begin: str, indent: str = " " * 12) -> Iterato
 
 
 def _value(value: Any) -> str:
-    """Text with its line breaks kept in one line; what has blanks in quotes."""
+    """Return a value as text in one line, in quotes if it is empty or has white space."""
     text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
     return json.dumps(text, ensure_ascii=False) if any(c.isspace() for c in text) or not text else text

@@ -1,4 +1,4 @@
-"""``tailrace relay list``: the files of the relay log, and what is in each."""
+"""``tailrace relay list``: shows the files of the relay log and their content."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _TIMES = ("first_time", "last_time")
 
 
 def list_files(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
-    """List sub-directories and files: size, first and last GTID, time span in UTC, and who needs them.
+    """List sub-directories and files: size, first and last GTID, time span in UTC, and which readers need them.
 
-    Only the heads and tails of the files are read. Transactions are counted if MySQL's files say how many
-    they hold.
+    Only the start and the end of each file are read. The number of transactions is shown if MySQL's files contain
+    it.
     """
     from relay_store.read.catalog import entries
     from tailrace import assemble

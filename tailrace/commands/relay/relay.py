@@ -1,4 +1,4 @@
-"""``tailrace relay``: the relay log on this machine's disk."""
+"""``tailrace relay``: shows, verifies and purges the relay log of this machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from relay_store.purge.purge import PurgeReport
     from tailrace.config.model import Config
 
-app = typer.Typer(help="Look at the relay log on this machine, and purge it.", no_args_is_help=True)
+app = typer.Typer(help="Show, verify and purge the relay log of this machine.", no_args_is_help=True)
 app.command("cat")(relay_cat.cat)
 app.command("list")(relay_list.list_files)
 app.command("verify")(relay_verify.verify)
@@ -30,14 +30,14 @@ Filename = Annotated[
 ]
 SubDir = Annotated[
     str | None,
-    typer.Option("--sub-dir", metavar="UUID.SERIAL", help="Its sub-directory; default: the current one."),
+    typer.Option(
+        "--sub-dir", metavar="UUID.SERIAL", help="The sub-directory of FILE; default: the current one."
+    ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")]
 Forget = Annotated[
     str | None,
-    typer.Option(
-        "--forget", metavar="NAME", help="Remove a reader that will never come back, instead of listing."
-    ),
+    typer.Option("--forget", metavar="NAME", help="Remove a reader that will never run again."),
 ]
 
 
@@ -49,10 +49,10 @@ def purge(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete all relay files before FILE, those of earlier sub-directories too, oldest first.
+    """Delete all relay files before FILE, also in earlier sub-directories, starting with the oldest.
 
     It stops at the first file that is being written or read, or that the publisher, a configured channel or another
-    registered reader still needs. A producer may run meanwhile.
+    registered reader still needs. The producer may keep running.
     """
     from relay_store.purge.purge import purge as run
     from tailrace import assemble
@@ -71,7 +71,7 @@ def _relay_dir(config: Config) -> Path:
 
     root = config.relay.dir
     if not root.is_dir():
-        hint = "[relay] dir names it; it is on the machine where `tailrace produce` runs"
+        hint = "set [relay] dir, and run this on the machine of `tailrace produce`"
         raise RelayError("TR322", f"there is no relay log in {root}", hint=hint)
     return root
 
@@ -108,10 +108,10 @@ def _moment(seconds: float) -> str:
 
 @app.command("readers")
 def readers(config: ConfigFile = DEFAULT_CONFIG, forget: Forget = None, as_json: AsJson = False) -> None:
-    """List who still needs the relay log, and from which position on; no purge deletes that.
+    """List the readers of the relay log and the position from which each needs it. A purge keeps these files.
 
-    The publisher and the configured channels register by themselves; one that has not begun needs everything.
-    A channel that will never run again keeps its files until it is removed from the configuration and forgotten.
+    The publisher and the configured channels are registered automatically; one that has not started needs all files.
+    If a channel will never run again, remove it from the configuration and with --forget.
     """
     from tailrace import assemble
 
@@ -132,16 +132,16 @@ def _forget(root: Path, name: str, awaited: Sequence[str]) -> None:
     from schemas.errors import RelayError
 
     if name in awaited:
-        what = f"{name} is a channel of the configuration, which needs the relay log as long as it is there"
+        what = f"{name} is a channel of the configuration, so it needs the relay log"
         hint = (
-            "take its section out of the configuration first; of the default channel, name another one in [consumer]"
-            " channel, or leave [target] out on a machine that only produces"
+            "remove its section from the configuration first; for the default channel, name another one in [consumer]"
+            " channel, or remove [target] on a machine that only produces"
         )
         raise RelayError("TR323", what, hint=hint)
     if not forget(root, name):
-        hint = "`tailrace relay readers` lists those that are"
+        hint = "`tailrace relay readers` lists the registered readers"
         raise RelayError("TR321", f"no reader {name!r} is registered in {root}", hint=hint)
-    typer.echo(f"forgot {name}", err=True)
+    typer.echo(f"removed {name}", err=True)
 
 
 def _readers(root: Path, awaited: Sequence[str]) -> list[dict[str, Any]]:
@@ -169,14 +169,14 @@ def _print_readers(found: list[dict[str, Any]], root: Path) -> None:
         return
     rows = [("reader", "needs from", "bytes behind", "updated")]
     for row in found:
-        place = f"{row['subdir']}/{row['file']}:{row['position']}"
-        updated = row["updated"] or "has not begun"
-        rows.append((row["reader"], place, f"{row['bytes_after']:,}", updated))
+        position = f"{row['subdir']}/{row['file']}:{row['position']}"
+        updated = row["updated"] or "has not started yet"
+        rows.append((row["reader"], position, f"{row['bytes_after']:,}", updated))
     _print_columns(rows)
 
 
 def _print_columns(rows: Sequence[Sequence[str]]) -> None:
-    """A table that keeps long names whole: paths are there to be copied."""
+    """Print columns without shortening them, so that paths can be copied."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -1,4 +1,4 @@
-"""``tailrace relay verify``: is every byte of the relay log as the upstream wrote it, and is it read rightly?"""
+"""``tailrace relay verify``: checks the relay log for damage, and optionally our decoding of its rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tailrace.verify_rows.compare import RowsReport
 
 Rows = Annotated[
-    bool, typer.Option("--rows", help="Decode every row with mysql-replication too, and compare each value.")
+    bool, typer.Option("--rows", help="Also decode every row with mysql-replication, and compare each value.")
 ]
 
 _LOG_EVERY_S = 10.0
@@ -27,7 +27,7 @@ def verify(config: ConfigFile = DEFAULT_CONFIG, rows: Rows = False, as_json: AsJ
     """Check the relay log: checksums, sizes and positions of all events, the sequence of files, relay.meta,
     the index, and that the GTIDs have no gap.
 
-    It may run beside a producer. Each finding has a position and a remedy. Exit 5 if there is one.
+    The producer may keep running. Each finding has a position and a remedy. Exit code 5: there are findings.
     """
     from relay_store.check.verify import verify as verify_log
     from schemas.errors import ExitCode
@@ -44,9 +44,9 @@ def verify(config: ConfigFile = DEFAULT_CONFIG, rows: Rows = False, as_json: AsJ
 
 
 def _compared(root: Path, report: Report) -> RowsReport | None:
-    """What comparing the rows came to; findings and notes are added to the report."""
+    """Compare the rows, and add findings and notes to the report."""
     if not report.sound:
-        report.notes.append("the rows were not compared, since the files are damaged")
+        report.notes.append("the rows were not compared because the files are damaged")
         return None
     from tailrace.verify_rows.compare import compare_rows
     from tailrace.verify_rows.report import findings_of, notes_of
@@ -84,13 +84,13 @@ def _print(report: Report, root: str) -> None:
     found = counted(len(report.findings), "finding")
     verdict = "[bold green]sound[/]" if report.sound else f"[bold red]{found}[/]"
     counts = {"file": report.files, "byte": report.bytes, "event": report.events}
-    said = ", ".join(counted(count, noun) for noun, count in counts.items())
-    console.print(f"{escape(root)}: {said}: {verdict}")
+    checked = ", ".join(counted(count, noun) for noun, count in counts.items())
+    console.print(f"{escape(root)}: {checked}: {verdict}")
 
 
 @contextmanager
 def _progress(task: str) -> Iterator[Callable[[int, int], None]]:
-    """Bytes, bytes/s and time left: one live line on a terminal, otherwise a log line every 10 seconds."""
+    """Show bytes, bytes/s and time left: a live line on a terminal, otherwise a log line every 10 seconds."""
     from tailrace.service.logs import may_draw
 
     if may_draw():

@@ -58,9 +58,9 @@ def test_the_options_are_fixed(command: str, options: list[str]) -> None:
 
 
 def test_what_goes_into_a_pipe_is_not_wrapped(capsys: pytest.CaptureFixture[str]) -> None:
-    sentence = "the position is in the downstream's own transaction."
+    sentence = "In both cases nothing is lost or applied twice."
     [line] = [one for one in _tailrace("consume", "--help").stdout.splitlines() if sentence in one]
-    assert line.startswith("  SIGTERM or Ctrl-C finishes")
+    assert line.startswith("  SIGTERM or Ctrl-C stops after")
     long = "--no-such-option-" + "long-" * 40
     assert f"No such option: {long}" in _tailrace("consume", long).stderr
     # Tables and lines of other commands go through the same console.

@@ -104,7 +104,7 @@ def test_channels_of_the_configuration_are_readers_from_the_start(tmp_path: Path
         ("channel-main", "mysql-bin.000001", True),
         ("publisher", "mysql-bin.000003", False),
     ]
-    assert "has not begun" in relay(root, "readers", more=CHANNELS).stdout
+    assert "has not started yet" in relay(root, "readers", more=CHANNELS).stdout
     files = json.loads(relay(root, "list", "--json", more=CHANNELS).stdout)["subdirs"][0]["files"]
     assert [file["needed_by"] for file in files][:2] == [["channel-copy", "channel-main"]] * 2
     refused = relay(root, "readers", "--forget", "channel-main", more=CHANNELS)

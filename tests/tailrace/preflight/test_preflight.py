@@ -219,7 +219,7 @@ def test_rights_on_single_databases_are_held_against_what_is_replicated() -> Non
         replace(DOWN, account=_account(*lines("`copy`.*", "`hr`.*", "`tailrace`.*")), reach=later)
     )
     assert {one.level for one in found.values()} == {"warn"}
-    assert "come later" in found["privileges"].what
+    assert "created later" in found["privileges"].what
 
 
 def test_what_is_replicated_as_far_as_the_patterns_tell() -> None:
@@ -337,7 +337,7 @@ def test_what_the_upstreams_tables_need_and_the_downstream_lacks() -> None:
     assert levels == {"collations": "block", "engines": "warn", "time_zones": "warn"}
     finding = _named(found, "collations")
     assert isinstance(finding, Finding)
-    assert "utf8mb4_0900_ai_ci of a.v is not there" in finding.what
+    assert "does not have the collation utf8mb4_0900_ai_ci of a.v" in finding.what
     named = agreement_findings(BOTH | {"time_zone": "Asia/Tokyo"}, DOWN.variables, upstream, poor)
     zones = _named(named, "time_zones")
     assert isinstance(zones, Finding)

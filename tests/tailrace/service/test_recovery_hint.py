@@ -31,7 +31,7 @@ def hint(root: Path, error: TailraceError) -> str:
 def test_recover_is_mentioned_where_there_is_a_relay_log(tmp_path: Path, error: TailraceError) -> None:
     assert hint(tmp_path, error) == "check it"
     (tmp_path / "server-uuid.index").write_text("")
-    assert hint(tmp_path, error).startswith("check it; if it is gone for good")
+    assert hint(tmp_path, error).startswith("check it; if it is lost for good")
     assert "`tailrace recover`" in error.hint
 
 

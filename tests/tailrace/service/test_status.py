@@ -99,22 +99,22 @@ ENDED = {
 
 
 def test_only_what_is_proved_is_said_of_the_tables() -> None:
-    equal = "ended in order; the tables equal the upstream at this position"
+    equal = "stopped cleanly; the tables equal the upstream at this position"
     assert _state(ENDED) == [equal]
     unproved = " ".join(_state({**ENDED, "began_whole": False}))
-    assert f"what was written upstream up to {UUID}:1-5 did not come by this channel" in unproved
+    assert f"the channel did not apply what was written upstream up to {UUID}:1-5;" in unproved
     assert "equal" not in unproved
     counters = {"filtered": 2, "expression_filtered": 1, "ddl_left_out": 1, "skipped": 4}
     assert _state({**ENDED, "counters": counters, "decided": 1}) == [
-        f"{equal}, but for 3 row changes that its rules leave out, but for 1 DDL statement that was left out,"
-        " but for 4 events that [[skip]] passed over, but for 1 event that was decided about with `tailrace error`"
+        f"{equal}, except for 3 row changes left out by its rules, except for 1 DDL statement left out,"
+        " except for 4 events left out by [[skip]], except for 1 event skipped or replaced with `tailrace error`"
     ]
     again = " ".join(_state({**ENDED, "rewound_from": {"epoch": 7}}))
-    assert "applied again up to epoch 7" in again
+    assert "repeated up to epoch 7" in again
     assert "equal" not in again
     assert "equal" not in " ".join(_state({**ENDED, "target": "parquet:/lake", "began_whole": False}))
 
 
 def test_a_channel_that_runs_runs() -> None:
-    assert _state({**ENDED, "consistent": False, "memory": {"state": "waiting"}}) == ["runs"]
-    assert _state({**ENDED, "consistent": False}) == ["was cut off, or runs on another machine"]
+    assert _state({**ENDED, "consistent": False, "memory": {"state": "waiting"}}) == ["running"]
+    assert _state({**ENDED, "consistent": False}) == ["was interrupted, or runs on another machine"]

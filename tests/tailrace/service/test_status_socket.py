@@ -91,7 +91,7 @@ def test_a_folder_that_allows_no_socket_stops_nobody(tmp_path: Path) -> None:
 
 
 def test_a_process_that_does_not_answer_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tailrace.service.status_socket._PATIENCE_S", 0.2)
+    monkeypatch.setattr("tailrace.service.status_socket._TIMEOUT_S", 0.2)
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(tmp_path / "a.sock"))
         silent.listen()
