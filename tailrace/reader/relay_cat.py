@@ -14,7 +14,7 @@ from relay_store.read.reader import RelayReader
 from schemas.binlog import framing
 from schemas.binlog.framing import FIRST_POSITION
 from schemas.errors import RelayError
-from schemas.gtid.sets import GtidSet, parse_gtid_set
+from schemas.gtid.sets import Flavor, GtidSet, parse_gtid_set
 from tailrace.reader.event_content import ContentReader
 
 # Events that do not belong to a transaction.
@@ -62,7 +62,8 @@ def events(root: Path, wanted: Selection) -> Iterator[dict[str, Any]]:
     files = _files(root, wanted)
     if not files:
         return
-    yield from _Cat(root, wanted, files).run()
+    flavor = read_head(root / files[0][0] / files[0][1]).flavor
+    yield from _RelayLogWalk(root, wanted, files, flavor).run()
 
 
 def _files(root: Path, wanted: Selection) -> list[tuple[str, str]]:
@@ -80,15 +81,14 @@ def _files(root: Path, wanted: Selection) -> list[tuple[str, str]]:
     return found
 
 
-class _Cat:
+class _RelayLogWalk:
     """One pass over consecutive files."""
 
-    def __init__(self, root: Path, wanted: Selection, files: list[tuple[str, str]]) -> None:
+    def __init__(self, root: Path, wanted: Selection, files: list[tuple[str, str]], flavor: Flavor) -> None:
         self._root, self._wanted = root, wanted
         self._first, self._last = files[0], files[-1]
         self._content = ContentReader()
         self._started = wanted.start_time is None
-        flavor = read_head(root / files[0][0] / files[0][1]).flavor
         self._include = _set(wanted.include_gtids, flavor)
         self._exclude = _set(wanted.exclude_gtids, flavor)
 
@@ -157,5 +157,5 @@ def _where(subdir: str, file: str, pos: int) -> dict[str, Any]:
     return fields
 
 
-def _set(text: str | None, flavor: Any) -> GtidSet | None:
+def _set(text: str | None, flavor: Flavor) -> GtidSet | None:
     return None if text is None else parse_gtid_set(text, flavor)
