@@ -26,8 +26,8 @@ from schemas.structure import Column, WrittenColumn
 from schemas.tables import QualifiedName
 from spark_consumer.plan.conflicts import Causality, ConflictColumn, ConflictKey, Sort, TableCausality
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
+from spark_consumer.rules.expressions import UnsupportedExpression
 from spark_consumer.rules.expressions.kinds import collation
-from spark_consumer.rules.expressions.parse import UnsupportedExpression
 from spark_consumer.target.table import ForeignKeys, TargetColumn, TargetKeyPart, TargetTable
 from spark_consumer.target.type_capacity import type_of
 

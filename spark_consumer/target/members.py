@@ -12,8 +12,8 @@ from functools import lru_cache
 
 from schemas.structure import Column, WrittenColumn
 from schemas.types.enum_set import ENUM, SET
+from spark_consumer.rules.expressions import UnsupportedExpression
 from spark_consumer.rules.expressions.kinds import Unevaluable, collation
-from spark_consumer.rules.expressions.parse import UnsupportedExpression
 from spark_consumer.target.table import TargetColumn
 
 

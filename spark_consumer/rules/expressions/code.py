@@ -15,6 +15,7 @@ from typing import Any
 
 from schemas.codegen import indent
 from schemas.structure import TableStructure
+from spark_consumer.rules.expressions import UnsupportedExpression
 from spark_consumer.rules.expressions.kinds import (
     NUMBERS,
     Kind,
@@ -33,7 +34,6 @@ from spark_consumer.rules.expressions.parse import (
     ColumnRef,
     Literal,
     Node,
-    UnsupportedExpression,
 )
 
 _BOOL = Type(Kind.INT, digits=1)

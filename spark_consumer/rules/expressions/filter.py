@@ -18,9 +18,10 @@ from pydantic import Field
 from schemas.codegen import compile_function
 from schemas.errors import ConfigError
 from schemas.structure import TableStructure
+from spark_consumer.rules.expressions import UnsupportedExpression
 from spark_consumer.rules.expressions.code import Coder, UnknownColumn
 from spark_consumer.rules.expressions.kinds import Unevaluable
-from spark_consumer.rules.expressions.parse import UnsupportedExpression, parse
+from spark_consumer.rules.expressions.parse import parse
 from spark_consumer.rules.expressions.row_values import value_lines, value_names
 
 Test = Callable[[bytes], bool | None]

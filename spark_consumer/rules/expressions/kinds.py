@@ -24,7 +24,7 @@ from schemas.types.temporal import (
     TIMESTAMP2,
     YEAR,
 )
-from spark_consumer.rules.expressions.parse import UnsupportedExpression
+from spark_consumer.rules.expressions import UnsupportedExpression
 
 
 class Unevaluable(Exception):

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import NamedTuple
 
+from spark_consumer.rules.expressions import UnsupportedExpression
+
 Value = int | Decimal | float | str | None
-
-
-class UnsupportedExpression(Exception):
-    """What stands in an expression and is not read or not evaluated here; one clause, for the error's text."""
 
 
 @dataclass(frozen=True)
