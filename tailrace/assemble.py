@@ -31,6 +31,7 @@ from tailrace.config.start_point import check_gtid_set
 
 if TYPE_CHECKING:
     from producer.run import ProducerConfig
+    from spark_consumer.apply.workers.pool import WorkerPool
     from spark_consumer.epochs.log_reader import LogReader
     from spark_consumer.rules.config import ConsumerConfig
     from spark_consumer.sinks.sink import Sink
@@ -130,9 +131,11 @@ def consumer_config(
     )
 
 
-def open_sink(config: ConsumerConfig, log: LogReader) -> Sink[Any]:
+def open_sink(config: ConsumerConfig, log: LogReader, worker_pool: WorkerPool | None = None) -> Sink[Any]:
     """Become the only writer of a channel, on its server or in its folder. Raises TailraceError."""
     from spark_consumer.sinks.parquet.sink import open_files
     from spark_consumer.sinks.server import open_server
 
-    return open_server(config, log) if config.files is None else open_files(config, config.files, log)
+    if config.files is not None:
+        return open_files(config, config.files, log)
+    return open_server(config, log, worker_pool)

@@ -1,18 +1,20 @@
 """The downstream's own GTIDs as a ledger of what this channel did; needed for DDL, which commits by itself.
 
-Every batch and every DDL runs under the next number of the channel's own GTID source. The numbers grow
-and the last one is part of the position, so after a crash the question "did the DDL happen?" is "is
+On MySQL every slice and every DDL, on MariaDB every DDL runs under the next number of the channel's own GTID source.
+The numbers grow and the last one is part of the position, so after a crash the question "did the DDL happen?" is "is
 the number after the position's among the executed ones?". Three kinds of server answer differently:
 
 - MySQL with ``gtid_mode=ON``: ``gtid_next`` before, ``gtid_executed`` after.
 - MariaDB with its binlog on: ``gtid_domain_id`` and ``gtid_seq_no`` before, ``gtid_binlog_pos`` after. Only DDL
   is put under a number there: a transaction that writes to a sequence, or to a table without transactions, is
   logged as several groups and would take the numbers of what follows.
-- Others do not know (``NoLedger``); then an intent row and the table's structure decide (``spark_consumer.ddl``).
+- Others do not know (``NoLedger``); then the objects decide (``spark_consumer.apply.ddl.settle``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
 import pymysql
@@ -46,6 +48,22 @@ class Ledger(Protocol):
 
     def happened(self, session: Session, number: int) -> bool:
         """Whether the server has executed something under this number."""
+
+
+@contextmanager
+def transaction(session: Session, ledger: Ledger, number: int) -> Iterator[None]:
+    """A transaction under a number of the ledger. The block commits it; if the block raises, it is rolled back."""
+    ledger.begin_rows(session, number)
+    try:
+        session.execute("BEGIN")
+        yield
+    except BaseException:
+        with suppress(pymysql.MySQLError, OSError):
+            session.execute("ROLLBACK")
+        raise
+    finally:
+        with suppress(pymysql.MySQLError, OSError):
+            ledger.end(session)
 
 
 class MysqlLedger:
@@ -152,6 +170,6 @@ def choose(session: Session, position: Position) -> Ledger:
             return ledger
         if error_number(error) not in _DENIED:
             raise
-        _log.warning("ledger_not_permitted", reason=message_of(error), fallback="intent rows")
+        _log.warning("ledger_not_permitted", reason=message_of(error), fallback="the objects")
         return NoLedger()
     return ledger

@@ -25,22 +25,19 @@ stops the channel (``crashed_tables``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 
 import pymysql
 
 from schemas.crashpoints import reached
-from schemas.errors import DownstreamError, EventId, LogError, Where
+from schemas.errors import DownstreamError, LogError, Where
 from schemas.tables import QualifiedName
+from spark_consumer.apply.prepared import Step, TableSteps
 from spark_consumer.apply.tables import marks
 from spark_consumer.apply.tables.marks import Mark, RowPlace
 from spark_consumer.apply.write import write_one
 from spark_consumer.epochs.log_position import parsed
 from spark_consumer.epochs.position import Position
-from spark_consumer.plan.plan import TablePlan
-from spark_consumer.plan.refusal import Event
-from spark_consumer.rows.ordered import OrderedRow, OrderedStatement, one_by_one, repeated
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.target.crashed_tables import check_order, crashed
 from spark_consumer.target.server_errors import error_number, is_crashed
@@ -52,80 +49,6 @@ _APPLIED = (
 )
 # Table storage engine doesn't have this option.
 _NOT_SUPPORTED = 1031
-
-
-@dataclass(frozen=True)
-class Step:
-    """One change.
-
-    Attributes:
-        first: the index of its first row among the table's rows of the slice.
-        again: what comes to the same if it was made already.
-        match: what finds its row.
-        alone: whether it must be known to be there before the next one.
-    """
-
-    first: int
-    statement: OrderedStatement
-    again: OrderedStatement
-    match: bytes
-    alone: bool
-
-
-@dataclass(frozen=True)
-class TableSteps:
-    """What a slice writes to one table.
-
-    Attributes:
-        places: all rows that the log has for it, also those that are left out.
-    """
-
-    table: TablePlan
-    places: Sequence[RowPlace]
-    steps: Sequence[Step]
-
-    @property
-    def name(self) -> QualifiedName:
-        return self.table.target_name
-
-    def doubtful(self, mark: Mark | None) -> tuple[int, int] | None:
-        """Which of its rows a mark says may be there, as ``[begin, end)``: all before them are, and all behind them
-        are not. None if the mark's are none of these rows."""
-        if mark is None:
-            return 0, 0
-        if mark.place is None:
-            return 0, mark.rows
-        if mark.place not in self.places:
-            return None
-        begin = self.places.index(mark.place)
-        return begin, begin + mark.rows
-
-
-def steps_of(
-    rows: Iterable[OrderedRow], events: Mapping[EventId, tuple[TablePlan, Event]]
-) -> tuple[TableSteps, ...]:
-    """The steps of a slice's rows of such tables, by table.
-
-    Args:
-        events: all rows of these tables that the log has.
-    """
-    found: dict[QualifiedName, TableSteps] = {}
-    indexes: dict[EventId, int] = {}
-    numbers: dict[tuple[QualifiedName, str | None, str, int], int] = {}
-    steps: dict[QualifiedName, list[Step]] = {}
-    places: dict[QualifiedName, list[RowPlace]] = {}
-    for key, (table, event) in sorted(events.items(), key=lambda item: item[0]):
-        name, place = table.target_name, (event.gtid, event.file, event.pos)
-        if name not in found:
-            found[name] = TableSteps(table, places.setdefault(name, []), steps.setdefault(name, []))
-        number = numbers[(name, *place)] = numbers.get((name, *place), -1) + 1
-        indexes[key] = len(places[name])
-        places[name].append(RowPlace(*place, number))
-    for row, second, one in one_by_one(rows):
-        alone = row.table.alone or second is not None
-        step = Step(indexes[one.event], one, repeated(row, second, one), row.match or b"", alone)
-        steps[row.table.target_name].append(step)
-    return tuple(found.values())
 
 
 def advance_marks(
@@ -258,7 +181,7 @@ def _repeat(session: Session, step: Step, where: Where) -> None:
         write_one(session, step.again, where)
     except DownstreamError as error:
         # ARCHIVE takes INSERT and nothing else.
-        if error_number(error.__cause__ or error) != _NOT_SUPPORTED or not step.again.otherwise:
+        if error_number(error.__cause__ or error) != _NOT_SUPPORTED or not step.again.fallbacks:
             raise
         if not session.rows(
             f"SELECT 1 FROM {step.statement.table.target.decode()} WHERE {step.match.decode()}"

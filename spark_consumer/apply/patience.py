@@ -29,7 +29,7 @@ class Patience:
         """There was progress: what is lost from now on is another trouble."""
         self._began, self.attempts = None, 0
 
-    def again(self) -> bool:
+    def wait_for_retry(self) -> bool:
         """Pause, then say whether to try again."""
         now = self._clock()
         if self._began is None:

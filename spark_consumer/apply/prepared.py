@@ -1,24 +1,114 @@
-"""A slice that is ready to be applied, in the four forms that it can have.
+"""A slice that is ready to be applied: what it writes, the four forms that it can have, and how the results of
+executors become one.
 
 Its rows were found to be exactly those of its epochs, as far as they are read already.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 
-from schemas.errors import EventId
+import structlog
+
+from schemas.errors import DownstreamError, EventId
 from schemas.tables import QualifiedName
-from spark_consumer.apply.nontransactional import TableSteps
+from spark_consumer.apply.repeatable import repetition
 from spark_consumer.apply.tables.error_log import Directive
-from spark_consumer.apply.workers.info import Ahead
-from spark_consumer.apply.workers.part import WorkerPart
-from spark_consumer.apply.writes import Writes
+from spark_consumer.apply.tables.marks import Mark, RowPlace
+from spark_consumer.apply.tables.worker_info import Ahead
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.counters import NO_STAGES, Stages
-from spark_consumer.plan.plan import TablePlan
-from spark_consumer.plan.refusal import Event
+from spark_consumer.plan.plan import SlicePlan, TablePlan
+from spark_consumer.plan.refusal import Event, cut_values
+from spark_consumer.plan.statements import Statement
+from spark_consumer.rows.ordered import OrderedRow, OrderedStatement, one_by_one, repeated, statements
+from spark_consumer.rows.results import Deletes, Inserts, NotWritten, OrderedChange, Result, TracedRow
+from spark_consumer.rows.slice_rows import verify
+from spark_consumer.target.session import Flavor
+
+_log = structlog.get_logger()
+TableStatements = tuple[tuple[TablePlan, Statement], ...]
+
+
+@dataclass(frozen=True)
+class Writes:
+    """What one transaction writes: statements, in the order in which they run.
+
+    Attributes:
+        deletes: of all tables; then
+        inserts: of all tables; then
+        ordered: those of tables that keep the upstream's order.
+    """
+
+    deletes: TableStatements = ()
+    inserts: TableStatements = ()
+    ordered: tuple[OrderedStatement, ...] = ()
+
+    @property
+    def statements(self) -> int:
+        """How many they are."""
+        return len(self.deletes) + len(self.inserts) + len(self.ordered)
+
+    @property
+    def rows(self) -> int:
+        """How many rows the log says that they change."""
+        merged = sum(statement.rows for _, statement in (*self.deletes, *self.inserts))
+        return merged + sum(one.rows for one in self.ordered)
+
+    @property
+    def tables(self) -> dict[QualifiedName, TablePlan]:
+        """The downstream's tables that they write, by name."""
+        merged = [table for table, _ in (*self.deletes, *self.inserts)]
+        tables = [*merged, *(one.table for one in self.ordered)]
+        return {table.target_name: table for table in tables if table.definition}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One change of a table without transactions, which is written beside the transaction.
+
+    Attributes:
+        first: the index of its first row among the table's rows of the slice.
+        again: what comes to the same if it was made already.
+        match: what finds its row.
+        alone: whether it must be known to be there before the next one.
+    """
+
+    first: int
+    statement: OrderedStatement
+    again: OrderedStatement
+    match: bytes
+    alone: bool
+
+
+@dataclass(frozen=True)
+class TableSteps:
+    """What a slice writes to one table without transactions.
+
+    Attributes:
+        places: all rows that the log has for it, also those that are left out.
+    """
+
+    table: TablePlan
+    places: Sequence[RowPlace]
+    steps: Sequence[Step]
+
+    @property
+    def name(self) -> QualifiedName:
+        return self.table.target_name
+
+    def doubtful(self, mark: Mark | None) -> tuple[int, int] | None:
+        """Which of its rows a mark says may be there, as ``[begin, end)``: all before them are, and all behind them
+        are not. None if the mark's are none of these rows."""
+        if mark is None:
+            return 0, 0
+        if mark.place is None:
+            return 0, mark.rows
+        if mark.place not in self.places:
+            return None
+        begin = self.places.index(mark.place)
+        return begin, begin + mark.rows
 
 
 @dataclass(frozen=True)
@@ -42,6 +132,11 @@ class PreparedRows:
     rest_of: Ahead | None = None
 
     @property
+    def counts(self) -> dict[str, int]:
+        """For the channel's counters."""
+        return _counts(self.slice_, self.statements, self.stages)
+
+    @property
     def _beside(self) -> Writes:
         """The statements for tables without transactions."""
         return Writes(ordered=tuple(step.statement for one in self.nontransactional for step in one.steps))
@@ -54,6 +149,20 @@ class PreparedRows:
     def tables(self) -> dict[QualifiedName, TablePlan]:
         """The downstream's tables that it writes, by name."""
         return self.writes.tables | self._beside.tables
+
+
+@dataclass(frozen=True)
+class WorkerPart:
+    """One worker's share of a slice.
+
+    Attributes:
+        number: the worker, from 1.
+        applied: its rows as ``Checkpoint_group_bitmap``.
+    """
+
+    number: int
+    writes: Writes
+    applied: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -74,17 +183,29 @@ class PreparedParts:
     def statements(self) -> int:
         return sum(part.writes.statements for part in self.parts)
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """For the channel's counters."""
+        return _counts(self.slice_, self.statements, self.stages)
+
+
+def _counts(slice_: Slice, statements: int, stages: Stages) -> dict[str, int]:
+    counts = {"skipped": slice_.skipped} if slice_.skipped else {}
+    if slice_.rows:
+        counts |= {"row_changes": slice_.rows, "statements": statements, **asdict(stages)}
+    return counts
+
 
 @dataclass(frozen=True)
 class BehindDdl:
     """The rows of a DDL, such as CREATE TABLE … SELECT: they can be planned only when it has made their table.
 
     Attributes:
-        prepare: reads and plans them then.
+        read: plans and reads them then.
     """
 
     slice_: Slice
-    prepare: Callable[[], PreparedRows]
+    read: Callable[[], PreparedRows]
 
 
 @dataclass(frozen=True)
@@ -97,3 +218,154 @@ class OneByOne:
 #: what is one transaction, or one with those of workers before it
 OneSlice = PreparedRows | PreparedParts | BehindDdl
 Prepared = OneSlice | OneByOne
+
+
+def assembled(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> PreparedRows:
+    """The slice from the results of ``render`` over all its rows. Raises LogError if these are not its rows."""
+    verify(slice_, results)
+    return sorted_out(slice_, plan, results)
+
+
+def sorted_out(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> PreparedRows:
+    """The statements among the results of all partitions, in the order in which they are applied."""
+
+    def merged(kind: type[Deletes | Inserts]) -> TableStatements:
+        found = (one for one in results if isinstance(one, kind))
+        return tuple((plan.tables[one.table], Statement(one.sql, one.rows)) for one in found)
+
+    in_order = ordered_rows(plan, (one for one in results if isinstance(one, OrderedChange)))
+    traced = {EventId(one.epoch, one.seq): one for one in results if isinstance(one, TracedRow)}
+    events = {event: row_event(slice_, one) for event, one in traced.items()}
+    beside = {
+        event: (table, events[event])
+        for event, one in traced.items()
+        if not (table := plan.tables[one.table]).transactional
+    }
+    steps = steps_of((row for row in in_order if not row.table.transactional), beside)
+    ordered = tuple(statements((row for row in in_order if row.table.transactional), plan.limits))
+    writes = Writes(merged(Deletes), merged(Inserts), ordered)
+    own = [*ordered, *(step.statement for one in steps for step in one.steps)]
+    stages = stages_of(slice_, plan, results, in_order, [replace(writes, ordered=tuple(own))])
+    return PreparedRows(slice_, writes, stages, steps, events)
+
+
+def steps_of(
+    rows: Iterable[OrderedRow], events: Mapping[EventId, tuple[TablePlan, Event]]
+) -> tuple[TableSteps, ...]:
+    """The steps of rows of tables without transactions, by table.
+
+    Args:
+        events: all rows of these tables that the log has.
+    """
+    found: dict[QualifiedName, TableSteps] = {}
+    indexes: dict[EventId, int] = {}
+    numbers: dict[tuple[QualifiedName, str | None, str, int], int] = {}
+    steps: dict[QualifiedName, list[Step]] = {}
+    places: dict[QualifiedName, list[RowPlace]] = {}
+    for key, (table, event) in sorted(events.items(), key=lambda item: item[0]):
+        name, place = table.target_name, (event.gtid, event.file, event.pos)
+        if name not in found:
+            found[name] = TableSteps(table, places.setdefault(name, []), steps.setdefault(name, []))
+        number = numbers[(name, *place)] = numbers.get((name, *place), -1) + 1
+        indexes[key] = len(places[name])
+        places[name].append(RowPlace(*place, number))
+    for row, second, one in one_by_one(rows):
+        alone = row.table.alone or second is not None
+        step = Step(indexes[one.event], one, repeated(row, second, one), row.match or b"", alone)
+        steps[row.table.target_name].append(step)
+    return tuple(found.values())
+
+
+def row_event(slice_: Slice, row: TracedRow) -> Event:
+    """The event of a row of a slice."""
+    end = next((one.record for one in slice_.epochs if one.record.epoch == row.epoch), slice_.last)
+    relay = f"{end.relay_dir}/{end.relay_file}:{end.relay_pos}"
+    shown = cut_values((row.shown or b"").decode(errors="replace"))
+    return Event(row.epoch, row.seq, row.gtid, row.digest, shown, row.file, row.pos, relay)
+
+
+def stages_of(
+    slice_: Slice,
+    plan: SlicePlan,
+    results: Sequence[Result],
+    in_order: Sequence[OrderedRow],
+    made: Sequence[Writes],
+) -> Stages:
+    """What became of a slice's rows."""
+    planned = Stages.of_plan(slice_, plan)
+    not_written = [one for one in results if isinstance(one, NotWritten)]
+    # Halves of a key change come from two executors, and only here it is known whether both are left out.
+    left_out = sum(one.left_out for one in not_written) + len(in_order)
+    left_out -= sum(one.changes for writes in made for one in writes.ordered)
+    compacted = sum(one.compacted for one in not_written)
+    # A change may write two rows, to delete one and to insert it anew.
+    changes = slice_.rows - planned.filtered - left_out - compacted
+    together = min(changes, sum(writes.rows for writes in made) - sum(writes.statements for writes in made))
+    return planned + Stages(expression_filtered=left_out, compacted=compacted, merged=together)
+
+
+def directed(
+    prepared: PreparedRows,
+    directives: Mapping[EventId, Directive],
+    flavor: Flavor,
+    *,
+    is_repeat: bool = False,
+) -> PreparedRows:
+    """A slice, prepared row by row, as an operator wants it.
+
+    Args:
+        flavor: of the downstream.
+        is_repeat: whether the slice is applied for a second time.
+
+    Raises:
+        EventRefused: a directive for something else.
+        DownstreamError: TR642 a directive for an event that is not there; TR578 what ran in an event's place cannot run
+            again.
+    """
+    first, behind = prepared.slice_.window or (0, 1 << 62)
+    of_slice = [
+        one for one in directives.values() if prepared.slice_.holds(one.epoch) and first <= one.seq < behind
+    ]
+    if not of_slice:
+        return prepared
+    for one in of_slice:
+        if (event := prepared.events.get(one.event)) is None:
+            raise DownstreamError(
+                "TR642",
+                f"a directive of `tailrace error` names event {one.event}, and there is no such event",
+                where=prepared.slice_.where,
+                hint="another log has taken the place of the one it was made for",
+            )
+        one.check(event)
+    statements: list[OrderedStatement] = []
+    for made in prepared.writes.ordered:
+        chosen = directives.get(made.event)
+        statements += [made] if chosen is None else _instead(made, chosen, flavor, is_repeat=is_repeat)
+    beside = []
+    for table in prepared.nontransactional:
+        left = [step for step in table.steps if step.statement.event not in directives]
+        beside.append(replace(table, steps=left))
+        for step in table.steps:
+            # What is left out was not made; what runs in its place is in the transaction of the position.
+            chosen = directives.get(step.statement.event)
+            statements += (
+                [] if chosen is None else _instead(step.statement, chosen, flavor, is_repeat=is_repeat)
+            )
+    writes = replace(prepared.writes, ordered=tuple(statements))
+    return replace(prepared, writes=writes, nontransactional=tuple(beside), directives=tuple(of_slice))
+
+
+def _instead(
+    made: OrderedStatement, chosen: Directive, flavor: Flavor, *, is_repeat: bool
+) -> list[OrderedStatement]:
+    instead = chosen.statements
+    if chosen.used and is_repeat:
+        instead = tuple(repetition(chosen, sql, flavor).sql for sql in instead)
+    _log.warning("event_directed", which=str(chosen.event), statements=instead)
+    plain = replace(made, fallbacks=(), cascade_from=None, clear_first=None, is_operators=True)
+    return [replace(plain, sql=sql.encode()) for sql in instead]
+
+
+def ordered_rows(plan: SlicePlan, changes: Iterable[OrderedChange]) -> list[OrderedRow]:
+    """The changes with what the plan says of their tables."""
+    return [OrderedRow.of(plan.tables[one.table], one) for one in changes]

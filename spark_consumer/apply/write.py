@@ -10,7 +10,7 @@ import pymysql
 
 from schemas.counted import counted
 from schemas.errors import NOTHING_APPLIED, NOWHERE, DownstreamError, Where
-from spark_consumer.apply.writes import Writes
+from spark_consumer.apply.prepared import Writes
 from spark_consumer.plan.plan import TablePlan
 from spark_consumer.plan.refusal import RowRefused, cut_values
 from spark_consumer.plan.statements import Statement
@@ -36,10 +36,10 @@ def write(session: Session, writes: Writes, where: Where) -> None:
     hanging: Cascades | None = None
     try:
         for one in writes.ordered:
-            if one.checks != checks:
-                session.execute(f"SET SESSION foreign_key_checks = {int(one.checks)}")
-                checks = one.checks
-            if one.removes is not None:
+            if one.foreign_key_checks != checks:
+                session.execute(f"SET SESSION foreign_key_checks = {int(one.foreign_key_checks)}")
+                checks = one.foreign_key_checks
+            if one.cascade_from is not None:
                 hanging = hanging or cascades.load(session)
                 _run_cascade(session, hanging, one, where)
             write_one(session, one, where)
@@ -63,11 +63,11 @@ def denied(error: BaseException, where: Where) -> DownstreamError:
 
 def _run_cascade(session: Session, hanging: Cascades, one: OrderedStatement, where: Where) -> None:
     """Remove what hangs on a row, where its own DELETE would leave something behind."""
-    assert one.removes is not None
+    assert one.cascade_from is not None
     if not hanging.act(one.table.target_name):
         return
     try:
-        hanging.run(session, one.table.target_name, one.removes.decode())
+        hanging.run(session, one.table.target_name, one.cascade_from.decode())
     except pymysql.MySQLError as error:
         if is_passing(error):
             raise
@@ -80,21 +80,19 @@ def write_one(session: Session, one: OrderedStatement, where: Where) -> None:
     Raises:
         DownstreamError: it was refused, or changed other rows than the log implies.
     """
-    place = where if where.epoch is None else replace(where, epoch=one.epoch)
-    if one.rows == 1 and where.epoch is not None:
-        place = replace(place, event=one.event)
-    run = partial(_run, session, one.table, place)
-    if one.free:
+    where = where if where.epoch is None else replace(where, epoch=one.epoch)
+    run = partial(_run, session, one.table, replace(where, event=one.event) if one.rows == 1 else where)
+    if one.is_operators:
         run(Statement(one.sql, 0), free=True)
         return
-    if one.clears is not None:
-        run(Statement(one.clears, 2), may_miss=True)
-    *attempts, last = one.sql, *one.otherwise
+    if one.clear_first is not None:
+        run(Statement(one.clear_first, 2), may_miss=True)
+    *attempts, last = one.sql, *one.fallbacks
     for sql in attempts:
         if run(Statement(sql, one.rows), may_miss=True):
             return
     exceed = one.table.gives_way
-    run(Statement(last, one.rows), may_miss=one.may_miss, may_exceed=exceed)
+    run(Statement(last, one.rows), may_miss=one.may_find_no_row, may_exceed=exceed)
 
 
 def _execute(session: Session, table: TablePlan, sql: bytes) -> int:
@@ -163,7 +161,7 @@ def run_free(session: Session, sql: str, where: Where) -> None:
     except pymysql.MySQLError as error:
         if is_passing(error):
             raise
-        raise RowRefused(
+        raise DownstreamError(
             "TR604",
             f"the downstream refused what was to run instead of a DDL: {message_of(error)}; {cut_values(sql, 400)}",
             where=where,
@@ -191,7 +189,7 @@ def refused(error: BaseException) -> DownstreamError:
     """The error for what the downstream does not do, outside of a statement."""
     if is_denied(error):
         return denied(error, NOWHERE)
-    return RowRefused("TR604", f"the downstream refused: {message_of(error)}")
+    return DownstreamError("TR604", f"the downstream refused: {message_of(error)}")
 
 
 def gave_up(error: BaseException) -> DownstreamError:

@@ -80,7 +80,7 @@ class DdlRules:
 
     def _part(self, ddl: SchemaChanged, has_rows: HasRows) -> SchemaChanged | None:
         """Return the part of a DDL that the filters let through; None if nothing is left."""
-        event = ddl.kind.lower().replace("schema", "database")
+        event = ddl.kind.lower()
         if _is_database(ddl):
             return self._logged(ddl, ddl if self._wants_database(ddl, event) else None)
         each = [self._wants(ddl, table, event) for table in ddl.tables]
@@ -240,7 +240,7 @@ def in_innodb(ddl: SchemaChanged) -> SchemaChanged:
 
 
 def _is_database(ddl: SchemaChanged) -> bool:
-    return "DATABASE" in ddl.kind or "SCHEMA" in ddl.kind
+    return ddl.kind.endswith(" DATABASE")
 
 
 def database_of(ddl: SchemaChanged) -> str:

@@ -1,4 +1,4 @@
-"""A channel's position in the log, as a value; ``apply.position_store`` keeps it on the downstream."""
+"""A channel's position in the log, as a value; ``apply.tables.position_store`` keeps it on the downstream."""
 
 from __future__ import annotations
 

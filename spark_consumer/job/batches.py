@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -11,7 +11,7 @@ import structlog
 from pyspark.sql import DataFrame
 
 from schemas.crashpoints import reached
-from schemas.errors import NOTHING_APPLIED, LogError, TailraceError, Where
+from schemas.errors import NOTHING_APPLIED, LogError, Where
 from schemas.structure import TableStructure
 from schemas.wire.epoch import EpochCommitted
 from schemas.wire.log_records import FOREIGN, EpochChain
@@ -24,7 +24,6 @@ from spark_consumer.epochs.stop_condition import StopCondition
 from spark_consumer.epochs.tracker import OUT_BROKEN, OUT_EPOCH, OUT_STRUCTURE, OUT_UNKNOWN
 from spark_consumer.job.progress import Counters
 from spark_consumer.job.recovered import pass_over
-from spark_consumer.rows.failures import explain
 from spark_consumer.rules.config import ConsumerConfig, StopEvent
 from spark_consumer.sinks.sink import Sink
 
@@ -196,21 +195,14 @@ class BatchRunner:
                 raise QueryEnded
             begin = time.monotonic()
             self._counters.begins(slice_)
-            prepared = coming.result() if coming else self._begin(slice_, structures).result()
+            prepared = coming.result() if coming else self._start_reading(slice_, structures).result()
             following = slices[number + 1] if number + 1 < len(slices) else None
             # What comes after a DDL is planned against the tables as the DDL leaves them.
             wait = following is None or slice_.ddl is not None or following.ddl is not None
-            coming = None if following is None or wait else self._begin(following, structures)
-            count, stages = self._sink.apply(prepared)
-            self._counters.applied(slice_, self._sink.position, count, stages, time.monotonic() - begin)
+            coming = None if following is None or wait else self._start_reading(following, structures)
+            applied = self._sink.apply(prepared)
+            self._counters.applied(slice_, self._sink.position, applied, time.monotonic() - begin)
 
-    def _begin(self, slice_: Slice, structures: dict[str, TableStructure]) -> Future[Any]:
-        return self._ahead.submit(self._prepared, slice_, self._sink.prepare(slice_, structures))
-
-    def _prepared(self, slice_: Slice, prepare: Callable[[], Any]) -> Any:
-        try:
-            return prepare()
-        except TailraceError:
-            raise
-        except Exception as error:
-            raise explain(error, slice_, self._log) from error
+    def _start_reading(self, slice_: Slice, structures: dict[str, TableStructure]) -> Future[Any]:
+        """Plan a slice now, and read its rows in the other thread."""
+        return self._ahead.submit(self._sink.plan(slice_, structures))

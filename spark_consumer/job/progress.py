@@ -9,7 +9,7 @@ import structlog
 
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
-from spark_consumer.plan.counters import NO_STAGES, Stages
+from spark_consumer.plan.counters import NO_STAGES, Applied, Stages
 
 _log = structlog.get_logger()
 
@@ -42,18 +42,16 @@ class Counters:
         """A slice is being applied."""
         self.in_hand, self.in_hand_since = slice_, time.time()
 
-    def applied(
-        self, slice_: Slice, position: Position, statements: int, stages: Stages, seconds: float
-    ) -> None:
+    def applied(self, slice_: Slice, position: Position, applied: Applied, seconds: float) -> None:
         """One slice more."""
         self.at(position)
         self.in_hand = None
         self.batches += 1
         self.epochs += len(slice_.epochs)
         self.rows += slice_.rows
-        self.statements += statements
+        self.statements += applied.statements
         self.ddl += slice_.ddl is not None
-        self.stages += stages
+        self.stages += applied.stages
         self.rows_per_s = slice_.rows / seconds if seconds > 0 else 0.0
         oldest = next((one.record.first_commit_ms for one in slice_.epochs if one.record.transactions), 0)
         latency = round(max(0.0, time.time() - oldest / 1000), 3) if oldest else None
@@ -63,8 +61,8 @@ class Counters:
             first_epoch=slice_.first.epoch,
             last_epoch=slice_.last.epoch,
             rows=slice_.rows,
-            statements=statements,
-            **{stage: count for stage, count in asdict(stages).items() if count},
+            statements=applied.statements,
+            **{stage: count for stage, count in asdict(applied.stages).items() if count},
             rows_per_s=round(self.rows_per_s),
             # From the commit of its oldest transaction upstream to now.
             latency_s=latency,

@@ -21,9 +21,8 @@ from schemas.counted import counted
 from schemas.errors import DDL, DownstreamError, EventId, LogError, Where
 from schemas.wire.log_records import structure_of
 from spark_consumer.apply.repeatable import REPLAY_HINT, check_decisions, check_tables
-from spark_consumer.apply.tables import channel_tables, error_log, position_store
+from spark_consumer.apply.tables import channel_tables, error_log, position_store, worker_info
 from spark_consumer.apply.tables.error_log import Directive
-from spark_consumer.apply.workers import info
 from spark_consumer.ddl.translate import DdlRules
 from spark_consumer.epochs.epoch_transactions import TransactionReader
 from spark_consumer.epochs.letter_case import as_servers_compare
@@ -106,8 +105,8 @@ def opened(config: ConsumerConfig, to: str) -> Iterator[Rewind]:
         check_log(config.key, position_store.known(session, config.key), log.last_epoch())
         # A consumer elsewhere finds out at its next slice.
         before = position_store.take_over(session, config.key)
-        if info.slices_ahead(session, config.key):
-            raise info.unfinished(config.key)
+        if worker_info.slices_ahead(session, config.key):
+            raise worker_info.unfinished(config.key)
         yield _checked(config, session, before, log, to)
 
 

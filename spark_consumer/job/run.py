@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from schemas.access.kafka_security import KafkaRefused
 from schemas.errors import LogError, TailraceError
 from spark_consumer.apply.patience import Patience
-from spark_consumer.apply.workers.reader import PartsReader
+from spark_consumer.apply.workers.pool import WorkerPool
+from spark_consumer.apply.workers.spark_pool import executors
 from spark_consumer.epochs.epoch_transactions import TransactionReader
 from spark_consumer.epochs.fetch import TopicReader
 from spark_consumer.epochs.letter_case import as_servers_compare
@@ -29,6 +30,7 @@ from spark_consumer.job.progress import Counters
 from spark_consumer.job.spark import JVM_PATIENCE, JvmLost, jvm_end, lost
 from spark_consumer.job.warm_up import warm_up
 from spark_consumer.rows.failures import SparkFailed, explain
+from spark_consumer.rows.reader import SliceReader, on_executors
 from spark_consumer.rules.config import ConsumerConfig, StopEvent
 from spark_consumer.sinks.sink import Sink
 
@@ -44,7 +46,7 @@ _log = structlog.get_logger()
 def run_consumer(
     config: ConsumerConfig,
     spark: Callable[[], SparkSession],
-    open_sink: Callable[[ConsumerConfig, LogReader], Sink[Any]],
+    open_sink: Callable[[ConsumerConfig, LogReader, WorkerPool], Sink[Any]],
     stop: StopEvent | None = None,
     counters: Counters | None = None,
 ) -> None:
@@ -70,7 +72,10 @@ def run_consumer(
     if stop.is_set():
         return
 
-    with in_use(config.channel_dir), closing(_patiently(patience, lambda: open_sink(config, log))) as sink:
+    def become_writer() -> Sink[Any]:
+        return open_sink(config, log, executors(spark))
+
+    with in_use(config.channel_dir), closing(_patiently(patience, become_writer)) as sink:
         try:
             counters.at(sink.position)
             stop_condition = stop_condition_of(config, sink.position, log)
@@ -89,7 +94,7 @@ def _patiently(patience: Patience, work: Callable[[], _T]) -> _T:
         try:
             return work()
         except TailraceError as error:
-            if not error.retryable or not patience.again():
+            if not error.retryable or not patience.wait_for_retry():
                 raise
             _log.warning("start_retry", attempt=patience.attempts, reason=str(error))
 
@@ -120,7 +125,7 @@ class _Run:
         source = TopicReader(
             config.bootstrap_servers, config.rows_topic, group, config.kafka_security, config.retry_time
         )
-        self._reader = PartsReader(spark, source, config.target, config.workers, log)
+        self._rows = SliceReader(on_executors(spark), source, log)
         transactions_of = TransactionReader(config, log)
         self._runner = BatchRunner(config, sink, log, transactions_of, stop_condition, stop, counters)
         owner = CheckpointOwner(config.channel, config.prefix, position.ledger_uuid)
@@ -138,7 +143,7 @@ class _Run:
                     return not self._left
                 if self._sink.position.epoch > before:
                     patience.renew()
-                if not (self._may_pass(error) and patience.again()):
+                if not (self._may_pass(error) and patience.wait_for_retry()):
                     raise error from None
                 _log.warning("log_retry", attempt=patience.attempts, reason=str(error))
                 self._runner.renew()
@@ -150,7 +155,7 @@ class _Run:
     def _failure(self) -> TailraceError | None:
         """Run one query; again from a new checkpoint if the old one is the reason that it fails."""
         try:
-            self._sink.begin(self._reader)
+            self._sink.begin(self._rows)
             if self._stop_condition.reached(self._sink.position):
                 return None
             self._warming = self._warming or warm_up(self._spark, self._config, self._log)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from functools import partial
 
 import structlog
 from pyspark.sql import SparkSession
 
 from schemas.wire.epoch import OffsetRange
-from spark_consumer.epochs.fetch import TopicReader
+from spark_consumer.epochs.fetch import WHOLE, TopicReader
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.rows.reader import SliceReader
+from spark_consumer.rows.reader import on_executors, read_range, task
 from spark_consumer.rows.results import Result
+from spark_consumer.rows.slice_rows import RangeRows
 from spark_consumer.rules.config import ConsumerConfig
 
 _log = structlog.get_logger()
@@ -33,7 +35,9 @@ def warm_up(spark: SparkSession, config: ConsumerConfig, log: LogReader) -> thre
             # The topic may end with a marker, and no range may.
             last = log.last_epoch()
             if last is not None:
-                SliceReader(spark, source).run([OffsetRange(0, last.offset, last.offset + 1)] * 2, nothing)
+                parts = [(OffsetRange(0, last.offset, last.offset + 1), WHOLE)] * 2
+                read = partial(read_range, source, with_offsets=False)
+                on_executors(spark)(len(parts), task(parts, read, nothing))
         except Exception as error:
             _log.debug("warm_up_failed", reason=str(error).split("\n", 1)[0])
 
@@ -42,6 +46,6 @@ def warm_up(spark: SparkSession, config: ConsumerConfig, log: LogReader) -> thre
     return thread
 
 
-def nothing(keys: Sequence[bytes], values: Sequence[bytes]) -> Iterable[Result]:
+def nothing(rows: RangeRows) -> Iterable[Result]:
     """No results; what a worker has imported for it, it has."""
     return ()

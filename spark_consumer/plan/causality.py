@@ -10,7 +10,7 @@ Two rows conflict if one transaction that writes both may not be two that write 
   or a column of another type than the upstream's. Of such a table all rows are one group (``whole``).
 
 Where a trigger may change rows of any table, in safe mode, where the log does not say what is there, and where a table
-has no transactions, nothing can be said; then one transaction writes the slice (``alone``).
+has no transactions, nothing can be said; then one transaction writes the slice.
 
 The same value means the same identity: bytes that are equal wherever the server takes two values for equal. They
 may be equal where it does not, which only keeps together what could be apart. Identities of printable ASCII are
@@ -58,8 +58,8 @@ def causality_of(
     foreign: ForeignKeys,
     *,
     by_tables: bool = False,
-) -> Causality:
-    """How the rows of a planned slice conflict.
+) -> Causality | None:
+    """How the rows of a planned slice conflict; None if nothing can be said, so that one transaction must write all.
 
     Args:
         targets: the downstream's tables by their names there.
@@ -69,7 +69,7 @@ def causality_of(
     used = [table for table in plan.tables if table.mode is not Mode.SKIP]
     there = {name: target for name, target in targets.items() if target is not None}
     if any(table.safe or there[table.target_name].triggers or not table.transactional for table in used):
-        return Causality(tuple(TableCausality() for _ in plan.tables), alone=True)
+        return None
     return _Builder(used, there, foreign, by_tables).build(plan.tables)
 
 

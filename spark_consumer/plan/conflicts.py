@@ -79,11 +79,9 @@ class Causality:
     Attributes:
         tables: for each table of the plan.
         spaces: the parts of the keys of each space, as one of them has them.
-        alone: whether nothing can be said, so that one transaction must write all.
         updated: the upstream's tables that have UPDATEs, which may have changed keys.
     """
 
     tables: tuple[TableCausality, ...]
     spaces: tuple[tuple[ConflictColumn, ...], ...] = ()
-    alone: bool = False
     updated: frozenset[QualifiedName] = frozenset()

@@ -53,3 +53,19 @@ class Stages:
 
 
 NO_STAGES = Stages()
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What applying a slice came to.
+
+    Attributes:
+        statements: that were run, or files that were written.
+        stages: what became of its rows.
+    """
+
+    statements: int
+    stages: Stages = NO_STAGES
+
+    def __add__(self, other: Applied) -> Applied:
+        return Applied(self.statements + other.statements, self.stages + other.stages)

@@ -17,7 +17,7 @@ _MOST = 2000
 
 
 class RowRefused(DownstreamError):
-    """TR603, TR604, TR608: a row is not wanted there. The server itself is well."""
+    """TR603, TR604, TR608: the downstream refused a row, or changed other rows than the log says."""
 
 
 class DdlRefused(DownstreamError):
@@ -64,7 +64,7 @@ class Event:
 
 
 class EventRefused(DownstreamError):
-    """The downstream refused this event."""
+    """The downstream refused this event; ``refusal`` is its error."""
 
     def __init__(self, error: TailraceError, event: Event, table: str | None, statement: str) -> None:
         where = Where(event.gtid, event.file, event.pos, table, event.epoch, event.id, event.relay)
@@ -76,7 +76,7 @@ class EventRefused(DownstreamError):
         super().__init__(
             error.code, error.what + row, where=where, hint=hint, applied=error.applied, statement=statement
         )
-        self.event = event
+        self.event, self.refusal = event, error
 
 
 def ddl_event(slice_: Slice) -> Event:

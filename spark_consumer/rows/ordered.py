@@ -27,6 +27,7 @@ from schemas.quote import quoted
 from schemas.wire.avro_schema import KEY_CHANGE
 from spark_consumer.plan.plan import TablePlan
 from spark_consumer.plan.statements import Limits
+from spark_consumer.rows.results import OrderedChange
 from spark_consumer.target.row_locator import Find
 
 CHECKS_OFF = 0x02
@@ -55,34 +56,49 @@ class OrderedRow:
     values: bytes | None
     rules: int = 0
 
+    @classmethod
+    def of(cls, table: TablePlan, change: OrderedChange) -> OrderedRow:
+        """A change with what the plan says of its table."""
+        return cls(
+            table=table,
+            epoch=change.epoch,
+            seq=change.seq,
+            flags=change.flags,
+            op=change.op,
+            match=change.match,
+            assignments=change.assignments,
+            values=change.values,
+            rules=change.rules,
+        )
+
 
 @dataclass(frozen=True)
 class OrderedStatement:
     """One statement that must change exactly ``rows`` rows.
 
     Attributes:
-        checks: whether foreign keys act on it.
-        otherwise: what to try in turn while no row was found.
-        may_miss: whether it is right that no row is found at all.
+        foreign_key_checks: whether foreign keys act on it.
+        fallbacks: what to try in turn while no row was found.
+        may_find_no_row: whether it is right that no row is found at all.
         changes: how many of the log's row changes it stands for.
         seq: the number of the first of them within its epoch.
-        free: an operator's own statement, which changes as many rows as it does.
-        removes: the predicate of the row that it removes together with what hangs on it.
-        clears: a DELETE of what may have its key already, which goes before it.
+        is_operators: an operator's own statement, which changes as many rows as it does.
+        cascade_from: the predicate of the row that it removes together with what hangs on it.
+        clear_first: a DELETE of what may have its key already, which goes before it.
     """
 
     sql: bytes
     table: TablePlan
     epoch: int
-    checks: bool
-    otherwise: tuple[bytes, ...] = ()
-    may_miss: bool = False
+    foreign_key_checks: bool
+    fallbacks: tuple[bytes, ...] = ()
+    may_find_no_row: bool = False
     rows: int = 1
     changes: int = 1
     seq: int = -1
-    free: bool = False
-    removes: bytes | None = None
-    clears: bytes | None = None
+    is_operators: bool = False
+    cascade_from: bytes | None = None
+    clear_first: bytes | None = None
 
     @property
     def event(self) -> EventId:
@@ -137,13 +153,21 @@ def repeated(row: OrderedRow, second: OrderedRow | None, one: OrderedStatement) 
     # Of an UPDATE that finds no row, a filter may have left the INSERT out.
     fresh = row.op not in (_UPDATE, _DELETE) or not row.table.partial
     attempts += [_insert(second or row)] if inserts and fresh else []
-    may_miss = row.op == _DELETE and second is None
-    return replace(one, sql=attempts[0], otherwise=tuple(attempts[1:]), may_miss=may_miss or one.may_miss)
+    may_find_no_row = row.op == _DELETE and second is None
+    return replace(
+        one,
+        sql=attempts[0],
+        fallbacks=tuple(attempts[1:]),
+        may_find_no_row=may_find_no_row or one.may_find_no_row,
+    )
 
 
 def _continues(first: OrderedStatement, one: OrderedStatement) -> bool:
     """Whether an INSERT can join the ones before: same columns of the same table, under the same checks."""
-    return one.table.header == first.table.header and (one.epoch, one.checks) == (first.epoch, first.checks)
+    return one.table.header == first.table.header and (one.epoch, one.foreign_key_checks) == (
+        first.epoch,
+        first.foreign_key_checks,
+    )
 
 
 def _merged(run: Sequence[tuple[OrderedStatement, bytes]]) -> OrderedStatement:
@@ -183,23 +207,23 @@ def _statement(row: OrderedRow, second: OrderedRow | None) -> OrderedStatement:
     checks = row.table.cascades and not row.flags & (CHECKS_OFF | CASCADES_LOGGED)
     attempts = _attempts(row, second)
     if row.table.safe:
-        may_miss = second is None and row.op == _DELETE
+        may_find_no_row = second is None and row.op == _DELETE
     else:
-        may_miss = row.table.partial and (second is not None or row.op in (_UPDATE, _DELETE))
+        may_find_no_row = row.table.partial and (second is not None or row.op in (_UPDATE, _DELETE))
     changes = 1 if second is None else 2
-    clears = _clearing(row, second) if _again(row, second) else None
-    removes = row.match if checks and second is None and row.op == _DELETE else None
+    clear_first = _clearing(row, second) if _again(row, second) else None
+    cascade_from = row.match if checks and second is None and row.op == _DELETE else None
     return OrderedStatement(
         attempts[0],
         row.table,
         row.epoch,
         checks,
         attempts[1:],
-        may_miss,
+        may_find_no_row,
         changes=changes,
         seq=row.seq,
-        removes=removes,
-        clears=clears,
+        cascade_from=cascade_from,
+        clear_first=clear_first,
     )
 
 

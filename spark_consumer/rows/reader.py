@@ -1,21 +1,25 @@
-"""Having the executors read and render a slice's rows, and finding out what it means if they cannot."""
+"""A slice's rows, read from Kafka and worked on by the executors, and what it means if they cannot be read."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from schemas.errors import NOTHING_APPLIED, DownstreamError, LogError, Where
-from schemas.wire.epoch import DIGEST_MODULUS, OffsetRange
+from schemas.errors import LogError, TailraceError
+from schemas.wire.epoch import OffsetRange
 from schemas.wire.log_records import FOREIGN, UNFIT, At, check_rows, no_record
-from spark_consumer.epochs.fetch import Share, Silent, TopicReader, Unreadable, unreadable
+from spark_consumer.epochs.fetch import WHOLE, Share, Silent, TopicReader, Unreadable, unreadable
+from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.slices import Slice
+from spark_consumer.rows.failures import explain
 from spark_consumer.rows.render import UnevaluableRow, UnknownHeader
-from spark_consumer.rows.results import SCHEMA_DDL, Failed, Result, Tally, decoded, encoded
+from spark_consumer.rows.results import SCHEMA_DDL, Failed, Result, decoded, encoded
+from spark_consumer.rows.slice_rows import RangeRows, SliceRows, Work
 
 # What a task holds at a time. Only a transaction larger than a slice usually is comes to more: its ranges are
 # then read several times, rather than held whole by workers and by the JVM between them and the driver.
@@ -24,10 +28,10 @@ _TASK_ROWS = 100_000
 _MANY_SHARES = 20
 _MOST_SHARES = 10_000
 
-#: what is done with a range's keys and values
-Work = Callable[[Sequence[bytes], Sequence[bytes]], Iterable[Result]]
-#: the same with the reading of it
-Results = Callable[[OffsetRange, Share], Iterable[Result]]
+#: the function of one Spark job
+ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+#: runs such a function over the numbers of so many tasks; the Arrow table of all that they return
+RunTasks = Callable[[int, ArrowFunction], Any]
 
 
 class DamagedRecord(Exception):
@@ -35,8 +39,8 @@ class DamagedRecord(Exception):
 
 
 def task(
-    parts: tuple[tuple[OffsetRange, Share], ...], results: Results
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    parts: Sequence[tuple[OffsetRange, Share]], read: Callable[[OffsetRange, Share], RangeRows], work: Work
+) -> ArrowFunction:
     """The function that Spark runs over numbers of parts: the results of each.
 
     What nobody can read is a result too: Spark would try a task that fails again at once.
@@ -46,7 +50,7 @@ def task(
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 try:
-                    yield from encoded(results(*parts[number]))
+                    yield from encoded(work(read(*parts[number])))
                 except (UnknownHeader, UnevaluableRow, Unreadable, LogError) as error:
                     yield from encoded([Failed(number, error)])
                 except UNFIT as error:
@@ -56,42 +60,50 @@ def task(
     return run
 
 
-class SliceReader:
-    """Reads offset ranges of a topic on the executors, one task each, or several where there are many rows."""
+def on_executors(spark: SparkSession) -> RunTasks:
+    """Runs tasks in Spark's Python workers."""
 
-    def __init__(self, spark: SparkSession, source: TopicReader) -> None:
-        self._spark, self.source = spark, source
+    def run(tasks: int, function: ArrowFunction) -> Any:
+        return spark.range(0, tasks, 1, tasks).mapInArrow(function, SCHEMA_DDL).toArrow()
 
-    def run(self, ranges: Sequence[OffsetRange], work: Work) -> list[Result]:
-        """The results of ``work`` over the keys and values of each range."""
-        return self.run_over(ranges, partial(read_range, self.source, work))
+    return run
 
-    def run_over(
-        self, ranges: Sequence[OffsetRange], results: Results, shares: int = 1, most: int | None = None
-    ) -> list[Result]:
-        """The same, where the reading is a part of the work.
 
-        Args:
-            shares: how many tasks divide the keys of a range among themselves; each reads it whole.
-            most: rows that the ranges can have.
-        """
-        parts = tuple((part, Share(number, shares, most)) for part in ranges for number in range(shares))
-        frame = self._spark.range(0, len(parts), 1, len(parts))
-        return decoded(frame.mapInArrow(task(parts, results), SCHEMA_DDL).toArrow())
+def read_range(source: TopicReader, part: OffsetRange, share: Share, *, with_offsets: bool) -> RangeRows:
+    """A share of a range."""
+    offsets: list[int] = []
+    keys, values = source.read(part, share, offsets if with_offsets else None)
+    return RangeRows(keys, values, part.partition, offsets)
 
-    def results(self, slice_: Slice, results: Results, work: Work) -> list[Result]:
-        """The results of all ranges of a slice.
 
-        Args:
-            results: what reads a range, or a share of it, and works on its rows.
-            work: what finds fault with a row that is none; asked row by row where ``results`` has failed.
+class SliceReader(SliceRows):
+    """Reads offset ranges of a topic, one task each, or several where there are many rows.
+
+    Args:
+        run_tasks: see ``on_executors``.
+        log: says whether rows that cannot be read were deleted.
+    """
+
+    def __init__(self, run_tasks: RunTasks, source: TopicReader, log: LogReader) -> None:
+        self._run_tasks, self._source, self._log = run_tasks, source, log
+
+    def results(self, slice_: Slice, work: Work, *, with_offsets: bool = False) -> list[Result]:
+        """The results of ``work`` over all rows of a slice.
 
         Raises:
             LogError: TR568, TR552 a record that is no row, or of no structure of the epochs; TR554 an epoch that
-                cannot have its rows; TR557 Kafka does not answer; TR508 it lets nobody in.
+                cannot have its rows; TR555 retention has deleted some; TR557 Kafka does not answer; TR508 it lets
+                nobody in; TR556 Spark has failed.
             DownstreamError: TR634 a row that an expression has no sure result for.
-            Unreadable: a range cannot be read.
         """
+        try:
+            return self._results(slice_, work, with_offsets)
+        except TailraceError:
+            raise
+        except Exception as error:
+            raise explain(error, slice_, self._log) from error
+
+    def _results(self, slice_: Slice, work: Work, with_offsets: bool) -> list[Result]:
         for logged in slice_.epochs:
             check_rows(logged.record, logged.offset)
         if not slice_.ranges:
@@ -99,11 +111,15 @@ class SliceReader:
         shares = shares_of(slice_)
         if shares > _MANY_SHARES:
             for part in slice_.ranges:
-                self.source.check_end(part)
-        found = self.run_over(slice_.ranges, results, shares, slice_.rows)
+                self._source.check_end(part)
+        parts = [
+            (part, Share(number, shares, slice_.rows)) for part in slice_.ranges for number in range(shares)
+        ]
+        read = partial(read_range, self._source, with_offsets=with_offsets)
+        found = decoded(self._run_tasks(len(parts), task(parts, read, work)))
         for one in found:
             if isinstance(one, Failed):
-                raise self._meant(one.error, slice_, slice_.ranges[one.part // shares], work)
+                raise self._meant(one.error, slice_, parts[one.task][0], work)
         return found
 
     def _meant(self, error: Exception, slice_: Slice, part: OffsetRange, work: Work) -> Exception:
@@ -113,20 +129,17 @@ class SliceReader:
                 return unreadable(error, slice_.where)
             case LogError():
                 error.where = slice_.where
-            case UnevaluableRow():
-                return unevaluable(error, slice_.where)
             case UnknownHeader() | DamagedRecord():
                 return self._fault(error, slice_, part, work)
         return error
 
     def _fault(self, error: Exception, slice_: Slice, part: OffsetRange, work: Work) -> Exception:
-        """The error for the first record of a range that is no row."""
-        offsets: list[int] = []
-        keys, values = self.source.read(part, offsets=offsets)
-        for key, value, offset in zip(keys, values, offsets, strict=True):
-            at = At(self.source.topic, offset, part.partition)
+        """The error for the first record of a range that is no row: the work is done row by row."""
+        rows = read_range(self._source, part, WHOLE, with_offsets=True)
+        for key, value, offset in zip(rows.keys, rows.values, rows.offsets, strict=True):
+            at = At(self._source.topic, offset, part.partition)
             try:
-                deque(work([key], [value]), 0)
+                deque(work(RangeRows([key], [value], part.partition, [offset])), 0)
             except UnknownHeader as unknown:
                 return LogError(
                     "TR552",
@@ -141,39 +154,6 @@ class SliceReader:
         return error
 
 
-def read_range(source: TopicReader, work: Work, part: OffsetRange, share: Share) -> Iterable[Result]:
-    """Read a share of a range, and work on its rows."""
-    return work(*source.read(part, share))
-
-
 def shares_of(slice_: Slice) -> int:
     """How many tasks divide each range of a slice among themselves."""
     return min(_MOST_SHARES, max(1, -(-slice_.rows // (len(slice_.ranges) * _TASK_ROWS))))
-
-
-def unevaluable(row: UnevaluableRow, where: Where) -> DownstreamError:
-    """The error for a row of a slice that an expression has no sure result for."""
-    return DownstreamError(
-        "TR634",
-        f"an expression of the expression-filter has no sure result for a row: {row.text}",
-        where=Where(gtid=where.gtid, epoch=where.epoch, table=row.table),
-        hint="change the expression, such as with COLLATE and a _bin collation, or where the row image lacks a"
-        " column, binlog_row_image upstream",
-        applied=NOTHING_APPLIED,
-    )
-
-
-def verify(slice_: Slice, results: Iterable[Result]) -> None:
-    """Raise LogError TR554 unless the results are those of all the rows that the epochs say were written."""
-    tallies = [one for one in results if isinstance(one, Tally)]
-    rows = sum(one.rows for one in tallies)
-    digest = sum(one.digest for one in tallies) % DIGEST_MODULUS
-    if (rows, digest) != (slice_.rows, slice_.digest):
-        raise LogError(
-            "TR554",
-            f"the rows topic does not hold what epochs {slice_.first.epoch} to {slice_.last.epoch} say:"
-            f" {rows} rows of {slice_.rows}, digest {digest} for {slice_.digest}",
-            where=slice_.where,
-            hint="records were lost or changed",
-            applied=NOTHING_APPLIED,
-        )

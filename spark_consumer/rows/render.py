@@ -10,6 +10,7 @@ from operator import itemgetter
 
 from zlib_ng.zlib_ng import crc32
 
+from schemas.errors import NOTHING_APPLIED, DownstreamError, Where
 from schemas.sql.literals import Render, Renderers, compile_renderers, source_reader
 from schemas.sql.row_record import compile_check
 from schemas.structure import WrittenColumn
@@ -28,6 +29,7 @@ from spark_consumer.rows.results import (
     Tally,
     TracedRow,
 )
+from spark_consumer.rows.slice_rows import RangeRows
 from spark_consumer.rules.expressions.kinds import Unevaluable
 from spark_consumer.target.find_by_image import Finder, compile_finder
 from spark_consumer.target.row_locator import Find
@@ -42,12 +44,18 @@ class UnknownHeader(Exception):
     """A row value starts with bytes that no structure of the plan has."""
 
 
-class UnevaluableRow(Exception):
-    """A row of ``table`` whose values an expression has no sure result for."""
+class UnevaluableRow(DownstreamError):
+    """TR634: an expression has no sure result for a row."""
 
-    def __init__(self, table: str, text: str) -> None:
-        super().__init__(table, text)
-        self.table, self.text = table, text
+    def __init__(self, text: str, where: Where) -> None:
+        super().__init__(
+            "TR634",
+            f"an expression of the expression-filter has no sure result for a row: {text}",
+            where=where,
+            hint="change the expression, such as with COLLATE and a _bin collation, or where the row image lacks a"
+            " column, binlog_row_image upstream",
+            applied=NOTHING_APPLIED,
+        )
 
 
 class _Tables(dict[bytes, "TableRows"]):
@@ -55,8 +63,9 @@ class _Tables(dict[bytes, "TableRows"]):
         raise UnknownHeader(header)
 
 
-def render(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> Iterator[Result]:
-    """The results for one partition's rows in log order."""
+def render(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
+    """The results for one partition's rows."""
+    keys, values = rows.keys, rows.values
     if plan.window:
         keys, values = within(plan, plan.window, keys, values)
     yield tally(values)
@@ -141,7 +150,7 @@ class TableRows:
         """Raises ValueError or LookupError unless a key is that of a value's row."""
         return compile_check(self.plan.structure)
 
-    # Rows ask for these, and to find them among all tables' costs more than to render a row.
+    # Cached: looking the compiled functions up for each row would cost more than rendering it.
     @cached_property
     def renderers(self) -> Renderers:
         plan = self.plan
@@ -216,8 +225,16 @@ class TableRows:
         shown = None if self.plan.mode is Mode.SKIP else self._match(op, key, value)
         if shown is None and op != _DELETE:
             shown = self.renderers.after(value)
-        place = (source.epoch, source.seq, source.pos)
-        return TracedRow(self.index, crc32(value), *place, source.gtid, source.file, shown)
+        return TracedRow(
+            table=self.index,
+            digest=crc32(value),
+            epoch=source.epoch,
+            seq=source.seq,
+            pos=source.pos,
+            gtid=source.gtid,
+            file=source.file,
+            shown=shown,
+        )
 
     def in_order(self, key: bytes, value: bytes) -> OrderedChange | None:
         """One row of a table whose rows are applied one by one; None if it is left out."""
@@ -238,8 +255,8 @@ class TableRows:
                     self.left_out += 1
                     return None
             except Unevaluable as error:
-                at = f"epoch {source.epoch}, gtid {source.gtid}, row {source.seq}"
-                raise UnevaluableRow(self.plan.name, f"{error} [{at}]") from error
+                where = Where(gtid=source.gtid, table=self.plan.name, epoch=source.epoch)
+                raise UnevaluableRow(f"{error} [row {source.seq}]", where) from error
         written = op != _DELETE
         match = self._match(op, key, value)
         assignments = render.assignments(value) if written else None

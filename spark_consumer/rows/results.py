@@ -52,7 +52,7 @@ class Inserts(NamedTuple):
 
 
 class OrderedChange(NamedTuple):
-    """A change that is applied in the upstream's order; the fields behind ``table`` are those of ``OrderedRow``."""
+    """A change that is applied in the upstream's order; ``OrderedRow`` says what the fields are."""
 
     table: int
     epoch: int
@@ -132,11 +132,11 @@ class Failed(NamedTuple):
     """A task has ended early.
 
     Attributes:
-        part: the task's, by its number among those of the job.
+        task: its number among those of the job.
         error: why; ``spark_consumer.rows.reader`` knows what each kind means.
     """
 
-    part: int
+    task: int
     error: Exception
 
 

@@ -11,49 +11,69 @@ import structlog
 from schemas.errors import DDL, DownstreamError, TailraceError
 from schemas.structure import TableStructure
 from spark_consumer.apply.applier import Applier
+from spark_consumer.apply.ddl.run import LoggedTables
+from spark_consumer.apply.open import open_applier
 from spark_consumer.apply.planner import Planner
-from spark_consumer.apply.prepare import directed
-from spark_consumer.apply.prepared import BehindDdl, OneByOne, OneSlice, Prepared, PreparedParts, PreparedRows
+from spark_consumer.apply.prepared import (
+    BehindDdl,
+    OneByOne,
+    OneSlice,
+    Prepared,
+    PreparedParts,
+    PreparedRows,
+    assembled,
+    directed,
+)
+from spark_consumer.apply.refused_event import first_refused, named
 from spark_consumer.apply.tables import audit, channel_tables, error_log, position_store
-from spark_consumer.apply.workers.reader import PartsReader
-from spark_consumer.apply.workers.resume import Rest, finish_slice
+from spark_consumer.apply.workers.pool import WorkerPool
+from spark_consumer.apply.workers.share import read_parts
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.epochs.start import begin_of, check_began, check_log
-from spark_consumer.plan.counters import NO_STAGES, Stages
+from spark_consumer.plan.counters import Applied
 from spark_consumer.plan.plan import SlicePlan
 from spark_consumer.plan.refusal import DdlRefused, RowRefused
+from spark_consumer.rows.render import render
+from spark_consumer.rows.slice_rows import SliceRows
 from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.sinks.finish_slice import Rest, finish_slice
 from spark_consumer.target.session import Session, closing, connect, unreachable
 
 _log = structlog.get_logger()
 
 
 class ServerSink:
-    """A server: slices are downstream transactions."""
+    """A server: slices are downstream transactions.
 
-    def __init__(self, config: ConsumerConfig, applier: Applier) -> None:
-        self._config, self._applier = config, applier
-        self._reader: PartsReader | None = None
-        self._planner = Planner(config, applier)
+    Args:
+        rows: for whoever does not call ``begin``, since nothing can be left in part.
+    """
+
+    def __init__(
+        self, config: ConsumerConfig, applier: Applier, log: LogReader, rows: SliceRows | None = None
+    ) -> None:
+        self._config, self._applier, self._log = config, applier, log
+        self._rows = rows
+        self._planner = Planner(config)
         self._structures: Mapping[str, TableStructure] = {}
-        self._directed = {one.epoch for one in applier.directives.values() if one.seq != DDL}
+        self._directed = {event.epoch for event in applier.directives if event.seq != DDL}
 
     @property
     def position(self) -> Position:
         return self._applier.position
 
-    def begin(self, reader: PartsReader) -> None:
-        self._reader, self._applier.worker_pool = reader, reader.worker_pool
-        finish_slice(self._config, self._applier, reader, reader.log)
+    def begin(self, rows: SliceRows) -> None:
+        self._rows = rows
+        finish_slice(self._config, self._applier, rows, self._log)
 
-    def prepare(self, slice_: Slice, structures: Mapping[str, TableStructure]) -> Callable[[], Prepared]:
+    def plan(self, slice_: Slice, structures: Mapping[str, TableStructure]) -> Callable[[], Prepared]:
         self._structures = structures
         if len(slice_.epochs) > 1 and any(self._is_directed(one) for one in slice_.epochs):
             return lambda: OneByOne(slice_)
         if slice_.ddl is not None and slice_.rows:
-            return lambda: BehindDdl(slice_, partial(self._after_ddl, slice_))
+            return lambda: BehindDdl(slice_, partial(self._read_behind_ddl, slice_))
         # The plan reads the downstream on the applier's connection, so it is made in the applier's thread.
         return partial(self._read, slice_, self._plan(slice_))
 
@@ -63,54 +83,57 @@ class ServerSink:
 
     def _plan(self, slice_: Slice, *, row_by_row: bool = False) -> SlicePlan:
         row_by_row |= self._is_directed(slice_.epochs[0])
-        return self._planner.plan(slice_, self._structures, row_by_row=row_by_row)
+        return self._applier.connection.with_retries(
+            lambda: self._planner.plan(
+                slice_, self._structures, self._applier.downstream, row_by_row=row_by_row
+            )
+        )
 
     def _read(self, slice_: Slice, plan: SlicePlan) -> PreparedRows | PreparedParts:
-        assert self._reader is not None
+        assert self._rows is not None
+        if plan.causality is not None:
+            return read_parts(self._rows, slice_, plan, self._config.workers, self._config.target)
+        made = assembled(slice_, plan, self._rows.results(slice_, partial(render, plan)))
         applier = self._applier
-        again = applier.position.repeats(slice_.order)
-        made = self._reader.prepare(slice_, plan)
-        if isinstance(made, PreparedParts):
-            return made
-        return directed(made, applier.directives, applier.flavor, again=again)
+        is_repeat = applier.position.repeats(slice_.order)
+        return directed(made, applier.directives, applier.session.flavor, is_repeat=is_repeat)
 
     def _in_one(self, slice_: Slice, *, row_by_row: bool = False) -> PreparedRows:
-        """The slice for one transaction: what such a slice's plan comes to."""
+        """Plan and read a slice that is applied in one transaction."""
         made = self._read(slice_, self._plan(slice_, row_by_row=row_by_row))
         assert isinstance(made, PreparedRows)
         return made
 
-    def _after_ddl(self, slice_: Slice) -> PreparedRows:
+    def _read_behind_ddl(self, slice_: Slice) -> PreparedRows:
         self._planner.forget()
         return self._in_one(slice_)
 
-    def _again(self, slice_: Slice) -> OneSlice:
+    def _replan(self, slice_: Slice) -> OneSlice:
         self._planner.forget()
-        made = self.prepare(slice_, self._structures)()
+        made = self.plan(slice_, self._structures)()
         assert not isinstance(made, OneByOne)
         return made
 
-    def apply(self, prepared: Prepared) -> tuple[int, Stages]:
+    def apply(self, prepared: Prepared) -> Applied:
         slice_ = prepared.slice_
         if isinstance(prepared, OneByOne):
             return self._one_by_one(slice_)
         try:
-            applied = self._applier.apply_planned(prepared, partial(self._again, slice_))
+            applied = self._applier.apply_planned(prepared, partial(self._replan, slice_))
         except DownstreamError as error:
             return self._narrowed(error, prepared)
         if slice_.ddl is not None:
             self._planner.forget()
         return applied
 
-    def _one_by_one(self, slice_: Slice) -> tuple[int, Stages]:
+    def _one_by_one(self, slice_: Slice) -> Applied:
         """Apply a slice's epochs, each as a slice of its own."""
-        total, stages = 0, NO_STAGES
+        applied = Applied(0)
         for logged in slice_.epochs:
-            count, of_epoch = self.apply(self.prepare(Slice((logged,)), self._structures)())
-            total, stages = total + count, stages + of_epoch
-        return total, stages
+            applied += self.apply(self.plan(Slice((logged,)), self._structures)())
+        return applied
 
-    def _narrowed(self, error: DownstreamError, prepared: OneSlice) -> tuple[int, Stages]:
+    def _narrowed(self, error: DownstreamError, prepared: OneSlice) -> Applied:
         """After a refusal: apply the epochs one by one, and name the row or DDL at which that ends.
 
         Raises:
@@ -121,8 +144,8 @@ class ServerSink:
             raise error
         if isinstance(prepared, PreparedParts) and (ahead := self._applier.ahead()):
             # What several workers write side by side is finished as it was begun.
-            assert self._reader is not None
-            rest = Rest(self._config, self._applier, self._reader, slice_, self._structures, ahead)
+            assert self._rows is not None
+            rest = Rest(self._config, self._applier, self._rows, slice_, self._structures, ahead)
             return rest.apply()
         if len(slice_.epochs) > 1:
             _log.info(
@@ -132,16 +155,16 @@ class ServerSink:
                 reason=str(error),
             )
             return self._one_by_one(slice_)
-        found = self._applier.named(error, prepared)
+        found = named(error, prepared)
         if found is None and slice_.rows and isinstance(error, RowRefused):
-            found = self._applier.trial(self._in_one(slice_, row_by_row=True))
+            found = first_refused(self._applier.connection, self._in_one(slice_, row_by_row=True))
         raise found or error from error
 
     def move_to(self, position: Position) -> None:
         self._applier.move_to(position)
 
     def give_up(self) -> None:
-        self._applier.give_up()
+        self._applier.connection.give_up()
 
     def end(self, error: TailraceError | None = None) -> None:
         if error is None:
@@ -158,8 +181,15 @@ class ServerSink:
         self._applier.close()
 
 
-def open_server(config: ConsumerConfig, log: LogReader) -> ServerSink:
-    """Connect, and become the channel's only writer. Raises TailraceError."""
+def open_server(config: ConsumerConfig, log: LogReader, worker_pool: WorkerPool | None = None) -> ServerSink:
+    """Connect, and become the channel's only writer.
+
+    Args:
+        worker_pool: applies the parts of slices; needed with several workers.
+
+    Raises:
+        TailraceError: it cannot be.
+    """
     session = connect(config.target)
     try:
         channel_tables.install(session)
@@ -167,7 +197,8 @@ def open_server(config: ConsumerConfig, log: LogReader) -> ServerSink:
         position = position_store.take_over(session, config.key)
         position_store.tell_scope(session, config.key, config.scope.to_json())
         position_store.set_workers(session, config.key, config.workers)
-        return ServerSink(config, Applier(config, session, position))
+        logged = LoggedTables(log.tables, log.structures)
+        return ServerSink(config, open_applier(config, session, position, logged, worker_pool), log)
     except BaseException as error:
         session.close()
         if isinstance(error, pymysql.MySQLError | OSError):

@@ -11,26 +11,26 @@ from typing import Protocol, TypeVar
 
 from schemas.errors import TailraceError
 from schemas.structure import TableStructure
-from spark_consumer.apply.workers.reader import PartsReader
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
-from spark_consumer.plan.counters import Stages
+from spark_consumer.plan.counters import Applied
+from spark_consumer.rows.slice_rows import SliceRows
 
-#: a slice as a sink has prepared it, which nobody else looks into
-Prepared = TypeVar("Prepared")
+#: a slice whose rows a sink has read and prepared, which nobody else looks into
+P = TypeVar("P")
 
 
-class Sink(Protocol[Prepared]):
+class Sink(Protocol[P]):
     """The channel's only writer. One thread uses it; what it raises is a TailraceError, with nothing half applied."""
 
     @property
     def position(self) -> Position:
         """Where the channel stands, as of the last commit."""
 
-    def begin(self, reader: PartsReader) -> None:
-        """Read rows with this, and first of all finish what an earlier run has left in part, if it did."""
+    def begin(self, rows: SliceRows) -> None:
+        """Read rows from there, and first of all finish what an earlier run has left in part, if it did."""
 
-    def prepare(self, slice_: Slice, structures: Mapping[str, TableStructure]) -> Callable[[], Prepared]:
+    def plan(self, slice_: Slice, structures: Mapping[str, TableStructure]) -> Callable[[], P]:
         """Plan a slice against the target as it is.
 
         Args:
@@ -40,8 +40,8 @@ class Sink(Protocol[Prepared]):
             What reads and renders its rows; it may run in any thread, beside ``apply`` of the slice before.
         """
 
-    def apply(self, prepared: Prepared) -> tuple[int, Stages]:
-        """Apply a slice and move the position, both or nothing; statements or files, and what the stages did.
+    def apply(self, prepared: P) -> Applied:
+        """Apply a slice and move the position, both or nothing.
 
         One that is applied already changes nothing. One that does not begin at the position is an error, and so is
         being no longer the channel's writer.

@@ -13,7 +13,7 @@ from schemas.access.server_url import ServerUrl
 from schemas.errors import DDL, NOWHERE, DownstreamError, Where
 from spark_consumer.apply import ledger as ledgers
 from spark_consumer.apply.ddl.intent import Intent, intent_of, place_at
-from spark_consumer.apply.ddl.settle import await_predecessor, settled
+from spark_consumer.apply.ddl.settle import settled
 from spark_consumer.apply.ledger import Ledger
 from spark_consumer.apply.tables import channel_tables, error_log, position_store
 from spark_consumer.apply.tables.error_log import ChannelError
@@ -118,9 +118,8 @@ class StoppedChannel:
         if intent.before is None:
             return intent.index
         with closing(connect(self.target)) as own:
-            await_predecessor(own, position)
             try:
-                return settled(own, ledger, intent, intent.statement, NOWHERE).index
+                return settled(own, ledger, intent, intent.statement, position, NOWHERE).index
             except DdlInDoubt:
                 return intent.index
 

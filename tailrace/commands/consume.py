@@ -19,6 +19,7 @@ from tailrace.commands.options import (
 )
 
 if TYPE_CHECKING:
+    from spark_consumer.apply.workers.pool import WorkerPool
     from spark_consumer.epochs.log_reader import LogReader
     from spark_consumer.rules.config import ConsumerConfig
     from spark_consumer.sinks.sink import Sink
@@ -96,10 +97,10 @@ def _run(config: Config, settings: ConsumerConfig, stop: threading.Event) -> Non
         if not bounded and not _wait_for_log(settings, stop, spark.check):
             return
 
-        def open_sink(settings: ConsumerConfig, log: LogReader) -> Sink[Any]:
+        def open_sink(settings: ConsumerConfig, log: LogReader, worker_pool: WorkerPool) -> Sink[Any]:
             # Check again: much may have changed while the consumer waited for the log.
             check_consumer(config, settings.channel)
-            return assemble.open_sink(settings, log)
+            return assemble.open_sink(settings, log, worker_pool)
 
         counters = Counters()
         memory = ConsumerMemory(settings.channel, counters)
@@ -130,7 +131,7 @@ def _wait_for_log(settings: ConsumerConfig, stop: threading.Event, check: Callab
             if log_exists(settings.bootstrap_servers, settings.prefix, settings.kafka_security):
                 return True
         except LogError as error:
-            if not patience.again():
+            if not patience.wait_for_retry():
                 if stop.is_set():
                     break
                 raise

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 from producer.epochs.records import Records
 from relay_store.layout.directory import RelayPosition
+from schemas.errors import DownstreamError
 from schemas.structure import TableStructure
+from schemas.tables import QualifiedName
 from schemas.wire.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, digest_of
-from spark_consumer.apply.applier import Applier
-from spark_consumer.apply.planner import Planner
-from spark_consumer.apply.prepare import assembled
-from spark_consumer.apply.prepared import BehindDdl, OneSlice, PreparedRows
 from spark_consumer.epochs.position import Position
-from spark_consumer.epochs.slices import LoggedEpoch, RelaySlice
-from spark_consumer.rows.render import render
-from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.epochs.slices import LoggedEpoch, RelaySlice, Slice
+from spark_consumer.plan.refusal import EventRefused
+from spark_consumer.rows.results import Result
+from spark_consumer.rows.slice_rows import RangeRows, SliceRows, Work
+from spark_consumer.sinks.server import ServerSink
 
 
 def as_epoch(position: Position) -> EpochCommitted | None:
@@ -54,31 +53,35 @@ def as_epoch(position: Position) -> EpochCommitted | None:
     )
 
 
+class RecordRows(SliceRows):
+    """The rows of the epoch in hand, as the publisher has made them."""
+
+    def __init__(self) -> None:
+        self.records = Records()
+
+    def results(self, slice_: Slice, work: Work, *, with_offsets: bool = False) -> list[Result]:
+        return list(work(RangeRows(self.records.keys, self.records.values)))
+
+
 class AppliedLog:
     """The publisher's log of one recovery; each epoch becomes one downstream transaction.
 
     Args:
+        sink: reads its rows from ``rows``.
         seen: gets the names of the tables that have rows.
     """
 
-    def __init__(
-        self,
-        config: ConsumerConfig,
-        applier: Applier,
-        seen: set[tuple[str, str]],
-    ) -> None:
-        self._applier, self._seen = applier, seen
-        self._planner = Planner(config, applier)
+    def __init__(self, sink: ServerSink, rows: RecordRows, seen: set[QualifiedName]) -> None:
+        self._sink, self._rows, self._seen = sink, rows, seen
         self._structures: dict[str, TableStructure] = {}
-        self._rows = Records()
         self.digest = 0
 
     def open(self) -> None:
-        """Nothing to open: the applier is the channel's only writer already."""
+        """Nothing to open: the sink is the channel's only writer already."""
 
     def last_epoch(self) -> EpochCommitted | None:
         """The channel's position as the end of an epoch; None if it has applied nothing yet."""
-        return as_epoch(self._applier.position)
+        return as_epoch(self._sink.position)
 
     def versions(self) -> dict[tuple[str, str], str]:
         """None: then the publisher states the structure of each table that has rows."""
@@ -86,13 +89,13 @@ class AppliedLog:
 
     def begin(self) -> None:
         """Another epoch."""
-        self._rows, self.digest = Records(), 0
+        self._rows.records, self.digest = Records(), 0
 
     def write(self, records: Records) -> None:
         """Keep an epoch's rows until it is committed."""
         self.digest = (self.digest + digest_of(records.values)) % DIGEST_MODULUS
-        self._rows.keys += records.keys
-        self._rows.values += records.values
+        self._rows.records.keys += records.keys
+        self._rows.records.values += records.values
 
     def tracked(self) -> dict[bytes, bytes]:
         """None: they are in Kafka."""
@@ -110,32 +113,32 @@ class AppliedLog:
         self._seen.update((v.db, v.table) for v in epoch.structures)
         if epoch.transactions or epoch.rows or epoch.ddl:
             self._apply(epoch)
-        self._rows = Records()
+        self._rows.records = Records()
         return epoch
 
     def abort(self) -> None:
         """Nothing of the epoch has left this process."""
-        self._rows = Records()
+        self._rows.records = Records()
 
     def _apply(self, epoch: EpochCommitted) -> None:
-        position = self._applier.position
+        position = self._sink.position
         begin = (position.relay_log, position.relay_pos)
         slice_ = RelaySlice((LoggedEpoch(epoch, position.epochs_offset),), begin)
-        late = epoch.ddl is not None and epoch.rows
-        prepared = BehindDdl(slice_, partial(self._after_ddl, slice_)) if late else self._prepared(slice_)
-        self._applier.apply_planned(prepared, partial(self._again, slice_))
-        if epoch.ddl is not None:
-            self._planner.forget()
+        try:
+            self._sink.apply(self._sink.plan(slice_, self._structures)())
+        except DownstreamError as error:
+            if error.where.event is None:
+                raise
+            raise _without_event(error) from error
 
-    def _again(self, slice_: RelaySlice) -> OneSlice:
-        if slice_.ddl is not None and slice_.rows:
-            return BehindDdl(slice_, partial(self._after_ddl, slice_))
-        return self._after_ddl(slice_)
 
-    def _after_ddl(self, slice_: RelaySlice) -> PreparedRows:
-        self._planner.forget()
-        return self._prepared(slice_)
-
-    def _prepared(self, slice_: RelaySlice) -> PreparedRows:
-        plan = self._planner.plan(slice_, self._structures)
-        return assembled(slice_, plan, list(render(plan, self._rows.keys, self._rows.values)))
+def _without_event(error: DownstreamError) -> DownstreamError:
+    """The error without the event's number, by which nobody can decide: its epoch is none of the log's."""
+    return DownstreamError(
+        error.code,
+        error.what,
+        where=replace(error.where, epoch=None, event=None),
+        hint=error.refusal.hint if isinstance(error, EventRefused) else error.hint,
+        applied=error.applied,
+        statement=error.statement,
+    )

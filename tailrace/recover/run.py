@@ -23,17 +23,18 @@ from relay_store.write.whole_groups import keep_whole_groups, server_flavor
 from relay_store.write.writer import RelayWriter
 from schemas.errors import DownstreamError, RelayError, Where
 from schemas.gtid.sets import Flavor, parse_gtid_set
-from schemas.tables import TableFilter
-from spark_consumer.apply.applier import Applier
-from spark_consumer.apply.tables import channel_tables, position_store
-from spark_consumer.apply.workers import info
+from schemas.tables import QualifiedName, TableFilter
+from spark_consumer.apply.ddl.run import LoggedTables
+from spark_consumer.apply.open import open_applier
+from spark_consumer.apply.tables import channel_tables, position_store, worker_info
 from spark_consumer.epochs.letter_case import downstream_folds, in_lower_case
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
 from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.sinks.server import ServerSink
 from spark_consumer.target.session import connect
 from tailrace.channels.relay_marks import check_same_log
-from tailrace.recover.applied_log import AppliedLog, as_epoch
+from tailrace.recover.applied_log import AppliedLog, RecordRows, as_epoch
 
 _NEVER = math.inf  # seconds: an epoch ends when it is full, not when it is old
 
@@ -87,13 +88,13 @@ def recover(
         config, skip = in_lower_case(config), tuple(rule.in_lower_case() for rule in skip)
     if downstream_folds(config):
         config = replace(config, folded=())
-    seen: set[tuple[str, str]] = set()
-    with closing(RelayWriter.open(root)), _writer(config, root, flavor, seen) as applier:
-        begin = _begin(applier.position, root, flavor)
+    seen, rows = set[QualifiedName](), RecordRows()
+    with closing(RelayWriter.open(root)), _sink(config, root, flavor, seen, rows) as sink:
+        begin = _begin(sink.position, root, flavor)
         end, tail = _end(root), DurableTail()
         tail.advance(end)
         publisher = Publisher(
-            AppliedLog(config, applier, seen),
+            AppliedLog(sink, rows, seen),
             root,
             tail,
             DecodeRules(
@@ -108,10 +109,10 @@ def recover(
         if begin.order < end.order:
             _run(publisher, end, stop)
         reached = publisher.reached or begin
-        _settle(applier, reached, root)
-        applier.finish()
+        _settle(sink, reached, root)
+        sink.end()
         counts = publisher.progress
-        return Recovery(begin, reached, applier.position.executed_gtids, counts.rows, counts.transactions)
+        return Recovery(begin, reached, sink.position.executed_gtids, counts.rows, counts.transactions)
 
 
 def _run(publisher: Publisher, end: RelayPosition, stop: threading.Event) -> None:
@@ -128,10 +129,10 @@ def _run(publisher: Publisher, end: RelayPosition, stop: threading.Event) -> Non
 
 
 @contextmanager
-def _writer(
-    config: ConsumerConfig, root: Path, flavor: Flavor, seen: set[tuple[str, str]]
-) -> Iterator[Applier]:
-    """The channel's only writer, once it is clear that the relay log reaches back to its position."""
+def _sink(
+    config: ConsumerConfig, root: Path, flavor: Flavor, seen: set[QualifiedName], rows: RecordRows
+) -> Iterator[ServerSink]:
+    """The channel's sink, once it is clear that the relay log reaches back to its position."""
     session = connect(config.target)
     try:
         channel_tables.install(session)
@@ -147,15 +148,14 @@ def _writer(
             )
         _begin(position, root, flavor)
         log = LogReader(config)
-        if info.slices_ahead(session, config.key):
-            raise info.unfinished(config.key)
-        applier = Applier(
-            config,
-            session,
-            position_store.take_over(session, config.key),
-            # Asked only where routes are in use, and then Kafka has to answer.
-            lambda epoch: seen | log.tables(epoch),
-        )
+        if worker_info.slices_ahead(session, config.key):
+            raise worker_info.unfinished(config.key)
+        position = position_store.take_over(session, config.key)
+        # Asked only where routes are in use, and then Kafka has to answer.
+        logged = LoggedTables(lambda epoch: seen | log.tables(epoch), None)
+        # An epoch is one transaction, so its rows are never shared among workers.
+        config = replace(config, consistency="batch")
+        applier = open_applier(config, session, position, logged)
     except BaseException:
         session.close()
         raise
@@ -168,17 +168,17 @@ def _writer(
                 hint="let `tailrace consume` apply these epochs first, or delete the rows without used_at from"
                 " tailrace.error_directives",
             )
-        yield applier
+        yield ServerSink(config, applier, log, rows)
 
 
-def _settle(applier: Applier, reached: RelayPosition, root: Path) -> None:
+def _settle(sink: ServerSink, reached: RelayPosition, root: Path) -> None:
     """Let the producer end an epoch where the channel now stands, and the channel stand where it does."""
-    position = applier.position
+    position = sink.position
     if position.epoch_gtids is None:
         # Nothing was applied that its epochs do not hold as they are.
         return
     add_epoch_end(root, reached)
-    applier.move_to(
+    sink.move_to(
         replace(
             position,
             relay_log=f"{reached.subdir}/{reached.file}",

@@ -11,9 +11,8 @@ from typing import Any
 
 from schemas.errors import TailraceError
 from spark_consumer.apply.ddl.intent import intent_of
-from spark_consumer.apply.tables import audit, error_log, position_store
+from spark_consumer.apply.tables import audit, error_log, position_store, worker_info
 from spark_consumer.apply.tables.position_store import ChannelRow
-from spark_consumer.apply.workers import info
 from spark_consumer.plan.refusal import cut_values
 from tailrace import servers
 from tailrace.channels.files import files_channels
@@ -167,7 +166,7 @@ def downstream_part(config: Config) -> Part:
             for channel in each
             if channel["prefix"] != prefix
         ]
-        counters, workers = audit.counters(query, prefix), info.counts(query, prefix)
+        counters, workers = audit.counters(query, prefix), worker_info.counts(query, prefix)
         commits, decided = audit.last_commits(query, prefix), error_log.used_counts(query, prefix)
         errors = error_log.errors(query, prefix)
         for channel in found:

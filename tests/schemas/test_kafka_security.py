@@ -14,7 +14,6 @@ from schemas.access.kafka_security import FIRST_ATTEMPT, OPEN, KafkaSecurity, Re
 from schemas.access.server_url import ServerUrl
 from schemas.errors import ConfigError, LogError
 from spark_consumer.epochs.fetch import TopicReader
-from spark_consumer.job.warm_up import nothing
 from spark_consumer.rows.reader import read_range
 from spark_consumer.rules.config import ConsumerConfig
 from tailrace.config.addresses import kafka_security
@@ -89,14 +88,14 @@ def test_a_pickle_leaves_passwords_behind_and_finds_them_in_the_environment(
     config = ConsumerConfig("b:1", "p", target, kafka_security=security)
     source = TopicReader("b:1", "p.rows", "g", security)
     for pickled in (pickle.dumps, cloudpickle.dumps):
-        packed = [pickled(one) for one in (target, config, partial(read_range, source, nothing), OPEN)]
+        packed = [pickled(one) for one in (target, config, partial(read_range, source), OPEN)]
         assert not any(b"hidden" in one for one in packed)
     with pytest.raises(ConfigError, match=r"TR109: .*TAILRACE_TARGET_PASSWORD"):
         pickle.loads(packed[0])
     for name, secret in config.secrets.items():
         monkeypatch.setenv(name, secret)
     assert [pickle.loads(one) for one in (*packed[:2], packed[3])] == [target, config, OPEN]
-    assert pickle.loads(packed[2]).args == (source, nothing)
+    assert pickle.loads(packed[2]).args == (source,)
 
 
 def test_a_key_that_java_cannot_name_is_refused(tmp_path: Path) -> None:

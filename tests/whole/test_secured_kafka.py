@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ from schemas.errors import LogError
 from schemas.wire.epoch import OffsetRange
 from spark_consumer.epochs.fetch import WHOLE, TopicReader
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.rows.reader import task
+from spark_consumer.job.warm_up import nothing
+from spark_consumer.rows.reader import read_range, task
 from spark_consumer.rows.results import SCHEMA, Failed, decoded
 from spark_consumer.rules.config import ConsumerConfig
 from tailrace.probe_kafka import probe
@@ -238,8 +240,8 @@ def test_a_password_that_has_become_wrong_stops_whoever_runs(secured: SecuredKaf
     login = KafkaSecurity("sasl_ssl", "PLAIN", USER, "changed", secured.ca)
     config = ConsumerConfig(secured.secured, "secured", ServerUrl("nowhere"), kafka_security=login)
     # As on the executors, in the driver, and in the producer.
-    begun: Any = TopicReader(secured.secured, "secured.rows", "g", login, patience=60.0)
-    work = task(((OffsetRange(0, 0, 1), WHOLE),), lambda part, _: [begun.read(part)])
+    begun = TopicReader(secured.secured, "secured.rows", "g", login, patience=60.0)
+    work = task(((OffsetRange(0, 0, 1), WHOLE),), partial(read_range, begun, with_offsets=False), nothing)
     [result] = decoded(pa.Table.from_batches(work(iter([pa.record_batch({"n": pa.array([0])})])), SCHEMA))
     assert isinstance(result, Failed)
     assert str(result.error).startswith("TR508")

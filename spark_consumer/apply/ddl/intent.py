@@ -9,13 +9,36 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 from schemas.ddl.classify import family
 from schemas.wire.epoch import EpochCommitted, SchemaChanged
 from spark_consumer.apply.ddl.snapshot import ACCOUNTS, Snapshot
+from spark_consumer.apply.tables.error_log import Directive
 from spark_consumer.ddl import online_tables
 from spark_consumer.ddl.online_tables import OnlineTables, statement_of
+
+
+class LeftOut(StrEnum):
+    """Why a channel does not run what the upstream ran.
+
+    Attributes:
+        FILTERED: by tables, filters or routes.
+        IGNORED: by [ddl].
+        PASSED_OVER: the merged table needs nothing of it.
+        ONLINE: it is an online schema change's.
+        IN_PART: the channel has only some of the tables.
+        SKIPPED, REPLACED: by an operator.
+    """
+
+    FILTERED = "filtered"
+    IGNORED = "ignored"
+    PASSED_OVER = "passed over"
+    ONLINE = "online"
+    IN_PART = "in part"
+    SKIPPED = "skipped"
+    REPLACED = "replaced"
 
 
 @dataclass(frozen=True)
@@ -25,14 +48,23 @@ class TranslatedDdl:
     Attributes:
         statements: what it runs, in order.
         tables: the tables of online schema changes behind it.
-        left_out: why it does not run what upstream ran: "filtered" by tables, filters or routes; "ignored" by [ddl];
-            "passed over", since the merged table needs nothing of it; "online", an online schema change's; "in part",
-            the channel has but some of the tables; "skipped" or "replaced" by an operator.
+        left_out: why it does not run what the upstream ran.
     """
 
     statements: Sequence[SchemaChanged]
     tables: OnlineTables
-    left_out: Sequence[str] = ()
+    left_out: Sequence[LeftOut] = ()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """For the channel's counters."""
+        nothing = not self.statements
+        return {
+            "ddl_applied": int(not nothing),
+            "ddl_left_out": int(nothing),
+            "ddl_ignored": int(nothing and LeftOut.IGNORED in self.left_out),
+            "ddl_passed_over": int(nothing and LeftOut.PASSED_OVER in self.left_out),
+        }
 
 
 @dataclass(frozen=True)
@@ -83,7 +115,7 @@ def intent_of(text: str | None, place: str | None = None) -> Intent | None:
     translated = TranslatedDdl(
         tuple(map(statement_of, fields["statements"])),
         online_tables.from_json(fields["tables"]),
-        tuple(fields["left_out"]),
+        tuple(map(LeftOut, fields["left_out"])),
     )
     before = fields["before"] and Snapshot.of(fields["before"])
     return Intent(fields["place"], translated, fields["index"], fields["number"], before, fields["directive"])
@@ -137,3 +169,17 @@ class Progress:
         kept = self.before if index == self.index and self.left is not None else None
         number = self.number + 1 + index - self.index
         return Intent(place, self.translated, index, number, kept or before, self.directive)
+
+
+@dataclass(frozen=True)
+class DdlWork:
+    """What is to be done about the DDL of a slice.
+
+    Attributes:
+        instead: an operator's statements that are no DDL, which run behind it in the slice's transaction.
+        used: the operator's decision.
+    """
+
+    progress: Progress
+    instead: Sequence[str] = ()
+    used: tuple[Directive, ...] = ()

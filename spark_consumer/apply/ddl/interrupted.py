@@ -26,7 +26,6 @@ _TYPES = {
     "JSON DUALITY VIEW": frozenset({"VIEW"}),
     "SEQUENCE": frozenset({"SEQUENCE"}),
 }
-_DATABASE = ("DATABASE", "SCHEMA")
 
 
 class Undecided(Exception):
@@ -131,7 +130,7 @@ def _created(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool)
         # The table comes first, then its row. Without that nobody can use it, and it may be logged all the same.
         text = as_replacing(ddl.statement, cast(Flavor, ddl.source_flavor), sql_mode=ddl.sql_mode or 0)
         return replace(ddl, statement=text)
-    if what in _DATABASE and mariadb:
+    if what == "DATABASE" and mariadb:
         # Its folder comes first, then the file with its character set.
         try:
             text = as_alter_database(

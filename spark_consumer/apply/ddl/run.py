@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import cast
 
 import pymysql
@@ -16,79 +16,118 @@ from schemas.ddl.alter_clauses import clauses_of
 from schemas.ddl.classify import family, without_start_transaction
 from schemas.ddl.cursor import Unparsable
 from schemas.ddl.lexer import Flavor, LexError
+from schemas.errors import DownstreamError, Where
 from schemas.quote import quoted
+from schemas.tables import QualifiedName
 from schemas.wire.epoch import SchemaChanged, StructureVersion
 from schemas.wire.log_records import structure_of
+from spark_consumer.apply.connection import Connection
 from spark_consumer.apply.ddl import session as ddl_session
-from spark_consumer.apply.ddl.intent import Intent, Progress, TranslatedDdl, intent_of, place_of
+from spark_consumer.apply.ddl.intent import (
+    DdlWork,
+    Intent,
+    LeftOut,
+    Progress,
+    TranslatedDdl,
+    intent_of,
+    place_of,
+)
 from spark_consumer.apply.ddl.settle import Settled, await_predecessor, look_before, settled
 from spark_consumer.apply.ddl.snapshot import clear_half_made
 from spark_consumer.apply.ledger import Ledger
 from spark_consumer.apply.tables import position_store
+from spark_consumer.apply.tables.error_log import Directive
 from spark_consumer.ddl import online_tables
 from spark_consumer.ddl.merged import needs
 from spark_consumer.ddl.online import translate_online
-from spark_consumer.ddl.online_tables import OnlineTables
 from spark_consumer.ddl.translate import DdlRules, MergedDdl
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
-from spark_consumer.plan.refusal import DdlRefused
+from spark_consumer.plan import replacement
+from spark_consumer.plan.refusal import DdlRefused, ddl_event
 from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.rules.rules import Rules
 from spark_consumer.target.server_errors import is_passing, message_of
-from spark_consumer.target.session import Session, closing, connect, error_number
+from spark_consumer.target.session import Session, error_number
 from spark_consumer.target.tables import read_table
 
-#: the upstream's tables that have had rows up to an epoch
-KnownTables = Callable[[int], set[tuple[str, str]]]
-#: the structures that their rows have had up to an epoch
-Versions = Callable[[int], Sequence[StructureVersion]]
-# Bits of sql_mode: STRICT_TRANS_TABLES, STRICT_ALL_TABLES.
 #: no such table, no such database
 _NO_TABLE = (1146, 1049)
 _log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class LoggedTables:
+    """What the log has shown of the upstream's tables up to an epoch.
+
+    Attributes:
+        names: of those that have had rows.
+        versions: the structures that their rows have had; None in a recovery, which does not know all of them.
+    """
+
+    names: Callable[[int], set[QualifiedName]]
+    versions: Callable[[int], Sequence[StructureVersion]] | None
 
 
 class DdlApplier:
     """Runs the DDL of DDL epochs on connections of their own, under the ledger's numbers."""
 
     def __init__(
-        self, config: ConsumerConfig, ledger: Ledger, known: KnownTables, versions: Versions | None
+        self,
+        config: ConsumerConfig,
+        rules: Rules,
+        connection: Connection,
+        ledger: Ledger,
+        logged: LoggedTables,
     ) -> None:
-        self._config = config
-        self._known = known
-        self._versions = versions
-        self._ledger = ledger
-        self._own: Session | None = None
-        rules = config.rules
+        self._channel, self._connection = config.key, connection
+        self._ledger, self._logged = ledger, logged
         self._options, self._router = config.ddl, rules.router
         self._rules = DdlRules(rules.tables, rules.events, rules.router, config.ddl)
 
-    def translate(self, session: Session, slice_: Slice, position: Position) -> TranslatedDdl:
-        """What the rules as they are make of the slice's DDL.
+    def work(
+        self, session: Session, slice_: Slice, position: Position, directive: Directive | None
+    ) -> DdlWork:
+        """What is to be done about the slice's DDL: all of it, what an interruption has left, or what was decided.
 
-        Raises DownstreamError where they would have to carry half of it, or guess.
+        Args:
+            directive: what an operator has decided about it.
+
+        Raises:
+            DownstreamError: the rules would have to carry half of it, or guess; TR621 nobody knows whether it ran.
         """
-        tables = online_tables.from_json(position.online_tables)
-        if slice_.ddl is None:
-            return TranslatedDdl((), tables.touched(slice_))
-        return self._made(session, slice_, slice_.ddl, tables)
+        if directive is None:
+            return DdlWork(self._progress(session, slice_, position))
+        assert slice_.ddl is not None
+        try:
+            tables = self._translated(session, slice_, position).tables
+        except DownstreamError:
+            # It is why the operator had to decide.
+            tables = online_tables.from_json(position.online_tables)
+        event = ddl_event(slice_)
+        directive.check(event)
+        _log.warning("event_directed", which=str(event.id), statements=directive.statements)
+        ddls, instead = replacement.parted(directive.statements, slice_.ddl, session.flavor)
+        chosen = TranslatedDdl(ddls, tables, (LeftOut.REPLACED if directive.statements else LeftOut.SKIPPED,))
+        return DdlWork(self._progress(session, slice_, position, directive.id, chosen), instead, (directive,))
 
-    def progress(
+    def _progress(
         self,
         session: Session,
         slice_: Slice,
         position: Position,
-        decided: tuple[int, TranslatedDdl] | None = None,
+        directive: int | None = None,
+        chosen: TranslatedDdl | None = None,
     ) -> Progress:
-        """What is to run of the slice's DDL: all of it, or what an interruption has left, whatever the rules are now.
+        """What is to run: all of it, or what an interruption has left, whatever the rules are now.
 
         Args:
-            decided: an operator's decision, by its id, and what it makes of the DDL.
+            directive: an operator's decision, by its id; ``chosen`` is what it makes of the DDL.
         """
-        directive, chosen = decided or (None, None)
-        intent = intent_of(position.ddl_intent, place_of(slice_.first)) if slice_.ddl is not None else None
+        assert slice_.ddl is not None
+        intent = intent_of(position.ddl_intent, place_of(slice_.first))
         number = position.ledger_seq
-        if intent is not None and slice_.ddl is not None:
+        if intent is not None:
             if chosen is not None and intent.directive != directive:
                 # What has run of the DDL, or of an earlier decision, stands in front of this one.
                 number = max(number, intent.number)
@@ -100,7 +139,8 @@ class DdlApplier:
                 translated = chosen or intent.translated
                 return Progress(translated, found.number, found.index, found.left, intent.before, directive)
             number = found.number
-        return Progress(chosen or self.translate(session, slice_, position), number, directive=directive)
+        translated = chosen or self._translated(session, slice_, position)
+        return Progress(translated, number, directive=directive)
 
     def _settled(self, slice_: Slice, position: Position, intent: Intent, texts: TranslatedDdl) -> Settled:
         """How far an intent is; ``texts`` has what it keeps no text of."""
@@ -109,36 +149,41 @@ class DdlApplier:
         ddl = intent.statement
         if not ddl.statement and intent.index < len(texts.statements):
             ddl = texts.statements[intent.index]
-        with closing(connect(self._config.target)) as own:
-            self._own = own
-            await_predecessor(own, position)
-            found = settled(own, self._ledger, intent, ddl, slice_.where)
+        with self._connection.another() as own:
+            found = settled(own, self._ledger, intent, ddl, position, slice_.where)
             if found.index == intent.index and ddl.kind == "CREATE TABLE":
                 for table in ddl.tables:
                     if not intent.before.get(table.db, table.table).kind:
                         clear_half_made(own, table.db, table.table)
             return found
 
-    def _made(
-        self, session: Session, slice_: Slice, ddl: SchemaChanged, tables: OnlineTables
-    ) -> TranslatedDdl:
-        """What the rules as they are make of a DDL."""
-        taken = translate_online(tables, ddl, self._options, lambda *name: self._defined(session, *name))
-        each = [self._of_channel(session, slice_, one) for one in taken.statements]
+    def _translated(self, session: Session, slice_: Slice, position: Position) -> TranslatedDdl:
+        """What the rules as they are make of the slice's DDL.
+
+        Raises DownstreamError where they would have to carry half of it, or guess.
+        """
+        assert slice_.ddl is not None
+        tables = online_tables.from_json(position.online_tables)
+        taken = translate_online(
+            tables, slice_.ddl, self._options, lambda *name: self._defined(session, *name)
+        )
+        each = [self._under_rules(session, slice_, one) for one in taken.statements]
         made = tuple(one for one in each if isinstance(one, SchemaChanged))
-        reasons = [one for one in each if isinstance(one, str)] if each else ["online"]
+        reasons = [one for one in each if isinstance(one, LeftOut)] if each else [LeftOut.ONLINE]
         narrowed = sum(len(one.tables) for one in made) < sum(len(one.tables) for one in taken.statements)
-        reasons += ["in part"] if narrowed and made and not reasons else []
+        reasons += [LeftOut.IN_PART] if narrowed and made and not reasons else []
         return TranslatedDdl(made, taken.tables.touched(slice_), tuple(dict.fromkeys(reasons)))
 
-    def _of_channel(self, session: Session, slice_: Slice, ddl: SchemaChanged) -> SchemaChanged | str:
+    def _under_rules(self, session: Session, slice_: Slice, ddl: SchemaChanged) -> SchemaChanged | LeftOut:
         """A statement under the channel's rules, or why it is left out."""
         try:
             made = self._rules.translate(
-                ddl, lambda: self._known(slice_.first.epoch), lambda *name: self._has_rows(session, *name)
+                ddl,
+                lambda: self._logged.names(slice_.first.epoch),
+                lambda *name: self._has_rows(session, *name),
             )
             ignored = self._options.of(family(ddl.kind)) == "ignore"
-            return made or ("ignored" if ignored else "filtered")
+            return made or (LeftOut.IGNORED if ignored else LeftOut.FILTERED)
         except MergedDdl as merged:
             if reason := self._needed(session, ddl, slice_.first.epoch):
                 raise DdlRefused(
@@ -148,7 +193,7 @@ class DdlApplier:
                     hint=_merged_hint(merged.hint, ddl),
                 ) from None
             _log.info("merged_ddl_passed_over", epoch=slice_.first.epoch, statement=ddl.shown[:200])
-            return "passed over"
+            return LeftOut.PASSED_OVER
 
     def _defined(self, session: Session, db: str, table: str) -> str | None:
         """The downstream's definition of an upstream's table."""
@@ -173,7 +218,7 @@ class DdlApplier:
         """What a merged table needs of a shard's DDL; "" if it has it all."""
         mode = ddl.sql_mode or 0
         alone = len(ddl.tables) == 1 and ddl.tables[0].renamed_to is None
-        if ddl.kind != "ALTER TABLE" or not alone or self._versions is None:
+        if ddl.kind != "ALTER TABLE" or not alone or self._logged.versions is None:
             return "it is not looked into"
         try:
             clauses = clauses_of(ddl.statement, cast(Flavor, ddl.source_flavor), sql_mode=mode)
@@ -183,43 +228,40 @@ class DdlApplier:
         target = read_table(session, self._router.table(*name))
         if target is None:
             return "the merged table is not there"
-        versions = [v for v in self._versions(epoch) if (v.db, v.table) == name]
+        versions = [v for v in self._logged.versions(epoch) if (v.db, v.table) == name]
         return needs(clauses, target, [structure_of(v) for v in versions], sql_mode=mode)
 
     @contextlib.contextmanager
-    def begun(
+    def declared(
         self, session: Session, token: int, slice_: Slice, position: Position, progress: Progress, index: int
     ) -> Iterator[Callable[[], None]]:
-        """Write down what is about to happen; the block then runs the statement once, with the channel's row locked.
+        """Record a statement in the position. The block gets a function that runs it, once, while it holds the
+        channel's row.
 
         Args:
             session: without an open transaction, before and after the block.
-            index: which of the statements; behind the last one there is nothing to do.
+            index: which of the statements.
         """
-        if index not in progress.pending:
-            yield lambda: None
-            return
         ddl = progress.statement(index)
-        with closing(connect(self._config.target)) as own:
-            self._own = own
+        with self._connection.another() as own:
             await_predecessor(own, position)
             intent = progress.intent(place_of(slice_.first), index, look_before(own, ddl))
-            position_store.declare_ddl(session, self._config.key, token, intent.to_json())
-            attempt = _Attempt(own, self._ledger, ddl, intent.number, slice_)
+            position_store.declare_ddl(session, self._channel, token, intent.to_json())
+            attempt = _Attempt(own, self._ledger, ddl, intent.number, slice_.where)
             try:
                 yield attempt.run
             except BaseException:
                 with contextlib.suppress(pymysql.MySQLError, OSError):
-                    self._note(session, token, position, intent, attempt.outcome)
+                    self._record_outcome(session, token, position, intent, attempt.outcome)
                 raise
 
-    def _note(
+    def _record_outcome(
         self, session: Session, token: int, position: Position, intent: Intent, outcome: Outcome
     ) -> None:
         """After a failure: write down what is known of the statement. What the tables look like later, when somebody
         may have made it possible by hand, says nothing of it any more.
         """
-        if outcome is Outcome.OPEN:
+        if outcome is Outcome.UNKNOWN:
             return
         number = intent.number
         if outcome is Outcome.NOT_RUN and not self._ledger.happened(session, number):
@@ -227,35 +269,30 @@ class DdlApplier:
         done = intent.index + (outcome is Outcome.RUN)
         kept = replace(intent, index=done, number=number, before=None).to_json() if done else None
         used = position.ledger_seq if done else number
-        position_store.note_ddl(session, self._config.key, token, kept, used)
-
-    def give_up(self) -> None:
-        """From another thread: stop waiting for a DDL. The server may carry it out all the same."""
-        if self._own is not None:
-            self._own.cut()
+        position_store.note_ddl(session, self._channel, token, kept, used)
 
 
 class Outcome(enum.Enum):
     """What is known of a statement."""
 
     NOT_RUN = "not run: not sent, or refused"
-    OPEN = "sent, and the connection was lost"
+    UNKNOWN = "sent, and the connection was lost"
     RUN = "run"
 
 
 class _Attempt:
     """One statement on a connection of its own."""
 
-    def __init__(self, own: Session, ledger: Ledger, ddl: SchemaChanged, number: int, slice_: Slice) -> None:
-        self._own, self._ledger, self._ddl, self._number, self._slice = own, ledger, ddl, number, slice_
+    def __init__(self, own: Session, ledger: Ledger, ddl: SchemaChanged, number: int, where: Where) -> None:
+        self._own, self._ledger, self._ddl, self._number, self._where = own, ledger, ddl, number, where
         self.outcome = Outcome.NOT_RUN
 
     def run(self) -> None:
         """Run it. Raises DownstreamError, pymysql.MySQLError, OSError."""
-        ddl_session.prepare(self._own, self._ddl)
+        ddl_session.apply_settings(self._own, self._ddl)
         self._ledger.begin(self._own, self._number)
         reached("ddl.before")
-        self.outcome = Outcome.OPEN
+        self.outcome = Outcome.UNKNOWN
         try:
             self._own.execute(_text(self._ddl))
         except pymysql.MySQLError as error:
@@ -265,7 +302,7 @@ class _Attempt:
             raise DdlRefused(
                 "TR620",
                 f"the downstream refused a DDL: {message_of(error)}; {self._ddl.shown[:300]}",
-                where=self._slice.where,
+                where=self._where,
                 hint=_hint(self._ddl),
             ) from error
         self.outcome = Outcome.RUN

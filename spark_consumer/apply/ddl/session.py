@@ -66,7 +66,7 @@ def sql_mode_text(bits: int, source: str, target: Flavor) -> str:
     return ",".join(name for name in names if name in known)
 
 
-def prepare(session: Session, ddl: SchemaChanged) -> None:
+def apply_settings(session: Session, ddl: SchemaChanged) -> None:
     """Give the session what the upstream's session had when it ran ``ddl``.
 
     Raises:

@@ -90,20 +90,22 @@ def look_before(own: Session, ddl: SchemaChanged) -> Snapshot:
     return found
 
 
-def settled(own: Session, ledger: Ledger, intent: Intent, ddl: SchemaChanged, where: Where) -> Settled:
-    """How far the DDL of an intent is.
+def settled(
+    own: Session, ledger: Ledger, intent: Intent, ddl: SchemaChanged, position: Position, where: Where
+) -> Settled:
+    """How far the DDL of an intent that has begun is, once a predecessor's statement has ended.
 
     Args:
-        own: a connection that has waited for the predecessor.
+        own: a connection for this alone.
         ddl: the statement in hand, with its text.
 
     Raises:
         DownstreamError: TR621, nobody can know.
     """
+    assert intent.before is not None
+    await_predecessor(own, position)
     used = ledger.happened(own, intent.number)
     number = intent.number if used else intent.number - 1
-    if intent.before is None:
-        return Settled(intent.index, None, number)
     try:
         left = _left(own, ledger, intent.before, ddl, used)
     except Undecided as why:

@@ -194,7 +194,7 @@ def _content(session: Session, db: str, name: str, engine: str) -> str:
 def _other(session: Session, ddl: SchemaChanged, database: str) -> dict[str, Shown]:
     """The program, database or accounts of the DDL."""
     what = ddl.kind.partition(" ")[2]
-    if what in ("DATABASE", "SCHEMA"):
+    if what == "DATABASE":
         return {quoted(database): _named(session, "DATABASE", quoted(database), database)}
     if family(ddl.kind) == ACCOUNTS:
         return {ACCOUNTS: _accounts(session, ddl)}

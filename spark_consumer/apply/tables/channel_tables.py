@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from spark_consumer.apply.tables import audit, error_log, marks, position_store
-from spark_consumer.apply.workers import info
+from spark_consumer.apply.tables import audit, error_log, marks, position_store, worker_info
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.target.session import Session
 
 _TABLES = {
-    "worker_info": info.TABLE,
+    "worker_info": worker_info.TABLE,
     "nontransactional_info": marks.TABLE,
     "relay_log_info": position_store.TABLE,
     **audit.TABLES,
@@ -29,6 +28,12 @@ def install(session: Session) -> None:
 def forget(session: Session, channel: ChannelKey) -> None:
     """Forget the channel, its audit rows and counters, as if it had never been. Call after ``install``."""
     session.execute("BEGIN")
-    for forget_in in (position_store.forget, audit.forget, info.forget, marks.forget, error_log.forget):
+    for forget_in in (
+        position_store.forget,
+        audit.forget,
+        worker_info.forget,
+        marks.forget,
+        error_log.forget,
+    ):
         forget_in(session, channel)
     session.execute("COMMIT")

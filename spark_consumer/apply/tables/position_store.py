@@ -1,8 +1,8 @@
 """The channel's position on the downstream: reading, taking over and moving it.
 
-``tailrace.relay_log_info``, which no other module reads or
-writes, holds MySQL's own ``slave_relay_log_info`` columns and ours, one row for each channel of
-each prefix. It is written in the transaction of the data it speaks of, so it is true whatever happens.
+``tailrace.relay_log_info`` has one row for each channel of each prefix: MySQL's own ``slave_relay_log_info`` columns,
+and ours. Only this module reads and writes its rows. They are written in the transaction of the data that they
+describe, so they are always right.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ import pymysql
 
 from schemas.errors import DownstreamError, Where
 from schemas.wire.epoch import EpochCommitted
-from spark_consumer.apply.tables import marks
-from spark_consumer.apply.workers import info
+from spark_consumer.apply.tables import marks, worker_info
 from spark_consumer.epochs.log_position import ChannelBegin
 from spark_consumer.epochs.position import Position
 from spark_consumer.rules.channel import ChannelKey
@@ -239,7 +238,7 @@ def tell_scope(session: Session, channel: ChannelKey, scope: str) -> None:
 
 def set_workers(session: Session, channel: ChannelKey, workers: int) -> None:
     """Make rows for so many workers, and let the channel's row tell their number."""
-    info.register_workers(session, channel, workers)
+    worker_info.register_workers(session, channel, workers)
     session.run(
         "UPDATE tailrace.relay_log_info SET Number_of_workers = %s WHERE prefix = %s AND Channel_name = %s",
         (workers, *channel),

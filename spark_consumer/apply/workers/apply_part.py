@@ -17,8 +17,8 @@ The protocol of a slice in parts, in order; ``spark_consumer.apply.applier`` has
 Killed before 7, some parts are there and some are not. Nobody can still be writing: the next consumer, or this one
 if it lost a Python worker, first takes a new fencing token, which waits for the lock of 2. Then the slice is
 finished: by this consumer with the parts that are missing; by another one with the rows whose offsets no worker
-that is ahead has, in one transaction that is step 7 too (``resume.py``). No setting that may have changed since has
-a say in that, the number of workers included.
+that is ahead has, in one transaction that is step 7 too (``sinks/finish_slice.py``). No setting that may have changed
+since has a say in that, the number of workers included.
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ import pymysql
 
 from schemas.crashpoints import reached
 from schemas.errors import DownstreamError, TailraceError
+from spark_consumer.apply.ledger import transaction
 from spark_consumer.apply.patience import Patience
+from spark_consumer.apply.prepared import WorkerPart
 from spark_consumer.apply.tables import position_store
-from spark_consumer.apply.workers.info import unfinished
-from spark_consumer.apply.workers.part import Order, Outcome, WorkerPart
+from spark_consumer.apply.tables.worker_info import unfinished
+from spark_consumer.apply.workers.pool import Order, Outcome
 from spark_consumer.apply.write import gave_up, refused, write
 from spark_consumer.epochs.slices import not_next
 from spark_consumer.rules.channel import ChannelKey
@@ -83,7 +85,7 @@ def _with_retries(order: Order, part: WorkerPart) -> None:
                     return
                 raise
             reason = error.__cause__ or error
-        if not patience.again():
+        if not patience.wait_for_retry():
             raise gave_up(reason) from reason
 
 
@@ -117,9 +119,7 @@ def _apply(session: Session, order: Order, part: WorkerPart) -> None:
     if _is_applied(session, order, part):
         return
     number = order.before.ledger_seq + part.number
-    order.ledger.begin_rows(session, number)
-    try:
-        session.execute("BEGIN")
+    with transaction(session, order.ledger, number):
         _check(session, order)
         if _is_applied(session, order, part, lock=True):
             session.execute("ROLLBACK")
@@ -130,13 +130,6 @@ def _apply(session: Session, order: Order, part: WorkerPart) -> None:
         _record(session, order, part, number)
         reached("worker.before_commit")
         session.execute("COMMIT")
-    except BaseException:
-        with contextlib.suppress(pymysql.MySQLError, OSError):
-            session.execute("ROLLBACK")
-        raise
-    finally:
-        with contextlib.suppress(pymysql.MySQLError, OSError):
-            order.ledger.end(session)
     reached("worker.after_commit")
 
 

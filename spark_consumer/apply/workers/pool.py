@@ -1,45 +1,87 @@
-"""On the driver: having the parts of a slice applied, again until all are."""
+"""On the driver: having the parts of a slice applied by workers, again until all are."""
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import structlog
-from pyspark.sql import SparkSession
 
-from schemas.errors import DownstreamError, TailraceError
-from spark_consumer.apply.workers.apply_part import run_parts
-from spark_consumer.apply.workers.info import slices_ahead, unfinished
-from spark_consumer.apply.workers.part import Order, Outcome, WorkerPart
+from schemas.access.server_url import ServerUrl
+from schemas.errors import DownstreamError, TailraceError, Where
+from spark_consumer.apply.ledger import Ledger
+from spark_consumer.apply.prepared import PreparedParts, WorkerPart
+from spark_consumer.apply.tables.worker_info import slices_ahead, unfinished
+from spark_consumer.epochs.position import Position
 from spark_consumer.rules.channel import ChannelKey
+from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import Session
 from spark_consumer.target.tables import TableMoved
 
-#: applies parts and tells what became of each
-WorkerPool = Callable[[Order, Sequence[WorkerPart]], list[Outcome]]
 _ATTEMPTS = 4
 _log = structlog.get_logger()
 
 
-def executors(spark: SparkSession) -> WorkerPool:
-    """The pool of Spark's Python workers; all parts at once, whatever the number of cores."""
-    context = spark.sparkContext
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What each worker of a slice needs to know.
 
-    def work(order: Order, parts: Sequence[WorkerPart]) -> list[Outcome]:
-        packed = [pickle.dumps(part, pickle.HIGHEST_PROTOCOL) for part in parts]
-        tasks = min(len(packed), max(1, context.defaultParallelism))
-        done: list[Outcome] = (
-            context.parallelize(packed, tasks).mapPartitions(partial(_unpacked, order)).collect()
+    Attributes:
+        token: the consumer's; another one in the channel's row ends the work.
+        before, after: the position at the slice's begin and end.
+        slice_id: no other attempt to cut and share these epochs has it.
+        parts: how many there are.
+        compact: whether the slice is compacted.
+        retry_time: seconds that a worker waits for a downstream that is lost or busy.
+    """
+
+    target: ServerUrl
+    channel: ChannelKey
+    token: int
+    ledger: Ledger
+    before: Position
+    after: Position
+    where: Where
+    slice_id: str
+    first_epoch: int
+    last_epoch: int
+    parts: int
+    compact: bool
+    retry_time: float
+
+    @classmethod
+    def of(
+        cls, config: ConsumerConfig, token: int, ledger: Ledger, before: Position, prepared: PreparedParts
+    ) -> Order:
+        """That of a slice behind a position."""
+        slice_ = prepared.slice_
+        return cls(
+            target=config.target,
+            channel=config.key,
+            token=token,
+            ledger=ledger,
+            before=before,
+            after=slice_.behind(before),
+            where=slice_.where,
+            slice_id=prepared.slice_id,
+            first_epoch=slice_.first.epoch,
+            last_epoch=slice_.last.epoch,
+            parts=len(prepared.parts),
+            compact=config.compact,
+            retry_time=config.retry_time,
         )
-        return done
-
-    return work
 
 
-def _unpacked(order: Order, packed: Iterable[bytes]) -> Iterator[Outcome]:
-    return run_parts(order, (pickle.loads(one) for one in packed))
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a part: it is applied, unless there is an error."""
+
+    number: int
+    error: TailraceError | None = None
+
+
+#: applies parts and tells what became of each
+WorkerPool = Callable[[Order, Sequence[WorkerPart]], list[Outcome]]
 
 
 def check_caught_up(

@@ -7,54 +7,28 @@ from itertools import compress
 
 from schemas.tables import QualifiedName
 from schemas.wire.avro_schema import KEY_CHANGE, OP_AT
-from schemas.wire.epoch import OffsetRange
 from schemas.wire.rows import HEADER_SIZE
 from spark_consumer.apply.workers.bitmap import Bits, lacking
 from spark_consumer.apply.workers.conflict_keys import ConflictKeys, conflict_keys_of, of_halves, of_whole
-from spark_consumer.epochs.fetch import Share, TopicReader
 from spark_consumer.plan.conflicts import TableCausality
 from spark_consumer.plan.plan import Mode, SlicePlan
 from spark_consumer.rows.compact import compact
 from spark_consumer.rows.render import TableRows, all_widened, not_written, render, tables_of, tally
 from spark_consumer.rows.results import ChangeToShare, OrderedChange, Result, RowToShare, Tally
+from spark_consumer.rows.slice_rows import RangeRows
 
 _HAS_BEFORE, _UPDATE, _DELETE = b"ud", ord("u"), ord("d")
 
 
-def read_conflict_keys(
-    source: TopicReader, plan: SlicePlan, part: OffsetRange, share: Share
-) -> Iterator[Result]:
-    """Read a share of a range, and render it for several workers."""
-    offsets: list[int] = []
-    keys, values = source.read(part, share, offsets)
-    yield from with_conflict_keys(plan, part.partition, keys, values, offsets)
-
-
-def read_rest(
-    source: TopicReader, plan: SlicePlan, applied: Sequence[Bits], part: OffsetRange, share: Share
-) -> Iterator[Result]:
-    """Read a share of a range, and render what no worker has applied, for one transaction."""
-    offsets: list[int] = []
-    keys, values = source.read(part, share, offsets)
-    yield from rest(plan, part.partition, keys, values, offsets, applied)
-
-
-def rest(
-    plan: SlicePlan,
-    partition: int,
-    keys: Sequence[bytes],
-    values: Sequence[bytes],
-    offsets: Sequence[int],
-    applied: Sequence[Bits],
-) -> Iterator[Result]:
-    """The results for those of one partition's rows that are missing; all of them are counted."""
-    yield tally(values)
-    missing = lacking(partition, offsets, applied)
-    keys, values = list(compress(keys, missing)), list(compress(values, missing))
+def rest(plan: SlicePlan, applied: Sequence[Bits], rows: RangeRows) -> Iterator[Result]:
+    """The results for those of one partition's rows that no worker has applied; all of them are counted."""
+    yield tally(rows.values)
+    missing = lacking(rows.partition, rows.offsets, applied)
+    keys, values = list(compress(rows.keys, missing)), list(compress(rows.values, missing))
     if plan.compacted:
         some = _that_stay(plan, keys, values)
         keys, values = list(compress(keys, some)), list(compress(values, some))
-    yield from (one for one in render(plan, keys, values) if not isinstance(one, Tally))
+    yield from (one for one in render(plan, RangeRows(keys, values)) if not isinstance(one, Tally))
 
 
 def _that_stay(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bool]:
@@ -67,16 +41,11 @@ def _that_stay(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) 
     ]
 
 
-def with_conflict_keys(
-    plan: SlicePlan,
-    partition: int,
-    keys: Sequence[bytes],
-    values: Sequence[bytes],
-    offsets: Sequence[int],
-) -> Iterator[Result]:
-    """The results for one partition's rows in log order."""
-    yield tally(values)
-    values = all_widened(plan, values)
+def with_conflict_keys(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
+    """The results for one partition's rows, for several workers."""
+    keys, offsets, partition = rows.keys, rows.offsets, rows.partition
+    yield tally(rows.values)
+    values = all_widened(plan, rows.values)
     tables = tables_of(plan)
     assert plan.causality is not None
     claimers = {
@@ -142,7 +111,7 @@ class _Claimer:
         """A compacted row: ``before`` is its first change if it must be removed, ``after`` its last one if written.
 
         It has the keys of what it had in between as well: should the rest of a slice be applied change by change
-        (``resume.py``), no row that is there already may be in the way.
+        (``finish_slice.py``), no row that is there already may be in the way.
         """
         return RowToShare(
             self._table.index,

@@ -1,26 +1,36 @@
-"""From the conflict keys of a slice's rows to the parts of its workers."""
+"""A slice's rows shared among workers: rows that conflict are one worker's."""
 
 from __future__ import annotations
 
+import heapq
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 
-from spark_consumer.apply.prepare import ordered_rows, stages_of
-from spark_consumer.apply.prepared import PreparedParts, PreparedRows
+from schemas.access.server_url import ServerUrl
+from spark_consumer.apply.prepared import (
+    PreparedParts,
+    PreparedRows,
+    TableStatements,
+    WorkerPart,
+    Writes,
+    ordered_rows,
+    stages_of,
+)
 from spark_consumer.apply.workers.bitmap import packed
-from spark_consumer.apply.workers.groups import shared
-from spark_consumer.apply.workers.part import WorkerPart
-from spark_consumer.apply.workers.weights import Weigh, resolved
-from spark_consumer.apply.writes import TableStatements, Writes
+from spark_consumer.apply.workers.conflict_keys import REFERS
+from spark_consumer.apply.workers.read_conflicts import with_conflict_keys
+from spark_consumer.apply.workers.weights import Weigh, resolved, weigh_at
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.conflicts import Causality
 from spark_consumer.plan.counters import Stages
 from spark_consumer.plan.plan import SlicePlan
 from spark_consumer.plan.statements import merged_deletes, merged_inserts
 from spark_consumer.rows.ordered import OrderedRow, statements
-from spark_consumer.rows.reader import verify
 from spark_consumer.rows.render import TableRows
 from spark_consumer.rows.results import ChangeToShare, Result, RowToShare
+from spark_consumer.rows.slice_rows import SliceRows, verify
 
 # What a row costs beside its bytes.
 _ROW_SIZE = 100
@@ -28,10 +38,25 @@ _ROW_SIZE = 100
 _Row = RowToShare | ChangeToShare
 
 
+def read_parts(
+    rows: SliceRows, slice_: Slice, plan: SlicePlan, workers: int, target: ServerUrl
+) -> PreparedParts | PreparedRows:
+    """Read, render, verify and share a slice whose plan says how its rows conflict.
+
+    Args:
+        target: says which texts are equal where only the server knows.
+
+    Raises:
+        TailraceError: its rows cannot be read, or these are not all of them.
+    """
+    results = rows.results(slice_, partial(with_conflict_keys, plan), with_offsets=True)
+    return shared_out(slice_, plan, results, workers, partial(weigh_at, target))
+
+
 def shared_out(
     slice_: Slice, plan: SlicePlan, results: Sequence[Result], workers: int, weigh: Weigh
 ) -> PreparedParts | PreparedRows:
-    """The slice from the results of ``read_conflict_keys`` over all its rows.
+    """The slice from the results of ``with_conflict_keys`` over all its rows.
 
     It has parts if more than one worker has something to do; otherwise it is as if there were one connection.
 
@@ -96,3 +121,70 @@ def _merged(plan: SlicePlan, rows: Sequence[_Row]) -> tuple[TableStatements, Tab
         deletes += tuple((table, one) for one in removing)
         inserts += tuple((table, one) for one in writing)
     return deletes, inserts
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Who writes which row.
+
+    Attributes:
+        parts: for each worker the numbers of its rows, in their order; no part is empty.
+        groups: how many groups there are.
+        conflicts: how many rows joined another one's group.
+    """
+
+    parts: tuple[tuple[int, ...], ...]
+    groups: int
+    conflicts: int
+
+
+def shared(conflict_keys: Sequence[Sequence[bytes]], sizes: Sequence[int], workers: int) -> Shares:
+    """Share rows among workers so that rows with a conflict key in common are one worker's, and the sizes are even.
+
+    Args:
+        conflict_keys: of each row.
+        sizes: how much work each row is.
+    """
+    roots = _roots(conflict_keys)
+    groups: dict[int, list[int]] = {}
+    for row, root in enumerate(roots):
+        groups.setdefault(root, []).append(row)
+    weights = {root: sum(sizes[row] for row in rows) for root, rows in groups.items()}
+    # The largest first, each to who has least: never more than a third above the best there is.
+    heap = [(0, number) for number in range(workers)]
+    given: list[list[int]] = [[] for _ in range(workers)]
+    for root in sorted(groups, key=lambda root: (-weights[root], root)):
+        load, number = heap[0]
+        heapq.heapreplace(heap, (load + weights[root], number))
+        given[number] += groups[root]
+    parts = tuple(tuple(sorted(rows)) for rows in given if rows)
+    return Shares(parts, len(groups), len(conflict_keys) - len(groups))
+
+
+def _roots(conflict_keys: Sequence[Sequence[bytes]]) -> list[int]:
+    """For each row the first row of its group."""
+    parents = list(range(len(conflict_keys)))
+
+    def find(row: int) -> int:
+        while parents[row] != row:
+            parents[row] = row = parents[parents[row]]
+        return row
+
+    def unite(one: int, other: int) -> None:
+        one, other = find(one), find(other)
+        if one != other:
+            parents[max(one, other)] = min(one, other)
+
+    owners: dict[bytes, int] = {}
+    children: list[tuple[int, bytes]] = []
+    for row, its in enumerate(conflict_keys):
+        for conflict_key in its:
+            if conflict_key[2] & REFERS:
+                children.append((row, conflict_key))
+            elif (owner := owners.setdefault(conflict_key, row)) != row:
+                unite(owner, row)
+    for row, conflict_key in children:
+        parent = owners.get(conflict_key[:2] + bytes((conflict_key[2] & ~REFERS,)) + conflict_key[3:])
+        if parent is not None:
+            unite(parent, row)
+    return [find(row) for row in range(len(conflict_keys))]

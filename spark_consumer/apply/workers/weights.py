@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+import pymysql
+
+from schemas.access.server_url import ServerUrl
 from schemas.varint import encode_bytes
 from spark_consumer.apply.workers.conflict_keys import ASKS, LITERAL, columns_of, space_of
 from spark_consumer.plan.conflicts import ConflictColumn
-from spark_consumer.target.session import Session
+from spark_consumer.target.session import Session, closing, connect, unreachable
 
 #: one part's literals in, their weights in the same order out
 Weigh = Callable[[ConflictColumn, Sequence[bytes]], list[bytes]]
@@ -56,6 +59,15 @@ def _literal(column: bytes) -> bytes:
     if column[:1] == LITERAL:
         return column[1:]
     return b"'" + column[1:].replace(b"'", b"''") + b"'"
+
+
+def weigh_at(target: ServerUrl, part: ConflictColumn, literals: Sequence[bytes]) -> list[bytes]:
+    """``weights`` on a connection of its own. Raises DownstreamError."""
+    try:
+        with closing(connect(target)) as session:
+            return weights(session, part, literals)
+    except (pymysql.MySQLError, OSError) as error:
+        raise unreachable(target, error) from error
 
 
 def weights(session: Session, part: ConflictColumn, literals: Sequence[bytes]) -> list[bytes]:

@@ -21,6 +21,7 @@ from schemas.wire.rows import HEADER_SIZE, widened
 from spark_consumer.plan.plan import Mode, SlicePlan
 from spark_consumer.rows.render import UnknownHeader, event_of, tally, within
 from spark_consumer.rows.results import ArrowRows, Result
+from spark_consumer.rows.slice_rows import RangeRows
 
 _ROWS = 2_000  # of one record batch
 _BYTES = 4 << 20
@@ -102,8 +103,9 @@ def _arrow(avro: Any) -> pa.DataType:
     return _SIMPLE[avro]
 
 
-def changes(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> Iterator[Result]:
+def changes(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
     """The results for one partition's rows: a tally of them all, and those of each table as Arrow batches."""
+    keys, values = rows.keys, rows.values
     if plan.window:
         keys, values = within(plan, plan.window, keys, values)
     yield tally(values)
@@ -127,8 +129,8 @@ def changes(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> 
         if len(taken[number]) >= _ROWS or sizes[number] >= _BYTES:
             yield _packed(plan, number, taken.pop(number))
             del sizes[number]
-    for number, rows in taken.items():
-        yield _packed(plan, number, rows)
+    for number, left in taken.items():
+        yield _packed(plan, number, left)
 
 
 def decoded(form: Form, value: bytes) -> Image:

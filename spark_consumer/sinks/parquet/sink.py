@@ -22,11 +22,11 @@ from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.epochs.start import begin_of, check_began, check_log
-from spark_consumer.plan.counters import NO_STAGES, Stages
+from spark_consumer.plan.counters import NO_STAGES, Applied, Stages
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan, structures_of
 from spark_consumer.plan.statements import Limits
-from spark_consumer.rows.reader import SliceReader, read_range, verify
 from spark_consumer.rows.results import ArrowRows, Result
+from spark_consumer.rows.slice_rows import SliceRows, verify
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.event_filter import DML
 from spark_consumer.rules.route import Router
@@ -74,7 +74,7 @@ class FilesSink:
         self._ddl = DdlRules(self._rules.tables, self._rules.events, Router(()), config.ddl)
         self._folder = Folder(root)
         self._folder.open()
-        self._reader: SliceReader | None = None
+        self._rows: SliceRows | None = None
         try:
             self._content = _content(root, config, first)
             self.position = position_of(self._content)
@@ -85,14 +85,14 @@ class FilesSink:
             self._folder.close()
             raise
 
-    def begin(self, reader: SliceReader) -> None:
-        self._reader = reader
+    def begin(self, rows: SliceRows) -> None:
+        self._rows = rows
 
-    def prepare(self, slice_: Slice, structures: Mapping[str, TableStructure]) -> Callable[[], PreparedFiles]:
-        plan = self._plan(structures_of(slice_, structures))
+    def plan(self, slice_: Slice, structures: Mapping[str, TableStructure]) -> Callable[[], PreparedFiles]:
+        plan = self._plan_tables(structures_of(slice_, structures))
         return partial(self._read, slice_, plan)
 
-    def _plan(self, structures: Mapping[str, TableStructure]) -> SlicePlan:
+    def _plan_tables(self, structures: Mapping[str, TableStructure]) -> SlicePlan:
         tables = []
         for fingerprint, structure in sorted(structures.items()):
             name = structure.db, structure.table
@@ -110,22 +110,20 @@ class FilesSink:
         return SlicePlan(tuple(tables), Limits())
 
     def _read(self, slice_: Slice, plan: SlicePlan) -> PreparedFiles:
-        assert self._reader is not None
-        plan = replace(plan, window=slice_.window)
-        work = partial(changes, plan)
-        results = self._reader.results(slice_, partial(read_range, self._reader.source, work), work)
+        assert self._rows is not None
+        results = self._rows.results(slice_, partial(changes, replace(plan, window=slice_.window)))
         verify(slice_, results)
         return PreparedFiles(slice_, streams_of(plan, results), Stages.of_plan(slice_, plan))
 
-    def apply(self, prepared: PreparedFiles) -> tuple[int, Stages]:
+    def apply(self, prepared: PreparedFiles) -> Applied:
         slice_, before = prepared.slice_, self.position
         if slice_.is_applied(before):
-            return 0, prepared.stages
+            return Applied(0, prepared.stages)
         slice_.check_next(before)
         number = before.ledger_seq + 1
         files = self._stage(prepared, number)
         self._keep(replace(slice_.behind(before), ledger_seq=number), consistent=False, files=files)
-        return len(files), prepared.stages
+        return Applied(len(files), prepared.stages)
 
     def _stage(self, prepared: PreparedFiles, number: int) -> dict[str, str]:
         """Write the batch's files; the names that they shall have."""

@@ -11,7 +11,7 @@ import pytest
 from compose.databases import Database
 from schemas.errors import DownstreamError, LogError
 from spark_consumer.apply.ddl.run import DdlApplier
-from spark_consumer.plan.counters import NO_STAGES
+from spark_consumer.plan.counters import Applied
 from tests.support.applying.apply_steps import apply_steps, open_applier, prepared
 from tests.support.flavors import FLAVORS
 from tests.support.names import own_name
@@ -139,7 +139,7 @@ def test_a_repeated_slice_is_left_out_and_a_gap_stops(target: Database, name: st
     steps = life_of_a_table(name)
     applier = open_applier(target.url("tailrace"), name)
     apply_steps(applier, steps[:3])
-    assert applier.apply(prepared(2, steps[2])) == (0, NO_STAGES)
+    assert applier.apply(prepared(2, steps[2])) == Applied(0)
     with pytest.raises(LogError, match="TR551"):
         applier.apply(prepared(4, steps[4]))
     assert target.execute(f"SELECT COUNT(*) FROM {name}.t") == [(2,)]
@@ -323,7 +323,7 @@ def test_a_ddl_that_mariadb_did_by_half_is_not_taken_as_done(
     target = downstream_mariadb
     if not noted:
         # As a consumer leaves it that dies in that moment.
-        monkeypatch.setattr(DdlApplier, "_note", lambda *args: None)
+        monkeypatch.setattr(DdlApplier, "_record_outcome", lambda *args: None)
     made = [
         f"CREATE TABLE {name}.a (id INT PRIMARY KEY)",
         f"CREATE TABLE IF NOT EXISTS {name}.b (id INT PRIMARY KEY)",

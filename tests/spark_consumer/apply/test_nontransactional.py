@@ -9,9 +9,8 @@ import pytest
 
 from schemas.errors import EventId, LogError, Where
 from schemas.structure import TableStructure
-from spark_consumer.apply.nontransactional import TableSteps, _due, is_ahead, steps_of
-from spark_consumer.apply.prepare import directed
-from spark_consumer.apply.prepared import PreparedRows
+from spark_consumer.apply.nontransactional import _due, is_ahead
+from spark_consumer.apply.prepared import PreparedRows, TableSteps, directed, steps_of
 from spark_consumer.apply.tables.error_log import Directive
 from spark_consumer.apply.tables.marks import Mark, RowPlace
 from spark_consumer.epochs.position import Position
@@ -125,14 +124,14 @@ def test_what_may_be_there_is_made_sure_of() -> None:
     rows = [_row(0), _row(1, "u"), _row(2, "d")]
     (made,) = steps_of(rows, events)
     texts = [
-        (step.again.sql.split()[0], [sql.split()[0] for sql in step.again.otherwise]) for step in made.steps
+        (step.again.sql.split()[0], [sql.split()[0] for sql in step.again.fallbacks]) for step in made.steps
     ]
     assert texts == [(b"UPDATE", [b"INSERT"]), (b"UPDATE", [b"INSERT"]), (b"DELETE", [])]
-    assert [step.again.may_miss for step in made.steps] == [False, False, True]
+    assert [step.again.may_find_no_row for step in made.steps] == [False, False, True]
     # Of an UPDATE that finds no row, a filter may have left the INSERT out.
     partial = replace(PLAN, dropped=frozenset({"delete"}))
     (made,) = steps_of([_row(1, "u", partial)], {EventId(0, 1): (partial, _event(1))})
-    assert (made.steps[0].again.otherwise, made.steps[0].again.may_miss) == ((), True)
+    assert (made.steps[0].again.fallbacks, made.steps[0].again.may_find_no_row) == ((), True)
 
 
 def test_an_operator_may_leave_one_out_or_replace_it() -> None:
@@ -146,5 +145,5 @@ def test_an_operator_may_leave_one_out_or_replace_it() -> None:
     }
     made = directed(prepared, cast(Any, decided), "mysql")
     assert [step.first for step in made.nontransactional[0].steps] == [1]
-    assert [(one.sql, one.free) for one in made.writes.ordered] == [(b"DELETE 1", True)]
+    assert [(one.sql, one.is_operators) for one in made.writes.ordered] == [(b"DELETE 1", True)]
     assert made.statements == 2

@@ -45,7 +45,7 @@ def _patience(clock: _Clock, limit: float) -> Patience:
 def test_pauses_grow_and_end_with_the_limit() -> None:
     clock = _Clock()
     patience = _patience(clock, 60)
-    while patience.again():
+    while patience.wait_for_retry():
         pass
     assert sum(clock.pauses) == pytest.approx(60)
     assert clock.pauses[:3] == [0.2, 0.4, 0.8]
@@ -56,11 +56,11 @@ def test_pauses_grow_and_end_with_the_limit() -> None:
 def test_progress_makes_it_new() -> None:
     clock = _Clock()
     patience = _patience(clock, 1)
-    assert patience.again()
+    assert patience.wait_for_retry()
     clock.now += 1
-    assert not patience.again()
+    assert not patience.wait_for_retry()
     patience.renew()
-    assert patience.again()
+    assert patience.wait_for_retry()
     assert patience.attempts == 1
 
 
@@ -68,8 +68,8 @@ def test_nobody_waits_for_what_was_given_up_and_0_is_no_second_attempt() -> None
     clock = _Clock()
     patience = _patience(clock, 60)
     clock.set = True
-    assert not patience.again()
-    assert not Patience(0, threading.Event()).again()
+    assert not patience.wait_for_retry()
+    assert not Patience(0, threading.Event()).wait_for_retry()
 
 
 @pytest.mark.parametrize(

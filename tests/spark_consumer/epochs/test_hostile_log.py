@@ -49,6 +49,7 @@ from spark_consumer.epochs.stream import BROKEN, explode
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.render import render
+from spark_consumer.rows.slice_rows import RangeRows
 from spark_consumer.rules.expressions.filter import ExpressionRule, compile_filter
 from spark_consumer.sinks.parquet.changes import changes, form_of
 from spark_consumer.target.find_by_image import compile_finder
@@ -461,7 +462,7 @@ def test_no_name_becomes_code(hostile: str) -> None:
     assert (row.before, row.after, row.db) == (before, after, hostile)
     header = row_schema(structure).header
     plan = SlicePlan((TablePlan(header, structure, Mode.ORDERED, ("d", "t")),), Limits())
-    assert len(list(changes(plan, [key], [value]))) == 2
+    assert len(list(changes(plan, RangeRows([key], [value])))) == 2
     assert form_of(structure).before == tuple(names)
     for kind in ("write", "update", "delete"):
         assert RowDecoder(structure).decode(kind, Images.full(structure)) is not None
@@ -496,7 +497,7 @@ def plan_of(structure: TableStructure, mode: Mode = Mode.COMPACT) -> SlicePlan:
 
 
 def rendered(structure: TableStructure, key: bytes, value: bytes, mode: Mode = Mode.COMPACT) -> list[Any]:
-    return list(render(plan_of(structure, mode), [key], [value]))
+    return list(render(plan_of(structure, mode), RangeRows([key], [value])))
 
 
 _ROW = insert(T, {"id": 1, "v": "x"})
@@ -507,7 +508,7 @@ def _refuse(key: bytes, change: Change, *modes: Mode) -> None:
     value = row_value(change, 1, 0, "g")
     uses: list[Callable[[], object]] = [
         *(partial(rendered, T, key, value, mode) for mode in modes),
-        lambda: list(changes(plan_of(T), [key], [value])),
+        lambda: list(changes(plan_of(T), RangeRows([key], [value]))),
         lambda: RowReader(T).read(key, value, 0, 0),
     ]
     for use in uses:
@@ -664,7 +665,7 @@ def test_a_mutated_row_is_rendered_or_refused(data: st.DataObject) -> None:
     for use in (
         lambda: rendered(ODD, key, damaged),
         lambda: rendered(ODD, key, damaged, Mode.ORDERED),
-        lambda: list(changes(plan_of(ODD), [key], [damaged])),
+        lambda: list(changes(plan_of(ODD), RangeRows([key], [damaged]))),
         lambda: RowReader(ODD).read(key, damaged, 0, 0),
     ):
         try:

@@ -15,14 +15,15 @@ from schemas.wire.avro_schema import row_schema
 from schemas.wire.rows import widened
 from spark_consumer.apply.workers.bitmap import lacking, packed, unpacked
 from spark_consumer.apply.workers.conflict_keys import ASKS, conflict_key, conflict_keys_of
-from spark_consumer.apply.workers.groups import shared
 from spark_consumer.apply.workers.read_conflicts import rest, with_conflict_keys
+from spark_consumer.apply.workers.share import shared
 from spark_consumer.apply.workers.weights import resolved
 from spark_consumer.plan.causality import causality_of
 from spark_consumer.plan.conflicts import Causality, Sort
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.results import OrderedChange, RowToShare, Tally
+from spark_consumer.rows.slice_rows import RangeRows
 from spark_consumer.target.row_locator import BY_ROW, Find, RowLocator
 from spark_consumer.target.table import (
     ForeignKey,
@@ -78,6 +79,16 @@ def causality(
     foreign: dict[str, tuple[ForeignKey, ...]] | None = None,
     by_tables: bool = False,
 ) -> Causality:
+    made = causality_if_any(*tables, foreign=foreign, by_tables=by_tables)
+    assert made is not None
+    return made
+
+
+def causality_if_any(
+    *tables: tuple[TablePlan, TargetTable],
+    foreign: dict[str, tuple[ForeignKey, ...]] | None = None,
+    by_tables: bool = False,
+) -> Causality | None:
     plan = SlicePlan(tuple(table for table, _ in tables), Limits())
     keys = {target.name: (foreign or {}).get(target.name[1], ()) for _, target in tables}
     return causality_of(plan, {target.name: target for _, target in tables}, keys, by_tables=by_tables)
@@ -156,7 +167,9 @@ def groups_of(*changes: Change) -> list[set[int]]:
     keys = [row_key(T, change.after or change.before or {}) for change in split]
     values = [row_value(change, 0, seq, "g") for seq, change in enumerate(split)]
     rows = [
-        r for r in with_conflict_keys(plan, 0, keys, values, range(len(split))) if isinstance(r, RowToShare)
+        r
+        for r in with_conflict_keys(plan, RangeRows(keys, values, 0, range(len(split))))
+        if isinstance(r, RowToShare)
     ]
     shares = shared([row.conflict_keys for row in rows], [1] * len(rows), len(rows))
     return [{offset for row in part for offset in rows[row].offsets} for part in shares.parts]
@@ -186,7 +199,7 @@ def test_the_rest_of_a_compacted_slice_has_no_row_that_comes_to_nothing() -> Non
     applied = [{0: (2, b"\x01")}]
     for mode, expected in ((Mode.COMPACT, [3]), (Mode.ORDERED, [0, 1, 3])):
         plan = SlicePlan((planned(T, mode),), Limits()).row_by_row()
-        found = list(rest(plan, 0, keys, values, range(4), applied))
+        found = list(rest(plan, applied, RangeRows(keys, values, 0, range(4))))
         assert [r.seq for r in found if isinstance(r, OrderedChange)] == expected
         assert [r.rows for r in found if isinstance(r, Tally)] == [4]
 
@@ -251,10 +264,10 @@ def test_what_hangs_together_with_such_a_table_is_one_group_with_it() -> None:
 
 def test_triggers_and_safe_mode_leave_everything_to_one_transaction() -> None:
     trigger = Trigger("x", "AFTER", "INSERT")
-    assert causality((planned(T), target_of(T, triggers=(trigger,)))).alone
-    assert causality((planned(T, safe=True), target_of(T))).alone
-    assert causality((planned(T, transactional=False), target_of(T))).alone
-    assert not causality((planned(T), target_of(T))).alone
+    assert causality_if_any((planned(T), target_of(T, triggers=(trigger,)))) is None
+    assert causality_if_any((planned(T, safe=True), target_of(T))) is None
+    assert causality_if_any((planned(T, transactional=False), target_of(T))) is None
+    assert causality_if_any((planned(T), target_of(T))) is not None
 
 
 def test_signs_prefixes_and_widths_make_no_difference_that_the_server_does_not_make() -> None:

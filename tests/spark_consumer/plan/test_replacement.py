@@ -7,10 +7,8 @@ import pytest
 from schemas.ddl.lexer import FLAVORS
 from schemas.errors import EventId
 from schemas.structure import TableStructure
-from spark_consumer.apply.prepare import directed
-from spark_consumer.apply.prepared import PreparedRows
+from spark_consumer.apply.prepared import PreparedRows, Writes, directed
 from spark_consumer.apply.tables.error_log import Directive
-from spark_consumer.apply.writes import Writes
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.plan.plan import Mode, TablePlan
 from spark_consumer.plan.refusal import Event
@@ -101,10 +99,14 @@ def test_what_runs_in_the_place_of_a_delete_removes_nothing_of_its_own() -> None
     table = TablePlan(b"", structure, Mode.ORDERED, ("d", "t"), ("id",), cascades=True)
     row = OrderedRow(table, 7, 3, 0, ord("d"), b"`id`=1", None, None)
     [made] = statements([row], Limits())
-    assert made.removes == b"`id`=1"
+    assert made.cascade_from == b"`id`=1"
     event = Event(7, 3, "g", 5, "`id`=1", "f", 4, "r")
     slice_ = Slice((LoggedEpoch(epoch_record(7, rows=4), 7),))
     prepared = PreparedRows(slice_, Writes(ordered=(made,)), events={EventId(7, 3): event})
     decision = Directive(1, 7, 3, "g", 5, ("UPDATE d.t SET id = 2 WHERE id = 1",))
     [instead] = directed(prepared, {EventId(7, 3): decision}, "mysql").writes.ordered
-    assert (instead.sql, instead.removes, instead.free) == (decision.statements[0].encode(), None, True)
+    assert (instead.sql, instead.cascade_from, instead.is_operators) == (
+        decision.statements[0].encode(),
+        None,
+        True,
+    )

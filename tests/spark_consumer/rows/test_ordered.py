@@ -10,12 +10,13 @@ import pytest
 from schemas.errors import DownstreamError, LogError, Where
 from schemas.structure import TableStructure
 from schemas.wire.avro_schema import KEY_CHANGE, row_schema
-from spark_consumer.apply.prepare import ordered_rows
+from spark_consumer.apply.prepared import ordered_rows
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan, plan_slice
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.ordered import OrderedRow, statements
 from spark_consumer.rows.render import UnknownHeader, render
 from spark_consumer.rows.results import Deletes, Inserts, NotWritten, OrderedChange, Tally
+from spark_consumer.rows.slice_rows import RangeRows
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.row_locator import BY_KEY, BY_ROW
 from spark_consumer.target.table import TargetTable
@@ -41,7 +42,9 @@ def rendered(table: TablePlan, *changes: Change) -> list[OrderedRow]:
     plan = SlicePlan((table,), Limits())
     keys = [row_key(c.structure, c.after or c.before or {}) for c in changes]
     values = [row_value(c, 7, seq, "g") for seq, c in enumerate(changes)]
-    return ordered_rows(plan, (r for r in render(plan, keys, values) if isinstance(r, OrderedChange)))
+    return ordered_rows(
+        plan, (r for r in render(plan, RangeRows(keys, values)) if isinstance(r, OrderedChange))
+    )
 
 
 def sql(table: TablePlan, *changes: Change) -> list[bytes]:
@@ -69,7 +72,7 @@ def test_a_row_that_is_written_again_removes_what_has_its_key(gives_way: bool, v
     ]
     clears, into = b"DELETE FROM `d`.`p` WHERE (`id`=1)", verb + b" INTO `d`.`p` (`id`,`v`) VALUES "
     found = statements(rendered(table, *changes), Limits())
-    assert [(made.clears, made.sql, made.otherwise, made.may_miss) for made in found] == [
+    assert [(made.clear_first, made.sql, made.fallbacks, made.may_find_no_row) for made in found] == [
         (clears, into + b"(1,NULL)", (), False),
         (clears, into + b"(1,2)", (), False),
         (None, b"DELETE FROM `d`.`p` WHERE `id`=1 LIMIT 1", (), True),
@@ -98,7 +101,7 @@ def test_without_a_key_the_whole_row_is_matched() -> None:
 def test_the_rows_flags_decide_whether_foreign_keys_act(flags: int, checks: bool) -> None:
     table = planned(PARENT, Mode.ORDERED, cascades=True)
     rows = rendered(table, delete(PARENT, {"id": 1, "v": 5}, flags))
-    assert [one.checks for one in statements(rows, Limits())] == [checks]
+    assert [one.foreign_key_checks for one in statements(rows, Limits())] == [checks]
 
 
 def test_a_row_that_is_there_twice_stops_the_channel() -> None:
@@ -112,7 +115,7 @@ def test_compacted_tables_yield_deletes_before_inserts_and_a_tally() -> None:
     plan = SlicePlan((planned(PARENT, Mode.COMPACT),), Limits())
     before, after = {"id": 1, "v": 1}, {"id": 1, "v": 2}
     value = row_value(update(PARENT, before, after), 7, 0, "g")
-    results = list(render(plan, [row_key(PARENT, after)], [value]))
+    results = list(render(plan, RangeRows([row_key(PARENT, after)], [value])))
     assert results == [
         Tally(1, crc32(value)),
         NotWritten(0, 0),
@@ -125,14 +128,19 @@ def test_skipped_tables_are_counted_and_not_written() -> None:
     plan = SlicePlan((planned(PARENT, Mode.SKIP),), Limits())
     change = insert(PARENT, {"id": 1, "v": 1})
     value = row_value(change, 7, 0, "g")
-    results = list(render(plan, [row_key(PARENT, {"id": 1})], [value]))
+    results = list(render(plan, RangeRows([row_key(PARENT, {"id": 1})], [value])))
     assert results == [Tally(1, crc32(value)), NotWritten(0, 0)]
 
 
 def test_a_row_of_an_unknown_structure_is_noticed() -> None:
     change = insert(PARENT, {"id": 1, "v": 1})
     with pytest.raises(UnknownHeader):
-        list(render(SlicePlan((), Limits()), [row_key(PARENT, {"id": 1})], [row_value(change, 7, 0, "g")]))
+        list(
+            render(
+                SlicePlan((), Limits()),
+                RangeRows([row_key(PARENT, {"id": 1})], [row_value(change, 7, 0, "g")]),
+            )
+        )
 
 
 def plan_for(target: TargetTable | None) -> TablePlan:

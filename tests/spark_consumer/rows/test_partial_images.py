@@ -17,12 +17,13 @@ from schemas.errors import DecodeError, DownstreamError, LogError, Where
 from schemas.structure import TableStructure, has_full_images
 from schemas.wire.avro_schema import KEY_CHANGE, envelope, row_schema
 from schemas.wire.epoch import EpochCommitted
-from spark_consumer.apply.prepare import ordered_rows
+from spark_consumer.apply.prepared import ordered_rows
 from spark_consumer.plan.plan import Mode, SlicePlan, plan_slice
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.ordered import statements
 from spark_consumer.rows.render import render
 from spark_consumer.rows.results import OrderedChange
+from spark_consumer.rows.slice_rows import RangeRows
 from spark_consumer.rules.expressions.filter import ExpressionRule
 from spark_consumer.rules.expressions.kinds import Unevaluable
 from spark_consumer.rules.rules import Rules
@@ -68,8 +69,10 @@ def sql(*changes: Change, **options: Any) -> list[list[str]]:
     planned = plan(*{change.structure: None for change in changes}, **options)
     keys = [row_key(c.structure, c.after or c.before or {}) for c in changes]
     values = [row_value(c, 7, seq, "g") for seq, c in enumerate(changes)]
-    rows = ordered_rows(planned, (r for r in render(planned, keys, values) if isinstance(r, OrderedChange)))
-    return [[text.decode() for text in (one.sql, *one.otherwise)] for one in statements(rows, Limits())]
+    rows = ordered_rows(
+        planned, (r for r in render(planned, RangeRows(keys, values)) if isinstance(r, OrderedChange))
+    )
+    return [[text.decode() for text in (one.sql, *one.fallbacks)] for one in statements(rows, Limits())]
 
 
 def test_what_is_not_known_is_no_field() -> None:

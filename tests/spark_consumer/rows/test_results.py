@@ -69,7 +69,7 @@ def test_ordinary_results_go_together() -> None:
         Silent("nothing came"),
         NoRow("no value"),
         UnknownHeader(b"\x00\x01"),
-        UnevaluableRow("d.t", "no sure result"),
+        UnevaluableRow("no sure result", Where(table="d.t", epoch=7)),
         DamagedRecord("ValueError: x"),
         KafkaRefused("TR508", "no", hint="the password", retryable=True),
         DownstreamError("TR600", "no", where=Where(event=EventId(7, 3)), applied="no", statement="SELECT 1"),
@@ -80,5 +80,5 @@ def test_ordinary_results_go_together() -> None:
 def test_errors_keep_what_they_say(error: Exception) -> None:
     [found] = decoded(sent([Failed(3, error)]))
     assert isinstance(found, Failed)
-    assert (found.part, type(found.error), str(found.error)) == (3, type(error), str(error))
+    assert (found.task, type(found.error), str(found.error)) == (3, type(error), str(error))
     assert (found.error.args, vars(found.error)) == (error.args, vars(error))

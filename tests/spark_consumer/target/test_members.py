@@ -14,12 +14,13 @@ from schemas.structure import Column, TableStructure, WrittenColumn
 from schemas.types.enum_set import ENUM, SET, EnumTable, SetTable, error_value, member_texts
 from schemas.varint import read_bytes
 from schemas.wire.avro_schema import row_schema
-from spark_consumer.apply.prepare import ordered_rows
+from spark_consumer.apply.prepared import ordered_rows
 from spark_consumer.plan.plan import plan_slice
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.ordered import statements
 from spark_consumer.rows.render import render
 from spark_consumer.rows.results import Deletes, Inserts, OrderedChange
+from spark_consumer.rows.slice_rows import RangeRows
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.members import Unclear, as_written
 from spark_consumer.target.table import TargetColumn, TargetTable
@@ -128,11 +129,11 @@ def sql(
     plan = plan_slice(structures, {("d", "t"): target}, Rules(**rules), Limits(), Where(), safe=safe)
     keys = [row_key(c.structure, c.after or c.before or {}) for c in changes]
     values = [row_value(change, 7, n, "g") for n, change in enumerate(changes)]
-    results = list(render(plan, keys, values))
+    results = list(render(plan, RangeRows(keys, values)))
     made = [r.sql.decode() for r in results if isinstance(r, Deletes | Inserts)]
     rows = ordered_rows(plan, (r for r in results if isinstance(r, OrderedChange)))
     each = statements(rows, Limits())
-    return [*made, *(text.decode() for one in each for text in (one.sql, *one.otherwise))]
+    return [*made, *(text.decode() for one in each for text in (one.sql, *one.fallbacks))]
 
 
 E, S = listed(ENUM, "a", "A", "a"), listed(SET, "a", "A", "", name="s")

@@ -6,7 +6,7 @@ says are applied are left out, as the consumer does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,24 +15,25 @@ from schemas.access.server_url import ServerUrl
 from schemas.errors import Where
 from schemas.structure import TableStructure
 from schemas.wire.avro_schema import KEY_CHANGE, row_schema
-from schemas.wire.epoch import SchemaChanged, TableChanged, TableTouched
+from schemas.wire.epoch import SchemaChanged, StructureVersion, TableChanged, TableTouched
 from spark_consumer.apply.applier import Applier
-from spark_consumer.apply.ddl.run import Versions
-from spark_consumer.apply.prepare import sorted_out
-from spark_consumer.apply.prepared import PreparedRows
+from spark_consumer.apply.ddl.run import LoggedTables
+from spark_consumer.apply.open import open_applier as open_applier_of
+from spark_consumer.apply.prepared import PreparedRows, Writes, sorted_out
 from spark_consumer.apply.tables import channel_tables, position_store
-from spark_consumer.apply.writes import Writes
 from spark_consumer.epochs.log_position import BEFORE_ALL, ChannelBegin
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.plan.plan import Mode, TablePlan, plan_slice, targets_of
 from spark_consumer.plan.statements import Limits, Statement
 from spark_consumer.rows.render import render
+from spark_consumer.rows.slice_rows import RangeRows
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import connect
 from spark_consumer.target.tables import TargetCatalog
 from tests.support.epochs.fake_topic import Change, halves, integer, row_key, row_value
 from tests.support.epochs.records import epoch_record
 
+Versions = Callable[[int], Sequence[StructureVersion]]
 _TABLE = TablePlan(
     b"", TableStructure("d", "t", (integer("id"),), ("id",)), Mode.COMPACT, ("d", "t"), ("id",)
 )
@@ -52,8 +53,8 @@ def open_channel(
     channel_tables.install(session)
     if position_store.read(session, config.key) is None:
         position_store.create(session, config.key, ChannelBegin(BEFORE_ALL, None, "earliest"))
-    token = position_store.take_over(session, config.key)
-    return Applier(config, session, token, lambda epoch: set(), versions), config
+    position = position_store.take_over(session, config.key)
+    return open_applier_of(config, session, position, LoggedTables(lambda epoch: set(), versions)), config
 
 
 def prepared(epoch: int, step: dict[str, Any]) -> PreparedRows:
@@ -97,7 +98,7 @@ def prepared_epochs(
         Limits(),
         Where(),
         safe=config.safe_mode,
-        unfinished=applier.unfinished,
+        unfinished=applier.downstream.unfinished,
     )
     logged, keys, values = [], [], []
     for epoch, changes in enumerate(each, first):
@@ -113,7 +114,7 @@ def prepared_epochs(
         logged.append(LoggedEpoch(record, epoch))
         keys += [row_key(c.structure, c.after or c.before or {}) for c in changes]
         values += [row_value(c, epoch, seq, gtid) for seq, c in enumerate(changes)]
-    return sorted_out(Slice(tuple(logged)), plan, list(render(plan, keys, values)))
+    return sorted_out(Slice(tuple(logged)), plan, list(render(plan, RangeRows(keys, values))))
 
 
 def apply_steps(applier: Applier, steps: list[dict[str, Any]]) -> None:

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 from compose.databases import Database
 from producer.epochs.open_epoch import OpenEpoch
 from producer.epochs.records import Records
-from schemas.access.server_url import ServerUrl
 from schemas.structure import TableStructure
 from schemas.tables import TableFilter
 from schemas.wire.epoch import EpochCommitted, TableChanged
-from spark_consumer.apply.applier import Applier
-from spark_consumer.apply.planner import Planner
-from spark_consumer.apply.prepare import assembled
-from spark_consumer.apply.prepared import BehindDdl, PreparedRows
+from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
-from spark_consumer.rows.render import render
-from spark_consumer.rules.config import ConsumerConfig
-from tests.support.applying.apply_steps import open_applier
+from spark_consumer.sinks.server import ServerSink
+from tailrace.recover.applied_log import RecordRows
+from tests.support.applying.apply_steps import open_channel
 from tests.support.binlogs.decoder import NOW, new_decoder, run
 from tests.support.epochs.records import epoch_record
 from tests.support.processes.child import in_child
@@ -109,35 +103,21 @@ class Channel:
     def __init__(self, target: Database, name: str, user: str = "tailrace", **options: Any) -> None:
         self._url, self._name, self._options = target.url(user), name, options
 
-    def apply(self, epochs: Sequence[Epoch]) -> Applier:
+    def apply(self, epochs: Sequence[Epoch]) -> ServerSink:
         """Apply what the position says is not applied."""
-        url = ServerUrl.parse(self._url)
-        config = ConsumerConfig("", "p", url, channel=self._name, checkpoint_dir=Path(), **self._options)
-        applier = open_applier(self._url, self._name, **self._options)
-        planner = Planner(config, applier)
+        applier, config = open_channel(self._url, self._name, **self._options)
+        rows = RecordRows()
+        sink = ServerSink(config, applier, LogReader(config), rows)
         structures: dict[str, TableStructure] = {}
-        for number, (record, rows) in enumerate(epochs):
+        for number, (record, rows.records) in enumerate(epochs):
             structures |= {v.fingerprint: TableStructure.from_json(v.structure) for v in record.structures}
-            if number > applier.position.epoch:
-                slice_ = Slice((LoggedEpoch(record, number),))
-                make = partial(self._prepared, planner, slice_, rows, dict(structures))
-                late = record.ddl is not None and rows
-                applier.apply(BehindDdl(slice_, make) if late else make())
-                if record.ddl is not None:
-                    planner.forget()
-        return applier
+            if number > sink.position.epoch:
+                sink.apply(sink.plan(Slice((LoggedEpoch(record, number),)), structures)())
+        return sink
 
     def apply_until_it_dies(self, epochs: Sequence[Epoch], crash_at: str) -> int:
         """The same in a child that dies at a crash point; the signal it died of, 0 if it did not, or -1."""
         return in_child(lambda: self.apply(epochs), crash_at)
-
-    @staticmethod
-    def _prepared(
-        planner: Planner, slice_: Slice, rows: Records, structures: dict[str, TableStructure]
-    ) -> PreparedRows:
-        planner.forget()
-        plan = planner.plan(slice_, structures)
-        return assembled(slice_, plan, list(render(plan, rows.keys, rows.values)))
 
 
 def definitions(server: Database, *databases: str) -> dict[str, Any]:

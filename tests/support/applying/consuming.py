@@ -13,12 +13,11 @@ from typing import Any, cast
 import pyarrow as pa
 
 from schemas.errors import TailraceError
-from schemas.wire.epoch import OffsetRange
+from spark_consumer.apply.prepared import WorkerPart
 from spark_consumer.apply.workers.apply_part import run_parts
-from spark_consumer.apply.workers.part import Order, Outcome, WorkerPart
-from spark_consumer.apply.workers.reader import PartsReader
+from spark_consumer.apply.workers.pool import Order, Outcome
 from spark_consumer.epochs.epoch_transactions import TransactionReader
-from spark_consumer.epochs.fetch import Share, TopicReader
+from spark_consumer.epochs.fetch import TopicReader
 from spark_consumer.epochs.letter_case import as_servers_compare
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.start import resume_offset
@@ -26,8 +25,8 @@ from spark_consumer.epochs.stop_condition import stop_condition_of
 from spark_consumer.epochs.tracker import OUT_EPOCH, OUT_STRUCTURE
 from spark_consumer.job.batches import BatchRunner, QueryEnded
 from spark_consumer.job.progress import Counters
-from spark_consumer.rows.reader import Results, task
-from spark_consumer.rows.results import SCHEMA, Result, decoded
+from spark_consumer.rows.reader import ArrowFunction, SliceReader
+from spark_consumer.rows.results import SCHEMA
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.sinks.sink import Sink
 from tailrace.assemble import open_sink
@@ -38,21 +37,15 @@ from tailrace.config.file import load
 _BATCH = 7
 
 
-class _LocalReader(PartsReader):
-    """Reads ranges one after the other, where executors share them; workers are threads."""
+def run_here(tasks: int, function: ArrowFunction) -> pa.Table:
+    """Runs tasks one after the other, where executors share them."""
+    numbers = pa.record_batch([pa.array(range(tasks))], ["id"])
+    return pa.Table.from_batches(function(iter([numbers])), SCHEMA)
 
-    def __init__(self, config: ConsumerConfig, source: TopicReader, log: LogReader) -> None:
-        def worker_pool(order: Order, parts: Sequence[WorkerPart]) -> list[Outcome]:
-            return list(run_parts(order, parts))
 
-        super().__init__(cast(Any, None), source, config.target, config.workers, log, worker_pool)
-
-    def run_over(
-        self, ranges: Sequence[OffsetRange], results: Results, shares: int = 1, most: int | None = None
-    ) -> list[Result]:
-        parts = tuple((part, Share(number, shares, most)) for part in ranges for number in range(shares))
-        numbers = pa.record_batch([pa.array(range(len(parts)))], ["id"])
-        return decoded(pa.Table.from_batches(task(parts, results)(iter([numbers])), SCHEMA))
+def worker_threads(order: Order, parts: Sequence[WorkerPart]) -> list[Outcome]:
+    """Workers that are threads of this process."""
+    return list(run_parts(order, parts))
 
 
 def consume(config: ConsumerConfig, epochs: int | None = None) -> None:
@@ -62,7 +55,7 @@ def consume(config: ConsumerConfig, epochs: int | None = None) -> None:
     """
     log = LogReader(config)
     config = as_servers_compare(config, log)
-    with closing(open_sink(config, log)) as sink:
+    with closing(open_sink(config, log, worker_threads)) as sink:
         try:
             _apply(config, sink, log, epochs)
             sink.end()
@@ -73,7 +66,8 @@ def consume(config: ConsumerConfig, epochs: int | None = None) -> None:
 
 def _apply(config: ConsumerConfig, sink: Sink[Any], log: LogReader, epochs: int | None) -> None:
     group = f"test-{config.prefix}-{sink.position.fencing_token}"
-    sink.begin(_LocalReader(config, TopicReader(config.bootstrap_servers, config.rows_topic, group), log))
+    source = TopicReader(config.bootstrap_servers, config.rows_topic, group)
+    sink.begin(SliceReader(run_here, source, log))
     found = list(log.epochs(resume_offset(sink.position, log)))[:epochs]
     known = log.structures(found[-1].record.epoch) if found else []
     structures = [

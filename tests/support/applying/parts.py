@@ -4,43 +4,36 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import cast
 
 from schemas.structure import TableStructure
+from schemas.tables import QualifiedName
 from schemas.wire.avro_schema import KEY_CHANGE, row_schema
 from schemas.wire.epoch import DIGEST_MODULUS, OffsetRange, StructureVersion, TableTouched
 from spark_consumer.apply.patience import Patience
-from spark_consumer.apply.prepare import assembled
-from spark_consumer.apply.prepared import PreparedParts, PreparedRows
 from spark_consumer.apply.workers import apply_part
-from spark_consumer.apply.workers.apply_part import run_parts
-from spark_consumer.apply.workers.bitmap import Bits
 from spark_consumer.apply.workers.pool import WorkerPool
-from spark_consumer.apply.workers.read_conflicts import rest, with_conflict_keys
-from spark_consumer.apply.workers.reader import PartsReader, weigh_at
-from spark_consumer.apply.workers.share import shared_out
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.slices import LoggedEpoch, Slice, cut
 from spark_consumer.job.run import _patiently
 from spark_consumer.plan.counters import Stages
-from spark_consumer.plan.plan import SlicePlan
-from spark_consumer.rows.render import render
 from spark_consumer.rows.results import Result
+from spark_consumer.rows.slice_rows import RangeRows, SliceRows, Work
 from spark_consumer.rules.config import ConsumerConfig
 from tailrace.assemble import open_sink
+from tests.support.applying.consuming import worker_threads
 from tests.support.epochs.fake_topic import Change, halves, row_key, row_value
 from tests.support.epochs.records import epoch_record, version_record
 from tests.support.processes.child import in_child
 
 _PARTITIONS = 3
-Rows = tuple[list[bytes], list[bytes], list[int]]
 
 
 @dataclass
-class MemoryLog:
+class MemoryLog(SliceRows):
     """Epochs and their rows, as ``LogReader`` and the rows topic have them."""
 
     logged: list[LoggedEpoch] = field(default_factory=list)
@@ -88,60 +81,36 @@ class MemoryLog:
     def last_epoch(self) -> LoggedEpoch | None:
         return self.logged[-1] if self.logged else None
 
+    def tables(self, epoch: int) -> set[QualifiedName]:
+        return {(structure.db, structure.table) for structure in self.known.values()}
+
     def structures(self, epoch: int) -> list[StructureVersion]:
         return [version_record(0, structure) for structure in self.known.values()]
 
-    def read(self, part: OffsetRange) -> Rows:
+    def results(self, slice_: Slice, work: Work, *, with_offsets: bool = False) -> list[Result]:
+        return [result for part in slice_.ranges for result in work(self._read(part))]
+
+    def _read(self, part: OffsetRange) -> RangeRows:
         found = [
             row for row in self.rows[part.partition] if part.start <= row[0] < part.end and row[2] != b""
         ]
-        return [key for _, key, _ in found], [value for *_, value in found], [offset for offset, *_ in found]
+        offsets, keys, values = zip(*found, strict=True)
+        return RangeRows(keys, values, part.partition, offsets)
 
 
-@dataclass
-class MemoryReader:
-    """As ``PartsReader``, one partition after the other."""
-
-    log: LogReader
-    memory: MemoryLog
-    config: ConsumerConfig
-    worker_pool: WorkerPool
-
-    def prepare(self, slice_: Slice, plan: SlicePlan) -> PreparedRows | PreparedParts:
-        results: list[Result] = []
-        if plan.causality is None or plan.causality.alone:
-            for part in slice_.ranges:
-                results += render(plan, *self.memory.read(part)[:2])
-            return assembled(slice_, plan, results)
-        for part in slice_.ranges:
-            results += with_conflict_keys(plan, part.partition, *self.memory.read(part))
-        return shared_out(
-            slice_,
-            plan,
-            results,
-            self.config.workers,
-            lambda part, some: weigh_at(self.config.target, part, some),
-        )
-
-    def rest(self, slice_: Slice, plan: SlicePlan, applied: Sequence[Bits]) -> PreparedRows:
-        results: list[Result] = []
-        for part in slice_.ranges:
-            results += rest(plan, part.partition, *self.memory.read(part), applied)
-        return assembled(slice_, plan, results)
-
-
-def apply_log(config: ConsumerConfig, log: MemoryLog, worker_pool: Any = None) -> list[Stages]:
+def apply_log(
+    config: ConsumerConfig, log: MemoryLog, worker_pool: WorkerPool = worker_threads
+) -> list[Stages]:
     """Apply what is not applied, as one run of the consumer does; what became of each slice's rows.
 
     Raises TailraceError.
     """
     patience = Patience(config.retry_time, threading.Event())
-    with closing(_patiently(patience, lambda: open_sink(config, cast(LogReader, log)))) as sink:
-        workers = worker_pool or (lambda order, parts: list(run_parts(order, parts)))
-        sink.begin(cast(PartsReader, MemoryReader(cast(LogReader, log), log, config, workers)))
+    with closing(_patiently(patience, lambda: open_sink(config, cast(LogReader, log), worker_pool))) as sink:
+        sink.begin(log)
         made = []
         for slice_ in cut(list(log.epochs(sink.position.epoch + 1)), config.max_batch_rows):
-            made.append(sink.apply(sink.prepare(slice_, log.known)())[1])
+            made.append(sink.apply(sink.plan(slice_, log.known)()).stages)
         sink.end()
     return made
 

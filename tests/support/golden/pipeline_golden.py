@@ -15,14 +15,13 @@ from schemas.errors import TailraceError, Where
 from schemas.structure import TableStructure
 from schemas.wire.avro_schema import KEY_CHANGE, row_schema
 from schemas.wire.epoch import SchemaChanged, TableChanged, TableTouched
-from spark_consumer.apply.prepare import assembled
-from spark_consumer.apply.prepared import PreparedRows
+from spark_consumer.apply.prepared import PreparedRows, assembled
 from spark_consumer.ddl.translate import DdlRules
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.plan.plan import plan_slice, targets_of
 from spark_consumer.plan.statements import Limits
-from spark_consumer.rows.reader import unevaluable
-from spark_consumer.rows.render import UnevaluableRow, render
+from spark_consumer.rows.render import render
+from spark_consumer.rows.slice_rows import RangeRows
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.table import TargetTable
@@ -138,8 +137,8 @@ class Case:
         lines = [s.sql.decode() + (" -- or fewer" if t.safe else "") for t, s in writes.deletes]
         lines += [statement.sql.decode() for _, statement in writes.inserts]
         for one in writes.ordered:
-            lines.append(one.sql.decode() + (" -- or none" if one.may_miss else ""))
-            lines += [f"  else {sql.decode()}" for sql in one.otherwise]
+            lines.append(one.sql.decode() + (" -- or none" if one.may_find_no_row else ""))
+            lines += [f"  else {sql.decode()}" for sql in one.fallbacks]
         stages = ", ".join(f"{name} {count}" for name, count in vars(prepared.stages).items() if count)
         return [*lines, f"({stages})"] if stages else lines
 
@@ -156,11 +155,7 @@ class Case:
         keys = [row_key(c.structure, c.after or c.before or {}) for c in changes]
         values = [row_value(change, 7, seq, "g") for seq, change in enumerate(changes)]
         slice_ = self._slice(changes, sum(crc32(value) for value in values))
-        try:
-            results = list(render(plan, keys, values))
-        except UnevaluableRow as row:
-            raise unevaluable(row, slice_.where) from row
-        return assembled(slice_, plan, results)
+        return assembled(slice_, plan, list(render(plan, RangeRows(keys, values))))
 
     @staticmethod
     def _slice(changes: list[Change], digest: int) -> Slice:

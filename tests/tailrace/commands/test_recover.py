@@ -383,3 +383,38 @@ def test_a_damaged_event_stops_it_before_the_transaction(alone: River) -> None:
     assert recover(alone) == 1
     assert "TR3" in alone.talk() or "TR4" in alone.talk()
     assert channel(alone, "consistent") == (0,)
+
+
+def test_an_expression_without_a_sure_result_stops_it(alone: River) -> None:
+    alone.upstream.execute(
+        "CREATE TABLE river.words (id INT PRIMARY KEY, s VARCHAR(60) COLLATE utf8mb4_general_ci)",
+        "INSERT INTO river.words VALUES (1, 'é')",
+    )
+    mirror(alone)
+    make_channel(alone)
+    rule = '[[expression-filter]]\nschema = "river"\ntable = "words"\ninsert-value-expr = "s = \'tmp\'"\n'
+    path = alone.folder / "alone.toml"
+    path.write_text(path.read_text() + rule)
+    assert recover(alone) == 1
+    assert '"code": "TR634"' in alone.talk()
+    assert "table river.words" in alone.talk()
+    assert channel(alone, "consistent") == (0,)
+    assert alone.downstream.execute("SELECT * FROM river.words") == []
+
+
+def test_a_refused_row_is_named_without_a_number_to_decide_by(alone: River) -> None:
+    alone.upstream.execute("CREATE TABLE river.words (id INT PRIMARY KEY, s VARCHAR(60))")
+    mirror(alone)
+    make_channel(alone)
+    assert recover(alone) == 0, alone.talk()
+    alone.downstream.execute("INSERT INTO river.words VALUES (2, 'there')")
+    alone.upstream.execute("INSERT INTO river.words VALUES (1, 'a'), (2, 'b')")
+    mirror(alone)
+    assert recover(alone) == 1
+    assert re.search(r'"code": "TR604".*Row: .*`id`=2', alone.talk())
+    assert "error skip" not in alone.talk()
+    assert alone.downstream.execute("SELECT * FROM river.words") == [(2, "there")]
+    assert alone.downstream.execute("SELECT * FROM tailrace.channel_errors") == []
+    alone.downstream.execute("DELETE FROM river.words")
+    assert recover(alone) == 0, alone.talk()
+    alone.assert_equal()

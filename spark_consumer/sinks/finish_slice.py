@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
 
 import structlog
 
@@ -24,25 +23,20 @@ from schemas.structure import TableStructure
 from schemas.wire.log_records import structure_of
 from spark_consumer.apply.applier import Applier
 from spark_consumer.apply.planner import Planner
-from spark_consumer.apply.prepare import directed
-from spark_consumer.apply.prepared import PreparedRows
-from spark_consumer.apply.workers.bitmap import Bits, unpacked
-from spark_consumer.apply.workers.info import Ahead
+from spark_consumer.apply.prepared import PreparedRows, assembled, directed
+from spark_consumer.apply.refused_event import first_refused, named
+from spark_consumer.apply.tables.worker_info import Ahead
+from spark_consumer.apply.workers.bitmap import unpacked
 from spark_consumer.apply.workers.pool import applied_in_part
+from spark_consumer.apply.workers.read_conflicts import rest
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.slices import LoggedEpoch, Slice, contiguous_after
-from spark_consumer.plan.counters import Stages
-from spark_consumer.plan.plan import SlicePlan
+from spark_consumer.plan.counters import Applied
 from spark_consumer.plan.refusal import RowRefused
+from spark_consumer.rows.slice_rows import SliceRows
 from spark_consumer.rules.config import ConsumerConfig
 
 _log = structlog.get_logger()
-
-
-class RestReader(Protocol):
-    """Prepares what is missing of a slice."""
-
-    def rest(self, slice_: Slice, plan: SlicePlan, applied: Sequence[Bits]) -> PreparedRows: ...
 
 
 @dataclass(frozen=True)
@@ -56,12 +50,12 @@ class Rest:
 
     config: ConsumerConfig
     applier: Applier
-    reader: RestReader
+    rows: SliceRows
     slice_: Slice
     structures: Mapping[str, TableStructure]
     workers: Sequence[Ahead]
 
-    def apply(self) -> tuple[int, Stages]:
+    def apply(self) -> Applied:
         """Apply it, and move the position behind the slice. Raises TailraceError."""
         first, slice_, decided = self.workers[0], self.slice_, self.applier.directives
         _log.info(
@@ -70,27 +64,31 @@ class Rest:
             last_epoch=first.last_epoch,
             parts=len(self.workers),
         )
-        again = partial(self._prepared, row_by_row=any(slice_.holds(epoch) for epoch, _ in decided))
-        prepared = again()
+        replan = partial(self._prepared, row_by_row=any(slice_.holds(event.epoch) for event in decided))
+        prepared = replan()
         try:
-            return self.applier.apply_planned(prepared, again)
+            return self.applier.apply_planned(prepared, replan)
         except RowRefused as error:
-            found = self.applier.named(error, prepared)
-            shown = found or self.applier.trial(self._prepared(row_by_row=True)) or error
+            found = named(error, prepared)
+            shown = found or first_refused(self.applier.connection, self._prepared(row_by_row=True)) or error
             shown.applied = applied_in_part(first.parts)
             raise shown from error
 
     def _prepared(self, *, row_by_row: bool) -> PreparedRows:
         first = self.workers[0]
-        planner = Planner(replace(self.config, compact=first.compact, worker_count=1), self.applier)
-        plan = planner.plan(self.slice_, self.structures, row_by_row=row_by_row)
-        made = self.reader.rest(self.slice_, plan, [unpacked(worker.applied) for worker in self.workers])
+        planner = Planner(replace(self.config, compact=first.compact, worker_count=1))
+        plan = self.applier.connection.with_retries(
+            lambda: planner.plan(self.slice_, self.structures, self.applier.downstream, row_by_row=row_by_row)
+        )
+        applied = [unpacked(worker.applied) for worker in self.workers]
+        results = self.rows.results(self.slice_, partial(rest, plan, applied), with_offsets=True)
+        made = assembled(self.slice_, plan, results)
         if row_by_row:
-            made = directed(made, self.applier.directives, self.applier.flavor)
+            made = directed(made, self.applier.directives, self.applier.session.flavor)
         return replace(made, rest_of=first)
 
 
-def finish_slice(config: ConsumerConfig, applier: Applier, reader: RestReader, log: LogReader) -> None:
+def finish_slice(config: ConsumerConfig, applier: Applier, rows: SliceRows, log: LogReader) -> None:
     """Apply the rest of a slice that is applied in part, if there is one. Raises TailraceError."""
     if not (found := applier.ahead()):
         return
@@ -100,7 +98,7 @@ def finish_slice(config: ConsumerConfig, applier: Applier, reader: RestReader, l
         for version in log.structures(found[0].last_epoch)
         if version.fingerprint in slice_.fingerprints
     }
-    Rest(config, applier, reader, slice_, structures, found).apply()
+    Rest(config, applier, rows, slice_, structures, found).apply()
 
 
 def _epochs(ahead: Ahead, applier: Applier, log: LogReader) -> list[LoggedEpoch]:

@@ -1,0 +1,88 @@
+"""The connection that a channel writes on: made again when it is lost, and cut when the run ends."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import pymysql
+import structlog
+
+from schemas.errors import DownstreamError
+from spark_consumer.apply.patience import Patience
+from spark_consumer.apply.write import gave_up, refused
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.target.server_errors import is_passing, message_of
+from spark_consumer.target.session import Session, Unreachable, closing, connect
+
+_T = TypeVar("_T")
+_log = structlog.get_logger()
+
+
+class Connection:
+    """One connection, and others that are open for a while beside it.
+
+    Attributes:
+        session: the one that is in use; another one after it was lost.
+    """
+
+    def __init__(self, config: ConsumerConfig, session: Session) -> None:
+        self._target, self._retry_time = config.target, config.retry_time
+        self.session = session
+        self._others: list[Session] = []
+        self._given_up = threading.Event()
+
+    def with_retries(self, work: Callable[[], _T]) -> _T:
+        """Do something on the connection, again on a new one as long as it may succeed then.
+
+        Raises:
+            DownstreamError: it did not, within ``retry_time``, or cannot.
+        """
+        patience = Patience(self._retry_time, self._given_up)
+        while True:
+            try:
+                return work()
+            except (pymysql.MySQLError, OSError) as error:
+                if not is_passing(error):
+                    raise refused(error) from error
+                self._renew(patience, error)
+            except Unreachable as error:
+                # Another connection was not let in.
+                if not error.retryable:
+                    raise
+                self._renew(patience, error.__cause__ or error)
+
+    def _renew(self, patience: Patience, reason: BaseException) -> None:
+        """A new connection, once there is one."""
+        self.session.close()
+        while patience.wait_for_retry():
+            _log.warning("downstream_retry", attempt=patience.attempts, reason=message_of(reason))
+            try:
+                self.session = connect(self._target)
+                return
+            except DownstreamError as error:
+                if not error.retryable:
+                    raise
+                reason = error.__cause__ or error
+        raise gave_up(reason) from reason
+
+    @contextlib.contextmanager
+    def another(self) -> Iterator[Session]:
+        """Another connection for the block."""
+        with closing(connect(self._target)) as other:
+            self._others.append(other)
+            try:
+                yield other
+            finally:
+                self._others.remove(other)
+
+    def give_up(self) -> None:
+        """From another thread: wait no longer, and cut what is open."""
+        self._given_up.set()
+        for session in (self.session, *self._others):
+            session.cut()
+
+    def close(self) -> None:
+        self.session.close()

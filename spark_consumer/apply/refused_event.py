@@ -1,0 +1,41 @@
+"""Which event it was that the downstream has refused."""
+
+from __future__ import annotations
+
+from schemas.errors import DownstreamError
+from spark_consumer.apply.connection import Connection
+from spark_consumer.apply.prepared import OneSlice, PreparedRows, Writes
+from spark_consumer.apply.write import write
+from spark_consumer.plan.refusal import DdlRefused, EventRefused, RowRefused, cut_values, ddl_event
+
+
+def named(error: DownstreamError, prepared: OneSlice) -> EventRefused | None:
+    """The error with the event that it is about; None if that is not known."""
+    if isinstance(error, EventRefused):
+        return error
+    ddl = prepared.slice_.ddl
+    if ddl is not None and isinstance(error, DdlRefused):
+        return EventRefused(error, ddl_event(prepared.slice_), None, cut_values(ddl.statement))
+    if not (isinstance(error, RowRefused) and isinstance(prepared, PreparedRows) and error.where.event):
+        return None
+    event = prepared.events.get(error.where.event)
+    if event is None:
+        return None
+    return EventRefused(error, event, error.where.table, error.statement or "")
+
+
+def first_refused(connection: Connection, prepared: PreparedRows) -> EventRefused | None:
+    """Write a slice that is prepared row by row, and roll it back: the first row that is refused, if any is."""
+
+    def work() -> EventRefused | None:
+        session = connection.session
+        session.execute("BEGIN")
+        try:
+            write(session, Writes(ordered=prepared.writes.ordered), prepared.slice_.where)
+        except DownstreamError as error:
+            return named(error, prepared)
+        finally:
+            session.execute("ROLLBACK")
+        return None
+
+    return connection.with_retries(work)
