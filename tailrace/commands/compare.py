@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -23,18 +24,24 @@ def compare(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, as_jso
     from spark_consumer.rules.route import Route, Router
     from tailrace.compare import compare_servers
     from tailrace.config.addresses import source_url, target_url
+    from tailrace.service.progress import live_line
 
     loaded = read_config("compare", config)
     loaded = loaded.for_channel(channel or loaded.consumer.channel)
     router = Router(tuple(rule.plain(Route) for rule in loaded.routes))
     servers = source_url(loaded), target_url(loaded)
-    with _StatusLine(quiet=as_json) as line:
+    with nullcontext() if as_json else live_line("compare") as line:
+
+        def show(table: TableResult) -> None:
+            if line is not None:
+                line(f"{table.table} · {counted(table.rows, 'row')}")
+
         result = compare_servers(
             *servers,
             loaded.tables.include,
             loaded.tables.exclude,
             router=router,
-            progress=line.show,
+            progress=show,
             engines=loaded.ddl.engines == "upstream",
         )
     if as_json:
@@ -42,32 +49,6 @@ def compare(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, as_jso
     else:
         _print(result)
     raise typer.Exit(ExitCode.OK if result.equal else ExitCode.DIVERGED)
-
-
-class _StatusLine:
-    """Shows a line on stderr while tables are compared; nothing if stderr is not a terminal."""
-
-    def __init__(self, quiet: bool) -> None:
-        from tailrace.service.logs import may_draw
-
-        self._status: Any = None
-        if may_draw() and not quiet:
-            from rich.console import Console
-
-            self._status = Console(stderr=True).status("compare: reading the catalogs")
-
-    def __enter__(self) -> _StatusLine:
-        if self._status:
-            self._status.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._status:
-            self._status.stop()
-
-    def show(self, table: TableResult) -> None:
-        if self._status:
-            self._status.update(f"compare: {table.table} · {counted(table.rows, 'row')}")
 
 
 def _print(result: CompareResult) -> None:

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
@@ -72,37 +73,42 @@ def describe(snapshot: Snapshot, rate: float, left: float | None) -> str:
 
 
 @contextmanager
-def progress_display(title: str) -> Iterator[Callable[[Snapshot], None]]:
-    """Yield a function that shows progress: a live line on a terminal, otherwise a log line every 10 seconds."""
-    meter = RateMeter()
+def live_line(title: str) -> Iterator[Callable[..., None]]:
+    """Yield a function that shows a text: a live line on a terminal, otherwise its fields as a log line every 10 s."""
     if may_draw():
         from rich.console import Console
 
         with Console(stderr=True).status(f"{title}: starting") as status:
-
-            def draw(snapshot: Snapshot) -> None:
-                meter.add(time.monotonic(), snapshot)
-                status.update(f"{title}: {describe(snapshot, meter.rows_per_s(), meter.seconds_left())}")
-
-            yield draw
+            yield lambda text, **_: status.update(f"{title}: {text}")
         return
     next_line = time.monotonic() + _LOG_EVERY_S
 
-    def log(snapshot: Snapshot) -> None:
+    def log(text: str, **fields: Any) -> None:
         nonlocal next_line
-        now = time.monotonic()
-        meter.add(now, snapshot)
-        if now >= next_line:
-            next_line = now + _LOG_EVERY_S
-            left = meter.seconds_left()
-            _log.info(
-                "progress",
+        if fields and time.monotonic() >= next_line:
+            next_line = time.monotonic() + _LOG_EVERY_S
+            _log.info("progress", **fields)
+
+    yield log
+
+
+@contextmanager
+def progress_display(title: str) -> Iterator[Callable[[Snapshot], None]]:
+    """Yield a function that shows progress, with rate and time left."""
+    meter = RateMeter()
+    with live_line(title) as line:
+
+        def show(snapshot: Snapshot) -> None:
+            meter.add(time.monotonic(), snapshot)
+            rate, left = meter.rows_per_s(), meter.seconds_left()
+            line(
+                describe(snapshot, rate, left),
                 rows=snapshot.rows,
-                rows_per_s=round(meter.rows_per_s()),
+                rows_per_s=round(rate),
                 position=snapshot.position,
                 lag_s=None if snapshot.lag_s is None else round(snapshot.lag_s, 3),
                 seconds_left=None if left is None else round(left),
                 paused=snapshot.paused,
             )
 
-    yield log
+        yield show

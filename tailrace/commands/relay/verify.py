@@ -20,8 +20,6 @@ Rows = Annotated[
     bool, typer.Option("--rows", help="Also decode every row with mysql-replication, and compare each value.")
 ]
 
-_LOG_EVERY_S = 10.0
-
 
 def verify(config: ConfigFile = DEFAULT_CONFIG, rows: Rows = False, as_json: AsJson = False) -> None:
     """Check the relay log: checksums, sizes and positions of all events, the sequence of files, relay.meta,
@@ -90,39 +88,18 @@ def _print(report: Report, root: str) -> None:
 
 @contextmanager
 def _progress(task: str) -> Iterator[Callable[[int, int], None]]:
-    """Show bytes, bytes/s and time left: a live line on a terminal, otherwise a log line every 10 seconds."""
-    from tailrace.service.logs import may_draw
-
-    if may_draw():
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            Progress,
-            TimeRemainingColumn,
-            TransferSpeedColumn,
-        )
-
-        columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            line = bar.add_task(task)
-            yield lambda done, total: bar.update(line, completed=done, total=total)
-        return
-    import structlog
+    """Yield a function that shows the bytes done and the total bytes, with rate and time left."""
+    from tailrace.service.progress import live_line
 
     start = time.monotonic()
-    next_line = start + _LOG_EVERY_S
+    with live_line(task) as line:
 
-    def log(done: int, total: int) -> None:
-        nonlocal next_line
-        now = time.monotonic()
-        if now < next_line:
-            return
-        next_line = now + _LOG_EVERY_S
-        speed = done / (now - start)
-        left = round((total - done) / speed) if speed else None
-        structlog.get_logger().info(
-            "progress", task=task, bytes=done, of_bytes=total, bytes_per_s=round(speed), seconds_left=left
-        )
+        def show(done: int, total: int) -> None:
+            speed = done / max(time.monotonic() - start, 0.001)
+            left = round((total - done) / speed) if speed else None
+            text = (
+                f"{done:,} of {total:,} bytes · {speed:,.0f} bytes/s · {'?' if left is None else left} s left"
+            )
+            line(text, task=task, bytes=done, of_bytes=total, bytes_per_s=round(speed), seconds_left=left)
 
-    yield log
+        yield show
