@@ -153,6 +153,7 @@ class EpochReader:
             return
         self._rows = self._rows or self._consumer()
         merge = _Merge(self._rows, self._rows_topic, epoch, ranges, self._refusal)
+        self._rows.assign([TopicPartition(self._rows_topic, part.partition, part.start) for part in ranges])
         try:
             yield from merge.rows(lambda key, value, *place: self._row(epoch, wanted, key, value, *place))
         finally:
@@ -216,7 +217,6 @@ class _Merge:
         # Partitions whose next row is not read yet: no row may be yielded until it is.
         self._open = set(self._partitions)
         self._count = self._digest = 0
-        consumer.assign([TopicPartition(topic, part.partition, part.start) for part in ranges])
 
     def rows(self, read: Callable[[bytes, bytes, int, int], Row | None]) -> Iterator[Row]:
         deadline = time.monotonic() + _TIMEOUT

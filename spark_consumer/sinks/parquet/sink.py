@@ -60,30 +60,38 @@ class FilesSink:
     Raises DownstreamError: TR680 to TR683, what is wrong with the folder.
     """
 
-    def __init__(self, config: ConsumerConfig, root: Path, first: ChannelBegin | None = None) -> None:
-        """``first`` is where a channel without a position begins; without it such a folder is an error."""
+    def __init__(self, config: ConsumerConfig, folder: Folder, content: dict[str, Any]) -> None:
+        self._config = config
+        self._rules = config.rules
+        # What the log says shall be in the schema changes, so nothing is renamed and nothing too hard to rename.
+        self._ddl = DdlRules(self._rules.tables, self._rules.events, Router(()), config.ddl)
+        self._folder, self._content = folder, content
+        self._rows: SliceRows | None = None
+        self.position = position_of(content)
+
+    @classmethod
+    def open(cls, config: ConsumerConfig, root: Path, first: ChannelBegin | None = None) -> FilesSink:
+        """Lock the folder, and fence an earlier writer. Raises ConfigError, DownstreamError.
+
+        Args:
+            first: where a channel without a position starts; without it such a folder is an error.
+        """
         if config.expressions:
             raise ConfigError(
                 "TR136",
                 "the expression filter works on rows on their way into a server, and the target is a folder",
                 hint="take the channel's expression-filter away; filters and routes work",
             )
-        self._config = config
-        self._rules = config.rules
-        # What the log says shall be in the schema changes, so nothing is renamed and nothing too hard to rename.
-        self._ddl = DdlRules(self._rules.tables, self._rules.events, Router(()), config.ddl)
-        self._folder = Folder(root)
-        self._folder.open()
-        self._rows: SliceRows | None = None
+        folder = Folder(root)
+        folder.open()
         try:
-            self._content = _content(root, config, first)
-            self.position = position_of(self._content)
-            self._keep(
-                replace(self.position, fencing_token=self.position.fencing_token + 1), consistent=False
-            )
+            sink = cls(config, folder, _content(root, config, first))
+            token = sink.position.fencing_token + 1
+            sink._keep(replace(sink.position, fencing_token=token), consistent=False)
         except BaseException:
-            self._folder.close()
+            folder.close()
             raise
+        return sink
 
     def begin(self, rows: SliceRows) -> None:
         self._rows = rows
@@ -198,9 +206,9 @@ def open_files(config: ConsumerConfig, root: Path, log: LogReader) -> FilesSink:
         _check_owner(root, config, found)
         check_log(config.key, position_of(found), log.last_epoch())
         check_began(config, found["began_at"])
-        return FilesSink(config, root)
+        return FilesSink.open(config, root)
     refuse_without_position(root)
-    return FilesSink(config, root, begin_of(config, log))
+    return FilesSink.open(config, root, begin_of(config, log))
 
 
 def _content(root: Path, config: ConsumerConfig, first: ChannelBegin | None) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def prepared(sink: FilesSink, number: int, *rows: Any, ddl: SchemaChanged | None
 
 
 def opened(root: Path, **rules: Any) -> FilesSink:
-    return FilesSink(config(**rules), root, ChannelBegin(BEFORE_ALL, None, "earliest"))
+    return FilesSink.open(config(**rules), root, ChannelBegin(BEFORE_ALL, None, "earliest"))
 
 
 def rows_of(root: Path) -> list[dict[str, Any]]:
@@ -186,7 +186,7 @@ def test_a_folder_is_one_channels_and_one_process_s(tmp_path: Path) -> None:
         opened(tmp_path)
     sink.close()
     with pytest.raises(DownstreamError, match=r"TR683: .* belongs to channel lake of p"):
-        FilesSink(replace(config(), channel="other"), tmp_path, None)
+        FilesSink.open(replace(config(), channel="other"), tmp_path, None)
     for damaged in ("{", "[" * 100_000, "[]", "{}", '{"files": {"0": "../x"}}', '{"files": {"../0": "x"}}'):
         (tmp_path / "_tailrace/position.json").write_text(damaged)
         with pytest.raises(DownstreamError, match="TR682"):
