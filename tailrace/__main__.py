@@ -7,28 +7,28 @@ import signal
 import sys
 from types import FrameType
 
-#: commands that run until they are stopped; to stop one that only loads yet is no failure
+#: commands that run until they are stopped; stopping one while it loads is not an error
 _LONG = ("run", "produce", "consume", "recover")
 
 
 def main() -> None:
     """Run the command line.
 
-    A signal that comes while it only loads ends it as the system does, without a word, or with 0 where a stop is the
-    usual end: nothing has begun.
+    A signal that arrives while the program loads ends it without a message: with exit code 0 if the command runs until
+    it is stopped, otherwise as the system does. Nothing has started yet.
     """
-    # What is written, also by Spark and the stack's servers, is this user's alone.
+    # Files, also those of Spark and the stack's servers, are readable only by this user.
     os.umask(0o077)
-    ours = signal.getsignal(signal.SIGINT)
+    handler = signal.getsignal(signal.SIGINT)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.argv[1:] and sys.argv[1] in _LONG:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, _exit_on_signal)
-        ours = _exit_on_signal
+        handler = _exit_on_signal
     from tailrace.commands import main as run
 
-    signal.signal(signal.SIGINT, ours)
+    signal.signal(signal.SIGINT, handler)
     run()
 
 

@@ -1,7 +1,7 @@
 """The composition root: makes the settings of the two processes from the configuration, and chooses the sink.
 
-Commands import it and nothing else does, so that no part reaches for what it was not given. What the parts ask the
-configuration is in ``tailrace/config/``.
+Only commands import it, so that every other part gets its settings as arguments. Functions that read single values
+from the configuration are in ``tailrace/config/``.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 
 def relay_readers(config: Config) -> tuple[str, ...]:
-    """The names under which the configuration's channels read the relay log, as far as their targets are servers.
+    """Return the reader names of the configuration's channels on servers.
 
-    Change files have no use for it, since `tailrace recover` cannot go on with them.
+    Folders of change files need no relay files, because `tailrace recover` does not support them.
     """
     from relay_store.layout.readers import channel_reader
 
@@ -48,26 +48,26 @@ def relay_readers(config: Config) -> tuple[str, ...]:
 
 
 def followed_channels(config: Config) -> list[ConsumerConfig]:
-    """Those of the ``server_channels`` whose targets this machine can log in to."""
+    """Return the ``server_channels`` that have a complete login on this machine."""
     found = []
     for name in server_channels(config):
         try:
             found.append(server_channel(config, name))
         except ConfigError as error:
-            # A machine that only produces may lack the password file.
+            # A machine that runs only the producer may not have the password file.
             structlog.get_logger().warning("channel_not_followed", channel=name, reason=str(error))
     return found
 
 
 def skip_rules(config: Config) -> tuple[SkipRule, ...]:
-    """What the producer passes over."""
+    """Return the rules for events that the producer leaves out."""
     return tuple(rule.plain(SkipRule) for rule in config.skip)
 
 
 def producer_config(
     config: Config, *, until_caught_up: bool = False, stop_at_gtid: str | None = None
 ) -> ProducerConfig:
-    """What ``tailrace produce`` runs with."""
+    """Return the settings of ``tailrace produce``. Raises ConfigError."""
     from producer.epochs.open_epoch import EpochLimits
     from producer.run import ProducerConfig
 
@@ -95,7 +95,7 @@ def producer_config(
 
 
 def origins(config: Config) -> Callable[[str], tuple[str, ...]]:
-    """Where the upstream's rows come from, see ``producer.upstream.origins``."""
+    """Return a function from the log's id to the origins of the upstream's rows; see ``producer.upstream.origins``."""
     from spark_consumer.rules.scope import Scope
     from tailrace.other_pipelines import origins_of
 
@@ -112,7 +112,7 @@ def consumer_config(
     until_caught_up: bool = False,
     stop_at_gtid: str | None = None,
 ) -> ConsumerConfig:
-    """What ``tailrace consume`` runs with."""
+    """Return the settings of ``tailrace consume``. Raises ConfigError."""
     from tailrace.artifacts.spark import class_archive, spark_jars
 
     channel = channel or config.consumer.channel
@@ -132,7 +132,7 @@ def consumer_config(
 
 
 def open_sink(config: ConsumerConfig, log: LogReader, worker_pool: WorkerPool | None = None) -> Sink[Any]:
-    """Become the only writer of a channel, on its server or in its folder. Raises TailraceError."""
+    """Take over a channel on its server or in its folder as its only writer. Raises TailraceError."""
     from spark_consumer.sinks.parquet.sink import open_files
     from spark_consumer.sinks.server import open_server
 

@@ -1,4 +1,4 @@
-"""Other pipelines on a server, as the rows of their channels in ``tailrace.relay_log_info`` show them."""
+"""Finds other pipelines and native replication on a server, to detect loops and conflicting writers."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from tailrace import servers
 
 _log = structlog.get_logger()
 _TABLES = "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
-# Columns of SHOW REPLICA STATUS whose names begin as those of filters do.
+# Columns of SHOW REPLICA STATUS that are named like filters but are none.
 _NO_FILTERS = ("Replicate_Ignore_Server_Ids", "Replicate_Rewrite_DB")
-# Of a MariaDB server; server_uid, which newer ones have, tells clones on several machines apart.
+# Variables that identify a MariaDB server; server_uid, in newer versions, also distinguishes clones.
 _PARTS = ("server_uid", "hostname", "port", "datadir", "server_id")
 
 
@@ -36,9 +36,9 @@ class OtherChannel:
     """A channel that writes to a server.
 
     Attributes:
-        log_id: the log that it follows; None before its first epoch.
-        origins: ids of the servers and logs that its rows come from.
-        scope: what it replicates; None before its first run.
+        log_id: the id of the log that it follows; None before its first epoch.
+        origins: the ids of the servers and logs that its rows come from.
+        scope: the tables that it replicates; None before its first run.
         updated: when its row was last written, in UTC.
     """
 
@@ -54,12 +54,14 @@ class OtherChannel:
 
     @property
     def sources(self) -> frozenset[str]:
-        """Its log and all that its rows come from."""
+        """The ids of its log and of all origins of its rows."""
         return self.origins | ({self.log_id} if self.log_id else frozenset())
 
     def writes_what_is_read_by(self, scope: Scope, tables: Iterable[QualifiedName]) -> QualifiedName | None:
-        """A table that it may write, and that a pipeline with this scope replicates from the same server: one of
-        ``tables`` if there is such a one, else one that there may be."""
+        """Return a table that it may write and that a pipeline with this scope reads from the same server.
+
+        It is one of ``tables`` if possible, otherwise a table that may be created; None if there is none.
+        """
         mine = self.scope or Scope()
         possible = meetings(mine.written, scope.read)
         return common(mine.writes, scope.reads, tables) or common(mine.writes, scope.reads, possible)
@@ -67,14 +69,14 @@ class OtherChannel:
     def writes_what_is_written_by(
         self, scope: Scope, tables: Iterable[QualifiedName]
     ) -> QualifiedName | None:
-        """A table that both may write, one of ``tables`` first."""
+        """Return a table that both may write, one of ``tables`` if possible; None if there is none."""
         mine = self.scope or Scope()
         possible = meetings(mine.written, scope.written)
         return common(mine.writes, scope.writes, tables) or common(mine.writes, scope.writes, possible)
 
 
-def channels_there(connection: Connection[Any]) -> list[OtherChannel]:
-    """The channels that write to a server; none where no consumer has ever run. Raises pymysql's errors."""
+def channels_on(connection: Connection[Any]) -> list[OtherChannel]:
+    """Return the channels that write to a server, none if no consumer ever ran. Raises pymysql's errors."""
     return [
         OtherChannel(
             row.key,
@@ -89,7 +91,7 @@ def channels_there(connection: Connection[Any]) -> list[OtherChannel]:
 
 
 def _scope(text: str | None) -> Scope | None:
-    """What a channel said it replicates; None, which stands for everything, where it is not that."""
+    """Read the scope in a channel's row; None, which means all tables, if it is missing or invalid."""
     try:
         return Scope.from_json(text) if text else None
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, TailraceError):
@@ -97,13 +99,13 @@ def _scope(text: str | None) -> Scope | None:
 
 
 def tables_of(connection: Connection[Any]) -> set[QualifiedName]:
-    """A server's tables, its own left out."""
+    """Return a server's tables without system tables."""
     rows = servers.rows(connection, _TABLES)
     return {(str(db), str(table)) for db, table in rows if not never_replicated(str(db))}
 
 
 def server_identity(connection: Connection[Any]) -> str:
-    """A UUID that is the same by whichever address the server is reached: MySQL's own, MariaDB's of what it is."""
+    """Return a UUID that identifies a server at any address: MySQL's own, or one made from MariaDB's variables."""
     rows = dict(servers.rows(connection, "SHOW GLOBAL VARIABLES WHERE Variable_name = 'server_uuid'"))
     if is_uuid(found := str(rows.get("server_uuid", ""))):
         return found
@@ -113,7 +115,7 @@ def server_identity(connection: Connection[Any]) -> str:
 
 
 def is_same_server(one: Connection[Any], other: Connection[Any]) -> bool:
-    """Whether two connections, by whatever addresses, lead to one server: a lock of one is seen by the other."""
+    """Return whether two connections lead to the same server: then one sees the other's lock."""
     name = f"tailrace {uuid.uuid4()}"
     servers.rows(one, "SELECT GET_LOCK(%s, 0)", (name,))
     try:
@@ -125,21 +127,21 @@ def is_same_server(one: Connection[Any], other: Connection[Any]) -> bool:
 def channels_feeding(
     found: Sequence[OtherChannel], scope: Scope, tables: Iterable[QualifiedName]
 ) -> list[OtherChannel]:
-    """Of the channels that write to an upstream those whose rows a pipeline with this scope passes on."""
+    """Return the channels that write rows to an upstream which a pipeline with this scope replicates."""
     tables = set(tables)
     return [one for one in found if one.writes_what_is_read_by(scope, tables) is not None]
 
 
 def origins_of(source: ServerUrl, scope: Scope, log_id: str) -> tuple[str, ...]:
-    """The upstream's id, and those of all that its rows come from, as far as a pipeline with this scope passes them on.
+    """Return the upstream's id and the ids of all origins of the rows that a pipeline with this scope replicates.
 
-    An upstream that does not answer now has the id of none: it is asked again.
+    The result is empty if the upstream does not answer; the caller asks again later.
 
-    Raises UpstreamError TR211 if the pipeline's own log, ``log_id``, is among them.
+    Raises UpstreamError TR211 if the pipeline's own log, ``log_id``, is one of them.
     """
     try:
         with closing(servers.connect(source, "upstream", connect_timeout=2)) as connection:
-            found = channels_there(connection)
+            found = channels_on(connection)
             tables = tables_of(connection) if found else set()
             own = server_identity(connection)
     except (TailraceError, pymysql.MySQLError) as error:
@@ -149,16 +151,16 @@ def origins_of(source: ServerUrl, scope: Scope, log_id: str) -> tuple[str, ...]:
     if log_id and (back := next((one for one in fed_by if log_id in one.sources), None)) is not None:
         raise UpstreamError(
             "TR211",
-            f"our own rows come back: {back} writes them into {source}",
-            hint="let [tables] of the two leave out what the other one carries; if that pipeline is over, or schema"
-            " tailrace came with a copy of another server, forget it: `tailrace channel remove`, or delete its row"
-            " there",
+            f"rows of this pipeline come back: {back} writes them to {source}",
+            hint="exclude the other pipeline's tables from [tables] of each; if that pipeline is no longer used, or"
+            " schema tailrace was copied from another server, run `tailrace channel remove` or delete the channel's"
+            " row there",
         )
     return tuple(dict.fromkeys([own, *sorted(frozenset().union(*(one.sources for one in fed_by)))]))
 
 
 def is_same_cluster(one: Connection[Any], other: Connection[Any]) -> bool:
-    """Whether two servers are nodes of one Galera cluster or one replication group, which share every row."""
+    """Return whether two servers are nodes of the same Galera cluster or replication group."""
     found = [_cluster(one), _cluster(other)]
     return found[0] == found[1] != ""
 
@@ -170,18 +172,18 @@ def _cluster(connection: Connection[Any]) -> str:
 
 
 def follows(replica: Connection[Any], source: Connection[Any], url: ServerUrl) -> list[bool]:
-    """How a server replicates from another one by itself: for each such replication whether it leaves things out.
+    """Return for each running native replication from ``source`` to ``replica`` whether it has filters.
 
     Args:
-        url: the other one's, whose account may look where the replica gets its rows from.
+        url: the source's. Its account is used to log in to the server that the replica connects to.
 
-    Raises pymysql's errors where the account may not look.
+    Raises pymysql's errors if the account may not read the replication's state.
     """
     return [_filters(row) for row in _replications(replica) if _is_from(row, source, url)]
 
 
 def _replications(connection: Connection[Any]) -> list[dict[str, Any]]:
-    """What SHOW REPLICA STATUS says, under the names of before 8.0.22, of what runs."""
+    """Return the running replications of SHOW REPLICA STATUS, with the column names of before MySQL 8.0.22."""
     statement = "SHOW ALL SLAVES STATUS" if servers.is_mariadb(connection) else "SHOW REPLICA STATUS"
     with connection.cursor(DictCursor) as cursor:
         try:
@@ -193,7 +195,7 @@ def _replications(connection: Connection[Any]) -> list[dict[str, Any]]:
 
 
 def _older(name: str) -> str:
-    """A column's name as it was before MySQL 8.0.22."""
+    """Return the name that a column had before MySQL 8.0.22."""
     return (
         "Slave" + name[len("Replica") :] if name.startswith("Replica_") else name.replace("Source", "Master")
     )
@@ -206,16 +208,16 @@ def _filters(row: dict[str, Any]) -> bool:
 
 
 def _is_from(row: dict[str, Any], source: Connection[Any], url: ServerUrl) -> bool:
-    """Whether a replication gets its rows from this server: known by its UUID, or looked up where it connects to."""
+    """Return whether a replication reads from a server, by its UUID or by connecting to the replication's address."""
     if found := row.get("Master_UUID"):
         return bool(found == server_identity(source))
-    # 0: it has not been connected yet.
+    # 0: the replica has not connected yet.
     if row["Master_Server_Id"] not in (0, servers.rows(source, "SELECT @@server_id")[0][0]):
         return False
     params = {name: value for name, value in url.params.items() if name != "unix-socket"}
-    there = replace(url, host=str(row["Master_Host"]), port=int(row["Master_Port"]), params=params)
+    address = replace(url, host=str(row["Master_Host"]), port=int(row["Master_Port"]), params=params)
     try:
-        with closing(servers.connect(there, "upstream", connect_timeout=2)) as connection:
+        with closing(servers.connect(address, "upstream", connect_timeout=2)) as connection:
             return is_same_server(connection, source)
     except (TailraceError, pymysql.MySQLError):
         return False

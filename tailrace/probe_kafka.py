@@ -1,4 +1,4 @@
-"""The first knock at Kafka: who is refused there hears it at once, and not after a time-out."""
+"""Makes the first connection to Kafka, so that a refused login is reported at once and not after a time-out."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 from schemas.access.kafka_security import FIRST_ATTEMPT, OPEN, PROTOCOL_HINT, KafkaSecurity, Refusal, refused
 from schemas.errors import ConfigError, LogError
 
-_PATIENCE = 8.0  # seconds
+_TIMEOUT = 8.0  # seconds
 
 
-def brokers(servers: str, security: KafkaSecurity = OPEN, patience: float = _PATIENCE) -> tuple[Any, Any]:
-    """A client for questions to the brokers, and what they say of themselves and their topics.
+def brokers(servers: str, security: KafkaSecurity = OPEN, timeout: float = _TIMEOUT) -> tuple[Any, Any]:
+    """Return an admin client, and the metadata of brokers and topics.
 
     Args:
-        patience: seconds after which none answers.
+        timeout: seconds to wait for an answer.
 
     Raises:
         ConfigError: TR104, files of [kafka] cannot be used.
-        LogError: TR508 they let nobody in, TR500 none answers.
+        LogError: TR508, the login is refused; TR500, no broker answers.
     """
     from confluent_kafka import KafkaException
 
@@ -34,21 +34,21 @@ def brokers(servers: str, security: KafkaSecurity = OPEN, patience: float = _PAT
         return admin, ask(FIRST_ATTEMPT)
     except KafkaException:
         if not security.protocol.endswith("ssl") and any(map(_speaks_tls, servers.split(","))):
-            why = f"it speaks TLS, and security-protocol is {security.protocol}"
+            why = f"it requires TLS, and security-protocol is {security.protocol}"
             raise refused(servers, why, PROTOCOL_HINT) from None
     try:
-        return admin, ask(patience - FIRST_ATTEMPT)
+        return admin, ask(timeout - FIRST_ATTEMPT)
     except KafkaException as error:
         raise LogError(
             "TR500",
             f"Kafka at {servers} cannot be reached: {error.args[0].str()}",
-            hint=f"check [kafka] bootstrap-servers and that a broker runs; {PROTOCOL_HINT}",
+            hint=f"check [kafka] bootstrap-servers and that a broker is running; {PROTOCOL_HINT}",
             retryable=True,
         ) from error
 
 
 def probe(servers: str, security: KafkaSecurity = OPEN) -> None:
-    """Raises what ``brokers`` raises, but for TR500: whoever knocks has a way of its own to wait for an answer."""
+    """Raise the errors of ``brokers`` except TR500: callers wait for Kafka in their own ways."""
     try:
         brokers(servers, security, 2 * FIRST_ATTEMPT)
     except LogError as error:
@@ -73,14 +73,14 @@ def _client(servers: str, security: KafkaSecurity, refusal: Refusal) -> Any:
         raise ConfigError(
             "TR104",
             f"[kafka] cannot be used: {error.args[0].str()}",
-            hint="ssl-… files are PEM files, and ssl-key-password is that of ssl-key",
+            hint="ssl-… files must be PEM files, and ssl-key-password must be the password of ssl-key",
         ) from error
 
 
 def _speaks_tls(server: str) -> bool:
-    """Whether what listens there answers to TLS; a broker just hangs up on who does not begin with it."""
+    """Return whether a broker answers TLS. Without TLS such a broker closes the connection without an error."""
     host, _, port = server.strip().rpartition(":")
-    # Whom it belongs to does not matter: nothing is sent.
+    # The certificate is not verified, because no data is sent.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
@@ -89,7 +89,7 @@ def _speaks_tls(server: str) -> bool:
             with context.wrap_socket(connection):
                 return True
     except ssl.SSLError as error:
-        # An alert is TLS as well, such as that a certificate of ours is missing.
+        # An alert is also an answer in TLS, for example about a missing client certificate.
         return "ALERT" in (error.reason or "")
     except (OSError, ValueError):
         return False

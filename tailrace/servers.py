@@ -20,10 +20,10 @@ _T = TypeVar("_T")
 
 
 def connect(url: ServerUrl, side: Side, **options: Any) -> Connection[Any]:
-    """A pymysql connection in autocommit mode; `options` are pymysql's and go first.
+    """Open a pymysql connection in autocommit mode; `options` are pymysql's and take precedence.
 
-    Raises UpstreamError or DownstreamError (TR200, TR600) when it does not answer or refuses the login, and what
-    ``schemas.access.server_login.connect`` raises.
+    Raises UpstreamError TR200 or DownstreamError TR600 if the server does not answer or refuses the login, and the
+    errors of ``schemas.access.server_login.connect``.
     """
     try:
         return open_connection(url, **({"connect_timeout": 5} | options))
@@ -33,7 +33,7 @@ def connect(url: ServerUrl, side: Side, **options: Any) -> Connection[Any]:
 
 @contextmanager
 def asking(url: ServerUrl, side: Side, **options: Any) -> Iterator[Connection[Any]]:
-    """A connection for the block's questions. Raises what ``connect`` raises, also where one is not answered."""
+    """Yield a connection to read from. Errors of its queries are raised like those of ``connect``."""
     with closing(connect(url, side, **options)) as connection:
         try:
             yield connection
@@ -42,11 +42,11 @@ def asking(url: ServerUrl, side: Side, **options: Any) -> Iterator[Connection[An
 
 
 def unreachable(url: ServerUrl, side: Side, error: Exception) -> TailraceError:
-    """The error of a server that did not answer or did not let us in."""
+    """Return the error about a server that did not answer or refused the login."""
     code, kind = ("TR200", UpstreamError) if side == "upstream" else ("TR600", DownstreamError)
     section = "source" if side == "upstream" else "target"
     hint = (
-        f"check [{section}] url, the password (TAILRACE_{section.upper()}_PASSWORD) and that the server runs"
+        f"check [{section}] url, the password (TAILRACE_{section.upper()}_PASSWORD) and that the server is running"
         + login_hint(url, error)
     )
     return kind(code, f"the {side} {url} cannot be reached: {message(error)}", hint=hint, retryable=True)
@@ -61,7 +61,7 @@ def attempt(read: Callable[[], _T]) -> _T | None:
 
 
 def message(error: Exception) -> str:
-    """The server's own words, without pymysql's tuple around them."""
+    """Return the server's message and error number."""
     if isinstance(error, pymysql.MySQLError) and len(error.args) > 1:
         return f"{error.args[1]} ({error.args[0]})"
     return str(error) or type(error).__name__
@@ -70,18 +70,18 @@ def message(error: Exception) -> str:
 def rows(
     connection: Connection[Any], sql: str, arguments: Sequence[Any] | None = None
 ) -> list[tuple[Any, ...]]:
-    """All rows of one query."""
+    """Return all rows of a query."""
     with connection.cursor(Cursor) as cursor:
         cursor.execute(sql, arguments)
         return list(cursor.fetchall())
 
 
 def variables(connection: Connection[Any]) -> dict[str, str]:
-    """The server's global variables."""
+    """Return the server's global variables."""
     return {str(name): str(value) for name, value in rows(connection, "SHOW GLOBAL VARIABLES")}
 
 
 def is_mariadb(connection: Connection[Any]) -> bool:
-    """Whether the server is a MariaDB."""
+    """Return whether the server is MariaDB."""
     [(version,)] = rows(connection, "SELECT VERSION()")
     return "mariadb" in str(version).lower()

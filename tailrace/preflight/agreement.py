@@ -68,9 +68,13 @@ def _engine(theirs: Variables, ours: Variables) -> Result:
             f"default_storage_engine is {wanted} upstream: tables created without ENGINE have no transactions"
         )
         return Finding(
-            "warn", "downstream", code, what, 'set [ddl] engines = "innodb" to create them in InnoDB here'
+            "warn",
+            "downstream",
+            code,
+            what,
+            'set [ddl] engines = "innodb" to create them in InnoDB downstream',
         )
-    what = f"default_storage_engine is {value} here: CREATE TABLE uses it if the upstream's engine is unknown"
+    what = f"default_storage_engine is {value} downstream: CREATE TABLE uses it if the upstream's engine is unknown"
     remedy = "SET GLOBAL default_storage_engine = InnoDB, and the same in the server's option file"
     return verdict(value.upper() in _TRANSACTIONAL, "downstream", code, fine, what, remedy, "warn")
 
@@ -82,7 +86,7 @@ def _alike(name: str, why: str) -> Callable[[Variables, Variables], Result]:
         wanted, value = theirs.get(name), ours.get(name)
         if wanted is None or value is None:
             return NotChecked("downstream", name, "one of the servers has no such variable")
-        what = f"{name} is {wanted} upstream and {value} here: {why}"
+        what = f"{name} is {wanted} upstream and {value} downstream: {why}"
         remedy = f"SET GLOBAL {name} = {wanted} on the downstream, and the same in its option file"
         return verdict(wanted == value, "downstream", name, f"{name} is {value}", what, remedy, "warn")
 
@@ -118,8 +122,12 @@ def _zones(theirs: Variables, upstream: ServerFeatures, downstream: ServerFeatur
         )
     zone = theirs.get("time_zone", "SYSTEM")
     named = zone.upper() != "SYSTEM" and zone[:1] not in "+-"
-    what = f"the time zone tables are empty here: DDL of a session with a named time zone{' ' + zone if named else ''}"
-    what += " stops the channel (TR625)"
+    what = "the downstream's time zone tables are empty: DDL of a session with "
+    what += (
+        f"the time zone {zone} stops the channel (TR625)"
+        if named
+        else "a named time zone stops the channel (TR625)"
+    )
     remedy = "load them: mysql_tzinfo_to_sql /usr/share/zoneinfo | mysql mysql"
     good = downstream.zones or not (named or upstream.zones)
     fine = "named time zones are known, or not needed"
@@ -140,7 +148,9 @@ def _packet(theirs: Variables, ours: Variables) -> Result:
     if not wanted or not value:
         return NotChecked("downstream", "packet_of_both", "one of the servers has no max_allowed_packet")
     # Bytes are written in hexadecimal, so the largest rows need more than this; such rows are very rare.
-    mib = f"max_allowed_packet is {wanted / (1 << 20):g} MiB upstream and {value / (1 << 20):g} MiB here"
+    mib = (
+        f"max_allowed_packet is {wanted / (1 << 20):g} MiB upstream and {value / (1 << 20):g} MiB downstream"
+    )
     what = f"{mib}: larger rows stop the channel (TR608)"
     remedy = f"SET GLOBAL max_allowed_packet = {wanted}, and the same in the server's option file"
     return verdict(value >= wanted, "downstream", "packet_of_both", mib, what, remedy, "warn")
@@ -159,7 +169,9 @@ def _page(theirs: Variables, ours: Variables) -> Result:
     wanted, value = (int(v.get("innodb_page_size", "0")) for v in (theirs, ours))
     if not wanted or not value:
         return NotChecked("downstream", "innodb_page_size", "one of the servers has no such variable")
-    what = f"innodb_page_size is {wanted} upstream and {value} here: long index keys and rows may not fit"
+    what = (
+        f"innodb_page_size is {wanted} upstream and {value} downstream: long index keys and rows may not fit"
+    )
     fine = f"innodb_page_size is {value}"
     remedy = "initialize the downstream with the upstream's page size"
     return verdict(value >= wanted, "downstream", "innodb_page_size", fine, what, remedy, "warn")

@@ -66,7 +66,7 @@ def _other(one: OtherChannel, facts: ChannelFacts) -> Result:
     """Return a finding about a channel that is not configured here."""
     shared = [one.writes_what_is_written_by(scope, facts.tables) for scope in facts.ours.values()]
     common = next(filter(None, shared), None)
-    what = f"{one} of another configuration writes here too"
+    what = f"{one} of another configuration also writes to this downstream"
     if common is None:
         return Finding("ok", "downstream", "neighbours", f"{what}, to other tables")
     return Finding(

@@ -298,9 +298,7 @@ def _letter_cases(facts: DownstreamFacts, upstream: dict[str, str]) -> Result:
             else "the downstream has all names in lower case"
         )
         return Finding("ok", "downstream", name, fine)
-    what = (
-        f"{name} is 0 upstream and {ours} here: names that differ only in letter case are the same name here"
-    )
+    what = f"{name} is 0 upstream and {ours} downstream: there names that differ only in letter case are the same"
     if not facts.only_cases_differ:
         return Finding(
             "warn", "downstream", name, what, "initialize the downstream with the upstream's value"

@@ -29,7 +29,7 @@ from tailrace.config.channels import channel_rules, channels_of
 from tailrace.config.model import Config
 from tailrace.other_pipelines import (
     channels_feeding,
-    channels_there,
+    channels_on,
     follows,
     is_same_cluster,
     is_same_server,
@@ -222,7 +222,7 @@ def read_channels(config: Config, channels: list[ConsumerConfig], log_id: str | 
         return ChannelFacts(
             {one.key: one.scope for one in channels},
             log_id,
-            servers.attempt(lambda: channels_there(connection)),
+            servers.attempt(lambda: channels_on(connection)),
             frozenset(tables_of(connection)),
         )
 
@@ -335,7 +335,7 @@ def read_loops(config: Config, scopes: list[Scope], log_id: str) -> LoopFacts:
         servers.asking(source, "upstream", connect_timeout=_CONNECT_TIMEOUT_S) as up,
         servers.asking(target, "downstream", connect_timeout=_CONNECT_TIMEOUT_S) as down,
     ):
-        there, tables = servers.attempt(lambda: channels_there(up)), tables_of(up)
+        there, tables = servers.attempt(lambda: channels_on(up)), tables_of(up)
         return LoopFacts(
             is_same_server(up, down) or is_same_cluster(up, down),
             log_id,
