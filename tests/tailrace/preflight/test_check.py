@@ -226,7 +226,7 @@ def test_programs_that_would_write_beside_us_are_found(
         assert done.exit_code == 3
         assert sorted(f["what"].partition(" may ")[0] for f in found) == [
             "event cp.ev",
-            "the trigger cp.t3 on cp.u",
+            "the BEFORE trigger cp.t3 on cp.u",
             "trigger cp.t1 on cp.t",
         ]
         assert {f["level"] for f in found} == {"block"}
