@@ -28,7 +28,7 @@ _MODULES = (
     "confluent_kafka",
     "schemas.sql.literals",
     "spark_consumer.epochs.stream",
-    "spark_consumer.apply.prepare",
+    "spark_consumer.apply.prepared",
     "spark_consumer.rows.render",
     "spark_consumer.epochs.tracker",
 )
