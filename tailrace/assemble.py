@@ -27,7 +27,7 @@ from tailrace.config.addresses import (
 )
 from tailrace.config.channels import channel_config, server_channel
 from tailrace.config.model import Config
-from tailrace.config.start_point import check_gtid_set
+from tailrace.config.positions import check_gtid_set
 
 if TYPE_CHECKING:
     from producer.run import ProducerConfig

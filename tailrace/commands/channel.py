@@ -67,10 +67,10 @@ def rewind(channel: Name, to: To, config: ConfigFile = DEFAULT_CONFIG, yes: Yes 
     """
     from spark_consumer.job.rewind import opened
     from tailrace.config.channels import server_channel
-    from tailrace.config.start_point import check_rewind
+    from tailrace.config.positions import check_position
 
     settings = server_channel(read_config("channel rewind", config), channel)
-    with opened(settings, check_rewind(to)) as about:
+    with opened(settings, check_position(to, "--to")) as about:
         for line in about.says():
             typer.echo(line, err=True)
         confirm("Rewind the channel?", yes)

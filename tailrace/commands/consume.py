@@ -57,15 +57,15 @@ def consume(
     second signal stops at once. In both cases nothing is lost or applied twice.
     """
     from tailrace import assemble
-    from tailrace.config.start_point import check_start, check_until
+    from tailrace.config.positions import check_position
     from tailrace.service.lifecycle import recovery_hinted, run_until_signalled
 
     loaded = read_config("consume", config, warn=True)
     settings = assemble.consumer_config(
         loaded,
         channel=channel,
-        start=None if start is None else check_start(start),
-        until=check_until(until),
+        start=None if start is None else check_position(start, "--from"),
+        until=None if until is None else check_position(until, "--until", "now"),
         until_caught_up=until_caught_up,
         stop_at_gtid=stop_at_gtid,
     )

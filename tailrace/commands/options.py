@@ -38,14 +38,16 @@ def read_config(command: str, file: Path, *, warn: bool = False) -> Config:
     Args:
         warn: log a warning for each file with secrets that other users may read.
     """
+    import structlog
+
     from tailrace.config.file import load
-    from tailrace.config.secret_files import warn_if_exposed
+    from tailrace.config.secret_files import readable_by_others
     from tailrace.service import logs
 
     logs.configure(command)
     config = load(file)
-    if warn:
-        warn_if_exposed(file, config)
+    for path in readable_by_others(file, config) if warn else ():
+        structlog.get_logger().warning("secret_open_to_others", file=str(path), remedy=f"chmod 600 {path}")
     return config
 
 

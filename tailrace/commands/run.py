@@ -24,7 +24,7 @@ def run(
     A process that is killed, or fails with an error that may pass, is started again. An error that needs an operator
     stops its process and is logged every minute; the other process continues. SIGTERM or Ctrl-C stops both.
     """
-    from tailrace.config.start_point import check_gtid_set
+    from tailrace.config.positions import check_gtid_set
     from tailrace.service import logs
     from tailrace.service.supervisor import Supervisor, start_child
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import structlog
-
 from schemas.access.private_files import others_may
 from schemas.access.server_url import ServerUrl
 from tailrace.config.model import Config, Section
@@ -26,12 +24,6 @@ def readable_by_others(file: Path, config: Config) -> list[Path]:
     return [
         path for path in dict.fromkeys([*holding, *_named(config)]) if path.is_file() and others_may(path)
     ]
-
-
-def warn_if_exposed(file: Path, config: Config) -> None:
-    """Say in the log what ``readable_by_others`` finds."""
-    for path in readable_by_others(file, config):
-        structlog.get_logger().warning("secret_open_to_others", file=str(path), remedy=f"chmod 600 {path}")
 
 
 def _holds_secret(value: Any, name: str = "") -> bool:

@@ -50,13 +50,13 @@ def cat(
     rows or DDL of such tables are printed. Ctrl-C stops the command with exit code 0.
     """
     from tailrace.config.addresses import kafka_security
-    from tailrace.config.start_point import check_topic_start
+    from tailrace.config.positions import check_position
     from tailrace.probe_kafka import probe
     from tailrace.reader import EpochReader
     from tailrace.service.lifecycle import run_until_signalled
 
     kafka = read_config("topic", config).kafka
-    start, wanted = check_topic_start(start), _filter(table or [])
+    start, wanted = start if start == "oldest" else check_position(start, "--from"), _filter(table or [])
 
     def run(stop: threading.Event) -> None:
         security = kafka_security(kafka)

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from schemas.errors import ConfigError, DownstreamError, Where
 from tailrace.commands.app import app
 from tailrace.commands.failure import describe
-from tailrace.config.start_point import check_start
+from tailrace.config.positions import check_position
 from tailrace.config.text import example
 from tailrace.service.console import console
 from tailrace.service.lifecycle import STOP
@@ -146,7 +146,7 @@ def test_a_known_error_says_what_where_and_the_remedy() -> None:
 @pytest.mark.parametrize("text", ["earliest", "epoch:7", "gtid:3E11FA47-71CA-11E1-9E33-C80AA9429562:1-5,0-1-9",
                                   "time:2026-01-31T12:00:00Z", "time:2026-01-31T12:00:00+02:00"])  # fmt: skip
 def test_places_to_begin(text: str) -> None:
-    assert check_start(text) == text
+    assert check_position(text, "--from") == text
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_places_to_begin(text: str) -> None:
 )
 def test_no_places_to_begin(text: str) -> None:
     with pytest.raises(ConfigError, match="epoch:42"):
-        check_start(text)
+        check_position(text, "--from")
 
 
 def test_progress_tells_rate_and_time_left() -> None:

@@ -1,4 +1,4 @@
-"""``--from``, ``--until`` and ``--to``: places in the log, as far as they can be told before the log is read."""
+"""Checks positions of the log and GTID sets on the command line, before the log is read."""
 
 from __future__ import annotations
 
@@ -9,27 +9,13 @@ from schemas.errors import ConfigError
 from schemas.gtid.sets import flavor_of, parse_gtid_set
 
 
-def check_start(text: str) -> str:
-    """The text itself, if it says where to begin. Raises ConfigError otherwise, before Spark is started."""
-    return _checked(text, "--from", "earliest")
+def check_position(text: str, option: str, word: str = "earliest") -> str:
+    """Return the text if it is a position in the log. Raises ConfigError TR110, before the log is read.
 
-
-def check_topic_start(text: str) -> str:
-    """The same for whoever only looks, and may begin with whatever is kept. Raises ConfigError."""
-    return text if text == "oldest" else _checked(text, "--from", "earliest")
-
-
-def check_until(text: str | None) -> str | None:
-    """The text itself, if it says where to end. Raises ConfigError."""
-    return None if text is None else _checked(text, "--until", "now")
-
-
-def check_rewind(text: str) -> str:
-    """The text itself, if it says where to go back to. Raises ConfigError."""
-    return _checked(text, "--to", "earliest")
-
-
-def _checked(text: str, option: str, word: str) -> str:
+    Args:
+        option: the text's command-line option.
+        word: the word that stands for a position with this option.
+    """
     kind, _, value = text.partition(":")
     if text == word or (kind == "epoch" and re.fullmatch(r"[0-9]{1,18}", value)):
         return text
