@@ -128,7 +128,7 @@ def _wait_for_log(settings: ConsumerConfig, stop: threading.Event, check: Callab
     while not stop.is_set():
         check()
         try:
-            if log_exists(settings.bootstrap_servers, settings.prefix, settings.kafka_security):
+            if log_exists(settings):
                 return True
         except LogError as error:
             if not patience.wait_for_retry():

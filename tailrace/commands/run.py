@@ -62,9 +62,9 @@ def _caught_up(config: Config) -> Callable[[frozenset[str]], bool]:
     """Return a function: whether the producer has finished and the channel has applied its last epoch."""
     import time
 
-    from tailrace.status.position import channel_epoch, last_logged_epoch
+    from tailrace.status.position import channel_epoch, last_epoch
 
-    last: int | None = None
+    last = None
     next_look = 0.0
 
     def finished(done: frozenset[str]) -> bool:
@@ -73,7 +73,7 @@ def _caught_up(config: Config) -> Callable[[frozenset[str]], bool]:
             return False
         next_look = time.monotonic() + 0.3
         if last is None:
-            last = last_logged_epoch(config)
-        return last is not None and channel_epoch(config) >= last
+            last = last_epoch(config)
+        return last is not None and channel_epoch(config) >= last.epoch
 
     return finished
