@@ -1,4 +1,4 @@
-"""Turning generated lines into a function, with its source kept for tracebacks and profilers."""
+"""Compiles generated lines into a function, and keeps the source for tracebacks and profilers."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-# Sources of this many functions are kept: for tracebacks, so those of the last ones will do.
+# The newest sources are kept, for tracebacks.
 _sources: deque[str] = deque()
 _MOST_SOURCES = 2_000
 
 
 def indent(lines: Iterable[str], levels: int = 1) -> list[str]:
-    """The lines, moved to the right."""
+    """Indent lines by ``levels`` of four spaces."""
     return ["    " * levels + line for line in lines]
 
 
@@ -23,10 +23,10 @@ def compile_function(
     """Compile one function.
 
     Args:
-        body: its lines, not indented. Whatever comes from outside, a log included, is in them as a literal that
-            ``repr`` or ``d`` made, or not at all.
+        body: its lines, not indented. Values from outside, also from a log, may only be in them as literals made by
+            ``repr`` or ``d``.
         names: its globals.
-        where: what tracebacks call the source, such as ``<rows of shop.orders>``.
+        where: the name of the source in tracebacks, such as ``<rows of shop.orders>``.
     """
     source = "\n".join([f"def {name}({parameters}):", *indent(body)]) + "\n"
     if where not in linecache.cache:

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 
 def counted(count: int, noun: str) -> str:
-    """``1 table``, ``2 tables``, ``45,000 rows``; the noun is one whose plural has an s."""
+    """Format a count: ``1 table``, ``2 tables``, ``45,000 rows``. The plural of the noun must end with s."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

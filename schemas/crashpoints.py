@@ -1,6 +1,7 @@
-"""Named points where a test can kill the process as kill -9 does.
+"""Named points at which a test can kill the process as kill -9 does.
 
-`TAILRACE_CRASH_AT=relay.before_fsync` dies at the first pass, `relay.before_fsync:3` at the third.
+With `TAILRACE_CRASH_AT=relay.before_fsync` the process dies at the first pass, with `relay.before_fsync:3` at the
+third.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ _passes_left = int(_count or 1)
 
 
 def reached(name: str) -> None:
-    """Die here if the environment says so; otherwise one comparison."""
+    """Kill the process here if the environment variable asks for it; otherwise this costs one comparison."""
     if _target is not None and name == _target:
         _die_when_due()
 

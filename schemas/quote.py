@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 
-@lru_cache(maxsize=4096)  # rows that are applied in order ask for the same columns each
+@lru_cache(maxsize=4096)  # rows applied in order use the same columns again and again
 def quoted(*names: str) -> str:
-    """A name with what it stands in, such as schema and table, in backticks, which any sql_mode takes for that."""
+    """Quote a name with its qualifiers, such as schema and table, in backticks, which work in any sql_mode."""
     return ".".join(["`" + name.replace("`", "``") + "`" for name in names])

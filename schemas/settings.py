@@ -1,4 +1,4 @@
-"""Kinds of values in the configuration file, as annotations of the settings that the packages have."""
+"""Sizes and durations in the configuration file, as types for the packages' settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DURATIONS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def parse_size(value: object) -> object:
-    """Bytes of ``16MiB``, ``64kB`` or a plain number."""
+    """Convert ``16MiB``, ``64kB`` or a plain number to bytes. Raises ValueError."""
     if not isinstance(value, str):
         return value
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
@@ -31,7 +31,7 @@ def parse_size(value: object) -> object:
 
 
 def parse_duration(value: object) -> object:
-    """Seconds of ``200ms``, ``1.5s``, ``2m`` or a plain number of seconds."""
+    """Convert ``200ms``, ``1.5s``, ``2m`` or a plain number to seconds. Raises ValueError."""
     if not isinstance(value, str):
         return value
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)?\s*", value)

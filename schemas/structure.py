@@ -1,4 +1,4 @@
-"""A table's structure at one point of the log: the contract between decoder, tracker and apply."""
+"""A table's structure at one position of the log, as the decoder, the tracker and the consumer use it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-#: what the names of columns begin with that MariaDB adds for unique keys too long for an index
+#: prefix of the names of columns that MariaDB adds for unique keys too long for an index
 ROW_HASH = "DB_ROW_HASH_"
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column as the upstream's binlog describes it.
+    """A column as the upstream's binlog describes it.
 
     Attributes:
         name: the column's name.
@@ -43,23 +43,23 @@ class Column:
 
     @property
     def is_row_hash(self) -> bool:
-        """Whether it is a hidden column that the server has added for a key."""
+        """Whether it is a hidden column that the server added for a key."""
         return self.name.startswith(ROW_HASH) and self.sql_type == "bigint unsigned"
 
 
 @dataclass(frozen=True)
 class WrittenColumn(Column):
-    """An ENUM or SET whose values a downstream takes in another form than as the text of their members.
+    """An ENUM or SET whose values are not written downstream as the text of their members.
 
     Attributes:
-        numbers: of each member there, from 1; None: it is a column of text there.
+        numbers: the number of each member downstream, from 1; None if the downstream column is text.
     """
 
     numbers: tuple[int, ...] | None = None
 
     @property
     def by_number(self) -> bool:
-        """Whether it is an ENUM or SET there."""
+        """Whether the downstream column is an ENUM or SET."""
         return self.numbers is not None
 
 
@@ -70,9 +70,9 @@ class TableStructure:
     Attributes:
         key: the primary key's column names, or those of the first NOT NULL unique key; empty if the
             table has neither, which makes its rows unidentifiable (full-row match, in order).
-        before_columns: of rows whose images lack columns: the names of those that the before image has, in the
-            table's order; ``()`` where the rows are INSERTs; None: all.
-        after_columns: the same of the after image; ``()`` where the rows are DELETEs.
+        before_columns: for rows whose images lack columns, the names of the columns in the before image, in the
+            table's order; ``()`` for INSERTs; None means all columns.
+        after_columns: the same for the after image; ``()`` for DELETEs.
     """
 
     db: str
@@ -125,7 +125,7 @@ class TableStructure:
             "table": self.table,
             "columns": [asdict(c) for c in self.columns],
             "key": list(self.key),
-            # Left out of full ones, which so have the text that they had before there were others.
+            # Full images leave these out, so their text is as short as possible.
             **{side: list(names) for side, names in images.items() if names is not None},
         }
 
@@ -135,10 +135,10 @@ class TableStructure:
 
     @classmethod
     def from_json(cls, text: str) -> TableStructure:
-        """The inverse of ``to_json``: of that text, and of no other.
+        """Read the text that ``to_json`` writes, and no other text.
 
         Raises:
-            ValueError, LookupError, TypeError, RecursionError: it is none.
+            ValueError, LookupError, TypeError, RecursionError: ``to_json`` cannot have written the text.
         """
         data = json.loads(text)
         columns = tuple(Column(**{**c, "members": tuple(c["members"])}) for c in data["columns"])
@@ -147,11 +147,11 @@ class TableStructure:
         made = cls(data["db"], data["table"], columns, tuple(data["key"]), before, after)
         made._check()
         if made.to_json() != text:
-            raise ValueError("it says something else")
+            raise ValueError("it is not canonical")
         return made
 
     def _check(self) -> None:
-        """Raises ValueError for fields of other types, and names of columns that are none."""
+        """Raise ValueError for fields of wrong types, and for impossible or unknown names of columns."""
         names = [column.name for column in self.columns]
         texts = [
             self.db,
@@ -164,21 +164,21 @@ class TableStructure:
         for column in self.columns:
             texts += (column.sql_type, column.charset, *column.members)
             if type(column.code) is not int or type(column.meta) is not int:
-                raise ValueError(f"column {column.name!r} has a type that is no number")
+                raise ValueError(f"column {column.name!r} has a type that is not a number")
             if type(column.nullable) is not bool or type(column.unsigned) is not bool:
-                raise ValueError(f"column {column.name!r} has a flag that is none")
-        if not all(isinstance(one, str) for one in texts):
-            raise ValueError("a name is no text")
+                raise ValueError(f"column {column.name!r} has a flag that is not a boolean")
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError("a name is not text")
         if not all((self.db, self.table, *names)) or any(
-            "\0" in one for one in (self.db, self.table, *names)
+            "\0" in name for name in (self.db, self.table, *names)
         ):
-            raise ValueError("a name is empty, or holds a NUL")
-        for some in (names, self.key, self.before_columns or (), self.after_columns or ()):
-            if len(set(some)) < len(some) or not set(some) <= set(names):
-                raise ValueError("a column is named twice, or is not there")
+            raise ValueError("a name is empty or contains a NUL")
+        for listed in (names, self.key, self.before_columns or (), self.after_columns or ()):
+            if len(set(listed)) < len(listed) or not set(listed) <= set(names):
+                raise ValueError("a column is listed twice or does not exist")
 
 
 def has_full_images(structure: str) -> bool:
-    """``is_full`` of a structure's canonical JSON."""
-    # A name is text in there, so its quotes would be escaped.
+    """Whether a structure is full (``is_full``), from its canonical JSON."""
+    # Quotes within a name would be escaped.
     return '_columns":[' not in structure

@@ -1,4 +1,4 @@
-"""Which tables are replicated: the operator's patterns, and the schemas that never are."""
+"""Chooses the replicated tables: by the operator's patterns, and without the schemas that are never replicated."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from schemas.letter_case import lowered
 #: a table's schema and its name
 QualifiedName = tuple[str, str]
 
-#: each server's own, and ours
+#: the servers' own schemas and Tailrace's
 NEVER_REPLICATED = frozenset({"mysql", "sys", "information_schema", "performance_schema", "tailrace"})
-# In any case of letters these two are the server's; `Sys` and `Mysql` may be somebody's databases.
+# These two belong to the server in any letter case; `Sys` and `Mysql` may be a user's databases.
 _CASELESS = frozenset({"information_schema", "performance_schema"})
 
-# Names may hold nearly any character; these in a pattern are nearly always a mistake of quoting.
+# Names may contain nearly any character, but in a pattern these are nearly always a quoting mistake.
 _SUSPECT = re.compile(r"[`'\",;\s]")
 
 
 class TableFilter:
     """Include and exclude patterns ``db.table``, with ``*`` and ``?``; a bare ``db`` means all its tables.
 
-    Exclude wins; an empty include means everything. The schemas in ``NEVER_REPLICATED`` are out whatever the
-    patterns say.
+    Exclude wins; an empty include means everything. The schemas in ``NEVER_REPLICATED`` are excluded whatever the
+    patterns are.
 
     Args:
         folds: whether the server has all names in lower case (``lower_case_table_names`` other than 0), so that
             patterns are meant so too; else names are compared exactly.
 
     Raises:
-        ConfigError: TR130, a pattern that cannot be one.
+        ConfigError: TR130, an invalid pattern.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class TableFilter:
         )
         self._include = [_Pattern(p, "tables.include") for p in self.include]
         self._exclude = [_Pattern(p, "tables.exclude") for p in self.exclude]
-        # Row events ask for the same few tables millions of times.
+        # Row events look up the same few tables millions of times.
         self._known: dict[tuple[str, str], bool] = {}
 
     def allows(self, db: str, table: str) -> bool:
@@ -55,13 +55,13 @@ class TableFilter:
         return known
 
     def allows_database(self, db: str) -> bool:
-        """Whether CREATE, ALTER and DROP DATABASE are replicated: if some table of it may be."""
+        """Whether CREATE, ALTER and DROP DATABASE are replicated, because a table of it may be."""
         if never_replicated(db) or any(p.matches_all(db) for p in self._exclude):
             return False
         return not self._include or any(p.matches_db(db) for p in self._include)
 
     def allows_whole(self, db: str) -> bool:
-        """Whether all tables that a database may have are replicated."""
+        """Whether every possible table of a database is replicated."""
         if never_replicated(db) or any(p.matches_db(db) for p in self._exclude):
             return False
         return not self._include or any(p.matches_all(db) for p in self._include)
@@ -73,7 +73,7 @@ class TableFilter:
 
 
 def never_replicated(db: str) -> bool:
-    """Whether a schema is a server's own, or ours."""
+    """Whether a schema belongs to the server or to Tailrace."""
     return db in NEVER_REPLICATED or db.lower() in _CASELESS
 
 
@@ -86,8 +86,8 @@ class _Pattern:
         if not db or not table or "." in table or _SUSPECT.search(pattern):
             raise ConfigError(
                 "TR130",
-                f"{field}: {pattern!r} is no table pattern",
-                hint="Write db, db.* or db.table, unquoted, with * and ? as wildcards; one pattern an item.",
+                f"{field}: {pattern!r} is not a table pattern",
+                hint="write db, db.* or db.table, unquoted, with * and ? as wildcards; one pattern per item",
             )
         self._db = compile_pattern(db)
         self._table = compile_pattern(table)
@@ -105,7 +105,7 @@ class _Pattern:
 
 @cache
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """A pattern with ``*`` and ``?`` over a whole name."""
-    # Not fnmatch: it would take [ for a character class, and MySQL allows [ in names.
+    """Compile a pattern with ``*`` and ``?`` that matches a whole name."""
+    # Not fnmatch, which reads [ as a character class: MySQL allows [ in names.
     text = "".join({"*": ".*", "?": "."}.get(c, re.escape(c)) for c in pattern)
     return re.compile(text, re.DOTALL)

@@ -1,10 +1,10 @@
-"""Avro's zig-zag variable-length integers as tables, since each number and each string of a row has one."""
+"""Avro's zig-zag variable-length integers, as tables, since every number and every string of a row has one."""
 
 from __future__ import annotations
 
 
 def encode_slow(zigzag: int) -> bytes:
-    """Variable-length bytes of a zig-zag value of any size."""
+    """Encode a zig-zag value of any size as variable-length bytes."""
     out = bytearray()
     while zigzag > 0x7F:
         out.append(zigzag & 0x7F | 0x80)
@@ -14,14 +14,14 @@ def encode_slow(zigzag: int) -> bytes:
 
 
 _SMALL = 1 << 17
-#: VARINT[z]: the bytes of every zig-zag value below 2^17, so of every number from -65536 to 65535
+#: VARINT[z]: the bytes of each zig-zag value below 2^17, which are the numbers from -65536 to 65535
 VARINT: list[bytes] = [encode_slow(z) for z in range(_SMALL)]
-# Two continued low groups (14 bits), to stand before VARINT[z >> 14].
+# Two continued low groups (14 bits), which precede VARINT[z >> 14].
 LOW = [bytes((z & 0x7F | 0x80, z >> 7 | 0x80)) for z in range(1 << 14)]
 
 
 def encode(zigzag: int) -> bytes:
-    """Variable-length bytes of a zig-zag value; table look-ups up to 2^45, so for times in ms too."""
+    """Encode a zig-zag value as variable-length bytes; by table look-ups up to 2^45, which includes times in ms."""
     if zigzag < _SMALL:
         return VARINT[zigzag]
     high = zigzag >> 14
@@ -33,26 +33,26 @@ def encode(zigzag: int) -> bytes:
 
 
 def encode_long(number: int) -> bytes:
-    """An Avro ``int`` or ``long``."""
+    """Encode an Avro ``int`` or ``long``."""
     return encode(number << 1 if number >= 0 else (~number << 1) | 1)
 
 
 def encode_bytes(data: bytes) -> bytes:
-    """Avro ``bytes`` or ``string``: length, then the data."""
+    """Encode Avro ``bytes`` or ``string``: the length, then the data."""
     return encode(len(data) << 1) + data
 
 
 def read_more(data: bytes, pos: int, first: int) -> tuple[int, int]:
-    """The rest of a zig-zag value whose first byte ``first`` has its continuation bit set.
+    """Read the rest of a zig-zag value whose first byte ``first`` has its continuation bit set.
 
     Args:
-        pos: the offset behind the first byte.
+        pos: the offset after the first byte.
 
     Returns:
-        the zig-zag value and the offset behind it.
+        the zig-zag value and the offset after it.
 
     Raises:
-        ValueError: it has more bytes than a long can have.
+        ValueError: it has more bytes than a long.
     """
     value = first & 0x7F
     shift = 7
@@ -63,11 +63,11 @@ def read_more(data: bytes, pos: int, first: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, pos
         shift += 7
-    raise ValueError("a number without an end")
+    raise ValueError("a number has more bytes than a long")
 
 
 def read_long(data: bytes, pos: int) -> tuple[int, int]:
-    """An Avro ``int`` or ``long`` at ``pos`` and the offset behind it."""
+    """Read an Avro ``int`` or ``long`` at ``pos``; returns it and the offset after it."""
     z = data[pos]
     pos += 1
     if z > 0x7F:
@@ -76,9 +76,9 @@ def read_long(data: bytes, pos: int) -> tuple[int, int]:
 
 
 def read_bytes(data: bytes, pos: int) -> tuple[bytes, int]:
-    """Avro ``bytes`` or ``string`` at ``pos`` and the offset behind it."""
+    """Read Avro ``bytes`` or ``string`` at ``pos``; returns it and the offset after it."""
     length, pos = read_long(data, pos)
     end = pos + length
     if not pos <= end <= len(data):
-        raise ValueError(f"a text of {length} bytes")
+        raise ValueError(f"a text has the impossible length of {length} bytes")
     return data[pos:end], end

@@ -23,14 +23,15 @@ _PROVIDERS = "org.apache.kafka.common.config.provider"
 
 @dataclass(frozen=True)
 class KafkaSecurity:
-    """What brokers ask for. No text form of it holds a password, and no pickle: see ``schemas.access.secrets``.
+    """How to connect and log in to brokers. Neither its text form nor its pickle has a password: see
+    ``schemas.access.secrets``.
 
     Attributes:
         protocol: ``plaintext``, ``ssl``, ``sasl_plaintext`` or ``sasl_ssl``.
         mechanism: with SASL: ``PLAIN``, ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``.
-        ca: PEM file of the authorities that sign the brokers' certificates; the system's own without it.
-        certificate: PEM file of the client's certificate, for brokers that ask for one.
-        key: PEM file of its key, in PKCS #8.
+        ca: PEM file of the authorities that sign the brokers' certificates; None means those of the system.
+        certificate: PEM file of the client's certificate, for brokers that require one.
+        key: PEM file of the certificate's key, in PKCS #8.
     """
 
     protocol: str = "plaintext"
@@ -43,12 +44,12 @@ class KafkaSecurity:
     key_password: str = field(default="", repr=False)
 
     def librdkafka(self) -> dict[str, str]:
-        """librdkafka's properties; none for a Kafka that asks for nothing. Raises ConfigError."""
+        """Return librdkafka's properties; none without encryption and login. Raises ConfigError."""
         if self.protocol == "plaintext":
             return {}
-        said = {"security.protocol": self.protocol}
+        properties = {"security.protocol": self.protocol}
         if self.protocol.startswith("sasl"):
-            said |= {
+            properties |= {
                 "sasl.mechanism": self.mechanism,
                 "sasl.username": self.username,
                 "sasl.password": self.password,
@@ -61,12 +62,12 @@ class KafkaSecurity:
             }
             for name, path in files.items():
                 if path is not None:
-                    # librdkafka would say in OpenSSL's words that there is no such file.
+                    # librdkafka would report a missing file in OpenSSL's words.
                     _text(path)
-                    said[name] = str(path)
+                    properties[name] = str(path)
             if self.key_password:
-                said["ssl.key.password"] = self.key_password
-        return said
+                properties["ssl.key.password"] = self.key_password
+        return properties
 
     def __reduce__(self) -> tuple[Any, ...]:
         secret = {"password": KAFKA_PASSWORD, "key_password": KAFKA_KEY_PASSWORD}
@@ -74,7 +75,7 @@ class KafkaSecurity:
         return _unpickled, ({name: value for name, value in vars(self).items() if name not in secret}, left)
 
     def environment(self) -> dict[str, str]:
-        """The variables by which pickles and ``java`` name the secrets."""
+        """Return the environment variables in which pickles and ``java`` look for the secrets."""
         secrets = {
             KAFKA_PASSWORD: self.password,
             KAFKA_JAAS_PASSWORD: _escaped(self.password),
@@ -83,14 +84,14 @@ class KafkaSecurity:
         return {name: secret for name, secret in secrets.items() if secret}
 
     def java(self) -> dict[str, str]:
-        """The same for Kafka's Java clients, which take PEM by its text. Raises ConfigError.
+        """Return the properties of Kafka's Java clients, which take the text of PEM files. Raises ConfigError.
 
-        Secrets are named only; each client looks for them in the environment of its process, and for the key in its
-        file. What holds these properties, such as a plan of Spark's, may be shown.
+        They contain no secrets, so they may be shown, for example in a plan of Spark. Each client reads the
+        passwords from the environment of its process, and the key from its file.
         """
         if self.protocol == "plaintext":
             return {}
-        said = {
+        properties = {
             "security.protocol": self.protocol.upper(),
             "config.providers": "env,folder",
             "config.providers.env.class": f"{_PROVIDERS}.EnvVarConfigProvider",
@@ -98,100 +99,101 @@ class KafkaSecurity:
         }
         if self.protocol.startswith("sasl"):
             login = f'username="{_escaped(self.username)}" password="${{env:{KAFKA_JAAS_PASSWORD}}}"'
-            said |= {
+            properties |= {
                 "sasl.mechanism": self.mechanism,
                 "sasl.jaas.config": f"{_LOGIN_MODULES[self.mechanism]} required {login};",
             }
         if self.protocol.endswith("ssl"):
             if self.ca is not None:
-                said |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": _text(self.ca)}
+                properties |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": _text(self.ca)}
             if self.certificate is not None and self.key is not None:
-                said |= {
+                properties |= {
                     "ssl.keystore.type": "PEM",
                     "ssl.keystore.certificate.chain": _text(self.certificate),
                     "ssl.keystore.key": _named_file(self.key),
                 }
             if self.key_password:
-                said["ssl.key.password"] = f"${{env:{KAFKA_KEY_PASSWORD}}}"
-        return said
+                properties["ssl.key.password"] = f"${{env:{KAFKA_KEY_PASSWORD}}}"
+        return properties
 
 
 OPEN = KafkaSecurity()
 
-# What librdkafka adds to a broker's answer: which attempt it was, and in what state of the connection.
+# librdkafka adds to a broker's answer the attempt and the state of the connection.
 _ATTEMPT = re.compile(r"\s*\(after \d+ms in state \w+.*?\)|^\S+/(?:bootstrap|\d+): ")
 LOGIN_HINT = "check sasl-username, sasl-password, sasl-mechanism and security-protocol in [kafka]"
 CERTIFICATE_HINT = (
-    "check [kafka] ssl-ca, the authorities that sign the brokers' certificates, and that bootstrap-servers names"
-    " the brokers as their certificates do"
+    "check that [kafka] ssl-ca has the authorities that sign the brokers' certificates, and that bootstrap-servers"
+    " has the brokers' names as in their certificates"
 )
-FIRST_ATTEMPT = 0.75  # seconds; librdkafka itself waits for 0.3 before it tells of a refused login
-PROTOCOL_HINT = "check [kafka] security-protocol: it must be the one that this listener of the broker speaks"
+FIRST_ATTEMPT = 0.75  # seconds; librdkafka itself waits for 0.3 before it reports a refused login
+PROTOCOL_HINT = "check [kafka] security-protocol: it must be the protocol of this listener of the broker"
 
 
 class KafkaRefused(LogError):
-    """TR508: brokers do not let a client in."""
+    """TR508: the brokers refuse the client."""
 
 
 class Refusal:
-    """Why brokers do not let a client in, which librdkafka tries for ever: the calls themselves only time out.
+    """Records why brokers refuse a client. librdkafka retries forever, so its calls only time out.
 
-    Give it to librdkafka as ``error_cb``; it is told while a client is polled.
+    Pass it to librdkafka as ``error_cb``, which is called while a client is polled.
     """
 
     def __init__(self, servers: str) -> None:
         self._servers = servers
-        self._said: tuple[str, str] | None = None
+        self._refusal: tuple[str, str] | None = None
 
     def __call__(self, error: Any) -> None:
-        """Take in an error of librdkafka's."""
+        """Record an error from librdkafka."""
         text = " ".join(_ATTEMPT.sub("", error.str()).split())
         if error.name() == "_AUTHENTICATION":
-            self._said = text, LOGIN_HINT
+            self._refusal = text, LOGIN_HINT
         elif error.name() == "_SSL":
-            self._said = text, CERTIFICATE_HINT
+            self._refusal = text, CERTIFICATE_HINT
         elif "PLAINTEXT broker listener" in text:
-            self._said = text, PROTOCOL_HINT
+            self._refusal = text, PROTOCOL_HINT
 
     def forget(self) -> None:
-        """A broker has let the client in."""
-        self._said = None
+        """Discard the recorded refusal, after a broker has accepted the client."""
+        self._refusal = None
 
     @property
     def error(self) -> LogError | None:
-        """What to stop with; None if no broker has refused."""
-        return refused(self._servers, *self._said) if self._said else None
+        """The error to stop with; None if no broker has refused."""
+        return refused(self._servers, *self._refusal) if self._refusal else None
 
     def ends(self, ask: Callable[[float], _T], seconds: float, serve: Callable[[], Any]) -> _T:
-        """Ask brokers for something, in attempts that grow, so that a refusal ends it and not the time.
+        """Call ``ask`` in growing attempts, so that a refusal is noticed before the time is over.
 
         Args:
-            ask: is given the seconds after which it shall raise.
-            serve: polls the client, so that it is told what librdkafka has met.
+            ask: called with the timeout of one attempt in seconds; raises when it is over.
+            seconds: for all attempts.
+            serve: polls the client, so that librdkafka reports its errors.
 
         Raises:
-            LogError: TR508. What ``ask`` raises of its own, or once the time is over.
+            LogError: TR508. Other errors of ``ask`` pass through, at the latest once the time is over.
         """
         attempt, left = FIRST_ATTEMPT, seconds
         while True:
-            begun, attempt = time.monotonic(), min(attempt, left)
+            started, attempt = time.monotonic(), min(attempt, left)
             try:
                 return ask(attempt)
             except Exception as error:
                 serve()
                 if refusal := self.error:
                     raise refusal from error
-                took = time.monotonic() - begun
+                took = time.monotonic() - started
                 left -= took
-                # Whatever comes before the time is over is an answer.
+                # An error before the end of the attempt is an answer, not a timeout.
                 if left <= 0 or took < attempt * 0.9:
                     raise
             attempt *= 2
 
 
 def refused(servers: str, why: str, hint: str) -> LogError:
-    """The error of brokers that answer and let nobody in: trying again cannot help."""
-    return KafkaRefused("TR508", f"Kafka at {servers} does not let us in: {why[:300]}", hint=hint)
+    """Build the error for brokers that refuse the client; a retry cannot help."""
+    return KafkaRefused("TR508", f"Kafka at {servers} refuses the connection: {why[:300]}", hint=hint)
 
 
 def _unpickled(fields: dict[str, Any], left: dict[str, str]) -> KafkaSecurity:
@@ -203,11 +205,11 @@ def _escaped(text: str) -> str:
 
 
 def _named_file(path: Path) -> str:
-    """A file's text, for a client that reads it itself."""
+    """Return a reference to a file, which the client reads itself. Raises ConfigError TR104."""
     _text(path)
     if any(sign in str(path) for sign in ":}"):
         raise ConfigError(
-            "TR104", f"{path} cannot be named to Kafka's Java client: it has a colon or a brace in it"
+            "TR104", f"Kafka's Java client cannot read {path}: the path contains a colon or a brace"
         )
     return f"${{folder:{path.parent}:{path.name}}}"
 
@@ -218,5 +220,5 @@ def _text(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not PEM"
         raise ConfigError(
-            "TR104", f"{path} cannot be read: {reason}", hint="[kafka] ssl-… files are PEM files"
+            "TR104", f"{path} cannot be read: {reason}", hint="[kafka] ssl-… files must be PEM files"
         ) from None

@@ -1,4 +1,4 @@
-"""Files and folders that only this user can read, whatever the umask: they hold rows, positions and passwords."""
+"""Files and folders that only this user can read, whatever the umask: they contain rows, positions and passwords."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-#: permissions of the group and of everybody
+#: permissions of the group and of all other users
 OTHERS = 0o077
 
 
 def make_folder(path: Path, *, chosen: bool = False) -> str:
-    """Make a folder for this user alone, with the parents that it lacks; one that is there becomes such a one.
+    """Create a folder and its missing parents for this user alone, or restrict an existing folder to this user.
 
     Args:
-        chosen: an operator has named it, so it may hold more than what is ours: it is left as it is unless empty.
+        chosen: whether an operator chose the folder, so it may contain other files; it is then only changed if empty.
 
     Returns:
-        What others may do there, ``read`` or ``write``; empty if nothing.
+        Access that others have to the folder, ``read`` or ``write``; empty if none.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
-    for missing in reversed([one for one in (path, *path.parents) if not one.exists()]):
+    for missing in reversed([folder for folder in (path, *path.parents) if not folder.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
     if others_may(path) and not (chosen and any(path.iterdir())):
         with suppress(PermissionError):  # another user's
@@ -31,7 +31,7 @@ def make_folder(path: Path, *, chosen: bool = False) -> str:
 
 
 def others_may(path: Path) -> str:
-    """What other users may do to a file or folder, by its own mode: ``read`` or ``write``; empty if nothing."""
+    """Return the access that other users have by a file's or folder's mode: ``read`` or ``write``; empty if none."""
     mode = path.stat().st_mode
     if mode & 0o022:
         return "write"
@@ -39,7 +39,7 @@ def others_may(path: Path) -> str:
 
 
 def opener(path: str, flags: int) -> int:
-    """For ``open``: a file that is made, or was there, is for this user alone."""
+    """Open a file for this user alone, whether it exists or not; for the ``opener`` argument of ``open``."""
     fd = os.open(path, flags, 0o600)
     if os.fstat(fd).st_mode & OTHERS:
         with suppress(PermissionError):

@@ -1,4 +1,4 @@
-"""A pymysql connection that does not trust the server: the answers may come from a man in the middle."""
+"""A pymysql connection that does not trust the server, whose answers may come from a man in the middle."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import pymysql
 from pymysql.connections import Connection
 from pymysql.constants import CR
 
-#: bytes of one answer, in all its packets; the largest is a value of 1 GB, as `compare` reads it
+#: bytes of one answer, in all its packets; the largest is a value of 1 GB, read by `compare`
 MAX_ANSWER = (1 << 30) + (1 << 26)
-_MAX_GREETING = 1 << 16  # bytes of all that a server sends before it lets a client in
-# Bytes that Python takes for a piece that is read, however small: without them, an answer of small rows could take
-# many times what its bytes do.
+_MAX_GREETING = 1 << 16  # bytes of everything that a server sends before the login is complete
+# Memory of Python for each piece that is read, in bytes: an answer of many small rows needs many times its size.
 _OVERHEAD = 64
 _CLEAR = (b"mysql_clear_password", b"dialog")
 
@@ -26,12 +25,12 @@ else:
 
 
 class ServerConnection(_Connection):
-    """Reads no more than an answer may have, tells the password to nobody in clear text, and knows one kind of error:
-    what it does not understand is a malformed packet.
+    """A connection that limits the size of an answer, never sends the password in clear text to an unverified server,
+    and raises pymysql's error for a malformed packet whenever it cannot read an answer.
 
     Args:
-        max_answer: bytes of one answer.
-        proved: whether it is sure, once a login begins, that it is the server: by its certificate, or by the way to it.
+        max_answer: the most bytes of one answer.
+        proved: whether the server is verified before the login, by its certificate or by a unix socket.
     """
 
     def __init__(
@@ -62,16 +61,16 @@ class ServerConnection(_Connection):
         return data
 
     def _process_auth(self, plugin_name: bytes, auth_packet: Any, handler: Any = None) -> Any:
-        # Encryption alone does not do: it may be with somebody in between.
+        # Encryption alone is not enough: the other side may be a man in the middle.
         if plugin_name in _CLEAR and not self._proved:
             raise pymysql.err.OperationalError(
                 CR.CR_AUTH_PLUGIN_ERR,
-                f"the server asks for the password in clear text ({plugin_name.decode()}) and has proved nothing",
+                f"the server asks for the password in clear text ({plugin_name.decode()}), but it is not verified",
             )
         try:
             return super()._process_auth(plugin_name, auth_packet, handler)  # type: ignore[misc]
         except (RuntimeError, AttributeError) as error:
-            # What pymysql has no means for, or has lost.
+            # A method that pymysql does not support, or a lost connection.
             raise pymysql.err.OperationalError(CR.CR_AUTH_PLUGIN_ERR, str(error)) from error
 
 
@@ -82,7 +81,7 @@ def _one_kind_of_error() -> Iterator[None]:
     except (pymysql.MySQLError, OSError, MemoryError):
         raise
     except Exception as error:
-        # pymysql trusts a server's packets: what does not fit shows as whatever Python says of it.
+        # pymysql trusts a server's packets, so a malformed one can raise any exception of Python.
         raise pymysql.err.OperationalError(
             CR.CR_MALFORMED_PACKET, f"Malformed packet: {type(error).__name__}: {str(error)[:200]}"
         ) from error

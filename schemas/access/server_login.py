@@ -1,12 +1,13 @@
-"""Logging in to a MySQL-compatible server: encryption, passwords, and the errors of a refused login.
+"""Logs in to a MySQL-compatible server: encryption, passwords, and the errors of a refused login.
 
-Every connection of every part is opened here. `ssl-mode` decides what is encrypted and proved (docs/SECURITY.md):
+Every connection of every part is opened here. `ssl-mode` decides on encryption and verification (docs/SECURITY.md):
 
-1. The server's greeting says whether it offers TLS. With ``preferred`` its word decides; from ``required`` on a
-   server that offers none is refused. A handshake that fails is an error: nothing is tried again without TLS.
-2. With ``verify-ca`` and ``verify-identity`` the certificate is proved before anything of the account is said.
-3. The server chooses the way in which the password is proved. Two of its choices would have us send the password as
-   it is; these are refused unless the certificate was proved, or the way is a unix socket.
+1. The server's greeting shows whether it offers TLS. With ``preferred`` TLS is used if it is offered; with
+   ``required`` and the stricter modes a server without TLS is refused. If the handshake fails, that is an error:
+   there is no second attempt without TLS.
+2. With ``verify-ca`` and ``verify-identity`` the certificate is verified before anything about the account is sent.
+3. The server chooses the authentication method. Two methods would send the password in clear text; they are refused
+   unless the certificate was verified or the connection is a unix socket.
 """
 
 from __future__ import annotations
@@ -21,23 +22,25 @@ from schemas.errors import ConfigError
 if TYPE_CHECKING:
     from pymysql.connections import Connection
 
-# Of pymysql's numbers: TLS is required and not offered, a way to log in that it does not know, or not in full.
+# pymysql's error numbers: TLS is required but not offered; an unknown authentication method; one that failed.
 _NO_TLS, _UNKNOWN_METHOD, _METHOD_FAILED = 2026, 2059, 2061
-_PATIENCE = 30  # seconds for each answer until the login is through; a server may look our name up first
+_PATIENCE = (
+    30  # seconds for each answer until the login is complete; a server may look up the client's name first
+)
 # Access denied, and MySQL's "insecure transport" where require_secure_transport is on.
 _DENIED = frozenset({1045, 1698, 3159, 4151})
-# What a server that ends, or a line that is cut, does to a handshake.
+# A handshake ends with these if the server stops or the connection breaks.
 _CUT_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 _VERIFIED = frozenset({"verify-ca", "verify-identity"})
 
 
 def connect(url: ServerUrl, **options: Any) -> Connection[Any]:
-    """A connection in autocommit mode; ``options`` are pymysql's and go first.
+    """Open a connection in autocommit mode; ``options`` are pymysql's and override the defaults.
 
     Raises:
-        ConfigError: TR104, a file that the address names cannot be used; TR151, server and ``ssl-mode`` do not agree,
-            or the certificate is not good; TR152, no way to log in that both know, or that is safe.
-        pymysql.MySQLError, OSError: it cannot be reached, or says no; ``login_hint`` may say why.
+        ConfigError: TR104, a file of the address cannot be used; TR151, the server does not support ``ssl-mode``, or
+            the certificate is not valid; TR152, no authentication method that both sides support and that is safe.
+        pymysql.MySQLError, OSError: the server cannot be reached, or refuses; ``login_hint`` may explain it.
     """
     import pymysql
 
@@ -61,21 +64,21 @@ def connect(url: ServerUrl, **options: Any) -> Connection[Any]:
 
 
 def login_hint(url: ServerUrl, error: BaseException) -> str:
-    """What TLS may have to do with a login that was refused; empty if nothing."""
+    """Return how TLS may explain a refused login; empty if it cannot."""
     if not error.args or error.args[0] not in _DENIED:
         return ""
     if url.ssl_mode == "disabled":
-        return "; or account or server ask for TLS (REQUIRE SSL, require_secure_transport), and ssl-mode is disabled"
+        return "; or account or server require TLS (REQUIRE SSL, require_secure_transport), and ssl-mode is disabled"
     if "ssl-cert" not in url.params:
         return (
-            "; or the account asks for TLS (REQUIRE SSL) and the server offers none, or for a certificate"
-            " (REQUIRE X509, SUBJECT, ISSUER): name it with ssl-cert and ssl-key in the url"
+            "; or the account requires TLS (REQUIRE SSL) and the server offers none, or it requires a certificate"
+            " (REQUIRE X509, SUBJECT, ISSUER): set ssl-cert and ssl-key in the url"
         )
     return ""
 
 
 def tls_of(connection: Connection[Any]) -> str:
-    """What a connection is encrypted with, such as ``TLSv1.3, TLS_AES_256_GCM_SHA384``; empty if it is not."""
+    """Return a connection's encryption, such as ``TLSv1.3, TLS_AES_256_GCM_SHA384``; empty if it has none."""
     sock = getattr(connection, "_sock", None)
     if not isinstance(sock, ssl.SSLSocket):
         return ""
@@ -83,18 +86,18 @@ def tls_of(connection: Connection[Any]) -> str:
 
 
 def connection_options(url: ServerUrl) -> dict[str, Any]:
-    """What ``ServerConnection`` takes for an address, in autocommit mode. Raises ConfigError TR104."""
+    """Build ``ServerConnection``'s arguments for an address, in autocommit mode. Raises ConfigError TR104."""
     mode = url.ssl_mode
     return {
         "host": url.host,
         "port": url.port,
         "user": url.user,
-        # What the environment has that is no text stays as it is.
+        # Bytes from the environment that are not text stay unchanged.
         "password": url.password.encode(errors="surrogateescape"),
         "charset": "utf8mb4",
         "autocommit": True,
         "connect_timeout": 10,
-        # pymysql itself prefers TLS where it is told nothing.
+        # pymysql prefers TLS by default.
         "ssl_disabled": mode == "disabled",
         "ssl": None if mode in ("disabled", "preferred") else tls_context(url),
         "unix_socket": url.params.get("unix-socket"),
@@ -103,7 +106,7 @@ def connection_options(url: ServerUrl) -> dict[str, Any]:
 
 
 def tls_context(url: ServerUrl) -> ssl.SSLContext:
-    """How the server's certificate is looked at, and ours shown. Raises ConfigError TR104."""
+    """Build the TLS context: how to verify the server's certificate, and the client's own. Raises ConfigError TR104."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = url.ssl_mode == "verify-identity"
     context.verify_mode = ssl.CERT_REQUIRED if url.ssl_mode in _VERIFIED else ssl.CERT_NONE
@@ -111,11 +114,16 @@ def tls_context(url: ServerUrl) -> ssl.SSLContext:
         if (ca := url.params.get("ssl-ca")) is None:
             context.load_default_certs()
         else:
-            _load(ca, "ssl-ca", "a PEM file of authorities", lambda: context.load_verify_locations(ca))
+            _load(
+                ca,
+                "ssl-ca",
+                "a PEM file of certificate authorities",
+                lambda: context.load_verify_locations(ca),
+            )
     if (certificate := url.params.get("ssl-cert")) is not None:
         key = url.params.get("ssl-key", certificate)
         _readable(key, "ssl-key")
-        what = "a PEM file of a certificate, and ssl-key one of its key, not encrypted"
+        what = "a PEM file of a certificate, and ssl-key a PEM file of its key, not encrypted"
         _load(
             certificate, "ssl-cert", what, lambda: context.load_cert_chain(certificate, key, _no_passphrase)
         )
@@ -129,7 +137,7 @@ def _load(path: str, name: str, what: str, load: Any) -> None:
     except (ssl.SSLError, OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or str(error).partition(" (_ssl")[0]
         raise ConfigError(
-            "TR104", f"{name} {path} cannot be used: {reason}", hint=f"it has to be {what}"
+            "TR104", f"{name} {path} cannot be used: {reason}", hint=f"it must be {what}"
         ) from None
 
 
@@ -139,7 +147,9 @@ def _readable(path: str, name: str) -> None:
             pass
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        hint = "a file in a server's url is named by its whole path, or relative to the configuration file"
+        hint = (
+            "a file in a server's url must have an absolute path, or one relative to the configuration file"
+        )
         raise ConfigError("TR104", f"{name} {path} cannot be read: {reason}", hint=hint) from None
 
 
@@ -152,24 +162,24 @@ def _no_agreement(url: ServerUrl, cause: ssl.SSLError) -> ConfigError:
     if isinstance(cause, ssl.SSLCertVerificationError):
         return ConfigError(
             "TR151",
-            f"the certificate of {url} is not good: {cause.verify_message}",
+            f"the certificate of {url} is not valid: {cause.verify_message}",
             hint=_CERTIFICATE_HINTS.get(cause.verify_code, _CA_HINT),
         )
     return ConfigError(
         "TR151",
-        f"{url} and we agree on no encryption: {cause.reason or cause}",
-        hint="the server may know older versions of TLS than 1.2 only, or want a certificate (ssl-cert, ssl-key);"
-        " nothing was tried without encryption, which ssl-mode=disabled would be",
+        f"no common encryption with {url}: {cause.reason or cause}",
+        hint="the server may support only versions of TLS before 1.2, or require a certificate (ssl-cert, ssl-key);"
+        " there was no attempt without encryption, which would need ssl-mode=disabled",
     )
 
 
-_CA_HINT = "ssl-ca in the url must hold the authority that signed the server's certificate"
+_CA_HINT = "ssl-ca in the url must contain the authority that signed the server's certificate"
 _CERTIFICATE_HINTS = {
-    9: "its time has not come yet: look at the clocks of both machines",
+    9: "it is not valid yet: compare the clocks of both machines",
     10: "it has expired: give the server a new one",
-    18: f"it signs itself: {_CA_HINT}, which is then that certificate itself",
-    62: "it is for another name than the url's host: use that name, or ssl-mode=verify-ca, which proves no name",
-    64: "it is for another address than the url's host: use its name, or ssl-mode=verify-ca, which proves no name",
+    18: f"it is self-signed: {_CA_HINT}, which is here the certificate itself",
+    62: "it is for another name than the url's host: use that name, or ssl-mode=verify-ca, which checks no name",
+    64: "it is for another address than the url's host: use its name, or ssl-mode=verify-ca, which checks no name",
 }
 
 
@@ -177,15 +187,15 @@ def _no_tls(url: ServerUrl) -> ConfigError:
     return ConfigError(
         "TR151",
         f"{url} offers no TLS, and ssl-mode is {url.ssl_mode}",
-        hint="give the server a certificate and a key (ssl_cert, ssl_key); or, where nobody can listen,"
-        " ssl-mode=preferred",
+        hint="give the server a certificate and a key (ssl_cert, ssl_key), or set ssl-mode=preferred if the network is"
+        " safe from eavesdropping",
     )
 
 
 def _no_method(url: ServerUrl, why: str) -> ConfigError:
     return ConfigError(
         "TR152",
-        f"no way to log in at {url} as {url.user}: {why}",
-        hint="a password is sent in the clear only to a server whose certificate is proved (ssl-mode verify-ca or"
-        " verify-identity); of accounts mysql_native_password, caching_sha2_password and sha256_password work",
+        f"cannot log in at {url} as {url.user}: {why}",
+        hint="a password is sent in clear text only to a server with a verified certificate (ssl-mode verify-ca or"
+        " verify-identity); accounts with mysql_native_password, caching_sha2_password and sha256_password work",
     )

@@ -23,10 +23,10 @@ _ENDS = re.compile(r"[\0\r\n]")
 
 @dataclass(frozen=True)
 class ServerUrl:
-    """Where a server is and who asks. The password is in no text form of it.
+    """A server's address and account. Its text form does not have the password.
 
-    Pickled, it is the address of a target on its way to who writes there, and leaves its password behind: see
-    ``schemas.access.secrets``.
+    Only addresses of targets are pickled, for the tasks that write to them; a pickle does not have the password
+    either: see ``schemas.access.secrets``.
     """
 
     host: str
@@ -37,13 +37,13 @@ class ServerUrl:
 
     @classmethod
     def parse(cls, text: str, password: str | None = None) -> ServerUrl:
-        """Read an address; `password` (from environment or file) wins over one in the text.
+        """Parse an address; `password` (from the environment or a file) overrides one in the text.
 
         Raises ConfigError, which never repeats the password.
         """
-        # Some would be taken away without a word, others end a name or a password early.
+        # urlsplit silently removes some of them; others end a name or a password early.
         if _CONTROL.search(text) or _ENDS.search(unquote(text)) or _ENDS.search(password or ""):
-            raise _wrong("there is a control character in it, or in its password")
+            raise _wrong("it or its password contains a control character")
         try:
             parts = urlsplit(text)
             port = 3306 if parts.port is None else parts.port
@@ -54,7 +54,7 @@ class ServerUrl:
         if not port:
             raise _wrong("the port is not a number from 1 to 65535")
         if not parts.hostname or not _can_be_looked_up(parts.hostname):
-            raise _wrong("the host is missing" if not parts.hostname else "the host's name is none")
+            raise _wrong("the host is missing" if not parts.hostname else "the host's name is not valid")
         given = unquote(parts.password or "") if password is None else password
         return cls(parts.hostname, port, unquote(parts.username or "root"), given, _params(parts.query))
 
@@ -67,10 +67,9 @@ class ServerUrl:
 
     @property
     def ssl_mode(self) -> SslMode:
-        """Whether connections are encrypted, and what the server has to prove.
+        """Whether connections are encrypted and how the server is verified.
 
-        A certificate authority is there to be believed alone, so naming one asks for the proof; a certificate of our
-        own is no use without encryption; and a unix socket needs none.
+        By default ssl-ca implies verify-ca, ssl-cert implies required, and a unix socket implies disabled.
         """
         if "ssl-ca" in self.params and self.params.get("ssl-mode", "required") == "required":
             return "verify-ca"
@@ -85,7 +84,7 @@ class ServerUrl:
 
 
 def with_absolute_files(text: str, folder: Path) -> str:
-    """An address in which the files that it names are named from a folder on, if they were not named as a whole."""
+    """Make the relative paths of the files in an address absolute, starting from ``folder``."""
     address, _, query = text.partition("?")
     pairs = [(name, str(folder / value) if name in _FILES else value) for name, value in parse_qsl(query)]
     return f"{address}?{urlencode(pairs, safe='/')}"
@@ -98,14 +97,14 @@ def _params(query: str) -> dict[str, str]:
         if name not in _PARAMS:
             raise _wrong(f"unknown parameter {name!r}, allowed: {', '.join(_PARAMS)}")
         if not value or [key for key, _ in pairs].count(name) > 1:
-            raise _wrong(f"{name} is empty, or there twice")
+            raise _wrong(f"{name} is empty or given twice")
     if (mode := params.get("ssl-mode")) is not None:
-        # As MySQL's own programs write it, too.
+        # MySQL's own programs write it with underscores and capitals.
         params["ssl-mode"] = mode = mode.lower().replace("_", "-")
         if mode not in SSL_MODES:
             raise _wrong(f"ssl-mode is {mode!r}, allowed: {', '.join(SSL_MODES)}")
     if mode in ("disabled", "preferred") and (files := [name for name in _FILES if name in params]):
-        raise _wrong(f"ssl-mode is {mode}, which makes no use of {files[0]}: leave one of the two away")
+        raise _wrong(f"ssl-mode is {mode}, which does not use {files[0]}: remove one of the two")
     if "ssl-key" in params and "ssl-cert" not in params:
         raise _wrong("ssl-key needs ssl-cert")
     return params

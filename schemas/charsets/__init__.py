@@ -1,1 +1,1 @@
-"""Character sets and collations by the ids that the servers log."""
+"""Character sets and collations, by the ids in the binlog."""

@@ -1,4 +1,4 @@
-"""Character sets by collation id, of both flavors (their ids do not clash).
+"""Character sets by collation id, for both flavors (their ids do not collide).
 
 Source: `information_schema.COLLATIONS` of MySQL 9.7, `COLLATION_CHARACTER_SET_APPLICABILITY` of MariaDB 11.4.
 """
@@ -56,7 +56,7 @@ for _charset, _ranges in _IDS.items():
         _first, _, _last = _range.partition("-")
         CHARSETS |= dict.fromkeys(range(int(_first), int(_last or _first) + 1), _charset)
 
-#: longest character in bytes, where it is not one
+#: longest character in bytes, if it is more than one
 MAX_CHARACTER_BYTES = {
     **dict.fromkeys(("utf8mb4", "utf16", "utf16le", "utf32", "gb18030"), 4),
     **dict.fromkeys(("utf8mb3", "ujis", "eucjpms"), 3),

@@ -1,6 +1,6 @@
-"""Bytes of each character set to text without a server: members of ENUM and SET, statements of clients.
+"""Decodes text of the servers' character sets without a server: members of ENUM and SET, statements of clients.
 
-Python's codec, where it reads most characters as the servers do, and what they read in another way. Source: both
+A character set is decoded by Python's codec, corrected where the servers read a character differently. Source: both
 servers' own conversions of every byte and every pair of bytes.
 """
 
@@ -11,7 +11,7 @@ from functools import lru_cache
 
 _UNDEFINED = "\N{REPLACEMENT CHARACTER}"
 
-# For each character set of single bytes: Python's codec, and runs of characters to put in its place.
+# For each single-byte character set: Python's codec, and runs of characters that replace its own.
 _SINGLE: dict[str, tuple[str, dict[int, str]]] = {
     "ascii": ("ascii", {}),
     **{name: (name, {}) for name in ("cp1250", "cp1251", "cp1256", "cp1257", "cp850", "cp852")},
@@ -68,25 +68,25 @@ _KANA, _THREE_BYTES, _PRIVATE = 0x8E, 0x8F, 0xF5
 
 
 def text_of(data: bytes, charset: str) -> str:
-    """Text of a character set of the servers.
+    """Decode text of one of the servers' character sets.
 
     Raises:
-        UnicodeDecodeError: it is not valid in it.
-        LookupError: a character set that is not known.
+        UnicodeDecodeError: the bytes are not valid in it.
+        LookupError: an unknown character set.
     """
     if charset in _SINGLE:
         return codecs.charmap_decode(data, "strict", _table(charset))[0]
     if charset == "eucjpms":
         return _eucjpms(data)
     text = data.decode(_CODECS[charset])
-    # Python's codec is of the standard's first edition, where this character was a private one.
+    # Python's codec follows the standard's first edition, in which this character was a private one.
     return text.replace("\ue7c7", "ḿ") if charset == "gb18030" else text
 
 
 def holds(text: str, charset: str) -> bool:
-    """Whether a character set has all characters of a text for sure."""
+    """Whether a character set is certain to have all characters of a text."""
     if charset == "sjis" and any(character in text for character in "\\~"):
-        return False  # the servers' have other ones in their places
+        return False  # the servers have other characters in their positions
     if charset in _SINGLE:
         return all(character in _table(charset) for character in text)
     if text.isascii():
@@ -104,14 +104,14 @@ def holds(text: str, charset: str) -> bool:
 def _table(charset: str) -> str:
     codec, runs = _SINGLE[charset]
     characters = [bytes((b,)).decode(codec, "replace") for b in range(256)]
-    for begin, run in runs.items():
-        characters[begin : begin + len(run)] = run
-    # What charmap_decode takes for undefined.
+    for start, run in runs.items():
+        characters[start : start + len(run)] = run
+    # charmap_decode treats U+FFFE as undefined.
     return "".join(characters).replace(_UNDEFINED, "\ufffe")
 
 
 def _eucjpms(data: bytes) -> str:
-    """Characters of two bytes as cp932 has them, where these are in another place; the rest as EUC-JP."""
+    """Decode eucjpms: two-byte characters by cp932's table, at EUC-JP's positions; the others as EUC-JP."""
     text, pos = [], 0
     while pos < len(data):
         first = data[pos]
@@ -131,6 +131,6 @@ _WIDE = {ord("~"): "～", ord("¦"): "￤"}
 
 
 def _shifted(row: int, cell: int) -> bytes:
-    """A character's row and cell, from 0, as Shift JIS has them."""
+    """Encode a character's row and cell, from 0, in Shift JIS."""
     lead = (row >> 1) + (0x81 if row < 62 else 0xC1)
     return bytes((lead, cell + 0x9F if row % 2 else cell + 0x40 + (cell >= 63)))

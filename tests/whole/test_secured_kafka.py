@@ -224,7 +224,7 @@ def test_who_is_refused_hears_it_at_once(
     why, hint = CASES[name]
     login, place = wrong(folder, secured, name)
     with pytest.raises(
-        LogError, match=rf"TR508: Kafka at \S+ does not let us in: .*{why}.*Hint: .*{hint}"
+        LogError, match=rf"TR508: Kafka at \S+ refuses the connection: .*{why}.*Hint: .*{hint}"
     ) as met:
         probe(secured.secured, login)
     assert not met.value.retryable

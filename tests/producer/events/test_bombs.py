@@ -458,8 +458,8 @@ def test_gtids_out_of_order_are_added_in_time():
     assert bounded(work, megabytes=200, seconds=60) == 100_000
 
 
-def test_a_number_without_an_end():
-    with pytest.raises(ValueError, match="without an end"):
+def test_a_number_longer_than_a_long():
+    with pytest.raises(ValueError, match="more bytes than a long"):
         bounded(lambda: read_more(b"\x80" * 5_000_000, 1, 0x80), megabytes=64, seconds=2)
     assert read_more(b"\xff" * 9 + b"\1", 1, 0xFF) == ((1 << 64) - 1, 10)
 
