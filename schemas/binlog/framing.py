@@ -20,8 +20,8 @@ MAGIC = b"\xfebin"
 _ENCRYPTED_MAGIC = b"\xfdbin"  # of a file that MySQL wrote with binlog_encryption=ON
 HEADER_SIZE = 19
 CHECKSUM_SIZE = 4
-FIRST_POSITION = 4  # of the first event, behind the magic
-#: bytes: max_allowed_packet, which a server's dump thread has at its most, and something for the framing
+FIRST_POSITION = 4  # of the first event, after the magic
+#: bytes: the largest max_allowed_packet of a server's dump thread, plus some for the framing
 MAX_EVENT = (1 << 30) + (1 << 16)
 
 # timestamp, type, server id, event size, end position (32 bits: never an identity), flags
@@ -31,8 +31,8 @@ FLAGS_OFFSET = 17
 EVENT_SIZE = struct.Struct("<I")
 
 FLAG_IN_USE = 0x01  # in the FORMAT_DESCRIPTION event of a file that is open upstream
-FLAG_IGNORABLE = 0x80  # a reader that does not know the event may pass over it
-FLAG_ARTIFICIAL = 0x20  # made up by the dump thread; in no file
+FLAG_IGNORABLE = 0x80  # a reader that does not know the event may skip it
+FLAG_ARTIFICIAL = 0x20  # created by the dump thread; not in any file
 
 # crc32 over an event and its own little-endian checksum: one call, no slices.
 CRC32_RESIDUE = 0x2144DF1C
@@ -86,7 +86,7 @@ MARIADB_DELETE_ROWS_COMPRESSED = 171
 
 HEARTBEATS = frozenset({HEARTBEAT, HEARTBEAT_V2})
 
-# Never begin or end a group: the bulk of a binlog, so callers may skip `GroupScanner.feed` for them.
+# These never start or end a group. They are most of a binlog, so callers may skip `GroupScanner.feed` for them.
 INSIDE_GROUP = frozenset(
     {TABLE_MAP, INTVAR, RAND, USER_VAR, ROWS_QUERY, PARTIAL_UPDATE_ROWS, MARIADB_ANNOTATE_ROWS}
     | set(range(WRITE_ROWS_V1, DELETE_ROWS_V1 + 1))
@@ -100,7 +100,7 @@ Buffer = bytes | memoryview
 
 
 class EventHeader(NamedTuple):
-    """The 19 bytes in front of every event."""
+    """The 19 bytes at the start of every event."""
 
     timestamp: int  # seconds since 1970
     type: int
@@ -111,12 +111,12 @@ class EventHeader(NamedTuple):
 
 
 def header(event: Buffer, offset: int = 0) -> EventHeader:
-    """The header of the event at `offset`."""
+    """Read the header of the event at `offset`."""
     return EventHeader(*HEADER.unpack_from(event, offset))
 
 
 def checksum_algorithm(format_description: Buffer) -> int:
-    """The checksum algorithm that a FORMAT_DESCRIPTION event declares for its file.
+    """Return the checksum algorithm that a FORMAT_DESCRIPTION event declares for its file.
 
     Its last five bytes are the algorithm and its own checksum (MySQL 5.6+, MariaDB 5.3+).
     """
@@ -130,42 +130,40 @@ def checksum_fits(event: Buffer) -> bool:
 
 _CHECKSUMS = frozenset({CHECKSUM_NONE, CHECKSUM_CRC32})
 _NUMBERS = re.compile(r"(\d+)\.(\d+)\.(\d+)")
-# From these on an event may have a checksum, and FORMAT_DESCRIPTION says so.
+# From these versions events may have checksums, which FORMAT_DESCRIPTION declares.
 # Source: MySQL libs/mysql/binlog/event/binlog_event.h, checksum_version_split; MariaDB sql/log_event.cc.
 _CHECKSUM_SINCE = {"MySQL": (5, 6, 1), "MariaDB": (5, 3, 0)}
-_OLD_SIZE = (
-    110  # bytes; older servers wrote 94 to 103, the first of these 116: none of them is an older one, damaged
-)
+_OLD_SIZE = 110  # bytes; older servers wrote 94 to 103, the first of these versions 116, so damage cannot be mistaken for age
 
 
 def server_version(format_description: Buffer) -> str:
-    """The version text of the server that wrote a FORMAT_DESCRIPTION event."""
+    """Return the version text of the server that wrote a FORMAT_DESCRIPTION event."""
     start = HEADER_SIZE + 2
     return bytes(format_description[start : start + 50]).rstrip(b"\0").decode(errors="replace")
 
 
 def flavor_of(format_description: Buffer) -> Flavor:
-    """The kind of server that wrote a FORMAT_DESCRIPTION event."""
+    """Return the kind of server that wrote a FORMAT_DESCRIPTION event."""
     return "mariadb" if "mariadb" in server_version(format_description).lower() else "mysql"
 
 
 def magic_fault(start: bytes) -> str:
-    """What is said of a file that does not begin with MAGIC; ``""`` if it does."""
+    """Describe why a file's start is not MAGIC; ``""`` if it is."""
     if start == MAGIC:
         return ""
     if start == _ENCRYPTED_MAGIC:
-        return "the file is encrypted by MySQL, which sends it to replicas in clear"
-    return "not a binlog file: it does not begin with a binlog's magic"
+        return "the file is encrypted by MySQL, which sends its events to replicas unencrypted"
+    return "not a binlog file: it does not start with a binlog's magic"
 
 
 def foreign_format(first_event: bytes) -> str:
-    """What is said of a file whose events have a layout that is not read here; ``""`` for all others.
+    """Describe why the layout of a file's events is not supported; ``""`` if it is.
 
     Args:
-        first_event: of the file. If it is damaged, this does not tell: its checksum does.
+        first_event: of the file. Damage in it is not reported here, but by its checksum.
     """
     if first_event[4] == START_V3:
-        return "it is of a MySQL server before 5.0"
+        return "it is from a MySQL server before 5.0"
     if first_event[4] != FORMAT_DESCRIPTION:
         return ""
     version = server_version(first_event)
@@ -174,42 +172,42 @@ def foreign_format(first_event: bytes) -> str:
     sound = checksum_fits(first_event) or checksum_fits(not_in_use(first_event))
     is_short = len(first_event) < _OLD_SIZE
     if found and is_short and not sound and tuple(map(int, found.groups())) < _CHECKSUM_SINCE[maker]:
-        return f"it is of {maker} {version}"
+        return f"it is from {maker} {version}"
     if sound and (algorithm := checksum_algorithm(first_event)) not in _CHECKSUMS:
-        return f"its events have a checksum of the unknown kind {algorithm}"
+        return f"its events have the unknown checksum algorithm {algorithm}"
     return ""
 
 
 def check_format(first_event: bytes, where: Where) -> None:
     """Refuse a file by its first event. Raises RelayError TR310."""
-    if what := foreign_format(first_event):
+    if fault := foreign_format(first_event):
         raise RelayError(
             "TR310",
-            f"the binlog file has a format that is not read: {what}",
+            f"the binlog file has an unsupported format: {fault}",
             where=where,
-            hint="MySQL from 5.6 and MariaDB from 10.0 write what can be read: upgrade the upstream, or let a newer"
-            " server replicate from it with log_replica_updates (log_slave_updates), and mirror that one",
+            hint="MySQL from 5.6 and MariaDB from 10.0 are supported: upgrade the upstream, or let a newer server"
+            " replicate from it with log_replica_updates (log_slave_updates), and use that one as the upstream",
         )
 
 
 def not_in_use(format_description: bytes) -> bytes:
-    """The event without the flag that a file open upstream carries; its checksum is of this form."""
+    """Return the event without the in-use flag of a file that is open upstream; its checksum is of this form."""
     flags = format_description[FLAGS_OFFSET] & ~FLAG_IN_USE
     return format_description[:FLAGS_OFFSET] + bytes((flags,)) + format_description[FLAGS_OFFSET + 1 :]
 
 
 def rotate_target(event: Buffer) -> tuple[str, int]:
-    """File name and position that a ROTATE event points to, with or without a checksum at its end.
+    """Return file name and position of a ROTATE event, with or without a checksum at its end.
 
     Raises:
-        ValueError, struct.error: there is none, or no name that a binlog file can have.
+        ValueError, struct.error: the event is too short, or the name is not valid for a binlog file.
     """
     body = bytes(event[HEADER_SIZE:-CHECKSUM_SIZE] if checksum_fits(event) else event[HEADER_SIZE:])
     return binlog_file(body[8:].decode())[0], struct.unpack_from("<Q", body)[0]
 
 
 def previous_gtids(event: Buffer, has_checksum: bool) -> GtidSet | None:
-    """The set in a PREVIOUS_GTIDS or GTID_LIST event; None for any other event. Raises ValueError."""
+    """Read the set in a PREVIOUS_GTIDS or GTID_LIST event; None for any other event. Raises ValueError."""
     body = event[HEADER_SIZE : -CHECKSUM_SIZE if has_checksum else None]
     if event[4] == PREVIOUS_GTIDS:
         return MysqlGtidSet.decode(body)
@@ -219,7 +217,7 @@ def previous_gtids(event: Buffer, has_checksum: bool) -> GtidSet | None:
 
 
 def previous_gtids_event(gtids: GtidSet, like: EventHeader, position: int, has_checksum: bool) -> bytes:
-    """A PREVIOUS_GTIDS or GTID_LIST event, to stand at `position`, in the name of another event's server."""
+    """Build a PREVIOUS_GTIDS or GTID_LIST event for `position`, with server id and time of the event `like`."""
     if isinstance(gtids, MysqlGtidSet):
         kind, flags, body = PREVIOUS_GTIDS, FLAG_IGNORABLE, gtids.encode()
     else:
@@ -231,23 +229,23 @@ def previous_gtids_event(gtids: GtidSet, like: EventHeader, position: int, has_c
 
 _QUERY_SIZES = struct.Struct("<BxxH").unpack_from
 _QUERY_SIZES_AT = HEADER_SIZE + 8
-# Header, the fixed part, and the NUL behind the default schema's name.
+# Header, the fixed part, and the NUL after the default schema's name.
 _QUERY_FIXED = HEADER_SIZE + 13 + 1
 
 
 def query_text(event: Buffer, has_checksum: bool) -> bytes:
-    """The statement of a QUERY event, in the session's charset."""
+    """Return the statement of a QUERY event, in the session's charset."""
     return bytes(event[query_text_at(event) : -CHECKSUM_SIZE if has_checksum else None])
 
 
 def query_text_at(data: Buffer, i: int = 0) -> int:
-    """Where the statement of the QUERY event at ``data[i]`` begins in ``data``."""
+    """Return the offset in ``data`` of the statement of the QUERY event at ``data[i]``."""
     schema_size, status_size = _QUERY_SIZES(data, i + _QUERY_SIZES_AT)
     return int(i + _QUERY_FIXED + status_size + schema_size)
 
 
 def read_varlen(data: Buffer, offset: int) -> tuple[int, int]:
-    """An unsigned integer in MySQL's variable-length form, and the offset behind it.
+    """Read an unsigned integer in MySQL's variable-length form; returns it and the offset after it.
 
     The count of trailing one bits in the first byte is the count of further bytes (0 to 8).
     """
@@ -258,13 +256,11 @@ def read_varlen(data: Buffer, offset: int) -> tuple[int, int]:
 
 
 class TaggedGtid(NamedTuple):
-    """What a GTID_TAGGED event (MySQL 8.4+) says of its transaction."""
+    """The contents of a GTID_TAGGED event (MySQL 8.4+)."""
 
     source: bytes  # UUID and tag
     number: int
-    commit_micros: (
-        int  # of the commit where the transaction was first made; µs since 1970, 0 if it is not said
-    )
+    commit_micros: int  # of the original commit; µs since 1970, 0 if unknown
 
 
 _UUID_FIELD, _TAG_FIELD = 1, 3
@@ -274,12 +270,12 @@ _MAX_TAGGED = 1024  # bytes, several times what a server writes
 def tagged_gtid(event: Buffer) -> TaggedGtid:
     """Read a GTID_TAGGED event. Raises ValueError, IndexError.
 
-    Fields come as id and value, in order: 0 flags, 1 UUID (16 numbers), 2 number (zigzag), 3 tag, 4 and 5 for
-    parallel replicas, 6 immediate commit, 7 original commit (if it differs), and what does not matter here.
+    Fields are pairs of id and value, in order: 0 flags, 1 UUID (16 numbers), 2 number (zigzag), 3 tag, 4 and 5 for
+    parallel replicas, 6 immediate commit, 7 original commit (if it differs), and others that are not used here.
     Source: MySQL libs/mysql/binlog/event/control_events.h, Gtid_event::define_fields.
     """
     if len(event) > _MAX_TAGGED:
-        raise ValueError(f"a tagged GTID event of {len(event)} bytes")
+        raise ValueError(f"a tagged GTID event has {len(event)} bytes")
     _, at = read_varlen(event, HEADER_SIZE)  # the format's version
     size, at = read_varlen(event, at)
     _, at = read_varlen(event, at)  # the last field that a reader must know
@@ -300,25 +296,25 @@ def tagged_gtid(event: Buffer) -> TaggedGtid:
     raw = fields.get(2, 0)
     number = (raw >> 1) ^ -(raw & 1)
     if len(uuid) != 16 or number < 1:
-        raise ValueError("a tagged GTID event without UUID or number")
+        raise ValueError("a tagged GTID event has no UUID or no number")
     check_number(number)
     micros = fields.get(7) or fields.get(6, 0)
-    if micros >> 55:  # what other GTID events have room for
-        raise ValueError(f"a transaction of the time {micros} µs")
+    if micros >> 55:  # the size of the field in other GTID events
+        raise ValueError(f"a transaction has the impossible time {micros} µs")
     return TaggedGtid(checked_source(uuid, tag), number, micros)
 
 
 def check_number(number: int) -> None:
-    """Raises ValueError for a number that no MySQL server gives a transaction."""
+    """Raise ValueError for a number that no MySQL server gives a transaction."""
     if not 1 <= number < GNO_END:
-        raise ValueError(f"a GTID with the number {number}")
+        raise ValueError(f"a GTID has the impossible number {number}")
 
 
 def commit_ms(event: bytes) -> int:
-    """The upstream's commit time of the transaction that a GTID event opens, ms since 1970.
+    """Return the upstream's commit time of the transaction that a GTID event starts, in ms since 1970.
 
-    MySQL 8 says it in µs; other logs have the event's seconds. Source: MySQL control_events.h, Gtid_event: the
-    timestamps' top bit tells that the original one follows.
+    MySQL 8 logs it in µs; other servers log only the event's seconds. Source: MySQL control_events.h, Gtid_event:
+    if the top bit of the timestamp is set, the original one follows.
     """
     kind, seconds = event[4], int.from_bytes(event[:4], "little")
     if kind == GTID_TAGGED:
@@ -330,5 +326,5 @@ def commit_ms(event: bytes) -> int:
 
 
 def original_micros(data: Buffer, i: int = 0) -> int:
-    """The time of the first commit, µs, where the GTID event at ``data[i]`` was logged again by another server."""
+    """Read the original commit time, in µs, of the GTID event at ``data[i]``, which another server logged again."""
     return int.from_bytes(data[i + 68 : i + 75], "little") & ((1 << 55) - 1)

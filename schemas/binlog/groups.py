@@ -1,4 +1,4 @@
-"""Where transaction groups begin and end in a stream of binlog events, for the mirror and the publisher."""
+"""Finds the starts and ends of transaction groups in a stream of binlog events, for the mirror and the publisher."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ _SINGLE_ENDERS = frozenset({framing.TRANSACTION_PAYLOAD, framing.INCIDENT, frami
 
 
 class GroupScanner:
-    """A state machine over events. After `feed` returns True the stream is at a transaction boundary.
+    """A state machine over events. When `feed` returns True, the stream is at a transaction boundary.
 
-    `state` is 0 outside of groups. Between events, `source`, `number` and `server_id` are the GTID of the
-    group that is open or was last (`source` is None for an anonymous one): a MySQL source key, or a MariaDB
-    domain.
+    `state` is 0 outside of groups. Between events, `source`, `number` and `server_id` are the GTID of the open or
+    last group. `source` is a MySQL source key or a MariaDB domain, or None for an anonymous group.
     """
 
     __slots__ = ("number", "server_id", "source", "state")
@@ -39,26 +38,26 @@ class GroupScanner:
         return self.state != _OUTSIDE
 
     def gtid(self) -> str:
-        """The GTID of the open or last group as text; empty for an anonymous one."""
+        """Return the GTID of the open or last group as text; empty for an anonymous one."""
         return "" if self.source is None else gtid_text(self.source, self.number, self.server_id)
 
     def reset(self) -> None:
-        """Forget an open group, as at the start of a file."""
+        """Discard an open group, as at the start of a file."""
         self.state = _OUTSIDE
         self.source = None
 
     def open(self, source: bytes, number: int) -> None:
-        """MySQL's GTID event of this transaction begins a group."""
+        """Start a group, at MySQL's GTID event of this transaction."""
         self.state, self.source, self.number = _OPENED, source, number
 
     def close(self) -> None:
-        """An XID ends the group."""
+        """End the group, at an XID event."""
         self.state = _OUTSIDE
 
     def feed(self, kind: int, event: Buffer, has_checksum: bool) -> bool:
-        """Take the next event in; True when everything up to its end is whole groups.
+        """Process the next event. Returns True if it ends at a transaction boundary.
 
-        `event` is the whole event, `kind` its type. Types in `binlog.INSIDE_GROUP` may be left out.
+        `event` is the complete event, `kind` its type. Types in `framing.INSIDE_GROUP` may be left out.
         """
         if kind == framing.XID or kind == framing.XA_PREPARE:
             self.state = _OUTSIDE
@@ -71,7 +70,7 @@ class GroupScanner:
         return self.state == _OUTSIDE
 
     def _open(self, kind: int, event: Buffer) -> None:
-        """A GTID event: MySQL says only later whether one statement follows or many, MariaDB at once."""
+        """Start a group at a GTID event. MariaDB's has a flag for a single statement; MySQL's does not."""
         self.state = _OPENED
         if kind == framing.GTID:
             _, self.source, self.number = _MYSQL_GTID.unpack_from(event, framing.HEADER_SIZE)
@@ -86,7 +85,7 @@ class GroupScanner:
             self.source = None
 
     def statement(self, text: bytes) -> bool:
-        """The same for a QUERY event with this statement."""
+        """Process a QUERY event with this statement, like ``feed``."""
         if self.state == _MANY:
             if text in _ENDS or text.startswith((b"XA COMMIT", b"XA ROLLBACK")):
                 self.state = _OUTSIDE

@@ -1,4 +1,4 @@
-"""What MySQL's and MariaDB's GTID sets have in common, and the names of single GTIDs."""
+"""The common interface of MySQL's and MariaDB's GTID sets, and the text of single GTIDs."""
 
 from __future__ import annotations
 
@@ -8,41 +8,41 @@ from typing import Literal, Protocol, TypeVar
 
 Flavor = Literal["mysql", "mariadb"]
 
-# A source's key in a MySQL set: the UUID's 16 bytes, then the tag's ASCII bytes (often none).
+# The key of a source in a MySQL set: the UUID's 16 bytes, then the tag's ASCII bytes (often none).
 SourceKey = bytes
 
 _UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}")
 _TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}")
-#: the last number that a MySQL server gives a transaction, and one more
+#: one more than the last number that a MySQL server gives a transaction
 GNO_END = (1 << 63) - 1
-#: intervals or domains of one set: a thousand times what servers with parallel workers have
+#: intervals or domains of one set; a thousand times as many as servers with parallel workers have
 MAX_INTERVALS = 1_000_000
 
 _Self = TypeVar("_Self", bound="GtidSet")
 
 
 class GtidSet(Protocol):
-    """What both flavors of a GTID set can do; values never change."""
+    """The interface of a GTID set of both flavors. Sets are immutable."""
 
     def union(self: _Self, other: _Self) -> _Self: ...
 
     def minus(self: _Self, other: _Self) -> _Self:
-        """What is in this set and not in the other."""
+        """Return the transactions of this set that are not in the other."""
 
     def contains(self: _Self, other: _Self | str) -> bool:
         """Whether every transaction of `other` (a set, or the text of a GTID or set) is in this one."""
 
     def add(self: _Self, gtid: str) -> _Self:
-        """This set with one GTID more."""
+        """Return this set with one more GTID."""
 
     def tracker(self) -> GtidTracker:
-        """A mutable accumulator that starts with this set."""
+        """Return a mutable accumulator that starts with this set."""
 
     def __bool__(self) -> bool: ...
 
 
 class GtidTracker(Protocol):
-    """Adds one GTID at a time at a cost that fits a hot loop."""
+    """A GTID set that grows by one GTID at a time, cheaply enough for a hot loop."""
 
     def add(self, source: SourceKey | int, number: int, server_id: int = 0) -> None:
         """Add a transaction: a MySQL source key, or a MariaDB domain, and its number."""
@@ -55,7 +55,7 @@ class GtidTracker(Protocol):
 
 
 def source_key(uuid: str, tag: str = "") -> SourceKey:
-    """The key of a source by its UUID text and tag. Raises ValueError."""
+    """Build the key of a source from its UUID text and tag. Raises ValueError."""
     if not _UUID.fullmatch(uuid.lower()):
         raise ValueError(f"not a server UUID: {uuid!r}")
     if tag and not _TAG.fullmatch(tag.lower()):
@@ -64,7 +64,7 @@ def source_key(uuid: str, tag: str = "") -> SourceKey:
 
 
 def checked_source(uuid: bytes, tag: bytes) -> SourceKey:
-    """The key of a source as events have it. Raises ValueError."""
+    """Build the key of a source from the bytes in an event. Raises ValueError."""
     if len(uuid) != 16 or (tag and not _TAG.fullmatch(tag.decode())):
         raise ValueError(f"not a source in a binary GTID set: {uuid.hex()}, tag {tag[:32]!r}")
     return uuid + tag
@@ -72,18 +72,18 @@ def checked_source(uuid: bytes, tag: bytes) -> SourceKey:
 
 @lru_cache(maxsize=1024)
 def uuid_text(key: SourceKey) -> str:
-    """The UUID of a source key in its usual form."""
+    """Return the UUID of a source key as text."""
     digits = key[:16].hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def gtid_text(source: SourceKey | int, number: int, server_id: int = 0) -> str:
-    """One GTID as text: `uuid:number`, `uuid:tag:number` or `domain-server-sequence`."""
+    """Format one GTID: `uuid:number`, `uuid:tag:number` or `domain-server-sequence`."""
     return f"{source}-{server_id}-{number}" if isinstance(source, int) else f"{before_number(source)}{number}"
 
 
 @lru_cache(maxsize=1024)
 def before_number(source: SourceKey) -> str:
-    """What stands before the number in a MySQL GTID's text."""
+    """Return the text before the number in a MySQL GTID."""
     tag = source[16:].decode()
     return f"{uuid_text(source)}:{tag}:" if tag else f"{uuid_text(source)}:"

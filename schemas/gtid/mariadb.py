@@ -1,4 +1,4 @@
-"""MariaDB's GTID sets: the last sequence number of each domain stands for all before it."""
+"""MariaDB's GTID sets: the last sequence number of each domain includes all numbers before it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class MariadbGtid(NamedTuple):
 
 
 class MariadbGtidSet:
-    """Per domain the last sequence number; text as in `gtid_slave_pos`, ordered by domain."""
+    """The last sequence number of each domain; the text is like `gtid_slave_pos`, ordered by domain."""
 
     __slots__ = ("_domains",)
 
@@ -26,7 +26,7 @@ class MariadbGtidSet:
 
     @classmethod
     def parse(cls, text: str) -> MariadbGtidSet:
-        """Read `domain-server-sequence,…`. Raises ValueError naming the wrong part."""
+        """Parse `domain-server-sequence,…`. Raises ValueError with the wrong part."""
         tracker = MariadbGtidTracker()
         for part in filter(None, (p.strip() for p in text.split(","))):
             fields = part.split("-")
@@ -52,7 +52,7 @@ class MariadbGtidSet:
         return tracker.snapshot()
 
     def encode_list(self) -> bytes:
-        """The body of a GTID_LIST event."""
+        """Encode the body of a GTID_LIST event."""
         gtids = [struct.pack("<IIQ", d, g.server_id, g.sequence) for d, g in self._domains.items()]
         return struct.pack("<I", len(gtids)) + b"".join(gtids)
 
@@ -66,7 +66,7 @@ class MariadbGtidSet:
         return tracker.snapshot()
 
     def minus(self, other: MariadbGtidSet) -> MariadbGtidSet:
-        """The domains in which this set is further than the other. Raises ValueError for a MySQL set."""
+        """Return the domains in which this set has more than the other. Raises ValueError for a MySQL set."""
         theirs = _mariadb(other)._domains
         return MariadbGtidSet(
             {d: g for d, g in self._domains.items() if d not in theirs or theirs[d].sequence < g.sequence}
@@ -106,7 +106,7 @@ def _mariadb(other: object) -> MariadbGtidSet:
 
 
 class MariadbGtidTracker:
-    """A MariaDB GTID set that grows. A domain never goes back."""
+    """A MariaDB GTID set that grows. The number of a domain never decreases."""
 
     __slots__ = ("_domains",)
 

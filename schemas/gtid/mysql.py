@@ -24,7 +24,7 @@ _TAGGED_FORMAT = 1
 
 
 def _normal(intervals: Iterable[tuple[int, int]]) -> Bounds:
-    """Half-open intervals in any order, possibly overlapping, as bounds."""
+    """Convert half-open intervals in any order, possibly overlapping, to bounds."""
     flat: list[int] = []
     for start, end in sorted(intervals):
         if flat and start <= flat[-1]:
@@ -39,7 +39,7 @@ def _pairs(bounds: Bounds) -> Iterable[tuple[int, int]]:
 
 
 def _difference(left: Bounds, right: Bounds) -> Bounds:
-    """The numbers in `left` and not in `right`."""
+    """Return the numbers that are in `left` and not in `right`."""
     out: list[int] = []
     cuts = list(_pairs(right))
     at = 0
@@ -70,17 +70,17 @@ def _interval(text: str) -> tuple[int, int]:
 
 def _refuse_more(intervals: int) -> None:
     if intervals > MAX_INTERVALS:
-        raise ValueError(f"a GTID set of {intervals} intervals; {MAX_INTERVALS} are the most that are read")
+        raise ValueError(f"a GTID set of {intervals} intervals; the limit is {MAX_INTERVALS}")
 
 
 def _ascend(bounds: Bounds) -> bool:
-    """Whether half-open intervals are in order, apart from each other, and of numbers that servers give."""
+    """Whether half-open intervals are in order, do not touch, and have numbers that servers use."""
     ordered = all(map(lt, bounds, bounds[1:]))
     return not bounds or (ordered and bounds[0] >= 1 and bounds[-1] <= GNO_END)
 
 
 class MysqlGtidSet:
-    """Intervals per source; text as in `@@gtid_executed`, in one line and in one order."""
+    """Intervals per source; the text is like `@@gtid_executed`, in one line and sorted."""
 
     __slots__ = ("_sources",)
 
@@ -89,7 +89,7 @@ class MysqlGtidSet:
 
     @classmethod
     def parse(cls, text: str) -> MysqlGtidSet:
-        """Read `uuid:1-5:7:tag:1-3,uuid:…`. Raises ValueError naming the wrong part."""
+        """Parse `uuid:1-5:7:tag:1-3,uuid:…`. Raises ValueError with the wrong part."""
         found: dict[SourceKey, list[tuple[int, int]]] = {}
         _refuse_more(text.count(":"))
         for part in filter(None, (p.strip() for p in text.split(","))):
@@ -116,7 +116,7 @@ class MysqlGtidSet:
         return MysqlGtidSet(merged)
 
     def minus(self, other: MysqlGtidSet) -> MysqlGtidSet:
-        """What is in this set and not in the other. Raises ValueError for a MariaDB set."""
+        """Return the transactions of this set that are not in the other. Raises ValueError for a MariaDB set."""
         theirs = _mysql(other)._sources
         return MysqlGtidSet({k: _difference(v, theirs.get(k, ())) for k, v in self._sources.items()})
 
@@ -129,7 +129,7 @@ class MysqlGtidSet:
         return self.union(MysqlGtidSet.parse(gtid))
 
     def count(self) -> int:
-        """How many transactions are in the set."""
+        """Return the number of transactions in the set."""
         return sum(end - start for bounds in self._sources.values() for start, end in _pairs(bounds))
 
     def tracker(self) -> MysqlGtidTracker:
@@ -176,7 +176,7 @@ class MysqlGtidSet:
             intervals = struct.unpack_from("<Q", data, at)[0]
             bounds = struct.unpack_from(f"<{2 * intervals}q", data, at + 8)
             if key in found or not _ascend(bounds):
-                raise ValueError(f"the intervals of {uuid_text(key)} are in no order")
+                raise ValueError(f"the intervals of {uuid_text(key)} are not in order")
             found[key] = bounds
             at += 8 + 16 * intervals
         return cls(found)
@@ -224,7 +224,7 @@ class MysqlGtidTracker:
         )
 
     def add(self, source: SourceKey | int, number: int, server_id: int = 0) -> None:
-        """Add the transaction `number` of a source key; `server_id` is MariaDB's and unused here."""
+        """Add the transaction `number` of a source key; `server_id` is only for MariaDB."""
         bounds = self._sources.get(source)  # type: ignore[arg-type]
         if bounds is None:
             if not isinstance(source, bytes):
@@ -237,7 +237,7 @@ class MysqlGtidTracker:
 
     @staticmethod
     def _insert(bounds: list[int], number: int) -> None:
-        """Add out of order, as replicas with parallel workers commit."""
+        """Add a number out of order, as replicas with parallel workers commit."""
         at = bisect_right(bounds, number)
         if at % 2:  # inside an interval
             return

@@ -1,8 +1,8 @@
 """GTID sets of both flavors: immutable values, and cheap accumulators that yield them.
 
-A MySQL set is intervals of transaction numbers per source UUID and tag. A MariaDB set is what
-`gtid_slave_pos` is: the last sequence number (and the server that wrote it) per domain, which stands
-for everything before it in that domain. Both have the same methods, so callers need not ask which.
+A MySQL set has intervals of transaction numbers for each source UUID and tag. A MariaDB set, like `gtid_slave_pos`,
+has the last sequence number of each domain and the server that wrote it, which includes all transactions before it
+in that domain. Both have the same methods, so callers need not distinguish them.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ __all__ = [
 
 
 def parse_gtid_set(text: str, flavor: Flavor) -> GtidSet:
-    """The set that `text` says in that flavor's form. Raises ValueError naming the wrong part."""
+    """Parse a set in that flavor's form. Raises ValueError with the wrong part."""
     return MariadbGtidSet.parse(text) if flavor == "mariadb" else MysqlGtidSet.parse(text)
 
 
 def flavor_of(*texts: str) -> Flavor:
-    """Which server's GTIDs these sets hold: only MySQL's have colons."""
+    """Return the flavor of these sets: only MySQL's have colons."""
     return "mysql" if any(":" in text for text in texts) else "mariadb"
 
 
 def empty_gtid_set(flavor: Flavor) -> GtidSet:
-    """The set without transactions."""
+    """Return a set without transactions."""
     return MariadbGtidSet() if flavor == "mariadb" else MysqlGtidSet()

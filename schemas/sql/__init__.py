@@ -1,1 +1,1 @@
-"""Rows of the log as SQL text."""
+"""Converts rows of the log to SQL text."""

@@ -1,6 +1,6 @@
-"""Row values as SQL text: for each table structure, functions generated once, from Avro bytes to SQL bytes.
+"""Converts row values to SQL text, with functions generated once per table structure, from Avro bytes to SQL bytes.
 
-The text is meant for a session with ``SESSION_SETUP``; in another one it may mean something else.
+The text is for a session with ``SESSION_SETUP``; in another session it may have another meaning.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from schemas.varint import encode_bytes, read_bytes, read_more
 from schemas.wire.avro_schema import OP_AT, read_record, row_schema
 from schemas.wire.rows import HEADER_SIZE
 
-#: statements that make a session read the rendered text as it is meant
+#: statements that prepare a session for the rendered text
 SESSION_SETUP = (
     "SET NAMES utf8mb4",
     "SET SESSION sql_mode='NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO'",
     "SET SESSION time_zone='+00:00'",
 )
 
-#: where the union branch of an Envelope's `after` stands
+#: offset of the union branch of an Envelope's `after`
 AFTER_AT = OP_AT + 1
 
 Render = Callable[[bytes], bytes]
 
-#: names of columns and the SQL text that is written into them, whatever the row
+#: names of columns, and the SQL text that is written into them in every row
 Filled = tuple[tuple[str, bytes], ...]
 
 
@@ -57,18 +57,18 @@ class RowSource:
 
 @dataclass(frozen=True)
 class Renderers:
-    """SQL text makers of one structure. ``key`` and ``match_key`` take the Kafka key, the others the value with a
-    header of ``HEADER_SIZE`` bytes.
+    """The functions that make SQL text for one structure. ``key`` and ``match_key`` take the Kafka key, the others the
+    value with a header of ``HEADER_SIZE`` bytes.
 
     Attributes:
         columns: the columns of an INSERT.
         key_columns: the key, for ``… IN (…)``: one column bare, several in parentheses.
         key: the key's values, for ``… IN (…)``.
         after: the values of an INSERT in parentheses.
-        assignments: what an UPDATE sets, as ``a=1,b='x'``.
+        assignments: the assignments of an UPDATE, ``a=1,b='x'``.
         match_key: the key as ``a=1 AND b='x'``.
         match_before: the before image as an exact, NULL-safe predicate over all its columns.
-        source: the row's `source` record (slow: not for every row).
+        source: reads the row's `source` record (too slow for every row).
     """
 
     columns: bytes
@@ -82,7 +82,7 @@ class Renderers:
 
 
 def literal_names(columns: tuple[Column, ...]) -> dict[str, Any]:
-    """The globals that lines of ``image_lines`` need."""
+    """Return the globals that the lines of ``image_lines`` need."""
     names: dict[str, Any] = {"read_more": read_more, "from_bytes": int.from_bytes}
     for column in columns:
         names |= literal_constants(column)
@@ -90,7 +90,7 @@ def literal_names(columns: tuple[Column, ...]) -> dict[str, Any]:
 
 
 def literal_lines(column: Column, target: str) -> list[str]:
-    """Lines that read one Avro value at ``v[p]`` into a SQL literal."""
+    """Return lines that read one Avro value at ``v[p]`` into a SQL literal."""
     lines = codec_of(column).literal(column, target, 1 if column.nullable else 0)
     if not union_tags(column)[0]:
         return lines
@@ -101,7 +101,7 @@ def literal_lines(column: Column, target: str) -> list[str]:
 
 
 def image_lines(columns: tuple[Column, ...], prefix: str) -> list[str]:
-    """Lines that read the image at ``v[p]`` into SQL literals ``<prefix>0``, ``<prefix>1``, …"""
+    """Return lines that read the image at ``v[p]`` into SQL literals ``<prefix>0``, ``<prefix>1``, …"""
     return [line for i, c in enumerate(columns) for line in literal_lines(c, f"{prefix}{i}")]
 
 
@@ -114,14 +114,14 @@ def _tuple(parts: list[str]) -> str:
 
 
 def values_text(variables: list[str]) -> str:
-    """The expression of ``(…,…)`` over variables that hold literals."""
+    """Return the expression for ``(…,…)`` of variables with literals."""
     return f"b'(' + b','.join({_tuple(variables)}) + b')'"
 
 
 def tuple_text(chosen: Iterable[tuple[Column, str]]) -> str:
-    """The expression of ``(…,…)`` over columns and the variables of their literals, to be compared with such columns.
+    """Return the expression for ``(…,…)`` of columns and the variables of their literals, for a comparison.
 
-    Among others a server compares them as text, so an ENUM's index 0 is ``''``.
+    In a list of several columns a server compares an ENUM as text, so its index 0 is ``''``.
     """
     parts = [f"(b\"''\" if {v} == b'0' else {v})" if c.code == ENUM else v for c, v in chosen]
     return values_text(parts)
@@ -143,7 +143,7 @@ def _assignments(columns: tuple[Column, ...], writable: set[str], prefix: str, f
 
 
 def key_match(columns: Iterable[tuple[Column, str]]) -> str:
-    """The expression of ``a=1 AND b='x'`` over columns and the variables of their literals."""
+    """Return the expression for ``a=1 AND b='x'`` of columns and the variables of their literals."""
     parts: list[str] = []
     for i, (column, variable) in enumerate(columns):
         joint = " AND " if i else ""
@@ -158,12 +158,12 @@ def _full_match(columns: tuple[Column, ...], prefix: str, documents: tuple[str, 
             continue
         joint = b" AND " if parts else b""
         name = quoted(column.name).encode()
-        before, behind = codec_of(column).predicate(column, name)
+        before, after = codec_of(column).predicate(column, name)
         if column.name in documents:
-            # The server has written the text in its own way, and does the same with this one.
+            # The server normalized the stored text, and normalizes this text in the same way.
             before = b"CAST(CAST(" + name + b" AS CHAR) AS BINARY) <=> CAST(CAST(CAST("
-            behind = b" AS JSON) AS CHAR) AS BINARY)"
-        exact = f"{joint + before!r} + {prefix}{i} + {behind!r}"
+            after = b" AS JSON) AS CHAR) AS BINARY)"
+        exact = f"{joint + before!r} + {prefix}{i} + {after!r}"
         if column.code in (FLOAT, DOUBLE):
             exact = f"{exact} + {_sign_of_zero(name, f'{prefix}{i}')}"
         if column.nullable:
@@ -174,7 +174,7 @@ def _full_match(columns: tuple[Column, ...], prefix: str, documents: tuple[str, 
 
 
 def _sign_of_zero(name: bytes, variable: str) -> str:
-    """The expression of what tells 0 from -0, which the server's comparison does not."""
+    """Return the expression that distinguishes 0 from -0, which the server's comparison does not."""
     signed = b" AND CAST(" + name + b" AS CHAR) LIKE '%-%'"
     plain = signed.replace(b" LIKE ", b" NOT LIKE ")
     zero, negative_zero = float_text(0.0), float_text(-0.0)
@@ -184,14 +184,14 @@ def _sign_of_zero(name: bytes, variable: str) -> str:
 
 
 def _skip_after(structure: TableStructure) -> list[str]:
-    """Lines that put ``p`` behind the after image, whose union branch is at a fixed place."""
+    """Return lines that set ``p`` to the end of the after image, whose union branch has a fixed offset."""
     read = image_lines(structure.after_image, "x")
     return [f"p = {AFTER_AT + 1}", f"if v[{AFTER_AT}]:", *indent(read or ["pass"])]
 
 
 @lru_cache(maxsize=1024)
 def source_reader(structure: TableStructure) -> Callable[[bytes], RowSource]:
-    """Reads the `source` record of a structure's values (slow: not for every row)."""
+    """Return a reader of the `source` record in a structure's values (too slow for every row)."""
     schema = fastavro.parse_schema(json.loads(row_schema(structure).text))
 
     def source(value: bytes) -> RowSource:
@@ -211,9 +211,9 @@ def compile_renderers(
 
     Args:
         structure: the structure that the rows were written with.
-        writable: the columns to write: all that after images have but those that the target generates by itself.
-        filled: what is written into columns that after images lack.
-        documents: text columns that are JSON there.
+        writable: the columns to write: those of the after images except the ones that the target generates.
+        filled: values for columns that after images lack.
+        documents: text columns that are JSON in the target.
     """
     columns, keys = structure.after_image, structure.key_columns
     chosen = set(writable)
@@ -225,7 +225,7 @@ def compile_renderers(
         return compile_function(name, argument, lines, names, f"<{name} of {structure.name}>")
 
     image = [f"p = {AFTER_AT + 1}", *image_lines(columns, "s")]
-    # The key starts with two strings, the names of schema and table: the same for all its rows.
+    # The key starts with the names of schema and table, which are the same for all rows of the table.
     key_start = len(key_prefix(structure))
     key_image = ["v = k", f"p = {key_start}", *image_lines(keys, "s")]
     key_matched = key_match((c, f"s{i}") for i, c in enumerate(keys))
@@ -248,26 +248,26 @@ def compile_renderers(
 def compile_literals(
     structure: TableStructure, wanted: tuple[str, ...], *, before: bool
 ) -> Callable[[bytes], tuple[bytes, ...]]:
-    """Generate the function from a row value to the SQL literals of some columns of its before or after image."""
-    places = {column.name: place for place, column in enumerate(structure.columns)}
-    last = max((places[name] for name in wanted), default=-1)
+    """Generate a function that returns the SQL literals of the ``wanted`` columns in a row's before or after image."""
+    numbers = {column.name: number for number, column in enumerate(structure.columns)}
+    last = max((numbers[name] for name in wanted), default=-1)
     image = image_lines(structure.columns[: last + 1], "s")
-    begin = [*_skip_after(structure), "p += 1"] if before else [f"p = {AFTER_AT + 1}"]
-    result = ", ".join(f"s{places[name]}" for name in wanted)
+    start = [*_skip_after(structure), "p += 1"] if before else [f"p = {AFTER_AT + 1}"]
+    result = ", ".join(f"s{numbers[name]}" for name in wanted)
     whole = "if p > len(v): raise EOFError('the row ends within a column')"
-    body = [*begin, *image, whole, f"return ({result},)" if wanted else "return ()"]
+    body = [*start, *image, whole, f"return ({result},)" if wanted else "return ()"]
     return compile_function(
         "literals", "v", body, literal_names(structure.columns), f"<literals of {structure.name}>"
     )
 
 
 def key_prefix(structure: TableStructure) -> bytes:
-    """What every Kafka key of a table starts with: Avro strings of schema and table."""
+    """Return the start of every Kafka key of a table: schema and table as Avro strings."""
     return encode_bytes(structure.db.encode()) + encode_bytes(structure.table.encode())
 
 
 def key_table(key: bytes) -> tuple[str, str]:
-    """Schema and table that a Kafka key speaks of."""
+    """Return schema and table of a Kafka key."""
     db, pos = read_bytes(key, 0)
     table, _ = read_bytes(key, pos)
     return db.decode(), table.decode()

@@ -1,4 +1,4 @@
-"""Checks that the producer can have written a record of the rows topic: its operation and its key."""
+"""Checks operation and key of a record of the rows topic, to find records that the producer cannot have written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from schemas.varint import read_more
 from schemas.wire.avro_schema import OP_AT
 
 _READ_LONG = ["l = v[p]; p += 1", "if l > 127: l, p = read_more(v, p, l)"]
-# By Avro type.
+# Lines that skip a value, by Avro type.
 _SKIP = {
     "int": _READ_LONG,
     "long": _READ_LONG,
@@ -29,9 +29,9 @@ _SKIP = {
 
 @lru_cache(maxsize=1024)
 def compile_check(structure: TableStructure) -> Callable[[bytes, bytes], None]:
-    """Generate the function that takes a record's key and value, with a header of ``HEADER_SIZE`` bytes.
+    """Generate a function of a record's key and its value with a header of ``HEADER_SIZE`` bytes.
 
-    It raises ValueError or LookupError unless the key is that of the value's row.
+    It raises ValueError or LookupError unless the key is the key of the row in the value.
     """
     names: dict[str, Any] = {
         "read_more": read_more,
@@ -52,27 +52,27 @@ def compile_check(structure: TableStructure) -> Callable[[bytes, bytes], None]:
 
 
 def _same(structure: TableStructure, image: Sequence[Column]) -> list[str]:
-    """Lines that compare the key with the image that begins at ``v[p]``."""
-    places = {column.name: place for place, column in enumerate(image)}
-    if not places.keys() >= set(structure.key):
+    """Return lines that compare the key with the image that starts at ``v[p]``."""
+    numbers = {column.name: number for number, column in enumerate(image)}
+    if not numbers.keys() >= set(structure.key):
         return ["raise ValueError('its image has no key')"]
     lines: list[str] = []
     parts: list[str] = []
-    last = max((places[name] for name in structure.key), default=-1)
-    for place, column in enumerate(image[: last + 1]):
-        lines += [f"p{place} = p", *_skip(column)]
-        parts.append(f"v[p{place}:p{place + 1}]")
-    chosen = [places[name] for name in structure.key]
+    last = max((numbers[name] for name in structure.key), default=-1)
+    for number, column in enumerate(image[: last + 1]):
+        lines += [f"p{number} = p", *_skip(column)]
+        parts.append(f"v[p{number}:p{number + 1}]")
+    chosen = [numbers[name] for name in structure.key]
     if not chosen:
         found = "PREFIX"
     elif chosen == list(range(chosen[0], chosen[0] + len(chosen))):
         found = f"PREFIX + v[p{chosen[0]}:p]"
     else:
-        found = "PREFIX + " + " + ".join(parts[place] for place in chosen)
+        found = "PREFIX + " + " + ".join(parts[number] for number in chosen)
     return [
         *lines,
         f"p{last + 1} = p",
-        f"if k != {found}: raise ValueError('its key is that of another row')",
+        f"if k != {found}: raise ValueError('its key belongs to another row')",
     ]
 
 

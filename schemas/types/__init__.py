@@ -1,4 +1,4 @@
-"""The type families: for each, how the binlog's bytes become Avro, and how Avro becomes a SQL literal."""
+"""The type families: each converts the binlog's bytes to Avro, and Avro to a SQL literal."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ _BY_NUMBER, _AS_TEXT = ByNumber(), AsText()
 
 
 def codec_of(column: Column) -> Codec:
-    """The family that handles a column.
+    """Return the family that handles a column.
 
     Raises:
         DecodeError: TR401, a column type that cannot be decoded without guessing.
-        ValueError: a column that no table has.
+        ValueError: an impossible column.
     """
     check_column(column)
     if isinstance(column, WrittenColumn):
@@ -80,13 +80,13 @@ def codec_of(column: Column) -> Codec:
 
 
 def constants_of(column: Column, target: str) -> dict[str, Any]:
-    """Names that the generated code of this column needs beyond its family's ``names``."""
+    """Return the names that the generated code of this column needs in addition to its family's ``names``."""
     codec = codec_of(column)
     return {f"{target}_table": codec.constant(column)} if isinstance(codec, EnumSet) else {}
 
 
 def literal_constants(column: Column) -> dict[str, Any]:
-    """The globals that the generated code of this column's literals needs."""
+    """Return the globals that the generated code of this column's literals needs."""
     names = dict(codec_of(column).names)
     if isinstance(column, WrittenColumn) and column.by_number:
         names |= _BY_NUMBER.numbers(column)
@@ -94,7 +94,7 @@ def literal_constants(column: Column) -> dict[str, Any]:
 
 
 def avro_type(column: Column) -> Any:
-    """The column's Avro type, a union where it may be NULL or has several forms."""
+    """Return the column's Avro type, a union if it may be NULL or has several types."""
     branches = codec_of(column).avro(column)
     if column.nullable:
         return ["null", *branches]
@@ -102,7 +102,7 @@ def avro_type(column: Column) -> Any:
 
 
 def union_tags(column: Column) -> list[bytes]:
-    """For each form of the column its union branch byte; empty where there is no union."""
+    """Return the union branch byte for each Avro type of the column; empty without a union."""
     count = len(codec_of(column).avro(column))
     if count == 1 and not column.nullable:
         return [b""]

@@ -1,4 +1,4 @@
-"""BINARY, VARBINARY, BLOBs, BIT, GEOMETRY and VECTOR. Avro bytes, at full declared length where one is declared."""
+"""BINARY, VARBINARY, BLOBs, BIT, GEOMETRY and VECTOR. Avro bytes; BINARY and BIT in their full declared length."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ VARCHAR, BIT, VECTOR, BLOB, VAR_STRING, STRING, GEOMETRY = 15, 16, 242, 252, 253
 
 
 def length_bytes(column: Column) -> int:
-    """How many bytes hold the length of a value in the binlog."""
+    """Return the number of bytes of a value's length prefix in the binlog."""
     if column.code in (BLOB, BLOB_COMPRESSED, GEOMETRY, VECTOR):
         return column.meta
     return 1 if column.meta < 256 else 2
 
 
 def read_counted(size: int) -> Lines:
-    """Decoding lines that read a counted value into ``d`` and its length into ``l``."""
+    """Return decoding lines that read a length-prefixed value into ``d`` and its length into ``l``."""
     if size == 1:
         head = "l = b[p]; p += 1"
     elif size == 2:
@@ -35,7 +35,7 @@ def read_counted(size: int) -> Lines:
 
 
 def read_value(column: Column) -> Lines:
-    """Decoding lines as those of ``read_counted``, for the column's value."""
+    """Return the lines of ``read_counted`` for the column's value, uncompressed."""
     lines = read_counted(length_bytes(column))
     if column.code in COMPRESSED:
         lines.append("d = inflate_column(d); l = len(d)")
@@ -43,7 +43,7 @@ def read_value(column: Column) -> Lines:
 
 
 class Binary:
-    """Bytes of counted length."""
+    """Bytes with a length prefix."""
 
     names: Mapping[str, Any] = {"inflate_column": inflate_column}
 
@@ -52,7 +52,7 @@ class Binary:
         return ["bytes"]
 
     def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
-        """See ``Codec.decode``. The binlog strips BINARY's trailing zero bytes; they are put back."""
+        """See ``Codec.decode``. The binlog has no trailing zero bytes of BINARY; they are added again."""
         lines = read_value(column)
         if column.code == STRING:
             lines.append(f"if l < {column.meta:d}: d = d.ljust({column.meta:d}, b'\\0'); l = {column.meta:d}")
@@ -88,11 +88,11 @@ class Bit:
         return [f"{target} = {tags[0]} + {bytes((size << 1,))!r} + b[p:p+{size:d}]; p += {size:d}"]
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
-        """See ``Codec.literal``. A number, since BIT compares as one."""
+        """See ``Codec.literal``. A number, since BIT is compared as a number."""
         return [*read_length("d"), f"{target} = b'%d' % from_bytes(d, 'big')"]
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
-        """See ``Codec.value``. An int, as BIT is in every comparison."""
+        """See ``Codec.value``. An int, as in every comparison with BIT."""
         return [*read_length("d"), f"{target} = from_bytes(d, 'big')"]
 
     def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:

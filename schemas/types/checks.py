@@ -1,6 +1,6 @@
-"""Checks that a column is possible: a record from outside may name any type with any size.
+"""Checks that a column is possible, since a record from outside may have any type with any size.
 
-The code that is generated for rows, and the SQL that it makes, are made of what is checked here.
+The generated code for rows, and the SQL that it produces, depend on these values.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from schemas.types.enum_set import ENUM, SET
 from schemas.types.json_type import JSON
 from schemas.types.temporal import DATETIME, DATETIME2, TIME, TIME2, TIMESTAMP, TIMESTAMP2
 
-#: the most members that a column may have
+#: the largest number of members of a column
 MOST_MEMBERS: Mapping[int, int] = {ENUM: 65_535, SET: 64}
 
 _LENGTHS, _FRACTIONS = frozenset(range(1, 5)), frozenset(range(7))
-# The metadata that a type may have; of all others it is not looked at.
+# The allowed metadata of a type; for other types it is not checked.
 _META: Mapping[int, frozenset[int] | range] = {
     **dict.fromkeys((BLOB, BLOB_COMPRESSED, GEOMETRY, VECTOR, JSON), _LENGTHS),
     **dict.fromkeys((TIME, DATETIME, TIMESTAMP, TIME2, DATETIME2, TIMESTAMP2), _FRACTIONS),
@@ -45,7 +45,7 @@ _CHARSETS = frozenset(CHARSETS.values()) | {"utf8", ""}
 
 
 def check_column(column: Column) -> None:
-    """Raises ValueError for a column that no table has."""
+    """Raise ValueError for an impossible column."""
     allowed = _META.get(column.code)
     if allowed is not None and column.meta not in allowed:
         raise ValueError(f"column {column.name} is of type {column.code} with the metadata {column.meta}")

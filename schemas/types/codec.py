@@ -1,7 +1,7 @@
-"""What a type family must offer: its Avro types, and the lines of code that decode it and write it as SQL.
+"""The interface of a type family: its Avro types, and the lines of code that decode it and write it as SQL.
 
-The lines become part of one generated function per table structure, so that the row path has no dispatch
-per value. Names they may use:
+The lines become part of one generated function per table structure, so that there is no dispatch per value.
+They may use these names:
 
     decoding   ``b`` the binlog bytes, ``p`` the offset in them (advanced by the lines)
     rendering  ``v`` the Avro bytes, ``p`` the offset in them (advanced by the lines)
@@ -20,12 +20,12 @@ Lines = list[str]
 
 
 class NumberLine(str):
-    """A first line that reads one number, which lines of neighbors may read together with theirs.
+    """A first line that reads one number, which may be read together with the numbers of neighbor columns.
 
     Attributes:
-        form: the number's character in ``struct``'s language, without byte order.
+        form: the number's format character of ``struct``, without byte order.
         name: the variable that the line sets.
-        whole: whether the number is all that the value has in the binlog, so that the next one's follows.
+        whole: whether the number is the whole value in the binlog, so the next column's value follows.
     """
 
     form: str
@@ -33,7 +33,7 @@ class NumberLine(str):
     whole: bool
 
     def __new__(cls, line: str, form: str, name: str, *, whole: bool) -> NumberLine:
-        """Build it."""
+        """Create the line."""
         head = super().__new__(cls, line)
         head.form, head.name, head.whole = form, name, whole
         return head
@@ -48,11 +48,11 @@ class Codec(Protocol):
         ...
 
     def avro(self, column: Column) -> list[Any]:
-        """The Avro types that a value of this column may take; more than one makes a union."""
+        """Return the Avro types that a value of this column may have; several types form a union."""
         ...
 
     def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
-        """Lines that set ``target`` to the Avro bytes of the value at ``b[p]``.
+        """Return lines that set ``target`` to the Avro bytes of the value at ``b[p]``.
 
         Args:
             tags: for each type of ``avro``, the literal of its union branch byte, or ``b''``.
@@ -60,20 +60,20 @@ class Codec(Protocol):
         ...
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
-        """Lines that set ``target`` to the SQL literal of the Avro value at ``v[p]``.
+        """Return lines that set ``target`` to the SQL literal of the Avro value at ``v[p]``.
 
         Args:
-            branches: how many union branches come before this family's first one (0 or 1 for NULL);
-                the branch byte has been read already into ``t``.
+            branches: number of union branches before this family's first one (0, or 1 for NULL); the branch byte
+                was already read into ``t``.
         """
         ...
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
-        """Lines that set ``target`` to the Avro value at ``v[p]`` as Python has it; otherwise as ``literal``."""
+        """Return lines that set ``target`` to the Python value of the Avro value at ``v[p]``; see ``literal``."""
         ...
 
     def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
-        """What to put before and behind the literal for an exact, NULL-safe comparison with the column.
+        """Return the text before and after the literal for an exact, NULL-safe comparison with the column.
 
         Args:
             quoted: the column's name, quoted.
@@ -82,18 +82,18 @@ class Codec(Protocol):
 
 
 def plain_predicate(quoted: bytes) -> tuple[bytes, bytes]:
-    """For values that the server compares exactly by itself."""
+    """``Codec.predicate`` for values that the server itself compares exactly."""
     return quoted + b" <=> ", b""
 
 
 def text_predicate(quoted: bytes, charset: bytes) -> tuple[bytes, bytes]:
-    """For text: by its bytes in a character set, since a collation would find café where CAFE stands."""
+    """``Codec.predicate`` for text: compares its bytes in a character set, since a collation treats café as CAFE."""
     using = b" USING " + charset + b") AS BINARY)"
     return b"CAST(CONVERT(" + quoted + using + b" <=> CAST(CONVERT(", using
 
 
 def read_length(target: str) -> Lines:
-    """Rendering lines that read an Avro length into ``l`` and slice the value into ``target``."""
+    """Return rendering lines that read an Avro length into ``l`` and slice the value into ``target``."""
     return [
         "l = v[p]; p += 1",
         "if l > 127: l, p = read_more(v, p, l)",

@@ -12,29 +12,29 @@ from schemas.types.codec import Lines, plain_predicate, read_length
 from schemas.varint import encode_bytes
 
 NEWDECIMAL = 246
-# MySQL packs nine digits into four bytes, and the digits left over into as few bytes as hold them.
+# MySQL packs nine digits into four bytes, and the remaining digits into as few bytes as possible.
 # Source: MySQL strings/decimal.cc, dig2bytes.
 _LEFTOVER_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 
 
-# Of any DECIMAL. MySQL has 30 behind the point, MariaDB 38.
-_MOST_DIGITS, _MOST_BEHIND = 65, 38
+# The limits of a DECIMAL. MySQL allows 30 digits after the point, MariaDB 38.
+_MAX_PRECISION, _MAX_SCALE = 65, 38
 
 
 def check_digits(precision: int, scale: int) -> None:
-    """Raises ValueError for a DECIMAL that no server has."""
-    if not (1 <= precision <= _MOST_DIGITS and 0 <= scale <= min(_MOST_BEHIND, precision)):
-        raise ValueError(f"decimal({precision},{scale})")
+    """Raise ValueError for a DECIMAL that no server supports."""
+    if not (1 <= precision <= _MAX_PRECISION and 0 <= scale <= min(_MAX_SCALE, precision)):
+        raise ValueError(f"decimal({precision},{scale}) is not possible")
 
 
 def packed_size(precision: int, scale: int) -> int:
-    """Bytes that one DECIMAL value takes in the binlog."""
+    """Return the size of a DECIMAL value in the binlog, in bytes."""
     whole = precision - scale
     return whole // 9 * 4 + _LEFTOVER_BYTES[whole % 9] + scale // 9 * 4 + _LEFTOVER_BYTES[scale % 9]
 
 
 def _groups(precision: int, scale: int) -> list[tuple[int, int]]:
-    """(bytes, digits) of each packed group, from left to right."""
+    """Return (bytes, digits) for each packed group, from left to right."""
     whole = precision - scale
     groups = [(_LEFTOVER_BYTES[whole % 9], whole % 9)] if whole % 9 else []
     groups += [(4, 9)] * (whole // 9 + scale // 9)
@@ -45,7 +45,7 @@ def _groups(precision: int, scale: int) -> list[tuple[int, int]]:
 
 @cache
 def unpacker(precision: int, scale: int) -> Callable[[bytes], int]:
-    """A function from packed bytes to the unscaled number."""
+    """Return a function that converts packed bytes to the unscaled number."""
     groups = _groups(precision, scale)
     size = packed_size(precision, scale)
     mask = (1 << (8 * size)) - 1
@@ -67,14 +67,14 @@ def unpacker(precision: int, scale: int) -> Callable[[bytes], int]:
 
 
 def decimal_avro(data: bytes, precision: int, scale: int) -> bytes:
-    """Packed bytes to Avro bytes with their length."""
+    """Convert packed bytes to Avro bytes with their length."""
     number = unpacker(precision, scale)(data)
     size = ((number if number >= 0 else ~number).bit_length() >> 3) + 1
     return encode_bytes(number.to_bytes(size, "big", signed=True))
 
 
 def decimal_text(data: bytes, scale: int) -> bytes:
-    """Two's complement bytes to MySQL's decimal text."""
+    """Convert two's complement bytes to MySQL's decimal text."""
     number = int.from_bytes(data, "big", signed=True)
     if not scale:
         return b"%d" % number

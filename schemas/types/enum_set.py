@@ -10,18 +10,18 @@ from schemas.types.codec import Lines, plain_predicate, read_length, text_predic
 from schemas.varint import encode_bytes
 
 ENUM, SET = 247, 248
-_MOST_TEXTS = 1 << 16  # combinations of members that are kept
+_MOST_TEXTS = 1 << 16  # combinations of members in the cache
 _MOST_TWINS = 1_000
 
 
 def member_texts(column: Column) -> tuple[str, ...]:
-    """The texts of a column's members, each another one.
+    """Return distinct texts for a column's members.
 
-    Without strict mode a server takes a list in which a member is there twice, and a SET's may be ``''``, which is its
-    value without members too. Such a one has NUL characters behind it.
+    Without strict mode a server accepts a list that has a member twice, and a SET may have the member ``''``, which
+    is also the SET's value without members. NUL characters are appended to make such members distinct.
 
     Raises:
-        ValueError: one is there more often than anybody writes it.
+        ValueError: a member occurs too often.
     """
     texts: dict[str, None] = {} if column.code == ENUM else {"": None}
     members = frozenset(column.members)
@@ -40,7 +40,7 @@ def member_texts(column: Column) -> tuple[str, ...]:
 
 
 def error_value(column: Column) -> str:
-    """What stands for index 0, the value of what was no member: ``''``, which servers show, unless that is a member."""
+    """Return the text of index 0, the value of an invalid member: ``''``, as servers show it, unless it is a member."""
     texts = frozenset(member_texts(column))
     return next(text for n in range(len(texts) + 1) if (text := "\0" * n) not in texts)
 
@@ -54,7 +54,7 @@ class EnumTable(dict[int, bytes]):
 
 
 class SetTable(dict[int, bytes]):
-    """Member bits to Avro string, made on first use."""
+    """Member bits to Avro string, created on first use."""
 
     def __init__(self, column: Column) -> None:
         super().__init__()
@@ -76,11 +76,11 @@ class EnumSet:
     names: Mapping[str, Any] = {}
 
     def constant(self, column: Column) -> EnumTable | SetTable:
-        """The column's members, ready made; the generated code knows it as ``<target>_table``."""
+        """Return the table of the column's members, which the generated code calls ``<target>_table``."""
         return (EnumTable if column.code == ENUM else SetTable)(column)
 
     def avro(self, column: Column) -> list[Any]:
-        """Avro string; not an Avro enum, whose symbols could not hold MySQL's members."""
+        """Avro string; not an Avro enum, whose symbols cannot be arbitrary text."""
         return ["string"]
 
     def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
@@ -90,7 +90,7 @@ class EnumSet:
         return [f"{target} = {tags[0]} + {target}_table[{read}]; p += {size:d}"]
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
-        """See ``Codec.literal``. ENUM's empty error value is index 0: no text would be accepted for it."""
+        """See ``Codec.literal``. ENUM's error value is written as index 0, since no text is accepted for it."""
         lines = read_length("d")
         quoted = f'{target} = b"\'" + d.replace(b"\'", b"\'\'") + b"\'"'
         if column.code == ENUM:
@@ -121,7 +121,7 @@ class EnumNumbers(dict[bytes, bytes]):
 
 
 class SetNumbers(dict[bytes, bytes]):
-    """Text to the literal of the members' bits, made on first use."""
+    """Text to the literal of the members' bits, created on first use."""
 
     def __init__(self, column: WrittenColumn) -> None:
         super().__init__()
@@ -132,16 +132,16 @@ class SetNumbers(dict[bytes, bytes]):
         if len(self) >= _MOST_TEXTS:
             self.clear()
         bits = sum(self.bits[member] for member in text.split(b",")) if text else 0
-        # The servers compare a SET of 64 members as a signed number, and take one.
+        # The servers compare a SET of 64 members as a signed number, and accept one.
         literal = self[text] = b"%d" % (bits - (1 << 64) if bits >> 63 else bits)
         return literal
 
 
 class ByNumber(EnumSet):
-    """ENUM and SET, written and looked for by the numbers that their members have downstream."""
+    """ENUM and SET, written and compared by the numbers of their members downstream."""
 
     def numbers(self, column: WrittenColumn) -> dict[str, EnumNumbers | SetNumbers]:
-        """What the generated code needs beyond ``names``."""
+        """Return the names that the generated code needs in addition to ``names``."""
         return {_numbers(column): (EnumNumbers if column.code == ENUM else SetNumbers)(column)}
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
@@ -158,7 +158,7 @@ class AsText(EnumSet):
         return [*lines, f"if d == {_error(column)!r}: {target} = b\"''\""] if column.code == ENUM else lines
 
     def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
-        """See ``Codec.predicate``. By bytes: the column's collation may take two members for one."""
+        """See ``Codec.predicate``. Compares bytes, since two members may be equal in the column's collation."""
         return text_predicate(quoted, b"utf8mb4")
 
 

@@ -1,4 +1,4 @@
-"""FLOAT and DOUBLE. Avro float and double have the binlog's own bytes, so nothing is converted on the way in."""
+"""FLOAT and DOUBLE. Avro float and double have the same bytes as the binlog, so nothing is converted."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _double = Struct("<d").unpack_from
 
 
 def float_text(number: float) -> bytes:
-    """The shortest literal that is read back as the same double.
+    """Return the shortest literal that is read back as the same double. Raises ValueError for infinity and NaN.
 
-    The exponent makes MySQL take it as a double: without one it would be a DECIMAL literal. A FLOAT is
-    written as the double it equals, so that comparing it with the column finds it.
+    The exponent makes it a double in MySQL: without one it would be a DECIMAL literal. A FLOAT is written as the
+    double that it equals, so a comparison with the column finds it.
     """
     text = repr(number)
     if "n" in text:
-        raise ValueError(f"the number {text}")
+        raise ValueError(f"no server stores the number {text}")
     return (text if "e" in text else text + "e0").encode()
 
 
@@ -46,7 +46,7 @@ class Floating:
         return [f"{target} = float_text(read_{kind}(v, p)[0]); p += {size}"]
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
-        """See ``Codec.value``. A float; of FLOAT the double that it equals."""
+        """See ``Codec.value``. A float; for FLOAT the double that it equals."""
         kind, size = ("float", 4) if column.code == FLOAT else ("double", 8)
         return [f"{target} = read_{kind}(v, p)[0]; p += {size}"]
 

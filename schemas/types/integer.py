@@ -1,4 +1,4 @@
-"""TINYINT to BIGINT and YEAR's number. Avro int and long; BIGINT UNSIGNED is a decimal, since long is signed."""
+"""TINYINT to BIGINT. Avro int and long; BIGINT UNSIGNED is a decimal, since long is signed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NUMBER_TEXT = [b"%d" % ((z >> 1) ^ -(z & 1)) for z in range(1 << 14)]
 
 
 def unsigned_decimal(number: int) -> bytes:
-    """An unsigned 64-bit number as Avro decimal bytes with their length."""
+    """Encode an unsigned 64-bit number as Avro decimal bytes with their length."""
     data = number.to_bytes((number.bit_length() >> 3) + 1, "big")
     return bytes((len(data) << 1,)) + data
 
@@ -37,7 +37,7 @@ class Integer:
     }
 
     def avro(self, column: Column) -> list[Any]:
-        """BIGINT UNSIGNED: decimal(20,0); what may pass 2^31: long; else int."""
+        """Return decimal(20,0) for BIGINT UNSIGNED, long if the value may exceed 31 bits, else int."""
         size = _SIZES[column.code]
         if size == 8 and column.unsigned:
             return [{"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 0}]

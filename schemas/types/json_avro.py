@@ -1,4 +1,4 @@
-"""A JSON document as Avro: its text; with typed scalars a map of ``text`` and of the types by their paths."""
+"""A JSON document in Avro: its text, or with typed scalars a map of ``text`` and the types by path."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from schemas.types.json_binary import Tree, json_text, json_tree, tree_text, tre
 from schemas.varint import encode_bytes, encode_long, read_bytes, read_long
 
 _TEXT = "text"
-# Characters: a long key is in the path of each value below it, so paths may take far more than the document.
+# Characters. A long key is part of the path of each value below it, so paths may be far longer than the document.
 _MOST_PATHS = 64 << 20
 
 
 def json_avro(data: bytes, text_tag: bytes, typed_tag: bytes) -> bytes:
-    """A binary document.
+    """Convert a binary document to Avro.
 
     Args:
         text_tag, typed_tag: the union's branches.
 
-    Raises: as ``json_text``.
+    Raises: like ``json_text``.
     """
     text, typed = json_text(data)
     if typed:
@@ -25,7 +25,7 @@ def json_avro(data: bytes, text_tag: bytes, typed_tag: bytes) -> bytes:
 
 
 def tree_avro(tree: Tree, text_tag: bytes, typed_tag: bytes) -> bytes:
-    """``json_avro`` of a tree."""
+    """Convert a tree to Avro, like ``json_avro``."""
     text, types = tree_text(tree), _types(tree)
     if not types:
         return text_tag + encode_bytes(text.encode())
@@ -47,10 +47,10 @@ def _types(tree: Tree) -> list[tuple[str, str]]:
 
 
 def read_typed(v: bytes, p: int) -> tuple[bytes, dict[str, str], int]:
-    """Text and types of a typed document at ``v[p]``, and the offset behind it.
+    """Read text and types of a typed document at ``v[p]``; also returns the offset after it.
 
     Raises:
-        ValueError, LookupError: there is none.
+        ValueError, LookupError: the bytes are not a typed document.
     """
     count, p = read_long(v, p)
     found: dict[str, bytes] = {}
@@ -58,6 +58,6 @@ def read_typed(v: bytes, p: int) -> tuple[bytes, dict[str, str], int]:
         key, p = read_bytes(v, p)
         found[key.decode()], p = read_bytes(v, p)
     if v[p]:
-        raise ValueError("a JSON document with more than one block of types")
+        raise ValueError("a JSON document has more than one block of types")
     text = found.pop(_TEXT)
     return text, {path: sql_type.decode() for path, sql_type in found.items()}, p + 1

@@ -1,7 +1,7 @@
-"""MySQL's binary JSON to MySQL's own JSON text. Source: MySQL sql-common/json_binary.h, json_dom.cc.
+"""Converts MySQL's binary JSON to MySQL's own JSON text. Source: MySQL sql-common/json_binary.h, json_dom.cc.
 
-A document that was made from SQL values may hold scalars of which the text does not tell the type: DECIMAL,
-UNSIGNED, times, bytes. What they are is said beside the text, by path.
+A document made from SQL values may have scalars whose type is not clear from the text: DECIMAL, UNSIGNED, times,
+bytes. Their types are returned separately, by path.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY = 0, 1, 2, 3
 _LITERAL, _STRING, _OPAQUE = 4, 12, 15
 _NUMBERS = {5: ("<h", 2), 6: ("<H", 2), 7: ("<i", 4), 8: ("<I", 4), 9: ("<q", 8), 10: ("<Q", 8)}
 _DOUBLE = 11
-#: containers in one another that servers let a document have; source: MySQL sql-common/json_dom.h
+#: levels of nested containers that servers allow in a document; source: MySQL sql-common/json_dom.h
 MAX_DEPTH = 100
 _LITERALS = {0: "null", 1: "true", 2: "false"}
 _UNSIGNED, _MAX_READ_SIGNED = {6, 8, 10}, (1 << 32) - 1
@@ -31,17 +31,17 @@ _TIMESTAMP, _DATE, _TIME, _DATETIME = 7, 10, 11, 12
 _TEMPORAL = {_TIMESTAMP: "timestamp(6)", _DATE: "date", _TIME: "time(6)", _DATETIME: "datetime(6)"}
 #: types of bytes in a document: VARBINARY, BIT, MEDIUMBLOB, LONGBLOB, BLOB, BINARY
 OPAQUE = (15, 16, 250, 251, 252, 254)
-# MySQL's F format reaches this far; source: MySQL strings/dtoa.cc, MAX_DECPT_FOR_F_FORMAT and my_gcvt
+# The limit of MySQL's F format; source: MySQL strings/dtoa.cc, MAX_DECPT_FOR_F_FORMAT and my_gcvt
 _F_FORMAT_DIGITS = 15
 
 
 class TypedText(str):
-    """A scalar's text, with the SQL type that it does not tell: ``types`` in docs/TYPES.md."""
+    """A scalar's text, with its SQL type, which is not clear from the text: ``types`` in docs/TYPES.md."""
 
     __slots__ = ("sql_type",)
 
     def __new__(cls, text: str, sql_type: str) -> TypedText:
-        """Both."""
+        """Create it from text and type."""
         made = super().__new__(cls, text)
         made.sql_type = sql_type
         return made
@@ -50,11 +50,11 @@ class TypedText(str):
 
 
 def json_text(data: bytes) -> tuple[bytes, bool]:
-    """The UTF-8 text of a binary JSON document, and whether it holds typed scalars; an empty one is JSON null.
+    """Return the UTF-8 text of a binary JSON document, and whether it has typed scalars; an empty one is JSON null.
 
     Raises:
         ValueError, IndexError, KeyError, struct.error: the document is damaged.
-        DecodeError: TR417, bytes of a type that our statements cannot make again.
+        DecodeError: TR417, bytes of a type that SQL cannot create again.
     """
     if not data:
         return b"null", False
@@ -64,14 +64,14 @@ def json_text(data: bytes) -> tuple[bytes, bool]:
 
 
 def _value(kind: int, data: bytes, pos: int, typed: list[str], left: list[int], depth: int) -> str:
-    """A value's text; the types of typed scalars are appended to ``typed``. ``left``: see ``_children``."""
+    """Return a value's text, and append the types of typed scalars to ``typed``. ``left``: see ``_children``."""
     if kind <= _LARGE_ARRAY:
         return _container(kind, data, pos, typed, left, depth + 1)
     if kind == _LITERAL:
         return _LITERALS[data[pos]]
     if kind in _NUMBERS:
         number = unpack_from(_NUMBERS[kind][0], data, pos)[0]
-        # Of a number up to 32 bits wide the server makes a signed one when it reads it, else an unsigned one.
+        # When the server reads the text, a number of up to 32 bits becomes signed, a larger one unsigned.
         if (kind in _UNSIGNED) != (number > _MAX_READ_SIGNED):
             typed.append("unsigned" if kind in _UNSIGNED else "signed")
         return str(number)
@@ -79,16 +79,16 @@ def _value(kind: int, data: bytes, pos: int, typed: list[str], left: list[int], 
         return double_text(unpack_from("<d", data, pos)[0])
     if kind == _STRING:
         length, pos = _length(data, pos)
-        _take(left, length)
+        _consume(left, length)
         return quoted(data[pos : pos + length])
     if kind == _OPAQUE:
         field_type = data[pos]
         length, pos = _length(data, pos + 1)
-        _take(left, length)
+        _consume(left, length)
         text, sql_type = _opaque(field_type, data[pos : pos + length])
         typed.append(sql_type)
         return text
-    raise ValueError(f"JSON value type {kind}")
+    raise ValueError(f"unknown JSON value type {kind}")
 
 
 def _container(kind: int, data: bytes, pos: int, typed: list[str], left: list[int], depth: int) -> str:
@@ -99,42 +99,42 @@ def _container(kind: int, data: bytes, pos: int, typed: list[str], left: list[in
     return "{" + ", ".join(f"{quoted(k)}: {v}" for k, v in zip(keys, items, strict=True)) + "}"
 
 
-def _take(left: list[int], size: int) -> None:
+def _consume(left: list[int], size: int) -> None:
     left[0] -= size
     if left[0] < 0:
-        raise ValueError("a JSON document whose parts lie in one place")
+        raise ValueError("parts of a JSON document overlap")
 
 
 def _children(
     kind: int, data: bytes, pos: int, left: list[int], depth: int
 ) -> tuple[list[bytes] | None, list[tuple[int, int]]]:
-    """An object's keys (None for an array), and the kind and place of each value.
+    """Return an object's keys (None for an array), and the kind and offset of each value.
 
     Args:
-        left: bytes of the document that are not accounted for. Each belongs to one part of it, so that reading it
-            takes no longer than it is: offsets may lead anywhere.
-        depth: of the container, 1 for the document itself.
+        left: number of bytes of the document that were not read yet. Each byte belongs to one part, so reading takes
+            time proportional to the size although offsets may point anywhere.
+        depth: of the container; 1 for the outermost one.
     """
     if depth > MAX_DEPTH:
-        raise ValueError(f"a JSON document that is more than {MAX_DEPTH} levels deep")
+        raise ValueError(f"a JSON document is more than {MAX_DEPTH} levels deep")
     large = kind in (_LARGE_OBJECT, _LARGE_ARRAY)
     form, size = ("<I", 4) if large else ("<H", 2)
     count = unpack_from(form, data, pos)[0]
     is_object = kind in (_SMALL_OBJECT, _LARGE_OBJECT)
-    _take(left, 2 * size + count * (1 + size + (size + 2 if is_object else 0)))
+    _consume(left, 2 * size + count * (1 + size + (size + 2 if is_object else 0)))
     keys_at = pos + 2 * size
     entries_at = keys_at + (count * (size + 2) if is_object else 0)
     entries = [_entry(data, pos, entries_at + i * (1 + size), large) for i in range(count)]
     if not is_object:
         return None, entries
     keys = [_key(data, pos, keys_at + i * (size + 2), form, size) for i in range(count)]
-    _take(left, sum(map(len, keys)))
+    _consume(left, sum(map(len, keys)))
     return keys, entries
 
 
 def _entry(data: bytes, start: int, at: int, large: bool) -> tuple[int, int]:
     kind = data[at]
-    # Small numbers and literals stand in the entry itself instead of an offset.
+    # The entry has small numbers and literals themselves instead of an offset.
     inlined = kind in (_LITERAL, 5, 6) or (large and kind in (7, 8))
     if inlined:
         return kind, at + 1
@@ -148,12 +148,12 @@ def _key(data: bytes, start: int, at: int, form: str, size: int) -> bytes:
 
 
 def json_tree(data: bytes, depth: int = 0) -> Tree:
-    """A binary JSON document as containers that can be changed, with the text of each scalar.
+    """Read a binary JSON document as containers that can be changed, with the text of each scalar.
 
     Args:
-        depth: of the container that it is to be put into.
+        depth: of the container that it will be inserted into.
 
-    Raises: as ``json_text``.
+    Raises: like ``json_text``.
     """
     return _tree(data[0], data, 1, [len(data)], depth) if data else "null"
 
@@ -169,7 +169,7 @@ def _tree(kind: int, data: bytes, pos: int, left: list[int], depth: int) -> Tree
 
 
 def tree_types(tree: Tree, path: str = "$") -> Iterator[tuple[str, str]]:
-    """Path and type of each typed scalar. A path has ``[n]`` for an element and ``."key"`` for a member."""
+    """Yield path and type of each typed scalar. A path has ``[n]`` for an element and ``."key"`` for a member."""
     if isinstance(tree, TypedText):
         yield path, tree.sql_type
     elif isinstance(tree, list):
@@ -181,12 +181,12 @@ def tree_types(tree: Tree, path: str = "$") -> Iterator[tuple[str, str]]:
 
 
 def tree_text(tree: Tree) -> str:
-    """The inverse of ``json_tree``, as ``json_text`` would have it."""
+    """Convert a tree to the text that ``json_text`` returns for its document."""
     if isinstance(tree, str):
         return tree
     if isinstance(tree, list):
         return f"[{', '.join(map(tree_text, tree))}]"
-    # MySQL keeps an object's keys by length, then by bytes.
+    # MySQL sorts an object's keys by length, then by bytes.
     members = sorted(tree.items(), key=lambda member: (len(member[0]), member[0]))
     return "{" + ", ".join(f"{quoted(key)}: {tree_text(value)}" for key, value in members) + "}"
 
@@ -200,19 +200,19 @@ def _length(data: bytes, pos: int) -> tuple[int, int]:
         if byte < 0x80:
             return length, pos
         shift += 7
-    raise ValueError("a length in a JSON document has no end")
+    raise ValueError("a length in a JSON document has too many bytes")
 
 
 def quoted(text: bytes) -> str:
-    """A string as MySQL's JSON text has it."""
-    # JSON strings are utf8mb4; escapes as MySQL writes them are those of json.dumps, save for DEL.
+    """Quote a string as in MySQL's JSON text."""
+    # JSON strings are utf8mb4; MySQL's escapes are those of json.dumps, except for DEL.
     return json.dumps(text.decode(), ensure_ascii=False)
 
 
 def double_text(number: float) -> str:
-    """A double as MySQL's JSON text shows it: always recognisable as a double."""
+    """Format a double as in MySQL's JSON text, where it is always recognizable as a double."""
     if not isfinite(number):
-        raise ValueError(f"{number} in a JSON document")
+        raise ValueError(f"a JSON document contains {number}")
     mantissa, _, exponent = f"{number!r}".partition("e")
     sign = "-" if mantissa.startswith("-") else ""
     whole, _, fraction = mantissa.lstrip("-").partition(".")
@@ -221,7 +221,7 @@ def double_text(number: float) -> str:
     digits = digits.rstrip("0")
     if not digits:
         return f"{sign}0.0"
-    # A number with digits behind its point keeps them there, however large it is.
+    # A number with digits after the point keeps them, however large it is.
     if _F_FORMAT_DIGITS < point >= len(digits) or point < 1 - _F_FORMAT_DIGITS:
         tail = f".{digits[1:]}" if len(digits) > 1 else ""
         return f"{sign}{digits[0]}{tail}e{point - 1}"
@@ -232,14 +232,14 @@ def double_text(number: float) -> str:
 
 
 def _opaque(field_type: int, data: bytes) -> tuple[str, str]:
-    """Text and type of a scalar that SQL made."""
+    """Return text and type of a scalar that was made by SQL."""
     if field_type == NEWDECIMAL:
         precision, scale = data[0], data[1]
         check_digits(precision, scale)
         number = unpacker(precision, scale)(data[2 : 2 + packed_size(precision, scale)])
         digits = str(abs(number)).rjust(scale + 1, "0")
         text = f"{digits[:-scale]}.{digits[-scale:]}" if scale else digits
-        # The precision that is stored may be any that is enough: it tells how the value was computed.
+        # The stored precision may be larger than necessary, depending on how the value was computed.
         shortest = max(len(str(abs(number))), scale, 1)
         return f"-{text}" if number < 0 else text, f"decimal({shortest},{scale})"
     if field_type in _TEMPORAL:
@@ -248,7 +248,7 @@ def _opaque(field_type: int, data: bytes) -> tuple[str, str]:
     if field_type not in OPAQUE:
         raise DecodeError(
             "TR417",
-            f"a JSON document holds bytes of MySQL's type {field_type}, which is not known how to make again",
+            f"a JSON document contains bytes of MySQL's type {field_type}, which SQL cannot create again",
             hint="store such values as text, for example with TO_BASE64(), or exclude the table",
         )
     return f'"base64:type{field_type}:{b64encode(data).decode()}"', f"opaque({field_type})"

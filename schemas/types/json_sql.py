@@ -1,7 +1,7 @@
-"""A JSON document with typed scalars as a SQL expression that makes the same document, types included.
+"""Converts a JSON document with typed scalars to a SQL expression that creates the same document with its types.
 
-MariaDB's JSON is text, so there it is the text. Every string is in hexadecimal: the two forms stand in comments
-that only one of the servers executes, and nothing in them may end a comment.
+For MariaDB, whose JSON is text, the expression is the text. Each of the two expressions is in a comment that only one
+of the servers executes. Every string is hexadecimal, so that nothing in it can end the comment.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from schemas.types.json_binary import OPAQUE, quoted
 _OPAQUE = re.compile(r"opaque\(([0-9]{1,3})\)")
 _DIGITS = re.compile(r"-?[0-9]{1,20}")
 _MOMENT = re.compile(r"[-0-9: .]{1,32}")
-# What a value's text may be, by its type; nothing else becomes a part of a statement.
+# The allowed text of a value by its type; nothing else becomes part of a statement.
 _FORMS = (
     (re.compile(r"(un)?signed"), _DIGITS),
     (re.compile(r"decimal\([0-9]{1,2},[0-9]{1,2}\)"), re.compile(r"-?[0-9]{1,65}(\.[0-9]{1,65})?")),
@@ -27,7 +27,7 @@ _Text = tuple[str, str | None]  # JSON text, and SQL if it holds typed scalars
 
 
 class _Number(str):
-    """A number as it was written."""
+    """A number's original text."""
 
     __slots__ = ()
 
@@ -37,7 +37,7 @@ class _Members(list[Any]):
 
 
 def typed_literal(v: bytes, p: int) -> tuple[bytes, int]:
-    """The expression of a typed document at ``v[p]``, and the offset behind it."""
+    """Return the expression for a typed document at ``v[p]``, and the offset after it."""
     text, types, p = read_typed(v, p)
     document = json.loads(
         text,
@@ -49,13 +49,13 @@ def typed_literal(v: bytes, p: int) -> tuple[bytes, int]:
     )
     _, sql = _expression(document, "$", types)
     if not isinstance(document, list):
-        # Only as an element does a scalar become JSON whatever it is; CAST refuses bytes.
+        # Any scalar becomes JSON as an element of an array; CAST refuses bytes.
         sql = f"JSON_EXTRACT(JSON_ARRAY({sql}),'$[0]')"
     return f"/*M!{_string(text)}*//*!50708 {sql}*/".encode(), p
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} in a JSON document")
+    raise ValueError(f"a JSON document contains {name}")
 
 
 def _string(data: bytes) -> str:
@@ -89,7 +89,7 @@ def _container(items: list[tuple[str, str, _Text]], brackets: str, function: str
 
 
 def _scalar(value: Any, sql_type: str) -> str:
-    """An expression of the type; ``value`` is a number's text or a string."""
+    """Return an expression of the type; ``value`` is a number's text or a string."""
     if opaque := _OPAQUE.fullmatch(sql_type):
         head = f"base64:type{opaque[1]}:"
         if int(opaque[1]) not in OPAQUE or not isinstance(value, str) or not value.startswith(head):
@@ -104,12 +104,12 @@ def _scalar(value: Any, sql_type: str) -> str:
 
 
 def _bytes(field_type: int, data: bytes) -> str:
-    """Bytes that come out of the server's expressions with this type; each was seen on MySQL 9.7."""
+    """Return an expression that gives bytes of this type; each was tested on MySQL 9.7."""
     literal = f"X'{data.hex()}'"
     if field_type == 16:
         return _column(f"BIT({len(data) * 8})", f"JSON_ARRAY({int.from_bytes(data, 'big')})")
     if field_type in (250, 251):
-        # The type follows the longest value that there could be.
+        # The type depends on the longest possible value.
         return f"IF(1,{literal},REPEAT(X'00',{70_000 if field_type == 250 else 20_000_000}))"
     if field_type == 252:
         return _column("BLOB", f"JSON_ARRAY({literal})")
@@ -119,5 +119,5 @@ def _bytes(field_type: int, data: bytes) -> str:
 
 
 def _column(sql_type: str, array: str) -> str:
-    """The first element of an array, as a column of a type that no CAST gives."""
+    """Return the first element of an array as a column of a type for which there is no CAST."""
     return f"(SELECT c FROM JSON_TABLE({array},'$[0]' COLUMNS (c {sql_type} PATH '$')) AS q)"

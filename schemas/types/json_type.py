@@ -1,7 +1,7 @@
-"""MySQL's JSON type. (MariaDB's JSON is LONGTEXT and travels as text.)
+"""MySQL's JSON type. (MariaDB's JSON is LONGTEXT and is sent as text.)
 
-Avro string: MySQL's own text. A document that was made from SQL values and has scalars whose type the text does not
-tell (1.50 the DECIMAL, a DATE) is an Avro map: its text, and the types by path.
+Avro string: MySQL's own text. A document made from SQL values may have scalars whose type is not clear from the text
+(1.50 as DECIMAL, a DATE). It is an Avro map of its text and the types by path.
 """
 
 from __future__ import annotations
@@ -45,5 +45,5 @@ class Json:
         return [*read_length("d"), f"{target} = d.decode()"]
 
     def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
-        """See ``Codec.predicate``. By text: the server's own comparison takes 1.0 for 1."""
+        """See ``Codec.predicate``. Compares the text, since 1.0 equals 1 in the server's own comparison."""
         return b"CAST(CAST(" + quoted + b" AS CHAR) AS BINARY) <=> CAST(CAST(", b" AS CHAR) AS BINARY)"

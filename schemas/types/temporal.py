@@ -1,7 +1,7 @@
 """DATE, TIME, DATETIME, TIMESTAMP and YEAR. Avro string: MySQL's canonical text, TIMESTAMP in UTC.
 
-Text, since no Avro type holds zero and partial dates, TIME's range or year 0. Source of the packed forms:
-MySQL mysys/my_time.cc; of those from before 5.6 MySQL sql/field.cc; of MariaDB's with fractions from that time
+It is text because no Avro type can represent zero and partial dates, TIME's range or year 0. Sources: for the packed
+formats MySQL mysys/my_time.cc, for the formats before 5.6 MySQL sql/field.cc, for MariaDB's old formats with fractions
 (``mysql56_temporal_format=OFF``) MariaDB sql/field.cc and sql/compat56.cc.
 """
 
@@ -15,20 +15,20 @@ from schemas.structure import Column
 from schemas.types.codec import Lines, plain_predicate
 
 DATE, YEAR, NEWDATE, TIMESTAMP2, DATETIME2, TIME2 = 10, 13, 14, 17, 18, 19
-#: from before 5.6; ``meta`` is what the table's definition says of fractions, for the binlog does not
+#: formats before 5.6; ``meta`` is the number of fraction digits from the table's definition, not from the binlog
 TIMESTAMP, TIME, DATETIME = 7, 11, 12
 
-# Bytes that MariaDB's old formats take with 0 to 6 digits of a fraction.
+# Sizes in bytes of MariaDB's old formats with 0 to 6 fraction digits.
 _OLD_TIME_BYTES = (3, 4, 4, 5, 5, 5, 6)
 _OLD_DATETIME_BYTES = (8, 6, 6, 7, 7, 7, 8)
 _OLD_TIMESTAMP_BYTES = (4, 5, 5, 6, 6, 7, 7)
 _MOST_TEXTS = 1 << 18  # the dates of seven hundred years
-# A TIME's zero lies this many seconds above the least one, 838:59:59 below it.
+# The smallest TIME is this many seconds below zero.
 _OLD_TIME_ZERO = 838 * 3600 + 59 * 60 + 59 + 1
 
 
 class _Texts(dict[int, bytes]):
-    """Texts made on first use, and kept as long as they are not too many."""
+    """A cache of texts, created on first use; it is cleared when it gets too large."""
 
     def _make(self, key: int) -> bytes:
         raise NotImplementedError
@@ -81,14 +81,14 @@ _EPOCH_DAYS, _DAY_SECONDS = _EpochDays(), _DaySeconds()
 
 
 def timestamp_text(seconds: int) -> bytes:
-    """Seconds since 1970 to text; MySQL's 0 is the zero date, not 1970."""
+    """Convert seconds since 1970 to text; in MySQL 0 is the zero date, not 1970."""
     if not seconds:
         return _ZERO_TIMESTAMP
     return _EPOCH_DAYS[seconds // 86400] + _DAY_SECONDS[seconds % 86400]
 
 
 def time_text(data: bytes, fsp: int) -> bytes:
-    """Packed TIME2 bytes to text."""
+    """Convert packed TIME2 bytes to text."""
     whole = int.from_bytes(data[:3], "big") - 0x800000
     fraction = int.from_bytes(data[3:], "big")
     fraction_bits = 8 * (len(data) - 3)
@@ -105,7 +105,7 @@ def time_text(data: bytes, fsp: int) -> bytes:
 
 
 def _clock(number: int, fsp: int) -> bytes:
-    """Seconds with ``fsp`` decimal digits behind them, as one number, to text."""
+    """Convert a time in units of 10^-fsp seconds to text."""
     seconds, fraction = divmod(number, 10**fsp)
     text = b"%02d:%02d:%02d" % (seconds // 3600, seconds // 60 % 60, seconds % 60)
     digits: bytes = b".%0*d" % (fsp, fraction)
@@ -113,7 +113,7 @@ def _clock(number: int, fsp: int) -> bytes:
 
 
 def old_time_text(data: bytes, fsp: int) -> bytes:
-    """An old TIME to text: HHMMSS as a number, or with a fraction the time above the least one."""
+    """Convert an old TIME to text: HHMMSS as a number, or with a fraction the time since the smallest TIME."""
     if not fsp:
         number = int.from_bytes(data, "little", signed=True)
         hms = abs(number)
@@ -124,7 +124,7 @@ def old_time_text(data: bytes, fsp: int) -> bytes:
 
 
 def old_datetime_text(data: bytes, fsp: int) -> bytes:
-    """An old DATETIME to text: YYYYMMDDHHMMSS as a number, or with a fraction mixed in bases of their own."""
+    """Convert an old DATETIME to text: YYYYMMDDHHMMSS as a number, or with a fraction a mixed-radix number."""
     if not fsp:
         number = int.from_bytes(data, "little")
         day, second = divmod(number, 1_000_000)
@@ -136,7 +136,7 @@ def old_datetime_text(data: bytes, fsp: int) -> bytes:
 
 
 def old_timestamp_text(data: bytes, fsp: int) -> bytes:
-    """An old TIMESTAMP to text, in UTC."""
+    """Convert an old TIMESTAMP to text, in UTC."""
     if not fsp:
         return timestamp_text(int.from_bytes(data, "little"))
     digits: bytes = b".%0*d" % (fsp, int.from_bytes(data[4:], "big"))
@@ -151,12 +151,12 @@ _OLD = {
 
 
 def counted(text: bytes) -> bytes:
-    """A short Avro string."""
+    """Encode a short Avro string (up to 63 bytes)."""
     return bytes((len(text) << 1,)) + text
 
 
 def _fraction(fsp: int, offset: int) -> tuple[str, int]:
-    """An expression for the fraction's text behind ``offset`` bytes, and its size in bytes."""
+    """Return an expression for the text of the fraction at ``offset``, and the fraction's size in bytes."""
     size = (fsp + 1) // 2
     if not size:
         return "", 0
@@ -210,10 +210,10 @@ class Temporal:
         ]
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
-        """See ``Codec.literal``. All these texts are short: one length byte."""
+        """See ``Codec.literal``. The length of all these texts fits into one byte."""
         return [
             "q = p + 1 + (v[p] >> 1); d = v[p+1:q]; p = q",
-            'if b"\'" in d: raise ValueError("a time with a quote in it")',
+            'if b"\'" in d: raise ValueError("a time contains a quote")',
             f'{target} = b"\'" + d + b"\'"',
         ]
 

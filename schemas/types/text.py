@@ -1,4 +1,4 @@
-"""CHAR, VARCHAR and TEXT. Avro string, or Avro bytes for what is not valid (or not known here) in its charset."""
+"""CHAR, VARCHAR and TEXT. Avro string, or Avro bytes if the text is not valid or cannot be decoded here."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from schemas.types.binary import read_value
 from schemas.types.codec import Lines, read_length, text_predicate
 from schemas.varint import VARINT, encode_bytes
 
-#: length prefixes behind a union tag: PREFIX[tag][length]
+#: length prefixes with their union tag: STRING_PREFIX[tag][length]
 STRING_PREFIX: dict[bytes, list[bytes]] = {
     tag: [tag + VARINT[length << 1] for length in range(1 << 14)] for tag in (b"\x00", b"\x02")
 }
 
 
 def utf8_text(data: bytes, string_tag: bytes, bytes_tag: bytes) -> bytes:
-    """UTF-8 bytes as a string, or as bytes where they are not valid."""
+    """Encode UTF-8 as an Avro string, or as Avro bytes if it is not valid."""
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -28,22 +28,22 @@ def utf8_text(data: bytes, string_tag: bytes, bytes_tag: bytes) -> bytes:
 
 
 def latin1_text(data: bytes, string_tag: bytes, bytes_tag: bytes) -> bytes:
-    """MySQL's latin1, in which every byte is valid."""
+    """Encode text in MySQL's latin1, in which every byte is valid."""
     return string_tag + encode_bytes(text_of(data, "latin1").encode())
 
 
 def foreign_text(data: bytes, string_tag: bytes, bytes_tag: bytes) -> bytes:
-    """Text of a charset whose table only the servers have: its own bytes; the schema names the charset."""
+    """Encode text of a charset that only the servers can decode as its own bytes; the schema has the charset."""
     return bytes_tag + encode_bytes(data)
 
 
 def ascii_based_text(data: bytes, string_tag: bytes, bytes_tag: bytes) -> bytes:
-    """ASCII as a string; anything else only the servers can read."""
+    """Encode ASCII as an Avro string; other text, which only the servers can decode, as Avro bytes."""
     return (string_tag if data.isascii() else bytes_tag) + encode_bytes(data)
 
 
 _UTF8 = {"utf8", "utf8mb3", "utf8mb4"}
-# In these, bytes below 0x80 are not always ASCII characters.
+# In these charsets bytes below 0x80 are not always ASCII characters.
 _NOT_ASCII_BASED = {"ucs2", "utf16", "utf16le", "utf32", "swe7"}
 _SHIFTED_BACKSLASH = {"sjis", "cp932"}
 
@@ -74,7 +74,7 @@ class Text:
         return ["string", "bytes"]
 
     def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
-        """See ``Codec.decode``. ASCII, by far the most, needs one test and one concatenation."""
+        """See ``Codec.decode``. ASCII, the most frequent case, needs one test and one concatenation."""
         lines = read_value(column)
         convert = f"{_convert(column.charset)}(d, {tags[0]}, {tags[1]})"
         if column.charset in _NOT_ASCII_BASED | _SHIFTED_BACKSLASH:
@@ -97,12 +97,13 @@ class Text:
         ]
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
-        """See ``Codec.value``. Text, or bytes where only the servers can read them."""
+        """See ``Codec.value``. Text, or bytes that only the servers can decode."""
         return [*read_length("d"), f"{target} = d.decode() if t == {branches * 2} else d"]
 
     def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
         """See ``Codec.predicate``.
 
-        In the charset of the upstream's column, since Unicode has one question mark for all bytes without a character.
+        Compares in the charset of the upstream's column: in Unicode all bytes without a character are the same question
+        mark.
         """
         return text_predicate(quoted, b"utf8mb4" if column.charset in _UTF8 else column.charset.encode())
