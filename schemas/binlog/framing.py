@@ -133,7 +133,8 @@ _NUMBERS = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 # From these versions events may have checksums, which FORMAT_DESCRIPTION declares.
 # Source: MySQL libs/mysql/binlog/event/binlog_event.h, checksum_version_split; MariaDB sql/log_event.cc.
 _CHECKSUM_SINCE = {"MySQL": (5, 6, 1), "MariaDB": (5, 3, 0)}
-_OLD_SIZE = 110  # bytes; older servers wrote 94 to 103, the first of these versions 116, so damage cannot be mistaken for age
+# Bytes: older servers wrote 94 to 103, the first of these versions 116, so damage cannot be mistaken for age.
+_OLD_SIZE = 110
 
 
 def server_version(format_description: Buffer) -> str:
