@@ -44,7 +44,7 @@ START_V3 = _first(b"4.1.22-log", b"", kind=framing.START_V3)
 UNKNOWN_CHECKSUM = _with_checksum(_first(b"12.0.1", b"\2"))
 FOREIGN = [
     (MYSQL_55, "MySQL 5.5.27-log"), (MYSQL_50, "MySQL 5.0.91"), (MARIADB_52, "MariaDB 5.2.14"),
-    (START_V3, "before 5.0"), (UNKNOWN_CHECKSUM, "the unknown kind 2"),
+    (START_V3, "before 5.0"), (UNKNOWN_CHECKSUM, "the unknown checksum algorithm 2"),
 ]  # fmt: skip
 
 

@@ -45,5 +45,5 @@ def test_what_it_says(commits: Sequence[tuple[int, int]], micros: int) -> None:
 
 
 def test_without_a_number_it_is_damaged() -> None:
-    with pytest.raises(ValueError, match="UUID or number"):
+    with pytest.raises(ValueError, match="no UUID or no number"):
         framing.tagged_gtid(event(framing.GTID_TAGGED, b"".join(map(_varlen, (1, 5, 0, 0, 0)))))

@@ -73,7 +73,7 @@ def test_list_shows_a_damaged_file_as_what_it_is(tmp_path: Path) -> None:
     [subdir] = json.loads(relay(root, "list", "--json").stdout)["subdirs"]
     assert [file.get("trouble") for file in subdir["files"]] == [
         None,
-        "not a binlog file: it does not begin with a binlog's magic",
+        "not a binlog file: it does not start with a binlog's magic",
         None,
     ]
 
