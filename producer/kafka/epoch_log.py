@@ -15,25 +15,20 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import repeat
 from operator import length_hint
 from typing import Any, TypeVar
 
 import structlog
-from confluent_kafka import (
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from producer.epochs.records import Headers, Records
 from producer.kafka.partitioner import partitions
 from producer.structures.store import check_record
 from schemas.access.kafka_security import OPEN, KafkaSecurity, Refusal
+from schemas.access.topic import CommittedTopic, Silent, reader_settings
 from schemas.crashpoints import reached
 from schemas.errors import LogError, Where
 from schemas.sql.literals import key_table
@@ -46,15 +41,7 @@ from schemas.wire.epoch import (
     digest_of,
     encode_structure_version,
 )
-from schemas.wire.log_records import (
-    At,
-    EpochChain,
-    LoggedVersion,
-    check_names,
-    no_record,
-    read_epoch,
-    read_version,
-)
+from schemas.wire.log_records import At, LoggedVersion, last_epoch_of, no_record, versions_of
 from schemas.wire.rows import LEAST_PART, split_value
 
 log = structlog.get_logger()
@@ -75,12 +62,6 @@ _SLICE = 0.5  # seconds in which nobody looks whether to go on waiting
 _TRANSACTION_MS = 600_000
 _T = TypeVar("_T")
 _Report = Callable[[KafkaError | None, Message], None]
-_NO_LEADER_YET = {
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_PARTITION,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-}
 _FENCED = {
     KafkaError._FENCED,
     KafkaError.PRODUCER_FENCED,
@@ -168,6 +149,7 @@ class EpochLog:
             "error_cb": self._refusal,
             **security.librdkafka(),
         }
+        self._reader = reader_settings(bootstrap_servers, security, self._refusal, "tailrace")
         self.prefix = prefix
         self.rows_topic, self.epochs_topic = f"{prefix}.rows", f"{prefix}.epochs"
         self.schemas_topic, self.tracked_topic = f"{prefix}.schemas", f"{prefix}.tracked"
@@ -319,20 +301,10 @@ class EpochLog:
         return self._patiently(self._last_epoch)
 
     def _last_epoch(self) -> EpochCommitted | None:
-        back = 64
-        with self._reading(self.epochs_topic) as reader:
-            low, high = reader.bounds()
-            while True:
-                chain, last = EpochChain(self.epochs_topic), None
-                for offset, key, value in reader.records(max(low, high - back)):
-                    last = read_epoch(value, At(self.epochs_topic, offset), key)
-                    chain.add(last, offset)
-                if last is not None:
-                    return last
-                if high - back <= low:
-                    return None
-                # Nothing but aborted records and markers so far: look further back.
-                back *= 8
+        topic = self.epochs_topic
+        with self._reading(topic) as reader:
+            found = last_epoch_of(reader.records, topic, *reader.bounds())
+        return found[1] if found else None
 
     def _refuse_shortened(self, last: EpochCommitted) -> None:
         """Rows of a topic that was made anew would have the offsets of others that epochs name."""
@@ -368,12 +340,8 @@ class EpochLog:
         return self._patiently(self._structures)
 
     def _structures(self) -> list[LoggedVersion]:
-        topic = self.schemas_topic
-        with self._reading(topic) as reader:
-            found = check_names(
-                read_version(value, At(topic, offset), key)
-                for offset, key, value in reader.records(reader.bounds()[0])
-            )
+        with self._reading(self.schemas_topic) as reader:
+            found = versions_of(reader.records(), self.schemas_topic)
         return sorted(found, key=lambda version: version.epoch)
 
     def tracked(self) -> dict[bytes, bytes]:
@@ -383,7 +351,7 @@ class EpochLog:
     def _tracked(self) -> dict[bytes, bytes]:
         found: dict[bytes, bytes] = {}
         with self._reading(self.tracked_topic) as reader:
-            for offset, key, value in reader.records(reader.bounds()[0]):
+            for offset, key, value in reader.records():
                 if value is None:
                     found.pop(key or b"", None)
                     continue
@@ -395,9 +363,17 @@ class EpochLog:
                 found[key or b""] = value
         return found
 
-    def _reading(self, topic: str) -> _Reading:
-        self._refusal.forget()
-        return _Reading(self._address, topic, self._refusal)
+    @contextmanager
+    def _reading(self, topic: str) -> Iterator[CommittedTopic]:
+        try:
+            with CommittedTopic(self._reader, topic, self._refusal, _TIMEOUT, 3 * _TIMEOUT) as found:
+                yield found
+        except KafkaException as error:
+            raise log_error(error, "reading the epoch log") from error
+        except Silent as error:
+            raise LogError(
+                "TR501", "Kafka does not answer", hint="check the brokers", retryable=True
+            ) from error
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -595,69 +571,3 @@ class EpochLog:
         except KafkaException as error:
             return error
         return KafkaException(KafkaError(KafkaError._FAIL, "librdkafka failed without a reason"))
-
-
-class _Reading:
-    """Reads a topic's only partition to its end, committed records only."""
-
-    def __init__(self, address: dict[str, Any], topic: str, refusal: Refusal) -> None:
-        self._topic = topic
-        self._refusal = refusal
-        self._consumer: Any = Consumer(
-            {
-                **address,
-                "group.id": "tailrace",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "error",
-                # What is there is there already; the broker must not wait for more.
-                "fetch.wait.max.ms": 10,
-            },
-            logger=_LIBRDKAFKA,
-        )
-
-    def __enter__(self) -> _Reading:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._consumer.close()
-
-    def bounds(self, partition: int = 0) -> tuple[int, int]:
-        """First and end offset; of a topic just created once it has its leader."""
-        deadline = time.monotonic() + 3 * _TIMEOUT
-        while True:
-            try:
-                low, high = self._refusal.ends(
-                    lambda seconds: self._consumer.get_watermark_offsets(
-                        TopicPartition(self._topic, partition), seconds
-                    ),
-                    _TIMEOUT,
-                    lambda: self._consumer.poll(0),
-                )
-            except KafkaException as error:
-                if error.args[0].code() not in _NO_LEADER_YET or time.monotonic() > deadline:
-                    raise log_error(error, "reading the epoch log") from error
-                time.sleep(0.1)
-            else:
-                return low, high
-
-    def records(self, start: int) -> Iterator[tuple[int, bytes | None, bytes | None]]:
-        """Offsets, keys and values from an offset to the topic's end."""
-        self._consumer.assign([TopicPartition(self._topic, 0, start)])
-        deadline = time.monotonic() + _TIMEOUT
-        while True:
-            message = self._consumer.poll(1.0)
-            if message is None:
-                if refusal := self._refusal.error:
-                    raise refusal
-                if time.monotonic() > deadline:
-                    raise LogError("TR501", "Kafka does not answer", hint="check the brokers", retryable=True)
-                continue
-            deadline = time.monotonic() + _TIMEOUT
-            if message.error() is None:
-                yield message.offset(), message.key(), message.value()
-            elif message.error().code() == KafkaError._PARTITION_EOF:
-                return
-            else:
-                raise log_error(KafkaException(message.error()), "reading the epoch log")

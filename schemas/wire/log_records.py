@@ -5,7 +5,8 @@ values end in paths, offsets, code and SQL. So every record is read through thes
 
 - ``read_epoch`` and ``read_version``: a record's bytes are exactly one value, and each field is what it may be;
 - ``structure_of``: a structure is the one that its fingerprint names;
-- ``EpochChain``: an epoch follows from the one before it.
+- ``EpochChain``: an epoch follows from the one before it;
+- ``epochs_of``, ``last_epoch_of``, ``versions_of``: all of these, over the records of a topic.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from hashlib import blake2b
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from schemas import names
 from schemas.ddl.classify import Category, classify
@@ -36,6 +38,9 @@ from schemas.wire.epoch import (
     StructureVersion,
     decode_structure_version,
 )
+
+if TYPE_CHECKING:
+    from schemas.access.topic import Record
 
 #: the hint of an error that says so
 FOREIGN = (
@@ -382,6 +387,39 @@ class EpochChain:
         if epoch.relay_dir == last.relay_dir and epoch.transactions:
             here, there = ((*names.relay_file(one.relay_file)[1:], one.relay_pos) for one in (epoch, last))
             _need(here >= there, f"it ends at {epoch.relay_file}:{epoch.relay_pos}, before that one")
+
+
+def epochs_of(records: Iterable[Record], topic: str) -> Iterator[tuple[int, EpochCommitted]]:
+    """Offset and epoch of each record of an epochs topic.
+
+    Raises LogError: TR568 a record is no epoch; TR551 and TR567 it does not follow from the one before it.
+    """
+    chain = EpochChain(topic)
+    for offset, key, value in records:
+        epoch = read_epoch(value, At(topic, offset), key)
+        chain.add(epoch, offset)
+        yield offset, epoch
+
+
+def last_epoch_of(
+    read: Callable[[int], Iterable[Record]], topic: str, low: int, high: int
+) -> tuple[int, EpochCommitted] | None:
+    """Offset and epoch of the last record between two offsets; ``read`` gives the records from an offset on."""
+    # Transaction markers use up offsets, so the last record lies a little before the end.
+    step = 8
+    while high > low:
+        start = max(low, high - step)
+        if found := deque(epochs_of(read(start), topic), maxlen=1):
+            return found[0]
+        if start == low:
+            break
+        step *= 8
+    return None
+
+
+def versions_of(records: Iterable[Record], topic: str) -> list[LoggedVersion]:
+    """The structures of a schemas topic, in its order. Raises LogError TR568."""
+    return check_names(read_version(value, At(topic, offset), key) for offset, key, value in records)
 
 
 def missing(number: int, found: int) -> LogError:

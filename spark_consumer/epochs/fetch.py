@@ -1,7 +1,9 @@
-"""On the executors: the records of an offset range, read from Kafka by librdkafka in the Python worker itself.
+"""The records of an offset range, read from Kafka by librdkafka in the process that needs them: mostly a Python worker.
 
-Spark's Kafka source would read them in the JVM and hand each over through Arrow and a socket, at twice the CPU
-of everything else that an executor does with a row (docs/decisions/0010).
+It is a reader of its own beside ``schemas.access.topic``, and as fast as can be: it keeps its consumer from range to
+range, fetches by thousands, and joins divided rows on the way. Spark's Kafka source would read them in the JVM and
+hand each over through Arrow and a socket, at twice the CPU of everything else that an executor does with a row
+(docs/decisions/0010).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from zlib_ng.zlib_ng import crc32
 
 from schemas.access.kafka_security import OPEN, KafkaSecurity, Refusal
+from schemas.access.topic import reader_settings
 from schemas.errors import NOTHING_APPLIED, LogError, Where
 from schemas.wire.epoch import OffsetRange
 from schemas.wire.log_records import FOREIGN, At
@@ -154,15 +157,8 @@ class TopicReader:
     def check_end(self, part: OffsetRange) -> None:
         """Raises NoRow if the range goes on where the topic has ended, which no commit of the producer's does."""
         # Of its own: to one that reads committed records a transaction that is left open is the end.
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.bootstrap_servers,
-                **self.security.librdkafka(),
-                "group.id": self.group,
-                "isolation.level": "read_uncommitted",
-                "log_level": 0,
-            }
-        )
+        settings = self._settings(Refusal(self.bootstrap_servers))
+        consumer = Consumer({**settings, "isolation.level": "read_uncommitted"})
         place = TopicPartition(self.topic, part.partition)
         try:
             _, end = consumer.get_watermark_offsets(place, timeout=_LOOK)
@@ -228,22 +224,18 @@ class TopicReader:
         refusal = Refusal(self.bootstrap_servers)
         consumer = Consumer(
             {
-                "bootstrap.servers": self.bootstrap_servers,
-                "error_cb": refusal,
-                **self.security.librdkafka(),
-                "group.id": self.group,
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
+                **self._settings(refusal),
                 # Little more than a range is fetched, and the broker does not wait for more than it has.
                 "fetch.message.max.bytes": 4 << 20,
                 "queued.max.messages.kbytes": 8 << 10,
                 "queued.min.messages": 1_000_000,
                 "fetch.queue.backoff.ms": 2,
                 "fetch.wait.max.ms": 10,
-                "log_level": 0,
             }
         )
         _consumers.clear()
         _consumers[self] = consumer, refusal
         return consumer, refusal
+
+    def _settings(self, refusal: Refusal) -> dict[str, Any]:
+        return reader_settings(self.bootstrap_servers, self.security, refusal, self.group)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import time
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 
 from schemas.access.kafka_security import PROTOCOL_HINT, Refusal
+from schemas.access.topic import CommittedTopic, Record, Silent, reader_settings
 from schemas.errors import LogError
-from schemas.wire.log_records import At, EpochChain, LoggedVersion, check_names, read_epoch, read_version
+from schemas.wire.log_records import LoggedVersion, epochs_of, last_epoch_of, versions_of
 from spark_consumer.epochs.slices import LoggedEpoch
 from spark_consumer.rules.config import LogAddress
 
 _PATIENCE = 30.0
-_IGNORED = frozenset({KafkaError._PARTITION_EOF})
 
 
 class LogReader:
@@ -30,32 +29,21 @@ class LogReader:
     def __init__(self, log: LogAddress) -> None:
         self._log = log
         self._refusal = Refusal(log.bootstrap_servers)
-        self._settings = {
-            "bootstrap.servers": log.bootstrap_servers,
-            "error_cb": self._refusal,
-            **log.kafka_security.librdkafka(),
-            "group.id": f"tailrace-{log.prefix}-lookup",
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "auto.offset.reset": "error",
-            "log_level": 0,
-            # What is there is there already; the broker must not wait for more.
-            "fetch.wait.max.ms": 10,
-        }
+        group = f"tailrace-{log.prefix}-lookup"
+        self._settings = reader_settings(log.bootstrap_servers, log.kafka_security, self._refusal, group)
 
     def bounds(self) -> tuple[int, int]:
         """The first offset that is kept in the epochs topic, and the one behind the last committed record."""
-        with self._consumer() as consumer:
-            return self._bounds(consumer, self._log.epochs_topic)
+        with self._reading(self._log.epochs_topic) as epochs:
+            return epochs.bounds()
 
     def first_row_offset(self, partition: int) -> int | None:
         """The first offset kept in a partition of the rows topic; None if Kafka does not say."""
-        with self._consumer() as consumer:
-            try:
-                return self._bounds(consumer, self._log.rows_topic, partition)[0]
-            except LogError:
-                return None
+        try:
+            with self._reading(self._log.rows_topic) as rows:
+                return rows.bounds(partition)[0]
+        except LogError:
+            return None
 
     def epochs(self, start: int | None = None) -> Iterator[LoggedEpoch]:
         """The epochs from offset ``start`` (default: the first kept) to the end of the log as it is now.
@@ -63,10 +51,7 @@ class LogReader:
         Raises LogError: TR568 a record that is none, TR551 and TR567 one that does not follow from that before it.
         """
         topic = self._log.epochs_topic
-        chain = EpochChain(topic)
-        for offset, key, value in self._records(topic, start):
-            epoch = read_epoch(value, At(topic, offset), key)
-            chain.add(epoch, offset)
+        for offset, epoch in epochs_of(self._records(topic, start), topic):
             yield LoggedEpoch(epoch, offset)
 
     def behind(self, offset: int) -> Iterator[LoggedEpoch]:
@@ -75,17 +60,10 @@ class LogReader:
 
     def last_epoch(self) -> LoggedEpoch | None:
         """The last committed epoch, None in a log that has not begun. Raises LogError TR555 if all were deleted."""
-        low, high = self.bounds()
-        # Transaction markers use up offsets, so the last record lies a little before the end.
-        step = 8
-        while high > low:
-            start = max(low, high - step)
-            found = deque(self.epochs(start), maxlen=1)
-            if found:
-                return found[0]
-            if start == low:
-                break
-            step *= 8
+        topic = self._log.epochs_topic
+        if found := last_epoch_of(partial(self._records, topic), topic, *self.bounds()):
+            offset, epoch = found
+            return LoggedEpoch(epoch, offset)
         self.refuse_emptied()
         return None
 
@@ -102,57 +80,26 @@ class LogReader:
     def structures(self, up_to_epoch: int) -> list[LoggedVersion]:
         """All structure versions that hold from an epoch not behind ``up_to_epoch``. Raises LogError TR568."""
         topic = self._log.schemas_topic
-        records = self._records(topic, None)
-        versions = (read_version(value, At(topic, offset), key) for offset, key, value in records)
-        return [version for version in check_names(versions) if version.epoch <= up_to_epoch]
+        versions = versions_of(self._records(topic), topic)
+        return [version for version in versions if version.epoch <= up_to_epoch]
 
     def tables(self, up_to_epoch: int) -> set[tuple[str, str]]:
         """The upstream's tables that have had rows up to an epoch."""
         return {(version.db, version.table) for version in self.structures(up_to_epoch)}
 
-    def _records(self, topic: str, start: int | None) -> Iterator[tuple[int, bytes | None, bytes | None]]:
-        """Offset, key and value of each record."""
-        with self._consumer() as consumer:
-            _, high = self._bounds(consumer, topic)
-            consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING if start is None else start)])
-            deadline = time.monotonic() + _PATIENCE
-            while True:
-                message = consumer.poll(1.0)
-                if message is None:
-                    if refusal := self._refusal.error:
-                        raise refusal
-                    if time.monotonic() > deadline:
-                        raise LogError("TR557", f"topic {topic} does not answer", retryable=True)
-                    continue
-                if error := message.error():
-                    if error.code() in _IGNORED:
-                        return
-                    raise _unreadable(topic, error)
-                if message.offset() >= high:
-                    return
-                deadline = time.monotonic() + _PATIENCE
-                yield message.offset(), message.key(), message.value()
-
-    def _bounds(self, consumer: Any, topic: str, partition: int = 0) -> tuple[int, int]:
-        place = TopicPartition(topic, partition)
-        try:
-            low, high = self._refusal.ends(
-                lambda seconds: consumer.get_watermark_offsets(place, timeout=seconds),
-                _PATIENCE,
-                lambda: consumer.poll(0),
-            )
-        except KafkaException as error:
-            raise _unreadable(topic, error.args[0]) from error
-        return int(low), int(high)
+    def _records(self, topic: str, start: int | None = None) -> Iterator[Record]:
+        with self._reading(topic) as found:
+            yield from found.records(start)
 
     @contextmanager
-    def _consumer(self) -> Iterator[Any]:
-        consumer = Consumer(self._settings)
-        self._refusal.forget()
+    def _reading(self, topic: str) -> Iterator[CommittedTopic]:
         try:
-            yield consumer
-        finally:
-            consumer.close()
+            with CommittedTopic(self._settings, topic, self._refusal, _PATIENCE) as found:
+                yield found
+        except KafkaException as error:
+            raise _unreadable(topic, error.args[0]) from error
+        except Silent as error:
+            raise LogError("TR557", f"topic {topic} does not answer", retryable=True) from error
 
 
 def _unreadable(topic: str, error: Any) -> LogError:

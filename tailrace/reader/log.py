@@ -1,4 +1,8 @@
-"""Reads the epoch log from Kafka: committed epochs in order, and an epoch's rows in upstream order."""
+"""Reads the epoch log from Kafka: committed epochs in order, and an epoch's rows in upstream order.
+
+It is a reader of its own beside ``schemas.access.topic``: it can wait at the end of the log for more, and it reads an
+epoch's partitions side by side, merged by ``seq``, in bounded memory.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from zlib_ng.zlib_ng import crc32
 
 from schemas.access.kafka_security import OPEN, PROTOCOL_HINT, KafkaSecurity, Refusal
+from schemas.access.topic import reader_settings
 from schemas.errors import LogError, Where
 from schemas.sql.literals import key_table
 from schemas.wire.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, StructureVersion
@@ -47,17 +52,10 @@ class EpochReader:
         self._epochs_topic, self._rows_topic = address.epochs_topic, address.rows_topic
         self._refusal = Refusal(bootstrap_servers)
         self._settings = {
-            "bootstrap.servers": bootstrap_servers,
-            "error_cb": self._refusal,
-            **security.librdkafka(),
-            "group.id": f"tailrace-{prefix}-reader",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
+            **reader_settings(bootstrap_servers, security, self._refusal, f"tailrace-{prefix}-reader"),
             "enable.partition.eof": True,
-            "auto.offset.reset": "error",
             "fetch.wait.max.ms": 50,
             "queued.max.messages.kbytes": 8 << 10,
-            "log_level": 0,
         }
         self._versions: dict[str, StructureVersion] = {}
         self._rows: Any = None

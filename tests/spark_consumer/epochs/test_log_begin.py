@@ -36,7 +36,9 @@ class Log(LogReader):
     def bounds(self) -> tuple[int, int]:
         return self.low, self.first_offset + 2 * len(self.records) + self.more
 
-    def _records(self, topic: str, start: int | None) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+    def _records(
+        self, topic: str, start: int | None = None
+    ) -> Iterator[tuple[int, bytes | None, bytes | None]]:
         begin = self.low if start is None else start
         assert self.low <= begin <= self.bounds()[1], "the broker would refuse it"
         for n, record in enumerate(self.records):

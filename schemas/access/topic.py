@@ -1,0 +1,123 @@
+"""A topic as a reader of committed records sees it, from an offset to its end; and what all readers ask of librdkafka.
+
+Two more readers are elsewhere, for other needs: ``spark_consumer.epochs.fetch`` and ``tailrace.reader.log``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+from schemas.access.kafka_security import KafkaSecurity, Refusal
+
+#: offset, key and value
+Record = tuple[int, bytes | None, bytes | None]
+_NO_LEADER_YET = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+}
+
+
+def reader_settings(
+    bootstrap_servers: str, security: KafkaSecurity, refusal: Refusal, group: str
+) -> dict[str, Any]:
+    """What every reader sets: it commits nothing to Kafka, sees committed records, and starts where it is told."""
+    return {
+        "bootstrap.servers": bootstrap_servers,
+        "error_cb": refusal,
+        **security.librdkafka(),
+        "group.id": group,
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "auto.offset.reset": "error",
+        "log_level": 0,
+    }
+
+
+class Silent(Exception):
+    """Kafka does not answer."""
+
+
+class CommittedTopic:
+    """Reads a topic's committed records while its ``with`` block lasts.
+
+    Args:
+        settings: ``reader_settings``.
+        patience: seconds without an answer after which it raises Silent, or KafkaException.
+        await_leader: seconds for which a topic that was just created may have no leader.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        topic: str,
+        refusal: Refusal,
+        patience: float,
+        await_leader: float = 0.0,
+    ) -> None:
+        self._settings, self._topic, self._refusal = settings, topic, refusal
+        self._patience, self._await_leader = patience, await_leader
+        self._consumer: Any = None
+
+    def __enter__(self) -> CommittedTopic:
+        self._refusal.forget()
+        # What is there is there already; the broker must not wait for more.
+        own = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}
+        self._consumer = Consumer({**self._settings, **own})
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def bounds(self, partition: int = 0) -> tuple[int, int]:
+        """The first offset that is kept, and the one after the last committed record.
+
+        Raises:
+            KafkaException: Kafka does not say; LogError: TR508, it lets nobody in.
+        """
+        place = TopicPartition(self._topic, partition)
+        deadline = time.monotonic() + self._await_leader
+        while True:
+            try:
+                low, high = self._refusal.ends(
+                    lambda seconds: self._consumer.get_watermark_offsets(place, timeout=seconds),
+                    self._patience,
+                    lambda: self._consumer.poll(0),
+                )
+            except KafkaException as error:
+                if error.args[0].code() not in _NO_LEADER_YET or time.monotonic() >= deadline:
+                    raise
+                time.sleep(0.1)
+            else:
+                return int(low), int(high)
+
+    def records(self, start: int | None = None) -> Iterator[Record]:
+        """The records of partition 0 from ``start`` (default: the first kept) to the end as it is now.
+
+        Raises:
+            KafkaException, Silent: Kafka does not give them; LogError: TR508, it lets nobody in.
+        """
+        _, high = self.bounds()
+        self._consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING if start is None else start)])
+        deadline = time.monotonic() + self._patience
+        while True:
+            message = self._consumer.poll(1.0)
+            if message is None:
+                if refusal := self._refusal.error:
+                    raise refusal
+                if time.monotonic() > deadline:
+                    raise Silent
+                continue
+            if error := message.error():
+                if error.code() == KafkaError._PARTITION_EOF:
+                    return
+                raise KafkaException(error)
+            if message.offset() >= high:
+                return
+            deadline = time.monotonic() + self._patience
+            yield message.offset(), message.key(), message.value()
