@@ -1,51 +1,162 @@
-"""The schema tracker: Spark state, keyed by table, of every structure the log brought, by epoch.
+"""The stream of epochs, and the schema tracker: Spark state, keyed by table, of every structure that the log brought.
 
-For each micro-batch it yields the epochs themselves and, for every structure that their rows were written
-with, that structure. The executors' renderers are made from this output, never from the epoch records, so a
-table whose structure the state does not hold cannot be written.
+Each record of the epochs topic becomes inputs of the tracker. For each micro-batch it yields the epochs themselves and
+every structure that their rows were written with. The executors' renderers are made from this output, never from the
+epoch records, so a table whose structure the state does not hold cannot be written.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame, Row
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-from schemas.structure import has_full_images
-from spark_consumer.epochs.stream import BROKEN, DDL, INPUT_DDL, PASS, STRUCTURE, TOUCH
+from schemas.errors import NOTHING_APPLIED, LogError, Where
+from schemas.structure import TableStructure
+from schemas.wire.epoch import EPOCH_KEY, EpochCommitted
+from schemas.wire.log_records import FOREIGN, At, read_epoch, structure_of
+from spark_consumer.epochs.arrow import record_batch
+from spark_consumer.epochs.slices import LoggedEpoch
+from spark_consumer.rules.config import ConsumerConfig
 
-# What an output row is.
-OUT_EPOCH, OUT_STRUCTURE, OUT_UNKNOWN, OUT_BROKEN = range(4)
+#: the tracker key of rows that only pass through: no table has an empty name
+PASS = ""
+# What a row is: the epoch itself; a structure; rows of a table; a structure that the tracker does not know; or a
+# record that is none.
+EPOCH, STRUCTURE, TOUCH, UNKNOWN, BROKEN = range(5)
 #: of the form and the meaning of the state: another one makes it anew from the schemas topic
-STATE_VERSION = 2
-#: columns of the output
-OUTPUT_DDL = INPUT_DDL
-_CURRENT = "epoch bigint, fingerprint string, structure string, ddl_epoch bigint, ddl string"
-_VERSION_KEY = "fingerprint string"
-_VERSION = "epoch bigint, structure string"
+STATE_VERSION = 3
+
+ROWS = pa.schema(
+    [
+        ("table_name", pa.string()),
+        ("epoch", pa.int64()),
+        ("kind", pa.int32()),
+        ("log_offset", pa.int64()),
+        ("fingerprint", pa.string()),
+        ("text", pa.string()),
+        ("record", pa.binary()),
+    ]
+)
+#: the tracker's inputs and its outputs
+ROWS_DDL = (
+    "table_name string, epoch bigint, kind int, log_offset bigint,"
+    " fingerprint string, text string, record binary"
+)
 #: columns of the initial state's rows
-SEED_DDL = "tracked string, epoch bigint, fingerprint string, text string"
+SEED_DDL = "table_name string, epoch bigint, fingerprint string, text string"
+
+
+class TrackerRow(NamedTuple):
+    """One input or output of the tracker.
+
+    Attributes:
+        table_name: ``database.table``, or ``PASS``.
+        epoch: its number, -1 of BROKEN where it is not known; of an output STRUCTURE the one that brought it.
+        kind: of inputs EPOCH, STRUCTURE or TOUCH, which is also the order within one epoch, or BROKEN; of outputs
+            EPOCH, STRUCTURE, UNKNOWN or BROKEN.
+        fingerprint: of STRUCTURE, TOUCH and UNKNOWN.
+        text: the structure's JSON, or what is wrong with the record.
+        record: the epoch's own bytes, of EPOCH.
+    """
+
+    table_name: str
+    epoch: int
+    kind: int
+    log_offset: int
+    fingerprint: str | None = None
+    text: str | None = None
+    record: bytes | None = None
+
+
+def open_stream(spark: SparkSession, config: ConsumerConfig, start_offset: int, max_epochs: int) -> DataFrame:
+    """The tracker's inputs as a stream from ``start_offset`` of the epochs topic on."""
+    topic = config.epochs_topic
+    source = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", config.bootstrap_servers)
+        .options(**{f"kafka.{name}": value for name, value in config.kafka_security.java().items()})
+        .option("kafka.isolation.level", "read_committed")
+        # An offset range that ends with a transaction marker would wait this long for a record behind it.
+        .option("kafka.fetch.max.wait.ms", "10")
+        .option("failOnDataLoss", "true")
+        .option("assign", json.dumps({topic: [0]}))
+        .option("startingOffsets", json.dumps({topic: {"0": start_offset}}))
+        .option("maxOffsetsPerTrigger", str(max_epochs))
+    )
+    if config.max_batch_delay and not config.until_caught_up:
+        source = source.option("minOffsetsPerTrigger", str(max_epochs)).option(
+            "maxTriggerDelay", f"{round(config.max_batch_delay * 1000)}ms"
+        )
+    source = source.load()
+    return source.select("key", "value", "offset").mapInArrow(partial(explode_batches, topic), ROWS_DDL)
+
+
+def explode_batches(topic: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """``explode`` over Arrow batches with the columns key, value and offset."""
+    for batch in batches:
+        records = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        inputs = [one for key, value, offset in records for one in explode(value, offset, topic, key)]
+        yield record_batch(inputs, ROWS)
+
+
+def explode(
+    value: bytes | None, offset: int, topic: str = "", key: bytes | None = EPOCH_KEY
+) -> list[TrackerRow]:
+    """The tracker's inputs of one record of the epochs topic."""
+    try:
+        epoch = read_epoch(value, At(topic, offset), key)
+        for version in epoch.structures:
+            structure_of(version)
+        return list(_inputs(epoch, value or b"", offset))
+    except LogError as error:
+        number = -1 if error.where.epoch is None else error.where.epoch
+        what = error.what if error.what.startswith("topic ") else f"{At(topic, offset)}: {error.what}"
+        return [TrackerRow(PASS, number, BROKEN, offset, text=what)]
+
+
+def _inputs(epoch: EpochCommitted, value: bytes, offset: int) -> Iterator[TrackerRow]:
+    yield TrackerRow(PASS, epoch.epoch, EPOCH, offset, record=value)
+    for version in epoch.structures:
+        name = f"{version.db}.{version.table}"
+        yield TrackerRow(name, epoch.epoch, STRUCTURE, offset, version.fingerprint, version.structure)
+    for touched in epoch.tables:
+        yield TrackerRow(f"{touched.db}.{touched.table}", epoch.epoch, TOUCH, offset, touched.fingerprint)
+
+
+def track(inputs: DataFrame, seed: DataFrame) -> DataFrame:
+    """Run the tracker over a stream of inputs; ``seed`` becomes the state of a new checkpoint."""
+    return inputs.groupBy("table_name").transformWithState(
+        statefulProcessor=SchemaTracker(),
+        outputStructType=ROWS_DDL,
+        outputMode="Append",
+        timeMode="None",
+        initialState=seed.groupBy("table_name"),
+    )
 
 
 class SchemaTracker(StatefulProcessor):  # type: ignore[misc]
-    """State of one table: ``current`` (structure in force, last DDL) and ``versions`` by fingerprint."""
+    """State of one table: its structures by fingerprint, each with the epoch that brought it."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._current = handle.getValueState("current", _CURRENT)
-        self._versions = handle.getMapState("versions", _VERSION_KEY, _VERSION)
+        self._versions = handle.getMapState(
+            "versions", "fingerprint string", "epoch bigint, structure string"
+        )
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         """The rows of one table in one micro-batch, in any order."""
         del timerValues
         if key[0] == PASS:
             for row in rows:
-                kind = OUT_BROKEN if row.kind == BROKEN else OUT_EPOCH
-                yield _output(PASS, row.epoch, kind, row.log_offset, text=row.text, record=row.record)
+                yield _output(PASS, row.epoch, row.kind, row.log_offset, text=row.text, record=row.record)
             return
-        yield from self._follow(key[0], sorted(rows, key=lambda row: (row.epoch, row.kind)))
+        yield from self._answers(key[0], sorted(rows, key=lambda row: (row.epoch, row.kind)))
 
     def handleInitialState(self, key: Any, initialState: Row, timerValues: Any) -> None:
         """One structure from the schemas topic, in any order."""
@@ -55,17 +166,15 @@ class SchemaTracker(StatefulProcessor):  # type: ignore[misc]
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _follow(self, table: str, rows: Iterable[Row]) -> Iterator[Row]:
-        told: set[str] = set()
+    def _answers(self, table: str, rows: Iterable[Row]) -> Iterator[Row]:
+        answered: set[str] = set()
         for row in rows:
             if row.kind == STRUCTURE:
                 if not self._learn(row.epoch, row.fingerprint, row.text):
                     what = f"the log has {row.fingerprint}, the name of this structure of {table}, for another one"
-                    yield _output(table, row.epoch, OUT_BROKEN, row.log_offset, text=what)
-            elif row.kind == DDL:
-                self._changed(row.epoch, row.text)
-            elif row.kind == TOUCH and row.fingerprint not in told:
-                told.add(row.fingerprint)
+                    yield _output(table, row.epoch, BROKEN, row.log_offset, text=what)
+            elif row.kind == TOUCH and row.fingerprint not in answered:
+                answered.add(row.fingerprint)
                 yield self._answer(table, row)
 
     def _learn(self, epoch: int, fingerprint: str, structure: str) -> bool:
@@ -74,58 +183,62 @@ class SchemaTracker(StatefulProcessor):  # type: ignore[misc]
         if version is not None and version[1] != structure:
             return False
         self._versions.updateValue((fingerprint,), (epoch, structure))
-        if not has_full_images(structure):
-            return True
-        known = self._current.get()
-        if known is None or known[0] <= epoch:
-            ddl = (known[3], known[4]) if known else (None, None)
-            self._current.update((epoch, fingerprint, structure, *ddl))
         return True
 
-    def _changed(self, epoch: int, ddl: str) -> None:
-        known = self._current.get()
-        if json.loads(ddl)["kind"] == "DROP TABLE" or known is None:
-            self._current.update((epoch, "", "", epoch, ddl))
-        else:
-            self._current.update((*known[:3], epoch, ddl))
-
     def _answer(self, table: str, row: Row) -> Row:
-        known = self._current.get()
-        if known is not None and known[1] == row.fingerprint:
-            return _output(table, known[0], OUT_STRUCTURE, row.log_offset, row.fingerprint, known[2])
-        # A structure can come back, as after ADD COLUMN and DROP COLUMN, without being sent again.
         version = self._versions.getValue((row.fingerprint,))
         if version is not None and version[0] <= row.epoch:
-            return _output(table, version[0], OUT_STRUCTURE, row.log_offset, row.fingerprint, version[1])
-        return _output(table, row.epoch, OUT_UNKNOWN, row.log_offset, row.fingerprint)
+            return _output(table, version[0], STRUCTURE, row.log_offset, row.fingerprint, version[1])
+        return _output(table, row.epoch, UNKNOWN, row.log_offset, row.fingerprint)
 
 
-def _output(
-    table: str,
-    epoch: int,
-    kind: int,
-    offset: int,
-    fingerprint: str | None = None,
-    text: str | None = None,
-    record: bytes | None = None,
-) -> Row:
-    return Row(
-        tracked=table,
-        epoch=epoch,
-        kind=kind,
-        log_offset=offset,
-        fingerprint=fingerprint,
-        text=text,
-        record=record,
-    )
+def _output(*fields: Any, **more: Any) -> Row:
+    return Row(**TrackerRow(*fields, **more)._asdict())
 
 
-def track(inputs: DataFrame, seed: DataFrame) -> DataFrame:
-    """Run the tracker over a stream of inputs; ``seed`` becomes the state of a new checkpoint."""
-    return inputs.groupBy("tracked").transformWithState(
-        statefulProcessor=SchemaTracker(),
-        outputStructType=OUTPUT_DDL,
-        outputMode="Append",
-        timeMode="None",
-        initialState=seed.groupBy("tracked"),
-    )
+@dataclass(frozen=True)
+class TrackerOutput:
+    """What the tracker says of one micro-batch, in any order.
+
+    Attributes:
+        structures: by their fingerprints.
+        unknown, broken: rows of these kinds.
+    """
+
+    epochs: list[LoggedEpoch]
+    structures: dict[str, TableStructure]
+    unknown: list[Any]
+    broken: list[Any]
+
+    @staticmethod
+    def of(rows: Sequence[Any]) -> TrackerOutput:
+        """The output's rows as values."""
+        by_kind: dict[int, list[Any]] = {kind: [] for kind in (EPOCH, STRUCTURE, UNKNOWN, BROKEN)}
+        for row in rows:
+            by_kind[row.kind].append(row)
+        return TrackerOutput(
+            [LoggedEpoch(EpochCommitted.decode(bytes(row.record)), row.log_offset) for row in by_kind[EPOCH]],
+            {row.fingerprint: TableStructure.from_json(row.text) for row in by_kind[STRUCTURE]},
+            by_kind[UNKNOWN],
+            by_kind[BROKEN],
+        )
+
+    def refuse_unknown(self, position: int) -> None:
+        """Raises LogError TR552 if an epoch after ``position`` has rows of a structure that is not known."""
+        for row in self.unknown:
+            if row.epoch > position:
+                raise LogError(
+                    "TR552",
+                    f"the schema tracker does not know the structure {row.fingerprint} of {row.table_name}",
+                    where=Where(table=row.table_name, epoch=row.epoch),
+                    hint="the epoch that brought it, or the schemas topic, is damaged",
+                    applied=NOTHING_APPLIED,
+                )
+
+    def refuse_broken(self, offset: int) -> None:
+        """Raises LogError TR568 if a record after ``offset`` is none."""
+        broken = [row for row in self.broken if row.log_offset > offset]
+        if broken:
+            first = min(broken, key=lambda row: int(row.log_offset))
+            where = Where(epoch=first.epoch if first.epoch >= 0 else None)
+            raise LogError("TR568", str(first.text), where=where, hint=FOREIGN)

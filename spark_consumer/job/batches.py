@@ -13,15 +13,14 @@ from pyspark.sql import DataFrame
 from schemas.crashpoints import reached
 from schemas.errors import NOTHING_APPLIED, LogError, Where
 from schemas.structure import TableStructure
-from schemas.wire.epoch import EpochCommitted
-from schemas.wire.log_records import FOREIGN, EpochChain
+from schemas.wire.log_records import EpochChain
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slice_epochs import slice_epochs
 from spark_consumer.epochs.slices import LoggedEpoch, Slice, contiguous_after
 from spark_consumer.epochs.start import TransactionsOf, not_in_log
 from spark_consumer.epochs.stop_condition import StopCondition
-from spark_consumer.epochs.tracker import OUT_BROKEN, OUT_EPOCH, OUT_STRUCTURE, OUT_UNKNOWN
+from spark_consumer.epochs.tracker import TrackerOutput
 from spark_consumer.job.progress import Counters
 from spark_consumer.job.recovered import pass_over
 from spark_consumer.rules.config import ConsumerConfig, StopEvent
@@ -99,23 +98,18 @@ class BatchRunner:
         finally:
             self.busy = False
 
-    def _read(self, frame: DataFrame) -> Sequence[Any]:
+    def _read(self, frame: DataFrame) -> TrackerOutput:
         """The stream's epochs with the tracker's structures."""
+        position = self._sink.position
         self.unread = True
-        rows: Sequence[Any] = frame.collect()
-        position = self._sink.position
-        self._check_unknown(rows, position.epoch)
+        output = TrackerOutput.of(frame.collect())
+        output.refuse_unknown(position.epoch)
         self.unread = False
-        self._check_broken(rows, position.epochs_offset)
-        return rows
+        output.refuse_broken(position.epochs_offset)
+        return output
 
-    def _run(self, rows: Sequence[Any]) -> None:
-        position = self._sink.position
-        found = [
-            LoggedEpoch(EpochCommitted.decode(bytes(row.record)), row.log_offset)
-            for row in rows
-            if row.kind == OUT_EPOCH
-        ]
+    def _run(self, output: TrackerOutput) -> None:
+        position, found = self._sink.position, output.epochs
         others = [one.record.log_id for one in found if position.log_id not in (None, one.record.log_id)]
         if others:
             raise not_in_log(position, f"what comes is of the log {others[0]}")
@@ -128,12 +122,9 @@ class BatchRunner:
             _log.info("epochs_skipped", count=len(found) - len(fresh), position=position.epoch)
         self._check_names(fresh)
         self._stop_condition = self._stop_condition.found(position, fresh, self._transactions_of)
-        structures = {
-            row.fingerprint: TableStructure.from_json(row.text) for row in rows if row.kind == OUT_STRUCTURE
-        }
         limits = self._config.max_batch_rows, self._config.max_batch_bytes
         slices = slice_epochs(position, fresh, self._stop_condition.end, self._transactions_of, *limits)
-        self._apply_all(slices, structures)
+        self._apply_all(slices, output.structures)
         # The stop condition lies before this batch's end, so Spark shall not note it down as done.
         if fresh and self._sink.position.epoch < fresh[-1].record.epoch:
             raise QueryEnded
@@ -163,30 +154,6 @@ class BatchRunner:
         for logged in fresh:
             self._chain.add(logged.record, logged.offset)
             self._chained = logged.record.epoch
-
-    @staticmethod
-    def _check_broken(rows: Sequence[Any], offset: int) -> None:
-        broken = [row for row in rows if row.kind == OUT_BROKEN and row.log_offset > offset]
-        if broken:
-            first = min(broken, key=lambda row: int(row.log_offset))
-            raise LogError(
-                "TR568",
-                str(first.text),
-                where=Where(epoch=first.epoch if first.epoch >= 0 else None),
-                hint=FOREIGN,
-            )
-
-    @staticmethod
-    def _check_unknown(rows: Sequence[Any], position: int) -> None:
-        for row in rows:
-            if row.kind == OUT_UNKNOWN and row.epoch > position:
-                raise LogError(
-                    "TR552",
-                    f"the schema tracker does not know the structure {row.fingerprint} of {row.tracked}",
-                    where=Where(table=row.tracked, epoch=row.epoch),
-                    hint="the epoch that brought it, or the schemas topic, is damaged",
-                    applied=NOTHING_APPLIED,
-                )
 
     def _apply_all(self, slices: Sequence[Slice], structures: dict[str, TableStructure]) -> None:
         coming: Future[Any] | None = None

@@ -18,8 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from schemas.access.server_url import ServerUrl
 from spark_consumer.epochs.arrow import record_batch
-from spark_consumer.epochs.stream import INPUT, INPUT_DDL, STRUCTURE, TOUCH
-from spark_consumer.epochs.tracker import SEED_DDL, track
+from spark_consumer.epochs.tracker import ROWS, ROWS_DDL, SEED_DDL, STRUCTURE, TOUCH, track
 from spark_consumer.job.spark import start_spark
 from spark_consumer.rules.config import ConsumerConfig
 
@@ -63,7 +62,7 @@ def _stream(spark: SparkSession, checkpoint: Path) -> None:
         seen.append(len(rows))
 
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
-    inputs = source.select("value").mapInArrow(_inputs, INPUT_DDL)
+    inputs = source.select("value").mapInArrow(_inputs, ROWS_DDL)
     seed = spark.createDataFrame([("d.seeded", 0, "aa", "{}")], SEED_DDL)
     query = (
         track(inputs, seed)
@@ -103,7 +102,7 @@ def _inputs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for number in batch.column(0).to_pylist()
             for kind in (STRUCTURE, TOUCH)
         ]
-        yield record_batch(rows, INPUT)
+        yield record_batch(rows, ROWS)
 
 
 if __name__ == "__main__":

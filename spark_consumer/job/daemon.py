@@ -27,7 +27,6 @@ _MODULES = (
     "pyspark.sql.streaming.stateful_processor_util",
     "confluent_kafka",
     "schemas.sql.literals",
-    "spark_consumer.epochs.stream",
     "spark_consumer.apply.prepared",
     "spark_consumer.rows.render",
     "spark_consumer.epochs.tracker",

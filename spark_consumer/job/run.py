@@ -22,8 +22,7 @@ from spark_consumer.epochs.letter_case import as_servers_compare
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.start import resume_offset
 from spark_consumer.epochs.stop_condition import StopCondition, stop_condition_of
-from spark_consumer.epochs.stream import open_stream
-from spark_consumer.epochs.tracker import SEED_DDL, track
+from spark_consumer.epochs.tracker import SEED_DDL, open_stream, track
 from spark_consumer.job.batches import BatchRunner
 from spark_consumer.job.checkpoint import Checkpoint, CheckpointOwner, in_use
 from spark_consumer.job.progress import Counters

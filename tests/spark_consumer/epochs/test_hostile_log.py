@@ -45,7 +45,7 @@ from schemas.wire.log_records import (
     read_version,
     structure_of,
 )
-from spark_consumer.epochs.stream import BROKEN, explode
+from spark_consumer.epochs.tracker import BROKEN, explode
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.render import render

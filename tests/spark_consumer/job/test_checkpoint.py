@@ -43,7 +43,7 @@ def used(path: Path) -> tuple[bool, str]:
     return kept, logs[0]["reason"] if logs else ""
 
 
-MINE = {"channel": "main", "prefix": "shop", "ledger_uuid": "uuid", "state_version": 2}
+MINE = {"channel": "main", "prefix": "shop", "ledger_uuid": "uuid", "state_version": 3}
 
 
 def test_a_checkpoint_of_this_release_is_used_again(tmp_path: Path) -> None:
@@ -54,8 +54,8 @@ def test_a_checkpoint_of_this_release_is_used_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"state_version": None}, "its state is of version 1, and this release keeps version 2"),
-        ({"state_version": 3}, "its state is of version 3, and this release keeps version 2"),
+        ({"state_version": None}, "its state is of version 1, and this release keeps version 3"),
+        ({"state_version": 4}, "its state is of version 4, and this release keeps version 3"),
         ({"channel": "other"}, "it belongs to another channel, downstream or log"),
         ({"channel": "other", "state_version": None}, "it belongs to another channel, downstream or log"),
         ({"ledger_uuid": "x"}, "it belongs to another channel, downstream or log"),

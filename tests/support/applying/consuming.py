@@ -22,7 +22,7 @@ from spark_consumer.epochs.letter_case import as_servers_compare
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.start import resume_offset
 from spark_consumer.epochs.stop_condition import stop_condition_of
-from spark_consumer.epochs.tracker import OUT_EPOCH, OUT_STRUCTURE
+from spark_consumer.epochs.tracker import EPOCH, STRUCTURE
 from spark_consumer.job.batches import BatchRunner, QueryEnded
 from spark_consumer.job.progress import Counters
 from spark_consumer.rows.reader import ArrowFunction, SliceReader
@@ -70,9 +70,7 @@ def _apply(config: ConsumerConfig, sink: Sink[Any], log: LogReader, epochs: int 
     sink.begin(SliceReader(run_here, source, log))
     found = list(log.epochs(resume_offset(sink.position, log)))[:epochs]
     known = log.structures(found[-1].record.epoch) if found else []
-    structures = [
-        SimpleNamespace(kind=OUT_STRUCTURE, fingerprint=v.fingerprint, text=v.structure) for v in known
-    ]
+    structures = [SimpleNamespace(kind=STRUCTURE, fingerprint=v.fingerprint, text=v.structure) for v in known]
     stop_condition = stop_condition_of(config, sink.position, log)
     runner = BatchRunner(
         config, sink, log, TransactionReader(config, log), stop_condition, threading.Event(), Counters()
@@ -82,7 +80,7 @@ def _apply(config: ConsumerConfig, sink: Sink[Any], log: LogReader, epochs: int 
             if runner.ended:
                 break
             logged = [
-                SimpleNamespace(kind=OUT_EPOCH, record=one.record.encode(), log_offset=one.offset)
+                SimpleNamespace(kind=EPOCH, record=one.record.encode(), log_offset=one.offset)
                 for one in found[begin : begin + _BATCH]
             ]
             frame = SimpleNamespace(collect=lambda rows=[*logged, *structures]: rows)
