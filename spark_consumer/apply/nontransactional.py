@@ -36,8 +36,7 @@ from spark_consumer.apply.prepared import Step, TableSteps
 from spark_consumer.apply.tables import marks
 from spark_consumer.apply.tables.marks import Mark, RowPlace
 from spark_consumer.apply.write import write_one
-from spark_consumer.epochs.log_position import parsed
-from spark_consumer.epochs.position import Position
+from spark_consumer.epochs.position import Position, parsed
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.target.crashed_tables import check_order, crashed
 from spark_consumer.target.server_errors import error_number, is_crashed

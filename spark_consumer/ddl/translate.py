@@ -78,6 +78,13 @@ class DdlRules:
         part = in_innodb(part) if self._options.engines == "innodb" else part
         return self._routed(part, known) if self._router.routes else part
 
+    def carries(self, ddl: SchemaChanged, known: Known) -> bool:
+        """Whether the channel runs something of the DDL, or stops at it."""
+        try:
+            return self.translate(ddl, known) is not None
+        except DdlRefused:
+            return True
+
     def _part(self, ddl: SchemaChanged, has_rows: HasRows) -> SchemaChanged | None:
         """Return the part of a DDL that the filters let through; None if nothing is left."""
         event = ddl.kind.lower()

@@ -27,8 +27,8 @@ from schemas.wire.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, Tabl
 from schemas.wire.log_records import UNFIT, At, LoggedVersion, no_record, structure_of
 from schemas.wire.rows import header_size, schema_name
 from spark_consumer.epochs.fetch import TopicReader, Unreadable, unreadable
-from spark_consumer.epochs.log_position import LogPosition, common, end_of, filled, parsed
 from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.position import LogPosition, common, end_of, filled, parsed
 from spark_consumer.epochs.slices import LoggedEpoch
 from spark_consumer.rules.config import LogAddress
 

@@ -9,8 +9,7 @@ from functools import cached_property
 from schemas.errors import LogError, Where
 from schemas.wire.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, SchemaChanged
 from schemas.wire.log_records import FOREIGN, missing
-from spark_consumer.epochs.log_position import BEFORE_ALL, LogPosition, order_of
-from spark_consumer.epochs.position import Position
+from spark_consumer.epochs.position import BEFORE_ALL, LogPosition, Position, order_of
 
 
 @dataclass(frozen=True)

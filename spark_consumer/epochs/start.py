@@ -13,9 +13,8 @@ from schemas.errors import ConfigError, LogError, Where
 from schemas.gtid.sets import Flavor, GtidSet, flavor_of, parse_gtid_set
 from schemas.wire.epoch import EpochCommitted
 from spark_consumer.epochs.epoch_transactions import Transaction, TransactionReader, before_time, behind_gtids
-from spark_consumer.epochs.log_position import ChannelBegin, LogPosition, end_of, parsed
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.epochs.position import Position
+from spark_consumer.epochs.position import ChannelBegin, LogPosition, Position, end_of, parsed
 from spark_consumer.epochs.slices import LoggedEpoch
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.config import ConsumerConfig

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from schemas.errors import LogError, Where
 from schemas.gtid.sets import GtidSet, flavor_of
 from spark_consumer.epochs.epoch_transactions import TransactionReader, behind_gtids
-from spark_consumer.epochs.log_position import LogPosition, end_of, parsed
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.epochs.position import Position
+from spark_consumer.epochs.position import LogPosition, Position, end_of, parsed
 from spark_consumer.epochs.slices import LoggedEpoch
 from spark_consumer.epochs.start import TransactionsOf, executed_of, last_position, other_kind, parse_set
 from spark_consumer.rules.config import ConsumerConfig

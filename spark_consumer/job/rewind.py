@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 from schemas.counted import counted
 from schemas.errors import DDL, DownstreamError, EventId, LogError, Where
+from schemas.wire.epoch import SchemaChanged
 from schemas.wire.log_records import structure_of
 from spark_consumer.apply.repeatable import REPLAY_HINT, check_decisions, check_tables
 from spark_consumer.apply.tables import channel_tables, error_log, position_store, worker_info
@@ -26,9 +27,8 @@ from spark_consumer.apply.tables.error_log import Directive
 from spark_consumer.ddl.translate import DdlRules
 from spark_consumer.epochs.epoch_transactions import TransactionReader
 from spark_consumer.epochs.letter_case import as_servers_compare
-from spark_consumer.epochs.log_position import LogPosition, order_of
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.epochs.position import Position
+from spark_consumer.epochs.position import LogPosition, Position, order_of
 from spark_consumer.epochs.slices import LoggedEpoch
 from spark_consumer.epochs.start import check_log, first_position
 from spark_consumer.job.checkpoint import in_use
@@ -200,21 +200,19 @@ def _check_ddl(
     rules = config.rules
     ddl_rules = DdlRules(rules.tables, rules.events, rules.router, config.ddl)
 
-    def acts(logged: LoggedEpoch) -> bool:
-        ddl, epoch = logged.record.ddl, logged.record.epoch
+    def acting(epoch: int, ddl: SchemaChanged | None) -> bool:
         chosen = decided.get(EventId(epoch, DDL))
         if ddl is None or (chosen is not None and not chosen.statements):
             return False
-        return ddl_rules.translate(ddl, lambda: log.tables(epoch)) is not None
+        return ddl_rules.carries(ddl, lambda: log.tables(epoch))
 
-    first = next((logged.record for logged in epochs if acts(logged)), None)
-    if first is not None and first.ddl is not None:
-        last = [logged.record.epoch for logged in epochs if acts(logged)][-1]
+    records = [one.record for one in epochs if acting(one.record.epoch, one.record.ddl)]
+    if records and (ddl := records[0].ddl) is not None:
         raise DownstreamError(
             "TR576",
-            f"there is a DDL in between, and it cannot be repeated: {first.ddl.statement[:200]}",
-            where=Where(epoch=first.epoch, gtid=first.last_gtid),
-            hint=f"the furthest place is epoch:{last + 1}; {REPLAY_HINT}",
+            f"there is a DDL in between, and it cannot be repeated: {ddl.statement[:200]}",
+            where=Where(epoch=records[0].epoch, gtid=records[0].last_gtid),
+            hint=f"the furthest place is epoch:{records[-1].epoch + 1}; {REPLAY_HINT}",
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from schemas.errors import TailraceError
 from schemas.gtid.sets import Flavor, GtidSet, MariadbGtidSet, MysqlGtidSet, parse_gtid_set
-from spark_consumer.epochs.log_position import parsed
+from spark_consumer.epochs.position import parsed
 from tailrace.config.addresses import log_address, source_url
 from tailrace.config.model import Config
 

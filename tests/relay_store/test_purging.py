@@ -33,7 +33,7 @@ from schemas.binlog.framing import MAGIC
 from schemas.errors import RelayError
 from schemas.wire.epoch import EpochCommitted, PreparedTransaction
 from spark_consumer.apply.tables import channel_tables, position_store
-from spark_consumer.epochs.log_position import BEFORE_ALL, ChannelBegin
+from spark_consumer.epochs.position import BEFORE_ALL, ChannelBegin
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import closing, connect
 from tailrace.channels import relay_marks as channel_mark

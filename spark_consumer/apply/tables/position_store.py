@@ -18,8 +18,7 @@ import pymysql
 from schemas.errors import DownstreamError, Where
 from schemas.wire.epoch import EpochCommitted
 from spark_consumer.apply.tables import marks, worker_info
-from spark_consumer.epochs.log_position import ChannelBegin
-from spark_consumer.epochs.position import Position
+from spark_consumer.epochs.position import ChannelBegin, Position
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.target.session import Query, Session, rows_if_there
 

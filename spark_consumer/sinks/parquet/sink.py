@@ -17,9 +17,8 @@ from schemas.structure import TableStructure
 from schemas.wire.epoch import SchemaChanged
 from schemas.wire.rows import value_header, widened
 from spark_consumer.ddl.translate import DdlRules
-from spark_consumer.epochs.log_position import ChannelBegin
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.epochs.position import Position
+from spark_consumer.epochs.position import ChannelBegin, Position
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.epochs.start import begin_of, check_began, check_log
 from spark_consumer.plan.counters import NO_STAGES, Applied, Stages
@@ -147,7 +146,7 @@ class FilesSink:
             names.append(path)
             listed.append({"file": path, "table": table.name, "rows": content.num_rows})
         slice_ = prepared.slice_
-        ddl = slice_.ddl if slice_.ddl is not None and self._carries(slice_.ddl) else None
+        ddl = slice_.ddl if slice_.ddl is not None and self._ddl.carries(slice_.ddl, lambda: ()) else None
         records = [logged.record for logged in slice_.epochs]
         if ddl is not None:
             self._stage_json(names, f"{OURS}/schema_changes/{number:012}.json", _change(prepared, ddl))
@@ -172,13 +171,6 @@ class FilesSink:
         with self._folder.staging(len(names)) as staged:
             staged.write_text(json.dumps(content, ensure_ascii=False, indent=1))
         names.append(name)
-
-    def _carries(self, ddl: SchemaChanged) -> bool:
-        try:
-            return self._ddl.translate(ddl, lambda: ()) is not None
-        except DownstreamError:
-            # Only a part of what it names is replicated: a note of it does no harm.
-            return True
 
     def move_to(self, position: Position) -> None:
         self._keep(position, consistent=False)

@@ -10,9 +10,8 @@ import pytest
 from schemas.access.server_url import ServerUrl
 from schemas.errors import LogError
 from schemas.wire.epoch import EPOCH_KEY, ORIGIN, EpochCommitted
-from spark_consumer.epochs.log_position import LogPosition
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.epochs.position import Position
+from spark_consumer.epochs.position import LogPosition, Position
 from spark_consumer.epochs.start import begin_of, first_position, resume_offset
 from spark_consumer.rules.config import ConsumerConfig
 from tests.support.epochs.records import SOURCE, epoch_record

@@ -14,13 +14,12 @@ from schemas.errors import ConfigError, LogError
 from schemas.gtid.sets import parse_gtid_set
 from schemas.wire.epoch import SchemaChanged, TableTouched
 from spark_consumer.epochs.epoch_transactions import RowHeader, Transaction, part_of, transactions
-from spark_consumer.epochs.log_position import BEFORE_ALL, LogPosition, common
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.epochs.position import Position
-from spark_consumer.epochs.slice_epochs import slice_epochs
+from spark_consumer.epochs.position import BEFORE_ALL, LogPosition, Position, common
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.epochs.start import first_position, last_position
 from spark_consumer.epochs.stop_condition import StopCondition
+from spark_consumer.job.batches import slice_epochs
 from tests.support.epochs.records import epoch_record
 
 UUID = "00000000-0000-0000-0000-00000000cafe"

@@ -17,7 +17,7 @@ from schemas.errors import ConfigError, DownstreamError, LogError
 from schemas.structure import Column, TableStructure
 from schemas.wire.avro_schema import row_schema
 from schemas.wire.epoch import DIGEST_MODULUS, SchemaChanged, TableChanged, TableTouched
-from spark_consumer.epochs.log_position import BEFORE_ALL, ChannelBegin
+from spark_consumer.epochs.position import BEFORE_ALL, ChannelBegin
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.rows.slice_rows import RangeRows
 from spark_consumer.rules.config import ConsumerConfig

@@ -21,7 +21,7 @@ from spark_consumer.apply.ddl.run import LoggedTables
 from spark_consumer.apply.open import open_applier as open_applier_of
 from spark_consumer.apply.prepared import PreparedRows, Writes, sorted_out
 from spark_consumer.apply.tables import channel_tables, position_store
-from spark_consumer.epochs.log_position import BEFORE_ALL, ChannelBegin
+from spark_consumer.epochs.position import BEFORE_ALL, ChannelBegin
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.plan.plan import Mode, TablePlan, plan_slice, targets_of
 from spark_consumer.plan.statements import Limits, Statement

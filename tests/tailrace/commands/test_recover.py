@@ -29,8 +29,8 @@ from schemas.access.server_url import ServerUrl
 from schemas.errors import LogError
 from schemas.gtid.sets import MysqlGtidSet
 from spark_consumer.apply.tables import channel_tables, position_store
-from spark_consumer.epochs.log_position import BEFORE_ALL, ChannelBegin
 from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.position import BEFORE_ALL, ChannelBegin
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import closing, connect
 from tailrace.assemble import open_sink
