@@ -6,9 +6,8 @@ import os
 import random
 import shutil
 import threading
-import time
-from collections.abc import Callable
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -90,25 +89,44 @@ def promote(second: Database) -> None:
     second.execute("STOP REPLICA" if second.flavor == "mysql" else "STOP SLAVE")
 
 
+def transactions(server: Database, seed: int) -> Generator[None]:
+    """Transactions from a client, each as it is asked for."""
+    rng = random.Random(seed)
+    with server.connect(database="app", autocommit=False) as connection, connection.cursor() as cursor:
+        while True:
+            rows = [("x" * rng.randint(0, 200),) for _ in range(rng.randint(1, 30))]
+            cursor.executemany("INSERT INTO t (v) VALUES (%s)", rows)
+            cursor.execute("UPDATE t SET n = n + 1 WHERE id %% 5 = %s LIMIT 30", (rng.randint(0, 4),))
+            cursor.execute("DELETE FROM t WHERE id %% 13 = %s LIMIT 9", (rng.randint(0, 12),))
+            connection.commit()
+            yield
+
+
+def work(server: Database, seed: int, count: int) -> None:
+    """So many transactions."""
+    with closing(transactions(server, seed)) as some:
+        for _ in range(count):
+            next(some)
+
+
 @contextmanager
-def load(server: Database, seed: int) -> Any:
-    """Transactions from a client, all the time."""
-    done = threading.Event()
+def load(server: Database, seed: int) -> Iterator[None]:
+    """Transactions all the time, a few of them before the block begins."""
+    done, begun = threading.Event(), threading.Event()
 
-    def work() -> None:
-        rng = random.Random(seed)
-        with server.connect(database="app", autocommit=False) as connection, connection.cursor() as cursor:
-            while not done.is_set():
-                rows = [("x" * rng.randint(0, 200),) for _ in range(rng.randint(1, 30))]
-                cursor.executemany("INSERT INTO t (v) VALUES (%s)", rows)
-                cursor.execute("UPDATE t SET n = n + 1 WHERE id %% 5 = %s LIMIT 30", (rng.randint(0, 4),))
-                cursor.execute("DELETE FROM t WHERE id %% 13 = %s LIMIT 9", (rng.randint(0, 12),))
-                connection.commit()
-                time.sleep(0.02)  # a few hundred transactions are enough, however fast the machine is
+    def run() -> None:
+        with closing(transactions(server, seed)) as some:
+            for number, _ in enumerate(some):
+                if number == 20:
+                    begun.set()
+                # A few hundred transactions are enough, however fast the machine is.
+                if done.wait(0.02):
+                    return
 
-    thread = threading.Thread(target=work)
+    thread = threading.Thread(target=run)
     thread.start()
     try:
+        assert begun.wait(60)
         yield
     finally:
         done.set()
@@ -147,8 +165,7 @@ def test_a_failover_is_followed_by_gtid(
         target=run_producer, args=(replace(config, source=source(first)), stop), daemon=True
     )
     thread.start()
-    with load(first, 1):
-        time.sleep(3)
+    work(first, 1, 100)
     level(first, second)
     first.execute("FLUSH BINARY LOGS")
     stop.set()  # what the first one still had to say comes from the second one
@@ -180,7 +197,6 @@ def test_a_relay_log_made_anew_is_gone_on_with_by_gtid(
     create(first)
     ours = replace(config, source=source(first), until_caught_up=True)
     with load(first, 3):
-        time.sleep(1)
         first.execute("FLUSH BINARY LOGS")
         run_producer(ours, threading.Event())
         shutil.rmtree(config.relay.dir)
@@ -210,11 +226,9 @@ def test_relay_log_recovery_fetches_again_what_is_not_published(
     relay = replace(config.relay, max_file_size=65_536)
     ours = replace(config, source=source(upstream), until_caught_up=True, relay=relay)
     run_producer(ours, threading.Event())
-    with load(upstream, 4):
-        time.sleep(1)
+    work(upstream, 4, 40)
     halfway = str(describe(source(upstream)).executed)
-    with load(upstream, 5):
-        time.sleep(1)
+    work(upstream, 5, 40)
     run_producer(replace(ours, stop_at_gtid=halfway, until_caught_up=False), threading.Event())
     _mirror_all(upstream, config)
     folder = config.relay.dir / layout.read_index(config.relay.dir)[-1]

@@ -271,18 +271,8 @@ def rewound(it: Channel, to: str, until: str | None = None, **settings: Any) -> 
     return said
 
 
-@both
-def test_a_rewind_keeps_what_was_decided_about_rows(
-    channel: Channel, workers: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    it = channel
-    # as a large transaction, which several tasks divide among themselves
-    monkeypatch.setattr("spark_consumer.rows.reader._TASK_ROWS", 2)
-    it.consume()
-    it.downstream.execute(
-        f"CREATE TABLE {it.name}.other (id INT PRIMARY KEY, v INT)",
-        f"INSERT INTO {it.name}.t VALUES (900, 0, 'taken'), (901, 0, 'also')",
-    )
+def refused_rows(it: Channel) -> int:
+    """Three epochs with rows that the downstream refuses; the number of the first."""
     begin = it.topic.next_epoch
     it.topic.epoch(*(insert(it.t, row(i)) for i in range(10)))
     # Of a key whose first change is left out there are others in the same epoch, and in the same batch.
@@ -297,6 +287,11 @@ def test_a_rewind_keeps_what_was_decided_about_rows(
         transactions=7,
     )
     it.topic.epoch(update(it.t, row(21, 2, "a"), row(21, 3, "d")), insert(it.t, row(24, 0, "b")))
+    return begin
+
+
+def decide_about_each(it: Channel) -> list[Any]:
+    """Leave a row out, and replace two events by other statements; the table's rows when all is applied."""
     assert it.refused("TR604").event.key == "`id`=20"
     it.error("skip")
     assert it.refused("TR604").event.key == "`id`=22"
@@ -314,25 +309,35 @@ def test_a_rewind_keeps_what_was_decided_about_rows(
     assert (22, 5, None) in after
     assert {(0, 70, None), (1, 70, None), (900, 0, "taken")} < set(after)
     assert not {3, 4, 5, 20} & {i for i, _, _ in after}
+    return after
 
-    # Somebody has changed rows, so they are made as they were; what was decided stays decided.
-    spoil = f"UPDATE {it.name}.t SET v = -1, s = NULL WHERE id BETWEEN 6 AND 24"
-    place = f"gtid:{'0' * 8}-0000-0000-0000-00000000cafe:1-"
-    for to, until in (
-        (f"epoch:{begin}", None),
-        (f"{place}{it.topic.transactions - 5}", None),
-        (f"epoch:{begin}", f"{place}{it.topic.transactions - 4}"),
+
+@both
+def test_a_rewind_keeps_what_was_decided_about_rows(
+    channel: Channel, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody has changed rows, so they are made as they were; what was decided stays decided."""
+    it = channel
+    # as a large transaction, which several tasks divide among themselves
+    monkeypatch.setattr("spark_consumer.rows.reader._TASK_ROWS", 2)
+    it.consume()
+    it.downstream.execute(
+        f"CREATE TABLE {it.name}.other (id INT PRIMARY KEY, v INT)",
+        f"INSERT INTO {it.name}.t VALUES (900, 0, 'taken'), (901, 0, 'also')",
+    )
+    begin = refused_rows(it)
+    after = decide_about_each(it)
+    of_the_last = [(i, -1, None) if 6 <= i <= 9 else (i, v, s) for i, v, s in after]
+    gtids = f"gtid:{'0' * 8}-0000-0000-0000-00000000cafe:1-"
+    for to, until, decisions, expected in (
+        (f"epoch:{begin}", None, 3, after),
+        (f"{gtids}{it.topic.transactions - 5}", None, 2, of_the_last),
+        (f"epoch:{begin}", f"{gtids}{it.topic.transactions - 4}", 3, after),
     ):
-        it.downstream.execute(spoil)
+        it.downstream.execute(f"UPDATE {it.name}.t SET v = -1, s = NULL WHERE id BETWEEN 6 AND 24")
         said = rewound(it, to, until)
-        assert sum("tailrace error" in one for one in said) == (3 if to.startswith("epoch") else 2)
-        again = it.rows()
-        expected = (
-            after
-            if to.startswith("epoch")
-            else [(i, -1, None) if 6 <= i <= 9 else (i, v, s) for i, v, s in after]
-        )
-        assert again == expected, (to, until)
+        assert sum("tailrace error" in one for one in said) == decisions
+        assert it.rows() == expected, (to, until)
     assert it.downstream.execute(f"SELECT * FROM {it.name}.other") == [(1, 1)]
     assert len(it.error("show", "--json")["directives"]) == 3
 
