@@ -6,6 +6,11 @@ EXISTS. Any other DDL of one upstream table would change the rows or the structu
 
 A DROP or RENAME of several tables is reduced to the replicated ones. A DDL that moves rows between a replicated table
 and one that is not (RENAME, EXCHANGE PARTITION) stops the channel.
+
+DDL on views, stored programs and accounts: the channel applies it, ignores it or stops, according to ``[ddl]``.
+
+A routine's or event's body may name tables in any way, so it is not rewritten: if routes concern its schema, the DDL is
+left out. DROP gets IF EXISTS, because a copy of the upstream's tables often has no programs.
 """
 
 from __future__ import annotations
@@ -18,14 +23,13 @@ from typing import cast
 import structlog
 
 from schemas.ddl import engine
-from schemas.ddl.classify import ClassifiedStatement, classify
+from schemas.ddl.classify import ClassifiedStatement, classify, family
 from schemas.ddl.lexer import Flavor
 from schemas.ddl.names import Unroutable, rename
 from schemas.tables import TableFilter
 from schemas.wire.epoch import SchemaChanged, TableChanged
-from spark_consumer.ddl.edit import Uneditable, narrowed, with_if_exists
+from spark_consumer.ddl.edit import Uneditable, event_at_rest, narrowed, with_definer, with_if_exists
 from spark_consumer.ddl.fill import unsure_fill
-from spark_consumer.ddl.objects import allowed, is_object, translate_object
 from spark_consumer.plan.refusal import DdlRefused
 from spark_consumer.rules.ddl_options import DdlOptions
 from spark_consumer.rules.event_filter import EventFilter, rule_hint
@@ -258,3 +262,70 @@ def database_of(ddl: SchemaChanged) -> str:
 def _classified(ddl: SchemaChanged) -> ClassifiedStatement:
     flavor = cast(Flavor, ddl.source_flavor)
     return classify(ddl.statement, ddl.default_db, flavor, sql_mode=ddl.sql_mode or 0)
+
+
+def is_object(kind: str) -> bool:
+    """Whether DDL of this kind concerns a stored program or an account."""
+    return family(kind) not in ("", "views")
+
+
+def allowed(ddl: SchemaChanged, options: DdlOptions) -> bool:
+    """Whether the channel applies DDL of this family. Raises DownstreamError TR628 if the channel has to stop."""
+    kind = family(ddl.kind)
+    chosen = options.of(kind)
+    if chosen == "stop":
+        raise DdlRefused(
+            "TR628",
+            f'the channel stops at DDL on {kind} ([ddl] {kind} = "stop"): {ddl.shown[:200]}',
+            hint=f'make the same change on the downstream by hand, set [ddl] {kind} = "ignore", and start again',
+        )
+    if chosen == "ignore":
+        _log.info("ddl_ignored", kind=ddl.kind, statement=ddl.shown[:200], setting=f"ddl.{kind}")
+    return chosen == "apply"
+
+
+def translate_object(
+    ddl: SchemaChanged,
+    classified: ClassifiedStatement,
+    tables: TableFilter,
+    events: EventFilter,
+    router: Router,
+) -> SchemaChanged | None:
+    """Translate DDL on a program or an account; None if filters or routes leave it out.
+
+    Raises:
+        DownstreamError: TR624, the statement cannot be changed safely.
+    """
+    if classified.program is None:
+        return ddl
+    db, name = classified.program
+    if not tables.allows(db, name) or events.drops(db, name, ddl.kind.lower(), ddl.statement):
+        _log.info("ddl_filtered", kind=ddl.kind, statement=ddl.statement[:200])
+        return None
+    if router.concerns(db):
+        _log.warning(
+            "ddl_ignored", kind=ddl.kind, statement=ddl.statement[:200], reason="a route concerns its schema"
+        )
+        return None
+    flavor, mode = cast(Flavor, ddl.source_flavor), ddl.sql_mode or 0
+    try:
+        if ddl.kind.startswith("DROP"):
+            return replace(ddl, statement=with_if_exists(ddl.statement, flavor, sql_mode=mode))
+        if ddl.kind.endswith("EVENT"):
+            return replace(ddl, statement=event_at_rest(_owned(ddl, flavor), flavor, sql_mode=mode))
+    except Uneditable as error:
+        raise DdlRefused(
+            "TR624",
+            f"a statement cannot be changed safely for the downstream: {error}: {ddl.statement[:200]}",
+            hint="run it by hand on the downstream, and ignore it with a filter rule that has its text as sql-pattern",
+        ) from error
+    return ddl
+
+
+def _owned(ddl: SchemaChanged, flavor: Flavor) -> str:
+    """Add the upstream session's account as the definer to ALTER EVENT, which makes its invoker the definer."""
+    settings = dict(ddl.settings)
+    user, host = settings.get("invoker_user"), settings.get("invoker_host")
+    if ddl.kind != "ALTER EVENT" or not user or host is None:
+        return ddl.statement
+    return with_definer(ddl.statement, flavor, user, host, sql_mode=ddl.sql_mode or 0)

@@ -31,8 +31,7 @@ from spark_consumer.rows.results import (
 )
 from spark_consumer.rows.slice_rows import RangeRows
 from spark_consumer.rules.expressions.kinds import Unevaluable
-from spark_consumer.target.find_by_image import Finder, compile_finder
-from spark_consumer.target.row_locator import Find
+from spark_consumer.target.row_locator import Find, Finder, compile_finder
 from spark_consumer.target.versioned import InForce
 
 _EVENTS = {ord("c"): "insert", ord("r"): "insert", ord("u"): "update", ord("d"): "delete"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from schemas.ddl.table_definition import PERIOD
 from schemas.structure import TableStructure
 from schemas.types.temporal import TIMESTAMP, TIMESTAMP2
-from spark_consumer.target.find_by_image import compile_finder
+from spark_consumer.target.row_locator import compile_finder
 from spark_consumer.target.table import TargetTable
 
 #: ``row_end`` of current rows, before MariaDB 11.5 and since

@@ -52,7 +52,7 @@ from spark_consumer.rows.render import render
 from spark_consumer.rows.slice_rows import RangeRows
 from spark_consumer.rules.expressions.filter import ExpressionRule, compile_filter
 from spark_consumer.sinks.parquet.changes import changes, form_of
-from spark_consumer.target.find_by_image import compile_finder
+from spark_consumer.target.row_locator import compile_finder
 from tailrace.reader.rows import RowReader
 from tests.support.epochs.fake_topic import Change, delete, insert, integer, row_key, row_value, text, update
 from tests.support.epochs.records import SOURCE, epoch_record, version_record

@@ -27,8 +27,8 @@ from spark_consumer.rows.slice_rows import RangeRows
 from spark_consumer.rules.expressions.filter import ExpressionRule
 from spark_consumer.rules.expressions.kinds import Unevaluable
 from spark_consumer.rules.rules import Rules
-from spark_consumer.target.column_defaults import default_of
 from spark_consumer.target.table import TargetTable
+from spark_consumer.target.tables import default_of
 from tests.support.applying.targets import column, unique
 from tests.support.binlogs.decoder import new_decoder, run
 from tests.support.binlogs.relay_events import event, format_description, gtid, query, xid

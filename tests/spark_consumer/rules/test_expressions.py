@@ -17,9 +17,9 @@ from schemas.sql.literals import SESSION_SETUP, compile_renderers
 from schemas.structure import Column, TableStructure
 from spark_consumer.rules.expressions import UnsupportedExpression
 from spark_consumer.rules.expressions.code import Coder
+from spark_consumer.rules.expressions.filter import value_lines, value_names
 from spark_consumer.rules.expressions.kinds import Unevaluable, collation
 from spark_consumer.rules.expressions.parse import parse
-from spark_consumer.rules.expressions.row_values import value_lines, value_names
 from tests.support.epochs.fake_topic import insert, row_value
 
 pytestmark = pytest.mark.servers
