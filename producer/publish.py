@@ -153,7 +153,7 @@ class Publisher:
         table = change.tables[0]
         found = self._upstream.engine((table.db, table.table)) if self._upstream else None
         # Somebody may have altered it since. Then the log alters it as well; but meanwhile its foreign keys act.
-        has_keys = has_foreign_key(change.statement, self._flavor, sql_mode=change.sql_mode or 0)
+        has_keys = has_foreign_key(change.statement, self._flavor, sql_mode=change.mode)
         return default if found and default and has_keys else found or default
 
     # -- following the relay log -----------------------------------------------------------------

@@ -120,7 +120,7 @@ class SchemaChanges:
 
     def _with_engine(self, change: SchemaChanged) -> SchemaChanged:
         """With the engine that a CREATE TABLE took by default: the binlog does not say which one that was."""
-        mode = change.sql_mode or 0
+        mode = change.mode
         if change.kind != "CREATE TABLE" or not takes_default_engine(
             change.statement, self._flavor, sql_mode=mode
         ):

@@ -322,7 +322,7 @@ class Structures:
         return DdlContext(
             self._flavor,
             change.default_db,
-            change.sql_mode or 0,
+            change.mode,
             change.explicit_defaults_for_timestamp,
             CHARSETS.get(change.collation_server) if change.collation_server is not None else None,
         )

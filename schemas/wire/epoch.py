@@ -13,6 +13,7 @@ import fastavro
 from zlib_ng.zlib_ng import crc32
 
 from schemas.ddl.classify import family
+from schemas.ddl.lexer import Flavor
 from schemas.structure import has_full_images
 
 _SCHEMA = fastavro.parse_schema(json.loads((files("schemas") / "epoch.avsc").read_text()))
@@ -103,7 +104,7 @@ class SchemaChanged:
     default_db: str
     kind: str
     tables: tuple[TableChanged, ...]
-    source_flavor: str
+    source_flavor: Flavor
     timestamp: int
     sql_mode: int | None = None
     charset_client: int | None = None
@@ -114,6 +115,11 @@ class SchemaChanged:
     foreign_key_checks: bool = True
     unique_checks: bool = True
     settings: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def mode(self) -> int:
+        """The bits of ``sql_mode``; 0 if the event has none."""
+        return self.sql_mode or 0
 
     @property
     def shown(self) -> str:

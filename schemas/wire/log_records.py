@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from schemas import names
 from schemas.ddl.classify import Category, classify
@@ -289,8 +289,8 @@ def _check_ddl(ddl: SchemaChanged) -> None:
         for renamed in (table.renamed_to_db, table.renamed_to):
             _need(renamed is None or len(renamed) <= _LONGEST_NAME, "a table is renamed to what is no name")
     _check_name(ddl.default_db, empty=True)
-    flavor = cast(Flavor, ddl.source_flavor)
-    found = classify(ddl.statement, ddl.default_db, flavor, sql_mode=ddl.sql_mode or 0)
+    flavor = ddl.source_flavor
+    found = classify(ddl.statement, ddl.default_db, flavor, sql_mode=ddl.mode)
     is_ddl = found.category in (Category.DDL, Category.OBJECT)
     _need(is_ddl and found.kind == ddl.kind, f"its statement is no {ddl.kind[:40]}")
     named, said = (

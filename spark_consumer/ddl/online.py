@@ -16,12 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
 
 import structlog
 
 from schemas.ddl.classify import classify
-from schemas.ddl.lexer import Flavor
 from schemas.ddl.names import Unroutable, rename
 from schemas.errors import DownstreamError
 from schemas.quote import quoted
@@ -88,7 +86,7 @@ class _Step:
     ) -> None:
         self.result = OnlineResult(tables)
         self._ddl, self._options, self._defined = ddl, options, defined
-        self._flavor, self._mode = cast(Flavor, ddl.source_flavor), ddl.sql_mode or 0
+        self._flavor, self._mode = ddl.source_flavor, ddl.mode
 
     def _run(self, *statements: SchemaChanged) -> None:
         self.result.statements += statements
@@ -305,8 +303,8 @@ class _Step:
         def name(db: str, table: str | None) -> tuple[str, str | None]:
             return (db, hidden.real) if (db, table) == hidden.name else (db, table)
 
-        flavor = cast(Flavor, alter.source_flavor)
-        made = rename(alter.statement, alter.default_db, flavor, name, sql_mode=alter.sql_mode or 0)
+        flavor = alter.source_flavor
+        made = rename(alter.statement, alter.default_db, flavor, name, sql_mode=alter.mode)
         tables = (TableChanged(hidden.db, hidden.real),)
         return replace(alter, statement=made.statement, default_db=made.default_db, tables=tables)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import cast
 
 from schemas.ddl.alter_clauses import clauses_of
 from schemas.ddl.cursor import Unparsable
@@ -88,7 +87,7 @@ def reproducible(alters: Sequence[SchemaChanged]) -> bool:
     added: set[str] = set()
     removed: set[str] = set()
     for ddl in alters:
-        flavor, mode = cast(Flavor, ddl.source_flavor), ddl.sql_mode or 0
+        flavor, mode = ddl.source_flavor, ddl.mode
         words = [token.key for token in Lexer(ddl.statement, dialect_of(flavor, mode))]
         if _FILLED & set(words) or _RENAMED & set(words) or "START" in words or numbers(words):
             return False

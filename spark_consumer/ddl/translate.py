@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import cast
 
 import structlog
 
@@ -97,7 +96,7 @@ class DdlRules:
         each = [self._wants(ddl, table, event) for table in ddl.tables]
         if not any(each):
             return self._logged(ddl, None)
-        flavor, mode = cast(Flavor, ddl.source_flavor), ddl.sql_mode or 0
+        flavor, mode = ddl.source_flavor, ddl.mode
         kept = [index for index, wanted in enumerate(each) if wanted]
         text = ddl.statement
         reason = unsure_fill(text, flavor, sql_mode=mode) if ddl.kind == "ALTER TABLE" else ""
@@ -171,9 +170,9 @@ class DdlRules:
             renamed = rename(
                 ddl.statement,
                 ddl.default_db,
-                cast(Flavor, ddl.source_flavor),
+                ddl.source_flavor,
                 self._router.name,
-                sql_mode=ddl.sql_mode or 0,
+                sql_mode=ddl.mode,
                 may_exist=bool(shared),
                 read_name=partial(self._read_name, others),
             )
@@ -238,8 +237,8 @@ def in_innodb(ddl: SchemaChanged) -> SchemaChanged:
     """Replace a named or default engine without transactions by InnoDB in a CREATE or ALTER TABLE."""
     if ddl.kind not in ("CREATE TABLE", "ALTER TABLE"):
         return ddl
-    flavor, settings = cast(Flavor, ddl.source_flavor), dict(ddl.settings)
-    text = engine.in_innodb(ddl.statement, flavor, sql_mode=ddl.sql_mode or 0)
+    flavor, settings = ddl.source_flavor, dict(ddl.settings)
+    text = engine.in_innodb(ddl.statement, flavor, sql_mode=ddl.mode)
     default = settings.get("default_storage_engine", "")
     if text == ddl.statement and default.upper() not in engine.PLAIN:
         return ddl
@@ -260,8 +259,8 @@ def database_of(ddl: SchemaChanged) -> str:
 
 
 def _classified(ddl: SchemaChanged) -> ClassifiedStatement:
-    flavor = cast(Flavor, ddl.source_flavor)
-    return classify(ddl.statement, ddl.default_db, flavor, sql_mode=ddl.sql_mode or 0)
+    flavor = ddl.source_flavor
+    return classify(ddl.statement, ddl.default_db, flavor, sql_mode=ddl.mode)
 
 
 def is_object(kind: str) -> bool:
@@ -307,7 +306,7 @@ def translate_object(
             "ddl_ignored", kind=ddl.kind, statement=ddl.statement[:200], reason="a route concerns its schema"
         )
         return None
-    flavor, mode = cast(Flavor, ddl.source_flavor), ddl.sql_mode or 0
+    flavor, mode = ddl.source_flavor, ddl.mode
     try:
         if ddl.kind.startswith("DROP"):
             return replace(ddl, statement=with_if_exists(ddl.statement, flavor, sql_mode=mode))
@@ -328,4 +327,4 @@ def _owned(ddl: SchemaChanged, flavor: Flavor) -> str:
     user, host = settings.get("invoker_user"), settings.get("invoker_host")
     if ddl.kind != "ALTER EVENT" or not user or host is None:
         return ddl.statement
-    return with_definer(ddl.statement, flavor, user, host, sql_mode=ddl.sql_mode or 0)
+    return with_definer(ddl.statement, flavor, user, host, sql_mode=ddl.mode)

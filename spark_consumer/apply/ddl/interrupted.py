@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import cast
 
 from schemas.ddl.alter_clauses import clauses_of
 from schemas.ddl.classify import family
 from schemas.ddl.cursor import Unparsable
-from schemas.ddl.lexer import Flavor, LexError
+from schemas.ddl.lexer import LexError
 from schemas.quote import quoted
 from schemas.wire.epoch import SchemaChanged, TableChanged
 from spark_consumer.apply.ddl.snapshot import ABSENT, ACCOUNTS, BROKEN, NO_ROWS, UNKNOWN, Shown, Snapshot
@@ -115,7 +114,7 @@ def _dropped(ddl: SchemaChanged, before: Snapshot, now: Snapshot) -> SchemaChang
     whole = all(now.objects[name].definition != BROKEN for name in there)
     if whole and all(_is(shown, what) == (name in there) for name, shown in before.objects.items()):
         return ddl
-    text = with_if_exists(ddl.statement, cast(Flavor, ddl.source_flavor), sql_mode=ddl.sql_mode or 0)
+    text = with_if_exists(ddl.statement, ddl.source_flavor, sql_mode=ddl.mode)
     return replace(ddl, statement=text)
 
 
@@ -128,14 +127,12 @@ def _created(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool)
         return ddl
     if what == "SEQUENCE":
         # The table comes first, then its row. Without that nobody can use it, and it may be logged all the same.
-        text = as_replacing(ddl.statement, cast(Flavor, ddl.source_flavor), sql_mode=ddl.sql_mode or 0)
+        text = as_replacing(ddl.statement, ddl.source_flavor, sql_mode=ddl.mode)
         return replace(ddl, statement=text)
     if what == "DATABASE" and mariadb:
         # Its folder comes first, then the file with its character set.
         try:
-            text = as_alter_database(
-                ddl.statement, cast(Flavor, ddl.source_flavor), sql_mode=ddl.sql_mode or 0
-            )
+            text = as_alter_database(ddl.statement, ddl.source_flavor, sql_mode=ddl.mode)
         except Uneditable as error:
             raise Undecided(
                 f"the database is there, perhaps without its character set, and {error}"
@@ -293,7 +290,7 @@ def _moves_columns(ddl: SchemaChanged) -> bool:
     if ddl.kind != "ALTER TABLE":
         return False
     try:
-        clauses = clauses_of(ddl.statement, cast(Flavor, ddl.source_flavor), sql_mode=ddl.sql_mode or 0)
+        clauses = clauses_of(ddl.statement, ddl.source_flavor, sql_mode=ddl.mode)
     except (Unparsable, LexError):
         return True
     verbs = ("CHANGE", "RENAME", "DROP")

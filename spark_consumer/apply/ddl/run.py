@@ -6,7 +6,6 @@ import contextlib
 import enum
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 import pymysql
 import structlog
@@ -15,7 +14,7 @@ from schemas.crashpoints import reached
 from schemas.ddl.alter_clauses import clauses_of
 from schemas.ddl.classify import family, without_start_transaction
 from schemas.ddl.cursor import Unparsable
-from schemas.ddl.lexer import Flavor, LexError
+from schemas.ddl.lexer import LexError
 from schemas.errors import DownstreamError, Where
 from schemas.quote import quoted
 from schemas.tables import QualifiedName
@@ -216,12 +215,12 @@ class DdlApplier:
 
     def _needed(self, session: Session, ddl: SchemaChanged, epoch: int) -> str:
         """What a merged table needs of a shard's DDL; "" if it has it all."""
-        mode = ddl.sql_mode or 0
+        mode = ddl.mode
         alone = len(ddl.tables) == 1 and ddl.tables[0].renamed_to is None
         if ddl.kind != "ALTER TABLE" or not alone or self._logged.versions is None:
             return "it is not looked into"
         try:
-            clauses = clauses_of(ddl.statement, cast(Flavor, ddl.source_flavor), sql_mode=mode)
+            clauses = clauses_of(ddl.statement, ddl.source_flavor, sql_mode=mode)
         except (Unparsable, LexError) as error:
             return f"it is not understood: {error}"
         name = (ddl.tables[0].db, ddl.tables[0].table)
@@ -314,7 +313,7 @@ class _Attempt:
 def _text(ddl: SchemaChanged) -> str:
     if ddl.kind != "CREATE TABLE":
         return ddl.statement
-    return without_start_transaction(ddl.statement, sql_mode=ddl.sql_mode or 0)
+    return without_start_transaction(ddl.statement, sql_mode=ddl.mode)
 
 
 def _in_front(intent: Intent, chosen: TranslatedDdl) -> int:

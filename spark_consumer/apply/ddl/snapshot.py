@@ -6,13 +6,13 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import Any
 
 import pymysql
 
 from schemas.ddl.classify import classify, family
 from schemas.ddl.column_types import string_value
-from schemas.ddl.lexer import NO_BACKSLASH_ESCAPES, Flavor, Lexer, TokenKind, dialect_of
+from schemas.ddl.lexer import NO_BACKSLASH_ESCAPES, Lexer, TokenKind, dialect_of
 from schemas.quote import quoted
 from schemas.wire.epoch import SchemaChanged
 from spark_consumer.target.server_errors import error_number, is_denied, is_passing
@@ -198,7 +198,7 @@ def _other(session: Session, ddl: SchemaChanged, database: str) -> dict[str, Sho
         return {quoted(database): _named(session, "DATABASE", quoted(database), database)}
     if family(ddl.kind) == ACCOUNTS:
         return {ACCOUNTS: _accounts(session, ddl)}
-    flavor, mode = cast(Flavor, ddl.source_flavor), ddl.sql_mode or 0
+    flavor, mode = ddl.source_flavor, ddl.mode
     program = what in PROGRAMS and classify(ddl.statement, ddl.default_db, flavor, sql_mode=mode).program
     if not program:
         return {}
@@ -227,10 +227,10 @@ def _definition(session: Session, what: str, own: str) -> str:
 
 def _accounts(session: Session, ddl: SchemaChanged) -> Shown:
     """What the server keeps of the accounts that a statement names; passwords as it keeps them, hashed."""
-    mode = ddl.sql_mode or 0
+    mode = ddl.mode
     texts = {
         string_value(token, not mode & NO_BACKSLASH_ESCAPES) if token.kind is TokenKind.STRING else token.text
-        for token in Lexer(ddl.statement, dialect_of(cast(Flavor, ddl.source_flavor), mode))
+        for token in Lexer(ddl.statement, dialect_of(ddl.source_flavor, mode))
         if token.kind is not TokenKind.SIGN
     }
     # Hashes of passwords among them may be no text.
