@@ -54,7 +54,7 @@ from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.counters import NO_STAGES, Applied
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import Session
-from spark_consumer.target.tables import TableMoved, hold
+from spark_consumer.target.tables import TableAltered, hold
 
 _PLANS = 5
 _log = structlog.get_logger()
@@ -134,7 +134,7 @@ class Applier:
         for _ in range(_PLANS - 1):
             try:
                 return self.apply(prepared)
-            except TableMoved as moved:
+            except TableAltered as moved:
                 _log.info("downstream_table_altered", table=moved.where.table)
                 prepared = replan()
         return self.apply(prepared)

@@ -36,7 +36,7 @@ from spark_consumer.apply.prepared import Step, TableSteps
 from spark_consumer.apply.tables import marks
 from spark_consumer.apply.tables.marks import Mark, RowPlace
 from spark_consumer.apply.write import write_one
-from spark_consumer.epochs.position import Position, parsed
+from spark_consumer.epochs.position import Position, parse_like
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.target.crashed_tables import check_order, crashed
 from spark_consumer.target.server_errors import error_number, is_crashed
@@ -77,8 +77,8 @@ def advance_marks(
 def is_ahead(place: RowPlace, position: Position) -> bool:
     """Whether a row is still to come at a position."""
     if place.gtid:
-        executed = parsed(position.executed_gtids, place.gtid)
-        return not executed.contains(parsed(place.gtid, position.executed_gtids))
+        executed = parse_like(position.executed_gtids, place.gtid)
+        return not executed.contains(parse_like(place.gtid, position.executed_gtids))
     there = position.source_log or "", position.source_pos or 0
     return (_number(place.file), place.pos) >= (_number(there[0]), there[1])
 

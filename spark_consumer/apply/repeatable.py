@@ -16,7 +16,7 @@ from spark_consumer.apply.tables.error_log import Directive
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
 from spark_consumer.plan.replacement import Repeated, repeated
 from spark_consumer.rules.rules import Rules
-from spark_consumer.target.row_locator import Find
+from spark_consumer.target.row_locator import RowMatch
 from spark_consumer.target.session import Flavor, Session
 from spark_consumer.target.table import TargetTable
 from spark_consumer.target.tables import read_table
@@ -40,7 +40,7 @@ def check_tables(plan: SlicePlan, targets: Mapping[QualifiedName, TargetTable | 
 def _reason(table: TablePlan, target: TargetTable | None, rules: Rules) -> str:
     if not table.structure.is_full:
         return "its row images lack columns"
-    if table.locator.find is Find.WHOLE or not table.locator.sure:
+    if table.locator.find is RowMatch.WHOLE or not table.locator.sure:
         return "no key tells for sure which row is there already"
     if target is not None and target.triggers:
         return "the downstream's table has triggers"

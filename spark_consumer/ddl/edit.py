@@ -131,7 +131,7 @@ def with_definer(statement: str, flavor: Flavor, user: str, host: str, *, sql_mo
     return f"{statement[: tokens[at].end]} DEFINER={account}{statement[tokens[at].end :]}"
 
 
-def event_at_rest(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
+def with_event_disabled(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
     """Add DISABLE ON SLAVE to CREATE EVENT or ALTER EVENT, so that the event does not run on the downstream.
 
     Raises:

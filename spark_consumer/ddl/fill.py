@@ -32,7 +32,7 @@ _VOLATILE = RANDOM | {
 }
 
 
-def unsure_fill(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
+def nondeterministic_values(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
     """Return why an ALTER TABLE gives rows values that are not in the log; "" if it does not."""
     try:
         clauses = clauses_of(statement, flavor, sql_mode=sql_mode)

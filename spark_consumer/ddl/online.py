@@ -5,7 +5,7 @@ hides the shadow table: it does not apply its rows and DDL, keeps its ALTERs (``
 real table when the upstream swaps the names. It hides a table only if the result is sure to be the same:
 
 - The channel has seen the CREATE, and it makes the same table as the downstream's real one, without foreign keys.
-- The ALTERs give the real table's rows the same values as the tool's copy (``shadow_tables.reproducible``).
+- The ALTERs give the real table's rows the same values as the tool's copy (``shadow_tables.is_reproducible``).
 
 Otherwise the table and the swap are replicated like any others, which is correct too.
 
@@ -26,8 +26,8 @@ from schemas.quote import quoted
 from schemas.tables import QualifiedName
 from schemas.wire.epoch import SchemaChanged, TableChanged
 from spark_consumer.ddl.edit import Uneditable, narrowed
-from spark_consumer.ddl.online_tables import Hidden, OnlineTables
-from spark_consumer.ddl.shadow_tables import body, liked, made_by_ghost, replaces, reproducible
+from spark_consumer.ddl.online_tables import HiddenTable, OnlineTables
+from spark_consumer.ddl.shadow_tables import body, is_reproducible, like_source, made_by_ghost, replaces
 from spark_consumer.plan.refusal import DdlRefused
 from spark_consumer.rules.ddl_options import DdlOptions
 
@@ -91,7 +91,7 @@ class _Step:
     def _run(self, *statements: SchemaChanged) -> None:
         self.result.statements += statements
 
-    def _hide(self, hidden: Hidden) -> None:
+    def _hide(self, hidden: HiddenTable) -> None:
         self.result.tables = self.result.tables.having(hidden)
 
     def _forget(self, *names: QualifiedName) -> None:
@@ -115,20 +115,20 @@ class _Step:
         _log.info("online_ddl_begins", table=f"{db}.{hidden.real}", hidden=table, shadow=hidden.shadow)
         self._hide(hidden)
 
-    def _hidden_table(self, db: str, table: str) -> Hidden | None:
+    def _hidden_table(self, db: str, table: str) -> HiddenTable | None:
         """Return the entry for the new table if a tool made it and it can be hidden."""
         options = self._options
         if not options.online_ddl:
             return None
         real = options.shadow_of(table)
         if real is not None and self._is_like(db, real):
-            return Hidden(db, table, real, True, (self._ddl,))
+            return HiddenTable(db, table, real, True, (self._ddl,))
         real = options.trash_of(table)
         if real is None or self._defined(db, real) is None:
             return None
         if not made_by_ghost(self._ddl.statement, self._flavor, sql_mode=self._mode):
             return None
-        return Hidden(db, table, real, False)
+        return HiddenTable(db, table, real, False)
 
     def _is_like(self, db: str, real: str) -> bool:
         """Whether the new table is defined exactly as the real one is on the downstream."""
@@ -138,7 +138,7 @@ class _Step:
         if shown is None or "FOREIGN KEY" in shown.upper():
             return False
         text = self._ddl.statement
-        source = liked(text, self._ddl.default_db, self._flavor, sql_mode=self._mode)
+        source = like_source(text, self._ddl.default_db, self._flavor, sql_mode=self._mode)
         if source is not None:
             return source == (db, real)
         return body(text, self._flavor, sql_mode=self._mode) == body(shown, self._flavor)
@@ -164,9 +164,9 @@ class _Step:
             if table.renamed_to is not None:
                 self._moved((table.db, table.table), (table.renamed_to_db or table.db, table.renamed_to))
 
-    def _record(self, hidden: Hidden) -> None:
+    def _record(self, hidden: HiddenTable) -> None:
         statements = (*hidden.statements, self._ddl)
-        if reproducible(statements[1:]):
+        if is_reproducible(statements[1:]):
             self._hide(replace(hidden, statements=statements))
         elif hidden.rows:
             raise DdlRefused(
@@ -205,7 +205,7 @@ class _Step:
         self._hide(replace(open_ones[-1], dropped=True))
         return True
 
-    def _drop_for_good(self, hidden: Hidden) -> None:
+    def _drop_for_good(self, hidden: HiddenTable) -> None:
         """Drop the real table downstream: its name does not go to the shadow table after all."""
         if not hidden.dropped:
             return
@@ -274,7 +274,7 @@ class _Step:
                 self._hide(replace(hidden, moved=None if new[1] == hidden.real else new[1]))
 
     def _swap(
-        self, hidden: Hidden, pairs: Sequence[tuple[QualifiedName, QualifiedName]], kept: list[int]
+        self, hidden: HiddenTable, pairs: Sequence[tuple[QualifiedName, QualifiedName]], kept: list[int]
     ) -> list[SchemaChanged]:
         """Return the ALTERs of the real table, which stays when the shadow table gets its name upstream."""
         real = (hidden.db, hidden.real)
@@ -289,7 +289,7 @@ class _Step:
                 kept.remove(now[-1])
             else:
                 self._run(self._rename_back(away, real))
-            self._hide(Hidden(*away, hidden.real, False))
+            self._hide(HiddenTable(*away, hidden.real, False))
         _log.info("online_ddl_ends", table=".".join(real), alters=len(hidden.alters))
         return [self._of_real(alter, hidden) for alter in hidden.alters]
 
@@ -297,7 +297,7 @@ class _Step:
         names = f"{quoted(*away)} TO {quoted(*real)}"
         return self._made(f"RENAME TABLE {names}", "RENAME TABLE", TableChanged(*away, *real))
 
-    def _of_real(self, alter: SchemaChanged, hidden: Hidden) -> SchemaChanged:
+    def _of_real(self, alter: SchemaChanged, hidden: HiddenTable) -> SchemaChanged:
         """Return an ALTER of the shadow table as one of the real table."""
 
         def name(db: str, table: str | None) -> tuple[str, str | None]:
@@ -308,7 +308,7 @@ class _Step:
         tables = (TableChanged(hidden.db, hidden.real),)
         return replace(alter, statement=made.statement, default_db=made.default_db, tables=tables)
 
-    def _rename_hidden(self, hidden: Hidden, new: QualifiedName) -> None:
+    def _rename_hidden(self, hidden: HiddenTable, new: QualifiedName) -> None:
         options = self._options
         if new[0] != hidden.db or hidden.real not in (options.shadow_of(new[1]), options.trash_of(new[1])):
             raise self._not_replicated(hidden, f"it becomes {'.'.join(new)}")
@@ -326,7 +326,7 @@ class _Step:
     def _made(self, text: str, kind: str, table: TableChanged) -> SchemaChanged:
         return replace(self._ddl, statement=text, kind=kind, tables=(table,))
 
-    def _not_replicated(self, hidden: Hidden, why: str) -> DownstreamError:
+    def _not_replicated(self, hidden: HiddenTable, why: str) -> DownstreamError:
         return DdlRefused(
             "TR626",
             f"the downstream does not have {hidden.db}.{hidden.table}, a table of an online schema change, and {why}:"

@@ -17,7 +17,7 @@ from spark_consumer.epochs.slices import Slice
 
 
 @dataclass(frozen=True)
-class Hidden:
+class HiddenTable:
     """A table of the upstream that the downstream does not have.
 
     Attributes:
@@ -52,13 +52,13 @@ class Hidden:
 class OnlineTables:
     """All hidden tables of a channel."""
 
-    tables: tuple[Hidden, ...] = ()
+    tables: tuple[HiddenTable, ...] = ()
 
-    def get(self, db: str, table: str) -> Hidden | None:
+    def get(self, db: str, table: str) -> HiddenTable | None:
         """Return the hidden table with this name; None if there is none."""
         return next((hidden for hidden in self.tables if hidden.name == (db, table)), None)
 
-    def shadows_of(self, db: str, real: str) -> list[Hidden]:
+    def shadows_of(self, db: str, real: str) -> list[HiddenTable]:
         """Return the shadow tables of a table's unfinished schema changes."""
         return [h for h in self.tables if h.shadow and (h.db, h.real) == (db, real)]
 
@@ -66,7 +66,7 @@ class OnlineTables:
     def names(self) -> frozenset[QualifiedName]:
         return frozenset(hidden.name for hidden in self.tables)
 
-    def having(self, hidden: Hidden) -> OnlineTables:
+    def having(self, hidden: HiddenTable) -> OnlineTables:
         """Return the tables with an entry, which replaces an entry of the same name."""
         return OnlineTables((*self.without(hidden.name).tables, hidden))
 
@@ -94,9 +94,9 @@ def from_json(text: str | None) -> OnlineTables:
     return OnlineTables(tuple(_hidden(entry) for entry in json.loads(text or "[]")))
 
 
-def _hidden(entry: dict[str, Any]) -> Hidden:
+def _hidden(entry: dict[str, Any]) -> HiddenTable:
     statements = tuple(statement_of(fields) for fields in entry.pop("statements"))
-    return Hidden(**entry, statements=statements)
+    return HiddenTable(**entry, statements=statements)
 
 
 def statement_of(fields: dict[str, Any]) -> SchemaChanged:

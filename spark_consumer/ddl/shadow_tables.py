@@ -37,7 +37,9 @@ def replaces(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> bool:
     return any(token.key == "REPLACE" for token in head)
 
 
-def liked(statement: str, default_db: str, flavor: Flavor, *, sql_mode: int = 0) -> tuple[str, str] | None:
+def like_source(
+    statement: str, default_db: str, flavor: Flavor, *, sql_mode: int = 0
+) -> tuple[str, str] | None:
     """Return the source table of a CREATE TABLE … LIKE; None for other statements."""
     tokens = list(Lexer(statement, dialect_of(flavor, sql_mode)))
     depth = 0
@@ -79,7 +81,7 @@ def body(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
     return "".join(parts)
 
 
-def reproducible(alters: Sequence[SchemaChanged]) -> bool:
+def is_reproducible(alters: Sequence[SchemaChanged]) -> bool:
     """Whether a shadow table's ALTERs on the real table give the rows the same values as the tool's copy.
 
     The tool copies the columns that both tables have, by name. False if it is not sure.

@@ -27,8 +27,8 @@ from schemas.ddl.lexer import Flavor
 from schemas.ddl.names import Unroutable, rename
 from schemas.tables import TableFilter
 from schemas.wire.epoch import SchemaChanged, TableChanged
-from spark_consumer.ddl.edit import Uneditable, event_at_rest, narrowed, with_definer, with_if_exists
-from spark_consumer.ddl.fill import unsure_fill
+from spark_consumer.ddl.edit import Uneditable, narrowed, with_definer, with_event_disabled, with_if_exists
+from spark_consumer.ddl.fill import nondeterministic_values
 from spark_consumer.plan.refusal import DdlRefused
 from spark_consumer.rules.ddl_options import DdlOptions
 from spark_consumer.rules.event_filter import EventFilter, rule_hint
@@ -99,7 +99,7 @@ class DdlRules:
         flavor, mode = ddl.source_flavor, ddl.mode
         kept = [index for index, wanted in enumerate(each) if wanted]
         text = ddl.statement
-        reason = unsure_fill(text, flavor, sql_mode=mode) if ddl.kind == "ALTER TABLE" else ""
+        reason = nondeterministic_values(text, flavor, sql_mode=mode) if ddl.kind == "ALTER TABLE" else ""
         if reason and any(has_rows(table.db, table.table) for table in ddl.tables):
             raise DdlRefused(
                 "TR629",
@@ -212,9 +212,9 @@ class DdlRules:
         router = self._router
         if _is_database(ddl):
             db = database_of(ddl)
-            scattered = ddl.kind.startswith("DROP") and router.scatters(db)
+            scattered = ddl.kind.startswith("DROP") and router.splits_schema(db)
             target = router.database(db)
-            alone = not scattered and not router.merges_database(target)
+            alone = not scattered and not router.is_merged_schema(target)
             return "" if alone else f"schema {db}, downstream {target}"
         names = set()
         for table in ddl.tables:
@@ -301,7 +301,7 @@ def translate_object(
     if not tables.allows(db, name) or events.drops(db, name, ddl.kind.lower(), ddl.statement):
         _log.info("ddl_filtered", kind=ddl.kind, statement=ddl.statement[:200])
         return None
-    if router.concerns(db):
+    if router.affects_schema(db):
         _log.warning(
             "ddl_ignored", kind=ddl.kind, statement=ddl.statement[:200], reason="a route concerns its schema"
         )
@@ -311,7 +311,7 @@ def translate_object(
         if ddl.kind.startswith("DROP"):
             return replace(ddl, statement=with_if_exists(ddl.statement, flavor, sql_mode=mode))
         if ddl.kind.endswith("EVENT"):
-            return replace(ddl, statement=event_at_rest(_owned(ddl, flavor), flavor, sql_mode=mode))
+            return replace(ddl, statement=with_event_disabled(_owned(ddl, flavor), flavor, sql_mode=mode))
     except Uneditable as error:
         raise DdlRefused(
             "TR624",

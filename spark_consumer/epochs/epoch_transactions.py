@@ -28,7 +28,7 @@ from schemas.wire.log_records import UNFIT, At, LoggedVersion, no_record, struct
 from schemas.wire.rows import header_size, schema_name
 from spark_consumer.epochs.fetch import TopicReader, Unreadable, unreadable
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.epochs.position import LogPosition, common, end_of, filled, parsed
+from spark_consumer.epochs.position import LogPosition, end_of_epoch, fill_gaps, intersection, parse_like
 from spark_consumer.epochs.slices import LoggedEpoch
 from spark_consumer.rules.config import LogAddress
 
@@ -82,7 +82,7 @@ def _transaction(heads: Sequence[RowHeader]) -> Transaction:
     )
 
 
-def behind_gtids(
+def position_after_gtids(
     before: str, logged: LoggedEpoch, offset: int, found: Sequence[Transaction], wanted: GtidSet
 ) -> LogPosition:
     """The first place in an epoch at which every transaction of a set is applied, as far as the epoch holds them.
@@ -92,8 +92,8 @@ def behind_gtids(
         offset: of the epoch before it.
     """
     after = logged.record.executed_gtids
-    here = common(wanted, parsed(after, before).minus(parsed(before, after)))
-    silent = filled(here.minus(_executed("", found, after)))
+    here = intersection(wanted, parse_like(after, before).minus(parse_like(before, after)))
+    silent = fill_gaps(here.minus(_executed("", found, after)))
     ends = (
         n
         for n, one in enumerate(found, 1)
@@ -103,7 +103,7 @@ def behind_gtids(
     return _place(before, logged, offset, found[:last], executed)
 
 
-def before_time(
+def position_before_time(
     before: str, logged: LoggedEpoch, offset: int, found: Sequence[Transaction], moment_ms: float
 ) -> LogPosition:
     """The place in an epoch before its first transaction that was committed at a moment or later."""
@@ -121,15 +121,15 @@ def _place(
 ) -> LogPosition:
     record = logged.record
     rows = sum(one.rows for one in taken)
-    if rows == record.rows and executed.contains(parsed(record.executed_gtids, before)):
-        return end_of(record, logged.offset)
+    if rows == record.rows and executed.contains(parse_like(record.executed_gtids, before)):
+        return end_of_epoch(record, logged.offset)
     return LogPosition(record.epoch - 1, offset, str(executed), rows, before)
 
 
 def _executed(before: str, taken: Sequence[Transaction], after: str) -> GtidSet:
-    tracker = parsed(before, after).tracker()
+    tracker = parse_like(before, after).tracker()
     for one in taken:
-        tracker.merge(parsed(one.gtid or "", after))
+        tracker.merge(parse_like(one.gtid or "", after))
     return tracker.snapshot()
 
 
@@ -144,7 +144,7 @@ def _gtid(one: Transaction, logged: LoggedEpoch) -> str:
     return one.gtid
 
 
-def part_of(logged: LoggedEpoch, found: Sequence[Transaction], start: int, end: int) -> LoggedEpoch:
+def epoch_part(logged: LoggedEpoch, found: Sequence[Transaction], start: int, end: int) -> LoggedEpoch:
     """An epoch's record as if it held no more than its rows from ``start`` to ``end``.
 
     Raises LogError where these are no transactions' bounds: the position is not of this log.

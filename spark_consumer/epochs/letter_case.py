@@ -20,7 +20,7 @@ from spark_consumer.rules.route import Route
 from spark_consumer.target.session import closing, connect, unreachable
 
 
-def as_servers_compare(config: ConsumerConfig, log: LogReader) -> ConsumerConfig:
+def with_servers_letter_case(config: ConsumerConfig, log: LogReader) -> ConsumerConfig:
     """The configuration for the log and the downstream as they are.
 
     Raises:
@@ -29,7 +29,7 @@ def as_servers_compare(config: ConsumerConfig, log: LogReader) -> ConsumerConfig
     last = log.last_epoch()
     if last is not None and last.record.names_in_lower_case:
         config = in_lower_case(config)
-    if config.files is None and downstream_folds(config):
+    if config.files is None and downstream_lowers_names(config):
         tables = TableFilter(config.include, config.exclude)
         there = log.tables(last.record.epoch) if last is not None else ()
         known = sorted(name for name in there if tables.allows(*name))
@@ -47,7 +47,7 @@ def in_lower_case(config: ConsumerConfig) -> ConsumerConfig:
     """With the patterns for the upstream's names in lower case."""
     return replace(
         config,
-        upstream_folds=True,
+        upstream_lowers_names=True,
         include=tuple(map(lowered, config.include)),
         exclude=tuple(map(lowered, config.exclude)),
         filters=tuple(map(_filter, config.filters)),
@@ -77,7 +77,7 @@ def _lowered(name: str | None) -> str | None:
     return None if name is None else lowered(name)
 
 
-def downstream_folds(config: ConsumerConfig) -> bool:
+def downstream_lowers_names(config: ConsumerConfig) -> bool:
     """Whether the downstream has all names in lower case. Raises DownstreamError."""
     try:
         with closing(connect(config.target)) as session:

@@ -43,7 +43,7 @@ class LogPosition:
         if order != self.order or self.rows is None:
             return order >= self.order
         # Of transactions without rows only the set tells.
-        return parsed(executed, self.executed).contains(parsed(self.executed, executed))
+        return parse_like(executed, self.executed).contains(parse_like(self.executed, executed))
 
     def to_json(self) -> str:
         """As kept in the position's row."""
@@ -69,7 +69,7 @@ BEFORE_ALL = LogPosition(-1, -1, "")
 
 
 @dataclass(frozen=True)
-class ChannelBegin:
+class ChannelStart:
     """Where a channel begins, for the first time.
 
     Attributes:
@@ -135,7 +135,7 @@ class Position:
     origins: str | None = None
 
     @classmethod
-    def first(cls, begin: ChannelBegin) -> Position:
+    def first(cls, begin: ChannelStart) -> Position:
         """The position of a channel that has applied nothing."""
         ledger = str(uuid.uuid4())
         position = cls(
@@ -218,17 +218,17 @@ def order_of(epoch: int, rows: int | None) -> tuple[int, int]:
     return epoch, -1 if rows is None else rows
 
 
-def end_of(record: EpochCommitted, offset: int) -> LogPosition:
+def end_of_epoch(record: EpochCommitted, offset: int) -> LogPosition:
     """The place behind an epoch."""
     return LogPosition(record.epoch, offset, record.executed_gtids)
 
 
-def parsed(text: str, *others: str) -> GtidSet:
+def parse_like(text: str, *others: str) -> GtidSet:
     """The set, in the flavor of all the texts together: an empty one says nothing."""
     return parse_gtid_set(text, flavor_of(text, *others))
 
 
-def common(one: GtidSet, other: GtidSet) -> GtidSet:
+def intersection(one: GtidSet, other: GtidSet) -> GtidSet:
     """What is in both sets."""
     if isinstance(one, MariadbGtidSet) and isinstance(other, MariadbGtidSet):
         mine, theirs = one.domains, other.domains
@@ -239,7 +239,7 @@ def common(one: GtidSet, other: GtidSet) -> GtidSet:
     return one.minus(one.minus(other))
 
 
-def filled(gtids: GtidSet) -> GtidSet:
+def fill_gaps(gtids: GtidSet) -> GtidSet:
     """The set with all that its sources numbered before: where nothing else tells, numbers grow with the log."""
     if isinstance(gtids, MysqlGtidSet):
         return MysqlGtidSet({source: (1, bounds[-1]) for source, bounds in gtids.sources.items()})

@@ -106,7 +106,7 @@ class Slice:
     def behind(self, before: Position) -> Position:
         """The position at the slice's end."""
         end = before.at_end_of(self.last)
-        return replace(past(end, self.epochs), epoch_gtids=None, epoch_rows=None)
+        return replace(position_after(end, self.epochs), epoch_gtids=None, epoch_rows=None)
 
     def audited(self, number: int) -> list[EpochCommitted]:
         """The epochs to account for, when the slice is applied under this number of the ledger."""
@@ -200,7 +200,7 @@ def not_next(position: Position, epoch: int, where: Where) -> LogError:
     )
 
 
-def past(position: Position, epochs: Sequence[LoggedEpoch]) -> Position:
+def position_after(position: Position, epochs: Sequence[LoggedEpoch]) -> Position:
     """The position with its place in the log, and nothing else, moved behind these epochs."""
     brought = [logged.record.epoch for logged in epochs if logged.record.structures]
     last = epochs[-1]

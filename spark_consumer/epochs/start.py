@@ -12,9 +12,14 @@ import structlog
 from schemas.errors import ConfigError, LogError, Where
 from schemas.gtid.sets import Flavor, GtidSet, flavor_of, parse_gtid_set
 from schemas.wire.epoch import EpochCommitted
-from spark_consumer.epochs.epoch_transactions import Transaction, TransactionReader, before_time, behind_gtids
+from spark_consumer.epochs.epoch_transactions import (
+    Transaction,
+    TransactionReader,
+    position_after_gtids,
+    position_before_time,
+)
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.epochs.position import ChannelBegin, LogPosition, Position, end_of, parsed
+from spark_consumer.epochs.position import ChannelStart, LogPosition, Position, end_of_epoch, parse_like
 from spark_consumer.epochs.slices import LoggedEpoch
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.config import ConsumerConfig
@@ -25,12 +30,12 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 TransactionsOf = Callable[[LoggedEpoch], Sequence[Transaction]]
 
 
-def begin_of(config: ConsumerConfig, log: LogReader) -> ChannelBegin:
+def channel_start(config: ConsumerConfig, log: LogReader) -> ChannelStart:
     """Where a channel without a position begins. Raises as ``first_position`` does."""
     start = config.start or "earliest"
     log_position = first_position(start, log, TransactionReader(config, log))
-    last = begin_of_log(log) if log_position.epoch < 0 else next(log.epochs(log_position.offset))
-    begin = ChannelBegin(log_position, last.record, start)
+    last = first_epoch(log) if log_position.epoch < 0 else next(log.epochs(log_position.offset))
+    begin = ChannelStart(log_position, last.record, start)
     if not begin.whole:
         _log.warning(
             "history_not_known",
@@ -56,7 +61,7 @@ def first_position(start: str, log: LogReader, transactions_of: TransactionsOf) 
     """
     kind, _, value = start.partition(":")
     if start == "earliest":
-        return LogPosition(-1, -1, begin_of_log(log).record.executed_gtids)
+        return LogPosition(-1, -1, first_epoch(log).record.executed_gtids)
     if kind == "epoch" and _NUMBER.fullmatch(value):
         return _before_epoch(int(value), log)
     if kind == "gtid" and value:
@@ -70,7 +75,7 @@ def first_position(start: str, log: LogReader, transactions_of: TransactionsOf) 
     )
 
 
-def begin_of_log(log: LogReader) -> LoggedEpoch:
+def first_epoch(log: LogReader) -> LoggedEpoch:
     """Epoch 0. Raises LogError: TR555 it is not kept, TR566 it is still to come."""
     first = first_kept(log)
     if first.record.epoch != 0:
@@ -224,7 +229,9 @@ def _until_gtids(text: str, log: LogReader, transactions_of: TransactionsOf) -> 
 def _within_epoch(
     before: LoggedEpoch, logged: LoggedEpoch, wanted: GtidSet, transactions_of: TransactionsOf
 ) -> LogPosition:
-    return behind_gtids(before.record.executed_gtids, logged, before.offset, transactions_of(logged), wanted)
+    return position_after_gtids(
+        before.record.executed_gtids, logged, before.offset, transactions_of(logged), wanted
+    )
 
 
 def _at_time(wanted: float, log: LogReader, transactions_of: TransactionsOf) -> LogPosition:
@@ -241,7 +248,7 @@ def _at_time(wanted: float, log: LogReader, transactions_of: TransactionsOf) -> 
             if record.first_commit_ms >= ms or record.ddl is not None:
                 return _at(before)
             executed = before.record.executed_gtids
-            return before_time(executed, logged, before.offset, transactions_of(logged), ms)
+            return position_before_time(executed, logged, before.offset, transactions_of(logged), ms)
         before = logged
     if before is None or not is_earlier_known:
         raise not_kept(first_kept(log).record, "it may begin behind this moment")
@@ -263,7 +270,7 @@ def moment(text: str) -> float:
 
 
 def _at(logged: LoggedEpoch) -> LogPosition:
-    return end_of(logged.record, logged.offset)
+    return end_of_epoch(logged.record, logged.offset)
 
 
 def _not_yet(what: str, wanted: str) -> LogError:
@@ -293,14 +300,14 @@ def resume_offset(position: Position, log: LogReader) -> int:
         return _from_begin(position, log, low)
     at = position.epochs_offset
     if at >= high:
-        raise not_in_log(position, f"its last offset is {high - 1}")
+        raise not_in_log_error(position, f"its last offset is {high - 1}")
     first = next(log.epochs(max(at, low)), None)
     if low <= at:
         if first is None or first.offset != at or not _same(position, first.record):
-            raise not_in_log(position, f"there it has {_named(first)}")
+            raise not_in_log_error(position, f"there it has {_named(first)}")
         return at + 1
     if first is not None and _is_another(position, first.record):
-        raise not_in_log(position, f"it begins at offset {first.offset} with {_named(first)}")
+        raise not_in_log_error(position, f"it begins at offset {first.offset} with {_named(first)}")
     if first is None or first.record.epoch > position.epoch + 1:
         raise _lost(position, first.record if first else None)
     return low
@@ -309,7 +316,7 @@ def resume_offset(position: Position, log: LogReader) -> int:
 def _from_begin(position: Position, log: LogReader, low: int) -> int:
     first = next(log.epochs(low), None)
     if first is not None and position.log_id not in (None, first.record.log_id):
-        raise not_in_log(position, f"it begins with {_named(first)}")
+        raise not_in_log_error(position, f"it begins with {_named(first)}")
     if (first is None and low > 0) or (first is not None and first.record.epoch != 0):
         raise _lost(position, first.record if first else None)
     return low
@@ -319,8 +326,8 @@ def _is_another(position: Position, later: EpochCommitted) -> bool:
     """Whether a position cannot be in the log of an epoch that lies behind its offset."""
     if position.log_id not in (None, later.log_id) or later.epoch <= position.epoch:
         return True
-    executed = parsed(later.executed_gtids, position.gtids_of_epoch)
-    return not executed.contains(parsed(position.gtids_of_epoch, later.executed_gtids))
+    executed = parse_like(later.executed_gtids, position.gtids_of_epoch)
+    return not executed.contains(parse_like(position.gtids_of_epoch, later.executed_gtids))
 
 
 def _same(position: Position, record: EpochCommitted) -> bool:
@@ -343,7 +350,7 @@ def _named(logged: LoggedEpoch | None) -> str:
     return f"epoch {record.epoch}, the upstream's {record.source_file}:{record.source_pos}{gtids}"
 
 
-def not_in_log(position: Position, there: str) -> LogError:
+def not_in_log_error(position: Position, there: str) -> LogError:
     """The error for a position that is of another log than what is read; ``there`` is what that has."""
     return LogError(
         "TR558",

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from schemas.errors import LogError, Where
 from schemas.gtid.sets import GtidSet, flavor_of
-from spark_consumer.epochs.epoch_transactions import TransactionReader, behind_gtids
+from spark_consumer.epochs.epoch_transactions import TransactionReader, position_after_gtids
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.epochs.position import LogPosition, Position, end_of, parsed
+from spark_consumer.epochs.position import LogPosition, Position, end_of_epoch, parse_like
 from spark_consumer.epochs.slices import LoggedEpoch
 from spark_consumer.epochs.start import TransactionsOf, executed_of, last_position, other_kind, parse_set
 from spark_consumer.rules.config import ConsumerConfig
@@ -32,7 +32,7 @@ class StopCondition:
     def reached(self, position: Position) -> bool:
         """Whether nothing is left to do."""
         gtids = self.gtids
-        if gtids is not None and parsed(position.executed_gtids, str(gtids)).contains(gtids):
+        if gtids is not None and parse_like(position.executed_gtids, str(gtids)).contains(gtids):
             return True
         return self.end is not None and self.end.reached(position.order, position.executed_gtids)
 
@@ -46,9 +46,9 @@ class StopCondition:
         for logged in epochs:
             after = executed_of(logged.record, flavor_of(str(self.gtids)), _OPTION)
             if after.contains(self.gtids):
-                end = end_of(logged.record, logged.offset)
-                if not self.gtids.contains(after.minus(parsed(gtids, logged.record.executed_gtids))):
-                    end = behind_gtids(gtids, logged, offset, transactions_of(logged), self.gtids)
+                end = end_of_epoch(logged.record, logged.offset)
+                if not self.gtids.contains(after.minus(parse_like(gtids, logged.record.executed_gtids))):
+                    end = position_after_gtids(gtids, logged, offset, transactions_of(logged), self.gtids)
                 return replace(self, end=end)
             gtids, offset = logged.record.executed_gtids, logged.offset
         return self

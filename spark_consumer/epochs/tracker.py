@@ -95,18 +95,18 @@ def open_stream(spark: SparkSession, config: ConsumerConfig, start_offset: int, 
             "maxTriggerDelay", f"{round(config.max_batch_delay * 1000)}ms"
         )
     source = source.load()
-    return source.select("key", "value", "offset").mapInArrow(partial(explode_batches, topic), ROWS_DDL)
+    return source.select("key", "value", "offset").mapInArrow(partial(tracker_batches, topic), ROWS_DDL)
 
 
-def explode_batches(topic: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """``explode`` over Arrow batches with the columns key, value and offset."""
+def tracker_batches(topic: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """``tracker_inputs`` over Arrow batches with the columns key, value and offset."""
     for batch in batches:
         records = zip(*(column.to_pylist() for column in batch.columns), strict=True)
-        inputs = [one for key, value, offset in records for one in explode(value, offset, topic, key)]
+        inputs = [one for key, value, offset in records for one in tracker_inputs(value, offset, topic, key)]
         yield record_batch(inputs, ROWS)
 
 
-def explode(
+def tracker_inputs(
     value: bytes | None, offset: int, topic: str = "", key: bytes | None = EPOCH_KEY
 ) -> list[TrackerRow]:
     """The tracker's inputs of one record of the epochs topic."""

@@ -14,15 +14,15 @@ from schemas.crashpoints import reached
 from schemas.errors import NOTHING_APPLIED, LogError, Where
 from schemas.structure import TableStructure
 from schemas.wire.log_records import EpochChain
-from spark_consumer.epochs.epoch_transactions import part_of
+from spark_consumer.epochs.epoch_transactions import epoch_part
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.epochs.position import LogPosition, Position, end_of, order_of
+from spark_consumer.epochs.position import LogPosition, Position, end_of_epoch, order_of
 from spark_consumer.epochs.slices import LoggedEpoch, PartSlice, Slice, contiguous_after, cut
-from spark_consumer.epochs.start import TransactionsOf, not_in_log
+from spark_consumer.epochs.start import TransactionsOf, not_in_log_error
 from spark_consumer.epochs.stop_condition import StopCondition
 from spark_consumer.epochs.tracker import TrackerOutput
 from spark_consumer.job.progress import Counters
-from spark_consumer.job.recovered import pass_over
+from spark_consumer.job.recovered import skip_recovered
 from spark_consumer.rules.config import ConsumerConfig, StopEvent
 from spark_consumer.sinks.sink import Sink
 
@@ -31,7 +31,7 @@ _log = structlog.get_logger()
 _LOOK_BACK = 100
 
 
-class QueryEnded(Exception):
+class StopQuery(Exception):
     """Raised into Spark to end the query: the run was stopped or its stop condition is reached."""
 
 
@@ -86,11 +86,11 @@ class BatchRunner:
         try:
             # Whoever asked for the end before `busy` was seen cancels this batch's jobs.
             if self.ended:
-                raise QueryEnded
+                raise StopQuery
             self._run(self._read(frame))
             reached("batch.before_return")
             self.finished = batch_id
-        except QueryEnded:
+        except StopQuery:
             raise
         except BaseException as error:
             self.failure = self.failure or error
@@ -112,11 +112,11 @@ class BatchRunner:
         position, found = self._sink.position, output.epochs
         others = [one.record.log_id for one in found if position.log_id not in (None, one.record.log_id)]
         if others:
-            raise not_in_log(position, f"what comes is of the log {others[0]}")
+            raise not_in_log_error(position, f"what comes is of the log {others[0]}")
         fresh = contiguous_after(position, found)
         self._check_chain(position, fresh)
         if position.recovered:
-            position, fresh = pass_over(position, fresh)
+            position, fresh = skip_recovered(position, fresh)
             self._sink.move_to(position)
         if len(fresh) < len(found):
             _log.info("epochs_skipped", count=len(found) - len(fresh), position=position.epoch)
@@ -127,12 +127,12 @@ class BatchRunner:
         self._apply_all(slices, output.structures)
         # The stop condition lies before this batch's end, so Spark shall not note it down as done.
         if fresh and self._sink.position.epoch < fresh[-1].record.epoch:
-            raise QueryEnded
+            raise StopQuery
 
     def _check_names(self, fresh: Sequence[LoggedEpoch]) -> None:
         """Rules in capitals would fit none of the names."""
         first = next((one for one in fresh if one.record.names_in_lower_case), None)
-        if first is not None and not self._config.upstream_folds:
+        if first is not None and not self._config.upstream_lowers_names:
             raise LogError(
                 "TR565",
                 "the upstream has all names in lower case, and had not, or nothing was logged, when this run began",
@@ -159,7 +159,7 @@ class BatchRunner:
         coming: Future[Any] | None = None
         for number, slice_ in enumerate(slices):
             if self.ended:
-                raise QueryEnded
+                raise StopQuery
             begin = time.monotonic()
             self._counters.begins(slice_)
             prepared = coming.result() if coming else self._start_reading(slice_, structures).result()
@@ -227,10 +227,10 @@ def _parts(
     here = position.log_position if position.epoch + 1 == logged.record.epoch else None
     ends = sorted(stops, key=lambda point: point.order)
     if whole:
-        ends.append(end_of(logged.record, logged.offset))
+        ends.append(end_of_epoch(logged.record, logged.offset))
     for end in ends:
         if here is None or not end.reached(here.order, here.executed):
             start = (here and here.rows) or 0
             stop = logged.record.rows if end.rows is None else end.rows
-            yield PartSlice((part_of(logged, found, start, stop),), start, end)
+            yield PartSlice((epoch_part(logged, found, start, stop),), start, end)
             here = end

@@ -14,7 +14,7 @@ import signal
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def begin_deaf() -> None:
+def ignore_signals() -> None:
     """What a new process does before its program begins: a session of its own, and no ear for these signals."""
     os.setsid()
     for number in SIGNALS:

@@ -22,7 +22,7 @@ from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 
 from schemas.access.private_files import opener
-from spark_consumer.job.deaf import begin_deaf
+from spark_consumer.job.deaf import ignore_signals
 
 _POLL = 0.02
 # The kernel allows 108 bytes for a socket's path; the names of Spark's own take 43 of them.
@@ -74,7 +74,7 @@ def launch(settings: Mapping[str, str], secrets: Mapping[str, str], log: Path) -
                 "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told),
             },
             umask=0o077,
-            preexec_fn=begin_deaf,
+            preexec_fn=ignore_signals,
         )
     while not told.exists():
         if (code := process.poll()) is not None:

@@ -14,10 +14,10 @@ from schemas.errors import LogError, Where
 from schemas.gtid.sets import Flavor, parse_gtid_set
 from schemas.wire.epoch import EpochCommitted
 from spark_consumer.epochs.position import Position
-from spark_consumer.epochs.slices import LoggedEpoch, past
+from spark_consumer.epochs.slices import LoggedEpoch, position_after
 
 
-def pass_over(position: Position, epochs: Sequence[LoggedEpoch]) -> tuple[Position, list[LoggedEpoch]]:
+def skip_recovered(position: Position, epochs: Sequence[LoggedEpoch]) -> tuple[Position, list[LoggedEpoch]]:
     """The position behind those of the next epochs that are applied already, and the epochs that are not.
 
     Raises:
@@ -37,7 +37,7 @@ def pass_over(position: Position, epochs: Sequence[LoggedEpoch]) -> tuple[Positi
                 " which holds this epoch whole",
             )
         gtids = None if _ends_it(logged.record, position) else logged.record.executed_gtids
-        position = replace(past(position, [logged]), epoch_gtids=gtids)
+        position = replace(position_after(position, [logged]), epoch_gtids=gtids)
     return position, []
 
 

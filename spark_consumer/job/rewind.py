@@ -26,7 +26,7 @@ from spark_consumer.apply.tables import channel_tables, error_log, position_stor
 from spark_consumer.apply.tables.error_log import Directive
 from spark_consumer.ddl.translate import DdlRules
 from spark_consumer.epochs.epoch_transactions import TransactionReader
-from spark_consumer.epochs.letter_case import as_servers_compare
+from spark_consumer.epochs.letter_case import with_servers_letter_case
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import LogPosition, Position, order_of
 from spark_consumer.epochs.slices import LoggedEpoch
@@ -111,7 +111,7 @@ def opened(config: ConsumerConfig, to: str) -> Iterator[Rewind]:
 
 
 def _checked(config: ConsumerConfig, session: Session, before: Position, log: LogReader, to: str) -> Rewind:
-    config = as_servers_compare(config, log)
+    config = with_servers_letter_case(config, log)
     if before.recovered or before.ddl_intent is not None:
         what = (
             "`tailrace recover` brought it ahead of its epochs" if before.recovered else "a DDL is in doubt"

@@ -18,7 +18,7 @@ from spark_consumer.apply.workers.pool import WorkerPool
 from spark_consumer.apply.workers.spark_pool import executors
 from spark_consumer.epochs.epoch_transactions import TransactionReader
 from spark_consumer.epochs.fetch import TopicReader
-from spark_consumer.epochs.letter_case import as_servers_compare
+from spark_consumer.epochs.letter_case import with_servers_letter_case
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.start import resume_offset
 from spark_consumer.epochs.stop_condition import StopCondition, stop_condition_of
@@ -66,7 +66,7 @@ def run_consumer(
     log = LogReader(config)
     # What is there at the start is all that such a run asks for.
     patience = Patience(0 if config.until_caught_up else config.retry_time, stop)
-    config = _patiently(patience, lambda: as_servers_compare(config, log))
+    config = _patiently(patience, lambda: with_servers_letter_case(config, log))
 
     if stop.is_set():
         return
@@ -142,7 +142,7 @@ class _Run:
                     return not self._left
                 if self._sink.position.epoch > before:
                     patience.renew()
-                if not (self._may_pass(error) and patience.wait_for_retry()):
+                if not (self._is_worth_retrying(error) and patience.wait_for_retry()):
                     raise error from None
                 _log.warning("log_retry", attempt=patience.attempts, reason=str(error))
                 self._runner.renew()
@@ -162,7 +162,7 @@ class _Run:
             kept = self._checkpoint.ready(self._sink.position, self._log)
             failure = self._query(offset)
             reason = self._runner.failure if self._runner.unread else failure
-            if reason is not None and kept and self._is_checkpoints(reason):
+            if reason is not None and kept and self._checkpoint_is_at_fault(reason):
                 self._checkpoint.set_aside(f"the query does not go on from it: {_first_line(reason)}")
                 self._runner.renew()
                 failure = self._query(resume_offset(self._sink.position, self._log))
@@ -184,7 +184,7 @@ class _Run:
             time.sleep(_POLL)
         return lost(ended)
 
-    def _may_pass(self, error: TailraceError) -> bool:
+    def _is_worth_retrying(self, error: TailraceError) -> bool:
         """Whether another query may go on where one has failed. For the downstream the applier has waited itself."""
         # What made Spark fail behind a batch of its own may be what is wrong with a checkpoint: `_failure` sees.
         sparks = (
@@ -192,7 +192,7 @@ class _Run:
         )
         return isinstance(error, LogError) and (error.retryable or sparks)
 
-    def _is_checkpoints(self, failure: BaseException) -> bool:
+    def _checkpoint_is_at_fault(self, failure: BaseException) -> bool:
         """Whether a query ended because of what its checkpoint holds: the tracker's state, or what Spark notes."""
         if self._runner.finished >= 0 or self._stop.is_set():
             return False

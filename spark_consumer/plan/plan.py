@@ -20,9 +20,9 @@ from spark_consumer.plan.statements import Limits
 from spark_consumer.rules.event_filter import DML
 from spark_consumer.rules.expressions.filter import ExpressionRule, RowFilter, compile_filter
 from spark_consumer.rules.rules import Rules
-from spark_consumer.target.compatibility import misfits
-from spark_consumer.target.members import as_written
-from spark_consumer.target.row_locator import BY_KEY, Find, RowLocator, locator_of
+from spark_consumer.target.compatibility import incompatibilities
+from spark_consumer.target.members import written_column
+from spark_consumer.target.row_locator import BY_KEY, RowLocator, RowMatch, locator_of
 from spark_consumer.target.table import TargetTable
 from spark_consumer.target.versioned import keeps_history
 
@@ -207,7 +207,7 @@ def plan_slice(
         else:
             merged = into[name] > 1 or rules.router.merges(*name)
             table = _plan_table(header, structure, targets[name], name, rules, where, merged, unfinished)
-            safely = safe and table.locator.find is not Find.WHOLE
+            safely = safe and table.locator.find is not RowMatch.WHOLE
             tables.append(replace(table, safe=safely, again=again, gives_way=again))
     return SlicePlan(_level(tables), limits)
 
@@ -266,7 +266,7 @@ def _plan_table(
         )
     partial = bool(dropped or expressions)
     locator = locator_of(structure, target, merged=merged, partial=partial)
-    if locator.find is Find.WHOLE and structure.before_columns:
+    if locator.find is RowMatch.WHOLE and structure.before_columns:
         raise DownstreamError(
             "TR609",
             "rows are found by all their columns there, and their images lack some",
@@ -309,13 +309,13 @@ def _plan_table(
 
 def _as_written(structure: TableStructure, target: TargetTable) -> TableStructure:
     pairs = ((column, target.column(column.name)) for column in structure.columns)
-    columns = tuple(column if there is None else as_written(column, there) for column, there in pairs)
+    columns = tuple(column if there is None else written_column(column, there) for column, there in pairs)
     return structure if columns == structure.columns else replace(structure, columns=columns)
 
 
 def _check_repeatable(target: TargetTable, locator: RowLocator, place: Where) -> None:
     """A table without transactions keeps what a failed attempt has written; only its key tells what that is."""
-    if locator.find is not Find.KEY:
+    if locator.find is not RowMatch.KEY:
         there = ".".join(target.name)
         raise DownstreamError(
             "TR656",
@@ -334,7 +334,7 @@ def _documents(structure: TableStructure, target: TargetTable) -> tuple[str, ...
 
 
 def _check_fit(structure: TableStructure, target: TargetTable, place: Where) -> None:
-    found = misfits(structure, target)
+    found = incompatibilities(structure, target)
     if not found:
         return
     first, others = found[0], len(found) - 1

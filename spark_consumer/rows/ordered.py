@@ -28,7 +28,7 @@ from schemas.wire.avro_schema import KEY_CHANGE
 from spark_consumer.plan.plan import TablePlan
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.results import OrderedChange
-from spark_consumer.target.row_locator import Find
+from spark_consumer.target.row_locator import RowMatch
 
 CHECKS_OFF = 0x02
 CASCADES_LOGGED = 0x10
@@ -262,7 +262,7 @@ def _update(row: OrderedRow, written: OrderedRow) -> bytes:
 
 def _limit(row: OrderedRow) -> bytes:
     """Equal rows are told apart by nothing, so any one of them is the right one; two rows of a key show a mistake."""
-    return b"" if row.table.locator.find is Find.EXACT else b" LIMIT 1"
+    return b"" if row.table.locator.find is RowMatch.EXACT else b" LIMIT 1"
 
 
 def _insert(row: OrderedRow) -> bytes:

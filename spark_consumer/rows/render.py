@@ -31,8 +31,8 @@ from spark_consumer.rows.results import (
 )
 from spark_consumer.rows.slice_rows import RangeRows
 from spark_consumer.rules.expressions.kinds import Unevaluable
-from spark_consumer.target.row_locator import Find, Finder, compile_finder
-from spark_consumer.target.versioned import InForce
+from spark_consumer.target.row_locator import RowMatch, RowMatcher, compile_finder
+from spark_consumer.target.versioned import CurrentRowTest
 
 _EVENTS = {ord("c"): "insert", ord("r"): "insert", ord("u"): "update", ord("d"): "delete"}
 _HEADER = itemgetter(slice(0, HEADER_SIZE))
@@ -142,7 +142,7 @@ class TableRows:
         self.written: list[bytes] = []
         self.left_out = 0
         self.filter = self.plan.filter
-        self._in_force = InForce(self.plan.structure) if self.plan.history else None
+        self._in_force = CurrentRowTest(self.plan.structure) if self.plan.history else None
 
     @cached_property
     def check(self) -> Callable[[bytes, bytes], None]:
@@ -156,9 +156,9 @@ class TableRows:
         return compile_renderers(plan.structure, plan.writable, plan.filled, plan.documents)
 
     @cached_property
-    def finder(self) -> Finder:
+    def finder(self) -> RowMatcher:
         locator = self.plan.locator
-        exact = locator.find is Find.EXACT
+        exact = locator.find is RowMatch.EXACT
         return compile_finder(
             self.plan.structure, self.plan.structure.key if exact else locator.columns, exact
         )
@@ -176,7 +176,7 @@ class TableRows:
 
     @cached_property
     def _by_key(self) -> bool:
-        return self.plan.locator.find is Find.KEY
+        return self.plan.locator.find is RowMatch.KEY
 
     @cached_property
     def _by_predicate(self) -> bool:
@@ -266,9 +266,9 @@ class TableRows:
     def _match(self, op: int, key: bytes, value: bytes) -> bytes | None:
         """The predicate that finds a row; None where nothing but its equality could, and it is new."""
         find = self.plan.locator.find
-        if find is Find.KEY:
+        if find is RowMatch.KEY:
             return self.renderers.match_key(key)
-        if find is Find.WHOLE:
+        if find is RowMatch.WHOLE:
             return self.renderers.match_before(value) if op in b"ud" else None
         match = self.finder.match_old(value)
         if self.plan.safe and op == _UPDATE and (new := self.finder.match_new(value)) != match:

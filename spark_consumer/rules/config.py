@@ -163,7 +163,7 @@ class ConsumerConfig(ConsumerSettings, LogAddress):
     jars: tuple[Path, ...] = ()
     class_archive: Path | None = None
     files: Path | None = None
-    upstream_folds: bool = False
+    upstream_lowers_names: bool = False
     folded: tuple[tuple[str, str], ...] | None = None
 
     @cached_property

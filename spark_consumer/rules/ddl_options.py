@@ -10,7 +10,7 @@ from pydantic import Field
 
 from schemas.errors import ConfigError
 
-Carry = Literal["apply", "ignore", "stop"]
+DdlAction = Literal["apply", "ignore", "stop"]
 #: DM's: gh-ost's _t_gho and pt-online-schema-change's _t_new; gh-ost's _t_ghc and _t_del, pt-osc's _t_old
 SHADOW_RULES = ("^_(.+)_(?:new|gho)$",)
 TRASH_RULES = ("^_(.+)_(?:ghc|del|old)$",)
@@ -28,12 +28,14 @@ class DdlOptions:
         ConfigError: TR135, a rule that cannot be one.
     """
 
-    views: Annotated[Carry, Field(description="CREATE, ALTER and DROP VIEW: apply, ignore or stop")] = "apply"
+    views: Annotated[DdlAction, Field(description="CREATE, ALTER and DROP VIEW: apply, ignore or stop")] = (
+        "apply"
+    )
     routines: Annotated[
-        Carry, Field(description="procedures, functions, packages, libraries: apply, ignore or stop")
+        DdlAction, Field(description="procedures, functions, packages, libraries: apply, ignore or stop")
     ] = "apply"
     events: Annotated[
-        Carry,
+        DdlAction,
         Field(
             description="events: apply (as disabled on a replica, since the binlog holds what they write), ignore"
             " or stop"
@@ -44,7 +46,7 @@ class DdlOptions:
         Field(description="triggers: ignore or stop; the binlog holds what they write"),
     ] = "ignore"
     accounts: Annotated[
-        Carry,
+        DdlAction,
         Field(
             description=(
                 "users, roles, grants, passwords: apply, ignore or stop; only with apply outside of [channel.…]"
@@ -83,9 +85,9 @@ class DdlOptions:
             if groups != 1:
                 raise _unusable(text, f"it has {groups} groups")
 
-    def of(self, family: str) -> Carry:
+    def of(self, family: str) -> DdlAction:
         """What becomes of a family of objects; tables and all that has no setting are applied."""
-        found: Carry = getattr(self, family) if family else "apply"
+        found: DdlAction = getattr(self, family) if family else "apply"
         return found
 
     def shadow_of(self, table: str) -> str | None:

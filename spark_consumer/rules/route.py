@@ -154,7 +154,7 @@ class Router:
     def _as_there(self, pattern: str) -> str:
         return pattern if self.folded is None else lowered(pattern)
 
-    def merges_database(self, db: str) -> bool:
+    def is_merged_schema(self, db: str) -> bool:
         """Whether the rules may send several upstream schemas, or tables of other schemas, to this one."""
         counts = (
             2 if _wild(r.schema_pattern) or r.table_pattern else 1
@@ -163,11 +163,11 @@ class Router:
         )
         return sum(counts) > 1
 
-    def concerns(self, db: str) -> bool:
+    def affects_schema(self, db: str) -> bool:
         """Whether a rule may give this upstream schema, or something in it, another name."""
         return any(fits(r.schema_pattern, db) for r in self.routes)
 
-    def scatters(self, db: str) -> bool:
+    def splits_schema(self, db: str) -> bool:
         """Whether the rules may send tables of this upstream schema elsewhere than the schema itself."""
         target = self.database(db)
         return any(

@@ -31,7 +31,7 @@ from spark_consumer.apply.workers.share import read_parts
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
-from spark_consumer.epochs.start import begin_of, check_began, check_log
+from spark_consumer.epochs.start import channel_start, check_began, check_log
 from spark_consumer.plan.counters import Applied
 from spark_consumer.plan.plan import SlicePlan
 from spark_consumer.plan.refusal import DdlRefused, RowRefused
@@ -216,6 +216,6 @@ def _ensure_position(config: ConsumerConfig, session: Session, log: LogReader) -
     if audit.exists(session, config.key):
         # Not even with --from: a service may name it at each of its starts.
         raise position_store.lost(config.key)
-    begin = begin_of(config, log)
+    begin = channel_start(config, log)
     position_store.create(session, config.key, begin, last.record if last else None)
     _log.info("channel_created", channel=config.channel, start=config.start, begin=str(begin.log_position))

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from schemas.ddl.lexer import FLAVORS, Dialect
 from schemas.ddl.table_definition import PERIOD
 from schemas.structure import Column, TableStructure
-from spark_consumer.target.members import Unclear, as_written
+from spark_consumer.target.members import AmbiguousMembers, written_column
 from spark_consumer.target.programs.text import effects_of
 from spark_consumer.target.table import TargetColumn, TargetTable, Trigger
 from spark_consumer.target.type_capacity import lacks, type_of
-from spark_consumer.target.versioned import END, keeps_history, tells_history
+from spark_consumer.target.versioned import END, identifies_history, keeps_history
 
 
 @dataclass(frozen=True)
-class Misfit:
+class Incompatibility:
     """One reason why rows cannot be written as they are.
 
     Attributes:
@@ -36,7 +36,7 @@ class Misfit:
     remedy: str
 
 
-def misfits(structure: TableStructure, target: TargetTable) -> list[Misfit]:
+def incompatibilities(structure: TableStructure, target: TargetTable) -> list[Incompatibility]:
     """Return all reasons why rows of ``structure`` cannot be written to ``target``, in the order of its columns."""
     found = list(_of_history(structure, target))
     hidden = PERIOD if keeps_history(structure, target) else ()
@@ -53,7 +53,7 @@ def misfits(structure: TableStructure, target: TargetTable) -> list[Misfit]:
     return [*found, *_of_triggers(structure, target)]
 
 
-def _of_history(structure: TableStructure, target: TargetTable) -> Iterator[Misfit]:
+def _of_history(structure: TableStructure, target: TargetTable) -> Iterator[Incompatibility]:
     """Check that history rows can be told from current rows: only ``row_end`` in the row's key shows it."""
     if not target.versioned:
         return
@@ -65,10 +65,10 @@ def _of_history(structure: TableStructure, target: TargetTable) -> Iterator[Misf
     visible = [name for name, there in pairs if there is not None and there.period]
     if visible:
         what = f"the downstream keeps its own history in the column {visible[0]}, with other times than the upstream's"
-        yield Misfit("TR655", visible[0], what, remedy.format(" and ".join(visible)))
-    elif keeps_history(structure, target) and not tells_history(structure):
+        yield Incompatibility("TR655", visible[0], what, remedy.format(" and ".join(visible)))
+    elif keeps_history(structure, target) and not identifies_history(structure):
         what = "the downstream keeps its own history, and the upstream's history rows cannot be recognized safely"
-        yield Misfit(
+        yield Incompatibility(
             "TR655",
             END,
             what,
@@ -76,8 +76,8 @@ def _of_history(structure: TableStructure, target: TargetTable) -> Iterator[Misf
         )
 
 
-def _missing(column: Column) -> Misfit:
-    return Misfit(
+def _missing(column: Column) -> Incompatibility:
+    return Incompatibility(
         "TR606",
         column.name,
         f"the downstream's table lacks the column {column.name}",
@@ -85,12 +85,12 @@ def _missing(column: Column) -> Misfit:
     )
 
 
-def _of_column(column: Column, there: TargetColumn) -> list[Misfit]:
+def _of_column(column: Column, there: TargetColumn) -> list[Incompatibility]:
     found = []
     source = type_of(column)
     if reason := lacks(there.type, source) or _unclear(column, there):
         found.append(
-            Misfit(
+            Incompatibility(
                 "TR650",
                 column.name,
                 f"column {column.name} is {source.shown} upstream and {there.type.shown} downstream: {reason}",
@@ -99,7 +99,7 @@ def _of_column(column: Column, there: TargetColumn) -> list[Misfit]:
         )
     if column.nullable and not there.nullable:
         found.append(
-            Misfit(
+            Incompatibility(
                 "TR651",
                 column.name,
                 f"column {column.name} may be NULL upstream and is NOT NULL downstream",
@@ -111,14 +111,14 @@ def _of_column(column: Column, there: TargetColumn) -> list[Misfit]:
 
 def _unclear(column: Column, there: TargetColumn) -> str:
     try:
-        as_written(column, there)
-    except Unclear as error:
+        written_column(column, there)
+    except AmbiguousMembers as error:
         return str(error)
     return ""
 
 
-def _unfilled(column: TargetColumn) -> Misfit:
-    return Misfit(
+def _unfilled(column: TargetColumn) -> Incompatibility:
+    return Incompatibility(
         "TR652",
         column.name,
         f"only the downstream has the column {column.name}, which is NOT NULL and has no default",
@@ -126,9 +126,9 @@ def _unfilled(column: TargetColumn) -> Misfit:
     )
 
 
-def _of_triggers(structure: TableStructure, target: TargetTable) -> list[Misfit]:
+def _of_triggers(structure: TableStructure, target: TargetTable) -> list[Incompatibility]:
     return [
-        Misfit(
+        Incompatibility(
             "TR653",
             column.name,
             f"the downstream's trigger {trigger.name} may change the column {column.name}",

@@ -17,11 +17,11 @@ from spark_consumer.rules.expressions.kinds import Unevaluable, collation
 from spark_consumer.target.table import TargetColumn
 
 
-class Unclear(ValueError):
+class AmbiguousMembers(ValueError):
     """The members of a column cannot be told apart downstream. The message is the reason."""
 
 
-def as_written(column: Column, there: TargetColumn) -> Column:
+def written_column(column: Column, there: TargetColumn) -> Column:
     """Return the column in the form in which its values are written downstream.
 
     Raises:
@@ -32,7 +32,7 @@ def as_written(column: Column, there: TargetColumn) -> Column:
     ours, theirs = column.members, there.type.members
     if there.type.base != column.base:
         if len(set(ours)) < len(ours):
-            raise Unclear(f"two of its members have the same text: {_twice(ours)}")
+            raise AmbiguousMembers(f"two of its members have the same text: {_twice(ours)}")
         return _written(column)
     if _apart(theirs, there.collation) and len(set(ours)) == len(ours):
         return column
@@ -43,7 +43,7 @@ def _numbers(ours: Sequence[str], theirs: Sequence[str]) -> Sequence[int]:
     if ours == theirs:
         return range(1, len(ours) + 1)
     if twice := _twice(ours) or _twice([member for member in theirs if member in ours]):
-        raise Unclear(f"the lists of members differ, and one member occurs twice: {twice}")
+        raise AmbiguousMembers(f"the lists of members differ, and one member occurs twice: {twice}")
     return [theirs.index(member) + 1 for member in ours]
 
 

@@ -19,7 +19,7 @@ from schemas.types import codec_of
 from spark_consumer.target.table import TargetTable
 
 
-class Find(Enum):
+class RowMatch(Enum):
     """The way in which a row is found on the downstream."""
 
     #: by the upstream's key, from the Kafka key
@@ -40,17 +40,17 @@ class RowLocator:
         columns: for UNIQUE: the unique key's columns in the upstream's spelling.
     """
 
-    find: Find
+    find: RowMatch
     columns: tuple[str, ...] = ()
 
     @property
     def sure(self) -> bool:
         """Whether at most one row can match, so that one statement may have many rows."""
-        return self.find in (Find.KEY, Find.UNIQUE)
+        return self.find in (RowMatch.KEY, RowMatch.UNIQUE)
 
 
-BY_KEY = RowLocator(Find.KEY)
-BY_ROW = RowLocator(Find.WHOLE)
+BY_KEY = RowLocator(RowMatch.KEY)
+BY_ROW = RowLocator(RowMatch.WHOLE)
 
 
 def locator_of(structure: TableStructure, target: TargetTable, *, merged: bool, partial: bool) -> RowLocator:
@@ -70,12 +70,12 @@ def locator_of(structure: TableStructure, target: TargetTable, *, merged: bool, 
         for key in target.keys:
             usable = key.plain and not key.nullable and not target.generated.intersection(key.columns)
             if usable and all(name in written for name in key.columns):
-                return RowLocator(Find.UNIQUE, tuple(written[name] for name in key.columns))
-    return BY_ROW if merged else RowLocator(Find.EXACT)
+                return RowLocator(RowMatch.UNIQUE, tuple(written[name] for name in key.columns))
+    return BY_ROW if merged else RowLocator(RowMatch.EXACT)
 
 
 @dataclass(frozen=True)
-class Finder:
+class RowMatcher:
     """Functions from a row's Kafka value to SQL text. ``old`` is the before image, or without one the after image.
 
     Attributes:
@@ -92,7 +92,7 @@ class Finder:
 
 
 @lru_cache(maxsize=1024)
-def compile_finder(structure: TableStructure, names: tuple[str, ...], exact: bool) -> Finder:
+def compile_finder(structure: TableStructure, names: tuple[str, ...], exact: bool) -> RowMatcher:
     """Generate the finder of a structure.
 
     Args:
@@ -124,7 +124,7 @@ def compile_finder(structure: TableStructure, names: tuple[str, ...], exact: boo
     columns = ",".join(map(quoted, names))
     key = chosen[0][1] if len(chosen) == 1 else tuple_text(chosen)
     match = _exact_match(chosen) if exact else key_match(chosen)
-    return Finder(
+    return RowMatcher(
         columns=(columns if len(names) == 1 else f"({columns})").encode(),
         old=make("find_old", old, key),
         new=make("find_new", new, key),

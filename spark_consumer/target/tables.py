@@ -122,7 +122,7 @@ def _definition(session: Session, name: QualifiedName, triggers: Iterable[Trigge
     return "\n".join((table, *map(str, triggers)))
 
 
-class TableMoved(DownstreamError):
+class TableAltered(DownstreamError):
     """TR654: the table has changed since the plan was made. A new plan helps."""
 
     def __init__(self, name: QualifiedName) -> None:
@@ -144,10 +144,10 @@ def hold(session: Session, name: QualifiedName, expected: str) -> None:
         found = _definition(session, name, triggers_of(session, name))
     except pymysql.MySQLError as error:
         if error_number(error) in _ABSENT:
-            raise TableMoved(name) from error
+            raise TableAltered(name) from error
         raise
     if found != expected:
-        raise TableMoved(name)
+        raise TableAltered(name)
 
 
 def _columns(session: Session, name: QualifiedName) -> tuple[TargetColumn, ...]:

@@ -24,14 +24,14 @@ def keeps_history(structure: TableStructure, target: TargetTable) -> bool:
     return upstream and target.versioned and not any(target.column(name) for name in PERIOD)
 
 
-def tells_history(structure: TableStructure) -> bool:
+def identifies_history(structure: TableStructure) -> bool:
     """Whether each change shows whether its row is current: ``row_end`` is in the row's key and in the image."""
     images = (structure.before_columns, structure.after_columns)
     logged = images[1] if images[0] == () else images[0]
     return END in structure.key and (logged is None or END in logged)
 
 
-class InForce:
+class CurrentRowTest:
     """Tells history rows from current rows."""
 
     def __init__(self, structure: TableStructure) -> None:

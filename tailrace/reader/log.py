@@ -25,7 +25,7 @@ from schemas.wire.log_records import UNFIT, At, EpochChain, check_rows, missing,
 from schemas.wire.rows import Joiner, header_size, schema_name
 from spark_consumer.epochs.epoch_transactions import TransactionReader
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.epochs.start import begin_of_log, first_kept, first_position
+from spark_consumer.epochs.start import first_epoch, first_kept, first_position
 from spark_consumer.rules.config import LogAddress
 from tailrace.reader.rows import Row, row_reader
 
@@ -120,7 +120,7 @@ class EpochReader:
             return low, None
         if start == "earliest":
             # If nothing was deleted yet, the first record is epoch 0, even if it is not written yet.
-            return (begin_of_log(self._log).offset if low else low), 0
+            return (first_epoch(self._log).offset if low else low), 0
         first = first_kept(self._log)
         if start == f"epoch:{first.record.epoch}":
             return first.offset, first.record.epoch

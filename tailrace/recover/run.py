@@ -27,7 +27,7 @@ from schemas.tables import QualifiedName, TableFilter
 from spark_consumer.apply.ddl.run import LoggedTables
 from spark_consumer.apply.open import open_applier
 from spark_consumer.apply.tables import channel_tables, position_store, worker_info
-from spark_consumer.epochs.letter_case import downstream_folds, in_lower_case
+from spark_consumer.epochs.letter_case import downstream_lowers_names, in_lower_case
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
 from spark_consumer.rules.config import ConsumerConfig
@@ -86,7 +86,7 @@ def recover(
     if layout.read_folds(root):
         tables = TableFilter(tables.include, tables.exclude, folds=True)
         config, skip = in_lower_case(config), tuple(rule.in_lower_case() for rule in skip)
-    if downstream_folds(config):
+    if downstream_lowers_names(config):
         config = replace(config, folded=())
     seen, rows = set[QualifiedName](), RecordRows()
     with closing(RelayWriter.open(root)), _sink(config, root, flavor, seen, rows) as sink:

@@ -10,7 +10,7 @@ from typing import Any
 
 from schemas.errors import TailraceError
 from schemas.gtid.sets import Flavor, GtidSet, MariadbGtidSet, MysqlGtidSet, parse_gtid_set
-from spark_consumer.epochs.position import parsed
+from spark_consumer.epochs.position import parse_like
 from tailrace.config.addresses import log_address, source_url
 from tailrace.config.model import Config
 
@@ -49,7 +49,7 @@ class Waiting:
         for logged in LogReader(log_address(self._config.kafka)).behind(channel["epochs_offset"]):
             record, executed = logged.record, logged.record.executed_gtids
             # Transactions that `tailrace recover` applied are after the position.
-            is_applied = executed and parsed(gtids, executed).contains(parsed(executed, gtids))
+            is_applied = executed and parse_like(gtids, executed).contains(parse_like(executed, gtids))
             if record.transactions and not is_applied:
                 return record.first_commit_ms
         return 0

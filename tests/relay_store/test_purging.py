@@ -33,7 +33,7 @@ from schemas.binlog.framing import MAGIC
 from schemas.errors import RelayError
 from schemas.wire.epoch import EpochCommitted, PreparedTransaction
 from spark_consumer.apply.tables import channel_tables, position_store
-from spark_consumer.epochs.position import BEFORE_ALL, ChannelBegin
+from spark_consumer.epochs.position import BEFORE_ALL, ChannelStart
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import closing, connect
 from tailrace.channels import relay_marks as channel_mark
@@ -309,7 +309,7 @@ def test_a_channel_is_registered_with_what_it_has_applied(downstream, flavor, tm
     layout.write_index(root, [subdir])
     with closing(connect(url)) as session:
         channel_tables.install(session)
-        position_store.create(session, settings.key, ChannelBegin(BEFORE_ALL, None, "earliest"))
+        position_store.create(session, settings.key, ChannelStart(BEFORE_ALL, None, "earliest"))
         session.execute("COMMIT")
     mark.update(-1)
     assert marks() == {f"channel-{channel}": RelayPosition(subdir, "mysql-bin.000003", 4)}

@@ -18,7 +18,7 @@ import pymysql
 from schemas.errors import DownstreamError, Where
 from schemas.wire.epoch import EpochCommitted
 from spark_consumer.apply.tables import marks, worker_info
-from spark_consumer.epochs.position import ChannelBegin, Position
+from spark_consumer.epochs.position import ChannelStart, Position
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.target.session import Query, Session, rows_if_there
 
@@ -171,7 +171,7 @@ def read(
 
 
 def create(
-    session: Session, channel: ChannelKey, begin: ChannelBegin, last: EpochCommitted | None = None
+    session: Session, channel: ChannelKey, begin: ChannelStart, last: EpochCommitted | None = None
 ) -> None:
     """The first position of a channel: what lies before ``begin`` counts as applied. Nothing if there is one.
 

@@ -16,7 +16,7 @@ from spark_consumer.epochs.position import Position
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import Session
-from spark_consumer.target.tables import TableMoved
+from spark_consumer.target.tables import TableAltered
 
 _ATTEMPTS = 4
 _log = structlog.get_logger()
@@ -131,7 +131,7 @@ def run_all(
 
 def _in_part(error: TailraceError, parts: int) -> TailraceError:
     """A worker's error behind which some parts of the slice are applied, so that no other plan helps."""
-    if isinstance(error, TableMoved):
+    if isinstance(error, TableAltered):
         error = DownstreamError(
             error.code, error.what, where=error.where, hint=error.hint, retryable=error.retryable
         )

@@ -18,9 +18,9 @@ from schemas.wire.epoch import SchemaChanged
 from schemas.wire.rows import value_header, widened
 from spark_consumer.ddl.translate import DdlRules
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.epochs.position import ChannelBegin, Position
+from spark_consumer.epochs.position import ChannelStart, Position
 from spark_consumer.epochs.slices import Slice
-from spark_consumer.epochs.start import begin_of, check_began, check_log
+from spark_consumer.epochs.start import channel_start, check_began, check_log
 from spark_consumer.plan.counters import NO_STAGES, Applied, Stages
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan, structures_of
 from spark_consumer.plan.statements import Limits
@@ -69,7 +69,7 @@ class FilesSink:
         self.position = position_of(content)
 
     @classmethod
-    def open(cls, config: ConsumerConfig, root: Path, first: ChannelBegin | None = None) -> FilesSink:
+    def open(cls, config: ConsumerConfig, root: Path, first: ChannelStart | None = None) -> FilesSink:
         """Lock the folder, and fence an earlier writer. Raises ConfigError, DownstreamError.
 
         Args:
@@ -200,10 +200,10 @@ def open_files(config: ConsumerConfig, root: Path, log: LogReader) -> FilesSink:
         check_began(config, found["began_at"])
         return FilesSink.open(config, root)
     refuse_without_position(root)
-    return FilesSink.open(config, root, begin_of(config, log))
+    return FilesSink.open(config, root, channel_start(config, log))
 
 
-def _content(root: Path, config: ConsumerConfig, first: ChannelBegin | None) -> dict[str, Any]:
+def _content(root: Path, config: ConsumerConfig, first: ChannelStart | None) -> dict[str, Any]:
     found = read(root)
     if found is None:
         assert first is not None

@@ -131,7 +131,7 @@ def test_only_a_run_until_caught_up_does_not_wait_at_its_start(
         asked.append(config.prefix)
         raise LogError("TR557" if len(asked) == 1 else "TR508", "no answer", retryable=len(asked) == 1)
 
-    monkeypatch.setattr(job, "as_servers_compare", away)
+    monkeypatch.setattr(job, "with_servers_letter_case", away)
     config = ConsumerConfig("nobody:1", "p", ServerUrl("unused"), **bounds)
     with pytest.raises(LogError, match="TR557" if tries == 1 else "TR508"):
         job.run_consumer(config, lambda: pytest.fail("Spark is not needed yet"), open_sink)

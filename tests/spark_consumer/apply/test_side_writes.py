@@ -17,7 +17,7 @@ from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.route import Route
 from spark_consumer.rules.scope import Scope
-from spark_consumer.target.tables import TableMoved
+from spark_consumer.target.tables import TableAltered
 from tests.support.applying.apply_steps import apply_rows, open_channel, prepared_rows
 from tests.support.epochs.fake_topic import insert, integer, update
 from tests.support.names import forget_others, own_name
@@ -165,7 +165,7 @@ def test_what_comes_while_the_channel_runs_is_seen(downstream: Database, db: str
     made = prepared_rows(applier, config, update(t, {"id": 1, "v": 1}, {"id": 1, "v": 2}))
     trigger = TRIGGER.replace("{d}", db).replace("INSERT", "UPDATE")
     downstream.execute(trigger + f"INSERT INTO {db}_own.a VALUES (1, 1)")
-    with pytest.raises(TableMoved):
+    with pytest.raises(TableAltered):
         applier.apply(made)
     apply_rows(applier, config, update(t, {"id": 1, "v": 1}, {"id": 1, "v": 2}))
     # What a trigger calls, and an event, have no lock that keeps them as they were.

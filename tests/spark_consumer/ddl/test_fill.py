@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schemas.ddl.lexer import Flavor
-from spark_consumer.ddl.fill import unsure_fill
+from spark_consumer.ddl.fill import nondeterministic_values
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from spark_consumer.ddl.fill import unsure_fill
 )
 @pytest.mark.parametrize("flavor", ["mysql", "mariadb"])
 def test_what_is_not_in_the_log(statement: str, says: str, flavor: Flavor) -> None:
-    assert says in unsure_fill(statement, flavor)
+    assert says in nondeterministic_values(statement, flavor)
 
 
 @pytest.mark.parametrize(
@@ -45,4 +45,4 @@ def test_what_is_not_in_the_log(statement: str, says: str, flavor: Flavor) -> No
 )
 @pytest.mark.parametrize("flavor", ["mysql", "mariadb"])
 def test_what_comes_out_the_same(statement: str, flavor: Flavor) -> None:
-    assert unsure_fill(statement, flavor) == ""
+    assert nondeterministic_values(statement, flavor) == ""

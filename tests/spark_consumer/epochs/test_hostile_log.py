@@ -45,7 +45,7 @@ from schemas.wire.log_records import (
     read_version,
     structure_of,
 )
-from spark_consumer.epochs.tracker import BROKEN, explode
+from spark_consumer.epochs.tracker import BROKEN, tracker_inputs
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.render import render
@@ -181,7 +181,7 @@ def test_a_forged_epoch_stops_at_its_place(fault: str) -> None:
     forged = replace(EPOCH, **_FORGED[fault])
     with pytest.raises(LogError, match=rf"^TR568: {PLACE}"):
         _used(forged)
-    [broken] = explode(forged.encode(), 7, "p.epochs")
+    [broken] = tracker_inputs(forged.encode(), 7, "p.epochs")
     assert (broken.kind, broken.text and broken.text[:40]) == (
         BROKEN,
         "topic p.epochs, partition 0, offset 7: t",
@@ -291,7 +291,7 @@ def test_a_mutated_epoch_is_read_as_it_is_written_or_refused(data: st.DataObject
         assert (code, str(AT) in what) == ("TR568", True)
     else:
         EpochChain("p.epochs").add(found, 7)
-    assert explode(damaged, 7, "p.epochs")
+    assert tracker_inputs(damaged, 7, "p.epochs")
 
 
 def _mutated(data: st.DataObject, content: bytes) -> bytes:

@@ -12,7 +12,7 @@ from schemas.errors import LogError
 from schemas.wire.epoch import EPOCH_KEY, ORIGIN, EpochCommitted
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import LogPosition, Position
-from spark_consumer.epochs.start import begin_of, first_position, resume_offset
+from spark_consumer.epochs.start import channel_start, first_position, resume_offset
 from spark_consumer.rules.config import ConsumerConfig
 from tests.support.epochs.records import SOURCE, epoch_record
 
@@ -118,7 +118,7 @@ def test_a_time_before_what_is_kept_stops_also_where_an_epoch_without_transactio
 )
 def test_what_is_known_of_a_begin(start: str | None, log_begins: str | None, whole: bool) -> None:
     log = Log(epochs(5, log_begins=log_begins))
-    begin = begin_of(replace(CONFIG, start=start), log)
+    begin = channel_start(replace(CONFIG, start=start), log)
     assert begin.whole is whole
     position = Position.first(begin)
     # A channel that has applied nothing has a place in the relay log all the same.

@@ -12,7 +12,7 @@ from schemas.errors import LogError
 from schemas.wire.epoch import EpochCommitted
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch, RelaySlice
-from spark_consumer.job.recovered import pass_over
+from spark_consumer.job.recovered import skip_recovered
 from tests.support.epochs.records import epoch_record
 
 UUID = "00000000-0000-0000-0000-00000000cafe"
@@ -70,9 +70,9 @@ def test_whole_epochs_are_passed_and_a_part_of_one_stops(flavor: str, data: st.D
     ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
     if last not in ends:
         with pytest.raises(LogError, match="TR562"):
-            pass_over(position, epochs)
+            skip_recovered(position, epochs)
         return
-    after, rest = pass_over(position, epochs)
+    after, rest = skip_recovered(position, epochs)
     passed = ends.index(last) + 1
     assert rest == epochs[passed:]
     assert (after.epoch, after.epochs_offset) == (passed, passed * 2)
@@ -86,21 +86,21 @@ def test_whole_epochs_are_passed_and_a_part_of_one_stops(flavor: str, data: st.D
 def test_it_goes_on_from_batch_to_batch(sizes: list[int], data: st.DataObject) -> None:
     epochs = log(sizes)
     cut = data.draw(st.integers(1, len(sizes) - 1))
-    position, rest = pass_over(recovered(sum(sizes)), epochs[:cut])
+    position, rest = skip_recovered(recovered(sum(sizes)), epochs[:cut])
     assert rest == []
     assert position.epoch_gtids == position.gtids_of_epoch == epochs[cut - 1].record.executed_gtids
-    position, rest = pass_over(position, epochs[cut:])
+    position, rest = skip_recovered(position, epochs[cut:])
     assert (rest, position.epoch, position.epoch_gtids) == ([], len(sizes), None)
 
 
 @pytest.mark.parametrize("relay_log", [None, f"{UUID}.000002"])
 def test_epochs_of_another_relay_log_are_told_by_their_gtids(relay_log: str | None) -> None:
-    after, rest = pass_over(recovered(7, relay_log=relay_log), log([3, 4, 5]))
+    after, rest = skip_recovered(recovered(7, relay_log=relay_log), log([3, 4, 5]))
     assert ([logged.record.epoch for logged in rest], after.epoch) == ([3], 2)
     with pytest.raises(LogError, match="TR562"):
-        pass_over(recovered(8, relay_log=relay_log), log([3, 4, 5]))
+        skip_recovered(recovered(8, relay_log=relay_log), log([3, 4, 5]))
     with pytest.raises(LogError, match="TR562"):
-        pass_over(recovered(7, relay_log=relay_log, flavor="none"), log([3, 4, 5], flavor="none"))
+        skip_recovered(recovered(7, relay_log=relay_log, flavor="none"), log([3, 4, 5], flavor="none"))
 
 
 def test_a_place_that_says_applied_is_not_enough_if_the_gtids_say_otherwise() -> None:
@@ -109,12 +109,12 @@ def test_a_place_that_says_applied_is_not_enough_if_the_gtids_say_otherwise() ->
         LoggedEpoch(replace(one.record, executed_gtids=f"{UUID[:-1]}a:1-3"), one.offset) for one in log([3])
     ]
     with pytest.raises(LogError, match="TR562"):
-        pass_over(recovered(9), other)
+        skip_recovered(recovered(9), other)
 
 
 def test_without_a_recovery_nothing_is_passed() -> None:
     epochs, position = log([1, 2]), replace(recovered(3), epoch_gtids=None)
-    assert pass_over(position, epochs) == (position, epochs)
+    assert skip_recovered(position, epochs) == (position, epochs)
 
 
 def relay_slice(record: EpochCommitted, position: Position) -> RelaySlice:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from schemas.errors import ConfigError, LogError
 from schemas.gtid.sets import parse_gtid_set
 from schemas.wire.epoch import SchemaChanged, TableTouched
-from spark_consumer.epochs.epoch_transactions import RowHeader, Transaction, part_of, transactions
+from spark_consumer.epochs.epoch_transactions import RowHeader, Transaction, epoch_part, transactions
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.epochs.position import BEFORE_ALL, LogPosition, Position, common
+from spark_consumer.epochs.position import BEFORE_ALL, LogPosition, Position, intersection
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.epochs.start import first_position, last_position
 from spark_consumer.epochs.stop_condition import StopCondition
@@ -314,11 +314,11 @@ def test_epochs_bound_ranges_whole_and_a_ddl_is_never_looked_into() -> None:
 
 def test_a_position_of_another_log_is_noticed() -> None:
     with pytest.raises(LogError, match="TR558"):
-        part_of(LOG.all()[2], LOG.transactions_of(LOG.all()[2]), 1, 4)
+        epoch_part(LOG.all()[2], LOG.transactions_of(LOG.all()[2]), 1, 4)
 
 
 def test_what_two_sets_have_in_common() -> None:
     one, other = parse_gtid_set("0-1-5,1-1-2", "mariadb"), parse_gtid_set("0-2-3,2-1-9", "mariadb")
-    assert str(common(one, other)) == "0-2-3"
+    assert str(intersection(one, other)) == "0-2-3"
     one, other = parse_gtid_set(f"{UUID}:1-5:8", "mysql"), parse_gtid_set(f"{UUID}:4-9", "mysql")
-    assert str(common(one, other)) == f"{UUID}:4-5:8"
+    assert str(intersection(one, other)) == f"{UUID}:4-5:8"

@@ -10,7 +10,15 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 
 from schemas.structure import TableStructure
 from schemas.wire.epoch import OffsetRange, SchemaChanged, TableChanged, TableTouched
-from spark_consumer.epochs.tracker import EPOCH, PASS, STRUCTURE, TOUCH, UNKNOWN, SchemaTracker, explode
+from spark_consumer.epochs.tracker import (
+    EPOCH,
+    PASS,
+    STRUCTURE,
+    TOUCH,
+    UNKNOWN,
+    SchemaTracker,
+    tracker_inputs,
+)
 from tests.support.epochs.fake_topic import integer
 from tests.support.epochs.records import epoch_record, version_record
 
@@ -93,7 +101,7 @@ def test_an_epoch_becomes_inputs_for_each_table_it_names() -> None:
         tables=(TableTouched("d", "t", version.fingerprint, 1, 0, 0),),
         structures=(version,),
     )
-    inputs = list(explode(record.encode(), 44))
+    inputs = list(tracker_inputs(record.encode(), 44))
     assert [(one.table_name, one.kind, one.log_offset) for one in inputs] == [
         (PASS, EPOCH, 44),
         ("d.t", STRUCTURE, 44),

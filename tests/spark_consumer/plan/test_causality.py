@@ -24,7 +24,7 @@ from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.results import OrderedChange, RowToShare, Tally
 from spark_consumer.rows.slice_rows import RangeRows
-from spark_consumer.target.row_locator import BY_ROW, Find, RowLocator
+from spark_consumer.target.row_locator import BY_ROW, RowLocator, RowMatch
 from spark_consumer.target.table import (
     ForeignKey,
     TargetColumn,
@@ -220,7 +220,7 @@ def test_children_go_with_their_parent_and_not_with_each_other() -> None:
     [
         (planned(T, Mode.ORDERED, cascades=True), target_of(T)),
         (planned(T, Mode.ORDERED, dropped=frozenset({"delete"})), target_of(T)),
-        (planned(T, Mode.ORDERED, locator=RowLocator(Find.EXACT)), target_of(T)),
+        (planned(T, Mode.ORDERED, locator=RowLocator(RowMatch.EXACT)), target_of(T)),
         (planned(TableStructure("d", "t", COLUMNS), Mode.ORDERED, locator=BY_ROW), target_of(T)),
         (planned(replace(T, before_columns=("id",))), target_of(T)),
         (planned(T), target_of(T, UniqueKey("f", (TargetKeyPart(None),)))),

@@ -26,7 +26,7 @@ from spark_consumer.rows.results import (
     decoded,
     encoded,
 )
-from spark_consumer.target.tables import TableMoved
+from spark_consumer.target.tables import TableAltered
 
 numbers = st.integers(0, 1 << 40)
 texts = st.none() | st.binary(max_size=70)
@@ -73,7 +73,7 @@ def test_ordinary_results_go_together() -> None:
         DamagedRecord("ValueError: x"),
         KafkaRefused("TR508", "no", hint="the password", retryable=True),
         DownstreamError("TR600", "no", where=Where(event=EventId(7, 3)), applied="no", statement="SELECT 1"),
-        TableMoved(("d", "t")),
+        TableAltered(("d", "t")),
     ],
     ids=lambda error: type(error).__name__,
 )

@@ -17,7 +17,7 @@ from schemas.errors import ConfigError, DownstreamError, LogError
 from schemas.structure import Column, TableStructure
 from schemas.wire.avro_schema import row_schema
 from schemas.wire.epoch import DIGEST_MODULUS, SchemaChanged, TableChanged, TableTouched
-from spark_consumer.epochs.position import BEFORE_ALL, ChannelBegin
+from spark_consumer.epochs.position import BEFORE_ALL, ChannelStart
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.rows.slice_rows import RangeRows
 from spark_consumer.rules.config import ConsumerConfig
@@ -74,7 +74,7 @@ def prepared(sink: FilesSink, number: int, *rows: Any, ddl: SchemaChanged | None
 
 
 def opened(root: Path, **rules: Any) -> FilesSink:
-    return FilesSink.open(config(**rules), root, ChannelBegin(BEFORE_ALL, None, "earliest"))
+    return FilesSink.open(config(**rules), root, ChannelStart(BEFORE_ALL, None, "earliest"))
 
 
 def rows_of(root: Path) -> list[dict[str, Any]]:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from schemas.structure import Column, TableStructure
-from spark_consumer.target.compatibility import may_set, misfits
-from spark_consumer.target.row_locator import BY_KEY, BY_ROW, Find, RowLocator, locator_of
+from spark_consumer.target.compatibility import incompatibilities, may_set
+from spark_consumer.target.row_locator import BY_KEY, BY_ROW, RowLocator, RowMatch, locator_of
 from spark_consumer.target.table import TargetKeyPart, TargetTable, Trigger, UniqueKey
 from spark_consumer.target.type_capacity import SqlType, charset_lacks, lacks, parse_type
 from tests.support.applying.targets import as_it_is, column, generated, unique
@@ -124,7 +124,7 @@ def test_compressed_columns_and_members_with_backslashes_are_read() -> None:
     # the binlog's members, as they are
     source = Column("e", "enum('x)','y')", 247, 1, False, charset="utf8mb4", members=("x)", "y"))
     structure = TableStructure("d", "t", (source,))
-    assert misfits(structure, as_it_is(structure)) == []
+    assert incompatibilities(structure, as_it_is(structure)) == []
 
 
 TABLE = TableStructure("d", "t", (integer("id"), text("Name"), integer("v", nullable=True)), ("id",))
@@ -132,7 +132,7 @@ TABLE = TableStructure("d", "t", (integer("id"), text("Name"), integer("v", null
 
 def codes(*columns: object, triggers: tuple[Trigger, ...] = ()) -> list[tuple[str, str]]:
     target = TargetTable(("d", "t"), columns, (unique("id"),), triggers=triggers)  # type: ignore[arg-type]
-    return [(found.code, found.column) for found in misfits(TABLE, target)]
+    return [(found.code, found.column) for found in incompatibilities(TABLE, target)]
 
 
 ID, NAME, V = column("id", null=False), column("name", "varchar(60)", null=False), column("v")
@@ -156,7 +156,7 @@ def test_each_misfit_has_its_code_and_column() -> None:
 
 def test_a_misfit_names_both_types_and_the_remedy() -> None:
     target = TargetTable(("d", "t"), (ID, column("name", "varchar(9) latin1"), V))
-    [found] = misfits(TABLE, target)
+    [found] = incompatibilities(TABLE, target)
     assert (
         found.what
         == "column Name is varchar(60) utf8mb4 upstream and varchar(9) latin1 downstream: it is shorter"
@@ -195,15 +195,15 @@ def test_a_unique_key_within_the_upstreams_key_finds_a_row_by_it() -> None:
 
 
 def test_otherwise_a_unique_key_of_the_downstream_does() -> None:
-    assert identity(unique("id", "name")) == RowLocator(Find.UNIQUE, ("id", "Name"))
-    assert identity(unique("name"), merged=True, partial=True) == RowLocator(Find.UNIQUE, ("Name",))
+    assert identity(unique("id", "name")) == RowLocator(RowMatch.UNIQUE, ("id", "Name"))
+    assert identity(unique("name"), merged=True, partial=True) == RowLocator(RowMatch.UNIQUE, ("Name",))
     # nothing of these tells rows apart: an expression, NULLs, the downstream's own column, a computed one
     expression = UniqueKey("f", (TargetKeyPart(None),))
     for useless in (expression, unique("v", nullable=True), unique("own"), unique("g")):
-        assert identity(useless) == RowLocator(Find.EXACT)
+        assert identity(useless) == RowLocator(RowMatch.EXACT)
         assert identity(useless, merged=True) == BY_ROW
     # where changes are left out, other columns may be older there than in the log
-    assert identity(unique("name"), partial=True) == RowLocator(Find.EXACT)
+    assert identity(unique("name"), partial=True) == RowLocator(RowMatch.EXACT)
 
 
 def test_without_a_key_upstream_the_whole_row_is_compared() -> None:
@@ -213,6 +213,6 @@ def test_without_a_key_upstream_the_whole_row_is_compared() -> None:
 def test_what_mariadb_adds_for_a_key_by_hash_is_looked_for_nowhere() -> None:
     added = replace(integer("DB_ROW_HASH_1"), sql_type="bigint unsigned", unsigned=True)
     structure = TableStructure("d", "t", (integer("id"), text("v"), added), ("id",))
-    assert misfits(structure, as_it_is(replace(structure, columns=structure.columns[:2]))) == []
-    [missing] = misfits(structure, as_it_is(replace(structure, columns=structure.columns[::2])))
+    assert incompatibilities(structure, as_it_is(replace(structure, columns=structure.columns[:2]))) == []
+    [missing] = incompatibilities(structure, as_it_is(replace(structure, columns=structure.columns[::2])))
     assert missing.column == "v"

@@ -22,7 +22,7 @@ from spark_consumer.rows.render import render
 from spark_consumer.rows.results import Deletes, Inserts, OrderedChange
 from spark_consumer.rows.slice_rows import RangeRows
 from spark_consumer.rules.rules import Rules
-from spark_consumer.target.members import Unclear, as_written
+from spark_consumer.target.members import AmbiguousMembers, written_column
 from spark_consumer.target.table import TargetColumn, TargetTable
 from spark_consumer.target.type_capacity import SqlType, parse_type
 from tests.support.applying.targets import as_it_is, unique
@@ -88,7 +88,7 @@ def test_members_that_a_collation_may_take_for_each_other_are_written_by_number(
     kind: int, members: tuple[str, ...], collation: str, by_number: bool
 ) -> None:
     column = listed(kind, *members)
-    written = as_written(column, there(column, collation=collation))
+    written = written_column(column, there(column, collation=collation))
     assert written == (
         WrittenColumn(**vars(column), numbers=(1, 2, 3)[: len(members)]) if by_number else column
     )
@@ -96,17 +96,19 @@ def test_members_that_a_collation_may_take_for_each_other_are_written_by_number(
 
 def test_lists_that_differ_are_paired_by_text_while_that_tells_which_is_which() -> None:
     column = listed(ENUM, "A", "b")
-    assert as_written(column, there(column, "x", "b", "A")) is column
+    assert written_column(column, there(column, "x", "b", "A")) is column
     # the downstream alone has two members that are equal under its collation
-    assert as_written(column, there(column, "a", "b", "A")) == WrittenColumn(**vars(column), numbers=(3, 2))
-    with pytest.raises(Unclear, match="occurs twice: 'A'"):
-        as_written(column, there(column, "A", "b", "A"))
+    assert written_column(column, there(column, "a", "b", "A")) == WrittenColumn(
+        **vars(column), numbers=(3, 2)
+    )
+    with pytest.raises(AmbiguousMembers, match="occurs twice: 'A'"):
+        written_column(column, there(column, "A", "b", "A"))
     twice = listed(SET, "a", "b", "a")
-    with pytest.raises(Unclear, match="occurs twice: 'a'"):
-        as_written(twice, there(twice, "b", "a", "a"))
-    with pytest.raises(Unclear, match="two of its members have the same text: 'a'"):
-        as_written(twice, there(twice, base="varchar"))
-    assert as_written(column, there(column, base="varchar")) == WrittenColumn(**vars(column))
+    with pytest.raises(AmbiguousMembers, match="occurs twice: 'a'"):
+        written_column(twice, there(twice, "b", "a", "a"))
+    with pytest.raises(AmbiguousMembers, match="two of its members have the same text: 'a'"):
+        written_column(twice, there(twice, base="varchar"))
+    assert written_column(column, there(column, base="varchar")) == WrittenColumn(**vars(column))
 
 
 def table(*columns: Column, key: tuple[str, ...] = ("id",)) -> TableStructure:

@@ -20,9 +20,9 @@ from spark_consumer.plan.plan import Mode
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.event_filter import EventRule
 from spark_consumer.rules.route import Route
-from spark_consumer.target.compatibility import misfits
+from spark_consumer.target.compatibility import incompatibilities
 from spark_consumer.target.session import connect
-from spark_consumer.target.tables import TableMoved, read_table
+from spark_consumer.target.tables import TableAltered, read_table
 from tests.support.applying.apply_steps import apply_rows, apply_steps, open_channel, prepared_rows
 from tests.support.binlogs.binlog_rows import binlog_end, rows_since
 from tests.support.epochs.fake_topic import delete, insert, integer, text, update
@@ -287,7 +287,7 @@ def test_a_table_altered_on_the_way_is_looked_at_again(
     downstream.execute(
         f"ALTER TABLE {db}.t ADD extra INT DEFAULT 5 FIRST, DROP PRIMARY KEY, ADD PRIMARY KEY (v)"
     )
-    with pytest.raises(TableMoved):
+    with pytest.raises(TableAltered):
         applier.apply(made)
     again: list[PreparedRows] = []
 
@@ -410,7 +410,7 @@ def test_every_type_fits_itself(
     for row in rows:
         found = read_table(session, (db, row.structure.table))
         assert (found is not None) == (row.structure.table in there)
-        told = [] if found is None else misfits(row.structure, found)
+        told = [] if found is None else incompatibilities(row.structure, found)
         assert told == [], (kinds[int(row.structure.table[1:])], told)
     session.close()
 

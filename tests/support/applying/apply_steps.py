@@ -21,7 +21,7 @@ from spark_consumer.apply.ddl.run import LoggedTables
 from spark_consumer.apply.open import open_applier as open_applier_of
 from spark_consumer.apply.prepared import PreparedRows, Writes, sorted_out
 from spark_consumer.apply.tables import channel_tables, position_store
-from spark_consumer.epochs.position import BEFORE_ALL, ChannelBegin
+from spark_consumer.epochs.position import BEFORE_ALL, ChannelStart
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.plan.plan import Mode, TablePlan, plan_slice, targets_of
 from spark_consumer.plan.statements import Limits, Statement
@@ -52,7 +52,7 @@ def open_channel(
     session = connect(config.target)
     channel_tables.install(session)
     if position_store.read(session, config.key) is None:
-        position_store.create(session, config.key, ChannelBegin(BEFORE_ALL, None, "earliest"))
+        position_store.create(session, config.key, ChannelStart(BEFORE_ALL, None, "earliest"))
     position = position_store.take_over(session, config.key)
     return open_applier_of(config, session, position, LoggedTables(lambda epoch: set(), versions)), config
 

@@ -18,12 +18,12 @@ from spark_consumer.apply.workers.apply_part import run_parts
 from spark_consumer.apply.workers.pool import Order, Outcome
 from spark_consumer.epochs.epoch_transactions import TransactionReader
 from spark_consumer.epochs.fetch import TopicReader
-from spark_consumer.epochs.letter_case import as_servers_compare
+from spark_consumer.epochs.letter_case import with_servers_letter_case
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.start import resume_offset
 from spark_consumer.epochs.stop_condition import stop_condition_of
 from spark_consumer.epochs.tracker import EPOCH, STRUCTURE
-from spark_consumer.job.batches import BatchRunner, QueryEnded
+from spark_consumer.job.batches import BatchRunner, StopQuery
 from spark_consumer.job.progress import Counters
 from spark_consumer.rows.reader import ArrowFunction, SliceReader
 from spark_consumer.rows.results import SCHEMA
@@ -54,7 +54,7 @@ def consume(config: ConsumerConfig, epochs: int | None = None) -> None:
     Raises TailraceError: what stopped it.
     """
     log = LogReader(config)
-    config = as_servers_compare(config, log)
+    config = with_servers_letter_case(config, log)
     with closing(open_sink(config, log, worker_threads)) as sink:
         try:
             _apply(config, sink, log, epochs)
@@ -84,7 +84,7 @@ def _apply(config: ConsumerConfig, sink: Sink[Any], log: LogReader, epochs: int 
                 for one in found[begin : begin + _BATCH]
             ]
             frame = SimpleNamespace(collect=lambda rows=[*logged, *structures]: rows)
-            with suppress(QueryEnded):
+            with suppress(StopQuery):
                 runner(cast(Any, frame), batch)
     finally:
         runner.close()

@@ -30,7 +30,7 @@ from schemas.errors import LogError
 from schemas.gtid.sets import MysqlGtidSet
 from spark_consumer.apply.tables import channel_tables, position_store
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.epochs.position import BEFORE_ALL, ChannelBegin
+from spark_consumer.epochs.position import BEFORE_ALL, ChannelStart
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import closing, connect
 from tailrace.assemble import open_sink
@@ -286,7 +286,7 @@ def alone(server: Callable[..., Database], tmp_path: Path) -> River:
 def make_channel(it: River) -> None:
     with closing(connect(settings(it).target)) as session:
         channel_tables.install(session)
-        position_store.create(session, settings(it).key, ChannelBegin(BEFORE_ALL, None, "earliest"))
+        position_store.create(session, settings(it).key, ChannelStart(BEFORE_ALL, None, "earliest"))
 
 
 def test_a_channel_that_never_ran_begins_with_the_relay_log(alone: River) -> None:
