@@ -1,9 +1,9 @@
-"""Inside an epoch: its transactions, as its rows tell them, and the places and parts between them.
+"""Finds transactions inside an epoch, and the positions between them.
 
 An epoch's record speaks of the epoch as a whole. Each of its rows names its transaction's GTID and has a number in
 upstream order, and a transaction's rows stand together. So a place inside an epoch is a number of rows. Transactions
 without rows are in the epoch's GTID set only: where among the others they stood, only their numbers tell, and as they
-changed nothing, it matters to nobody but who names one of them as a place.
+changed nothing, it matters only if one of them is given as a position.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _gtid(one: Transaction, logged: LoggedEpoch) -> str:
     if one.gtid is None:
         raise LogError(
             "TR559",
-            f"the place lies inside epoch {logged.record.epoch}, whose transactions have no GTIDs to tell them apart",
+            f"the position is inside epoch {logged.record.epoch}, whose transactions have no GTIDs",
             where=Where(epoch=logged.record.epoch),
             hint=f"name the epoch: epoch:{logged.record.epoch}",
         )
@@ -158,9 +158,9 @@ def epoch_part(logged: LoggedEpoch, found: Sequence[Transaction], start: int, en
     if not {start, end} <= bounds:
         raise LogError(
             "TR558",
-            f"no transaction of epoch {logged.record.epoch} ends behind its row {start} or {end}",
+            f"no transaction of epoch {logged.record.epoch} ends at row {start} or {end}",
             where=Where(epoch=logged.record.epoch),
-            hint="the position is of another log; check prefix and channel",
+            hint="the position belongs to another log; check prefix and channel",
         )
     record = logged.record
     touched: dict[tuple[str, str, str], list[int]] = {}
@@ -232,7 +232,7 @@ class TransactionReader:
                 raise unreadable(error, Where(epoch=record.epoch)) from error
             raise LogError(
                 "TR555",
-                f"the rows of epoch {record.epoch} are no longer kept: {error}",
+                f"the rows of epoch {record.epoch} were deleted by retention: {error}",
                 where=Where(epoch=record.epoch),
             ) from error
         for value, offset in zip(values, offsets, strict=True):

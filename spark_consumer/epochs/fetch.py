@@ -23,7 +23,7 @@ from schemas.wire.log_records import FOREIGN, At
 from schemas.wire.rows import LEAST_PART, Joiner
 
 _BATCH = 10_000
-_LOOK = 5.0  # seconds of silence behind which the partition's end is asked for
+_LOOK = 5.0  # seconds of silence after which the partition's end is asked for
 _WAIT = 0.05  # seconds for a batch that transaction markers keep from becoming full
 # What librdkafka heals by itself, once the broker is there again.
 _PASSING = frozenset(
@@ -47,26 +47,26 @@ _consumers: dict[TopicReader, tuple[Any, Refusal]] = {}
 
 
 class Unreadable(Exception):
-    """A range that Kafka does not give."""
+    """An offset range cannot be read."""
 
 
 class Silent(Unreadable):
-    """Kafka does not answer."""
+    """Kafka does not respond."""
 
 
 class NoRow(Unreadable):
-    """A record that is no row; topic, partition and offset are in the text."""
+    """A record is not a row; the message has topic, partition and offset."""
 
 
 def unreadable(error: Unreadable, where: Where) -> LogError:
-    """What it means that rows cannot be read, and retention has not deleted them."""
+    """Return the error for unreadable rows that retention has not deleted."""
     if isinstance(error, NoRow):
         return LogError("TR568", str(error), where=where, hint=FOREIGN)
     return LogError(
         "TR557",
         f"rows cannot be read: {error}",
         where=where,
-        hint="check that Kafka runs",
+        hint="check that Kafka is running",
         applied=NOTHING_APPLIED,
         retryable=True,
     )
@@ -115,8 +115,8 @@ class TopicReader:
             offsets: where to put the rows' offsets; of a divided row that of its last part.
 
         Raises:
-            Unreadable: they are gone, or Kafka is; NoRow: a record there is none.
-            LogError: TR508, Kafka lets nobody in.
+            Unreadable: the rows were deleted, or Kafka is unavailable; NoRow: a record there is none.
+            LogError: TR508, Kafka refuses the login.
         """
         consumer, refusal = _consumers.get(self) or self._connect()
         refusal.forget()
@@ -143,15 +143,15 @@ class TopicReader:
                 elif refused := refusal.error:
                     raise refused
                 elif time.monotonic() > deadline:
-                    raise Silent(f"{self._place(part)}: nothing came for {self.patience:.0f} s")
+                    raise Silent(f"{self._place(part)}: no data for {self.patience:.0f} s")
                 elif time.monotonic() > look:
                     self.check_end(part)
                     look = deadline
         finally:
-            # What lies behind the range must not be fetched.
+            # What lies after the range must not be fetched.
             consumer.unassign()
         if joiner.incomplete:
-            raise NoRow(f"{self._place(part)}: the last row lacks a part")
+            raise NoRow(f"{self._place(part)}: the last row is incomplete")
         return keys, values
 
     def check_end(self, part: OffsetRange) -> None:
@@ -205,7 +205,9 @@ class TopicReader:
                     if offsets is not None:
                         offsets.append(offset)
         if share.most is not None and len(keys) > 2 * share.most + _BATCH:
-            raise NoRow(f"{self._place(part)}: there are more rows than the {share.most} of its epochs")
+            raise NoRow(
+                f"{self._place(part)}: there are more rows than the {share.most} that its epochs declare"
+            )
         return at
 
     def _joined(self, joiner: Joiner, message: Any) -> bytes | None:

@@ -1,7 +1,7 @@
 """A channel's rules as its two servers compare names: with ``lower_case_table_names`` other than 0 in lower case.
 
-Of an upstream that does so all names in the log are in lower case, so the rules' patterns are meant so too. On a
-downstream that does so two tables of the upstream may fall together; that stops the channel before any row.
+For such an upstream all names in the log are in lower case, and patterns are lowered too. On such a downstream two
+upstream tables may coincide; that stops the channel before any row.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class LogReader:
         self._settings = reader_settings(log.bootstrap_servers, log.kafka_security, self._refusal, group)
 
     def bounds(self) -> tuple[int, int]:
-        """The first offset that is kept in the epochs topic, and the one behind the last committed record."""
+        """The first offset that is kept in the epochs topic, and the one after the last committed record."""
         with self._reading(self._log.epochs_topic) as epochs:
             return epochs.bounds()
 
@@ -55,7 +55,7 @@ class LogReader:
             yield LoggedEpoch(epoch, offset)
 
     def behind(self, offset: int) -> Iterator[LoggedEpoch]:
-        """The epochs behind the one at ``offset``, as far as they are kept."""
+        """The epochs after the one at ``offset``, as far as they are kept."""
         return self.epochs(max(offset + 1, self.bounds()[0]))
 
     def last_epoch(self) -> LoggedEpoch | None:
@@ -73,12 +73,12 @@ class LogReader:
         if low > 0:
             raise LogError(
                 "TR555",
-                f"topic {self._log.epochs_topic} holds no epoch any more: all up to offset {low} were deleted",
-                hint="build the downstream anew from a copy, and keep the topics longer",
+                f"topic {self._log.epochs_topic} has no epochs: everything up to offset {low} was deleted",
+                hint="rebuild the downstream from a copy, and increase the topics' retention",
             )
 
     def structures(self, up_to_epoch: int) -> list[LoggedVersion]:
-        """All structure versions that hold from an epoch not behind ``up_to_epoch``. Raises LogError TR568."""
+        """All structure versions that hold from an epoch not after ``up_to_epoch``. Raises LogError TR568."""
         topic = self._log.schemas_topic
         versions = versions_of(self._records(topic), topic)
         return [version for version in versions if version.epoch <= up_to_epoch]
@@ -99,7 +99,7 @@ class LogReader:
         except KafkaException as error:
             raise _unreadable(topic, error.args[0]) from error
         except Silent as error:
-            raise LogError("TR557", f"topic {topic} does not answer", retryable=True) from error
+            raise LogError("TR557", f"no response for topic {topic}", retryable=True) from error
 
 
 def _unreadable(topic: str, error: Any) -> LogError:

@@ -10,14 +10,13 @@ import uuid
 import zlib
 from dataclasses import asdict, dataclass, replace
 
-from schemas.counted import counted
 from schemas.gtid.sets import GtidSet, MariadbGtidSet, MysqlGtidSet, flavor_of, parse_gtid_set
 from schemas.wire.epoch import ORIGIN, EpochCommitted, PreparedTransaction
 
 
 @dataclass(frozen=True)
 class LogPosition:
-    """What lies before it is applied, what lies behind it is not.
+    """A position between two transactions: everything before it is applied, nothing after it.
 
     Attributes:
         epoch: the last epoch that lies before it whole, -1 before the first.
@@ -62,7 +61,7 @@ class LogPosition:
     def __str__(self) -> str:
         if self.rows is None:
             return f"the end of epoch {self.epoch}" if self.epoch >= 0 else "the log's begin"
-        return f"behind {counted(self.rows, 'row')} of epoch {self.epoch + 1}"
+        return f"row {self.rows} of epoch {self.epoch + 1}"
 
 
 BEFORE_ALL = LogPosition(-1, -1, "")
@@ -74,9 +73,9 @@ class ChannelStart:
 
     Attributes:
         log_position: what lies before it counts as applied.
-        last: the epoch at whose end the place is, or behind whose end inside the next; at the log's begin epoch 0,
+        last: the epoch at whose end the place is, or after whose end inside the next; at the log's begin epoch 0,
             which holds nothing. None where nothing is known.
-        start: the ``--from`` that it is the place of.
+        start: the ``--from`` value.
     """
 
     log_position: LogPosition
@@ -85,7 +84,7 @@ class ChannelStart:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is missing before it: the operator says exactly what the tables hold, or nothing ever was."""
+        """Whether the target is known to have everything before it."""
         origin = self.last is not None and self.last.epoch == 0 and self.last.log_begins == ORIGIN
         return self.start.startswith("gtid:") or (origin and self.log_position.rows is None)
 
@@ -98,7 +97,7 @@ class ChannelStart:
 
 @dataclass(frozen=True)
 class Position:
-    """Where a channel stands; every field is as of the last commit.
+    """A channel's position as of its last commit.
 
     Attributes:
         epoch: the last one that is applied whole.
@@ -145,7 +144,7 @@ class Position:
             fencing_token=0,
             structures_version=-1,
             ledger_uuid=ledger,
-            # Domain 0 is everybody's default, so it is never ours.
+            # Domain 0 is the servers' default, so it is never used.
             ledger_domain=(zlib.crc32(ledger.encode()) or 1) & 0xFFFFFFFF,
             ledger_seq=0,
             ddl_intent=None,
@@ -176,7 +175,7 @@ class Position:
 
     @property
     def repeat_until(self) -> LogPosition | None:
-        """Up to where everything is applied for a second time, after a rewind."""
+        """After a rewind: the position up to which changes are repeated."""
         return LogPosition.from_json(self.rewound_from) if self.rewound_from else None
 
     def repeats(self, order: tuple[int, int]) -> bool:
@@ -185,7 +184,7 @@ class Position:
 
     @property
     def recovered(self) -> bool:
-        """Whether ``tailrace recover`` has applied what the epochs behind ``epoch`` hold."""
+        """Whether ``tailrace recover`` has applied what the epochs after ``epoch`` hold."""
         return self.epoch_gtids is not None and self.epoch_rows is None
 
     @property
@@ -219,12 +218,12 @@ def order_of(epoch: int, rows: int | None) -> tuple[int, int]:
 
 
 def end_of_epoch(record: EpochCommitted, offset: int) -> LogPosition:
-    """The place behind an epoch."""
+    """The place after an epoch."""
     return LogPosition(record.epoch, offset, record.executed_gtids)
 
 
 def parse_like(text: str, *others: str) -> GtidSet:
-    """The set, in the flavor of all the texts together: an empty one says nothing."""
+    """The set, in the flavor of all the texts together: empty texts are ignored."""
     return parse_gtid_set(text, flavor_of(text, *others))
 
 

@@ -120,7 +120,7 @@ class PartSlice(Slice):
 
     Attributes:
         start: how many of the epoch's rows lie before it.
-        end: the place behind it.
+        end: the place after it.
     """
 
     start: int = 0
@@ -190,18 +190,18 @@ class RelaySlice(Slice):
 
 
 def not_next(position: Position, epoch: int, where: Where) -> LogError:
-    """The position is elsewhere than at the epoch that a batch begins with."""
+    """The error for a batch that does not start at the position."""
     return LogError(
         "TR551",
-        f"the position is epoch {position.epoch}, and the batch begins with {epoch}",
+        f"the position is epoch {position.epoch}, but the batch starts with epoch {epoch}",
         where=where,
-        hint="start the consumer again: it goes on from the position",
+        hint="restart the consumer: it continues from its position",
         another_start=True,
     )
 
 
 def position_after(position: Position, epochs: Sequence[LoggedEpoch]) -> Position:
-    """The position with its place in the log, and nothing else, moved behind these epochs."""
+    """The position with its place in the log, and nothing else, moved after these epochs."""
     brought = [logged.record.epoch for logged in epochs if logged.record.structures]
     last = epochs[-1]
     return replace(
@@ -213,7 +213,7 @@ def position_after(position: Position, epochs: Sequence[LoggedEpoch]) -> Positio
 
 
 def contiguous_after(position: Position, found: Iterable[LoggedEpoch]) -> list[LoggedEpoch]:
-    """The epochs behind a position in order; what lies before it in the topic is there once more, as Spark gives it.
+    """The epochs after a position in order; what lies before it in the topic is there once more, as Spark gives it.
 
     Raises LogError: TR551 at a gap, TR567 at a number that is there already.
     """
@@ -225,7 +225,7 @@ def contiguous_after(position: Position, found: Iterable[LoggedEpoch]) -> list[L
         if logged.record.epoch < expected:
             raise LogError(
                 "TR567",
-                f"epoch {logged.record.epoch} is there twice: again at offset {logged.offset} of the epochs topic",
+                f"duplicate epoch {logged.record.epoch} at offset {logged.offset} of the epochs topic",
                 where=Where(epoch=logged.record.epoch),
                 hint=FOREIGN,
             )

@@ -50,11 +50,11 @@ def channel_start(config: ConsumerConfig, log: LogReader) -> ChannelStart:
 
 
 def first_position(start: str, log: LogReader, transactions_of: TransactionsOf) -> LogPosition:
-    """The place behind which a range begins: of ``--from``, and of a rewind's ``--to``.
+    """The place after which a range begins: of ``--from``, and of a rewind's ``--to``.
 
     Args:
-        start: ``earliest``, the log's begin; ``epoch:N``, N is the first one behind the place; ``gtid:SET``, exactly
-            this lies before it; ``time:RFC3339``, the first transaction behind it was committed then or later.
+        start: ``earliest``, the start of the log; ``epoch:N``, N is the first one after it; ``gtid:SET``, exactly
+            this lies before it; ``time:RFC3339``, the first transaction after it was committed then or later.
 
     Raises ConfigError for an unusable ``start``, LogError if the log does not hold it: TR555 not any more, TR566 not
     yet.
@@ -70,7 +70,7 @@ def first_position(start: str, log: LogReader, transactions_of: TransactionsOf) 
         return _at_time(moment(value), log, transactions_of)
     raise ConfigError(
         "TR560",
-        f"{start} is not a place in the log",
+        f"{start} is not a valid log position",
         hint="earliest, epoch:N, gtid:SET or time:2026-01-31T12:00:00Z",
     )
 
@@ -90,8 +90,8 @@ def first_kept(log: LogReader) -> LoggedEpoch:
     log.refuse_emptied()
     raise LogError(
         "TR566",
-        "the log holds no epoch yet",
-        hint="start the producer: it writes where the log begins before anything else",
+        "the log has no epochs yet",
+        hint="start the producer: it first writes the start of the log",
         retryable=True,
     )
 
@@ -114,7 +114,7 @@ def last_position(until: str, log: LogReader, transactions_of: TransactionsOf) -
         return _until_gtids(value, log, transactions_of)
     if kind == "time" and value:
         if moment(value) > time.time():
-            raise _not_yet("that moment is still to come", "now")
+            raise _not_yet("that time is in the future", "now")
         return _at_time(moment(value), log, transactions_of)
     raise ConfigError(
         "TR560",
@@ -133,10 +133,10 @@ def check_log(channel: ChannelKey, position: Position, last: LoggedEpoch | None)
     there = f"hold the log {last.record.log_id}" if last is not None else "hold no epoch"
     raise LogError(
         "TR558",
-        f"channel {channel} follows the log {position.log_id}, and the topics of {channel.prefix} {there}",
+        f"channel {channel} follows log {position.log_id}, but the topics of {channel.prefix} {there}",
         where=Where(epoch=position.epoch),
-        hint="if another pipeline has this prefix on another Kafka, give this one a prefix or a channel of its own;"
-        " if the topics were deleted and made anew, load the tables anew and `tailrace channel remove`",
+        hint="if another pipeline has this prefix on another Kafka, use a different prefix or channel;"
+        " if the topics were recreated, reload the tables and run `tailrace channel remove`",
     )
 
 
@@ -145,9 +145,10 @@ def check_began(config: ConsumerConfig, began: str | None) -> None:
     if config.start is not None and began not in (None, config.start):
         raise LogError(
             "TR574",
-            f"channel {config.channel} began at {began} and goes on from its position, not from {config.start}",
-            hint="leave --from out to go on; `tailrace channel rewind` moves it back,"
-            " another --channel or `tailrace channel remove` begins anew",
+            f"channel {config.channel} was started with --from {began} and continues from its position, not from"
+            f" {config.start}",
+            hint="omit --from to continue; use `tailrace channel rewind` to go back, or another --channel or"
+            " `tailrace channel remove` to start over",
         )
 
 
@@ -163,7 +164,7 @@ def _before_epoch(number: int, log: LogReader) -> LogPosition:
             return _at(last)
     raise LogError(
         "TR555",
-        f"the log does not hold epoch {number - 1}, behind which epoch {number} begins: its last one is"
+        f"the log does not reach epoch {number - 1}, after which epoch {number} begins: its last one is"
         f" {last.record.epoch}",
         hint=f"--from epoch:{last.record.epoch + 1} begins with what is published next",
     )
@@ -191,7 +192,7 @@ def _from_gtids(text: str, log: LogReader, transactions_of: TransactionsOf) -> L
         best = logged
     if best is None:
         first = beyond or first_kept(log)
-        raise not_kept(first.record, f"it begins behind this GTID set, at {first.record.executed_gtids}")
+        raise not_kept(first.record, f"it begins after this GTID set, at {first.record.executed_gtids}")
     if executed_of(best.record, flavor, option).contains(wanted):
         return _at(best)
     if beyond is not None:
@@ -201,7 +202,7 @@ def _from_gtids(text: str, log: LogReader, transactions_of: TransactionsOf) -> L
             return log_position
     raise LogError(
         "TR561",
-        f"the log has no place at which exactly this GTID set is executed: {text[:200]}",
+        f"no position in the log has exactly this GTID set: {text[:200]}",
         where=Where(epoch=best.record.epoch + 1),
         hint=f"the nearest one is gtid:{best.record.executed_gtids}",
     )
@@ -217,7 +218,7 @@ def _until_gtids(text: str, log: LogReader, transactions_of: TransactionsOf) -> 
             if wanted.contains(executed):
                 return _at(logged)
             if before is None:
-                raise not_kept(logged.record, "it begins behind this GTID set")
+                raise not_kept(logged.record, "it begins after this GTID set")
             return _within_epoch(before, logged, wanted, transactions_of)
         before = logged
     missing = "the log is empty"
@@ -244,14 +245,14 @@ def _at_time(wanted: float, log: LogReader, transactions_of: TransactionsOf) -> 
         is_earlier_known |= record.epoch == 0 or (record.transactions > 0 and record.first_commit_ms < ms)
         if record.transactions and max(record.first_commit_ms, record.last_commit_ms) >= ms:
             if before is None or not is_earlier_known:
-                raise not_kept(record, "it begins behind this moment")
+                raise not_kept(record, "it begins after this moment")
             if record.first_commit_ms >= ms or record.ddl is not None:
                 return _at(before)
             executed = before.record.executed_gtids
             return position_before_time(executed, logged, before.offset, transactions_of(logged), ms)
         before = logged
     if before is None or not is_earlier_known:
-        raise not_kept(first_kept(log).record, "it may begin behind this moment")
+        raise not_kept(first_kept(log).record, "it may begin after this moment")
     return _at(before)
 
 
@@ -277,7 +278,7 @@ def _not_yet(what: str, wanted: str) -> LogError:
     return LogError(
         "TR572",
         f"the log does not reach --until {wanted} yet: {what}",
-        hint="--until names a place that is in the log; --stop-at-gtid waits for its GTID set",
+        hint="--until needs a position that exists already; --stop-at-gtid waits for its GTID set",
     )
 
 
@@ -286,7 +287,7 @@ def not_kept(first: EpochCommitted, what: str = "") -> LogError:
     gtids = f"; from a copy with a GTID set, not older than {first.executed_gtids}, with --from gtid:SET"
     return LogError(
         "TR555",
-        f"the log begins with epoch {first.epoch}" + (f": {what}" if what else ""),
+        f"the log starts with epoch {first.epoch}" + (f": {what}" if what else ""),
         where=Where(epoch=first.epoch),
         hint=f"what is missing can be had from a copy of the tables only{gtids if first.executed_gtids else ''};"
         f" --from epoch:{first.epoch + 1} begins there, whatever is missing",
@@ -304,7 +305,7 @@ def resume_offset(position: Position, log: LogReader) -> int:
     first = next(log.epochs(max(at, low)), None)
     if low <= at:
         if first is None or first.offset != at or not _same(position, first.record):
-            raise not_in_log_error(position, f"there it has {_named(first)}")
+            raise not_in_log_error(position, f"that offset holds {_named(first)}")
         return at + 1
     if first is not None and _is_another(position, first.record):
         raise not_in_log_error(position, f"it begins at offset {first.offset} with {_named(first)}")
@@ -323,7 +324,7 @@ def _from_begin(position: Position, log: LogReader, low: int) -> int:
 
 
 def _is_another(position: Position, later: EpochCommitted) -> bool:
-    """Whether a position cannot be in the log of an epoch that lies behind its offset."""
+    """Whether a position cannot be in the log of an epoch that lies after its offset."""
     if position.log_id not in (None, later.log_id) or later.epoch <= position.epoch:
         return True
     executed = parse_like(later.executed_gtids, position.gtids_of_epoch)
@@ -357,7 +358,7 @@ def not_in_log_error(position: Position, there: str) -> LogError:
         f"the position of the downstream is not in this log: it says epoch {position.epoch} at offset"
         f" {position.epochs_offset}; {there}",
         where=Where(epoch=position.epoch),
-        hint="check prefix and channel; a topic that was deleted and made anew is another log",
+        hint="check prefix and channel; a recreated topic is a different log",
     )
 
 
@@ -367,13 +368,12 @@ def _lost(position: Position, first: EpochCommitted | None) -> LogError:
         "TR555",
         f"epoch {position.epoch + 1} is needed, and the epochs topic {begins}: retention deleted it",
         where=Where(epoch=position.epoch + 1),
-        hint="build the downstream anew from a snapshot,"
-        " and keep the topics longer than a consumer may be down",
+        hint="rebuild the downstream from a copy, and keep the topics longer than a consumer may be down",
     )
 
 
 def executed_of(record: EpochCommitted, flavor: Flavor, option: str) -> GtidSet:
-    """What is executed behind an epoch. Raises ConfigError if an option speaks of the other kind of server's GTIDs."""
+    """What is executed at the end of an epoch. Raises ConfigError for GTIDs of the other kind of server."""
     try:
         return parse_gtid_set(record.executed_gtids, flavor)
     except ValueError as error:
@@ -385,8 +385,8 @@ def other_kind(option: str, logged: str) -> ConfigError:
     names = {"mysql": "MySQL", "mariadb": "MariaDB"}
     return ConfigError(
         "TR560",
-        f"{option}: the log holds GTIDs of {names[flavor_of(logged)]}, and this set is none of them",
-        hint=f"the log has come to {logged[:200]}",
+        f"{option}: not a GTID set of {names[flavor_of(logged)]}, which the log contains",
+        hint=f"the log's current GTID set is {logged[:200]}",
     )
 
 

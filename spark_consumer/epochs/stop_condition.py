@@ -1,4 +1,4 @@
-"""When a run ends by itself: at a position in the log, or exactly behind a GTID set that may be still to come."""
+"""When a run ends by itself: at a position in the log, or exactly after a GTID set that may be still to come."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class StopCondition:
     def found(
         self, position: Position, epochs: Sequence[LoggedEpoch], transactions_of: TransactionsOf
     ) -> StopCondition:
-        """With the place of the GTID set, if it is among the epochs behind the position."""
+        """With the place of the GTID set, if it is among the epochs after the position."""
         if self.gtids is None:
             return self
         gtids, offset = position.gtids_of_epoch, position.epochs_offset
@@ -66,9 +66,9 @@ def stop_condition_of(config: ConsumerConfig, position: Position, log: LogReader
     if end is not None and until != "now" and end.order < position.order:
         raise LogError(
             "TR571",
-            f"--until {until} is {end}, and the channel stands further on: {position.log_position}",
+            f"--until {until} is {end}, but the channel is already at {position.log_position}",
             where=Where(epoch=position.epoch),
-            hint="nothing was done; `tailrace channel rewind` moves it back, another --channel begins anew",
+            hint="nothing was done; use `tailrace channel rewind` to go back, or another --channel to start over",
         )
     if config.stop_at_gtid is None:
         return StopCondition(end)

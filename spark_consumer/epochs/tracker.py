@@ -83,7 +83,7 @@ def open_stream(spark: SparkSession, config: ConsumerConfig, start_offset: int, 
         .option("kafka.bootstrap.servers", config.bootstrap_servers)
         .options(**{f"kafka.{name}": value for name, value in config.kafka_security.java().items()})
         .option("kafka.isolation.level", "read_committed")
-        # An offset range that ends with a transaction marker would wait this long for a record behind it.
+        # An offset range that ends with a transaction marker would wait this long for a record after it.
         .option("kafka.fetch.max.wait.ms", "10")
         .option("failOnDataLoss", "true")
         .option("assign", json.dumps({topic: [0]}))
@@ -171,14 +171,14 @@ class SchemaTracker(StatefulProcessor):  # type: ignore[misc]
         for row in rows:
             if row.kind == STRUCTURE:
                 if not self._learn(row.epoch, row.fingerprint, row.text):
-                    what = f"the log has {row.fingerprint}, the name of this structure of {table}, for another one"
+                    what = f"the fingerprint {row.fingerprint} of a structure of {table} is another one's already"
                     yield _output(table, row.epoch, BROKEN, row.log_offset, text=what)
             elif row.kind == TOUCH and row.fingerprint not in answered:
                 answered.add(row.fingerprint)
                 yield self._answer(table, row)
 
     def _learn(self, epoch: int, fingerprint: str, structure: str) -> bool:
-        """False: the name is another structure's already, as only a registry's id can be."""
+        """Returns False if the fingerprint already names a different structure (possible only with registry ids)."""
         version = self._versions.getValue((fingerprint,))
         if version is not None and version[1] != structure:
             return False
@@ -229,9 +229,9 @@ class TrackerOutput:
             if row.epoch > position:
                 raise LogError(
                     "TR552",
-                    f"the schema tracker does not know the structure {row.fingerprint} of {row.table_name}",
+                    f"the schema tracker has no structure {row.fingerprint} of {row.table_name}",
                     where=Where(table=row.table_name, epoch=row.epoch),
-                    hint="the epoch that brought it, or the schemas topic, is damaged",
+                    hint="the epoch that introduced it, or the schemas topic, is damaged",
                     applied=NOTHING_APPLIED,
                 )
 

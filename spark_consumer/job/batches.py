@@ -27,7 +27,7 @@ from spark_consumer.rules.config import ConsumerConfig, StopEvent
 from spark_consumer.sinks.sink import Sink
 
 _log = structlog.get_logger()
-# Offsets before a run's first epoch, whose epochs tell where each partition's rows have ended.
+# Number of offsets to read back at start, to know where each partition's rows end.
 _LOOK_BACK = 100
 
 
@@ -36,7 +36,7 @@ class StopQuery(Exception):
 
 
 class BatchRunner:
-    """The function of ``foreachBatch``, with what it needs. What it fails with is kept in ``failure``."""
+    """The function of ``foreachBatch``, with what it needs. Its error is stored in ``failure``."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class BatchRunner:
         )
 
     def renew(self) -> None:
-        """Another query begins: what ended the last one is past."""
+        """Reset for a new query."""
         self.failure, self.unread, self.finished = None, False, -1
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ class BatchRunner:
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         self.busy = True
         try:
-            # Whoever asked for the end before `busy` was seen cancels this batch's jobs.
+            # If a stop was requested before `busy` was set, this batch's jobs are cancelled.
             if self.ended:
                 raise StopQuery
             self._run(self._read(frame))
@@ -112,7 +112,7 @@ class BatchRunner:
         position, found = self._sink.position, output.epochs
         others = [one.record.log_id for one in found if position.log_id not in (None, one.record.log_id)]
         if others:
-            raise not_in_log_error(position, f"what comes is of the log {others[0]}")
+            raise not_in_log_error(position, f"the stream contains epochs of log {others[0]}")
         fresh = contiguous_after(position, found)
         self._check_chain(position, fresh)
         if position.recovered:
@@ -130,12 +130,12 @@ class BatchRunner:
             raise StopQuery
 
     def _check_names(self, fresh: Sequence[LoggedEpoch]) -> None:
-        """Rules in capitals would fit none of the names."""
+        """Raise if upper-case patterns could no longer match."""
         first = next((one for one in fresh if one.record.names_in_lower_case), None)
         if first is not None and not self._config.upstream_lowers_names:
             raise LogError(
                 "TR565",
-                "the upstream has all names in lower case, and had not, or nothing was logged, when this run began",
+                "the upstream's lower_case_table_names changed, or became known, after this run started",
                 where=Where(epoch=first.record.epoch),
                 hint="start the consumer again",
                 another_start=True,
@@ -188,28 +188,26 @@ def slice_epochs(
     One of them ends where the position was rewound from. Nearly always no epoch is divided, and none is looked into.
 
     Args:
-        epochs: those behind the position's last whole one, without a gap.
+        epochs: those after the position's last whole one, without a gap.
         transactions_of: an epoch's transactions, asked for where a place lies inside it.
     """
     repeat_until = position.repeat_until
     slices: list[Slice] = []
     run: list[LoggedEpoch] = []
     for logged in epochs:
-        begin, behind = order_of(logged.record.epoch - 1, None), order_of(logged.record.epoch, None)
+        begin, after = order_of(logged.record.epoch - 1, None), order_of(logged.record.epoch, None)
         if end is not None and end.order <= begin:
             break
-        points = [
-            point for point in (repeat_until, end) if point is not None and begin < point.order < behind
-        ]
+        points = [point for point in (repeat_until, end) if point is not None and begin < point.order < after]
         stops = [point for point in points if end is None or point.order <= end.order]
         if stops or (not slices and not run and position.epoch_rows is not None):
             slices += cut(run, max_rows, max_bytes)
             run = []
-            whole = end is None or end.order >= behind
+            whole = end is None or end.order >= after
             slices += _parts(position, logged, stops, whole, transactions_of)
             continue
         run.append(logged)
-        if repeat_until is not None and repeat_until.order == behind:
+        if repeat_until is not None and repeat_until.order == after:
             slices += cut(run, max_rows, max_bytes)
             run = []
     return [*slices, *cut(run, max_rows, max_bytes)]

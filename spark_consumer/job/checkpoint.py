@@ -1,4 +1,4 @@
-"""Spark's checkpoint as what it is here: a cache of the position, set aside when it disagrees."""
+"""Spark's checkpoint, used as a cache of the position and replaced when it does not match."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def in_use(folder: Path, *, alone: bool = False) -> Iterator[None]:
     """Hold a channel's folder: every consumer of it does, together with others or, to forget it, ``alone``.
 
     Raises:
-        DownstreamError: TR614, a consumer on this machine holds it, and nobody else may.
+        DownstreamError: TR614, a consumer on this machine is using it.
         LogError: TR564, it cannot be written.
     """
     with _written(folder):
@@ -39,11 +39,11 @@ def in_use(folder: Path, *, alone: bool = False) -> Iterator[None]:
         try:
             fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
         except OSError as error:
-            what = "a consumer of the channel runs" if alone else "the channel is being reset"
+            what = "a consumer of this channel is running" if alone else "the channel is being reset"
             raise DownstreamError(
                 "TR614",
                 f"{what}: {folder} is in use",
-                hint="stop it, or wait for its end, and try again",
+                hint="stop it, or wait until it ends, and retry",
                 another_start=True,
             ) from error
         yield
@@ -57,7 +57,7 @@ def _written(folder: Path) -> Iterator[None]:
         raise LogError(
             "TR564",
             f"the checkpoint folder {folder} cannot be written: {error.strerror}",
-            hint="[consumer] checkpoint-dir needs a disk with room and the rights to write; all in it is a cache",
+            hint="[consumer] checkpoint-dir must be writable and have free space; its contents are only a cache",
             another_start=True,
         ) from error
 
@@ -131,7 +131,7 @@ class Checkpoint:
                 # Files from before there were versions have none.
                 state = found.pop("state_version", 1)
                 if state != owner.pop("state_version") and found == owner:
-                    return f"its state is of version {state}, and this release keeps version {STATE_VERSION}"
+                    return f"its state version is {state}; this release needs {STATE_VERSION}"
                 return "it belongs to another channel, downstream or log"
             end = self._committed_end()
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
@@ -140,7 +140,7 @@ class Checkpoint:
         if end is None:
             return "it has no finished batch"
         if end < low:
-            return "it is older than what the log keeps"
+            return "it is older than the first epoch in the log"
         if end > position.epochs_offset + 1 and self._holds_epochs(log, position.epochs_offset + 1, end):
             return f"it is ahead of the downstream, whose position is epoch {position.epoch}"
         return ""

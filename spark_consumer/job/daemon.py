@@ -1,9 +1,9 @@
-"""The parent of Spark's Python workers, with what every worker needs imported before it is forked.
+"""Daemon of Spark's Python workers that imports their modules before forking.
 
 Spark starts it by ``spark.python.daemon.module``. Without it every worker imports pandas, Arrow and our
 modules for itself, at a second or two of CPU each.
 
-Like the JVM, neither it nor its workers take notice of signals that are for the driver (``spark_consumer.job.deaf``).
+Like the JVM, it and its workers ignore signals meant for the driver (``spark_consumer.job.deaf``).
 """
 
 from __future__ import annotations

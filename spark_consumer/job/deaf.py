@@ -15,7 +15,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def ignore_signals() -> None:
-    """What a new process does before its program begins: a session of its own, and no ear for these signals."""
+    """preexec function: start a new session and ignore these signals."""
     os.setsid()
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)

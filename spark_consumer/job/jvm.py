@@ -1,6 +1,6 @@
 """Starts Spark's JVM, and protects the connections to it.
 
-What it is told lies in a file of this user, not on a command line, and its passwords are in its environment. Both
+Its settings are passed in a private file, not on the command line; passwords are passed in its environment. Both
 ends of py4j ask for its token. What Spark writes meanwhile, the sockets of its Python workers included, is in a
 folder of this user's own.
 """
@@ -34,7 +34,7 @@ _IDLE_CONNECTION_S = 30
 
 
 class JvmEnded(Exception):
-    """The JVM was gone before it could be talked to.
+    """The JVM ended before a connection could be made.
 
     Attributes:
         code: what it ended with; negative for a signal.
@@ -133,7 +133,7 @@ def _guard_callbacks(gateway: Any, token: str) -> None:
 
 
 class _FromAnybody:
-    """A connection's lines, of which the first three, by which py4j is told the token, are short ones."""
+    """Limits the length of a connection's first three lines (the authentication)."""
 
     def __init__(self, stream: Any) -> None:
         self._stream, self._unknown = stream, 3

@@ -33,17 +33,17 @@ class Counters:
     started: float = field(default_factory=time.monotonic)
 
     def at(self, position: Position) -> None:
-        """The position as it was found."""
+        """Set the current position."""
         self.position = position
         self.position_epoch = position.epoch
         self.executed_gtids = position.executed_gtids
 
     def begins(self, slice_: Slice) -> None:
-        """A slice is being applied."""
+        """Record the start of a slice."""
         self.in_hand, self.in_hand_since = slice_, time.time()
 
     def applied(self, slice_: Slice, position: Position, applied: Applied, seconds: float) -> None:
-        """One slice more."""
+        """Record an applied slice."""
         self.at(position)
         self.in_hand = None
         self.batches += 1

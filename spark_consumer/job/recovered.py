@@ -2,7 +2,7 @@
 
 Where a position is ``recovered``, the data is further than ``epoch``: up to the relay position. The epochs in
 between hold what is applied; they are passed over, and no row of theirs is. The producer ends an epoch exactly at
-the recovered position, so none of them reaches behind it.
+the recovered position, so none of them reaches beyond it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spark_consumer.epochs.slices import LoggedEpoch, position_after
 
 
 def skip_recovered(position: Position, epochs: Sequence[LoggedEpoch]) -> tuple[Position, list[LoggedEpoch]]:
-    """The position behind those of the next epochs that are applied already, and the epochs that are not.
+    """The position after those of the next epochs that are applied already, and the epochs that are not.
 
     Raises:
         LogError: an epoch is applied in part.

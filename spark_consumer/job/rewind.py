@@ -1,4 +1,4 @@
-"""Moves a channel back on request: what it has applied behind a position is applied again, in safe mode.
+"""Moves a channel back on request: what it has applied after a position is applied again, in safe mode.
 
 The place where it stood is kept in its row, so whatever happens in between, safe mode ends exactly there. On the way
 the downstream's rows are a mixture of then and now. A row whose unique value belongs to another one at that point of
@@ -63,10 +63,10 @@ class Rewind:
         """What it is about to do, for people."""
         repeat_until, rows = self.after.repeat_until, sum(logged.record.rows for logged in self.epochs)
         return [
-            f"channel {self.config.channel} stands at {self.before.log_position}:"
+            f"channel {self.config.channel} is at {self.before.log_position}:"
             f" {self.before.executed_gtids or '(empty)'}",
-            f"goes back to {self.after.log_position}: {self.after.executed_gtids or '(empty)'}",
-            f"applies again, in safe mode up to {repeat_until}: {counted(len(self.epochs), 'epoch')} with"
+            f"will be moved back to {self.after.log_position}: {self.after.executed_gtids or '(empty)'}",
+            f"will reapply, in safe mode up to {repeat_until}: {counted(len(self.epochs), 'epoch')} with"
             f" {counted(rows, 'row')}",
             *(
                 f"`tailrace error` has decided about event {one.event}, which holds:"
@@ -94,7 +94,7 @@ def opened(config: ConsumerConfig, to: str) -> Iterator[Rewind]:
     Raises:
         DownstreamError: TR612 there is no such channel; TR614 its consumer runs here; TR616 it cannot be rewound now;
             TR660 workers have applied a slice in part; TR576, TR577, TR578 something in between cannot be repeated.
-        LogError: TR575 the place is not behind the channel; TR555 the log does not hold it any more; TR558 it is not
+        LogError: TR575 the place is not before the channel's; TR555 the log does not hold it any more; TR558 it is not
             the channel's log.
     """
     with ExitStack() as stack:
@@ -114,7 +114,9 @@ def _checked(config: ConsumerConfig, session: Session, before: Position, log: Lo
     config = with_servers_letter_case(config, log)
     if before.recovered or before.ddl_intent is not None:
         what = (
-            "`tailrace recover` brought it ahead of its epochs" if before.recovered else "a DDL is in doubt"
+            "`tailrace recover` moved it past its epochs"
+            if before.recovered
+            else "an interrupted DDL is unresolved"
         )
         raise DownstreamError(
             "TR616",
@@ -126,8 +128,8 @@ def _checked(config: ConsumerConfig, session: Session, before: Position, log: Lo
     if target.order >= before.order:
         raise LogError(
             "TR575",
-            f"--to {to} is {target}, and channel {config.channel} stands at {before.log_position}",
-            hint="a rewind goes back",
+            f"--to {to} is {target}, but channel {config.channel} is at {before.log_position}",
+            hint="a rewind can only go back",
         )
     repeat_until = before.repeat_until or before.log_position
     found = list(log.epochs(max(target.offset, log.bounds()[0])))
@@ -160,7 +162,7 @@ def _decisions(
 def _moved(
     before: Position, target: LogPosition, repeat_until: LogPosition, last: LoggedEpoch | None
 ) -> Position:
-    """The position at a place behind the whole epoch ``last``."""
+    """The position at a place after the whole epoch ``last``."""
     if last is not None:
         there = before.at_end_of(last.record)
     else:
@@ -188,9 +190,9 @@ def _check_kept(epochs: Sequence[LoggedEpoch], log: LogReader) -> None:
         if low is not None and low > start:
             raise LogError(
                 "TR555",
-                f"rows of epoch {epoch} are needed, and retention deleted them",
+                f"rows of epoch {epoch} are needed but were deleted by retention",
                 where=Where(epoch=epoch),
-                hint="name a later place",
+                hint="choose a later position",
             )
 
 
@@ -210,7 +212,7 @@ def _check_ddl(
     if records and (ddl := records[0].ddl) is not None:
         raise DownstreamError(
             "TR576",
-            f"there is a DDL in between, and it cannot be repeated: {ddl.statement[:200]}",
+            f"a DDL in between cannot be repeated: {ddl.statement[:200]}",
             where=Where(epoch=records[0].epoch, gtid=records[0].last_gtid),
             hint=f"the furthest place is epoch:{records[-1].epoch + 1}; {REPLAY_HINT}",
         )

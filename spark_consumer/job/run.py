@@ -163,13 +163,13 @@ class _Run:
             failure = self._query(offset)
             reason = self._runner.failure if self._runner.unread else failure
             if reason is not None and kept and self._checkpoint_is_at_fault(reason):
-                self._checkpoint.set_aside(f"the query does not go on from it: {_first_line(reason)}")
+                self._checkpoint.set_aside(f"the query cannot resume from it: {_first_line(reason)}")
                 self._runner.renew()
                 failure = self._query(resume_offset(self._sink.position, self._log))
         except TailraceError as error:
             return error
         except Exception as error:
-            # Whatever asks the JVM notices its end, in a way of its own, and a moment before the system knows.
+            # Calls to the JVM fail slightly before its exit is visible to the system.
             if jvm_end(JVM_PATIENCE) is None:
                 raise
             failure = error
@@ -185,8 +185,8 @@ class _Run:
         return lost(ended)
 
     def _is_worth_retrying(self, error: TailraceError) -> bool:
-        """Whether another query may go on where one has failed. For the downstream the applier has waited itself."""
-        # What made Spark fail behind a batch of its own may be what is wrong with a checkpoint: `_failure` sees.
+        """Whether to start another query after a failure. Downstream errors were already retried by the applier."""
+        # What made Spark fail after a batch of its own may be what is wrong with a checkpoint: `_failure` sees.
         sparks = (
             isinstance(error, SparkFailed) and self._runner.failure is None and self._runner.finished >= 0
         )
@@ -221,7 +221,9 @@ class _Run:
         failure: Any = query.exception()
         with suppress(Exception):
             query.stop()
-        return None if self._runner.ended else (failure or SparkFailed("TR556", "the query ended by itself"))
+        return (
+            None if self._runner.ended else (failure or SparkFailed("TR556", "the query ended unexpectedly"))
+        )
 
     def _finish_batch(self, query: Any) -> None:
         """Wait for the batch in hand: a stopped query would cancel its jobs. A stop has a limit to that."""
@@ -242,7 +244,7 @@ class _Run:
             time.sleep(_POLL)
 
     def _await_commit(self, query: Any) -> None:
-        """Let Spark note down the last micro-batch: the next run then starts from it, with its state."""
+        """Wait until Spark has committed the last micro-batch, so the next run continues from it."""
         done = self._checkpoint.path / "commits" / str(self._runner.finished)
         deadline = time.monotonic() + _COMMIT_PATIENCE
         while self._runner.finished >= 0 and query.isActive and not (done.exists() or self._left):

@@ -30,7 +30,7 @@ from spark_consumer.rules.config import ConsumerConfig
 # A second and a third of CPU are saved by not compiling for the long run: the JVM only moves bytes here, and a
 # consumer that was killed should be back soon. The heap is small, so the simplest collector is the quickest.
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-#: seconds that its end takes to be known, behind the first call that it does not answer
+#: seconds that its end takes to be known, after the first call that it does not answer
 JVM_PATIENCE = 5.0
 _LOGGING = Path(__file__).with_name("log4j2.xml")
 _CONNECT_S = 600
@@ -131,8 +131,8 @@ def lost(ended: str) -> JvmLost:
     """The error for a JVM that is gone; ``ended`` is how."""
     return JvmLost(
         "TR563",
-        f"Spark's JVM has ended, {ended}",
-        hint="start the consumer again: it goes on behind its position. spark.log beside the checkpoint may say"
+        f"Spark's JVM terminated, {ended}",
+        hint="restart the consumer: it continues from its position. spark.log beside the checkpoint may say"
         " more; if the kernel took the memory back, see spark.driver.memory",
         another_start=True,
     )
@@ -229,9 +229,9 @@ def _ended_early(config: ConsumerConfig, code: int, log: Path, begin: int) -> Ta
 
 def _refused(config: ConsumerConfig, why: str, log: Path) -> TailraceError:
     """The error for a Spark that does not start."""
-    what, hint = f"Spark does not start: {why[:300]}", f"{log} may say more"
+    what, hint = f"Spark failed to start: {why[:300]}", f"see {log}"
     if "spark.authenticate.secret" in why:
-        hint = "where spark.master is not local[N], Spark's ports need a secret of yours: docs/SECURITY.md"
+        hint = "if spark.master is not local[N], set a secret for Spark's ports: docs/SECURITY.md"
     if not config.spark_conf:
         return SparkFailed("TR556", what, hint=hint)
     return ConfigError("TR108", what, hint=f"check [consumer] {', '.join(sorted(config.spark_conf))}; {hint}")

@@ -21,7 +21,7 @@ _log = structlog.get_logger()
 
 
 def warm_up(spark: SparkSession, config: ConsumerConfig, log: LogReader) -> threading.Thread:
-    """Read a few records in the way slices are read, in a thread of its own. Nothing depends on it."""
+    """Read a few records like a slice, in a background thread; failures are ignored."""
 
     def work() -> None:
         try:
@@ -47,5 +47,5 @@ def warm_up(spark: SparkSession, config: ConsumerConfig, log: LogReader) -> thre
 
 
 def nothing(rows: RangeRows) -> Iterable[Result]:
-    """No results; what a worker has imported for it, it has."""
+    """Return no results; only the imports in the worker matter."""
     return ()

@@ -1,7 +1,7 @@
 """Spark's limits on the start of a Python worker, raised to minutes.
 
 The worker in which the driver looks at the schema tracker has ten seconds from its start until it connects, most of
-which go into imports; one that the daemon forks has sixty. On a machine that is busy with other things both were met,
+which go into imports; one that the daemon forks has sixty. On a busy machine both limits were exceeded,
 and the query failed with "Python worker failed to connect back". No setting changes them: they are constants of
 ``PythonWorkerFactory``. So that class comes from a jar in front of Spark's own, with other constants.
 """
@@ -19,7 +19,7 @@ _LIMITS = ((struct.pack(">Bq", 5, 10_000), ">Bq", 5), (struct.pack(">Bi", 3, 60_
 
 
 def with_patience(code: bytes) -> bytes:
-    """The class with limits of ten minutes. Raises ValueError if it is not the one that is known."""
+    """Patch the class to limits of ten minutes. Raises ValueError if it is not the expected version."""
     for limit, form, tag in _LIMITS:
         if code.count(limit) != 1:
             raise ValueError(

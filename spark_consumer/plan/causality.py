@@ -1,4 +1,4 @@
-"""By which values the rows of a slice can conflict, decided before a row is read.
+"""Decides, before any row is read, by which values the rows of a slice can conflict.
 
 Two rows conflict if one transaction that writes both may not be two that write one each, in any order:
 
@@ -10,10 +10,10 @@ Two rows conflict if one transaction that writes both may not be two that write 
   or a column of another type than the upstream's. Of such a table all rows are one group (``whole``).
 
 Where a trigger may change rows of any table, in safe mode, where the log does not say what is there, and where a table
-has no transactions, nothing can be said; then one transaction writes the slice.
+has no transactions, conflicts cannot be determined, and one transaction writes the slice.
 
-The same value means the same identity: bytes that are equal wherever the server takes two values for equal. They
-may be equal where it does not, which only keeps together what could be apart. Identities of printable ASCII are
+The same value means the same identity: bytes that are equal wherever the server takes two values for equal. They may
+also be equal where it does not, which only reduces parallelism. Identities of printable ASCII are
 made here; of other text the server is asked for its weights (``weights.py``).
 """
 

@@ -9,7 +9,7 @@ from schemas.tables import QualifiedName
 
 
 class Sort(Enum):
-    """How a value's literal becomes its identity."""
+    """How a literal is normalized for comparison."""
 
     #: as it is
     EXACT = "exact"
@@ -21,7 +21,7 @@ class Sort(Enum):
     FOLDED = "folded"
     #: the same, letters as they are
     TEXT = "text"
-    #: as the collation has it, which only the server knows
+    #: by collation weights from the server
     ASKED = "asked"
 
 

@@ -51,17 +51,17 @@ class TablePlan:
         dropped: the kinds of row changes that are left out: insert, update, delete.
         expressions: rules by which single rows are left out.
         collations: how the expressions compare text: as the downstream's columns do, by names in lower case.
-        safe: safe mode: the row may be there, or gone, already.
+        safe: safe mode: the row may already exist or be deleted.
         locator: how rows are found on the downstream.
         definition: of the downstream's table, as this plan was made for it.
-        again: it is applied for a second time, after a rewind.
-        gives_way: whether a row that has another one's unique value is removed then, since it is one of the future,
-            and comes later in the stretch.
+        again: the slice is reapplied after a rewind.
+        gives_way: in a reapplied slice, whether a row with a conflicting unique value is deleted, because a later
+            change writes it again.
         filled: what is written into columns that the row images lack.
         documents: text columns, such as MariaDB's JSON, that are JSON on the downstream.
-        history: whether rows of the past are passed over, since the downstream keeps its own.
+        history: whether history rows are skipped because the downstream keeps its own.
         triggers: whether the downstream's table has any.
-        transactional: whether what is written to it goes with its transaction.
+        transactional: whether the table's engine has transactions.
         alone: of one that is not: whether each change must be known to be there before the next one, since several,
             repeated from the first one on, might meet each other.
     """
@@ -236,9 +236,11 @@ def _plan_table(
     place = replace(where, table=structure.name)
     if target is None or target.is_view:
         what = (
-            "the downstream has no such table" if target is None else "the downstream has a view in its place"
+            "the downstream has no such table"
+            if target is None
+            else "the downstream has a view with this name"
         )
-        raise DownstreamError("TR605", what, where=place, hint="create it as the upstream has it")
+        raise DownstreamError("TR605", what, where=place, hint="create it like the upstream's")
     _check_fit(structure, target, place)
     structure = _as_written(structure, target)
     hidden = {c.name for c in structure.columns if c.is_row_hash and target.column(c.name) is None}
@@ -259,7 +261,7 @@ def _plan_table(
     if history and (dropped or expressions):
         raise DownstreamError(
             "TR655",
-            "filter rules for the rows of a system-versioned table, whose log does not tell UPDATE from DELETE",
+            "row filters cannot be used on a system-versioned table: its log does not distinguish UPDATE from DELETE",
             where=place,
             hint="leave the whole table out, or DROP SYSTEM VERSIONING downstream and add row_start and row_end"
             " TIMESTAMP(6) NOT NULL to columns and key: all rows are written then",
@@ -269,7 +271,7 @@ def _plan_table(
     if locator.find is RowMatch.WHOLE and structure.before_columns:
         raise DownstreamError(
             "TR609",
-            "rows are found by all their columns there, and their images lack some",
+            "rows are matched by all columns, but their images lack some",
             where=place,
             hint="give the downstream's table a unique key of columns that the images have, or SET GLOBAL"
             " binlog_row_image = FULL upstream",
@@ -302,7 +304,7 @@ def _plan_table(
         transactional=transactional,
         alone=len(target.keys) > 1 or bool(target.triggers) or not structure.is_full,
     )
-    # What cannot be evaluated shall be told here, not on an executor.
+    # Report unsupported expressions here, not on an executor.
     _ = table.filter
     return table
 
@@ -358,9 +360,9 @@ def _filled(structure: TableStructure, absent: tuple[str, ...], target: TargetTa
     if unknown := [name for name, column in there.items() if column.default_sql is None]:
         raise DownstreamError(
             "TR609",
-            f"an INSERT's row image lacks the column {unknown[0]}, whose default the downstream computes anew",
+            f"an INSERT's row image lacks column {unknown[0]}, whose default the downstream would compute differently",
             where=place,
-            hint="give the column the default that it has upstream, or SET GLOBAL binlog_row_image = FULL there",
+            hint="give the column the upstream's default, or SET GLOBAL binlog_row_image = FULL on the upstream",
             applied=NOTHING_APPLIED,
         )
     return tuple(

@@ -25,7 +25,7 @@ class DdlRefused(DownstreamError):
 
 
 class DdlInDoubt(DdlRefused):
-    """TR621: nobody can tell whether an interrupted DDL has happened."""
+    """TR621: unknown whether an interrupted DDL ran."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,6 @@ def cut_values(sql: str, most: int = _MOST) -> str:
             return f"'{found[1]}…'"
         return f"{found[2]}{found[3]}…" + ("'" if found[2].endswith("'") else "")
 
-    # What lies far behind is not shown anyway, and a value may have megabytes.
+    # What comes much later is not shown anyway, and a value may have megabytes.
     text = _LITERAL.sub(shorter, sql[: 1 << 20])
     return text if len(text) <= most else text[:most] + "…"

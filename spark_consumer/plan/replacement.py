@@ -29,20 +29,22 @@ def check(statements: tuple[str, ...], *, for_ddl: bool, flavor: Flavor) -> None
     for statement in statements:
         kind, is_ddl = _kind(statement, flavor)
         if is_ddl and not for_ddl:
-            raise _not_allowed(statement, f"{kind} commits by itself, and takes the rows before it along")
+            raise _not_allowed(statement, f"{kind} commits implicitly, together with the rows before it")
         if is_ddl and dml_seen:
             raise _not_allowed(
                 statement, "DDL comes before INSERT, UPDATE and DELETE, which wait for the position"
             )
         if not is_ddl and kind not in _DML:
-            raise _not_allowed(statement, f"{kind or 'this'} is none of INSERT, UPDATE, DELETE, REPLACE")
+            raise _not_allowed(
+                statement, f"{kind or 'this'} is not allowed; use INSERT, UPDATE, DELETE or REPLACE"
+            )
         dml_seen |= not is_ddl
 
 
 def parted(
     statements: tuple[str, ...], ddl: SchemaChanged, flavor: Flavor
 ) -> tuple[list[SchemaChanged], list[str]]:
-    """What runs instead of a DDL: DDL, as ``ddl`` is stated, and DML behind it.
+    """What runs instead of a DDL: DDL, as ``ddl`` is stated, and DML after it.
 
     Args:
         flavor: of the downstream, as for ``check``.
@@ -157,8 +159,8 @@ def _literal(cursor: Cursor) -> str:
         return ""
     if first.kind is not TokenKind.WORD:
         raise Unparsable("not a constant")
-    behind = cursor.peek()
-    if behind.kind is TokenKind.STRING and behind.start == first.end:
+    after = cursor.peek()
+    if after.kind is TokenKind.STRING and after.start == first.end:
         cursor.next()  # X'00', _latin1'a'
     elif first.text[0].isdigit():
         if cursor.take("."):
@@ -203,7 +205,7 @@ def _kind(statement: str, flavor: Flavor) -> tuple[str, bool]:
 def _not_allowed(statement: str, why: str) -> DownstreamError:
     return DownstreamError(
         "TR643",
-        f"this cannot run instead of the event: {statement[:200]}: {why}",
+        f"this cannot replace the event: {statement[:200]}: {why}",
         hint="one statement for each --sql, with names as schema.table; run everything else by hand, then"
         " `tailrace error skip`",
     )

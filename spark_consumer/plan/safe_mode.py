@@ -1,13 +1,13 @@
 """Safe mode: applying changes that may have been applied before, by a copy or another replicator.
 
-The position makes every slice happen once, so no restart needs it. It is for a channel that begins, or is set
-back, to a place before what its downstream already holds: from there on rows may be there, or gone, already.
+The position makes every slice happen once, so no restart needs it. It is for a channel that starts or is rewound to a
+position before its downstream's state, so rows may already exist or be deleted.
 
 What changes, for tables with a key: INSERT becomes DELETE + INSERT, UPDATE becomes DELETE + INSERT, and a DELETE
 need not find its row. Tables that are applied in order instead change the row with that key, and insert it if
 there is none (``spark_consumer.rows.ordered``). Rows are looked for by their key alone, never by REPLACE or
 ON DUPLICATE KEY UPDATE, which would remove or change another row that has the same secondary unique value. Such a
-row is an error. Tables without a key have nothing to know a row by; they stay as strict as ever.
+row is an error. Tables without a key have no row identity and stay strict.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ As DM's rules, of two changes to one row in the log's order, a replacement being
     INSERT + DELETE => nothing           DELETE + INSERT => replacement
     UPDATE + UPDATE => replacement
 
-In safe mode nobody relies on what was there before: each row is removed first if it is there, so INSERT is a
+Safe mode makes no assumption about the previous state: each row is removed first if it is there, so INSERT is a
 replacement too, and INSERT + DELETE a DELETE.
 """
 
@@ -25,7 +25,7 @@ from schemas.sql.literals import AFTER_AT
 from schemas.wire.avro_schema import OP_AT
 from schemas.wire.rows import HEADER_SIZE
 
-# Of a record: its operation, and whether it has a row behind it.
+# Of a record: its operation, and whether it has a row after it.
 _OPERATION = itemgetter(slice(OP_AT - 1, AFTER_AT + 1))
 _OPERATIONS = frozenset({b"\x02c\x02", b"\x02r\x02", b"\x02u\x02", b"\x02d\x00"})
 _INSERTS = frozenset(b"cr")
@@ -39,7 +39,7 @@ class Net:
     Attributes:
         gone: key and first value of each row that existed before and either ends or is replaced.
         written: key and last value of each row that exists afterwards and was changed.
-        saved: how many of the changes need not be written, since another one of the same row stands for them.
+        saved: number of changes superseded by another change of the same row.
     """
 
     gone: list[tuple[bytes, bytes]]
@@ -61,7 +61,7 @@ def compact(
         ValueError: a record has no operation.
     """
     if not _OPERATIONS.issuperset(map(_OPERATION, values)):
-        raise ValueError("it has no operation")
+        raise ValueError("the record has no operation")
     # dict() keeps the last value of a repeated key, so the reversed log yields the first one.
     firsts = dict(zip(reversed(keys), reversed(values), strict=True))
     lasts = dict(zip(keys, values, strict=True))

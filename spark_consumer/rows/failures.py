@@ -1,4 +1,4 @@
-"""What a failed Spark job means to an operator."""
+"""Translates Spark failures into Tailrace errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.slices import Slice
 
 _CAUSE = re.compile(r"(?:Caused by: )?([A-Za-z_.$]*(?:Exception|Error)): ([^\n]+)")
-# Kafka is away, or what worked on the batch was killed: both come back.
+# Temporary: Kafka is unavailable, or a worker was killed.
 _PASSING = re.compile(
     r"org\.apache\.kafka\.[\w.]*\.(?:Timeout|Network|Disconnect|Retriable|BrokerNotAvailable|LeaderNotAvailable"
     r"|NotLeaderOrFollower|UnknownTopicOrPartition|GroupCoordinatorNotAvailable|CoordinatorNotAvailable)\w*Exception"

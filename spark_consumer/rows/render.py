@@ -111,7 +111,7 @@ def within(
 
 
 def tally(values: Sequence[bytes]) -> Tally:
-    """The number and the digest of what was read."""
+    """Count and digest of the rows read."""
     return Tally(len(values), digest_of(values))
 
 
@@ -126,7 +126,7 @@ def tables_of(plan: SlicePlan) -> dict[bytes, TableRows]:
 
 
 def not_written(net: Net, tables: Mapping[bytes, TableRows]) -> NotWritten:
-    """How many rows are not written, by why they are not."""
+    """Count rows that are not written, by reason."""
     return NotWritten(net.saved, sum(table.left_out for table in tables.values()))
 
 

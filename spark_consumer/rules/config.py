@@ -1,4 +1,4 @@
-"""What one run of the consumer is told."""
+"""Settings of one consumer run."""
 
 from __future__ import annotations
 
@@ -110,7 +110,8 @@ class ConsumerSettings:
         ),
     ] = "rows"
     safe_mode: Annotated[
-        bool, Field(description="rows may be there, or gone, already; see docs/PIPELINE.md")
+        bool,
+        Field(description="tolerate rows that already exist or are already deleted; see docs/PIPELINE.md"),
     ] = False
     safe_mode_duration: Annotated[
         Span, Field(description="safe mode for this time after each start: 90s, 5m")
@@ -139,8 +140,8 @@ class ConsumerConfig(ConsumerSettings, LogAddress):
             else is refused, unless this is None.
         until: return exactly at this place; ``spark_consumer.epochs.start`` knows the forms.
         until_caught_up: return once everything that the log held at the start is applied.
-        stop_at_gtid: return exactly behind this GTID set.
-        spark_conf: Spark properties, stronger than ours.
+        stop_at_gtid: return exactly after this GTID set.
+        spark_conf: Spark properties that override ours.
         jars: Spark's Kafka connector and what it needs.
         class_archive: what ``spark_consumer.job.class_archive`` made, to start the JVM in half the time.
         upstream_folds: whether the patterns are in lower case, as all the upstream's names are.

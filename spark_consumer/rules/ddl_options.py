@@ -65,7 +65,9 @@ class DdlOptions:
     ] = "upstream"
     online_ddl: Annotated[
         bool,
-        Field(description="what gh-ost and pt-online-schema-change do becomes one ALTER of the real table"),
+        Field(
+            description="apply gh-ost and pt-online-schema-change migrations as one ALTER of the real table"
+        ),
     ] = False
     shadow_table_rules: Annotated[
         tuple[str, ...],
@@ -73,7 +75,7 @@ class DdlOptions:
     ] = SHADOW_RULES
     trash_table_rules: Annotated[
         tuple[str, ...],
-        Field(description="names of the tables that they throw away; the group is the real one"),
+        Field(description="regular expressions for the tools' temporary tables; the group is the real table"),
     ] = TRASH_RULES
 
     def __post_init__(self) -> None:
@@ -109,6 +111,6 @@ def _first(rules: tuple[str, ...], table: str) -> str | None:
 def _unusable(text: str, why: str) -> ConfigError:
     return ConfigError(
         "TR135",
-        f"ddl: {text!r} is no rule for tables' names: {why}",
+        f"ddl: {text!r} is not a valid table name rule: {why}",
         hint="write a regular expression with one group, which is the real table's name, in '…'",
     )

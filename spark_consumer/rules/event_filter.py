@@ -1,6 +1,6 @@
 """The binlog event filter: which kinds of events of which tables go through, with DM's semantics.
 
-Every rule that fits the schema and table has its say. A rule that ignores drops the events it names; a rule that
+Every rule that matches the schema and table applies. A rule that ignores drops the events it names; a rule that
 does drops all others of its tables. Dropping is stronger, so the order of rules means nothing. A rule without a
 table pattern holds for a schema with all that is in it.
 """
@@ -39,7 +39,7 @@ def event_name(text: str) -> str:
     """An event as ``EVENTS`` has it. Raises ConfigError TR133 for an unknown one."""
     name = " ".join(text.lower().split()).replace("schema", "database")
     if name not in EVENTS:
-        raise ConfigError("TR133", f"filters: {text!r} is no event", hint=f"events are {', '.join(EVENTS)}")
+        raise ConfigError("TR133", f"filters: unknown event {text!r}", hint=f"events are {', '.join(EVENTS)}")
     return name
 
 
@@ -91,7 +91,7 @@ class EventRule:
             except re.error as error:
                 raise ConfigError(
                     "TR133",
-                    f"filters: {text!r} is no regular expression: {error}",
+                    f"filters: invalid regular expression {text!r}: {error}",
                     hint="in TOML, write it in '…'",
                 ) from None
 

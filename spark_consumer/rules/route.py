@@ -1,7 +1,7 @@
 """Routing: the downstream's name of each upstream schema and table.
 
 A rule with a table pattern is stronger than one with only a schema pattern, as in DM. Two rules of the same
-strength that send one table to two places are a mistake, and nobody's guess decides it.
+strength that send one table to two places are a mistake, and raise an error.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class Router:
             if never_replicated(route.target_schema):
                 raise ConfigError(
                     "TR131",
-                    f"routes: {route.target_schema} is a server's own schema",
-                    hint="name another one",
+                    f"routes: {route.target_schema} is a system schema",
+                    hint="choose another schema",
                 )
             if route.target_table is not None and route.table_pattern is None:
                 raise ConfigError(
@@ -191,8 +191,8 @@ class Router:
         if len(targets) > 1:
             raise ConfigError(
                 "TR132",
-                f"routes: {name} is sent to several places: {', '.join(map(str, sorted(targets, key=str)))}",
-                hint="narrow the patterns of these rules until one of them fits",
+                f"routes: {name} is routed to several targets: {', '.join(map(str, sorted(targets, key=str)))}",
+                hint="narrow the patterns so that only one rule matches",
             )
         return next(iter(targets))
 

@@ -171,7 +171,7 @@ class Coder:
     def _collated(self, node: Collate) -> tuple[str, Type]:
         variable, kind = self._value(node.operand)
         if kind.kind is not Kind.TEXT or kind.constant is not None or kind.listed:
-            raise UnsupportedExpression("COLLATE of something else than a text column")
+            raise UnsupportedExpression("COLLATE on a non-text column")
         charset = kind.collation.partition("_")[0]
         if node.collation.lower().partition("_")[0] != charset:
             raise UnsupportedExpression(f"COLLATE {node.collation} of text in {charset}")
@@ -227,7 +227,7 @@ class Coder:
     def _text_test(self, sign: str, left: tuple[str, Type], right: tuple[str, Type]) -> tuple[str, str]:
         names = {part[1].collation for part in (left, right) if part[1].constant is None}
         if len(names) != 1:
-            raise UnsupportedExpression("a comparison of texts of which not exactly one collation is known")
+            raise UnsupportedExpression("a comparison of texts whose collation is ambiguous")
         if left[1].listed and right[1].listed:
             raise UnsupportedExpression("a comparison of two ENUM or SET columns")
         rules = collation(next(iter(names)))
@@ -369,7 +369,7 @@ class Coder:
         value, pattern, *escape = (self._value(operand) for operand in node.operands)
         constants = [part[1].constant for part in (pattern, *escape)]
         if not all(isinstance(constant, str) for constant in constants):
-            raise UnsupportedExpression("LIKE with a pattern that is no constant")
+            raise UnsupportedExpression("LIKE with a non-constant pattern")
         kind = value[1]
         if kind.kind is not Kind.TEXT or kind.constant is not None or kind.listed:
             raise UnsupportedExpression(f"LIKE of {kind.kind.value}")
@@ -391,7 +391,7 @@ class Coder:
         left, right = self._operands(node, 2)
         kinds = {left[1].kind, right[1].kind}
         if not kinds <= {*NUMBERS, Kind.NULL}:
-            raise UnsupportedExpression(f"{node.name} of something else than numbers")
+            raise UnsupportedExpression(f"{node.name} on non-numbers")
         if Kind.NULL in kinds:
             return "None", Type(Kind.NULL)
         if Kind.DOUBLE in kinds:
@@ -420,7 +420,7 @@ class Coder:
         whole = max(a.digits - a.scale, b.digits - b.scale) + 1
         digits = a.digits + b.digits if name == "*" else whole + scale
         if scale > 30 or digits > 65:
-            raise UnsupportedExpression(f"{name} with more than 65 digits, or 30 behind the point")
+            raise UnsupportedExpression(f"{name} with more than 65 digits, or 30 after the point")
         x, y = f"Decimal({left[0]})", f"Decimal({right[0]})"
         methods = {"+": "EXACT.add", "-": "EXACT.subtract", "*": "EXACT.multiply", "MOD": "decimal_mod"}
         if name not in methods:

@@ -79,7 +79,7 @@ class ExpressionRule:
             "TR134",
             f"expression-filter of {self.schema_}.{self.table}, {name.replace('_', '-')} {getattr(self, name)!r}"
             f" cannot be evaluated exactly as MySQL does: {why}",
-            hint="docs/PIPELINE.md says what can be",
+            hint="docs/PIPELINE.md lists what is supported",
         )
 
 

@@ -56,7 +56,7 @@ class Type:
         collation: of text that is no constant.
         constant: of a constant: whether and which.
         unsigned: of integers.
-        scale, digits: of numbers: behind the point, and in all.
+        scale, digits: of numbers: after the point, and in all.
         padding: of moments: what makes the canonical text of one precision that of six digits.
         listed: ENUM or SET, which has a number too.
     """
@@ -111,7 +111,7 @@ def moment_constant(text: object) -> str:
     match = _MOMENT.fullmatch(text) if isinstance(text, str) else None
     if match is None or not _is_date(int(match[1]), int(match[2]), int(match[3])):
         raise UnsupportedExpression(
-            f"{text!r} is no date or date and time such as '2026-01-31' or '2026-01-31 12:00:00.5'"
+            f"{text!r} is not a date or datetime such as '2026-01-31' or '2026-01-31 12:00:00.5'"
         )
     clock = f"{match[4]}:{match[5]}:{match[6]}" if match[4] else "00:00:00"
     return f"{match[1]}-{match[2]}-{match[3]} {clock}.{(match[7] or '').ljust(6, '0')}"
@@ -211,7 +211,7 @@ def _printable(value: str | bytes) -> str:
     text = _text(value)
     if not _PRINTABLE.fullmatch(text):
         raise Unevaluable(
-            f"{text[:40]!r} is compared by a collation whose order of other than ASCII letters only the server knows"
+            f"{text[:40]!r} has non-ASCII characters, whose order in this collation is known only to the server"
         )
     return text
 

@@ -113,7 +113,7 @@ class _Parser:
 
     def end(self) -> None:
         if self._at < len(self._tokens):
-            raise UnsupportedExpression(f"{self._tokens[self._at].text!r} is not expected there")
+            raise UnsupportedExpression(f"unexpected {self._tokens[self._at].text!r}")
 
     def _xor(self) -> Node:
         return self._left(self._and, {"XOR": "XOR"})

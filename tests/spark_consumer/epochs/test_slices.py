@@ -37,7 +37,7 @@ def test_a_gap_stops_the_channel() -> None:
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_a_number_that_is_there_already_stops_the_channel(number: int) -> None:
     again = LoggedEpoch(epoch_record(number), 7)
-    with pytest.raises(LogError, match=f"TR567: epoch {number} is there twice: again at offset 7"):
+    with pytest.raises(LogError, match=f"TR567: duplicate epoch {number} at offset 7"):
         contiguous_after(AT_TWO, [logged(3), again])
 
 

@@ -54,8 +54,8 @@ def test_a_checkpoint_of_this_release_is_used_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"state_version": None}, "its state is of version 1, and this release keeps version 3"),
-        ({"state_version": 4}, "its state is of version 4, and this release keeps version 3"),
+        ({"state_version": None}, "its state version is 1; this release needs 3"),
+        ({"state_version": 4}, "its state version is 4; this release needs 3"),
         ({"channel": "other"}, "it belongs to another channel, downstream or log"),
         ({"channel": "other", "state_version": None}, "it belongs to another channel, downstream or log"),
         ({"ledger_uuid": "x"}, "it belongs to another channel, downstream or log"),
@@ -71,7 +71,7 @@ def test_one_of_another_form_or_owner_is_set_aside(
 
 
 def test_one_that_is_damaged_or_behind_the_log_is_set_aside(tmp_path: Path) -> None:
-    assert used(folder(tmp_path / "a", MINE, end=1)) == (False, "it is older than what the log keeps")
+    assert used(folder(tmp_path / "a", MINE, end=1)) == (False, "it is older than the first epoch in the log")
     (folder(tmp_path / "b", MINE) / "owner.json").write_text("7")
     kept, reason = used(tmp_path / "b")
     assert not kept

@@ -290,7 +290,7 @@ def test_a_structure_that_the_log_never_brought_stops_the_channel(
 ) -> None:
     t = made(topic, name)
     topic.epoch(insert(t, row(1)), spoil=lambda record: replace(record, structures=()))
-    with pytest.raises(LogError, match="TR552: the schema tracker does not know"):
+    with pytest.raises(LogError, match="TR552: the schema tracker has no structure"):
         consume()
 
 

@@ -30,7 +30,7 @@ def test_properties_that_java_reads_as_they_were(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "log", "spark", "said"),
     [
-        (-9, "", {}, "TR563: Spark's JVM has ended, killed by SIGKILL"),
+        (-9, "", {}, "TR563: Spark's JVM terminated, killed by SIGKILL"),
         (
             1,
             "Invalid maximum heap size: -Xmxa\nError: Could not create",
@@ -42,9 +42,9 @@ def test_properties_that_java_reads_as_they_were(tmp_path: Path) -> None:
             1,
             "Picked up\nException in thread x.SparkException: no master\n\tat a.b(C.scala)",
             {},
-            "TR556: Spark does not start: SparkException: no master Hint",
+            "TR556: Spark failed to start: SparkException: no master Hint",
         ),
-        (53, "", {}, "TR556: Spark does not start: its JVM ended with exit code 53"),
+        (53, "", {}, "TR556: Spark failed to start: its JVM ended with exit code 53"),
     ],
 )
 def test_a_jvm_that_ends_at_the_start(

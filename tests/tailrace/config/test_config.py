@@ -258,7 +258,7 @@ def test_the_examples_rules_can_be_switched_on(tmp_path: Path) -> None:
     [
         ('[[routes]]\nschema-pattern = "a"\ntarget-shema = "b"', "TR102", ["target-shema", "target-schema"]),
         ('[[routes]]\nschema-pattern = "a"', "TR103", ["[routes] target-schema is missing"]),
-        ('[[routes]]\nschema-pattern = "a"\ntarget-schema = "mysql"', "TR103", ["server's own schema"]),
+        ('[[routes]]\nschema-pattern = "a"\ntarget-schema = "mysql"', "TR103", ["is a system schema"]),
         ('[routes]\nschema-pattern = "a"', "TR102", ["[[routes]]"]),
         ('[[filters]]\nschema-pattern = "a"\naction = "ignore"', "TR103", ["'Do' or 'Ignore'"]),
         (
