@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,7 +24,7 @@ from spark_consumer.epochs.stop_condition import StopCondition
 from spark_consumer.epochs.tracker import TrackerOutput
 from spark_consumer.job.progress import Counters
 from spark_consumer.job.recovered import skip_recovered
-from spark_consumer.rules.config import ConsumerConfig, StopEvent
+from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.sinks.sink import Sink
 
 _log = structlog.get_logger()
@@ -45,7 +46,7 @@ class BatchRunner:
         log: LogReader,
         transactions_of: TransactionsOf,
         stop_condition: StopCondition,
-        stop: StopEvent,
+        stop: threading.Event,
         counters: Counters,
     ) -> None:
         self._config = config

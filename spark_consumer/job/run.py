@@ -30,7 +30,7 @@ from spark_consumer.job.spark import JVM_PATIENCE, JvmLost, jvm_end, lost
 from spark_consumer.job.warm_up import warm_up
 from spark_consumer.rows.failures import SparkFailed, explain
 from spark_consumer.rows.reader import SliceReader, on_executors
-from spark_consumer.rules.config import ConsumerConfig, StopEvent
+from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.sinks.sink import Sink
 
 # Of one micro-batch; a stop waits for a slice, not for the micro-batch, so this only bounds memory.
@@ -46,7 +46,7 @@ def run_consumer(
     config: ConsumerConfig,
     spark: Callable[[], SparkSession],
     open_sink: Callable[[ConsumerConfig, LogReader, WorkerPool], Sink[Any]],
-    stop: StopEvent | None = None,
+    stop: threading.Event | None = None,
     counters: Counters | None = None,
 ) -> None:
     """Apply the epoch log to the downstream until stopped, or until the configuration's stop condition is reached.
@@ -108,7 +108,7 @@ class _Run:
         sink: Sink[Any],
         log: LogReader,
         stop_condition: StopCondition,
-        stop: StopEvent,
+        stop: threading.Event,
         counters: Counters,
     ) -> None:
         self._config = config

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,9 +23,6 @@ from spark_consumer.rules.expressions.filter import ExpressionRule
 from spark_consumer.rules.route import Route, Router
 from spark_consumer.rules.rules import Rules
 from spark_consumer.rules.scope import Scope
-
-#: what stops a run: anything with ``is_set`` and ``wait``
-StopEvent = threading.Event
 
 
 @dataclass(frozen=True)

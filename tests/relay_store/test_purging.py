@@ -36,7 +36,7 @@ from spark_consumer.apply.tables import channel_tables, position_store
 from spark_consumer.epochs.position import BEFORE_ALL, ChannelStart
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import closing, connect
-from tailrace.channels import relay_marks as channel_mark
+from tailrace.channels import relay_marks
 from tailrace.channels.relay_marks import ChannelMark, follow_channels
 from tests.support.binlogs.mirroring import (
     assert_same_files,
@@ -326,7 +326,7 @@ def test_a_channel_is_registered_with_what_it_has_applied(downstream, flavor, tm
     ChannelMark(settings, root).update(0)
     assert marks() == {f"channel-{channel}": RelayPosition(subdir, "mysql-bin.000003", 200)}
     # A producer follows the channels of its configuration, wherever their consumers run.
-    monkeypatch.setattr(channel_mark, "_EVERY_ELSEWHERE", 0.05)
+    monkeypatch.setattr(relay_marks, "_PAUSE_ELSEWHERE", 0.05)
     with follow_channels([replace(settings, channel="none"), settings], root):
         applied(1, Relay_log_name=f"{subdir}/mysql-bin.000004", Relay_log_pos=700)
         moved = {f"channel-{channel}": RelayPosition(subdir, "mysql-bin.000004", 700)}
