@@ -1,1 +1,1 @@
-"""The one model of the configuration, read from file and environment."""
+"""The configuration: its model, read from file and environment, and the values that other packages need from it."""

@@ -1,4 +1,4 @@
-"""Where upstream, downstream and Kafka are, with the passwords of environment, file or url."""
+"""The addresses of upstream, downstream and Kafka, with passwords from environment, file or url."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from spark_consumer.rules.config import LogAddress
 from tailrace.config.model import FILES, Config, Kafka, Server
 
 _LONGEST_PASSWORD = 1 << 16  # bytes
-_PASSWORD_HINT = "it has to hold the password and nothing else, as UTF-8 text in one line"
+_PASSWORD_HINT = "the file must contain only the password, as one line of UTF-8 text"
 
 
 def source_url(config: Config) -> ServerUrl:
-    """The upstream's address with its password. Raises ConfigError if there is none."""
+    """Return the upstream's address with its password. Raises ConfigError if there is none."""
     if config.source is None:
         raise _missing("source")
     return server_url(config.source)
 
 
 def target_url(config: Config) -> ServerUrl:
-    """The downstream's address with its password. Raises ConfigError if there is none, or it is no server."""
+    """Return the downstream's address with its password. Raises ConfigError if there is none or it is a folder."""
     if config.target is None:
         raise _missing("target")
     if files_target(config) is not None:
         raise ConfigError(
             "TR107",
-            f"this needs a server, and [target] is a folder of change files: {config.target.url}",
-            hint="name a channel whose target is a server, if there is one; a folder is begun anew by emptying it",
+            f"the command needs a server, and [target] is a folder of change files: {config.target.url}",
+            hint="name a channel whose target is a server; to start a folder again, empty it",
         )
     return server_url(config.target)
 
 
 def files_target(config: Config) -> Path | None:
-    """The folder of change files that is the target; None if it is a server."""
+    """Return the target's folder of change files; None if the target is a server."""
     url = config.target.url if config.target is not None else ""
     return Path(url.removeprefix(FILES)) if url.startswith(FILES) else None
 
 
 def log_address(kafka: Kafka) -> LogAddress:
-    """Where the epoch log is."""
+    """Return the address of the epoch log."""
     return LogAddress(kafka.bootstrap_servers, kafka.prefix, kafka_security=kafka_security(kafka))
 
 
 def targets(config: Config) -> list[Config]:
-    """A configuration for each target, the common one first; a channel's own only if no other has it."""
-    own = [config.for_channel(name) for name, said in config.channel.items() if said.target is not None]
+    """Return a configuration for each different target, the common one first."""
+    own = [config.for_channel(name) for name, channel in config.channel.items() if channel.target is not None]
     found: dict[str, Config] = {}
     for one in [config, *own] if config.target is not None or not own else own:
         found.setdefault(one.target.url if one.target is not None else "", one)
@@ -57,23 +57,23 @@ def targets(config: Config) -> list[Config]:
 
 
 def server_channels(config: Config) -> list[str]:
-    """The channels of the configuration whose targets are servers: those with a section, and the default one."""
+    """Return the configured channels and the default channel, without those whose target is a folder."""
     names = dict.fromkeys([config.consumer.channel, *config.channel])
     own = {name: config.for_channel(name) for name in names}
     return [name for name, one in own.items() if one.target is not None and files_target(one) is None]
 
 
 def server_id(config: Config) -> int:
-    """The replica's id: as configured, else one that stays the same for this host and prefix."""
+    """Return the configured replica id, or one that is derived from host name and prefix."""
     if config.source is not None and config.source.server_id is not None:
         return config.source.server_id
     name = f"{socket.gethostname()}/{config.kafka.prefix}".encode()
-    # The upper half of the range: people number their servers from below.
+    # From the upper half of the range, since servers usually have low numbers.
     return (1 << 31) | zlib.crc32(name) >> 1
 
 
 def server_url(server: Server) -> ServerUrl:
-    """The server's address with its password: that of environment or file, else the url's."""
+    """Return a server's address with its password, from environment or file, else from the url."""
     if server.password is not None:
         return ServerUrl.parse(server.url, server.password.get_secret_value())
     if server.password_file is not None:
@@ -82,7 +82,7 @@ def server_url(server: Server) -> ServerUrl:
 
 
 def kafka_security(kafka: Kafka) -> KafkaSecurity:
-    """How the brokers are reached, with the password of environment or file. Raises ConfigError."""
+    """Return the brokers' security settings with the password from environment or file. Raises ConfigError."""
     password = kafka.sasl_password.get_secret_value() if kafka.sasl_password else ""
     if kafka.sasl_password is None and kafka.sasl_password_file is not None:
         password = _password("sasl-password-file", kafka.sasl_password_file)
@@ -107,7 +107,11 @@ def _password(field: str, path: Path) -> str:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise ConfigError("TR104", f"{field} {path} cannot be read: {reason}", hint=_PASSWORD_HINT) from None
     if not text or len(read) > _LONGEST_PASSWORD or any(sign in text for sign in "\0\r\n"):
-        what = "is empty" if not text else "holds more than a password: another line, or a NUL character"
+        what = (
+            "is empty"
+            if not text
+            else "contains more than a password: another line, a NUL character, or over 64 KiB"
+        )
         raise ConfigError("TR104", f"{field} {path} {what}", hint=_PASSWORD_HINT)
     return text
 

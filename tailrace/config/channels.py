@@ -1,4 +1,4 @@
-"""The settings of a channel, as the consumer takes them."""
+"""Makes the consumer's settings of a channel from the configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tailrace.config.model import Config
 
 
 def server_channel(config: Config, name: str | None = None) -> ConsumerConfig:
-    """The settings of a channel whose target is a server, without those of one run and of Spark.
+    """Return the settings of a channel whose target is a server, without those of a run and of Spark.
 
     Raises ConfigError.
     """
@@ -25,20 +25,20 @@ def server_channel(config: Config, name: str | None = None) -> ConsumerConfig:
 
 
 def channels_of(config: Config, target: Config) -> list[ConsumerConfig]:
-    """The channels that write to one of the ``targets``, those that have not begun too."""
+    """Return the configured channels that write to one of the ``targets``."""
     names = dict.fromkeys([config.consumer.channel, *config.channel])
     found = {name: config.for_channel(name).target for name in names}
-    here = [name for name, one in found.items() if one is not None and one == target.target]
-    return [channel_rules(config, name) for name in here]
+    names_of = [name for name, one in found.items() if one is not None and one == target.target]
+    return [channel_rules(config, name) for name in names_of]
 
 
 def channel_rules(config: Config, name: str) -> ConsumerConfig:
-    """A channel's settings but for its target."""
+    """Return a channel's settings with a placeholder for its target."""
     return channel_config(config, name, ServerUrl("unused"))
 
 
 def channel_config(config: Config, name: str, target: ServerUrl) -> ConsumerConfig:
-    """A channel's settings with a target's address."""
+    """Return a channel's settings with the address of a target."""
     config = config.for_channel(name)
     return ConsumerConfig(
         bootstrap_servers=config.kafka.bootstrap_servers,

@@ -1,4 +1,4 @@
-"""Reads the configuration: file and environment through the model, with errors that name field and remedy."""
+"""Reads the configuration from file and environment; errors name the field and the remedy."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tailrace.config.model import Channel, Config, Section, kebab
 
 
 def load(path: Path) -> Config:
-    """The configuration in `path`, overlaid by the environment; relative paths resolved against the file.
+    """Read the configuration from `path` and the environment. Relative paths are relative to the file's folder.
 
-    Raises ConfigError naming field, value, what is allowed, and the line.
+    Raises ConfigError, which names field, value, allowed values and line.
     """
     text = _read(path)
     try:
@@ -35,26 +35,28 @@ def load(path: Path) -> Config:
     except ValidationError as error:
         raise reader.explain(error.errors()[0]) from None
     except SettingsError as error:
-        hint = 'in the environment lists and tables are JSON, such as ["shop.*"]'
+        hint = 'write lists and tables in the environment as JSON, such as ["shop.*"]'
         raise ConfigError("TR105", f"an environment variable cannot be used: {error}", hint=hint) from None
     return _with_absolute_paths(config, path.absolute().parent)
 
 
-_TOML_HINT = "text needs quotes; where one Spark property begins another's name, quote both names"
+_TOML_HINT = (
+    "put text in quotes; if the name of a Spark property is the start of another one's, quote both names"
+)
 
 
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        hint = f"start one with `tailrace config example > {path}`, or name yours with --config FILE"
+        hint = f"create one with `tailrace config example > {path}`, or name yours with --config FILE"
         raise ConfigError("TR100", f"there is no configuration file {path}", hint=hint) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError("TR100", f"{path} cannot be read: {error}") from None
 
 
 def _inner(annotation: Any) -> type[Section] | None:
-    """The section that an annotation such as ``Source | None`` or ``tuple[Filter, ...]`` holds."""
+    """Return the section in an annotation such as ``Source | None`` or ``tuple[Filter, ...]``."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
     return next(filter(None, map(_inner, get_args(annotation))), None)
@@ -74,17 +76,17 @@ def _is_list(annotation: Any) -> bool:
 
 
 SECTIONS = _sections(lists=False)
-#: what the file writes as ``[[name]]``, any number of times
+#: sections that the file may repeat as ``[[name]]``
 LISTS = _sections(lists=True)
 
 
 def field_names(section: type[BaseModel]) -> list[str]:
-    """The section's fields as the file names them."""
+    """Return the section's fields by their names in the file."""
     return [kebab(name) for name in section.model_fields]
 
 
 def _snake_sections(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Python names for the fields, so that file and environment overlay each other; Spark's names stay."""
+    """Return the data with Python's field names, as in the environment; Spark's names stay."""
     out: dict[str, Any] = {}
     for name, section in data.items():
         if name not in SECTIONS:
@@ -103,14 +105,14 @@ def _snake_sections(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Reader:
-    """Turns what is wrong in one file into errors that say where."""
+    """Turns the errors of one file into ConfigErrors with the line."""
 
     def __init__(self, path: Path, text: str) -> None:
         self._path = path
         self._lines = text.splitlines()
 
     def reject_unknown(self, data: Mapping[str, Any]) -> None:
-        """Unknown sections and fields, before any value is looked at: a typo is the likelier cause."""
+        """Raise ConfigError for unknown sections and fields, before values are checked: most errors are typos."""
         for name, section in data.items():
             if name.replace("-", "_") not in Config.model_fields or "_" in name:
                 allowed = [*SECTIONS, *map(kebab, LISTS), "channel"]
@@ -118,7 +120,7 @@ class _Reader:
             self._reject_in(name, section, Config.model_fields[name.replace("-", "_")].annotation)
 
     def _reject_in(self, name: str, value: Any, annotation: Any) -> None:
-        """Unknown fields in a section, in each of a list of them, or in each channel."""
+        """Raise ConfigError for unknown fields in a section, a list of sections, or the channels."""
         top = name.split(".")[0]
         model = _inner(annotation)
         assert model is not None
@@ -145,7 +147,7 @@ class _Reader:
                         self._reject_in(f"{name}.{key}", inner, nested)
 
     def explain(self, error: ErrorDetails) -> ConfigError:
-        """A ConfigError for the first thing that the model refused."""
+        """Return a ConfigError for the first error of the model."""
         section, *rest = [str(part) for part in error["loc"] if not isinstance(part, int)]
         field = kebab(rest[-1]) if rest else ""
         own = section in SECTIONS
@@ -160,7 +162,7 @@ class _Reader:
         return self._error(
             "TR103",
             f"{name}{shown}: {message}",
-            f"see `tailrace config example`; the environment variable {variable} wins over the file",
+            f"see `tailrace config example`; the environment variable {variable} overrides the file",
             section,
             field,
         )
@@ -171,14 +173,14 @@ class _Reader:
         allowed = list(allowed)
         near = difflib.get_close_matches(name.replace("_", "-"), allowed, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}? " if near else ""
-        place = f"{self._path}" + (f", line {line}" if line else "")
-        text = f"{place}: unknown {kind} {what}"
+        where = f"{self._path}" + (f", line {line}" if line else "")
+        text = f"{where}: unknown {kind} {what}"
         return ConfigError("TR102", text, hint=f"{hint}allowed: {', '.join(allowed)}")
 
     def _error(self, code: str, what: str, hint: str, section: str, field: str | None) -> ConfigError:
         line = self._line(section, field)
-        place = f"{self._path}" + (f", line {line}" if line else "")
-        return ConfigError(code, f"{place}: {what}", hint=hint)
+        where = f"{self._path}" + (f", line {line}" if line else "")
+        return ConfigError(code, f"{where}: {what}", hint=hint)
 
     def _line(self, section: str, field: str | None) -> int | None:
         inside = False

@@ -1,10 +1,9 @@
-"""The one model of the configuration file: sections, fields, defaults, and what each value may be.
+"""The model of the configuration file: sections, fields, defaults, and allowed values.
 
-Most fields stand in the packages that use them, with default, check and meaning (``RelaySettings``,
-``ConsumerSettings``, ``EventRule``, …); here they become sections. The file is TOML with kebab-case names. Everything
-that speaks about the configuration comes from this model: the reader (``config.file``), the texts of
-``tailrace config show|example`` (``config.text``), and the environment variables ``TAILRACE_<SECTION>_<FIELD>``,
-which win over the file.
+Most fields are defined in the packages that use them, with default, check and meaning (``RelaySettings``,
+``ConsumerSettings``, ``EventRule``, …); here they become sections. The file is TOML with kebab-case names. The reader
+(``config.file``), the texts of ``tailrace config show|example`` (``config.text``) and the environment variables
+``TAILRACE_<SECTION>_<FIELD>``, which override the file, all follow this model.
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ from spark_consumer.rules.route import Route, Router
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-#: what the url of a folder of change files begins with
+#: the start of the url of a folder of change files
 FILES = "parquet:"
-# As librdkafka reads them; the host may be an address of IPv6 in brackets.
+# The addresses that librdkafka accepts; an IPv6 address is in brackets.
 _BROKER = re.compile(r"(?:\w+://)?(?:\[[0-9A-Fa-f:.]+\]|[^\s:,/\[\]]+)(?::(\d{1,5}))?")
 
 
 def kebab(name: str) -> str:
-    """A field's name as the file has it; ``schema_`` is `schema`, which pydantic has a use for."""
+    """Return a field's name in the file. The field ``schema_`` is `schema` there, a name that pydantic reserves."""
     return name.removesuffix("_").replace("_", "-")
 
 
@@ -68,7 +67,7 @@ def _target_url(text: str) -> str:
     if not text.startswith(FILES):
         return _server_url(text)
     if not Path(text.removeprefix(FILES)).is_absolute():
-        raise ValueError(f"a folder of change files is named by its whole path: {FILES}/data/changes")
+        raise ValueError(f"write the absolute path of a folder of change files, such as {FILES}/data/changes")
     return text
 
 
@@ -79,7 +78,9 @@ def _registry_url(text: str) -> str:
     except ValueError:
         usable = False
     if not usable or parts.query or parts.fragment:
-        raise ValueError("a schema registry is named as http://host:port or https://user:password@host")
+        raise ValueError(
+            "write the url of a schema registry as http://host:port or https://user:password@host"
+        )
     return text
 
 
@@ -92,9 +93,9 @@ def _pattern(text: str) -> str:
 
 
 def flatten_spark(value: object, prefix: str = "spark") -> dict[str, str]:
-    """Spark properties of a TOML table, where ``spark.executor.memory`` nests and a quoted name does not."""
+    """Return a TOML table of Spark properties, in which dotted names may be nested, as flat names."""
     if not isinstance(value, dict):
-        raise ValueError('Spark properties are a table, such as spark.executor.memory = "2g"')
+        raise ValueError('write Spark properties as a table, such as spark.executor.memory = "2g"')
     flat: dict[str, str] = {}
     for key, item in value.items():
         name = key if key.startswith("spark.") else f"{prefix}.{key}"
@@ -111,32 +112,32 @@ T = TypeVar("T", bound="DataclassInstance")
 
 
 class Section(BaseModel):
-    """What all sections share: kebab-case in the file, no unknown fields."""
+    """The base of all sections: kebab-case names in the file, no unknown fields."""
 
     model_config = ConfigDict(
         extra="forbid", alias_generator=kebab, populate_by_name=True, frozen=True, hide_input_in_errors=True
     )
 
     def plain(self, kind: type[T]) -> T:
-        """The section as the package that uses it has it, without pydantic. Raises ConfigError."""
+        """Return the section as the dataclass of the package that uses it. Raises ConfigError."""
         own = type(self).model_fields
         return kind(**{one.name: getattr(self, one.name) for one in fields(kind) if one.name in own})
 
     @field_validator("*", mode="before")
     @classmethod
     def _whole(cls, value: object) -> object:
-        # Files, servers and Kafka all take it for the end of a text.
+        # Files, servers and Kafka treat it as the end of a text.
         if isinstance(value, str) and "\0" in value:
-            raise ValueError("there is a NUL character in it")
+            raise ValueError("it contains a NUL character")
         return value
 
 
 class Server(Section):
-    """A MySQL or MariaDB server: where it is and how to log in."""
+    """A MySQL or MariaDB server: its address and login."""
 
     url: Url = Field(repr=False, description="mysql://user[:password]@host[:port]/[?parameters]")
     password: SecretStr | None = Field(default=None, description="the password, instead of in the url")
-    password_file: Path | None = Field(default=None, description="a file that holds only the password")
+    password_file: Path | None = Field(default=None, description="a file that contains only the password")
 
 
 class Source(Server):
@@ -144,7 +145,7 @@ class Source(Server):
 
     url: Url = Field(
         repr=False,
-        description="the upstream, mysql:// or mariadb://; `tailrace check` says which rights its user needs",
+        description="the upstream, mysql:// or mariadb://; `tailrace check` lists the rights that its user needs",
         examples=["mysql://replicator@127.0.0.1:3306"],
     )
     server_id: int | None = Field(
@@ -156,17 +157,17 @@ class Source(Server):
     )
     start: Literal["earliest", "current"] = Field(
         default="earliest",
-        description="where a producer without a relay log begins: the oldest binlog, or now",
+        description="where a producer without a relay log starts: at the oldest binlog, or at the present end",
     )
 
 
-# mypy takes a model for a dataclass, and does not see that ours are frozen.
+# mypy treats models as dataclasses, and does not see that these are frozen.
 class Relay(Section, RelaySettings):  # type: ignore[misc]
     """The relay log: the upstream's binlog on the producer's own disk."""
 
 
 class Purge(Section, PurgeRules):  # type: ignore[misc]
-    """When relay files are deleted: what any of the rules names, unless the publisher or a reader needs it."""
+    """Rules for deleting relay files. Files that the publisher or a reader needs are kept."""
 
 
 class Kafka(Section):
@@ -177,7 +178,7 @@ class Kafka(Section):
     )
     prefix: str = Field(
         default="tailrace",
-        # It is also a folder's name.
+        # It is also the name of a folder.
         pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$",
         description="topics are <prefix>.rows, .epochs, .schemas and .tracked",
     )
@@ -193,14 +194,16 @@ class Kafka(Section):
     )
 
     security_protocol: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = Field(
-        default="plaintext", description="whether the brokers encrypt (ssl) and ask for a login (sasl)"
+        default="plaintext", description="whether the brokers use encryption (ssl) and require a login (sasl)"
     )
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
         default="SCRAM-SHA-512", description="the SASL mechanism of the login"
     )
     sasl_username: str = Field(default="", examples=["tailrace"], description="the user name of the login")
     sasl_password: SecretStr | None = Field(default=None, description="the password of sasl-username")
-    sasl_password_file: Path | None = Field(default=None, description="a file that holds only the password")
+    sasl_password_file: Path | None = Field(
+        default=None, description="a file that contains only the password"
+    )
     ssl_ca: Path | None = Field(
         default=None, description="PEM file of the authorities to trust; default: the system's"
     )
@@ -220,7 +223,7 @@ class Kafka(Section):
         elif self.sasl_username:
             raise ValueError("sasl-username needs security-protocol sasl_ssl or sasl_plaintext")
         if (self.ssl_certificate is None) != (self.ssl_key is None):
-            raise ValueError("ssl-certificate and ssl-key belong together")
+            raise ValueError("ssl-certificate and ssl-key must be set together")
         return self
 
     @field_validator("bootstrap_servers", mode="before")
@@ -239,26 +242,26 @@ class Kafka(Section):
 
 
 class Epoch(Section, EpochSettings):  # type: ignore[misc]
-    """When a run of upstream transactions becomes one epoch: whichever limit is met first."""
+    """Limits of an epoch, a series of upstream transactions. The first limit that is reached ends it."""
 
 
 class Target(Server):
-    """The downstream server, which becomes equal to the upstream, or a folder that gets every change."""
+    """The downstream: a server that becomes equal to the upstream, or a folder for change files."""
 
     url: Annotated[str, AfterValidator(_target_url)] = Field(
         repr=False,
-        description="the downstream, mysql:// or mariadb://; or parquet:/folder for change files, docs/REPLAY.md",
+        description="the downstream, mysql:// or mariadb://; or parquet:/folder for change files, see docs/REPLAY.md",
         examples=["mysql://applier@127.0.0.1:3307"],
     )
 
 
 class Consumer(Section, ConsumerSettings):  # type: ignore[misc]
-    """The Structured Streaming job."""
+    """The consumer, a Structured Streaming job."""
 
     spark: Annotated[dict[str, str], BeforeValidator(flatten_spark)] = Field(
         default_factory=dict,
         examples=[{"spark.driver.memory": "1g"}],
-        description="Spark properties; quote the name where one property's name begins another's",
+        description="Spark properties; quote a name that is the start of another one",
     )
 
 
@@ -274,7 +277,7 @@ class Tables(Section):
 
 
 class Filter(Section, EventRule):  # type: ignore[misc]
-    """A rule of the binlog event filter: which kinds of events go through."""
+    """A rule of the binlog event filter: which kinds of events are applied."""
 
     @model_validator(mode="after")
     def _usable(self) -> Filter:
@@ -298,12 +301,12 @@ class Expression(Section, ExpressionRule):  # type: ignore[misc]
     def _usable(self) -> Expression:
         _checked(lambda: self.plain(ExpressionRule))
         if all(text is None for name, text in self if name.endswith("_expr")):
-            raise ValueError("a rule without an expression leaves nothing out")
+            raise ValueError("a rule needs an expression")
         return self
 
 
 class Ddl(Section, DdlOptions):  # type: ignore[misc]
-    """DDL on other things than tables, and online schema changes; see docs/DDL.md."""
+    """DDL on other objects than tables, and online schema changes; see docs/DDL.md."""
 
     @model_validator(mode="after")
     def _usable(self) -> Ddl:
@@ -312,17 +315,17 @@ class Ddl(Section, DdlOptions):  # type: ignore[misc]
 
 
 class Skip(Section, SkipRule):  # type: ignore[misc]
-    """A rule for what cannot be replicated and is passed over, counted, instead of stopping the producer."""
+    """A rule for events that cannot be replicated: they are left out and counted instead of stopping the producer."""
 
 
-_COMMON = ("channel", "checkpoint_dir")  # to all channels
+_COMMON = ("channel", "checkpoint_dir")  # the same for all channels
 _SETTINGS: dict[str, Any] = get_type_hints(ConsumerSettings, include_extras=True)
 _own: dict[str, Any] = {name: (kind | None, None) for name, kind in _SETTINGS.items() if name not in _COMMON}
 _OwnSettings: Any = create_model("_OwnSettings", __base__=Section, **_own)
 
 
 class Channel(_OwnSettings):  # type: ignore[misc]
-    """What a channel has of its own: fields of [consumer], and these; each replaces the whole field outside."""
+    """A channel's own settings: fields of [consumer], and these; each replaces the common one."""
 
     target: Target | None = None
     tables: Tables | None = None
@@ -368,27 +371,27 @@ class Config(BaseSettings):
     channel: dict[Annotated[str, Field(pattern=CHANNEL_NAME)], Channel] = {}
 
     def for_channel(self, name: str) -> Config:
-        """The configuration as it holds for one channel: what ``[channel.NAME]`` says instead of the rest.
+        """Return the configuration with a channel's own settings in place of the common ones.
 
-        Raises ConfigError for what cannot be a channel's name.
+        Raises ConfigError TR103 for an invalid name.
         """
         if not re.fullmatch(CHANNEL_NAME, name):
             raise ConfigError(
                 "TR103",
-                f"{name!r} cannot be a channel's name",
-                hint="a name has letters, digits and _ . -, 64 at most, and begins with none of the last two",
+                f"{name!r} is not a valid channel name",
+                hint="use at most 64 letters, digits and _ . -; the first must not be . or -",
             )
         own = self.channel.get(name)
         if own is None:
             return self
-        said = {field: value for field, value in own if value is not None}
-        outer = {field: value for field, value in said.items() if field in type(self).model_fields}
-        consumer = {field: value for field, value in said.items() if field not in outer}
+        settings = {field: value for field, value in own if value is not None}
+        outer = {field: value for field, value in settings.items() if field in type(self).model_fields}
+        consumer = {field: value for field, value in settings.items() if field not in outer}
         return self.model_copy(update={**outer, "consumer": self.consumer.model_copy(update=consumer)})
 
     @classmethod
     def settings_customise_sources(
         cls, settings_cls: type[BaseSettings], *_: Any, **sources: PydanticBaseSettingsSource
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The environment wins over the file, whose content comes in as arguments."""
+        """Let the environment override the file, whose content is passed as arguments."""
         return sources["env_settings"], sources["init_settings"]

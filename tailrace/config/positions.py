@@ -23,19 +23,18 @@ def check_position(text: str, option: str, word: str = "earliest") -> str:
         return text
     if kind == "time" and _is_moment(value):
         return text
-    what = "no place to begin" if option == "--from" else "no place in the log"
     hint = f"allowed: {word}, epoch:42, gtid:SET, time:2026-01-31T12:00:00Z (with a time zone)"
-    raise ConfigError("TR110", f"{option} {text!r} is {what}", hint=hint)
+    raise ConfigError("TR110", f"{option} {text!r} is not a position in the log", hint=hint)
 
 
 def check_gtid_set(text: str | None) -> str | None:
-    """The text of ``--stop-at-gtid`` itself, if it is a GTID set of some kind of server. Raises ConfigError TR110."""
+    """Return the text if it is a GTID set of MySQL or MariaDB. Raises ConfigError TR110."""
     if text is None or (text.strip() and _is_set(text)):
         return text
     raise ConfigError(
         "TR110",
-        f"--stop-at-gtid {text[:200]!r} is no GTID set",
-        hint="such as 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5 of MySQL, or 0-1-100 of MariaDB",
+        f"--stop-at-gtid {text[:200]!r} is not a GTID set",
+        hint="use a set like 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5 (MySQL) or 0-1-100 (MariaDB)",
     )
 
 

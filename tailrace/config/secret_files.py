@@ -1,4 +1,4 @@
-"""Finds files with passwords or keys that others can read: the configuration file and those that it names."""
+"""Finds files with passwords or keys that other users may read: the configuration and files that it names."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from schemas.access.private_files import others_may
 from schemas.access.server_url import ServerUrl
 from tailrace.config.model import Config, Section
 
-#: names of settings that hold a secret; of Spark's, what Spark redacts
+#: names of settings that contain a secret; for Spark's properties, those that Spark redacts
 SECRET = re.compile(r"(?i)(^|[-.])(password|secret)$|spark\..*(secret|password|token)")
 _FILES = ("password_file", "sasl_password_file", "ssl_key")
 
 
 def readable_by_others(file: Path, config: Config) -> list[Path]:
-    """The files with secrets that others than this user may read or change; ``file`` is where ``config`` is from."""
-    holding = [file] if _holds_secret(tomllib.loads(file.read_text(encoding="utf-8"))) else []
+    """Return the files with secrets that other users may read or change; ``config`` was read from ``file``."""
+    with_secret = [file] if _holds_secret(tomllib.loads(file.read_text(encoding="utf-8"))) else []
     return [
-        path for path in dict.fromkeys([*holding, *_named(config)]) if path.is_file() and others_may(path)
+        path for path in dict.fromkeys([*with_secret, *_named(config)]) if path.is_file() and others_may(path)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Texts made from the configuration model: an example, and the effective values without passwords."""
+"""Makes texts from the configuration model: an example, and the effective values without passwords."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MASK = "********"
 
 
 def example() -> str:
-    """A configuration file with every field, its meaning and its default; only the addresses must change."""
+    """Return an example configuration with all fields, their meanings and defaults."""
     parts = [
-        "# Tailrace's configuration. Every field may also come from the environment, which wins:",
+        "# Tailrace's configuration. Every field can also be set in the environment, which overrides the file:",
         "# TAILRACE_<SECTION>_<FIELD>, such as TAILRACE_SOURCE_PASSWORD.",
         "",
     ]
@@ -39,7 +39,7 @@ def example() -> str:
 
 
 _CHANNEL = (
-    "# What channel copy has of its own (consume --channel copy); each replaces what stands above.",
+    '# Settings of the channel "copy" (consume --channel copy); each replaces the one above.',
     "# [channel.copy]",
     "# safe-mode = true",
     "# [channel.copy.target]",
@@ -81,7 +81,7 @@ def _assignments(name: str, value: Any, comment: str) -> list[str]:
 
 
 def _spark_key(name: str) -> str:
-    # Quoted: TOML would nest a bare dotted name, and refuse it where one name begins another's.
+    # Quoted, since TOML nests dotted names, and refuses a name that is the start of another one.
     return json.dumps(name)
 
 
@@ -96,7 +96,7 @@ def _toml(value: Any) -> str:
 
 
 def effective(config: Config) -> dict[str, Any]:
-    """Every field's value in use, as plain data, with passwords masked."""
+    """Return the values of all fields as plain data, with masked passwords."""
     shown: dict[str, Any] = {}
     for name in (*SECTIONS, *LISTS):
         value = getattr(config, name)
@@ -122,7 +122,7 @@ def _plain(field: str, value: Any) -> Any:
 
 
 def effective_toml(config: Config) -> str:
-    """`effective` as a configuration file."""
+    """Return `effective` as a configuration file."""
     lines: list[str] = []
     shown = effective(config)
     channels = shown.pop("channel", {})
@@ -132,7 +132,7 @@ def effective_toml(config: Config) -> str:
 
 
 def _table_lines(name: str, value: Any) -> list[str]:
-    """A section, or each of a list of them; what it has inside comes behind its own fields."""
+    """Return the lines of a section or a list of sections; nested sections follow the section's own fields."""
     if isinstance(value, list):
         return [line for item in value for line in [f"[[{name}]]", *_table_lines(name, item)[1:]]]
     lines, inside = [f"[{name}]"], []

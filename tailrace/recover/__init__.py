@@ -1,7 +1,7 @@
-"""Applies the relay log to a downstream when the upstream and Kafka are gone.
+"""Applies the relay log to a downstream when the upstream and Kafka are lost.
 
-The producer's publisher reads and decodes the relay files, and what it commits goes to the consumer's plan,
-rendering and applier in this process, instead of to Kafka.
+The producer's publisher reads and decodes the relay files. Its epochs are not written to Kafka, but applied by the
+consumer's sink in the same process.
 """
 
 from tailrace.recover.run import Recovery, recover

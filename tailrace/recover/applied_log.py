@@ -1,4 +1,4 @@
-"""Stands in for the epoch log in Kafka: what the publisher commits here is applied to the downstream at once."""
+"""Replaces the epoch log in Kafka: epochs that the publisher commits are applied to the downstream at once."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from spark_consumer.sinks.server import ServerSink
 
 
 def as_epoch(position: Position) -> EpochCommitted | None:
-    """A position as an epoch that ends there; None if nothing is applied yet."""
+    """Return an epoch that ends at a position; None if nothing is applied yet."""
     if position.epoch < 0 and position.relay_log is None and not position.executed_gtids:
         return None
     subdir, _, file = (position.relay_log or "").rpartition("/")
     source = position.source_log, position.source_pos
     if position.source_log is None and file:
-        # Nothing is applied yet: the place in the relay log is that of the epoch behind which the channel begins.
+        # Nothing is applied yet: the position in the relay log is that of the epoch after which the channel starts.
         source = RelayPosition(subdir, file, position.relay_pos or 0).upstream
     return EpochCommitted(
         epoch=position.epoch,
@@ -54,7 +54,7 @@ def as_epoch(position: Position) -> EpochCommitted | None:
 
 
 class RecordRows(SliceRows):
-    """The rows of the epoch in hand, as the publisher has made them."""
+    """The rows of the present epoch, as the publisher made them."""
 
     def __init__(self) -> None:
         self.records = Records()
@@ -67,8 +67,8 @@ class AppliedLog:
     """The publisher's log of one recovery; each epoch becomes one downstream transaction.
 
     Args:
-        sink: reads its rows from ``rows``.
-        seen: gets the names of the tables that have rows.
+        sink: the channel's sink, which reads its rows from ``rows``.
+        seen: the names of tables that have rows; the log adds to it.
     """
 
     def __init__(self, sink: ServerSink, rows: RecordRows, seen: set[QualifiedName]) -> None:
@@ -77,18 +77,18 @@ class AppliedLog:
         self.digest = 0
 
     def open(self) -> None:
-        """Nothing to open: the sink is the channel's only writer already."""
+        """Do nothing: the sink is already the channel's only writer."""
 
     def last_epoch(self) -> EpochCommitted | None:
-        """The channel's position as the end of an epoch; None if it has applied nothing yet."""
+        """Return an epoch that ends at the channel's position; None if it has applied nothing yet."""
         return as_epoch(self._sink.position)
 
     def versions(self) -> dict[tuple[str, str], str]:
-        """None: then the publisher states the structure of each table that has rows."""
+        """Return nothing, so that the publisher includes the structure of each table that has rows."""
         return {}
 
     def begin(self) -> None:
-        """Another epoch."""
+        """Start an epoch."""
         self._rows.records, self.digest = Records(), 0
 
     def write(self, records: Records) -> None:
@@ -98,7 +98,7 @@ class AppliedLog:
         self._rows.records.values += records.values
 
     def tracked(self) -> dict[bytes, bytes]:
-        """None: they are in Kafka."""
+        """Return nothing: tracked structures are in Kafka."""
         return {}
 
     def commit(
@@ -106,8 +106,8 @@ class AppliedLog:
         epoch_with: Callable[[tuple[OffsetRange, ...]], EpochCommitted],
         tracked: tuple[tuple[bytes, bytes | None], ...] = (),
     ) -> EpochCommitted:
-        """Apply the epoch. Raises DownstreamError or LogError, and nothing of it is applied."""
-        # It is no epoch of a log, so the channel's stays what it is.
+        """Apply the epoch, or nothing of it if DownstreamError or LogError is raised."""
+        # The epoch belongs to no log, so the channel keeps its log_id.
         epoch = replace(epoch_with(()), log_id="")
         self._structures |= {v.fingerprint: TableStructure.from_json(v.structure) for v in epoch.structures}
         self._seen.update((v.db, v.table) for v in epoch.structures)
@@ -117,13 +117,13 @@ class AppliedLog:
         return epoch
 
     def abort(self) -> None:
-        """Nothing of the epoch has left this process."""
+        """Drop the epoch, of which nothing is applied yet."""
         self._rows.records = Records()
 
     def _apply(self, epoch: EpochCommitted) -> None:
         position = self._sink.position
-        begin = (position.relay_log, position.relay_pos)
-        slice_ = RelaySlice((LoggedEpoch(epoch, position.epochs_offset),), begin)
+        start = (position.relay_log, position.relay_pos)
+        slice_ = RelaySlice((LoggedEpoch(epoch, position.epochs_offset),), start)
         try:
             self._sink.apply(self._sink.plan(slice_, self._structures)())
         except DownstreamError as error:
@@ -133,7 +133,7 @@ class AppliedLog:
 
 
 def _without_event(error: DownstreamError) -> DownstreamError:
-    """The error without the event's number, by which nobody can decide: its epoch is none of the log's."""
+    """Return the error without the event's number, since `tailrace error` knows only events of the epoch log."""
     return DownstreamError(
         error.code,
         error.what,

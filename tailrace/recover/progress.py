@@ -1,4 +1,4 @@
-"""How far a recovery is: rows, the relay position, and bytes of relay log left."""
+"""Shows a recovery's progress: rows, relay position, and the remaining bytes of relay log."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Watch = Callable[[PublishProgress, RelayPosition, RelayPosition], None]
 
 @contextmanager
 def show_progress(channel: str, root: Path) -> Iterator[Watch]:
-    """A function that has a recovery's counters shown once a second until the block ends."""
+    """Yield a function that starts to show a recovery's progress every second until the block ends."""
     done, threads = threading.Event(), list[threading.Thread]()
     with progress_display(f"recover {channel}") as show:
 
-        def watch(progress: PublishProgress, begin: RelayPosition, end: RelayPosition) -> None:
+        def watch(progress: PublishProgress, start: RelayPosition, end: RelayPosition) -> None:
             def run() -> None:
-                whole = bytes_between(root, begin, end)
+                whole = bytes_between(root, start, end)
                 while not done.wait(1.0):
-                    here = progress.position or begin
+                    here = progress.position or start
                     left = bytes_between(root, here, end)
                     show(Snapshot(progress.rows, str(here), None, float(whole - left), float(left)))
 
@@ -40,11 +40,11 @@ def show_progress(channel: str, root: Path) -> Iterator[Watch]:
                 thread.join(2.0)
 
 
-def bytes_between(root: Path, begin: RelayPosition, end: RelayPosition) -> int:
-    """Bytes of relay files from one position to a later one."""
-    total = end.pos - begin.pos
+def bytes_between(root: Path, start: RelayPosition, end: RelayPosition) -> int:
+    """Return the number of bytes of relay files between two positions."""
+    total = end.pos - start.pos
     for subdir in layout.read_index(root):
         for file in layout.binlog_files(root / subdir):
-            if begin.order[:2] <= RelayPosition(subdir, file, 0).order[:2] < end.order[:2]:
+            if start.order[:2] <= RelayPosition(subdir, file, 0).order[:2] < end.order[:2]:
                 total += (root / subdir / file).stat().st_size
     return max(0, total)

@@ -1,4 +1,4 @@
-"""One recovery: from the channel's position to the last whole transaction in the relay files."""
+"""Runs a recovery from the channel's position to the last complete transaction in the relay files."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ from spark_consumer.target.session import connect
 from tailrace.channels.relay_marks import check_same_log
 from tailrace.recover.applied_log import AppliedLog, RecordRows, as_epoch
 
-_NEVER = math.inf  # seconds: an epoch ends when it is full, not when it is old
+_NEVER = math.inf  # seconds: epochs end because of their size, not their age
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """What a recovery came to.
+    """The result of a recovery.
 
     Attributes:
-        begin: where the channel stood.
-        end: where it stands.
-        gtids: all that is applied.
+        begin: the channel's position before it.
+        end: the channel's position after it.
+        gtids: the GTID set that is applied.
     """
 
     begin: RelayPosition
@@ -65,20 +65,20 @@ def recover(
     watch: Callable[[PublishProgress, RelayPosition, RelayPosition], None] = lambda *_: None,
     skip: Sequence[SkipRule] = (),
 ) -> Recovery:
-    """Bring a channel forward to the end of the relay log in ``root``, exactly once, without upstream and Kafka.
+    """Apply the relay log in ``root`` to a channel's downstream, exactly once, without upstream and Kafka.
 
     Args:
-        tables: the producer's; the channel's own are in ``config``.
-        skip: the producer's rules of what to pass over.
-        max_bytes: bytes of binlog after which an epoch ends; its rows are in memory.
+        tables: the producer's tables; the channel's own are in ``config``.
+        skip: the producer's rules for events that it leaves out.
+        max_bytes: bytes of binlog after which an epoch ends. An epoch's rows are in memory.
         stop: set it to end early, at the end of a transaction.
-        watch: called once, with counters that move, the begin and the end, before the first row is read.
+        watch: called once before the first row is read, with the progress, which is updated, and both ends.
 
     Raises:
-        RelayError: TR301 a producer runs here, TR340 there is no relay log, TR341 it does not reach back to the
-            channel's position, TR311, TR312 it is another pipeline's.
-        DownstreamError: TR612 the channel has no position; and what stops a consumer.
-        DecodeError: what stops a publisher.
+        RelayError: TR301, a producer is running; TR340, there is no relay log; TR341, it does not reach back to the
+            channel's position; TR311, TR312, it belongs to another pipeline.
+        DownstreamError: TR612, the channel has no position; and the errors that stop a consumer.
+        DecodeError: the errors that stop a publisher.
     """
     _end(root)
     flavor = server_flavor(root)
@@ -116,12 +116,12 @@ def recover(
 
 
 def _run(publisher: Publisher, end: RelayPosition, stop: threading.Event) -> None:
-    """Let the publisher go on until it stands at ``end``, or is stopped."""
+    """Run the publisher until it has reached ``end`` or is stopped."""
     halt = threading.Event()
 
     def look(here: RelayPosition) -> bool:
         if stop.is_set() or here.order >= end.order:
-            # As a stop, and not as the publisher's own end: that one would wait for the rest of an open group.
+            # Stop the publisher instead of setting its end, since it would wait there for the rest of an open group.
             halt.set()
         return False
 
@@ -132,7 +132,7 @@ def _run(publisher: Publisher, end: RelayPosition, stop: threading.Event) -> Non
 def _sink(
     config: ConsumerConfig, root: Path, flavor: Flavor, seen: set[QualifiedName], rows: RecordRows
 ) -> Iterator[ServerSink]:
-    """The channel's sink, once it is clear that the relay log reaches back to its position."""
+    """Yield the channel's sink, after checking that the relay log reaches back to the channel's position."""
     session = connect(config.target)
     try:
         channel_tables.install(session)
@@ -141,19 +141,19 @@ def _sink(
         if position.epoch_rows is not None or position.rewound_from is not None:
             raise DownstreamError(
                 "TR615",
-                f"channel {config.channel} stands inside an epoch, or where it was rewound to: the relay log cannot"
-                " tell what is applied",
+                f"channel {config.channel} is inside an epoch, or was rewound: the relay log does not show what is"
+                " applied",
                 where=Where(epoch=position.epoch + 1),
-                hint="run `tailrace consume` to an epoch's end first, past the place that it was rewound from",
+                hint="run `tailrace consume` to the end of an epoch first, after the position it was rewound from",
             )
         _begin(position, root, flavor)
         log = LogReader(config)
         if worker_info.slices_ahead(session, config.key):
             raise worker_info.unfinished(config.key)
         position = position_store.take_over(session, config.key)
-        # Asked only where routes are in use, and then Kafka has to answer.
+        # Called only if there are routes; Kafka must be reachable then.
         logged = LoggedTables(lambda epoch: seen | log.tables(epoch), None)
-        # An epoch is one transaction, so its rows are never shared among workers.
+        # An epoch is one transaction, so its rows are not distributed to workers.
         config = replace(config, consistency="batch")
         applier = open_applier(config, session, position, logged)
     except BaseException:
@@ -163,7 +163,7 @@ def _sink(
         if waiting := [one for one in applier.directives.values() if not one.used]:
             raise DownstreamError(
                 "TR645",
-                "an operator has decided about events by their place in the epoch log, which is not read here:"
+                "an operator has decided about events of the epoch log, which is not read here:"
                 f" {', '.join(f'event {one.event}' for one in waiting)}",
                 hint="let `tailrace consume` apply these epochs first, or delete the rows without used_at from"
                 " tailrace.error_directives",
@@ -172,10 +172,10 @@ def _sink(
 
 
 def _settle(sink: ServerSink, reached: RelayPosition, root: Path) -> None:
-    """Let the producer end an epoch where the channel now stands, and the channel stand where it does."""
+    """Store the reached position in the channel, and make the producer end an epoch there."""
     position = sink.position
     if position.epoch_gtids is None:
-        # Nothing was applied that its epochs do not hold as they are.
+        # Nothing was applied beyond whole epochs of the log.
         return
     add_epoch_end(root, reached)
     sink.move_to(
@@ -190,7 +190,7 @@ def _settle(sink: ServerSink, reached: RelayPosition, root: Path) -> None:
 
 
 def _begin(position: Position, root: Path, flavor: Flavor) -> RelayPosition:
-    """Where in the relay log the channel goes on: the publisher will find the same. Raises RelayError TR341."""
+    """Return the relay position at which the channel and the publisher continue. Raises RelayError TR341."""
     last = as_epoch(position)
     if last is None:
         try:
@@ -198,24 +198,24 @@ def _begin(position: Position, root: Path, flavor: Flavor) -> RelayPosition:
         except RelayError as error:
             raise _out_of_reach(f"nothing is applied yet ({error})", position, root) from error
         if found is None:
-            raise _out_of_reach("its first file is not whole", position, root)
+            raise _out_of_reach("its first file is incomplete", position, root)
         return found.position
     try:
         executed = parse_gtid_set(last.executed_gtids, flavor)
         here = resume_position(root, last.relay_dir, last.source_file, last.source_pos, executed)
     except (ValueError, RelayError) as error:
-        raise _out_of_reach(f"the place is not in it ({error})", position, root) from error
-    end, there = _end(root), RelayPosition(last.relay_dir, last.relay_file, last.relay_pos)
-    if here is None and last.relay_dir == end.subdir and end.order <= there.order:
-        # What the channel has applied from behind relay.meta was cut off since.
-        return there
+        raise _out_of_reach(f"it does not contain the position ({error})", position, root) from error
+    end, applied = _end(root), RelayPosition(last.relay_dir, last.relay_file, last.relay_pos)
+    if here is None and last.relay_dir == end.subdir and end.order <= applied.order:
+        # The channel had applied events after relay.meta's position, which were cut off since.
+        return applied
     if here is None:
-        raise _out_of_reach("it is behind all there is", position, root)
+        raise _out_of_reach("the position is after its end", position, root)
     return here
 
 
 def _end(root: Path) -> RelayPosition:
-    """The end of the last relay file."""
+    """Return the end of the last relay file. Raises RelayError TR340."""
     for subdir in reversed(layout.read_index(root)):
         if files := layout.binlog_files(root / subdir):
             return RelayPosition(subdir, files[-1], (root / subdir / files[-1]).stat().st_size)
@@ -225,12 +225,12 @@ def _end(root: Path) -> RelayPosition:
 
 
 def _out_of_reach(what: str, position: Position, root: Path) -> RelayError:
-    there = [
+    files = [
         f"{subdir}/{file}"
         for subdir in layout.read_index(root)
         for file in layout.binlog_files(root / subdir)
     ]
-    reach = f"{root} has {there[0]} to {there[-1]}" if there else f"{root} has no file"
+    reach = f"{root} has {files[0]} to {files[-1]}" if files else f"{root} has no file"
     return RelayError(
         "TR341",
         f"the relay log does not reach back to the channel's position: {what}; {reach}",

@@ -177,7 +177,7 @@ def test_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     [
         ('security-protocol = "sasl_ssl"', "needs sasl-username"),
         ('sasl-username = "me"', "needs security-protocol"),
-        ('security-protocol = "ssl"\nssl-key = "k"', "belong together"),
+        ('security-protocol = "ssl"\nssl-key = "k"', "must be set together"),
         ('security-protocol = "tls"', "plaintext"),
     ],
 )

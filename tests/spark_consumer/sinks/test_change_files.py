@@ -253,5 +253,5 @@ def test_the_target_is_a_server_or_a_whole_path() -> None:
     assert files_target(lake) == Path("/data/lake")
     with pytest.raises(ConfigError, match="TR107"):
         target_url(lake)
-    with pytest.raises(ValueError, match="whole path"):
+    with pytest.raises(ValueError, match="absolute path"):
         Target(url="parquet:lake")
