@@ -1,4 +1,4 @@
-"""Rows as Arrow record batches, the form in which Python workers hand them to Spark."""
+"""Arrow record batches, in which Python workers return rows to Spark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 
 def record_batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """The batch of these rows; without rows an empty one."""
+    """Return a record batch of these rows; without rows an empty one."""
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

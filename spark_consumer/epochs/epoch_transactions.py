@@ -1,9 +1,9 @@
 """Finds transactions inside an epoch, and the positions between them.
 
-An epoch's record speaks of the epoch as a whole. Each of its rows names its transaction's GTID and has a number in
-upstream order, and a transaction's rows stand together. So a place inside an epoch is a number of rows. Transactions
-without rows are in the epoch's GTID set only: where among the others they stood, only their numbers tell, and as they
-changed nothing, it matters only if one of them is given as a position.
+An epoch's record describes the epoch as a whole. Each of its rows has its transaction's GTID and a number in upstream
+order, and the rows of a transaction are consecutive. So a position inside an epoch is a number of rows. Transactions
+without rows are in the epoch's GTID set only: their order among the others follows only from their numbers. They
+changed nothing, so the order matters only if one of them is given as a position.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from spark_consumer.rules.config import LogAddress
 
 
 class RowHeader(NamedTuple):
-    """What a row says about itself."""
+    """The fields of a row that describe its event."""
 
     seq: int
     gtid: str | None
@@ -51,8 +51,8 @@ class Transaction:
     """One upstream transaction's rows in an epoch.
 
     Attributes:
-        ts_ms: its commit time upstream.
-        digest: the sum of its rows' CRC-32.
+        ts_ms: the commit time upstream, in ms since 1970.
+        digest: the sum of the rows' CRC-32.
     """
 
     gtid: str | None
@@ -63,7 +63,7 @@ class Transaction:
 
 
 def transactions(heads: Iterable[RowHeader]) -> list[Transaction]:
-    """The transactions of an epoch's rows, in upstream order."""
+    """Return the transactions of an epoch's rows, in upstream order."""
     in_order = sorted(heads)
     return [_transaction(list(group)) for _, group in groupby(in_order, key=lambda head: head.gtid)]
 
@@ -85,11 +85,11 @@ def _transaction(heads: Sequence[RowHeader]) -> Transaction:
 def position_after_gtids(
     before: str, logged: LoggedEpoch, offset: int, found: Sequence[Transaction], wanted: GtidSet
 ) -> LogPosition:
-    """The first place in an epoch at which every transaction of a set is applied, as far as the epoch holds them.
+    """Return the first position in an epoch at which all of its transactions that are in a set are applied.
 
     Args:
-        before: the executed set at the epoch's begin.
-        offset: of the epoch before it.
+        before: the executed set before the epoch.
+        offset: the offset of the epoch before it.
     """
     after = logged.record.executed_gtids
     here = intersection(wanted, parse_like(after, before).minus(parse_like(before, after)))
@@ -106,7 +106,7 @@ def position_after_gtids(
 def position_before_time(
     before: str, logged: LoggedEpoch, offset: int, found: Sequence[Transaction], moment_ms: float
 ) -> LogPosition:
-    """The place in an epoch before its first transaction that was committed at a moment or later."""
+    """Return the position in an epoch before its first transaction that was committed at a time or later."""
     count = next((n for n, one in enumerate(found) if one.ts_ms >= moment_ms), len(found))
     for one in found:
         _gtid(one, logged)
@@ -145,9 +145,9 @@ def _gtid(one: Transaction, logged: LoggedEpoch) -> str:
 
 
 def epoch_part(logged: LoggedEpoch, found: Sequence[Transaction], start: int, end: int) -> LoggedEpoch:
-    """An epoch's record as if it held no more than its rows from ``start`` to ``end``.
+    """Return an epoch's record cut down to its rows from ``start`` to ``end``.
 
-    Raises LogError where these are no transactions' bounds: the position is not of this log.
+    Raises LogError if a transaction does not end at each of them: then the position is of another log.
     """
     taken, at, bounds = [], 0, {0}
     for one in found:
@@ -174,7 +174,7 @@ def epoch_part(logged: LoggedEpoch, found: Sequence[Transaction], start: int, en
             tables=tuple(TableTouched(*name, *numbers) for name, numbers in touched.items()),
             ranges=record.ranges if taken else (),
             rows=sum(one.rows for one in taken),
-            # Those without rows are counted with the epoch's rest.
+            # Transactions without rows are counted with the last part of the epoch.
             transactions=len(taken) + (record.transactions - len(found) if end == record.rows else 0),
             digest=sum(one.digest for one in taken) % DIGEST_MODULUS,
             first_gtid=taken[0].gtid if taken else None,
@@ -187,7 +187,7 @@ def epoch_part(logged: LoggedEpoch, found: Sequence[Transaction], start: int, en
 
 
 class TransactionReader:
-    """Reads the transactions of single epochs from Kafka, and keeps the last one's."""
+    """Reads the transactions of single epochs from Kafka, and caches those of the last one."""
 
     def __init__(self, address: LogAddress, log: LogReader) -> None:
         self._log = log
@@ -198,14 +198,18 @@ class TransactionReader:
         self._kept: tuple[int, list[Transaction]] = (-1, [])
 
     def __call__(self, logged: LoggedEpoch) -> list[Transaction]:
-        """Raises LogError: TR554 the rows are not the epoch's, TR557 Kafka, TR552 an unknown structure."""
+        """Return the transactions of an epoch.
+
+        Raises LogError: TR554, the rows do not match the epoch's record; TR557, Kafka does not respond; TR552, a
+        structure is not known.
+        """
         record = logged.record
         if self._kept[0] != record.epoch:
             heads = list(self._heads(record))
             if len(heads) != record.rows or sum(h.crc for h in heads) % DIGEST_MODULUS != record.digest:
                 raise LogError(
                     "TR554",
-                    f"the rows topic does not hold what epoch {record.epoch} says: {counted(len(heads), 'row')} of"
+                    f"the rows topic does not match the record of epoch {record.epoch}: {counted(len(heads), 'row')} of"
                     f" {record.rows}",
                     where=Where(epoch=record.epoch),
                     hint="records were lost or changed",
@@ -241,15 +245,15 @@ class TransactionReader:
             if name not in schemas:
                 raise LogError(
                     "TR552",
-                    f"{at}: the row's header {name} names no structure of the log",
+                    f"{at}: the row's header {name} is not the fingerprint of a structure of the log",
                     where=Where(epoch=record.epoch),
-                    hint="the rows topic is damaged or was written by something else",
+                    hint="the rows topic is damaged or another program has written to it",
                 )
             structure = structure_of(schemas[name])
             try:
                 yield _head(value, name, structure)
             except UNFIT as error:
-                raise no_record(at, "the record holds no row", error, Where(epoch=record.epoch)) from error
+                raise no_record(at, "the record is not a row", error, Where(epoch=record.epoch)) from error
 
 
 def _head(value: bytes, name: str, structure: TableStructure) -> RowHeader:

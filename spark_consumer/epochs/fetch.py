@@ -1,8 +1,8 @@
-"""The records of an offset range, read from Kafka by librdkafka in the process that needs them: mostly a Python worker.
+"""Reads the records of an offset range from Kafka with librdkafka, mostly in a Python worker.
 
-It is a reader of its own beside ``schemas.access.topic``, and as fast as can be: it keeps its consumer from range to
-range, fetches by thousands, and joins divided rows on the way. Spark's Kafka source would read them in the JVM and
-hand each over through Arrow and a socket, at twice the CPU of everything else that an executor does with a row
+For speed it is a separate reader beside ``schemas.access.topic``: it keeps its consumer from range to range, fetches
+thousands of records at once, and joins divided rows. Spark's Kafka source would read the records in the JVM and pass
+each through Arrow and a socket, at twice the CPU of everything else that an executor does with a row
 (docs/decisions/0010).
 """
 
@@ -23,9 +23,9 @@ from schemas.wire.log_records import FOREIGN, At
 from schemas.wire.rows import LEAST_PART, Joiner
 
 _BATCH = 10_000
-_LOOK = 5.0  # seconds of silence after which the partition's end is asked for
-_WAIT = 0.05  # seconds for a batch that transaction markers keep from becoming full
-# What librdkafka heals by itself, once the broker is there again.
+_LOOK = 5.0  # seconds without a record after which the partition's end is read
+_WAIT = 0.05  # seconds to wait for a batch that is not full because of transaction markers
+# Errors from which librdkafka recovers by itself once the broker is back.
 _PASSING = frozenset(
     {
         KafkaError._TRANSPORT,
@@ -42,7 +42,7 @@ _PASSING = frozenset(
         KafkaError.KAFKA_STORAGE_ERROR,
     }
 )
-#: of this process, which runs one task at a time
+#: this process's consumers; it runs one task at a time
 _consumers: dict[TopicReader, tuple[Any, Refusal]] = {}
 
 
@@ -73,10 +73,10 @@ def unreadable(error: Unreadable, where: Where) -> LogError:
 
 
 class Share(NamedTuple):
-    """One of ``total`` parts of a range's rows; all rows of a key are in the same one.
+    """One of ``total`` parts of a range's rows; all rows of a key are in the same part.
 
     Attributes:
-        most: rows that the range can have; twice as many are not read.
+        most: the number of rows that the range can have; reading stops at twice as many.
     """
 
     number: int
@@ -84,7 +84,7 @@ class Share(NamedTuple):
     most: int | None = None
 
     def holds(self, key: bytes) -> bool:
-        """Whether a key's rows belong to it."""
+        """Whether a key's rows belong to this share."""
         return crc32(key) % self.total == self.number
 
 
@@ -93,10 +93,10 @@ WHOLE = Share(0, 1)
 
 @dataclass(frozen=True)
 class TopicReader:
-    """A topic and how to reach it.
+    """A topic and its connection settings.
 
     Attributes:
-        patience: seconds without a record after which it is given up.
+        patience: the seconds without a record after which reading is given up.
     """
 
     bootstrap_servers: str
@@ -108,14 +108,14 @@ class TopicReader:
     def read(
         self, part: OffsetRange, share: Share = WHOLE, offsets: list[int] | None = None
     ) -> tuple[list[bytes], list[bytes]]:
-        """Keys and values of the committed rows in a range whose last offset is a committed record's.
+        """Return keys and values of the committed rows in a range. Its last offset must be that of a committed record.
 
         Args:
-            share: which keys' rows to keep.
-            offsets: where to put the rows' offsets; of a divided row that of its last part.
+            share: only the rows of this share are kept.
+            offsets: a list to which the rows' offsets are added; a divided row has the offset of its last part.
 
         Raises:
-            Unreadable: the rows were deleted, or Kafka is unavailable; NoRow: a record there is none.
+            Unreadable: the rows were deleted, or Kafka is unavailable; NoRow: a record in the range is not a row.
             LogError: TR508, Kafka refuses the login.
         """
         consumer, refusal = _consumers.get(self) or self._connect()
@@ -148,15 +148,15 @@ class TopicReader:
                     self.check_end(part)
                     look = deadline
         finally:
-            # What lies after the range must not be fetched.
+            # Records after the range must not be fetched.
             consumer.unassign()
         if joiner.incomplete:
             raise NoRow(f"{self._place(part)}: the last row is incomplete")
         return keys, values
 
     def check_end(self, part: OffsetRange) -> None:
-        """Raises NoRow if the range goes on where the topic has ended, which no commit of the producer's does."""
-        # Of its own: to one that reads committed records a transaction that is left open is the end.
+        """Raise NoRow if the range extends beyond the partition's end, which the producer never commits."""
+        # It needs another consumer: for a read_committed one an open transaction is the end.
         settings = self._settings(Refusal(self.bootstrap_servers))
         consumer = Consumer({**settings, "isolation.level": "read_uncommitted"})
         place = TopicPartition(self.topic, part.partition)
@@ -182,14 +182,14 @@ class TopicReader:
         joiner: Joiner,
         at: int,
     ) -> int:
-        """Keep what belongs to the range; returns the offset to go on from."""
+        """Keep the records of the range; return the offset to continue from."""
         for message in messages:
             if (error := message.error()) is not None:
                 if error.retriable() or error.code() in _PASSING:
                     continue
                 raise Unreadable(f"{self._place(part)}: {error.str()}")
             offset = message.offset()
-            # Something fetched for the range before must not slip in.
+            # Ignore records that were fetched for the range before.
             if message.partition() == part.partition and at <= offset:
                 at = offset + 1
                 key, value = message.key(), message.value()
@@ -227,7 +227,7 @@ class TopicReader:
         consumer = Consumer(
             {
                 **self._settings(refusal),
-                # Little more than a range is fetched, and the broker does not wait for more than it has.
+                # Fetch little more than a range, and do not let the broker wait for more records.
                 "fetch.message.max.bytes": 4 << 20,
                 "queued.max.messages.kbytes": 8 << 10,
                 "queued.min.messages": 1_000_000,

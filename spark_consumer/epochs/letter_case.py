@@ -1,7 +1,7 @@
-"""A channel's rules as its two servers compare names: with ``lower_case_table_names`` other than 0 in lower case.
+"""Adapts a channel's rules to ``lower_case_table_names`` of its two servers.
 
-For such an upstream all names in the log are in lower case, and patterns are lowered too. On such a downstream two
-upstream tables may coincide; that stops the channel before any row.
+If it is not 0 upstream, all names in the log are in lower case, and the patterns are lowered too. If it is not 0
+downstream, two upstream tables may get the same name; that stops the channel before the first row.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from spark_consumer.target.session import closing, connect, unreachable
 
 
 def with_servers_letter_case(config: ConsumerConfig, log: LogReader) -> ConsumerConfig:
-    """The configuration for the log and the downstream as they are.
+    """Return the configuration for the letter case of the log and the downstream.
 
     Raises:
-        LogError, DownstreamError: they cannot be read; TR618 two tables of the log are one downstream.
+        LogError, DownstreamError: they cannot be read; TR618, two tables of the log are one table downstream.
     """
     last = log.last_epoch()
     if last is not None and last.record.names_in_lower_case:
@@ -39,12 +39,12 @@ def with_servers_letter_case(config: ConsumerConfig, log: LogReader) -> Consumer
 
 
 def _refuse_tables_that_are_one(config: ConsumerConfig) -> None:
-    """Raises DownstreamError TR618, as whoever asks for the rules would later."""
+    """Raise DownstreamError TR618 now instead of at the first use of the rules."""
     _ = config.rules
 
 
 def in_lower_case(config: ConsumerConfig) -> ConsumerConfig:
-    """With the patterns for the upstream's names in lower case."""
+    """Return the configuration with the patterns for the upstream's names in lower case."""
     return replace(
         config,
         upstream_lowers_names=True,
@@ -63,7 +63,7 @@ def _filter(rule: EventRule) -> EventRule:
 
 
 def lower_route(route: Route) -> Route:
-    """A route whose patterns are in lower case."""
+    """Return a route with its patterns in lower case."""
     return replace(
         route, schema_pattern=lowered(route.schema_pattern), table_pattern=_lowered(route.table_pattern)
     )
@@ -78,7 +78,7 @@ def _lowered(name: str | None) -> str | None:
 
 
 def downstream_lowers_names(config: ConsumerConfig) -> bool:
-    """Whether the downstream has all names in lower case. Raises DownstreamError."""
+    """Whether the downstream stores all names in lower case. Raises DownstreamError."""
     try:
         with closing(connect(config.target)) as session:
             return bool(session.rows("SELECT @@lower_case_table_names")[0][0])

@@ -1,4 +1,4 @@
-"""Reads the epoch log outside the stream: its ends, epochs and structures."""
+"""Reads the epoch log without Spark: its ends, epochs and structures."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _PATIENCE = 30.0
 
 
 class LogReader:
-    """Reads the epochs and schemas topics as a ``read_committed`` reader; each call is a pass of its own.
+    """Reads the epochs and schemas topics as a ``read_committed`` reader; each call reads them again.
 
-    A run has one. What reads at the same time in another thread, such as a display, has its own: a refusal of Kafka's
-    is kept for the call in hand.
+    A run has one reader. Another thread needs a reader of its own, because a refusal of Kafka's is kept for the current
+    call.
     """
 
     def __init__(self, log: LogAddress) -> None:
@@ -33,12 +33,12 @@ class LogReader:
         self._settings = reader_settings(log.bootstrap_servers, log.kafka_security, self._refusal, group)
 
     def bounds(self) -> tuple[int, int]:
-        """The first offset that is kept in the epochs topic, and the one after the last committed record."""
+        """Return the first offset that the epochs topic still has, and the offset after its last committed record."""
         with self._reading(self._log.epochs_topic) as epochs:
             return epochs.bounds()
 
     def first_row_offset(self, partition: int) -> int | None:
-        """The first offset kept in a partition of the rows topic; None if Kafka does not say."""
+        """Return the first offset that a partition of the rows topic still has; None if it cannot be read."""
         try:
             with self._reading(self._log.rows_topic) as rows:
                 return rows.bounds(partition)[0]
@@ -46,20 +46,20 @@ class LogReader:
             return None
 
     def epochs(self, start: int | None = None) -> Iterator[LoggedEpoch]:
-        """The epochs from offset ``start`` (default: the first kept) to the end of the log as it is now.
+        """Yield the epochs from offset ``start`` (default: the first kept) to the current end of the log.
 
-        Raises LogError: TR568 a record that is none, TR551 and TR567 one that does not follow from that before it.
+        Raises LogError: TR568, a record is not an epoch; TR551 and TR567, an epoch does not follow the one before it.
         """
         topic = self._log.epochs_topic
         for offset, epoch in epochs_of(self._records(topic, start), topic):
             yield LoggedEpoch(epoch, offset)
 
     def behind(self, offset: int) -> Iterator[LoggedEpoch]:
-        """The epochs after the one at ``offset``, as far as they are kept."""
+        """Yield the epochs after the one at ``offset`` that the topic still has."""
         return self.epochs(max(offset + 1, self.bounds()[0]))
 
     def last_epoch(self) -> LoggedEpoch | None:
-        """The last committed epoch, None in a log that has not begun. Raises LogError TR555 if all were deleted."""
+        """Return the last committed epoch; None if there was none yet. Raises LogError TR555 if all were deleted."""
         topic = self._log.epochs_topic
         if found := last_epoch_of(partial(self._records, topic), topic, *self.bounds()):
             offset, epoch = found
@@ -68,7 +68,7 @@ class LogReader:
         return None
 
     def refuse_emptied(self) -> None:
-        """Of a log without an epoch: raises LogError TR555 unless there never was one."""
+        """For a log without epochs: raise LogError TR555 if it has had some."""
         low, _ = self.bounds()
         if low > 0:
             raise LogError(
@@ -78,13 +78,13 @@ class LogReader:
             )
 
     def structures(self, up_to_epoch: int) -> list[LoggedVersion]:
-        """All structure versions that hold from an epoch not after ``up_to_epoch``. Raises LogError TR568."""
+        """Return all structure versions up to epoch ``up_to_epoch``. Raises LogError TR568."""
         topic = self._log.schemas_topic
         versions = versions_of(self._records(topic), topic)
         return [version for version in versions if version.epoch <= up_to_epoch]
 
     def tables(self, up_to_epoch: int) -> set[tuple[str, str]]:
-        """The upstream's tables that have had rows up to an epoch."""
+        """Return the upstream's tables that have had rows up to an epoch."""
         return {(version.db, version.table) for version in self.structures(up_to_epoch)}
 
     def _records(self, topic: str, start: int | None = None) -> Iterator[Record]:
@@ -109,6 +109,6 @@ def _unreadable(topic: str, error: Any) -> LogError:
         f"topic {topic} cannot be read: {error.str()}",
         hint="start the producer first: it creates the topics"
         if missing
-        else f"check that Kafka runs; {PROTOCOL_HINT}",
+        else f"check that Kafka is running; {PROTOCOL_HINT}",
         retryable=True,
     )

@@ -1,4 +1,4 @@
-"""Positions as values: a place in the epoch log, where a channel begins, and where a channel stands.
+"""Positions as values: a position in the epoch log, the start of a channel, and the position of a channel.
 
 ``apply/tables/position_store.py`` keeps a channel's position on the downstream.
 """
@@ -16,14 +16,14 @@ from schemas.wire.epoch import ORIGIN, EpochCommitted, PreparedTransaction
 
 @dataclass(frozen=True)
 class LogPosition:
-    """A position between two transactions: everything before it is applied, nothing after it.
+    """A position in the epoch log between two transactions.
 
     Attributes:
-        epoch: the last epoch that lies before it whole, -1 before the first.
-        offset: of that epoch in the epochs topic, -1 before the first.
+        epoch: the last epoch that is completely before it; -1 before the first.
+        offset: the offset of that epoch in the epochs topic; -1 before the first.
         executed: the GTID set of everything before it.
-        rows: None at an epoch's end; inside the next epoch, how many of its rows lie before it.
-        epoch_gtids: inside an epoch: the executed set at the end of ``epoch``.
+        rows: None at an epoch's end; inside the next epoch, the number of its rows before the position.
+        epoch_gtids: inside an epoch, the executed set at the end of ``epoch``.
     """
 
     epoch: int
@@ -34,18 +34,18 @@ class LogPosition:
 
     @property
     def order(self) -> tuple[int, int]:
-        """Sorts places of one log."""
+        """A sort key for positions of one log."""
         return order_of(self.epoch, self.rows)
 
     def reached(self, order: tuple[int, int], executed: str) -> bool:
-        """Whether a position, given as its order and executed set, is here or further on."""
+        """Whether another position, given as its order and executed set, is at this position or after it."""
         if order != self.order or self.rows is None:
             return order >= self.order
-        # Of transactions without rows only the set tells.
+        # Transactions without rows are only in the set.
         return parse_like(executed, self.executed).contains(parse_like(self.executed, executed))
 
     def to_json(self) -> str:
-        """As kept in the position's row."""
+        """Return the JSON text for the position's row."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -55,12 +55,12 @@ class LogPosition:
 
     @property
     def shown(self) -> dict[str, object]:
-        """As commands with --json have it."""
+        """Return the fields for the output of commands with --json."""
         return {"epoch": self.epoch, "epoch_rows": self.rows, "gtids": self.executed}
 
     def __str__(self) -> str:
         if self.rows is None:
-            return f"the end of epoch {self.epoch}" if self.epoch >= 0 else "the log's begin"
+            return f"the end of epoch {self.epoch}" if self.epoch >= 0 else "the log's start"
         return f"row {self.rows} of epoch {self.epoch + 1}"
 
 
@@ -69,12 +69,12 @@ BEFORE_ALL = LogPosition(-1, -1, "")
 
 @dataclass(frozen=True)
 class ChannelStart:
-    """Where a channel begins, for the first time.
+    """The start of a channel.
 
     Attributes:
-        log_position: what lies before it counts as applied.
-        last: the epoch at whose end the place is, or after whose end inside the next; at the log's begin epoch 0,
-            which holds nothing. None where nothing is known.
+        log_position: the position; everything before it counts as applied.
+        last: the last epoch that is completely before it; at the log's start epoch 0, which is empty; None if it is
+            not known.
         start: the ``--from`` value.
     """
 
@@ -84,32 +84,32 @@ class ChannelStart:
 
     @property
     def whole(self) -> bool:
-        """Whether the target is known to have everything before it."""
+        """Whether it is certain that the target has everything before it."""
         origin = self.last is not None and self.last.epoch == 0 and self.last.log_begins == ORIGIN
         return self.start.startswith("gtid:") or (origin and self.log_position.rows is None)
 
     @property
     def behind(self) -> str:
-        """All that lies before it: a GTID set, or a place in the upstream's binlog where there are no GTIDs."""
+        """Everything before it: a GTID set, or without GTIDs a position in the upstream's binlog."""
         file = f"{self.last.source_file}:{self.last.source_pos}" if self.last is not None else ""
         return self.log_position.executed or file
 
 
 @dataclass(frozen=True)
 class Position:
-    """A channel's position as of its last commit.
+    """A channel's position at its last commit.
 
     Attributes:
-        epoch: the last one that is applied whole.
-        executed_gtids: everything that is applied.
-        relay_log: sub-directory and file of the relay log; None once that was forgotten.
-        epoch_gtids: None where the epoch is all that is applied, else the executed set at its end: the position is
-            inside the next epoch, or ``tailrace recover`` has gone on, up to the relay position.
-        xa_prepared: JSON of the prepared transactions whose end is still to come; None without any.
-        epoch_rows: inside the next epoch, how many of its rows are applied; None at an epoch's end.
-        rewound_from: JSON of the place where the channel stood before it was rewound; None once it is there again.
-        log_id: the epoch log that the place is in; None before the first epoch.
-        origins: ids of the servers and logs that the rows come from, with spaces between them.
+        epoch: the last epoch that is completely applied.
+        executed_gtids: the GTID set of everything that is applied.
+        relay_log: sub-directory and file of the relay log; None if that was deleted.
+        epoch_gtids: None if nothing after ``epoch`` is applied; otherwise the executed set at its end, because the
+            position is inside the next epoch, or ``tailrace recover`` has applied more, up to the relay position.
+        xa_prepared: JSON of the prepared transactions that are not decided yet; None without any.
+        epoch_rows: inside the next epoch, the number of its rows that are applied; None at an epoch's end.
+        rewound_from: JSON of the position before a rewind; None once the channel has reached it again.
+        log_id: the id of the epoch log; None before the first epoch.
+        origins: ids of the servers and logs that the rows come from, separated by spaces.
     """
 
     epoch: int
@@ -135,7 +135,7 @@ class Position:
 
     @classmethod
     def first(cls, begin: ChannelStart) -> Position:
-        """The position of a channel that has applied nothing."""
+        """Return the position of a channel that has applied nothing."""
         ledger = str(uuid.uuid4())
         position = cls(
             epoch=begin.log_position.epoch,
@@ -156,19 +156,19 @@ class Position:
             executed_gtids=begin.log_position.executed,
             epoch_gtids=begin.log_position.epoch_gtids,
             epoch_rows=begin.log_position.rows,
-            # The relay log's place says where to go on; of the upstream's nothing was executed yet.
+            # A recovery continues from the position in the relay log; nothing of the upstream's log is applied yet.
             source_log=None,
             source_pos=None,
         )
 
     @property
     def order(self) -> tuple[int, int]:
-        """Sorts positions and places of one log."""
+        """A sort key for positions of one log."""
         return order_of(self.epoch, self.epoch_rows)
 
     @property
     def log_position(self) -> LogPosition:
-        """Where it is in the epoch log."""
+        """The position in the epoch log."""
         return LogPosition(
             self.epoch, self.epochs_offset, self.executed_gtids, self.epoch_rows, self.epoch_gtids
         )
@@ -179,12 +179,12 @@ class Position:
         return LogPosition.from_json(self.rewound_from) if self.rewound_from else None
 
     def repeats(self, order: tuple[int, int]) -> bool:
-        """Whether what ends at a place is applied for a second time."""
+        """Whether changes that end at a position are applied again."""
         return self.repeat_until is not None and order <= self.repeat_until.order
 
     @property
     def recovered(self) -> bool:
-        """Whether ``tailrace recover`` has applied what the epochs after ``epoch`` hold."""
+        """Whether ``tailrace recover`` has applied transactions after ``epoch``."""
         return self.epoch_gtids is not None and self.epoch_rows is None
 
     @property
@@ -193,7 +193,7 @@ class Position:
         return self.executed_gtids if self.epoch_gtids is None else self.epoch_gtids
 
     def at_end_of(self, record: EpochCommitted) -> Position:
-        """With the data's place moved to the end of an epoch; the epoch's own number is another matter."""
+        """Return the position with GTIDs, relay and upstream position of an epoch's end, without its number."""
         return replace(
             self,
             executed_gtids=record.executed_gtids,
@@ -208,27 +208,27 @@ class Position:
 
     @property
     def prepared(self) -> tuple[PreparedTransaction, ...]:
-        """The XA transactions that are prepared and undecided at the position."""
+        """The XA transactions that are prepared and not decided at the position."""
         return tuple(PreparedTransaction(**fields) for fields in json.loads(self.xa_prepared or "[]"))
 
 
 def order_of(epoch: int, rows: int | None) -> tuple[int, int]:
-    """What sorts places: an epoch's end comes before the first place inside the next one."""
+    """Return a sort key: an epoch's end comes before the first position inside the next epoch."""
     return epoch, -1 if rows is None else rows
 
 
 def end_of_epoch(record: EpochCommitted, offset: int) -> LogPosition:
-    """The place after an epoch."""
+    """Return the position after an epoch."""
     return LogPosition(record.epoch, offset, record.executed_gtids)
 
 
 def parse_like(text: str, *others: str) -> GtidSet:
-    """The set, in the flavor of all the texts together: empty texts are ignored."""
+    """Parse a GTID set in the flavor that all the texts together have; empty texts are ignored."""
     return parse_gtid_set(text, flavor_of(text, *others))
 
 
 def intersection(one: GtidSet, other: GtidSet) -> GtidSet:
-    """What is in both sets."""
+    """Return the GTIDs that are in both sets."""
     if isinstance(one, MariadbGtidSet) and isinstance(other, MariadbGtidSet):
         mine, theirs = one.domains, other.domains
         both = {d: min(mine[d], theirs[d], key=lambda g: g.sequence) for d in mine if d in theirs}
@@ -239,7 +239,7 @@ def intersection(one: GtidSet, other: GtidSet) -> GtidSet:
 
 
 def fill_gaps(gtids: GtidSet) -> GtidSet:
-    """The set with all that its sources numbered before: where nothing else tells, numbers grow with the log."""
+    """Return the set with all lower numbers of its sources, assuming that numbers grow with the log."""
     if isinstance(gtids, MysqlGtidSet):
         return MysqlGtidSet({source: (1, bounds[-1]) for source, bounds in gtids.sources.items()})
     return gtids

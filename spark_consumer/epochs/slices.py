@@ -22,7 +22,7 @@ class LoggedEpoch:
 
 @dataclass(frozen=True)
 class Slice:
-    """Consecutive epochs; with a DDL it is the DDL's epoch alone, and the DDL comes before its rows."""
+    """Consecutive epochs. A DDL's epoch is a slice of its own, and the DDL runs before its rows."""
 
     epochs: tuple[LoggedEpoch, ...]
 
@@ -48,7 +48,7 @@ class Slice:
 
     @property
     def skipped(self) -> int:
-        """How many events a [[skip]] rule of the producer's has passed over in the epochs that end here."""
+        """The number of events that the producer's [[skip]] rules have left out in these epochs."""
         whole = self.epochs if self.order == order_of(self.last.epoch, None) else ()
         return sum(passed.events for logged in whole for passed in logged.record.skipped)
 
@@ -63,10 +63,9 @@ class Slice:
 
     @cached_property
     def ranges(self) -> tuple[OffsetRange, ...]:
-        """Per partition one range from the first epoch's start to the last one's end.
+        """For each partition the range from the first epoch's start to the last epoch's end.
 
-        What lies in between and belongs to no epoch is transaction markers and aborted records, which a
-        read_committed reader does not see.
+        Other records in the range are transaction markers and aborted records, which a read_committed reader skips.
         """
         bounds: dict[int, tuple[int, int]] = {}
         for logged in self.epochs:
@@ -78,12 +77,12 @@ class Slice:
 
     @property
     def window(self) -> tuple[int, int] | None:
-        """Which of the epoch's rows belong to the slice, by their numbers; None: all rows of its epochs."""
+        """The numbers of the epoch's rows that belong to the slice; None for all rows of its epochs."""
         return None
 
     @property
     def order(self) -> tuple[int, int]:
-        """Sorts the slice's end among places."""
+        """The sort key of the slice's end among positions."""
         return order_of(self.last.epoch, None)
 
     def holds(self, epoch: int) -> bool:
@@ -91,25 +90,25 @@ class Slice:
         return self.first.epoch <= epoch <= self.last.epoch
 
     def is_applied(self, position: Position) -> bool:
-        """Whether the position is at the slice's end, or further."""
+        """Whether the position is at the slice's end or after it."""
         return position.epoch >= self.last.epoch
 
     def is_next(self, position: Position) -> bool:
-        """Whether the position is where the slice begins."""
+        """Whether the slice starts at the position."""
         return position.epoch + 1 == self.first.epoch and position.epoch_gtids is None
 
     def check_next(self, position: Position) -> None:
-        """Raises LogError if the slice does not begin where the position is."""
+        """Raise LogError if the slice does not start at the position."""
         if not self.is_next(position):
             raise not_next(position, self.first.epoch, self.where)
 
     def behind(self, before: Position) -> Position:
-        """The position at the slice's end."""
+        """Return the position at the slice's end."""
         end = before.at_end_of(self.last)
         return replace(position_after(end, self.epochs), epoch_gtids=None, epoch_rows=None)
 
     def audited(self, number: int) -> list[EpochCommitted]:
-        """The epochs to account for, when the slice is applied under this number of the ledger."""
+        """Return the epochs for the audit row, if the slice is applied under this ledger number."""
         del number
         return [logged.record for logged in self.epochs]
 
@@ -119,8 +118,8 @@ class PartSlice(Slice):
     """Some transactions of one epoch; the epoch's record is cut down to them (``epoch_transactions``).
 
     Attributes:
-        start: how many of the epoch's rows lie before it.
-        end: the place after it.
+        start: the number of the epoch's rows before it.
+        end: the position after it.
     """
 
     start: int = 0
@@ -132,7 +131,7 @@ class PartSlice(Slice):
 
     @property
     def window(self) -> tuple[int, int] | None:
-        # Behind the last row there is nothing to keep away.
+        # No row comes after the epoch's end.
         stop = self.end.rows
         return self.start, self.start + self.rows if stop is None else stop
 
@@ -159,8 +158,10 @@ class PartSlice(Slice):
 
 @dataclass(frozen=True)
 class RelaySlice(Slice):
-    """One epoch that ``tailrace recover`` made of the relay log itself. It moves the data's place in the upstream;
-    the place in the epoch log stays, and the epochs that hold the same transactions are passed over later.
+    """One epoch that ``tailrace recover`` made from the relay log.
+
+    It moves the position in the upstream's log. The position in the epoch log stays, and the epochs with the same
+    transactions are skipped later.
 
     Attributes:
         begin: the position's ``relay_log`` and ``relay_pos`` before the slice.
@@ -185,12 +186,12 @@ class RelaySlice(Slice):
         return replace(before.at_end_of(self.last), epoch_gtids=before.gtids_of_epoch)
 
     def audited(self, number: int) -> list[EpochCommitted]:
-        # Negative, and smaller each time: no epoch of the log has such a number.
+        # A negative number that decreases each time; no epoch of the log has one.
         return [replace(self.last, epoch=-number)]
 
 
 def not_next(position: Position, epoch: int, where: Where) -> LogError:
-    """The error for a batch that does not start at the position."""
+    """Return the error for a batch that does not start at the position."""
     return LogError(
         "TR551",
         f"the position is epoch {position.epoch}, but the batch starts with epoch {epoch}",
@@ -201,7 +202,7 @@ def not_next(position: Position, epoch: int, where: Where) -> LogError:
 
 
 def position_after(position: Position, epochs: Sequence[LoggedEpoch]) -> Position:
-    """The position with its place in the log, and nothing else, moved after these epochs."""
+    """Return the position with only its position in the epoch log moved after these epochs."""
     brought = [logged.record.epoch for logged in epochs if logged.record.structures]
     last = epochs[-1]
     return replace(
@@ -213,9 +214,9 @@ def position_after(position: Position, epochs: Sequence[LoggedEpoch]) -> Positio
 
 
 def contiguous_after(position: Position, found: Iterable[LoggedEpoch]) -> list[LoggedEpoch]:
-    """The epochs after a position in order; what lies before it in the topic is there once more, as Spark gives it.
+    """Return the epochs after a position, in order. Epochs before it, which Spark may deliver again, are dropped.
 
-    Raises LogError: TR551 at a gap, TR567 at a number that is there already.
+    Raises LogError: TR551, there is a gap; TR567, a number occurs twice.
     """
     fresh = [logged for logged in found if logged.offset > position.epochs_offset]
     fresh.sort(key=lambda logged: logged.offset)
@@ -233,9 +234,9 @@ def contiguous_after(position: Position, found: Iterable[LoggedEpoch]) -> list[L
 
 
 def cut(epochs: Sequence[LoggedEpoch], max_rows: int, max_bytes: int = 128 << 20) -> Iterator[Slice]:
-    """Slices of at most so many rows and bytes of binlog; a larger epoch is one by itself, a DDL epoch always.
+    """Yield slices with at most this many rows and bytes of binlog. A larger epoch or a DDL epoch is a slice by itself.
 
-    Few rows may be large ones, and a slice is held in memory until it is applied: hence the bytes.
+    The limit of bytes is needed because a slice is in memory until it is applied, and its rows may be large.
     """
     taken: list[LoggedEpoch] = []
     rows = size = 0
@@ -257,7 +258,7 @@ def cut(epochs: Sequence[LoggedEpoch], max_rows: int, max_bytes: int = 128 << 20
 
 
 def _binlog_bytes(before: EpochCommitted | None, epoch: EpochCommitted) -> int:
-    """How much binlog an epoch is made of; in a new file that which is there, for the first epoch unknown."""
+    """Return the bytes of binlog of an epoch; in a new file only those in that file; 0 for the first epoch."""
     if before is None:
         return 0
     same = (before.relay_dir, before.relay_file) == (epoch.relay_dir, epoch.relay_file)

@@ -1,4 +1,4 @@
-"""Where a channel begins, and whether its position still fits the log."""
+"""Finds the start of a channel, and checks that its position matches the log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TransactionsOf = Callable[[LoggedEpoch], Sequence[Transaction]]
 
 
 def channel_start(config: ConsumerConfig, log: LogReader) -> ChannelStart:
-    """Where a channel without a position begins. Raises as ``first_position`` does."""
+    """Return the start of a channel without a position. Raises as ``first_position`` does."""
     start = config.start or "earliest"
     log_position = first_position(start, log, TransactionReader(config, log))
     last = first_epoch(log) if log_position.epoch < 0 else next(log.epochs(log_position.offset))
@@ -43,21 +43,21 @@ def channel_start(config: ConsumerConfig, log: LogReader) -> ChannelStart:
             begin=str(log_position),
             behind=begin.behind,
             log_begins=last.record.log_begins,
-            hint="what was written upstream before this is not applied: only a copy of exactly that makes the target's"
-            " tables equal, and nothing here can tell whether it has one; --from gtid:SET compares a copy's GTID set",
+            hint="changes before this position are not applied, so the target needs a copy of the tables at exactly"
+            " this position, which cannot be checked here; --from gtid:SET compares a copy's GTID set",
         )
     return begin
 
 
 def first_position(start: str, log: LogReader, transactions_of: TransactionsOf) -> LogPosition:
-    """The place after which a range begins: of ``--from``, and of a rewind's ``--to``.
+    """Return the position of ``--from``, or of a rewind's ``--to``.
 
     Args:
-        start: ``earliest``, the start of the log; ``epoch:N``, N is the first one after it; ``gtid:SET``, exactly
-            this lies before it; ``time:RFC3339``, the first transaction after it was committed then or later.
+        start: ``earliest``, the start of the log; ``epoch:N``, before epoch N; ``gtid:SET``, exactly this set is
+            before it; ``time:RFC3339``, the first transaction after it was committed at this time or later.
 
-    Raises ConfigError for an unusable ``start``, LogError if the log does not hold it: TR555 not any more, TR566 not
-    yet.
+    Raises ConfigError for an invalid ``start``, LogError if the log does not have the position: TR555, not any more;
+    TR566, not yet.
     """
     kind, _, value = start.partition(":")
     if start == "earliest":
@@ -76,7 +76,7 @@ def first_position(start: str, log: LogReader, transactions_of: TransactionsOf) 
 
 
 def first_epoch(log: LogReader) -> LoggedEpoch:
-    """Epoch 0. Raises LogError: TR555 it is not kept, TR566 it is still to come."""
+    """Return epoch 0. Raises LogError: TR555, it was deleted; TR566, it does not exist yet."""
     first = first_kept(log)
     if first.record.epoch != 0:
         raise not_kept(first.record)
@@ -84,7 +84,7 @@ def first_epoch(log: LogReader) -> LoggedEpoch:
 
 
 def first_kept(log: LogReader) -> LoggedEpoch:
-    """The oldest epoch that the log still has. Raises LogError: TR555 it has none any more, TR566 none yet."""
+    """Return the oldest epoch that the log still has. Raises LogError: TR555, all were deleted; TR566, none yet."""
     for logged in log.epochs():
         return logged
     log.refuse_emptied()
@@ -97,13 +97,13 @@ def first_kept(log: LogReader) -> LoggedEpoch:
 
 
 def last_position(until: str, log: LogReader, transactions_of: TransactionsOf) -> LogPosition:
-    """The place at which a range ends, of ``--until``. It is in the log, so the same one each time it is asked for.
+    """Return the position of ``--until``. It must be in the log, so it is the same each time.
 
     Args:
-        until: ``now``, the end of the log as it is; ``epoch:N``, N is the last one before the place; ``gtid:SET``, the
-            first place before which all of the set lies; ``time:RFC3339``, as for ``first_position``.
+        until: ``now``, the current end of the log; ``epoch:N``, after epoch N; ``gtid:SET``, the first position at
+            which all of the set is applied; ``time:RFC3339``, as for ``first_position``.
 
-    Raises ConfigError for an unusable ``until``, LogError if the log does not hold it.
+    Raises ConfigError for an invalid ``until``, LogError if the log does not have the position.
     """
     kind, _, value = until.partition(":")
     if until == "now":
@@ -118,15 +118,15 @@ def last_position(until: str, log: LogReader, transactions_of: TransactionsOf) -
         return _at_time(moment(value), log, transactions_of)
     raise ConfigError(
         "TR560",
-        f"--until {until} is not a place in the log",
+        f"--until {until} is not a valid log position",
         hint="now, epoch:N, gtid:SET or time:2026-01-31T12:00:00Z",
     )
 
 
 def check_log(channel: ChannelKey, position: Position, last: LoggedEpoch | None) -> None:
-    """Whether the log, given by its last epoch, is the one that the position is in. Call before a token is taken.
+    """Check that the log, given by its last epoch, is the position's log. Call it before a token is taken.
 
-    Raises LogError TR558: then the channel is another pipeline's, or its topics were made anew.
+    Raises LogError TR558: the channel belongs to another pipeline, or its topics were created again.
     """
     if position.log_id is None or (last is not None and last.record.log_id == position.log_id):
         return
@@ -141,7 +141,7 @@ def check_log(channel: ChannelKey, position: Position, last: LoggedEpoch | None)
 
 
 def check_began(config: ConsumerConfig, began: str | None) -> None:
-    """A channel with a position goes on from there: another ``--from`` than its first run's is a mistake."""
+    """Raise ConfigError if ``--from`` differs from that of the first run: the channel continues from its position."""
     if config.start is not None and began not in (None, config.start):
         raise LogError(
             "TR574",
@@ -164,9 +164,9 @@ def _before_epoch(number: int, log: LogReader) -> LogPosition:
             return _at(last)
     raise LogError(
         "TR555",
-        f"the log does not reach epoch {number - 1}, after which epoch {number} begins: its last one is"
+        f"the log does not reach epoch {number - 1}, after which epoch {number} starts: its last epoch is"
         f" {last.record.epoch}",
-        hint=f"--from epoch:{last.record.epoch + 1} begins with what is published next",
+        hint=f"--from epoch:{last.record.epoch + 1} starts with the next epoch that is published",
     )
 
 
@@ -177,7 +177,9 @@ def _behind_epoch(number: int, log: LogReader) -> LogPosition:
             return _at(last)
         if last.record.epoch > number:
             raise not_kept(last.record)
-    raise _not_yet(f"the last epoch is {last.record.epoch if last else 'still to come'}", f"epoch {number}")
+    raise _not_yet(
+        f"its last epoch is {last.record.epoch}" if last else "it has no epochs yet", f"epoch {number}"
+    )
 
 
 def _from_gtids(text: str, log: LogReader, transactions_of: TransactionsOf) -> LogPosition:
@@ -192,7 +194,7 @@ def _from_gtids(text: str, log: LogReader, transactions_of: TransactionsOf) -> L
         best = logged
     if best is None:
         first = beyond or first_kept(log)
-        raise not_kept(first.record, f"it begins after this GTID set, at {first.record.executed_gtids}")
+        raise not_kept(first.record, f"it starts after this GTID set, at {first.record.executed_gtids}")
     if executed_of(best.record, flavor, option).contains(wanted):
         return _at(best)
     if beyond is not None:
@@ -218,7 +220,7 @@ def _until_gtids(text: str, log: LogReader, transactions_of: TransactionsOf) -> 
             if wanted.contains(executed):
                 return _at(logged)
             if before is None:
-                raise not_kept(logged.record, "it begins after this GTID set")
+                raise not_kept(logged.record, "it starts after this GTID set")
             return _within_epoch(before, logged, wanted, transactions_of)
         before = logged
     missing = "the log is empty"
@@ -236,28 +238,28 @@ def _within_epoch(
 
 
 def _at_time(wanted: float, log: LogReader, transactions_of: TransactionsOf) -> LogPosition:
-    """Before the first transaction that was committed at a moment, in seconds since 1970, or later."""
+    """Return the position before the first transaction that was committed at a time (seconds since 1970) or later."""
     before: LoggedEpoch | None = None
     ms, is_earlier_known = wanted * 1000, False
     for logged in log.epochs():
         record = logged.record
-        # Where epochs are deleted, one that was committed before tells that the moment is not among them.
+        # If epochs were deleted, an earlier commit that is still in the log shows that the position is not in them.
         is_earlier_known |= record.epoch == 0 or (record.transactions > 0 and record.first_commit_ms < ms)
         if record.transactions and max(record.first_commit_ms, record.last_commit_ms) >= ms:
             if before is None or not is_earlier_known:
-                raise not_kept(record, "it begins after this moment")
+                raise not_kept(record, "it starts after this time")
             if record.first_commit_ms >= ms or record.ddl is not None:
                 return _at(before)
             executed = before.record.executed_gtids
             return position_before_time(executed, logged, before.offset, transactions_of(logged), ms)
         before = logged
     if before is None or not is_earlier_known:
-        raise not_kept(first_kept(log).record, "it may begin after this moment")
+        raise not_kept(first_kept(log).record, "it may start after this time")
     return _at(before)
 
 
 def moment(text: str) -> float:
-    """Seconds since 1970 of a time with its zone. Raises ConfigError."""
+    """Return a time with a time zone in seconds since 1970. Raises ConfigError."""
     try:
         found = datetime.fromisoformat(text)
         seconds = found.timestamp()
@@ -278,24 +280,24 @@ def _not_yet(what: str, wanted: str) -> LogError:
     return LogError(
         "TR572",
         f"the log does not reach --until {wanted} yet: {what}",
-        hint="--until needs a position that exists already; --stop-at-gtid waits for its GTID set",
+        hint="--until needs a position that already exists; --stop-at-gtid waits for its GTID set",
     )
 
 
 def not_kept(first: EpochCommitted, what: str = "") -> LogError:
-    """The error for a place that lies before the first epoch that the log still has."""
-    gtids = f"; from a copy with a GTID set, not older than {first.executed_gtids}, with --from gtid:SET"
+    """Return the error for a position before the first epoch that the log still has."""
+    gtids = f" that is not older than {first.executed_gtids}, and start with --from gtid:SET"
     return LogError(
         "TR555",
         f"the log starts with epoch {first.epoch}" + (f": {what}" if what else ""),
         where=Where(epoch=first.epoch),
-        hint=f"what is missing can be had from a copy of the tables only{gtids if first.executed_gtids else ''};"
-        f" --from epoch:{first.epoch + 1} begins there, whatever is missing",
+        hint=f"load a copy of the tables{gtids if first.executed_gtids else ''};"
+        f" --from epoch:{first.epoch + 1} starts there without the deleted changes",
     )
 
 
 def resume_offset(position: Position, log: LogReader) -> int:
-    """The offset to read from, after a look at whether the log is the position's own. Raises LogError."""
+    """Check that the log is the position's log, and return the offset to read from. Raises LogError."""
     low, high = log.bounds()
     if position.epoch < 0:
         return _from_begin(position, log, low)
@@ -305,10 +307,10 @@ def resume_offset(position: Position, log: LogReader) -> int:
     first = next(log.epochs(max(at, low)), None)
     if low <= at:
         if first is None or first.offset != at or not _same(position, first.record):
-            raise not_in_log_error(position, f"that offset holds {_named(first)}")
+            raise not_in_log_error(position, f"that offset has {_named(first)}")
         return at + 1
     if first is not None and _is_another(position, first.record):
-        raise not_in_log_error(position, f"it begins at offset {first.offset} with {_named(first)}")
+        raise not_in_log_error(position, f"it starts at offset {first.offset} with {_named(first)}")
     if first is None or first.record.epoch > position.epoch + 1:
         raise _lost(position, first.record if first else None)
     return low
@@ -317,14 +319,14 @@ def resume_offset(position: Position, log: LogReader) -> int:
 def _from_begin(position: Position, log: LogReader, low: int) -> int:
     first = next(log.epochs(low), None)
     if first is not None and position.log_id not in (None, first.record.log_id):
-        raise not_in_log_error(position, f"it begins with {_named(first)}")
+        raise not_in_log_error(position, f"it starts with {_named(first)}")
     if (first is None and low > 0) or (first is not None and first.record.epoch != 0):
         raise _lost(position, first.record if first else None)
     return low
 
 
 def _is_another(position: Position, later: EpochCommitted) -> bool:
-    """Whether a position cannot be in the log of an epoch that lies after its offset."""
+    """Whether a later epoch shows that a position is not in its log."""
     if position.log_id not in (None, later.log_id) or later.epoch <= position.epoch:
         return True
     executed = parse_like(later.executed_gtids, position.gtids_of_epoch)
@@ -336,7 +338,7 @@ def _same(position: Position, record: EpochCommitted) -> bool:
         return False
     if (record.epoch, record.executed_gtids) != (position.epoch, position.gtids_of_epoch):
         return False
-    # Without GTIDs only the upstream's place tells; with them it means something in one relay log only.
+    # Upstream positions can be compared without GTIDs, or in the same relay sub-directory.
     of_this = (position.relay_log or "").rpartition("/")[0] == record.relay_dir or not record.executed_gtids
     if position.recovered or position.source_log is None or not of_this:
         return True
@@ -352,10 +354,10 @@ def _named(logged: LoggedEpoch | None) -> str:
 
 
 def not_in_log_error(position: Position, there: str) -> LogError:
-    """The error for a position that is of another log than what is read; ``there`` is what that has."""
+    """Return the error for a position of another log; ``there`` describes the log that is read."""
     return LogError(
         "TR558",
-        f"the position of the downstream is not in this log: it says epoch {position.epoch} at offset"
+        f"the downstream's position is not in this log: it is epoch {position.epoch} at offset"
         f" {position.epochs_offset}; {there}",
         where=Where(epoch=position.epoch),
         hint="check prefix and channel; a recreated topic is a different log",
@@ -363,7 +365,7 @@ def not_in_log_error(position: Position, there: str) -> LogError:
 
 
 def _lost(position: Position, first: EpochCommitted | None) -> LogError:
-    begins = f"begins with epoch {first.epoch}" if first else "is empty"
+    begins = f"starts with epoch {first.epoch}" if first else "is empty"
     return LogError(
         "TR555",
         f"epoch {position.epoch + 1} is needed, and the epochs topic {begins}: retention deleted it",
@@ -373,7 +375,7 @@ def _lost(position: Position, first: EpochCommitted | None) -> LogError:
 
 
 def executed_of(record: EpochCommitted, flavor: Flavor, option: str) -> GtidSet:
-    """What is executed at the end of an epoch. Raises ConfigError for GTIDs of the other kind of server."""
+    """Return the executed set at the end of an epoch. Raises ConfigError for GTIDs of the other flavor."""
     try:
         return parse_gtid_set(record.executed_gtids, flavor)
     except ValueError as error:
@@ -381,7 +383,7 @@ def executed_of(record: EpochCommitted, flavor: Flavor, option: str) -> GtidSet:
 
 
 def other_kind(option: str, logged: str) -> ConfigError:
-    """An option whose GTID set is of the other kind of server than the log's."""
+    """Return the error for an option whose GTID set is of the other flavor than the log's."""
     names = {"mysql": "MySQL", "mariadb": "MariaDB"}
     return ConfigError(
         "TR560",
@@ -391,7 +393,7 @@ def other_kind(option: str, logged: str) -> ConfigError:
 
 
 def parse_set(text: str, what: str) -> tuple[GtidSet, Flavor]:
-    """A GTID set of the option ``what``, and its flavor. Raises ConfigError."""
+    """Parse the GTID set of the option ``what``; return it with its flavor. Raises ConfigError."""
     flavor = flavor_of(text)
     try:
         found = parse_gtid_set(text, flavor)

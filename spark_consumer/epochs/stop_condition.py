@@ -1,4 +1,4 @@
-"""When a run ends by itself: at a position in the log, or exactly after a GTID set that may be still to come."""
+"""The end of a run: a position in the log, or the first position with a GTID set that may not be in the log yet."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _OPTION = "--stop-at-gtid"
 
 @dataclass(frozen=True)
 class StopCondition:
-    """Without a place and a set the run goes on until it is stopped.
+    """The position or GTID set at which a run ends; with neither it runs until it is stopped.
 
     Attributes:
-        end: the run ends here.
-        gtids: the run ends at the first place at which these are applied; ``found`` turns it into ``end``.
+        end: the position at which the run ends.
+        gtids: the run ends at the first position at which these are applied; ``found`` turns it into ``end``.
     """
 
     end: LogPosition | None = None
@@ -39,7 +39,7 @@ class StopCondition:
     def found(
         self, position: Position, epochs: Sequence[LoggedEpoch], transactions_of: TransactionsOf
     ) -> StopCondition:
-        """With the place of the GTID set, if it is among the epochs after the position."""
+        """Return the condition with the position of the GTID set, if the epochs after the position have it."""
         if self.gtids is None:
             return self
         gtids, offset = position.gtids_of_epoch, position.epochs_offset
@@ -55,11 +55,11 @@ class StopCondition:
 
 
 def stop_condition_of(config: ConsumerConfig, position: Position, log: LogReader) -> StopCondition:
-    """Where a run ends by its configuration.
+    """Return the stop condition of the configuration.
 
     Raises:
-        LogError: TR571 the position is further on already, TR572 the log does not reach that far.
-        ConfigError: TR560 what it says is no place, or GTIDs of the other kind of server.
+        LogError: TR571, the channel is already after it; TR572, the log does not reach it.
+        ConfigError: TR560, an option is not a valid position or has GTIDs of the other flavor.
     """
     until = config.until or ("now" if config.until_caught_up else None)
     end = None if until is None else last_position(until, log, TransactionReader(config, log))

@@ -1,8 +1,8 @@
-"""The stream of epochs, and the schema tracker: Spark state, keyed by table, of every structure that the log brought.
+"""The stream of epochs, and the schema tracker: Spark state, keyed by table, with every structure of the log.
 
-Each record of the epochs topic becomes inputs of the tracker. For each micro-batch it yields the epochs themselves and
-every structure that their rows were written with. The executors' renderers are made from this output, never from the
-epoch records, so a table whose structure the state does not hold cannot be written.
+Each record of the epochs topic becomes inputs of the tracker. For each micro-batch it outputs the epochs and every
+structure that their rows were written with. The executors' renderers are made from this output, never from the epoch
+records, so a table whose structure is not in the state cannot be written.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from spark_consumer.epochs.arrow import record_batch
 from spark_consumer.epochs.slices import LoggedEpoch
 from spark_consumer.rules.config import ConsumerConfig
 
-#: the tracker key of rows that only pass through: no table has an empty name
+#: the tracker key of rows that pass through unchanged; no table has an empty name
 PASS = ""
-# What a row is: the epoch itself; a structure; rows of a table; a structure that the tracker does not know; or a
-# record that is none.
+# The kinds of rows: an epoch; a structure; a structure in use; a structure that the tracker does not have; an invalid
+# record.
 EPOCH, STRUCTURE, TOUCH, UNKNOWN, BROKEN = range(5)
-#: of the form and the meaning of the state: another one makes it anew from the schemas topic
+#: the version of the state's format and meaning; a state of another version is rebuilt from the schemas topic
 STATE_VERSION = 3
 
 ROWS = pa.schema(
@@ -58,12 +58,12 @@ class TrackerRow(NamedTuple):
 
     Attributes:
         table_name: ``database.table``, or ``PASS``.
-        epoch: its number, -1 of BROKEN where it is not known; of an output STRUCTURE the one that brought it.
-        kind: of inputs EPOCH, STRUCTURE or TOUCH, which is also the order within one epoch, or BROKEN; of outputs
+        epoch: the epoch's number, -1 for BROKEN if it is not known; for an output STRUCTURE the one that introduced it.
+        kind: for inputs EPOCH, STRUCTURE or TOUCH, which is also the order within one epoch, or BROKEN; for outputs
             EPOCH, STRUCTURE, UNKNOWN or BROKEN.
-        fingerprint: of STRUCTURE, TOUCH and UNKNOWN.
-        text: the structure's JSON, or what is wrong with the record.
-        record: the epoch's own bytes, of EPOCH.
+        fingerprint: set for STRUCTURE, TOUCH and UNKNOWN.
+        text: the structure's JSON, or the reason why the record is invalid.
+        record: the record's bytes, for EPOCH.
     """
 
     table_name: str
@@ -76,7 +76,7 @@ class TrackerRow(NamedTuple):
 
 
 def open_stream(spark: SparkSession, config: ConsumerConfig, start_offset: int, max_epochs: int) -> DataFrame:
-    """The tracker's inputs as a stream from ``start_offset`` of the epochs topic on."""
+    """Return the tracker's inputs as a stream from ``start_offset`` of the epochs topic."""
     topic = config.epochs_topic
     source = (
         spark.readStream.format("kafka")
@@ -99,7 +99,7 @@ def open_stream(spark: SparkSession, config: ConsumerConfig, start_offset: int, 
 
 
 def tracker_batches(topic: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """``tracker_inputs`` over Arrow batches with the columns key, value and offset."""
+    """Apply ``tracker_inputs`` to Arrow batches with the columns key, value and offset."""
     for batch in batches:
         records = zip(*(column.to_pylist() for column in batch.columns), strict=True)
         inputs = [one for key, value, offset in records for one in tracker_inputs(value, offset, topic, key)]
@@ -109,7 +109,7 @@ def tracker_batches(topic: str, batches: Iterator[pa.RecordBatch]) -> Iterator[p
 def tracker_inputs(
     value: bytes | None, offset: int, topic: str = "", key: bytes | None = EPOCH_KEY
 ) -> list[TrackerRow]:
-    """The tracker's inputs of one record of the epochs topic."""
+    """Return the tracker's inputs for one record of the epochs topic."""
     try:
         epoch = read_epoch(value, At(topic, offset), key)
         for version in epoch.structures:
@@ -142,7 +142,7 @@ def track(inputs: DataFrame, seed: DataFrame) -> DataFrame:
 
 
 class SchemaTracker(StatefulProcessor):  # type: ignore[misc]
-    """State of one table: its structures by fingerprint, each with the epoch that brought it."""
+    """The state of one table: its structures by fingerprint, each with the epoch that introduced it."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._versions = handle.getMapState(
@@ -150,7 +150,7 @@ class SchemaTracker(StatefulProcessor):  # type: ignore[misc]
         )
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
-        """The rows of one table in one micro-batch, in any order."""
+        """Process the rows of one table in one micro-batch, in any order."""
         del timerValues
         if key[0] == PASS:
             for row in rows:
@@ -159,7 +159,7 @@ class SchemaTracker(StatefulProcessor):  # type: ignore[misc]
         yield from self._answers(key[0], sorted(rows, key=lambda row: (row.epoch, row.kind)))
 
     def handleInitialState(self, key: Any, initialState: Row, timerValues: Any) -> None:
-        """One structure from the schemas topic, in any order."""
+        """Process one structure from the schemas topic, in any order."""
         del key, timerValues
         self._learn(initialState.epoch, initialState.fingerprint, initialState.text)
 
@@ -171,7 +171,7 @@ class SchemaTracker(StatefulProcessor):  # type: ignore[misc]
         for row in rows:
             if row.kind == STRUCTURE:
                 if not self._learn(row.epoch, row.fingerprint, row.text):
-                    what = f"the fingerprint {row.fingerprint} of a structure of {table} is another one's already"
+                    what = f"two structures of {table} have the fingerprint {row.fingerprint}"
                     yield _output(table, row.epoch, BROKEN, row.log_offset, text=what)
             elif row.kind == TOUCH and row.fingerprint not in answered:
                 answered.add(row.fingerprint)
@@ -198,11 +198,11 @@ def _output(*fields: Any, **more: Any) -> Row:
 
 @dataclass(frozen=True)
 class TrackerOutput:
-    """What the tracker says of one micro-batch, in any order.
+    """The tracker's output for one micro-batch, in any order.
 
     Attributes:
-        structures: by their fingerprints.
-        unknown, broken: rows of these kinds.
+        structures: the structures by their fingerprints.
+        unknown, broken: the rows of these kinds.
     """
 
     epochs: list[LoggedEpoch]
@@ -212,7 +212,7 @@ class TrackerOutput:
 
     @staticmethod
     def of(rows: Sequence[Any]) -> TrackerOutput:
-        """The output's rows as values."""
+        """Build the values from the output's rows."""
         by_kind: dict[int, list[Any]] = {kind: [] for kind in (EPOCH, STRUCTURE, UNKNOWN, BROKEN)}
         for row in rows:
             by_kind[row.kind].append(row)
@@ -224,7 +224,7 @@ class TrackerOutput:
         )
 
     def refuse_unknown(self, position: int) -> None:
-        """Raises LogError TR552 if an epoch after ``position`` has rows of a structure that is not known."""
+        """Raise LogError TR552 if an epoch after ``position`` has rows of a structure that is not known."""
         for row in self.unknown:
             if row.epoch > position:
                 raise LogError(
@@ -236,7 +236,7 @@ class TrackerOutput:
                 )
 
     def refuse_broken(self, offset: int) -> None:
-        """Raises LogError TR568 if a record after ``offset`` is none."""
+        """Raise LogError TR568 if a record after ``offset`` is invalid."""
         broken = [row for row in self.broken if row.log_offset > offset]
         if broken:
             first = min(broken, key=lambda row: int(row.log_offset))

@@ -1,1 +1,1 @@
-"""What a slice does to each table, and how."""
+"""Plans how the rows of a slice become statements, for each table."""

@@ -1,20 +1,21 @@
 """Decides, before any row is read, by which values the rows of a slice can conflict.
 
-Two rows conflict if one transaction that writes both may not be two that write one each, in any order:
+Two rows conflict if two transactions in any order may not write one row each:
 
-- they have, before or after, the same value of a unique key of the downstream, as its collation sees it. NULL
-  equals nothing. A unique value that moves from row to row is one;
-- one of them is the parent of the other by a foreign key;
-- they are of a table whose rows cannot be told apart so: without a key, applied in order because of cascades or
-  filters, with row images that lack columns, or with a unique key over an expression, a generated column, a period,
-  or a column of another type than the upstream's. Of such a table all rows are one group (``whole``).
+- Before or after their changes they have the same value of a unique key of the downstream, compared with its collation.
+  NULL equals nothing. A unique value that moves from row to row is such a conflict.
+- One of them is the parent of the other by a foreign key.
+- They are of a table in which conflicts of single rows cannot be determined: one without a key, applied in order
+  because of cascades or filters, with row images that lack columns, or with a unique key over an expression, a
+  generated column, a period, or a column of another type than the upstream's. All rows of such a table are one group
+  (``whole``).
 
-Where a trigger may change rows of any table, in safe mode, where the log does not say what is there, and where a table
-has no transactions, conflicts cannot be determined, and one transaction writes the slice.
+If a trigger may change rows of any table, in safe mode, where the state of the rows is not known, and if a table has no
+transactions, conflicts cannot be determined, and one transaction writes the slice.
 
-The same value means the same identity: bytes that are equal wherever the server takes two values for equal. They may
-also be equal where it does not, which only reduces parallelism. Identities of printable ASCII are
-made here; of other text the server is asked for its weights (``weights.py``).
+Values are compared by their identities: bytes that are equal whenever the server treats two values as equal. They may
+also be equal if it does not, which only reduces parallelism. Identities of printable ASCII are computed here; for other
+text the server returns collation weights (``weights.py``).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _CASCADING = ("", "")
 
 @dataclass
 class _Groups:
-    """Tables that are one: union-find over names."""
+    """Groups of tables: union-find over names."""
 
     parents: dict[QualifiedName, QualifiedName] = field(default_factory=dict)
 
@@ -59,12 +60,12 @@ def causality_of(
     *,
     by_tables: bool = False,
 ) -> Causality | None:
-    """How the rows of a planned slice conflict; None if nothing can be said, so that one transaction must write all.
+    """Return how the rows of a planned slice conflict; None if it is not known, so that one transaction must write all.
 
     Args:
         targets: the downstream's tables by their names there.
         foreign: their foreign keys.
-        by_tables: never look into rows: tables that hang together are one group each.
+        by_tables: do not compare rows: tables that foreign keys connect are one group.
     """
     used = [table for table in plan.tables if table.mode is not Mode.SKIP]
     there = {name: target for name, target in targets.items() if target is not None}
@@ -110,7 +111,7 @@ class _Builder:
         return Causality(tuple(made), tuple(self._parts))
 
     def _close(self) -> None:
-        """A table that hangs together with one whose rows cannot be told apart is one with it."""
+        """Make tables one group that are connected with a table whose rows are one group."""
         pairs = [
             (_lower(table.target_name), foreign.parent)
             for table in self._used
@@ -131,16 +132,16 @@ class _Builder:
     def _add_unique(self, table: TablePlan) -> None:
         target, name = self._targets[table.target_name], _lower(table.target_name)
         if table.cascades:
-            # What cascades do may go on over tables of which this slice has no rows.
+            # Cascades may continue over tables without rows in this slice.
             self._groups.unite(name, _CASCADING)
         opaque = not all(key.plain for key in target.keys) or _has_period(target)
         if self._by_tables or opaque or not _is_apart(table):
             self._whole.add(name)
             return
-        # The upstream's key finds the row, whether or not it is unique downstream.
+        # The upstream's key finds the row, even if it is not unique downstream.
         own = tuple(TargetKeyPart(column.lower()) for column in table.structure.key)
         for columns in dict.fromkeys((own, *(key.parts for key in target.keys))):
-            # A column that only the downstream has can but make rows differ that would be equal without it.
+            # Leaving out a column that only the downstream has may make rows seem equal, which does no harm.
             known = [one for one in columns if one.column in _columns(table)]
             parts = [
                 _part(_columns(table).get(one.column or ""), target.column(one.column or ""), one.length)
@@ -159,7 +160,7 @@ class _Builder:
         if number == len(self._parts):
             self._parts.append(parts)
         elif [(p.sort, p.collation) for p in self._parts[number]] != [(p.sort, p.collation) for p in parts]:
-            # Identities of two kinds do not meet: merged tables whose columns are not of one type.
+            # Identities of different kinds cannot be compared: merged tables whose columns have different types.
             self._whole |= {_lower(table.target_name), *self._named(space)}
             for other in self._named(space):
                 self._groups.unite(_lower(table.target_name), other)
@@ -200,12 +201,12 @@ def _columns(table: TablePlan) -> dict[str, Column]:
 
 
 def _has_period(target: TargetTable) -> bool:
-    """Whether a unique key compares periods: two rows meet there if theirs overlap."""
+    """Whether a unique key compares periods: two rows conflict there if theirs overlap."""
     return "WITHOUT OVERLAPS" in target.definition.upper()
 
 
 def _is_apart(table: TablePlan) -> bool:
-    """Whether single rows of a table can be judged by what the log says of them."""
+    """Whether conflicts of single rows can be determined from the log."""
     structure = table.structure
     whole = structure.before_columns is None and structure.after_columns is None
     sure = bool(structure.key) and table.locator.sure
@@ -213,7 +214,7 @@ def _is_apart(table: TablePlan) -> bool:
 
 
 def _part(column: Column | None, target: TargetColumn | None, length: int | None) -> ConflictColumn | None:
-    """How values of a column are told apart downstream; None if only the server can."""
+    """Return how values of a column are compared downstream; None if only the server can compare them."""
     if column is None or target is None or target.generated:
         return None
     sort = _sort(column, target)

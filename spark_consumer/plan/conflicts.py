@@ -1,4 +1,4 @@
-"""How the rows of a slice can conflict, as values; ``causality`` decides it."""
+"""Values that describe how the rows of a slice can conflict; ``causality`` makes them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from schemas.tables import QualifiedName
 class Sort(Enum):
     """How a literal is normalized for comparison."""
 
-    #: as it is
+    #: unchanged
     EXACT = "exact"
-    #: without its sign: -0.0 is 0.0
+    #: without the sign of zero: -0.0 is 0.0
     UNSIGNED = "unsigned"
-    #: hexadecimal, of which a prefix may count
+    #: hexadecimal, perhaps only a prefix
     BYTES = "bytes"
-    #: as the collation has it; folded here while it is plain
+    #: by a collation without letter case: in capitals if it is printable ASCII
     FOLDED = "folded"
-    #: the same, letters as they are
+    #: by a collation with letter case: unchanged if it is printable ASCII
     TEXT = "text"
     #: by collation weights from the server
     ASKED = "asked"
@@ -30,9 +30,9 @@ class ConflictColumn:
     """One column of a conflict key.
 
     Attributes:
-        column: its name in the log.
-        length: of a prefix; None for the whole value.
-        charset, collation: of text, the downstream's.
+        column: the column's name in the log.
+        length: the length of a prefix; None for the whole value.
+        charset, collation: for text, those of the downstream's column.
     """
 
     column: str
@@ -48,11 +48,11 @@ class ConflictColumn:
 
 @dataclass(frozen=True)
 class ConflictKey:
-    """Columns whose values, taken together, two rows may share.
+    """Columns by whose values two rows may conflict.
 
     Attributes:
-        space: where the values are compared: keys of one space with each other.
-        refers: of a foreign key's child, which conflicts with parents only, not with other children.
+        space: the space of the values: only keys of the same space are compared.
+        refers: whether it is on the child's side of a foreign key, and conflicts with parents only.
     """
 
     space: int
@@ -65,7 +65,7 @@ class TableCausality:
     """How the rows of one table structure conflict.
 
     Attributes:
-        whole: the group that all its rows belong to; None if each is judged by ``keys``.
+        whole: the group of all its rows; None if the rows are compared by ``keys``.
     """
 
     keys: tuple[ConflictKey, ...] = ()
@@ -77,9 +77,9 @@ class Causality:
     """How the rows of a slice conflict.
 
     Attributes:
-        tables: for each table of the plan.
-        spaces: the parts of the keys of each space, as one of them has them.
-        updated: the upstream's tables that have UPDATEs, which may have changed keys.
+        tables: one for each table of the plan.
+        spaces: for each space the columns of one of its keys.
+        updated: the upstream's tables with UPDATEs, which may have changed keys.
     """
 
     tables: tuple[TableCausality, ...]

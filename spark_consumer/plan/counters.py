@@ -1,4 +1,4 @@
-"""What each stage of the pipeline did with the rows of a slice, in numbers."""
+"""Counts of what each stage of the pipeline did with the rows of a slice."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from spark_consumer.plan.plan import Mode, SlicePlan
 
 @dataclass(frozen=True)
 class Stages:
-    """Sums over row changes, as the log has them.
+    """Sums over the log's row changes.
 
     Attributes:
-        filtered: of tables that the channel leaves out, or of kinds that an event filter drops.
-        routed: applied under another name than the upstream's.
-        expression_filtered: left out by an expression over their values.
-        compacted: not written, since another change of the same row stands for them.
-        causality_groups: groups of rows that conflict with none outside.
-        conflicts: rows that another one's group took in.
-        parts: shares of workers.
-        merged: changes that were written by a statement together with others.
+        filtered: changes that a table pattern or an event filter leaves out.
+        routed: changes that are applied under another name than the upstream's.
+        expression_filtered: changes that an expression leaves out.
+        compacted: changes that are not written because another change of the same row replaces them.
+        causality_groups: groups of rows that conflict with no row of another group.
+        conflicts: rows that joined the group of another row.
+        parts: the parts that workers apply.
+        merged: changes that were written by one statement together with others.
     """
 
     filtered: int = 0
@@ -38,7 +38,7 @@ class Stages:
 
     @classmethod
     def of_plan(cls, slice_: Slice, plan: SlicePlan) -> Stages:
-        """What the plan alone decides: the epochs' records say how many rows of each table there are."""
+        """Return the counts that follow from the plan and the row counts in the epochs' records."""
         tables = {schema_name(table.header).hex(): table for table in plan.tables}
         filtered = routed = 0
         for touched in (touched for logged in slice_.epochs for touched in logged.record.tables):

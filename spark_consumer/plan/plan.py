@@ -1,4 +1,4 @@
-"""The plan of a slice: for each table structure, how the executors turn its rows into statements."""
+"""Makes the plan of a slice: for each table structure, how the executors turn its rows into statements."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from spark_consumer.target.versioned import keeps_history
 
 
 class Mode(Enum):
-    """How a table's rows are applied."""
+    """The way in which a table's rows are applied."""
 
     #: net effect by key, DELETEs and INSERTs of many rows
     COMPACT = "compact"
-    #: one statement a row in the upstream's order
+    #: one statement for each row, in the upstream's order
     ORDERED = "ordered"
-    #: another channel's or nobody's table: counted, not applied
+    #: not replicated by this channel: counted, not applied
     SKIP = "skip"
 
 
@@ -44,26 +44,26 @@ class TablePlan:
 
     Attributes:
         header: the bytes that every row value of this structure starts with, ``widened``.
-        structure: its columns as they are written downstream.
+        structure: the columns in the form in which they are written downstream.
         target_name: schema and table on the downstream.
         writable: the columns to write, in the log's order.
-        cascades: whether foreign keys of the downstream act on this table's family.
+        cascades: whether a chain of the downstream's foreign keys connects the table with a cascading one.
         dropped: the kinds of row changes that are left out: insert, update, delete.
-        expressions: rules by which single rows are left out.
-        collations: how the expressions compare text: as the downstream's columns do, by names in lower case.
+        expressions: the rules that leave out single rows.
+        collations: the downstream's collations for the expressions, by column names in lower case.
         safe: safe mode: the row may already exist or be deleted.
         locator: how rows are found on the downstream.
-        definition: of the downstream's table, as this plan was made for it.
+        definition: the definition of the downstream's table that the plan was made for.
         again: the slice is reapplied after a rewind.
         gives_way: in a reapplied slice, whether a row with a conflicting unique value is deleted, because a later
             change writes it again.
-        filled: what is written into columns that the row images lack.
+        filled: the values for columns that the row images lack.
         documents: text columns, such as MariaDB's JSON, that are JSON on the downstream.
         history: whether history rows are skipped because the downstream keeps its own.
-        triggers: whether the downstream's table has any.
+        triggers: whether the downstream's table has triggers.
         transactional: whether the table's engine has transactions.
-        alone: of one that is not: whether each change must be known to be there before the next one, since several,
-            repeated from the first one on, might meet each other.
+        alone: for a table without transactions, whether each change must be confirmed before the next one is written,
+            because several changes that are repeated from the first one on could conflict.
     """
 
     header: bytes
@@ -103,12 +103,12 @@ class TablePlan:
 
     @property
     def partial(self) -> bool:
-        """Whether some changes of this table are left out, so that others may not find their row."""
+        """Whether some changes of this table are left out, so that other changes may not find their row."""
         return bool(self.dropped or self.expressions)
 
     @property
     def knows_rows(self) -> bool:
-        """Whether what is written is the whole row, so that it can be inserted."""
+        """Whether the values of the whole row are known, so that it can be inserted."""
         return self.structure.after_columns is None or self.structure.before_columns == ()
 
     @property
@@ -118,7 +118,7 @@ class TablePlan:
 
     @property
     def filter(self) -> RowFilter | None:
-        """The expressions as code. Raises ConfigError for one that cannot be evaluated over this structure."""
+        """The expressions as code. Raises ConfigError if one cannot be evaluated for this structure."""
         if not self.expressions:
             return None
         return compile_filter(self.structure, self.expressions, self.collations)
@@ -126,13 +126,13 @@ class TablePlan:
 
 @dataclass(frozen=True)
 class SlicePlan:
-    """All that an executor needs to know.
+    """The plan of a slice, for the executors.
 
     Attributes:
-        window: which of the one epoch's rows are meant, by their numbers; None: all that are read.
-        causality: how its rows conflict, where several workers write them.
-        traced: whether each row tells which event it is.
-        compacted: what rows of tables begin with that are written row by row, and would be compacted otherwise.
+        window: for a part of an epoch, the numbers of its rows; None for all rows that are read.
+        causality: how the rows conflict, if several workers write them.
+        traced: whether each row's result names its event.
+        compacted: the headers of tables that are written row by row here and would be compacted otherwise.
     """
 
     tables: tuple[TablePlan, ...]
@@ -143,7 +143,7 @@ class SlicePlan:
     compacted: frozenset[bytes] = frozenset()
 
     def row_by_row(self) -> SlicePlan:
-        """The same slice with each row's change as a statement of its own, in the upstream's order, and traced."""
+        """Return the plan with one traced statement for each row change, in the upstream's order."""
         tables = tuple(
             replace(table, mode=Mode.ORDERED) if table.mode is Mode.COMPACT else table
             for table in self.tables
@@ -154,20 +154,20 @@ class SlicePlan:
 
 
 def structures_of(slice_: Slice, known: Mapping[str, TableStructure]) -> dict[str, TableStructure]:
-    """The structures of a slice's rows by fingerprint, as the tracker knows them."""
+    """Return the structures of a slice's rows by fingerprint. Raises LogError TR552 if the tracker lacks one."""
     if unknown := sorted(slice_.fingerprints - set(known)):
         raise LogError(
             "TR552",
             f"the schema tracker does not know the structure with fingerprint {unknown[0]}",
             where=slice_.where,
-            hint="the schemas topic or the epoch that brought it is damaged",
+            hint="the schemas topic, or the epoch that introduced it, is damaged",
             applied=NOTHING_APPLIED,
         )
     return {fingerprint: known[fingerprint] for fingerprint in slice_.fingerprints}
 
 
 def targets_of(structures: Mapping[str, TableStructure], rules: Rules) -> dict[QualifiedName, QualifiedName]:
-    """The downstream's name of each upstream table whose rows may be applied."""
+    """Return the downstream's name of each upstream table whose rows may be applied."""
     named = ((s.db, s.table) for s in structures.values())
     wanted = [name for name in named if name not in rules.hidden and rules.tables.allows(*name)]
     kept = [name for name in wanted if len(rules.events.dropped_dml(*name)) < len(DML)]
@@ -190,11 +190,11 @@ def plan_slice(
     Args:
         targets: the downstream's tables by their names there.
         safe: safe mode.
-        again: the slice is applied for a second time.
-        unfinished: tables in which an interrupted attempt has left rows, whatever they are now.
+        again: whether the slice is reapplied after a rewind.
+        unfinished: tables in which an interrupted attempt has left rows, even if they have transactions now.
 
     Raises:
-        DownstreamError: a table does not fit.
+        DownstreamError: a table cannot hold the rows.
     """
     names = targets_of(structures, rules)
     into = Counter(names.values())
@@ -213,7 +213,7 @@ def plan_slice(
 
 
 def _level(tables: list[TablePlan]) -> tuple[TablePlan, ...]:
-    """One mode for all that goes into one downstream table: its rows may move from one to the other."""
+    """Give all tables that go into one downstream table the same mode, because rows may move between them."""
     ordered = {table.target_name for table in tables if table.mode is Mode.ORDERED}
     return tuple(
         replace(table, mode=Mode.ORDERED)
@@ -253,9 +253,9 @@ def _plan_table(
     ]
     after = {column.name for column in structure.after_image}
     absent = tuple(name for name in names if name not in after)
-    # Values of columns that only the downstream has would not survive DELETE and INSERT.
+    # DELETE and INSERT would lose the values of columns that only the downstream has.
     extra = target.writable - {name.lower() for name in names}
-    # What is left out breaks the log's own logic of which rows exist, which compaction builds on.
+    # Compaction concludes from the log which rows exist; with changes left out, that is wrong.
     dropped = rules.events.dropped_dml(structure.db, structure.table)
     expressions = rules.expressions_of(structure.db, structure.table)
     if history and (dropped or expressions):
@@ -264,7 +264,7 @@ def _plan_table(
             "row filters cannot be used on a system-versioned table: its log does not distinguish UPDATE from DELETE",
             where=place,
             hint="leave the whole table out, or DROP SYSTEM VERSIONING downstream and add row_start and row_end"
-            " TIMESTAMP(6) NOT NULL to columns and key: all rows are written then",
+            " TIMESTAMP(6) NOT NULL to the columns and the key: then all rows are written",
         )
     partial = bool(dropped or expressions)
     locator = locator_of(structure, target, merged=merged, partial=partial)
@@ -280,10 +280,10 @@ def _plan_table(
     transactional = target.transactional and name not in unfinished
     if not transactional:
         _check_repeatable(target, locator, place)
-    # A trigger shall see the statements that the upstream ran, and not DELETE and INSERT for an UPDATE.
+    # Triggers must run for the upstream's kinds of changes, not for DELETE and INSERT instead of UPDATE.
     apart = bool(extra or target.triggers) or not locator.sure
     ordered = apart or target.in_family or partial or not rules.compact
-    # Nor would what an UPDATE's after image lacks. Of a DELETE nothing but the key is needed.
+    # They would also lose values that an UPDATE's after image lacks. A DELETE needs only the key.
     ordered = ordered or bool(after and absent) or history or not transactional
     table = TablePlan(
         header,
@@ -316,16 +316,16 @@ def _as_written(structure: TableStructure, target: TargetTable) -> TableStructur
 
 
 def _check_repeatable(target: TargetTable, locator: RowLocator, place: Where) -> None:
-    """A table without transactions keeps what a failed attempt has written; only its key tells what that is."""
+    """Check that rows of a failed attempt can be recognized in a table without transactions: it needs a key."""
     if locator.find is not RowMatch.KEY:
         there = ".".join(target.name)
         raise DownstreamError(
             "TR656",
             f"the downstream's table has the engine {target.engine}, which has no transactions, and no unique key on"
-            " the upstream's key: what an interrupted batch has written would be written twice",
+            " the upstream's key: the rows of an interrupted batch would be written twice",
             where=place,
             hint=f"ALTER TABLE {there} ENGINE=InnoDB on the downstream, or give it a primary key on both sides;"
-            ' with [ddl] engines = "innodb" such tables are made in InnoDB',
+            ' with [ddl] engines = "innodb" such tables are created in InnoDB',
             applied=NOTHING_APPLIED,
         )
 
@@ -352,10 +352,10 @@ def _check_fit(structure: TableStructure, target: TargetTable, place: Where) -> 
 
 
 def _filled(structure: TableStructure, absent: tuple[str, ...], target: TargetTable, place: Where) -> Filled:
-    """What to write into columns that after images lack."""
+    """Return the values for columns that after images lack."""
     there = {name: column for name in absent if (column := target.column(name))}
     if structure.before_columns != ():
-        # The server would set these to its own time; they are as they were.
+        # The server would set these columns to its own time, but they did not change.
         return tuple((name, quoted(name).encode()) for name, column in there.items() if column.touched)
     if unknown := [name for name, column in there.items() if column.default_sql is None]:
         raise DownstreamError(

@@ -1,4 +1,4 @@
-"""The event that the downstream refused: which one it is, and how it is shown."""
+"""The errors for an event that the downstream refused, and the event's identity."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class RowRefused(DownstreamError):
 
 
 class DdlRefused(DownstreamError):
-    """TR620 to TR629: a DDL cannot be applied as it is."""
+    """TR620 to TR629: a DDL cannot be applied."""
 
 
 class DdlInDoubt(DdlRefused):
-    """TR621: unknown whether an interrupted DDL ran."""
+    """TR621: it is not known whether an interrupted DDL ran."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class Event:
     """One row's change, or one DDL.
 
     Attributes:
-        epoch: its epoch.
-        seq: its number within that, ``DDL`` for a DDL.
-        digest: CRC-32 of the record, or of the DDL's text: the same numbers in another log are another event.
-        key: what finds the row on the downstream.
-        file: upstream binlog file; ``pos`` is the place of the event in it.
-        relay: relay file and the position in it at which the epoch ends.
+        epoch: the event's epoch.
+        seq: the row's number in the epoch; ``DDL`` for a DDL.
+        digest: CRC-32 of the record or of the DDL's text, because another log may have the same numbers.
+        key: the condition that finds the row on the downstream.
+        file: the upstream's binlog file; ``pos`` is the event's position in it.
+        relay: the relay file and the position in it at which the epoch ends.
     """
 
     epoch: int
@@ -56,7 +56,7 @@ class Event:
 
     @property
     def identity(self) -> tuple[int, int, str | None, int]:
-        """What must be the same for it to be the same event."""
+        """The fields that identify the event in all logs."""
         return self.epoch, self.seq, self.gtid, self.digest
 
     def as_dict(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class EventRefused(DownstreamError):
         where = Where(event.gtid, event.file, event.pos, table, event.epoch, event.id, event.relay)
         row = "" if event.seq == DDL else f". Row: {event.key}."
         hint = (
-            f"{error.hint}. Or let it go: `tailrace error skip`, or `tailrace error replace --sql '…'`, for event"
+            f"{error.hint}. Or leave it out: `tailrace error skip`, or `tailrace error replace --sql '…'`, for event"
             f" {event.id}"
         )
         super().__init__(
@@ -80,7 +80,7 @@ class EventRefused(DownstreamError):
 
 
 def ddl_event(slice_: Slice) -> Event:
-    """The event of a slice's DDL."""
+    """Return the event of a slice's DDL."""
     one = slice_.first
     text = one.ddl.statement if one.ddl else ""
     relay = f"{one.relay_dir}/{one.relay_file}:{one.relay_pos}"
@@ -90,13 +90,13 @@ def ddl_event(slice_: Slice) -> Event:
 
 
 def cut_values(sql: str, most: int = _MOST) -> str:
-    """A statement for people: long values cut short, and all of it to ``most`` characters."""
+    """Shorten a statement for messages: long values, and the whole text to ``most`` characters."""
 
     def shorter(found: re.Match[str]) -> str:
         if found[1] is not None:
             return f"'{found[1]}…'"
         return f"{found[2]}{found[3]}…" + ("'" if found[2].endswith("'") else "")
 
-    # What comes much later is not shown anyway, and a value may have megabytes.
+    # Only the start is shown, and a value may have megabytes.
     text = _LITERAL.sub(shorter, sql[: 1 << 20])
     return text if len(text) <= most else text[:most] + "…"

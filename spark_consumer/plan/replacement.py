@@ -1,8 +1,8 @@
-"""Which statements may run instead of an event: those that can be in one transaction with the position.
+"""Checks the statements that an operator gives for an event: they must be able to run in the position's transaction.
 
-A rewind has them run again, over tables that hold what they did and what came later. That gives the same rows if each
-sets or removes rows that it names, whatever is there: UPDATE to constants, DELETE, and REPLACE of whole rows, which an
-INSERT becomes. What adds to a value, or to a table without a key, would do so twice.
+A rewind runs them again on tables that already have their result and later changes. The result is the same if each
+statement sets or removes the rows that it names: UPDATE to constants, DELETE, and REPLACE of whole rows, into which an
+INSERT is changed. A statement that adds to a value, or to a table without a key, would do so twice.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _DML = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE", "WITH"})
 
 
 def check(statements: tuple[str, ...], *, for_ddl: bool, flavor: Flavor) -> None:
-    """Raise DownstreamError TR643 for what would commit by itself, or is not understood.
+    """Raise DownstreamError TR643 for a statement that commits implicitly or cannot be parsed.
 
     Args:
-        for_ddl: whether the event is a DDL; then DDL may come first.
+        for_ddl: whether the event is a DDL; then the first statements may be DDL.
     """
     dml_seen = False
     for statement in statements:
@@ -32,7 +32,7 @@ def check(statements: tuple[str, ...], *, for_ddl: bool, flavor: Flavor) -> None
             raise _not_allowed(statement, f"{kind} commits implicitly, together with the rows before it")
         if is_ddl and dml_seen:
             raise _not_allowed(
-                statement, "DDL comes before INSERT, UPDATE and DELETE, which wait for the position"
+                statement, "DDL must come before INSERT, UPDATE and DELETE, which run with the position"
             )
         if not is_ddl and kind not in _DML:
             raise _not_allowed(
@@ -44,10 +44,10 @@ def check(statements: tuple[str, ...], *, for_ddl: bool, flavor: Flavor) -> None
 def parted(
     statements: tuple[str, ...], ddl: SchemaChanged, flavor: Flavor
 ) -> tuple[list[SchemaChanged], list[str]]:
-    """What runs instead of a DDL: DDL, as ``ddl`` is stated, and DML after it.
+    """Split the statements that replace a DDL into DDL, in the form of ``ddl``, and the DML after it.
 
     Args:
-        flavor: of the downstream, as for ``check``.
+        flavor: the downstream's flavor.
     """
     changes: list[SchemaChanged] = []
     rows: list[str] = []
@@ -67,9 +67,9 @@ class Repeated:
     """A statement that may run again.
 
     Attributes:
-        sql: as it runs then.
-        rows: of one that writes whole rows, the constants of each; None for others.
-        columns: theirs; empty where the statement does not say.
+        sql: the statement in the form for a repetition.
+        rows: the constants of each row, if it writes whole rows; otherwise None.
+        columns: the columns of the constants; empty if the statement does not name them.
     """
 
     sql: str
@@ -78,10 +78,10 @@ class Repeated:
     columns: tuple[str, ...] = ()
 
     def given(self, columns: Sequence[str]) -> set[str]:
-        """The columns, in lower case, that have a value other than NULL in each row.
+        """Return the columns, in lower case, that are not NULL in any row.
 
         Args:
-            columns: the table's.
+            columns: the table's columns.
         """
         names = [name.lower() for name in self.columns or columns]
         rows = self.rows or ()
@@ -91,7 +91,7 @@ class Repeated:
 
 
 def repeated(statement: str, flavor: Flavor) -> Repeated | None:
-    """A row's replacement as it runs for a second time; None if that could do something else than the first time."""
+    """Return a row's replacement in the form for a repetition; None if its result could differ from the first time."""
     cursor = Cursor(statement, dialect_of(flavor, NO_BACKSLASH_ESCAPES), "")
     try:
         first = cursor.peek()
@@ -139,7 +139,7 @@ def _names(cursor: Cursor) -> tuple[str, ...]:
 
 
 def _rows(cursor: Cursor) -> tuple[tuple[str, ...], ...]:
-    """Step over lists of constants; their first words."""
+    """Step over lists of constants; return their first words."""
     rows: list[tuple[str, ...]] = []
     while not rows or cursor.take(","):
         cursor.expect("(")
@@ -152,7 +152,7 @@ def _rows(cursor: Cursor) -> tuple[tuple[str, ...], ...]:
 
 
 def _literal(cursor: Cursor) -> str:
-    """Step over a constant; its first word in capitals."""
+    """Step over a constant; return its first word in capitals."""
     cursor.take_any("-", "+")
     first = cursor.next()
     if first.kind is TokenKind.STRING:
@@ -172,7 +172,7 @@ def _literal(cursor: Cursor) -> str:
 
 _COMPARISONS = frozenset(["=", "<", ">", "!", "(", ")", ",", ".", "+", "-", "*"])
 _OPERATORS = frozenset(("AND", "OR", "XOR", "NOT", "IN", "IS", "NULL", "BETWEEN", "LIKE", "TRUE", "FALSE"))
-# Words that stand for a value of the session or of the moment, and what makes it matter which rows come first.
+# Words for values that depend on the session or the time, and for clauses that depend on the order of rows.
 _VOLATILE = frozenset(
     {
         *("CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "CURRENT_USER", "CURRENT_ROLE", "LOCALTIME"),

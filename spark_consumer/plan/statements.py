@@ -1,4 +1,4 @@
-"""Merging: many rows of one table become few statements of bounded size."""
+"""Merges many rows of one table into few statements of limited size."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """How large one statement may become. A single larger row still is one statement."""
+    """The limits of one statement. A single larger row is one statement too."""
 
     max_bytes: int = 1 << 20
     max_rows: int = 2_000
@@ -16,7 +16,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement and the number of rows that the log says it changes."""
+    """One statement and the number of rows that it must change according to the log."""
 
     sql: bytes
     rows: int
@@ -25,7 +25,7 @@ class Statement:
 def merged(
     head: bytes, items: Iterable[bytes], tail: bytes, limits: Limits, joint: bytes = b","
 ) -> Iterator[Statement]:
-    """``head item,item,... tail`` in statements within the limits."""
+    """Yield statements ``head item,item,... tail`` within the limits."""
     taken: list[bytes] = []
     size = 0
     for item in items:
@@ -41,7 +41,7 @@ def merged(
 def merged_deletes(
     table: bytes, key_columns: bytes, keys: Iterable[bytes], limits: Limits
 ) -> Iterator[Statement]:
-    """DELETE … WHERE key IN (…) for rendered keys; without columns the keys are predicates."""
+    """Yield DELETE … WHERE key IN (…) for rendered keys; without columns the keys are predicates."""
     if not key_columns:
         return merged(b"DELETE FROM " + table + b" WHERE ", keys, b"", limits, b" OR ")
     return merged(b"DELETE FROM " + table + b" WHERE " + key_columns + b" IN (", keys, b")", limits)
@@ -50,5 +50,5 @@ def merged_deletes(
 def merged_inserts(
     table: bytes, columns: bytes, rows: Iterable[bytes], limits: Limits
 ) -> Iterator[Statement]:
-    """INSERT … VALUES (…),(…) for rendered rows. Never IGNORE: a conflict must show."""
+    """Yield INSERT … VALUES (…),(…) for rendered rows. It never has IGNORE: a conflict must be an error."""
     return merged(b"INSERT INTO " + table + b" (" + columns + b") VALUES ", rows, b"", limits)

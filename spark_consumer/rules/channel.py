@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-#: what a channel's name may be: it is also a folder's and a file's
+#: the pattern of channel names; the name is also used for a folder and a file
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"
 
 
@@ -12,8 +12,8 @@ class ChannelKey(NamedTuple):
     """The key of a channel's rows on the downstream: pipelines with other prefixes may have channels of the same name.
 
     Attributes:
-        prefix: of the Kafka topics that the channel reads.
-        name: the channel's own.
+        prefix: the prefix of the Kafka topics that the channel reads.
+        name: the channel's name.
     """
 
     prefix: str

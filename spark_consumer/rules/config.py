@@ -27,12 +27,12 @@ from spark_consumer.rules.scope import Scope
 
 @dataclass(frozen=True)
 class LogAddress:
-    """Where an epoch log is.
+    """The address of an epoch log.
 
     Attributes:
-        bootstrap_servers: Kafka, ``host:port,host:port``.
-        prefix: topics are ``<prefix>.rows``, ``.epochs`` and ``.schemas``.
-        kafka_security: what Kafka asks for.
+        bootstrap_servers: Kafka's addresses, ``host:port,host:port``.
+        prefix: the topics are ``<prefix>.rows``, ``<prefix>.epochs`` and ``<prefix>.schemas``.
+        kafka_security: the settings for Kafka's login and encryption.
     """
 
     bootstrap_servers: str
@@ -54,13 +54,13 @@ class LogAddress:
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerSettings:
-    """The fields of ``[consumer]`` but Spark's own, each with its default, its check and its meaning; in seconds."""
+    """The fields of ``[consumer]`` without Spark's, with their defaults, checks and descriptions. Times are seconds."""
 
     channel: Annotated[
         str,
         Field(
             pattern=CHANNEL_NAME,
-            description="name of the position kept in tailrace.relay_log_info, beside those of other prefixes",
+            description="name of the channel's position in tailrace.relay_log_info; other prefixes may use it too",
         ),
     ] = "main"
     checkpoint_dir: Annotated[
@@ -115,34 +115,34 @@ class ConsumerSettings:
 
     @property
     def workers(self) -> int:
-        """Connections that write a slice side by side; 1 for one transaction."""
+        """The number of connections that write a slice in parallel; 1 if one transaction writes it."""
         return self.worker_count if self.consistency == "worker" else 1
 
 
 @dataclass(frozen=True)
 class ConsumerConfig(ConsumerSettings, LogAddress):
-    """One channel's settings: those of ``[consumer]``, its log and its target, its rules, and what one run is told.
+    """One channel's settings: those of ``[consumer]``, its log, its target, its rules, and the options of one run.
 
     Attributes:
         target: the downstream server.
         files: the folder of change files that is written instead.
         include: ``database.table`` patterns with ``*`` and ``?``; empty means all.
-        exclude: patterns of tables to leave out, stronger than ``include``.
-        filters: which kinds of events of which tables go through.
+        exclude: patterns of tables to leave out; they override ``include``.
+        filters: which kinds of events of which tables are replicated.
         routes: the downstream's names of the upstream's schemas and tables.
-        expressions: which rows are left out by their values.
-        ddl: what becomes of DDL on views, stored programs and accounts, and of online schema changes.
-        start: where a channel without a position begins, see ``epochs.start``; one that has begun somewhere
+        expressions: which rows are left out because of their values.
+        ddl: whether DDL on views, stored programs and accounts is applied, and how online schema changes are.
+        start: where a channel without a position starts, see ``epochs.start``. A channel that has started somewhere
             else is refused, unless this is None.
-        until: return exactly at this place; ``spark_consumer.epochs.start`` knows the forms.
+        until: return exactly at this position; its forms are in ``spark_consumer.epochs.start``.
         until_caught_up: return once everything that the log held at the start is applied.
         stop_at_gtid: return exactly after this GTID set.
         spark_conf: Spark properties that override ours.
         jars: Spark's Kafka connector and what it needs.
-        class_archive: what ``spark_consumer.job.class_archive`` made, to start the JVM in half the time.
+        class_archive: the archive of ``spark_consumer.job.class_archive``, with which the JVM starts in half the time.
         upstream_folds: whether the patterns are in lower case, as all the upstream's names are.
-        folded: where the downstream has all names in lower case: the upstream's tables that are known at the start;
-            None where it tells cases apart. See ``spark_consumer.epochs.letter_case``.
+        folded: if the downstream stores all names in lower case, the upstream's tables that are known at the start;
+            otherwise None. See ``spark_consumer.epochs.letter_case``.
     """
 
     target: ServerUrl
@@ -165,7 +165,7 @@ class ConsumerConfig(ConsumerSettings, LogAddress):
 
     @cached_property
     def rules(self) -> Rules:
-        """The channel's rules. Raises ConfigError for one that cannot be used, DownstreamError TR618."""
+        """The channel's rules. Raises ConfigError for a rule that cannot be used, DownstreamError TR618."""
         return Rules(
             TableFilter(self.include, self.exclude),
             EventFilter(self.filters),
@@ -181,16 +181,16 @@ class ConsumerConfig(ConsumerSettings, LogAddress):
 
     @property
     def key(self) -> ChannelKey:
-        """Whose rows on the downstream are the channel's."""
+        """The key of the channel's rows in the downstream's tables."""
         return ChannelKey(self.prefix, self.channel)
 
     @property
     def secrets(self) -> dict[str, str]:
-        """The passwords of target and Kafka by the variables that pickles name them by (``schemas.access.secrets``)."""
+        """The passwords of target and Kafka by the variable names in pickles (``schemas.access.secrets``)."""
         target = {TARGET_PASSWORD: self.target.password} if self.target.password else {}
         return {**target, **self.kafka_security.environment()}
 
     @property
     def channel_dir(self) -> Path:
-        """This channel's own folder below the checkpoint folder, where other pipelines may have theirs."""
+        """This channel's folder in the checkpoint folder, which other pipelines may use too."""
         return self.checkpoint_dir / self.channel / self.prefix

@@ -1,4 +1,4 @@
-"""What a channel does with DDL on other things than tables, and with the tables of online schema change tools."""
+"""The options for DDL on views, programs and accounts, and for the tables of online schema change tools."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from pydantic import Field
 from schemas.errors import ConfigError
 
 DdlAction = Literal["apply", "ignore", "stop"]
-#: DM's: gh-ost's _t_gho and pt-online-schema-change's _t_new; gh-ost's _t_ghc and _t_del, pt-osc's _t_old
+#: DM's defaults: gh-ost's _t_gho and pt-online-schema-change's _t_new; gh-ost's _t_ghc and _t_del, pt-osc's _t_old
 SHADOW_RULES = ("^_(.+)_(?:new|gho)$",)
 TRASH_RULES = ("^_(.+)_(?:ghc|del|old)$",)
 
 
 @dataclass(frozen=True)
 class DdlOptions:
-    """One channel's ``[ddl]``: each field with its default and its meaning.
+    """One channel's ``[ddl]``, with the default and the description of each field.
 
-    Triggers are never applied, and events only as disabled on a replica: the binlog holds the rows that they wrote
-    upstream, so they would write them twice. The rules for tables' names are regular expressions whose first group is
+    Triggers are never applied, and events only as disabled on a replica: the binlog has the rows that they wrote
+    upstream, so they would write them twice. The rules for table names are regular expressions whose first group is
     the real table's name.
 
     Raises:
-        ConfigError: TR135, a rule that cannot be one.
+        ConfigError: TR135, a rule is not valid.
     """
 
     views: Annotated[DdlAction, Field(description="CREATE, ALTER and DROP VIEW: apply, ignore or stop")] = (
@@ -37,20 +37,20 @@ class DdlOptions:
     events: Annotated[
         DdlAction,
         Field(
-            description="events: apply (as disabled on a replica, since the binlog holds what they write), ignore"
-            " or stop"
+            description="events: apply (as disabled on a replica, because the binlog has the rows that they write),"
+            " ignore or stop"
         ),
     ] = "apply"
     triggers: Annotated[
         Literal["ignore", "stop"],
-        Field(description="triggers: ignore or stop; the binlog holds what they write"),
+        Field(description="triggers: ignore or stop; the binlog has the rows that they write"),
     ] = "ignore"
     accounts: Annotated[
         DdlAction,
         Field(
             description=(
-                "users, roles, grants, passwords: apply, ignore or stop; only with apply outside of [channel.…]"
-                " does the producer publish them, passwords and all"
+                "users, roles, grants, passwords: apply, ignore or stop; the producer publishes them, passwords"
+                " included, only if this is apply outside of [channel.…]"
             )
         ),
     ] = "ignore"
@@ -58,8 +58,8 @@ class DdlOptions:
         Literal["upstream", "innodb"],
         Field(
             description=(
-                "tables of engines without transactions (MyISAM, Aria, MEMORY, CSV, ARCHIVE): as upstream, or in"
-                " InnoDB"
+                "engine of tables whose engine has no transactions (MyISAM, Aria, MEMORY, CSV, ARCHIVE): as"
+                " upstream, or InnoDB"
             )
         ),
     ] = "upstream"
@@ -71,7 +71,9 @@ class DdlOptions:
     ] = False
     shadow_table_rules: Annotated[
         tuple[str, ...],
-        Field(description="names of the tables that these tools fill; the group is the real one"),
+        Field(
+            description="regular expressions for the tables that the tools fill; the group is the real table"
+        ),
     ] = SHADOW_RULES
     trash_table_rules: Annotated[
         tuple[str, ...],
@@ -88,16 +90,16 @@ class DdlOptions:
                 raise _unusable(text, f"it has {groups} groups")
 
     def of(self, family: str) -> DdlAction:
-        """What becomes of a family of objects; tables and all that has no setting are applied."""
+        """Return the action for DDL on a family of objects; "apply" for tables and families without a setting."""
         found: DdlAction = getattr(self, family) if family else "apply"
         return found
 
     def shadow_of(self, table: str) -> str | None:
-        """The real table's name, if this is one of a shadow table."""
+        """Return the real table's name if ``table`` is a shadow table; otherwise None."""
         return _first(self.shadow_table_rules, table)
 
     def trash_of(self, table: str) -> str | None:
-        """The real table's name, if this is one of a table that a tool throws away."""
+        """Return the real table's name if ``table`` is a tool's temporary table; otherwise None."""
         return _first(self.trash_table_rules, table)
 
 
@@ -112,5 +114,5 @@ def _unusable(text: str, why: str) -> ConfigError:
     return ConfigError(
         "TR135",
         f"ddl: {text!r} is not a valid table name rule: {why}",
-        hint="write a regular expression with one group, which is the real table's name, in '…'",
+        hint="write a regular expression in '…' with one group, which is the real table's name",
     )

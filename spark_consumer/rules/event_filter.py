@@ -1,8 +1,8 @@
-"""The binlog event filter: which kinds of events of which tables go through, with DM's semantics.
+"""The binlog event filter: which kinds of events of which tables are replicated, with DM's semantics.
 
 Every rule that matches the schema and table applies. A rule that ignores drops the events it names; a rule that
-does drops all others of its tables. Dropping is stronger, so the order of rules means nothing. A rule without a
-table pattern holds for a schema with all that is in it.
+does drops all other events of its tables. An event is dropped if any rule drops it, so the order of rules does not
+matter. A rule without a table pattern applies to the schema and all its tables.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ DDL = (
     "truncate table",
 )
 _GROUPS = ("all", "all dml", "all ddl", "none", "none dml", "none ddl")
-#: every word that `events` may hold
+#: the words that are allowed in `events`
 EVENTS = (*_GROUPS, *DML, *DDL)
 
 
 def event_name(text: str) -> str:
-    """An event as ``EVENTS`` has it. Raises ConfigError TR133 for an unknown one."""
+    """Return an event in the spelling of ``EVENTS``. Raises ConfigError TR133 for an unknown one."""
     name = " ".join(text.lower().split()).replace("schema", "database")
     if name not in EVENTS:
         raise ConfigError("TR133", f"filters: unknown event {text!r}", hint=f"events are {', '.join(EVENTS)}")
@@ -45,10 +45,10 @@ def event_name(text: str) -> str:
 
 @dataclass(frozen=True)
 class EventRule:
-    """One rule of ``[[filters]]``; the first of its events that speaks of an event decides.
+    """One rule of ``[[filters]]``. The first of its ``events`` that covers an event decides.
 
     Raises:
-        ConfigError: TR133, an event or an expression that cannot be used.
+        ConfigError: TR133, an event or an expression is not valid.
     """
 
     schema_pattern: Annotated[
@@ -57,14 +57,14 @@ class EventRule:
     action: Annotated[
         Literal["Do", "Ignore"],
         Field(
-            description="Ignore drops the events named, Do all others of these tables", examples=["Ignore"]
+            description="Ignore drops these events, Do drops all others of these tables", examples=["Ignore"]
         ),
     ]
     table_pattern: Annotated[
         str | None,
         Field(
             min_length=1,
-            description="tables; without it the rule holds for the schema's own DDL and all its tables",
+            description="tables; without it the rule applies to the schema's own DDL and all its tables",
             examples=["log_*"],
         ),
     ] = None
@@ -78,7 +78,7 @@ class EventRule:
     sql_pattern: Annotated[
         tuple[str, ...],
         Field(
-            description="regular expressions over the text of DDL, in any case of letters",
+            description="regular expressions for the text of DDL, not case-sensitive",
             examples=[["^DROP\\s+PROCEDURE"]],
         ),
     ] = ()
@@ -92,11 +92,11 @@ class EventRule:
                 raise ConfigError(
                     "TR133",
                     f"filters: invalid regular expression {text!r}: {error}",
-                    hint="in TOML, write it in '…'",
+                    hint="write it in '…' in the TOML file",
                 ) from None
 
     def fits(self, db: str, table: str | None) -> bool:
-        """Whether the rule has a say about a table, or (None) about a schema itself."""
+        """Whether the rule applies to a table, or (None) to the schema itself."""
         if not compile_pattern(self.schema_pattern).fullmatch(db):
             return False
         if self.table_pattern is None:
@@ -104,7 +104,7 @@ class EventRule:
         return table is not None and bool(compile_pattern(self.table_pattern).fullmatch(table))
 
     def drops(self, event: str, sql: str | None) -> bool:
-        """Whether the rule drops an event of a table that it fits."""
+        """Whether the rule drops an event of a table to which it applies."""
         if self._names(event) == (self.action == "Ignore"):
             return True
         if sql is None or not self.sql_pattern:
@@ -127,7 +127,7 @@ class EventRule:
 
 @dataclass(frozen=True)
 class EventFilter:
-    """All rules of a channel."""
+    """All event rules of a channel."""
 
     rules: tuple[EventRule, ...] = ()
 
@@ -136,12 +136,12 @@ class EventFilter:
         return any(rule.drops(event, sql) for rule in self.rules if rule.fits(db, table))
 
     def dropped_dml(self, db: str, table: str) -> frozenset[str]:
-        """The kinds of row changes of a table that are dropped."""
+        """Return the kinds of row changes of a table that are dropped."""
         return frozenset(event for event in DML if self.drops(db, table, event))
 
 
 def rule_hint(events: Iterable[str], db: str, table: str | None) -> str:
-    """A rule that ignores these events, for an error's hint."""
+    """Return the text of a rule that ignores these events, for an error's hint."""
     where = f'schema-pattern = "{db}"' + (f', table-pattern = "{table}"' if table else "")
     names = ", ".join(f'"{event}"' for event in events)
     return f'[[filters]] {where}, events = [{names}], action = "Ignore"'

@@ -1,6 +1,6 @@
 """Routing: the downstream's name of each upstream schema and table.
 
-A rule with a table pattern is stronger than one with only a schema pattern, as in DM. Two rules of the same
+A rule with a table pattern overrides one with only a schema pattern, as in DM. Two rules of the same
 strength that send one table to two places are a mistake, and raise an error.
 """
 
@@ -31,7 +31,7 @@ class Route:
         str | None,
         Field(
             min_length=1,
-            description="tables; without it the rule moves whole schemas",
+            description="tables; without it the rule renames whole schemas",
             examples=["orders_*"],
         ),
     ] = None
@@ -47,14 +47,14 @@ class Route:
 
 @dataclass(frozen=True)
 class Router:
-    """All rules of a channel.
+    """All routes of a channel.
 
     Attributes:
-        folded: where the downstream has all names in lower case: the upstream's tables that are known already.
+        folded: if the downstream stores all names in lower case, the upstream's known tables; otherwise None.
 
     Raises:
-        ConfigError: TR131, a rule that cannot be one; TR132, rules that disagree about a table.
-        DownstreamError: TR618, two tables of the upstream are one on the downstream, and no rule says so.
+        ConfigError: TR131, a rule is not valid; TR132, rules contradict each other about a table.
+        DownstreamError: TR618, two upstream tables have the same name on the downstream without a route.
     """
 
     routes: tuple[Route, ...] = ()
@@ -82,29 +82,29 @@ class Router:
             self.table(*name)
 
     def table(self, db: str, table: str) -> QualifiedName:
-        """The downstream's name of an upstream table."""
+        """Return the downstream's name of an upstream table."""
         known = self._known.get((db, table))
         if known is None:
             known = self._known[db, table] = self._there(self._table(db, table))
         return known
 
     def _there(self, name: QualifiedName) -> QualifiedName:
-        """The name as the downstream has it. Raises DownstreamError TR618."""
+        """Return a name in the downstream's letter case. Raises DownstreamError TR618."""
         if self.folded is None:
             return name
         there = (lowered(name[0]), lowered(name[1]))
         if (other := self._unfolded.setdefault(there, name)) != name:
             raise DownstreamError(
                 "TR618",
-                f"{'.'.join(other)} and {'.'.join(name)} are one table on the downstream, which has all names in lower"
-                " case (lower_case_table_names)",
+                f"{'.'.join(other)} and {'.'.join(name)} are one table on the downstream, which stores all names in"
+                " lower case (lower_case_table_names)",
                 where=Where(table=".".join(name)),
-                hint="give one of them another name with a rule of [[routes]], or leave it out with [tables] exclude",
+                hint="give one of them another name with [[routes]], or leave it out with [tables] exclude",
             )
         return there
 
     def database(self, db: str) -> str:
-        """The downstream's name of an upstream schema: that of its schema rule; rules for tables do not move it."""
+        """Return the downstream's name of an upstream schema. Only rules without a table pattern rename a schema."""
         return self._as_there(self._schema(db))
 
     def _schema(self, db: str) -> str:
@@ -112,13 +112,13 @@ class Router:
         return self._one(targets, db) if targets else db
 
     def name(self, db: str, table: str | None) -> tuple[str, str | None]:
-        """Both in one, for DDL."""
+        """Return the downstream's name of a table, or of a schema if ``table`` is None."""
         return (self.database(db), None) if table is None else self.table(db, table)
 
     def merges(self, db: str, table: str) -> bool:
-        """Whether the rules are made to send several upstream tables to this downstream table.
+        """Whether the rules may send several upstream tables to this downstream table.
 
-        That a table which keeps its name is there too, only the log can tell.
+        Upstream tables that keep their names are not considered, because only the log shows whether they exist.
         """
         here = [r for r in self.routes if r.target_schema == db]
         named = {(r.schema_pattern, r.table_pattern or "") for r in here if r.target_table == table}
@@ -131,9 +131,9 @@ class Router:
         return wild or len(named) > 1 or len(keeping) > 1
 
     def sources(self, db: str, table: str) -> Iterator[tuple[str, str]]:
-        """Patterns of schema and table of all upstream tables that may go into this downstream table.
+        """Yield patterns of schema and table of all upstream tables that may go into this downstream table.
 
-        The table of the same name is one of them if no rule moves it.
+        The table with the same name is one of them if no rule renames it.
         """
         here = [r for r in self.routes if self._as_there(r.target_schema) == db]
         for route in here:
@@ -155,7 +155,7 @@ class Router:
         return pattern if self.folded is None else lowered(pattern)
 
     def is_merged_schema(self, db: str) -> bool:
-        """Whether the rules may send several upstream schemas, or tables of other schemas, to this one."""
+        """Whether the rules may send several upstream schemas, or tables of other schemas, to this schema."""
         counts = (
             2 if _wild(r.schema_pattern) or r.table_pattern else 1
             for r in self.routes
@@ -164,11 +164,11 @@ class Router:
         return sum(counts) > 1
 
     def affects_schema(self, db: str) -> bool:
-        """Whether a rule may give this upstream schema, or something in it, another name."""
+        """Whether a rule may rename this upstream schema or a table in it."""
         return any(fits(r.schema_pattern, db) for r in self.routes)
 
     def splits_schema(self, db: str) -> bool:
-        """Whether the rules may send tables of this upstream schema elsewhere than the schema itself."""
+        """Whether the rules may send tables of this upstream schema to a schema other than its own target."""
         target = self.database(db)
         return any(
             r.table_pattern is not None and fits(r.schema_pattern, db) and r.target_schema != target
@@ -207,7 +207,7 @@ def _folded_route(route: Route) -> Route:
 
 
 def fits(pattern: str, name: str) -> bool:
-    """Whether a pattern with ``*`` and ``?`` is one of this whole name."""
+    """Whether a pattern with ``*`` and ``?`` matches the whole name."""
     return compile_pattern(pattern).fullmatch(name) is not None
 
 

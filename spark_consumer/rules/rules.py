@@ -12,11 +12,11 @@ from spark_consumer.rules.route import Router
 
 @dataclass(frozen=True)
 class Rules:
-    """In the order in which they act: tables, events, routes, expressions.
+    """A channel's rules, in the order in which they apply.
 
     Attributes:
         compact: whether the changes of a row in one slice become one.
-        hidden: upstream tables that an online schema change made, which the downstream does not have.
+        hidden: upstream tables of an online schema change, which the downstream does not have.
     """
 
     tables: TableFilter = field(default_factory=TableFilter)
@@ -27,18 +27,18 @@ class Rules:
     hidden: frozenset[tuple[str, str]] = frozenset()
 
     def expressions_of(self, db: str, table: str) -> tuple[ExpressionRule, ...]:
-        """The expression filter's rules of an upstream table."""
+        """Return the expression filter's rules for an upstream table."""
         return tuple(rule for rule in self.expressions if (rule.schema_, rule.table) == (db, table))
 
     def may_fill(self, db: str, table: str) -> bool:
-        """Whether rows of some upstream table may go into a downstream table, as far as the rules tell."""
+        """Whether the rules allow that rows of an upstream table go into a downstream table."""
         return any(self._may_send(*source) for source in self.router.sources(db, table))
 
     def _may_send(self, db: str, table: str) -> bool:
         if any(sign in db + table for sign in "*?"):
-            # Of tables that are not known yet.
+            # A pattern of tables that are not known yet.
             return True
         if self.router.folded is not None:
-            # The upstream's letters may be any.
+            # The upstream's names may be in any letter case.
             return TableFilter(self.tables.include, self.tables.exclude, folds=True).allows(db, table)
         return self.tables.allows(db, table) and len(self.events.dropped_dml(db, table)) < len(DML)

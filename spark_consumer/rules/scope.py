@@ -1,4 +1,4 @@
-"""Which tables a channel's patterns and routes cover, for other pipelines: ``relay_log_info.replicates``."""
+"""The tables that a channel's patterns and routes cover. Other pipelines read them in ``relay_log_info.replicates``."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from itertools import product
 from schemas.tables import QualifiedName, TableFilter
 from spark_consumer.rules.route import Route, Router
 
-#: of schemas and tables, with ``*`` and ``?`` as wildcards
+#: pairs of a schema pattern and a table pattern, with ``*`` and ``?`` as wildcards
 Patterns = set[tuple[str, str]]
 
 
 @dataclass(frozen=True)
 class Scope:
-    """The tables that a channel may read, by the upstream's names, and write, by the downstream's.
+    """The tables that a channel may read, by the upstream's names, and write, by the downstream's names.
 
     Attributes:
         include, exclude: patterns of the upstream's tables.
-        routes: of the upstream's names.
+        routes: the routes of the channel.
     """
 
     include: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class Scope:
         object.__setattr__(self, "_router", Router(self.routes))
 
     def to_json(self) -> str:
-        """As kept in the channel's row."""
+        """Return the JSON text for the channel's row."""
         routes = [asdict(route) for route in self.routes]
         return json.dumps({"include": self.include, "exclude": self.exclude, "routes": routes})
 
@@ -47,11 +47,11 @@ class Scope:
         return cls(tuple(said["include"]), tuple(said["exclude"]), routes)
 
     def reads(self, name: QualifiedName) -> bool:
-        """Whether the upstream's table is replicated."""
+        """Whether an upstream table is replicated."""
         return self._tables.allows(*name)
 
     def writes(self, name: QualifiedName) -> bool:
-        """Whether the downstream's table may be one that the channel writes, if the upstream has one for it."""
+        """Whether the channel writes a downstream table, if the upstream has a table for it."""
         sources = self._router.sources(*name)
         return any(_wild(source) or self.reads(source) for source in sources)
 
@@ -73,33 +73,33 @@ def common(
     other: Callable[[QualifiedName], bool],
     names: Iterable[QualifiedName],
 ) -> QualifiedName | None:
-    """The first of these tables, by name, that both have; None if they share none."""
+    """Return the first table, by name, for which both functions are true; None if there is none."""
     return next((name for name in sorted(names) if one(name) and other(name)), None)
 
 
 def meetings(one: Patterns, other: Patterns) -> set[QualifiedName]:
-    """A name for each two patterns that fit the same names."""
+    """Return an example name for each two patterns that match a common name."""
     met = ((meet(a[0], b[0]), meet(a[1], b[1])) for a, b in product(one, other))
-    # An empty one stands for any.
+    # An empty name means that any name matches.
     return {(db or "x", table or "x") for db, table in met if db is not None and table is not None}
 
 
 @cache
 def meet(one: str, other: str) -> str | None:
-    """A name that fits both patterns, ``*`` and ``?`` in them; None if there is none."""
+    """Return an example of a name that matches both patterns with ``*`` and ``?``; None if there is none."""
     if one[:1] != "*" and other[:1] == "*":
         one, other = other, one
     if one[:1] == "*":
         if (found := meet(one[1:], other)) is not None or not other:
             return found
-        begin, found = other[0], meet(one, other[1:])
-        return found if begin == "*" or found is None else begin.replace("?", "x") + found
+        first, found = other[0], meet(one, other[1:])
+        return found if first == "*" or found is None else first.replace("?", "x") + found
     if not one or not other:
         return None if one or other else ""
     if one[0] != other[0] and "?" not in (one[0], other[0]):
         return None
-    begin = (other if one[0] == "?" else one)[0].replace("?", "x")
-    return None if (found := meet(one[1:], other[1:])) is None else begin + found
+    first = (other if one[0] == "?" else one)[0].replace("?", "x")
+    return None if (found := meet(one[1:], other[1:])) is None else first + found
 
 
 def _wild(name: QualifiedName) -> bool:

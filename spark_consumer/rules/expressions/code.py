@@ -1,7 +1,7 @@
-"""Expressions as generated Python, with MySQL's three-valued logic and its rules of which type compares how.
+"""Generates Python code for expressions, with MySQL's three-valued logic and its rules for comparing types.
 
-NULL is None. A part of an expression becomes lines that set a variable, and a static type; what a type does not
-allow is refused while the code is made, not when a row comes.
+NULL is None. Each part of an expression becomes lines that set a variable, and a static type. An operation that the
+types do not allow is refused while the code is generated, not when a row is read.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _BOOL = Type(Kind.INT, digits=1)
 _PYTHON = {"=": "==", "<=>": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _BITS = ("&", "|", "^", "<<", ">>")
 _MASK = (1 << 64) - 1
-# Exact: no result of two DECIMALs within MySQL's 65 digits has more.
+# This precision is exact: two DECIMALs of at most 65 digits have no result with more digits.
 _EXACT = Context(prec=200)
-# Numerals that are the same number as text, double and integer.
+# Numerals that have the same value as text, double and integer.
 _PLAIN_INTEGER = re.compile(r"-?\d{1,15}", re.ASCII)
 
 
@@ -107,7 +107,7 @@ class Coder:
     """The code of one expression over one structure.
 
     Args:
-        collations: of the text columns, by their names in lower case.
+        collations: the collations of the text columns, by the columns' names in lower case.
     """
 
     def __init__(self, structure: TableStructure, collations: Mapping[str, str]) -> None:
@@ -119,7 +119,7 @@ class Coder:
         self.columns: set[str] = set()
 
     def condition(self, node: Node) -> str:
-        """The variable that is true where the expression is; its lines are in ``lines``.
+        """Generate an expression's lines into ``lines``; return the variable that is true if the expression is.
 
         Raises UnsupportedExpression.
         """
@@ -161,7 +161,9 @@ class Coder:
 
     def _column(self, node: ColumnRef) -> tuple[str, Type]:
         if node.table is not None and node.table != self._structure.table:
-            raise UnsupportedExpression(f"{node.table}.{node.name} is no column of {self._structure.table}")
+            raise UnsupportedExpression(
+                f"{node.table}.{node.name} is not a column of {self._structure.table}"
+            )
         for index, column in enumerate(self._structure.columns):
             if column.name.lower() == node.name.lower():
                 self.columns.add(column.name)
@@ -180,7 +182,7 @@ class Coder:
     # comparisons -------------------------------------------------------------------------------------
 
     def _compare(self, sign: str, left: tuple[str, Type], right: tuple[str, Type]) -> tuple[str, str]:
-        """The result's variable, and how the two are compared."""
+        """Return the result's variable, and how the two values are compared."""
         if Kind.NULL in (left[1].kind, right[1].kind):
             if sign != "<=>":
                 return "None", ""
@@ -210,7 +212,7 @@ class Coder:
         raise UnsupportedExpression(f"a comparison of {left[1].kind.value} with {right[1].kind.value}")
 
     def _integer_test(self, sign: str, left: tuple[str, Type], right: tuple[str, Type], text: Type) -> str:
-        """Integer and text. Of a column and a constant the servers may convert the constant instead."""
+        """Compare an integer with text. With a column and a constant, the servers may convert the constant instead."""
         both = left[1].constant is None and right[1].constant is None
         if (left[1].listed or right[1].listed) or (both and not text.collation):
             raise UnsupportedExpression("a comparison of this column with text")
@@ -235,7 +237,7 @@ class Coder:
         if not equality and not rules.ordered:
             name = next(iter(names))
             raise UnsupportedExpression(
-                f"an order by collation {name}; COLLATE with a _bin collation can be evaluated"
+                f"a comparison with < or > in collation {name}; a COLLATE with a _bin collation is supported"
             )
         key = self._name(rules.key)
         tail = '.rstrip(" ")' if rules.pads and equality else ""
@@ -281,9 +283,7 @@ class Coder:
         constant = part[1].constant
         if part[1].kind is Kind.INT and isinstance(constant, int) and 1901 <= constant <= 2155:
             return part[0]
-        raise UnsupportedExpression(
-            "a comparison of a year with something else than a number from 1901 to 2155"
-        )
+        raise UnsupportedExpression("a comparison of a year with anything but a number from 1901 to 2155")
 
     def _double(self, part: tuple[str, Type]) -> str:
         kind = part[1].kind
@@ -307,7 +307,7 @@ class Coder:
         raise UnsupportedExpression(f"{kind.kind.value} as a condition")
 
     def and_or(self, node: Call) -> tuple[str, Type]:
-        """Left to right, and the right side only where it matters, as the servers do."""
+        """Evaluate left to right, and the right side only if it matters, as the servers do."""
         decided = node.name == "OR"
         left = self.condition(node.operands[0])
         result = self._fresh()
@@ -324,9 +324,9 @@ class Coder:
 
     def xor(self, node: Call) -> tuple[str, Type]:
         operands = self._operands(node, 2)
-        # MariaDB rounds what is no integer before it looks whether it is 0.
+        # MariaDB rounds a value that is not an integer before it compares it with 0.
         if any(kind.kind not in (Kind.INT, Kind.NULL) for _, kind in operands):
-            raise UnsupportedExpression("XOR of something else than conditions and integers")
+            raise UnsupportedExpression("XOR of anything but conditions and integers")
         left, right = (self._truth(*operand) for operand in operands)
         return self._set(f"None if {left} is None or {right} is None else {left} != {right}"), _BOOL
 
@@ -360,7 +360,7 @@ class Coder:
 
     @staticmethod
     def _same_way(compared: list[tuple[str, str]], where: str) -> list[str]:
-        """The servers choose one way of comparing for all operands."""
+        """Check that all operands are compared in one way, because the servers choose one way for all of them."""
         if len({how for _, how in compared if how}) > 1:
             raise UnsupportedExpression(f"{where} with operands of several types")
         return [variable for variable, _ in compared]
@@ -408,7 +408,7 @@ class Coder:
             raise UnsupportedExpression(f"{name} of an unsigned number")
         if name in ("DIV", "MOD"):
             made = f"int_{name.lower()}({left[0]}, {right[0]})"
-            # Only the least number by -1 leaves the range.
+            # Only the smallest number divided by -1 is out of range.
             if name == "DIV":
                 made = f"({made}) if {right[0]} != -1 else in_range(-{left[0]}, False)"
             return Type(Kind.INT), made
@@ -436,7 +436,7 @@ class Coder:
         return f"finite({x} {name} {y})"
 
     def sign(self, node: Call) -> tuple[str, Type]:
-        """Unary minus and ABS."""
+        """Generate unary minus and ABS."""
         (operand,) = self._operands(node, 1)
         variable, kind = operand
         if kind.kind not in NUMBERS or (kind.kind is Kind.INT and kind.unsigned):
@@ -454,14 +454,14 @@ class Coder:
         return self._set(f"None if {variable} is None else {made}"), result
 
     def bits(self, node: Call) -> tuple[str, Type]:
-        """Bit operators: of 64 bits, without a sign."""
+        """Generate bit operators, which are of 64 bits and unsigned."""
         operands = self._operands(node, 1 if node.name == "~" else 2)
         if any(kind.kind is not Kind.INT for _, kind in operands):
-            raise UnsupportedExpression(f"{node.name} of something else than integers")
+            raise UnsupportedExpression(f"{node.name} of anything but integers")
         shift = operands[-1][1].constant
-        # MariaDB takes 32 bits of a shift, MySQL all.
+        # MariaDB uses 32 bits of a shift count, MySQL all.
         if node.name in ("<<", ">>") and not (isinstance(shift, int) and 0 <= shift < 1 << 31):
-            raise UnsupportedExpression(f"{node.name} by something else than a constant")
+            raise UnsupportedExpression(f"{node.name} by anything but a constant")
         masked = [f"({variable} & {_MASK})" for variable, _ in operands]
         if node.name == "~":
             made = f"{masked[0]} ^ {_MASK}"
@@ -527,9 +527,9 @@ class Coder:
 
 
 def collation_text(value: str | bytes) -> str:
-    """Text whose characters are known here."""
+    """Return the value if it is decoded text. Raises Unevaluable for bytes that only the server can decode."""
     if isinstance(value, bytes):
-        raise Unevaluable("the length of text that only the server can read is asked for")
+        raise Unevaluable("the length of text in a charset that only the server can decode is not known")
     return value
 
 
@@ -538,7 +538,7 @@ def _shape(kind: Type) -> tuple[object, ...]:
 
 
 def _like(pattern: str, escape: str) -> str:
-    """A LIKE pattern as a regular expression."""
+    """Return a LIKE pattern as a regular expression."""
     parts, pos = [], 0
     while pos < len(pattern):
         sign = pattern[pos]

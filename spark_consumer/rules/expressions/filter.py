@@ -1,8 +1,8 @@
 """The expression filter: rows that are left out because an expression over their values is true.
 
-As in DM, NULL and false keep the row, and so does an expression that names a column which the table does not have
-(yet, or any more). An UPDATE is left out by a rule whose expressions over the old and over the new row, as far as
-it has them, are both true. Each expression becomes a function of its own for each table structure.
+As in DM, NULL and false keep the row, and so does an expression with a column that the table does not have (yet, or any
+more). An UPDATE is left out if the rule's expressions over the old and the new row are both true; if a rule has only
+one of them, that one decides. Each expression becomes one function for each table structure.
 """
 
 from __future__ import annotations
@@ -33,35 +33,35 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class ExpressionRule:
-    """One rule of ``[[expression-filter]]``; an expression that is None leaves nothing out.
+    """One rule of ``[[expression-filter]]``. An expression that is None leaves nothing out.
 
     Raises:
-        ConfigError: TR134, an expression that cannot be read.
+        ConfigError: TR134, an expression cannot be parsed.
     """
 
-    # Not "schema": pydantic has a use for that name.
+    # Not "schema": pydantic uses that name.
     schema_: Annotated[str, Field(min_length=1, description="the schema upstream", examples=["shop"])]
     table: Annotated[str, Field(min_length=1, description="the table upstream", examples=["orders"])]
     insert_value_expr: Annotated[
         str | None,
         Field(
-            description="over the new row of an INSERT",
+            description="condition on the new row of an INSERT",
             examples=["state = 'draft' AND total < 0.5"],
         ),
     ] = None
     update_old_value_expr: Annotated[
-        str | None, Field(description="over the old row of an UPDATE", examples=["state = 'draft'"])
+        str | None, Field(description="condition on the old row of an UPDATE", examples=["state = 'draft'"])
     ] = None
     update_new_value_expr: Annotated[
         str | None,
         Field(
-            description="over its new row; with the one before: left out if both are true",
+            description="condition on its new row; if both are given, both must be true",
             examples=["state = 'draft'"],
         ),
     ] = None
     delete_value_expr: Annotated[
         str | None,
-        Field(description="over the row of a DELETE", examples=["state IS NULL OR id % 10 <> 0"]),
+        Field(description="condition on the row of a DELETE", examples=["state IS NULL OR id % 10 <> 0"]),
     ] = None
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ class ExpressionRule:
                     raise self.refuses(name, refused) from None
 
     def refuses(self, name: str, why: UnsupportedExpression) -> ConfigError:
-        """The error for an expression that cannot be evaluated as the servers do."""
+        """Return the error for an expression that cannot be evaluated exactly as the servers do."""
         return ConfigError(
             "TR134",
             f"expression-filter of {self.schema_}.{self.table}, {name.replace('_', '-')} {getattr(self, name)!r}"
@@ -94,11 +94,11 @@ _IMAGES = {
 
 @dataclass(frozen=True)
 class RowFilter:
-    """The rules of one table as functions of a row value; each raises Unevaluable for a value it does not know.
+    """The rules of one table as functions of a row value. Each raises Unevaluable for a value without a sure result.
 
     Attributes:
-        inserts, deletes: any of them true leaves the row out.
-        updates: for each rule its test of the old and of the new row, None for one it does not have.
+        inserts, deletes: the row is left out if any of them is true.
+        updates: each rule's tests of the old and the new row; None if the rule does not have one.
     """
 
     inserts: tuple[Test, ...]
@@ -106,7 +106,7 @@ class RowFilter:
     updates: tuple[tuple[Test | None, Test | None], ...]
 
     def drops(self, event: str, value: bytes) -> bool:
-        """Whether a row is left out that has both its images in one record."""
+        """Whether a row with both images in one record is left out."""
         if event == "insert":
             return any(test(value) for test in self.inserts)
         if event == "delete":
@@ -114,11 +114,11 @@ class RowFilter:
         return bool(self.old_bits(value) & self.new_bits(value))
 
     def old_bits(self, value: bytes) -> int:
-        """For the old half of an UPDATE, a bit for each rule that does not keep it."""
+        """Return a bit for each rule by which the old row of an UPDATE may be left out."""
         return self._bits(0, value)
 
     def new_bits(self, value: bytes) -> int:
-        """For the new half; the UPDATE is left out if the two have a bit in common."""
+        """Return the same bits for the new row. The UPDATE is left out if both have a bit in common."""
         return self._bits(1, value)
 
     def _bits(self, side: int, value: bytes) -> int:
@@ -133,13 +133,13 @@ class RowFilter:
 def compile_filter(
     structure: TableStructure, rules: tuple[ExpressionRule, ...], collations: tuple[tuple[str, str], ...]
 ) -> RowFilter:
-    """The rules of a table as code for one of its structures.
+    """Compile the rules of a table for one of its structures.
 
     Args:
-        collations: of the text columns, by their names in lower case.
+        collations: name in lower case and collation of each text column.
 
     Raises:
-        ConfigError: TR134, an expression that cannot be evaluated as the servers do.
+        ConfigError: TR134, an expression cannot be evaluated exactly as the servers do.
     """
 
     def tests(name: str) -> list[Test | None]:
@@ -188,30 +188,30 @@ def _never(value: bytes) -> bool:
 
 
 def value_lines(structure: TableStructure, wanted: Collection[str], *, before: bool) -> list[str]:
-    """Lines that read columns of the after or before image of the row value ``v`` into ``c0``, ``c1``, …
+    """Return lines that read columns of the after or before image of the row value ``v`` into ``c0``, ``c1``, …
 
-    The number is the column's place in the structure. The lines want ``value_names`` as globals. What is wanted
+    The number is the column's index in the structure. The lines need ``value_names`` as globals. The wanted columns
     must be in the image.
     """
     lines = [f"p = {_AFTER_AT + 1}"]
-    place = {column.name: i for i, column in enumerate(structure.columns)}
+    index = {column.name: i for i, column in enumerate(structure.columns)}
     if before:
-        lines += [f"if v[{_AFTER_AT}]:", *indent(_image(structure.after_image, place)), "p += 1"]
+        lines += [f"if v[{_AFTER_AT}]:", *indent(_image(structure.after_image, index)), "p += 1"]
     image = structure.before_image if before else structure.after_image
     last = max((i for i, c in enumerate(image) if c.name in wanted), default=-1)
-    return [*lines, *_image(image[: last + 1], place)]
+    return [*lines, *_image(image[: last + 1], index)]
 
 
 def value_names(structure: TableStructure) -> dict[str, Any]:
-    """The globals of ``value_lines``."""
+    """Return the globals of ``value_lines``."""
     names: dict[str, Any] = {"read_more": read_more, "from_bytes": int.from_bytes}
     for column in structure.columns:
         names |= codec_of(column).names
     return names
 
 
-def _image(columns: tuple[Column, ...], place: dict[str, int]) -> list[str]:
-    return [line for column in columns for line in _column(column, f"c{place[column.name]}")] or ["pass"]
+def _image(columns: tuple[Column, ...], index: dict[str, int]) -> list[str]:
+    return [line for column in columns for line in _column(column, f"c{index[column.name]}")] or ["pass"]
 
 
 def _column(column: Column, target: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What kinds of values an expression has, and how MySQL compares text: the part that depends on the collation."""
+"""The types of values in expressions, and how text is compared under the collations."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from spark_consumer.rules.expressions import UnsupportedExpression
 
 
 class Unevaluable(Exception):
-    """A row's value for which an expression has no result that is surely the server's."""
+    """The server's result of an expression is not known for a value of this row."""
 
 
 class Kind(Enum):
-    """How a value takes part in comparisons."""
+    """The type by which a value is compared."""
 
     NULL = "NULL"
     INT = "integer"
@@ -53,12 +53,12 @@ class Type:
     """The static type of a part of an expression.
 
     Attributes:
-        collation: of text that is no constant.
-        constant: of a constant: whether and which.
-        unsigned: of integers.
+        collation: the collation of text that is not a constant.
+        constant: the value of a constant; None if it is not a constant.
+        unsigned: whether an integer is unsigned.
         scale, digits: of numbers: after the point, and in all.
-        padding: of moments: what makes the canonical text of one precision that of six digits.
-        listed: ENUM or SET, which has a number too.
+        padding: the text after a date and time that makes its canonical text one with six digits.
+        listed: whether it is an ENUM or SET, which has a number too.
     """
 
     kind: Kind
@@ -72,7 +72,7 @@ class Type:
 
 
 def type_of(column: Column, collation: str) -> Type:
-    """A column's type. Raises UnsupportedExpression for one that cannot be compared here."""
+    """Return a column's type. Raises UnsupportedExpression for a type that cannot be compared here."""
     code = column.code
     if code in (TINY, SHORT, INT24, LONG, LONGLONG):
         return Type(Kind.INT, unsigned=column.unsigned)
@@ -104,9 +104,9 @@ _TIME = re.compile(r"(-?)(\d{2,3}):([0-5]\d):([0-5]\d)(?:\.(\d{1,6}))?", re.ASCI
 
 
 def moment_constant(text: object) -> str:
-    """A date or date and time with six digits.
+    """Return a constant date, or date and time, with six digits.
 
-    Raises UnsupportedExpression unless the servers read it without a doubt.
+    Raises UnsupportedExpression unless all servers read the constant in the same way.
     """
     match = _MOMENT.fullmatch(text) if isinstance(text, str) else None
     if match is None or not _is_date(int(match[1]), int(match[2]), int(match[3])):
@@ -125,7 +125,7 @@ def _is_date(year: int, month: int, day: int) -> bool:
 
 
 def time_micros(text: str) -> int:
-    """A TIME in canonical text as microseconds."""
+    """Return a TIME in canonical text as microseconds."""
     match = _TIME.fullmatch(text)
     assert match is not None, text
     whole = (int(match[2]) * 60 + int(match[3])) * 60 + int(match[4])
@@ -134,9 +134,9 @@ def time_micros(text: str) -> int:
 
 
 def time_constant(text: object) -> int:
-    """The microseconds of a constant. Raises UnsupportedExpression unless the servers read it without a doubt."""
+    """Return a constant in microseconds. Raises UnsupportedExpression unless all servers read it in the same way."""
     if not isinstance(text, str) or not _TIME.fullmatch(text) or abs(time_micros(text)) > 3_020_399_000_000:
-        raise UnsupportedExpression(f"{text!r} is no time such as '12:00:00' or '-01:30:00.5'")
+        raise UnsupportedExpression(f"{text!r} is not a time such as '12:00:00' or '-01:30:00.5'")
     return time_micros(text)
 
 
@@ -145,24 +145,24 @@ _MOST = 1.7976931348623157e308
 
 
 def number_of(text: str | bytes | None) -> float | None:
-    """Text in a numeric context: the number that it begins with, else 0."""
+    """Return the number at the start of a text, as in a numeric context; 0 without one."""
     if text is None:
         return None
     if isinstance(text, bytes):
-        raise Unevaluable("text that only the server can read is used as a number")
+        raise Unevaluable("text in a charset that only the server can decode is used as a number")
     match = _NUMERAL.match(text)
     return max(-_MOST, min(_MOST, float(match[1]))) if match else 0.0
 
 
 @dataclass(frozen=True)
 class Collation:
-    """How text is compared.
+    """The rules of a collation.
 
     Attributes:
-        key: what two texts are compared by; raises Unevaluable for text that is not known here.
-        pads: whether spaces at the end count for nothing.
-        ordered: whether the key tells which text is less, not only which are equal.
-        folds: whether letters are equal to their capitals.
+        key: returns the value by which a text is compared; raises Unevaluable if it is not known.
+        pads: whether spaces at the end are ignored.
+        ordered: whether the keys have the order of the texts, not only their equality.
+        folds: whether upper and lower case are equal.
     """
 
     key: Callable[[str | bytes], str]
@@ -175,16 +175,16 @@ _PRINTABLE = re.compile(r"[ -~]*")
 _BY_CAPITALS = re.compile(r"\w+_general(_nopad)?_ci|latin1_swedish(_nopad)?_ci|ascii_general_ci")
 _BY_WEIGHT = re.compile(r"utf8(mb3|mb4)?_(unicode(_520)?(_nopad)?|0900_a[is]|uca1400(_nopad)?_a[is])_ci")
 _BY_WEIGHT_CASE = re.compile(r"utf8mb4_0900_as_cs|utf8(mb3|mb4)?_uca1400(_nopad)?_a[is]_cs")
-# Their bytes are in the order of Unicode.
+# The order of bytes in these charsets is the order of code points.
 _UNICODE = re.compile(r"(utf8|utf8mb3|utf8mb4)_")
 
 
 def collation(name: str) -> Collation:
-    """A collation by its name. Raises UnsupportedExpression for one whose rules are not known here.
+    """Return a collation by its name. Raises UnsupportedExpression if its rules are not known here.
 
-    Unicode text is compared by code points where the collation is binary. Under the others, text with anything
-    but printable ASCII is unevaluable: its weights are in the servers' tables. Source: MySQL 9.7 and MariaDB
-    11.4, whose comparisons of all pairs of printable ASCII the tests look at.
+    Under a binary collation, Unicode text is compared by code points. Under the others, text with anything but
+    printable ASCII cannot be evaluated: its weights are in the servers' tables. Source: MySQL 9.7 and MariaDB 11.4;
+    the tests check their comparisons of all pairs of printable ASCII.
     """
     pads = "_nopad_" not in name and "_0900_" not in name
     if name.endswith(("_bin", "_nopad_bin")):
@@ -197,13 +197,13 @@ def collation(name: str) -> Collation:
     if _BY_WEIGHT_CASE.fullmatch(name):
         return Collation(_printable, pads, ordered=False, folds=False)
     raise UnsupportedExpression(
-        f"collation {name or 'unknown'}; COLLATE with a _bin collation of the charset can be evaluated"
+        f"collation {name or 'unknown'}; a COLLATE with a _bin collation of the charset is supported"
     )
 
 
 def _text(value: str | bytes) -> str:
     if isinstance(value, bytes):
-        raise Unevaluable("text that only the server can read is compared")
+        raise Unevaluable("text in a charset that only the server can decode is compared")
     return value
 
 

@@ -1,6 +1,6 @@
-"""Expressions of the expression filter as trees; MySQL's grammar and precedence under its default sql_mode.
+"""Parses the expressions of the expression filter, with MySQL's grammar and precedence under its default sql_mode.
 
-What the grammar has and we do not (subqueries, CASE, INTERVAL, …) is refused by name, never read as something else.
+Parts of the grammar that are not supported (subqueries, CASE, INTERVAL, …) are refused by name.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ Value = int | Decimal | float | str | None
 
 @dataclass(frozen=True)
 class Literal:
-    """A constant; ``str`` is text, ``Decimal`` an exact number with a point, ``float`` one with an exponent."""
+    """A constant: ``str`` is text, ``Decimal`` a number with a decimal point, ``float`` one with an exponent."""
 
     value: Value
 
 
 @dataclass(frozen=True)
 class ColumnRef:
-    """A column, with its table where that is written."""
+    """A column, with its table if the expression names it."""
 
     name: str
     table: str | None = None
@@ -33,7 +33,7 @@ class ColumnRef:
 
 @dataclass(frozen=True)
 class Call:
-    """An operator or function in capitals over its operands; NOT of BETWEEN, IN, LIKE and IS stands around it."""
+    """An operator or function, its name in capitals, and its operands. NOT BETWEEN, IN, LIKE and IS are in a NOT."""
 
     name: str
     operands: tuple[Node, ...]
@@ -78,7 +78,7 @@ _RESERVED = frozenset(
 
 
 def parse(text: str) -> Node:
-    """The tree of an expression. Raises UnsupportedExpression."""
+    """Parse an expression. Raises UnsupportedExpression."""
     parser = _Parser(_tokens(text))
     try:
         node = parser.expression()
@@ -93,7 +93,7 @@ def _tokens(text: str) -> list[_Token]:
     while pos < len(text):
         match = _TOKEN.match(text, pos)
         if match is None:
-            raise UnsupportedExpression(f"{text[pos : pos + 20]!r} is not understood")
+            raise UnsupportedExpression(f"{text[pos : pos + 20]!r} is not valid")
         if match.lastgroup != "space":
             found.append(_Token(match.lastgroup or "", match.group()))
         pos = match.end()
@@ -101,14 +101,14 @@ def _tokens(text: str) -> list[_Token]:
 
 
 class _Parser:
-    """Recursive descent, one method for each level of MySQL's grammar."""
+    """A recursive descent parser with one method for each level of MySQL's grammar."""
 
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens = tokens
         self._at = 0
 
     def expression(self) -> Node:
-        """OR, the weakest."""
+        """Parse OR, the weakest operator."""
         return self._left(self._xor, {"OR": "OR", "||": "OR"})
 
     def end(self) -> None:
@@ -158,7 +158,7 @@ class _Parser:
                 operands.append(self._simple())
             return _negated(Call("LIKE", tuple(operands)), negated)
         if negated:
-            raise UnsupportedExpression(f"NOT {self._text()} is not understood")
+            raise UnsupportedExpression(f"NOT {self._text()} is not valid")
         return node
 
     def _bits_or(self) -> Node:
@@ -211,16 +211,16 @@ class _Parser:
             return Call(token.key, self._list())
         if token.kind == "name" or (token.kind == "word" and token.key not in _RESERVED):
             return self._column(token)
-        raise UnsupportedExpression(f"{token.text or 'the end'!r} is not understood there")
+        raise UnsupportedExpression(f"unexpected {token.text or 'the end'!r}")
 
     def _column(self, first: _Token) -> Node:
         if self._kind() == "text":
-            raise UnsupportedExpression(f"{first.text}{self._text()}: only plain text is read")
+            raise UnsupportedExpression(f"{first.text}{self._text()}: only plain strings are supported")
         parts = [_plain(first)]
         while self._take("."):
             parts.append(self._name())
         if len(parts) > 2:
-            raise UnsupportedExpression(f"{'.'.join(parts)}: write the column alone")
+            raise UnsupportedExpression(f"{'.'.join(parts)}: write the column's name alone")
         return ColumnRef(parts[-1], parts[0] if len(parts) == 2 else None)
 
     def _list(self) -> tuple[Node, ...]:
@@ -260,20 +260,18 @@ class _Parser:
 
     def _expect(self, key: str) -> None:
         if not self._take(key):
-            raise UnsupportedExpression(f"{self._text()!r} stands where {key} should")
+            raise UnsupportedExpression(f"{self._text()!r} instead of {key}")
 
     def _word(self, *keys: str) -> str:
         found = self._next().key
         if found not in keys:
-            raise UnsupportedExpression(
-                f"{found or 'the end'!r} stands where one of {', '.join(keys)} should"
-            )
+            raise UnsupportedExpression(f"{found or 'the end'!r} instead of one of {', '.join(keys)}")
         return found
 
     def _name(self) -> str:
         token = self._next()
         if token.kind not in ("word", "name"):
-            raise UnsupportedExpression(f"{token.text or 'the end'!r} stands where a name should")
+            raise UnsupportedExpression(f"{token.text or 'the end'!r} instead of a name")
         return _plain(token)
 
 

@@ -74,7 +74,7 @@ def no_inside(logged: object) -> tuple[()]:
 @pytest.mark.parametrize("start", ["earliest", "epoch:0", "epoch:1", "time:1970-01-01T00:00:01Z"])
 def test_a_begin_that_was_deleted_is_no_begin(start: str) -> None:
     with pytest.raises(
-        LogError, match=r"(?s)TR555: the log starts with epoch 2.*--from epoch:3 begins there"
+        LogError, match=r"(?s)TR555: the log starts with epoch 2.*--from epoch:3 starts there"
     ):
         first_position(start, Log(epochs(5), low=4), no_inside)
 
@@ -98,7 +98,7 @@ def test_a_time_before_what_is_kept_stops_also_where_an_epoch_without_transactio
             first_position(f"time:1970-01-01T00:00:0{second}Z", kept, no_inside)
     assert first_position("time:1970-01-01T00:00:04Z", kept, no_inside) == LogPosition(3, 6, executed(3))
     alone = Log(made[2:3], low=4, first_offset=4)
-    with pytest.raises(LogError, match=r"TR555: .*it may begin after this moment"):
+    with pytest.raises(LogError, match=r"TR555: .*it may start after this time"):
         first_position("time:1970-01-01T00:00:09Z", alone, no_inside)
 
 
@@ -149,14 +149,14 @@ def test_a_channel_goes_on_while_the_next_epoch_is_kept() -> None:
 @pytest.mark.parametrize(
     ("log", "what"),
     [
-        (Log(epochs(5)[4:], low=8, first_offset=8), "TR555: epoch 3 is needed, and .* begins with epoch 4"),
+        (Log(epochs(5)[4:], low=8, first_offset=8), "TR555: epoch 3 is needed, and .* starts with epoch 4"),
         (Log([], low=12, first_offset=12), "TR555: epoch 3 is needed, and the epochs topic is empty"),
         # Made anew, and not so long yet; as long; longer, and its first epochs deleted again.
         (Log(epochs(1)), "TR558: .* its last offset is 3"),
         (Log([]), "TR558: .* its last offset is -1"),
-        (Log(epochs(5, gtids=False)), "TR558: .* that offset holds epoch 2"),
-        (Log(epochs(9)[1:3], low=20, first_offset=20), "TR558: .* it begins at offset 20 with epoch 1"),
-        (Log(epochs(9, gtids=False)[3:], low=20, first_offset=20), "TR558: .* it begins at offset 20 with epoch 3"),
+        (Log(epochs(5, gtids=False)), "TR558: .* that offset has epoch 2"),
+        (Log(epochs(9)[1:3], low=20, first_offset=20), "TR558: .* it starts at offset 20 with epoch 1"),
+        (Log(epochs(9, gtids=False)[3:], low=20, first_offset=20), "TR558: .* it starts at offset 20 with epoch 3"),
     ],
 )  # fmt: skip
 def test_a_log_that_lacks_the_next_epoch_or_is_another_one_stops(log: Log, what: str) -> None:

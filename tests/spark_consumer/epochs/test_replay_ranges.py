@@ -239,7 +239,7 @@ LOG = Log([[1, 2], [0, 3, 1], [2]])
 @pytest.mark.parametrize(
     ("until", "error", "what"),
     [
-        ("epoch:9", LogError, "TR572.*the last epoch is 3"),
+        ("epoch:9", LogError, "TR572.*its last epoch is 3"),
         (f"gtid:{UUID}:1-99", LogError, f"TR572.*it lacks {UUID}:7-99"),
         ("gtid:11111111-0000-0000-0000-00000000cafe:1", LogError, "TR572.*it lacks 11111111"),
         ("time:9999-01-01T00:00:00Z", LogError, "TR572.*in the future"),
