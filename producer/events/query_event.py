@@ -26,8 +26,6 @@ POST_HEADER_SIZE = _POST_HEADER.size
 _LOAD_FIELDS = 13  # bytes
 
 # Bits of flags2, that is of thd->options (MySQL: sql/query_options.h).
-AUTO_IS_NULL = 1 << 14
-NOT_AUTOCOMMIT = 1 << 19
 NO_FOREIGN_KEY_CHECKS = 1 << 26
 RELAXED_UNIQUE_CHECKS = 1 << 27
 # MariaDB alone, which has no status variable for it (MariaDB: sql/sql_priv.h).
@@ -97,11 +95,6 @@ class QueryEvent:
     def unique_checks(self) -> bool:
         """The session's unique_checks."""
         return not (self.flags2 or 0) & RELAXED_UNIQUE_CHECKS
-
-    @property
-    def auto_is_null(self) -> bool:
-        """The session's sql_auto_is_null."""
-        return bool((self.flags2 or 0) & AUTO_IS_NULL)
 
 
 def in_lower_case(query: QueryEvent, flavor: Flavor) -> QueryEvent:

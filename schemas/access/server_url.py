@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
@@ -60,10 +60,6 @@ class ServerUrl:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (self.host, self.port, self.user, dict(self.params), bool(self.password))
-
-    def with_password(self, password: str) -> ServerUrl:
-        """The same address with another password."""
-        return replace(self, password=password)
 
     @property
     def ssl_mode(self) -> SslMode:

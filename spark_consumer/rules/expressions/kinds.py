@@ -98,7 +98,6 @@ def type_of(column: Column, collation: str) -> Type:
 
 
 _DATE = r"(\d{4})-(\d{2})-(\d{2})"
-_CLOCK = r"(\d{2}):([0-5]\d):([0-5]\d)(?:\.(\d{1,6}))?"
 _MOMENT = re.compile(rf"{_DATE}(?: ([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(?:\.(\d{{1,6}}))?)?", re.ASCII)
 _TIME = re.compile(r"(-?)(\d{2,3}):([0-5]\d):([0-5]\d)(?:\.(\d{1,6}))?", re.ASCII)
 

@@ -35,7 +35,6 @@ def test_a_plain_event() -> None:
     assert event.sql_mode is None
     assert event.foreign_key_checks
     assert event.unique_checks
-    assert not event.auto_is_null
 
 
 def test_all_variables_of_mysql() -> None:
@@ -64,7 +63,7 @@ def test_all_variables_of_mysql() -> None:
         )
     )
     event = parse_query_event(body(b"DROP TABLE t", variables))
-    assert (event.foreign_key_checks, event.unique_checks, event.auto_is_null) == (False, False, True)
+    assert (event.foreign_key_checks, event.unique_checks) == (False, False)
     assert event.sql_mode == 1 << 32 | 4
     assert event.catalog == "std"
     assert event.auto_increment == (2, 1)
