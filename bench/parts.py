@@ -29,8 +29,8 @@ _STAGES: tuple[tuple[str, str | None, str], ...] = (
     ("producer/kafka/epoch_log.py", "_call", "waiting for Kafka"),
     ("producer/kafka/epoch_log.py", None, "digest, and rows handed to librdkafka"),
     ("producer/publish.py", "_finish", "waiting for Kafka"),
-    ("producer/decode/walk.py", "_walk", "events and table maps"),
-    ("producer/decode/walk.py", None, "transactions: GTID, BEGIN, XID"),
+    ("producer/decode/event_decoder.py", "_walk", "events and table maps"),
+    ("producer/decode/event_decoder.py", None, "transactions: GTID, BEGIN, XID"),
 )
 _ROWS = "rows to Avro"
 

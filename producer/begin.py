@@ -11,7 +11,7 @@ from pathlib import Path
 import structlog
 
 from producer.decode.duplicate_filter import DuplicateFilter, duplicate_filter
-from producer.decode.xa import ReadPrepared, needed_from
+from producer.decode.nested_events import ReadPrepared, needed_from
 from producer.structures.store import Structures
 from producer.upstream.structures import Interrupted
 from relay_store.layout.directory import RelayPosition, binlog_files

@@ -8,10 +8,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Protocol
 
-from producer.decode.xa import needed_from
-from producer.epochs.open_epoch import SealedEpoch, TrackedRecord
+from producer.decode.nested_events import needed_from
+from producer.epochs.open_epoch import Records, SealedEpoch, TrackedRecord
 from producer.epochs.progress import PublishProgress
-from producer.epochs.records import Records
 from producer.upstream.origins import Origins
 from relay_store.layout.directory import RelayPosition
 from relay_store.layout.readers import Mark
@@ -94,13 +93,12 @@ class Committer:
         """Begin to commit an epoch; ``finish`` waits for it.
 
         Raises:
-            UpstreamError: its rows are our own, come back.
+            UpstreamError: the epoch holds rows that this pipeline wrote itself (a replication loop).
         """
-        if epoch.has_positions:
+        if epoch.saw_channel_table:
             self._origins.meet()
         self._origins.keep_up()
-        self._progress.waiting.append(epoch.record.first_commit_ms)
-        self._progress.open_ms = 0
+        self._progress.sealed(epoch.record.first_commit_ms)
         self.write(epoch.records)
         self._under_way = self._thread.submit(self._commit, epoch, self._log.digest)
 
@@ -113,7 +111,7 @@ class Committer:
                 self._mark.advance(self._needed)
 
     def close(self) -> None:
-        """Let an epoch that Kafka is taking in through, and give an open one up."""
+        """Wait for a commit that is under way, and abort an open transaction."""
         self._thread.shutdown(wait=True)
         committed = self._under_way is not None and self._under_way.exception() is None
         if self._in_transaction and not committed:

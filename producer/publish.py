@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -22,11 +23,10 @@ from producer.begin import Begin, duplicates_behind, find_begin, prepared_in, se
 from producer.commit import Committer, EpochDestination
 from producer.decode.decode_rules import DecodeRules
 from producer.decode.epoch_stream import EpochStream
-from producer.decode.walk import EventDecoder
-from producer.decode.xa import PreparedTransactions
-from producer.epochs.open_epoch import Now, OpenEpoch, SealedEpoch, seal
+from producer.decode.event_decoder import EventDecoder
+from producer.decode.nested_events import PreparedTransactions
+from producer.epochs.open_epoch import Now, OpenEpoch, Records, SealedEpoch, seal
 from producer.epochs.progress import PublishProgress
-from producer.epochs.records import Records
 from producer.structures.store import Structures, Upstream
 from producer.upstream.origins import Origins
 from producer.upstream.structures import Interrupted
@@ -35,7 +35,6 @@ from relay_store.layout.epoch_ends import read_epoch_ends
 from relay_store.layout.readers import Mark
 from relay_store.read.reader import RelayBlock, RelayReader
 from relay_store.read.tail import DurableTail
-from schemas.binlog.framing import FIRST_POSITION
 from schemas.ddl.engine import has_foreign_key
 from schemas.gtid.sets import parse_gtid_set
 from schemas.wire.epoch import EpochCommitted, SchemaChanged
@@ -109,7 +108,7 @@ class Publisher:
                 self._origins.begin(log_id)
                 self._began(log_id)
             stream = self._stream(begin, last, structures, stop_at_gtid)
-            self._follow(stream, committer, stop, until)
+            self._publish_until_end(stream, committer, stop, until)
             if self._mark is not None:
                 self._mark.flush()
 
@@ -127,10 +126,8 @@ class Publisher:
         self, begin: Begin, last: EpochCommitted | None, structures: Structures, stop_at_gtid: str | None
     ) -> EpochStream:
         """What decodes the relay log, from the place where it begins."""
-        self.progress.read = begin.position
+        self.progress.resumes(begin.position, last)
         if last is not None:
-            self.progress.epoch, self.progress.position = last.epoch, begin.position
-            self.progress.executed_gtids = last.executed_gtids
             log.info("publisher_resumes", epoch=last.epoch, position=str(begin.position))
         rules = self._rules
         if stop_at_gtid is not None:
@@ -145,7 +142,7 @@ class Publisher:
             prepared_in(self._root),
             self._engine_of,
         )
-        return EpochStream(rules, decoder, structures, begin.position, _now(), read_epoch_ends(self._root))
+        return EpochStream(rules, decoder, structures, begin.position, _now, read_epoch_ends(self._root))
 
     def _engine_of(self, change: SchemaChanged) -> str | None:
         """The engine that a table of which CREATE TABLE names none has upstream: as it is now, else by the default."""
@@ -158,7 +155,7 @@ class Publisher:
 
     # -- following the relay log -----------------------------------------------------------------
 
-    def _follow(
+    def _publish_until_end(
         self, stream: EpochStream, committer: Committer, stop: threading.Event, until: Until | None
     ) -> None:
         """Read, decode and commit up to the end."""
@@ -168,7 +165,7 @@ class Publisher:
                 while not is_over():
                     block = reader.read_block(0.0 if committer.is_under_way else _wait(stream))
                     if block is not None:
-                        self._take(block, reader, stream, committer)
+                        self._publish_block(block, reader, stream, committer)
                         continue
                     self._idle(stream, committer)
                     if self._tail is None:
@@ -178,56 +175,39 @@ class Publisher:
                 committer.finish()
                 self.reached = stream.sealed
                 return
-        _pass_on(stream.rest(), stream, committer)
+        _pass_on(stream.rest(), committer)
         committer.finish()
-        self.reached = stream.sealed if stream.decoder.in_group else stream.here
+        self.reached = stream.sealed if stream.in_group else stream.here
 
-    def _take(
+    def _publish_block(
         self, block: RelayBlock, reader: RelayReader, stream: EpochStream, committer: Committer
     ) -> None:
         """Decode a block, and pass on what it completes."""
-        self._enter(block, reader, stream)
-        stream.now = _now()
-        _pass_on(stream.take(block), stream, committer)
-        self.progress.read, self.progress.open_ms = stream.here, stream.decoder.oldest_ms
+        stream.enter(block, partial(duplicates_behind, self._root), reader.format_description)
+        _pass_on(stream.decode_block(block), committer)
+        self.progress.decoded(stream.here, stream.oldest_ms)
         # Kafka gets the open epoch's whole transactions as soon as it has taken the epoch before in. So it works on
         # an epoch while that is still being decoded, and its commit finds little left to send.
-        if not committer.is_waiting and (records := stream.take_whole()):
+        if not committer.is_waiting and (records := stream.hand_over_whole_transactions()):
             committer.write(records)
-
-    def _enter(self, block: RelayBlock, reader: RelayReader, stream: EpochStream) -> None:
-        """Tell the decoder of the file that a block is of, if it is another one than the block before was of."""
-        decoder = stream.decoder
-        is_first = not decoder.file.name
-        if (block.subdir, block.file) == (decoder.file.subdir, decoder.file.name):
-            return
-        decoder.next_file(block.subdir, block.file)
-        if is_first:
-            here = RelayPosition(block.subdir, block.file, block.pos)
-            executed = decoder.groups.tracker.snapshot()
-            decoder.groups.duplicates = duplicates_behind(self._root, executed, here)
-        if block.pos > FIRST_POSITION:
-            decoder.enter_file(reader.format_description(), block.subdir, block.file)
 
     def _idle(self, stream: EpochStream, committer: Committer) -> None:
         """Nothing to read just now: complete what is under way, seal what is due."""
         self._origins.keep_up()
         committer.finish()
-        stream.now = _now()
-        _pass_on(stream.due(), stream, committer)
+        _pass_on(stream.due(), committer)
         committer.finish()
         if self._mark is not None:
             self._mark.keep_up()
 
 
-def _pass_on(parts: Iterable[Records | SealedEpoch], stream: EpochStream, committer: Committer) -> None:
+def _pass_on(parts: Iterable[Records | SealedEpoch], committer: Committer) -> None:
     """Write and commit what a stream yields, which may take a while."""
     for part in parts:
         if isinstance(part, SealedEpoch):
             committer.commit(part)
         else:
             committer.write(part)
-        stream.now = _now()
 
 
 def _now() -> Now:
@@ -236,7 +216,6 @@ def _now() -> Now:
 
 def _wait(stream: EpochStream) -> float:
     """Seconds to wait for news before the open epoch has to be sealed."""
-    stream.now = _now()
     due = stream.due_in()
     return _POLL if due is None else min(_POLL, max(0.001, due))
 
@@ -247,8 +226,8 @@ def _end_of_run(stream: EpochStream, stop: threading.Event, until: Until | None)
 
     def is_over() -> bool:
         nonlocal deadline
-        in_group = stream.decoder.in_group
-        if stream.decoder.groups.stopped or (until and until(stream.here) and not in_group):
+        in_group = stream.in_group
+        if stream.stopped or (until and until(stream.here) and not in_group):
             return True
         if not stop.is_set():
             return False

@@ -12,7 +12,6 @@ from typing import Literal
 import structlog
 
 from producer.decode.decode_rules import DecodeRules
-from producer.decode.skipping import SkipRule
 from producer.epochs.open_epoch import EpochLimits
 from producer.epochs.progress import PublishProgress
 from producer.kafka.epoch_log import EpochLog, Left
@@ -21,7 +20,7 @@ from producer.mirror.loop import Mirror, MirrorProgress
 from producer.mirror.purging import Purging
 from producer.mirror.start import Start, check_history, check_log, discard_unpublished
 from producer.publish import Publisher
-from producer.settings import RelaySettings
+from producer.settings import RelaySettings, SkipRule
 from producer.upstream.connect import UpstreamInfo, describe
 from producer.upstream.origins import Look, Origins
 from producer.upstream.structures import UpstreamStructures

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from schemas.letter_case import lowered
 from schemas.settings import Duration, Size, parse_size
+from schemas.tables import compile_pattern
 
 MIN_PART_SIZE = 4096  # bytes
 
@@ -73,3 +75,38 @@ class EpochSettings:
     max_delay: Annotated[
         Duration, Field(description="how long a transaction may wait for others: 200ms, 1s, or seconds")
     ] = 0.2
+
+
+#: a statement that changes rows by its text; a rows event whose images lack what is needed
+Skippable = Literal["statement", "image"]
+
+
+@dataclass(frozen=True)
+class SkipRule:
+    """One rule of ``[[skip]]``: what is passed over of which tables."""
+
+    schema_pattern: Annotated[
+        str, Field(min_length=1, description="schemas, with * and ? as wildcards", examples=["shop"])
+    ]
+    table_pattern: Annotated[
+        str, Field(min_length=1, description="tables, with * and ? as wildcards", examples=["log_*"])
+    ]
+    events: Annotated[
+        tuple[Skippable, ...],
+        Field(
+            min_length=1,
+            description="statement: DML logged as text; image: rows whose image lacks what is needed",
+            examples=[["statement", "image"]],
+        ),
+    ]
+
+    def in_lower_case(self) -> SkipRule:
+        """The rule for a server that has all names in lower case."""
+        return replace(
+            self, schema_pattern=lowered(self.schema_pattern), table_pattern=lowered(self.table_pattern)
+        )
+
+    def allows(self, db: str, table: str, kind: Skippable) -> bool:
+        """Whether such an event of a table is passed over."""
+        patterns = ((self.schema_pattern, db), (self.table_pattern, table))
+        return kind in self.events and all(compile_pattern(p).fullmatch(name) for p, name in patterns)

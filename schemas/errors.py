@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 
 class ExitCode(IntEnum):
@@ -115,6 +115,13 @@ class TailraceError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         # Errors travel between processes, and some of the classes have arguments of their own.
         return _unpickled, (type(self), self.args), self.__dict__
+
+    def but(self, **changes: Any) -> Self:
+        """A copy with other attributes, such as ``where`` or ``hint``."""
+        changed = type(self).__new__(type(self), *self.args)
+        changed.__dict__.update(self.__dict__ | changes)
+        changed.args = (changed.code, changed.what)
+        return changed
 
     @property
     def advice(self) -> str:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from producer.decode.skipping import SkipRule
-from producer.settings import RelaySettings
+from producer.settings import RelaySettings, SkipRule
 from relay_store.purge.purge import PurgeRules
 from schemas.access.server_url import ServerUrl
 from schemas.errors import ConfigError

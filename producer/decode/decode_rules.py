@@ -1,15 +1,21 @@
-"""What of a binlog becomes records, and where to stop."""
+"""What of a binlog becomes records, what is passed over, and where to stop."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+import structlog
+
 from producer.decode.row_decoder import SchemaName
-from producer.decode.skipping import SkipRule
 from producer.epochs.open_epoch import EpochLimits
+from producer.settings import Skippable, SkipRule
+from schemas.errors import DecodeError, Where
 from schemas.gtid.sets import Flavor, GtidSet
 from schemas.tables import TableFilter
 from schemas.wire.avro_schema import fingerprint_of
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -31,3 +37,25 @@ class DecodeRules:
     skip: tuple[SkipRule, ...] = ()
     schema_name: SchemaName = fingerprint_of
     stop_behind: GtidSet | None = None
+
+
+class Skipping:
+    """Passes over what cannot be replicated, if a rule says so; each use is counted, and the first one reported."""
+
+    def __init__(self, rules: Iterable[SkipRule] = ()) -> None:
+        self._rules = tuple(rules)
+        self._reported: set[tuple[str, str, str]] = set()
+
+    def passes_over(
+        self, kind: Skippable, tables: Iterable[tuple[str, str]], error: DecodeError, where: Where
+    ) -> tuple[tuple[str, str, str], ...]:
+        """What to count if the rules pass over an event that concerns these tables; else raises ``error``."""
+        names = list(dict.fromkeys(tables))
+        if not names or not all(any(rule.allows(*name, kind) for rule in self._rules) for name in names):
+            raise error
+        counted = tuple((*name, kind) for name in names)
+        for db, table, _ in counted:
+            if (db, table, kind) not in self._reported:
+                self._reported.add((db, table, kind))
+                log.warning("skipping", table=f"{db}.{table}", kind=kind, where=str(where), reason=error.what)
+        return counted

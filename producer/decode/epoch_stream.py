@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from producer.decode.decode_rules import DecodeRules
-from producer.decode.walk import PART_BYTES, EventDecoder
-from producer.epochs.open_epoch import Now, SealedEpoch, seal
-from producer.epochs.records import Records
+from producer.decode.duplicate_filter import DuplicateFilter
+from producer.decode.event_decoder import EventDecoder, Stop
+from producer.epochs.open_epoch import Now, Records, SealedEpoch, seal
 from producer.structures.store import Structures
 from relay_store.layout.directory import RelayPosition
 from relay_store.read.reader import RelayBlock
+from schemas.binlog.framing import FIRST_POSITION
+from schemas.gtid.sets import GtidSet
 
 
 class EpochStream:
@@ -19,10 +21,10 @@ class EpochStream:
     Args:
         structures: those that the decoder keeps up to date.
         begin: where reading begins.
-        ends: places where an epoch ends whatever the limits say, even an empty one.
+        clock: tells the time.
+        ends: positions where an epoch ends whatever the limits say, even an empty one.
 
     Attributes:
-        now: the time, as the caller knows it; told anew before each call and behind what one has yielded.
         here: up to here the relay log is decoded.
         sealed: where the last epoch ended.
     """
@@ -33,91 +35,133 @@ class EpochStream:
         decoder: EventDecoder,
         structures: Structures,
         begin: RelayPosition,
-        now: Now,
+        clock: Callable[[], Now],
         ends: Collection[RelayPosition] = (),
     ) -> None:
         self._limits, self._folds = rules.limits, rules.tables.folds
-        self.decoder, self._structures, self._ends = decoder, structures, ends
-        self.now = now
+        self._decoder, self._state = decoder, decoder.state
+        self._structures, self._clock, self._ends = structures, clock, ends
         self.here = self.sealed = begin
 
-    def take(self, block: RelayBlock) -> Iterator[Records | SealedEpoch]:
-        """Decode a block.
+    @property
+    def in_group(self) -> bool:
+        """Whether it stands within a transaction group."""
+        return self._state.in_group
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the GTID set is executed behind which to stop."""
+        return self._state.groups.stopped
+
+    @property
+    def oldest_ms(self) -> int:
+        """When the open epoch's first transaction, or the open group, was committed, ms; 0 if nothing is open."""
+        state, group = self._state, self._state.groups.transaction
+        is_open = state.in_group and not group.is_passed_over
+        return state.epoch.first_commit_ms or (group.commit_ms if is_open else 0)
+
+    def enter(
+        self,
+        block: RelayBlock,
+        duplicates_behind: Callable[[GtidSet, RelayPosition], DuplicateFilter],
+        format_description: Callable[[], bytes],
+    ) -> None:
+        """Enter a block's file, if it is another one than the last block's.
+
+        Args:
+            duplicates_behind: tells which transactions from a position on were published before, given what is
+                executed; asked for the first block.
+            format_description: reads the file's first event; asked if the block begins behind it.
+
+        Raises:
+            DecodeError: TR415, the file before ended within a transaction too large to take back.
+        """
+        state, file = self._state, self._state.file
+        if (block.subdir, block.file) == (file.subdir, file.name):
+            return
+        self._decoder.leave_file_for(block.subdir, block.file)
+        if not file.name:
+            begin = RelayPosition(block.subdir, block.file, block.pos)
+            state.groups.resume(duplicates_behind(state.groups.tracker.snapshot(), begin))
+        if block.pos > FIRST_POSITION:
+            self._decoder.read_format(format_description(), block.subdir, block.file)
+
+    def decode_block(self, block: RelayBlock) -> Iterator[Records | SealedEpoch]:
+        """Decode a block of the file that was entered.
 
         Yields epochs that are whole; and in front of each, of one that outgrows memory, its first records.
 
         Raises:
             DecodeError, RelayError: an event that cannot be replicated.
         """
-        for part in self._parts(block):
-            if self.decoder.groups.stopped:
+        for part in self._cut_at_epoch_ends(block):
+            if self.stopped:
                 break
             yield from self._end_at(RelayPosition(part.subdir, part.file, part.pos))
-            yield from self._take_part(part)
+            yield from self._decode_part(part)
         yield from self._end_at(self.here)
 
-    def take_whole(self) -> Records:
+    def hand_over_whole_transactions(self) -> Records:
         """The open epoch's records at hand that belong to transactions that are whole."""
-        return self.decoder.take_whole()
+        state = self._state
+        return state.epoch.hand_over_before(
+            state.groups.transaction.first if state.in_group else state.epoch.seq
+        )
 
     def due(self) -> Iterator[SealedEpoch]:
         """The open epoch, if it is due by its age and stands at a transaction boundary."""
-        if not self.decoder.in_group and self.decoder.epoch.is_due(self._limits, self.now):
+        if self._is_due():
             yield self._seal(self.here)
 
     def due_in(self) -> float | None:
         """Seconds until the open epoch is due; None while nothing is in it."""
-        epoch = self.decoder.epoch
-        return None if epoch.empty else epoch.due_in(self._limits, self.now)
+        epoch = self._state.epoch
+        return None if epoch.empty else epoch.due_in(self._limits, self._clock())
 
     def rest(self) -> Iterator[SealedEpoch]:
         """The open epoch, if something is in it and it stands at a transaction boundary."""
-        if not self.decoder.in_group and not self.decoder.epoch.empty:
+        if not self.in_group and not self._state.epoch.empty:
             yield self._seal(self.here)
 
-    def _parts(self, block: RelayBlock) -> Iterator[RelayBlock]:
+    def _cut_at_epoch_ends(self, block: RelayBlock) -> Iterator[RelayBlock]:
         """The block, cut where an epoch has to end whatever the limits say."""
-        here = sorted(
+        ends = sorted(
             e.pos - block.pos for e in self._ends if (e.subdir, e.file) == (block.subdir, block.file)
         )
         begin = 0
-        for end in [*(at for at in here if 0 < at < len(block.data)), len(block.data)]:
+        for end in [*(at for at in ends if 0 < at < len(block.data)), len(block.data)]:
             whole = end - begin == len(block.data)
             yield block if whole else block._replace(pos=block.pos + begin, data=block.data[begin:end])
             begin = end
 
     def _end_at(self, here: RelayPosition) -> Iterator[SealedEpoch]:
         """End the open epoch, even an empty one, where ``tailrace recover`` brought a channel."""
-        if here in self._ends and here != self.sealed and not self.decoder.in_group:
+        if here in self._ends and here != self.sealed and not self.in_group:
             yield self._seal(here)
 
-    def _take_part(self, block: RelayBlock) -> Iterator[Records | SealedEpoch]:
-        decoder = self.decoder
+    def _decode_part(self, block: RelayBlock) -> Iterator[Records | SealedEpoch]:
         i, end = 0, len(block.data)
-        while i < end and not decoder.groups.stopped:
-            i = yield from decoder.run(block.data, i, block.pos, self.now)
-            here = RelayPosition(block.subdir, block.file, block.pos + i)
-            if decoder.in_group:
-                if i < end:
-                    # A DDL: what came before its group is an epoch of its own.
-                    assert decoder.group_start is not None
-                    yield self._seal(decoder.group_start)
-            elif decoder.groups.stopped or decoder.epoch.is_due(self._limits, self.now):
-                yield self._seal(here)
+        while i < end and not self.stopped:
+            i, stop = yield from self._decoder.run(block.data, i, block.pos, self._clock())
+            if stop is Stop.DDL_WAITS:
+                yield self._seal(self._state.group_start)
+            elif stop is Stop.EPOCH_ENDS or self._is_due():
+                yield self._seal(RelayPosition(block.subdir, block.file, block.pos + i))
         self.here = RelayPosition(block.subdir, block.file, block.pos + i)
-        epoch = decoder.epoch
-        epoch.held += end
-        if epoch.held >= PART_BYTES and epoch.records:
-            yield epoch.take()
+        yield from self._state.epoch.hold(end)
+
+    def _is_due(self) -> bool:
+        """Whether the open epoch is due and stands at a transaction boundary."""
+        return not self.in_group and self._state.epoch.is_due(self._limits, self._clock())
 
     def _seal(self, end: RelayPosition) -> SealedEpoch:
-        ended = self.decoder.end_epoch(self.now)
+        ended = self._decoder.end_epoch(self._clock())
         self.sealed = end
         return seal(
             ended,
             end,
-            str(self.decoder.groups.tracker),
-            self.decoder.prepared.snapshot(),
+            str(self._state.groups.tracker),
+            self._decoder.prepared.snapshot(),
             self._structures.take_changes(),
             folds=self._folds,
         )

@@ -13,7 +13,7 @@ from functools import cached_property
 from struct import Struct, calcsize
 from typing import Any, NamedTuple
 
-from producer.epochs.records import Headers
+from producer.epochs.open_epoch import Headers
 from producer.events.json_diff import json_patched
 from schemas.codegen import compile_function, indent
 from schemas.errors import DecodeError
@@ -29,7 +29,7 @@ from schemas.wire.rows import value_header
 
 Append = Callable[[bytes], None]
 
-#: (b, p, end, seq, epoch, table, moved, place, add_key, add_value, headers) -> seq, p; see RowDecoder
+#: the parameters of ``_PARAMETERS`` -> seq, p; see RowDecoder
 Decode = Callable[
     [bytes, int, int, int, bytes, bytes, bytes, bytes, Append, Append, dict[int, Headers]], tuple[int, int]
 ]
@@ -37,26 +37,31 @@ Decode = Callable[
 #: the bytes that name a structure's schema on the wire
 SchemaName = Callable[[TableStructure], bytes]
 
-_PORTION = 64 << 10  # bytes; most events are smaller
+_BYTES_AT_A_TIME = 64 << 10  # bytes; most events are smaller
 
 _READ = re.compile(r"read_(\w+)\(b, p\)")
-_PARAMETERS = "b, p, end, seq, epoch, table, moved, place, add_key, add_value, headers"
+_AVRO_PARAMETERS = "epoch_number, table_source, table_source_moved, event_source"
+_PARAMETERS = f"b, p, end, seq, {_AVRO_PARAMETERS}, add_key, add_value, headers"
 
 
 class RowDecoder:
     """The three decoders of one structure.
 
-    Each takes ``(b, p, end, seq, epoch, table, moved, place, add_key, add_value, headers)``: the event's bytes,
-    where its first row image begins and where to stop: behind the first row that ends there or further on; the number
-    of its first row in the epoch; then, as Avro bytes, the epoch's number, ``source.flags`` to ``source.table``
-    (``moved``: for the halves of a key change), and everything behind; what to call with each record's key and value;
-    and where the headers go of the halves of a key change, by their number. They return the number of the next row,
-    and where it begins: where an event's rows end, or the event is damaged.
+    Each returns the number of the next row, and where it begins: where the event's rows end, or beyond, if the event
+    is damaged. Its parameters:
 
-    ``fingerprint`` names the structure's schema on the wire: its fingerprint, or its id in a registry.
+    - ``b``: the event's bytes.
+    - ``p``, ``end``: where its first row image begins; where to stop, after the first row that ends there or beyond.
+    - ``seq``: the number of the first row in the epoch.
+    - ``epoch_number``, ``table_source``, ``table_source_moved``, ``event_source``: Avro bytes: the epoch's number;
+      ``source.flags`` to ``source.table``; the same for the halves of a key change; and all of ``source`` behind that.
+    - ``add_key``, ``add_value``: called with each record's key and value.
+    - ``headers``: gets the headers of the halves of a key change, by their number.
 
-    ``portion`` is how many bytes of an event are decoded at a time: two bytes may be a row, and one byte of a
-    compressed column a thousand.
+    Attributes:
+        fingerprint: names the structure's schema on the wire: its fingerprint, or its id in a registry.
+        bytes_at_a_time: how many bytes of an event are decoded at a time: two bytes may be a row, and one byte of a
+            compressed column a thousand.
     """
 
     def __init__(self, structure: TableStructure, schema_name: SchemaName = fingerprint_of) -> None:
@@ -64,7 +69,7 @@ class RowDecoder:
         self.fingerprint = schema_name(structure)
         self.header = value_header(self.fingerprint)
         packed = any(column.code in COMPRESSED for column in structure.columns)
-        self.portion = 1 if packed else _PORTION
+        self.bytes_at_a_time = 1 if packed else _BYTES_AT_A_TIME
 
     @cached_property
     def write(self) -> Decode:
@@ -94,6 +99,10 @@ class RowDecoder:
         else:
             body = _update(structure, images, diffs)
         return _compile(structure, self.header, kind, body)
+
+
+class ImageLacksColumns(DecodeError):
+    """TR413: row images lack what is needed to know what happened to which row."""
 
 
 class Images(NamedTuple):
@@ -170,8 +179,10 @@ def _image(structure: TableStructure, present: int, prefix: str, partial: int | 
 
 
 def lacks_document() -> None:
-    """A JSON document that is not in the before image is changed by a diff. Raises DecodeError TR413."""
-    raise DecodeError("TR413", "a row image has a diff of a JSON document, and the document is not in it")
+    """A JSON document that is not in the before image is changed by a diff. Raises ImageLacksColumns."""
+    raise ImageLacksColumns(
+        "TR413", "a row image has a diff of a JSON document, and the document is not in it"
+    )
 
 
 def _heads_together(pieces: list[list[str]]) -> Iterator[str]:
@@ -233,10 +244,10 @@ def _same_key(structure: TableStructure) -> str:
 _SEQ = "(VARINT[seq << 1] if seq < 65536 else encode_varint(seq << 1))"
 
 
-def _append(key: str, parts: list[str], table: str) -> list[str]:
+def _append(key: str, parts: list[str], table_source: str) -> list[str]:
     return [
         f"add_key({key})",
-        f"add_value(b''.join(({', '.join(parts)}, {_SEQ}, epoch, {table}, place)))",
+        f"add_value(b''.join(({', '.join(parts)}, {_SEQ}, epoch_number, {table_source}, event_source)))",
         "seq += 1",
     ]
 
@@ -254,12 +265,12 @@ def _loop(body: list[str]) -> list[str]:
 
 
 def _write(structure: TableStructure, images: Images) -> list[str]:
-    record = _append(_key(structure, "a"), _create_parts(structure), "table")
+    record = _append(_key(structure, "a"), _create_parts(structure), "table_source")
     return _loop([*_image(structure, images.after, "a"), *record])
 
 
 def _delete(structure: TableStructure, images: Images) -> list[str]:
-    record = _append(_key(structure, "o"), _delete_parts(structure), "table")
+    record = _append(_key(structure, "o"), _delete_parts(structure), "table_source")
     return _loop([*_image(structure, images.before, "o"), *record])
 
 
@@ -281,16 +292,16 @@ def _update(structure: TableStructure, images: Images, diffs: bool) -> list[str]
     create, delete = _create_parts(structure), _delete_parts(structure)
     update = ["UPDATE", create[1], "b'\\2'", delete[1]]
     if not structure.key:
-        return _loop([*both, *_append("KEY", update, "table")])
+        return _loop([*both, *_append("KEY", update, "table_source")])
     return _loop(
         [
             *both,
             f"if {_same_key(structure)}:",
-            *indent(_append(_key(structure, "a"), update, "table")),
+            *indent(_append(_key(structure, "a"), update, "table_source")),
             "else:",
             f"    k = {_key(structure, 'a')}; ko = {_key(structure, 'o')}",
             "    headers[seq] = [('__debezium.newkey', k)]; headers[seq + 1] = [('__debezium.oldkey', ko)]",
-            *indent(_append("ko", delete, "moved")),
-            *indent(_append("k", create, "moved")),
+            *indent(_append("ko", delete, "table_source_moved")),
+            *indent(_append("k", create, "table_source_moved")),
         ]
     )

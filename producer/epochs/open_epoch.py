@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from producer.epochs.records import Records
 from producer.settings import EpochSettings
 from relay_store.layout.directory import RelayPosition, subdir_uuid
 from schemas.structure import TableStructure
 from schemas.varint import encode_long
-from schemas.wire.avro_schema import OP_BEHIND
+from schemas.wire.avro_schema import OP_BEHIND, row_schema
 from schemas.wire.epoch import (
     EpochCommitted,
     PreparedTransaction,
@@ -22,6 +22,8 @@ from schemas.wire.epoch import (
 )
 from schemas.wire.rows import header_size, schema_name
 
+#: of one record
+Headers = list[tuple[str, bytes]]
 #: the key of a tracked structure, and its record; None for one that is gone
 TrackedRecord = tuple[bytes, bytes | None]
 
@@ -50,6 +52,58 @@ class EpochLimits(EpochSettings):
 
 
 @dataclass
+class Records:
+    """Consecutive row records of one epoch.
+
+    Keys and values are in lists of their own, so that ``map`` can work on all of them.
+
+    Attributes:
+        first: the number in the epoch of the first.
+        keys: one each.
+        values: one each.
+        headers: by number in the epoch, of those few that have some: the halves of a key change.
+    """
+
+    first: int = 0
+    keys: list[bytes] = field(default_factory=list)
+    values: list[bytes] = field(default_factory=list)
+    headers: dict[int, Headers] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def split_off(self, number: int) -> Records:
+        """The first records, which are no longer here then."""
+        behind = self.first + number
+        headers = {n: self.headers.pop(n) for n in [n for n in self.headers if n < behind]}
+        taken = Records(self.first, self.keys[:number], self.values[:number], headers)
+        del self.keys[:number], self.values[:number]
+        self.first = behind
+        return taken
+
+    def extend(self, other: Records) -> None:
+        """Add those that follow."""
+        self.keys += other.keys
+        self.values += other.values
+        self.headers |= other.headers
+
+    def drop_last(self, number: int) -> list[tuple[bytes, bool]]:
+        """Forget the last records; returns the value of each, and whether it was half of a key change."""
+        keep = len(self) - number
+        dropped = [
+            (value, self.headers.pop(n, None) is not None)
+            for n, value in enumerate(self.values[keep:], self.first + keep)
+        ]
+        del self.keys[keep:], self.values[keep:]
+        return dropped
+
+
+#: records held before a transaction larger than an epoch is handed out in part, and bytes of binlog
+PART_RECORDS = 50_000
+PART_BYTES = 64 << 20
+
+
+@dataclass
 class OpenEpoch:
     """One epoch while it grows.
 
@@ -65,7 +119,7 @@ class OpenEpoch:
         touched: the structures by the same headers.
         structures: those that the log did not have as their table's so far.
         skipped: events that a rule passed over, by schema, table and kind.
-        has_positions: whether the binlog has rows of another pipeline's positions here.
+        saw_channel_table: whether the binlog has rows of another pipeline's positions here.
     """
 
     number: int
@@ -84,7 +138,7 @@ class OpenEpoch:
     structures: list[StructureVersion] = field(default_factory=list)
     skipped: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     ddl: SchemaChanged | None = None
-    has_positions: bool = False
+    saw_channel_table: bool = False
 
     def __post_init__(self) -> None:
         self.avro_number = encode_long(self.number)
@@ -111,10 +165,26 @@ class OpenEpoch:
             self.counts[header][1 if moved else columns[value[len(header) + OP_BEHIND]]] -= 1
         self.seq -= number
 
-    def take(self) -> Records:
+    def touch(self, header: bytes, structure: TableStructure) -> list[int]:
+        """The first rows of a structure come. Returns their counts, which whoever adds rows keeps up to date."""
+        self.touched[header] = structure
+        counts = self.counts[header] = [0, 0, 0]
+        return counts
+
+    def hand_over_all(self) -> Records:
         """All records at hand, which are no longer here then."""
         self.held = 0
-        return self.records.take(len(self.records))
+        return self.records.split_off(len(self.records))
+
+    def hold(self, size: int) -> Iterator[Records]:
+        """So many more bytes of events, unpacked, were read. Yields the records at hand if that is too much."""
+        self.held += size
+        if self.records and (self.held >= PART_BYTES or len(self.records) >= PART_RECORDS):
+            yield self.hand_over_all()
+
+    def hand_over_before(self, seq: int) -> Records:
+        """The records at hand before the one of this number, which are no longer here then."""
+        return self.records.split_off(max(0, seq - self.seq + len(self.records)))
 
     def due_in(self, limits: EpochLimits, now: Now) -> float:
         """Seconds until it is due by its age."""
@@ -153,13 +223,13 @@ class SealedEpoch:
         record: what it will be committed with, but for the fields that only its committer knows.
         records: its last records, behind those that were handed out while it was open.
         tracked: the tracked structures that changed with it.
-        has_positions: as of the open epoch.
+        saw_channel_table: as of the open epoch.
     """
 
     record: EpochCommitted
     records: Records
     tracked: tuple[TrackedRecord, ...]
-    has_positions: bool = False
+    saw_channel_table: bool = False
 
     @property
     def end(self) -> RelayPosition:
@@ -211,4 +281,47 @@ def seal(
         skipped=epoch.events_skipped(),
         log_begins=log_begins,
     )
-    return SealedEpoch(record, epoch.take(), tracked, epoch.has_positions)
+    return SealedEpoch(record, epoch.hand_over_all(), tracked, epoch.saw_channel_table)
+
+
+class StatedStructures:
+    """The structures that the log states so far.
+
+    Args:
+        current: fingerprint (hex) of the last structure by schema and table; kept up to date.
+    """
+
+    def __init__(self, current: dict[tuple[str, str], str]) -> None:
+        self._current = current
+        self._partial: dict[tuple[str, str], set[str]] = {}
+
+    def state_if_new(self, epoch: OpenEpoch, structure: TableStructure, fingerprint: str) -> None:
+        """Let the epoch state a structure that the log does not have as its table's."""
+        if self._is_news(structure, fingerprint):
+            text, schema = structure.to_json(), row_schema(structure).text
+            epoch.structures.append(
+                StructureVersion(epoch.number, structure.db, structure.table, fingerprint, text, schema)
+            )
+
+    def _is_news(self, structure: TableStructure, fingerprint: str) -> bool:
+        """Whether the log does not have a structure as its table's; from now on it does."""
+        name = (structure.db, structure.table)
+        if structure.is_full:
+            known = self._current.get(name)
+            self._current[name] = fingerprint
+            return known != fingerprint
+        # One table has many of these at a time, so none of them is current: each is stated once a run.
+        stated = self._partial.setdefault(name, set())
+        if fingerprint in stated:
+            return False
+        stated.add(fingerprint)
+        return True
+
+    def current(self, db: str, table: str) -> str | None:
+        """The fingerprint of the structure that a table's last rows had; None if nobody knows."""
+        return self._current.get((db, table))
+
+    def forget(self, db: str, table: str) -> None:
+        """Whatever the table is now, its next rows state its structure anew."""
+        self._current.pop((db, table), None)
+        self._partial.pop((db, table), None)

@@ -46,6 +46,21 @@ class PublishProgress:
         is_read = self.read is not None and durable is not None and self.read.order >= durable.order
         return 0.0 if is_read else None
 
+    def resumes(self, begin: RelayPosition, last: EpochCommitted | None) -> None:
+        """Publishing begins here, behind the log's last epoch."""
+        self.read = begin
+        if last is not None:
+            self.epoch, self.position, self.executed_gtids = last.epoch, begin, last.executed_gtids
+
+    def decoded(self, here: RelayPosition, oldest_ms: int) -> None:
+        """The relay log is decoded up to here. Args: ``oldest_ms`` as ``open_ms``."""
+        self.read, self.open_ms = here, oldest_ms
+
+    def sealed(self, first_commit_ms: int) -> None:
+        """The open epoch is to be committed."""
+        self.waiting.append(first_commit_ms)
+        self.open_ms = 0
+
     def committed(self, epoch: EpochCommitted) -> None:
         """Count an epoch that is in Kafka."""
         self.rows += epoch.rows

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from producer.events.client_charset import UTF8, decode_text
 from schemas.binlog.framing import HEADER_SIZE
+from schemas.charsets.collations import CHARSETS
+from schemas.charsets.text import text_of
 from schemas.ddl.classify import ClassifiedStatement, without_start_transaction
 from schemas.ddl.lexer import Flavor
 from schemas.ddl.names import Unroutable
@@ -23,6 +24,7 @@ from schemas.wire.epoch import SchemaChanged, TableChanged
 # thread id, execution time, length of the database's name, error code, length of the status variables
 _POST_HEADER = struct.Struct("<IIBHH")
 POST_HEADER_SIZE = _POST_HEADER.size
+_UTF8 = "utf-8"
 _LOAD_FIELDS = 13  # bytes
 
 # Bits of flags2, that is of thd->options (MySQL: sql/query_options.h).
@@ -300,7 +302,7 @@ def _decode(text: bytes, charset: tuple[int, int, int] | None, where: Where) -> 
     if text.isascii():
         return text.decode("ascii")
     try:
-        return text.decode(UTF8) if charset is None else decode_text(text, charset[0])
+        return text.decode(_UTF8) if charset is None else decode_text(text, charset[0])
     except (UnicodeDecodeError, LookupError) as error:
         raise DecodeError(
             "TR461",
@@ -371,3 +373,15 @@ def _settings(query: QueryEvent) -> Iterator[tuple[str, str]]:
     if query.default_collations:
         pairs = (f"{collation}={default}" for collation, default in query.default_collations)
         yield "character_set_collations", ",".join(pairs)
+
+
+def decode_text(data: bytes, collation: int) -> str:
+    """Text that a client with ``character_set_client`` of this collation id sent.
+
+    Raises:
+        UnicodeDecodeError: not valid in that charset.
+        LookupError: a charset that is not known here.
+    """
+    charset = CHARSETS[collation]
+    # A client with charset binary sends bytes as they are: nearly always UTF-8.
+    return data.decode(_UTF8) if charset == "binary" else text_of(data, charset)

@@ -24,7 +24,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-from producer.epochs.records import Headers, Records
+from producer.epochs.open_epoch import Headers, Records
 from producer.kafka.partitioner import partitions
 from producer.structures.store import check_record
 from schemas.access.kafka_security import OPEN, KafkaSecurity, Refusal

@@ -13,8 +13,7 @@ import pymysql
 import structlog
 from pymysql.connections import Connection
 
-from producer.events.compressed import plain_event
-from producer.events.payload import unpacked
+from producer.events.compressed import plain_event, unpacked
 from producer.events.query_event import in_lower_case, parse_query_event
 from producer.structures.interpret import Tracked, Unresolved, created
 from producer.structures.store import BinlogPosition, ReadPosition, UpstreamSnapshot

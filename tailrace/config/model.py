@@ -28,8 +28,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from producer.decode.skipping import SkipRule
-from producer.settings import EpochSettings, RelaySettings
+from producer.settings import EpochSettings, RelaySettings, SkipRule
 from relay_store.purge.purge import PurgeRules
 from schemas.access.server_url import ServerUrl
 from schemas.errors import ConfigError, TailraceError

@@ -8,8 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from producer.events.compressed import COMPRESSED, plain_event
-from producer.events.payload import payload_head, unpacked
+from producer.events.compressed import COMPRESSED, payload_head, plain_event, unpacked
 from producer.events.query_event import parse_query_event
 from producer.events.table_map import packed_length, table_names
 from schemas.binlog import framing

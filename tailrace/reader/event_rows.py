@@ -11,8 +11,8 @@ from typing import Any
 
 import fastavro
 
-from producer.decode.rows_head import ROWS, RowsTable
-from producer.epochs.records import Records
+from producer.decode.rows_events import ROWS, DecodedTable
+from producer.epochs.open_epoch import Records
 from producer.events.table_map import table_names, table_structure
 from schemas.binlog.framing import HEADER_SIZE
 from schemas.gtid.sets import Flavor
@@ -33,7 +33,7 @@ class RowViewer:
 
     def __init__(self) -> None:
         self._tables: dict[bytes, bytes] = {}
-        self._parsed: dict[bytes, RowsTable] = {}
+        self._parsed: dict[bytes, DecodedTable] = {}
         self._flavor: Flavor = "mysql"
 
     def enter_file(self, flavor: Flavor) -> None:
@@ -62,7 +62,7 @@ class RowViewer:
             return None
         table = self._parsed.get(body)
         if table is None:
-            table = self._parsed[body] = RowsTable(table_structure(body, self._flavor))
+            table = self._parsed[body] = DecodedTable(table_structure(body, self._flavor))
         shown: list[dict[str, Any]] = []
         held = 0
         for rows, size in decoded_rows(table, kind, event):
@@ -73,22 +73,26 @@ class RowViewer:
         return shown
 
 
-def decoded_rows(table: RowsTable, kind: int, event: bytes) -> Iterator[tuple[list[Images], int]]:
+def decoded_rows(table: DecodedTable, kind: int, event: bytes) -> Iterator[tuple[list[Images], int]]:
     """Yield the rows of an event without its checksum in portions, each with the size of its records in bytes.
 
     Raises DecodeError, IndexError, ValueError and struct.error when they cannot be decoded.
     """
-    head, at = table.forms[kind].parse(event, 0)
+    header, at = table.forms[kind].parse(event, 0)
     end = len(event)
     while at < end:
         records = Records()
-        _, at = head.decode(
-            event, at, min(end, at + head.portion), 0, b"\0", head.ordinary, head.moved, b"",
+        _, at = header.decode(
+            event, at, min(end, at + header.bytes_at_a_time), 0,
+            b"\0", header.table_source, header.table_source_moved, b"",
             records.keys.append, records.values.append, records.headers,
         )  # fmt: skip
         if at <= end:
             values = records.values
-            yield _merged([_images(value, head.decoder.structure) for value in values]), sum(map(len, values))
+            yield (
+                _merged([_images(value, header.decoder.structure) for value in values]),
+                sum(map(len, values)),
+            )
     if at != end:
         raise IndexError("a row image overruns its event")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from producer.epochs.records import Records
+from producer.epochs.open_epoch import Records
 from relay_store.layout.directory import RelayPosition
 from schemas.errors import DownstreamError
 from schemas.structure import TableStructure
@@ -94,8 +94,7 @@ class AppliedLog:
     def write(self, records: Records) -> None:
         """Keep an epoch's rows until it is committed."""
         self.digest = (self.digest + digest_of(records.values)) % DIGEST_MODULUS
-        self._rows.records.keys += records.keys
-        self._rows.records.values += records.values
+        self._rows.records.extend(records)
 
     def tracked(self) -> dict[bytes, bytes]:
         """Return nothing: tracked structures are in Kafka."""

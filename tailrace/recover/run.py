@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from producer.decode.decode_rules import DecodeRules
-from producer.decode.skipping import SkipRule
 from producer.epochs.open_epoch import EpochLimits
 from producer.epochs.progress import PublishProgress
 from producer.publish import Publisher
+from producer.settings import SkipRule
 from relay_store.layout import directory as layout
 from relay_store.layout.directory import RelayPosition
 from relay_store.layout.epoch_ends import add_epoch_end

@@ -10,9 +10,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from producer.decode.rows_head import ROWS, RowsTable
-from producer.events.compressed import COMPRESSED, plain_event
-from producer.events.payload import unpacked
+from producer.decode.rows_events import ROWS, DecodedTable
+from producer.events.compressed import COMPRESSED, plain_event, unpacked
 from producer.events.table_map import (
     CHARACTER,
     TableMap,
@@ -108,9 +107,9 @@ class _Table:
     event: TableMap
     structure: TableStructure
     their: TheirTable
-    decoders: dict[tuple[str, ...], RowsTable] = field(default_factory=dict)
+    decoders: dict[tuple[str, ...], DecodedTable] = field(default_factory=dict)
 
-    def decoder(self, present: bytes) -> RowsTable:
+    def decoder(self, present: bytes) -> DecodedTable:
         """Return our decoder. If the key is unknown, each set of present columns has a decoder of its own."""
         key = self.structure.key
         if not self.event.full:
@@ -118,7 +117,7 @@ class _Table:
             names = tuple(column.name for i, column in enumerate(self.structure.columns) if bits >> i & 1)
             key = names if len(names) < len(self.structure.columns) else ()
         if (found := self.decoders.get(key)) is None:
-            found = self.decoders[key] = RowsTable(replace(self.structure, key=key))
+            found = self.decoders[key] = DecodedTable(replace(self.structure, key=key))
         return found
 
 
@@ -301,7 +300,7 @@ def _events(data: bytes) -> Iterator[tuple[int, bytes]]:
         at += size
 
 
-def _rows(table: RowsTable, event: bytes) -> Iterator[Images]:
+def _rows(table: DecodedTable, event: bytes) -> Iterator[Images]:
     for rows, _ in decoded_rows(table, event[4], event):
         yield from rows
 

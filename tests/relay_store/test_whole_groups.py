@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producer.decode.decode_rules import DecodeRules
-from producer.epochs.open_epoch import EpochLimits
-from producer.epochs.records import Records
+from producer.epochs.open_epoch import EpochLimits, Records
 from producer.publish import Publisher
 from relay_store.layout import directory as layout
 from relay_store.layout.directory import RelayPosition

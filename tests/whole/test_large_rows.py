@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from compose.databases import Database
 from compose.kafka import Kafka
-from producer.epochs.records import Records
+from producer.epochs.open_epoch import Records
 from producer.kafka.epoch_log import EpochLog
 from schemas.errors import LogError
 from tests.support.applying.applied import consume
@@ -115,7 +115,7 @@ def test_a_large_transaction_is_one_epoch_of_which_little_is_held(
         write(log, records)
 
     monkeypatch.setattr(EpochLog, "write", watched)
-    monkeypatch.setattr("producer.decode.epoch_stream.PART_BYTES", 3 * MIB)
+    monkeypatch.setattr("producer.epochs.open_epoch.PART_BYTES", 3 * MIB)
     with source_log(upstream, kafka.bootstrap, tmp_path) as log:
         log.sql(
             _TABLE, "CREATE TABLE n (n INT)", "INSERT INTO n VALUES (0),(1),(2),(3),(4),(5),(6),(7),(8),(9)"

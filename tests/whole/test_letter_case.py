@@ -10,7 +10,7 @@ import pytest
 
 from compose.databases import Database
 from compose.kafka import Kafka
-from producer.decode.skipping import SkipRule
+from producer.settings import SkipRule
 from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError
 from schemas.letter_case import lowered

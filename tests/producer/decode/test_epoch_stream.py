@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,9 @@ import pytest
 from producer.begin import prepared_in
 from producer.decode.decode_rules import DecodeRules
 from producer.decode.epoch_stream import EpochStream
-from producer.decode.walk import EventDecoder
-from producer.decode.xa import PreparedTransactions
-from producer.epochs.open_epoch import EpochLimits, OpenEpoch, SealedEpoch
+from producer.decode.event_decoder import EventDecoder
+from producer.decode.nested_events import PreparedTransactions
+from producer.epochs.open_epoch import EpochLimits, Now, OpenEpoch, SealedEpoch
 from producer.structures.store import Structures
 from relay_store.layout.directory import RelayPosition
 from relay_store.read.reader import RelayBlock
@@ -42,7 +43,12 @@ def _ddl(number: int) -> bytes:
     return gtid(number) + query(b"CREATE TABLE u (a INT)")
 
 
-def _stream(max_rows: int = 1000, heartbeat: float = 1e9, ends: tuple[int, ...] = ()) -> EpochStream:
+def _stream(
+    max_rows: int = 1000,
+    heartbeat: float = 1e9,
+    ends: tuple[int, ...] = (),
+    clock: Callable[[], Now] = lambda: NOW,
+) -> EpochStream:
     tables, structures = TableFilter(), Structures("mysql", TableFilter(), {}, None)
     rules = DecodeRules("mysql", tables, EpochLimits(max_rows, 1 << 40, 1e9, heartbeat))
     decoder = EventDecoder(
@@ -54,9 +60,9 @@ def _stream(max_rows: int = 1000, heartbeat: float = 1e9, ends: tuple[int, ...] 
         PreparedTransactions(),
         prepared_in(Path("/nowhere")),
     )
-    decoder.next_file(SUBDIR, FILE)
+    decoder.leave_file_for(SUBDIR, FILE)
     places = [RelayPosition(SUBDIR, FILE, end) for end in ends]
-    return EpochStream(rules, decoder, structures, RelayPosition(SUBDIR, FILE, 4), NOW, places)
+    return EpochStream(rules, decoder, structures, RelayPosition(SUBDIR, FILE, 4), clock, places)
 
 
 def _taken(stream: EpochStream, *events: bytes) -> list[tuple[int, int, bool] | int]:
@@ -66,7 +72,7 @@ def _taken(stream: EpochStream, *events: bytes) -> list[tuple[int, int, bool] | 
         (one.record.rows, one.end.pos, one.record.ddl is not None)
         if isinstance(one, SealedEpoch)
         else len(one)
-        for one in stream.take(block)
+        for one in stream.decode_block(block)
     ]
 
 
@@ -93,16 +99,17 @@ def test_an_epoch_ends_where_a_recovery_ended() -> None:
 
 
 def test_the_time_is_told_from_outside() -> None:
-    stream = _stream(heartbeat=5.0)
+    now = 0.0
+    stream = _stream(heartbeat=5.0, clock=lambda: NOW._replace(monotonic=now))
     assert _taken(stream, gtid(1), query(b"BEGIN"), xid()) == []
     assert stream.due_in() == 5.0
     assert list(stream.due()) == []
-    stream.now = NOW._replace(monotonic=5.0)
+    now = 5.0
     assert [epoch.record.transactions for epoch in stream.due()] == [1]
 
 
 def test_a_transaction_that_outgrows_memory_is_handed_out_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("producer.decode.walk.PART_RECORDS", 2)
+    monkeypatch.setattr("producer.decode.event_decoder.PART_RECORDS", 2)
     stream = _stream(max_rows=1)
     event_of_five = _group(1, 5)
     taken = _taken(stream, event_of_five)
@@ -112,5 +119,5 @@ def test_a_transaction_that_outgrows_memory_is_handed_out_in_parts(monkeypatch: 
 def test_only_whole_transactions_are_handed_out_early() -> None:
     stream = _stream()
     assert _taken(stream, _group(1, 2), gtid(2), query(b"BEGIN"), TABLE, _row(1)) == []
-    assert len(stream.take_whole()) == 2
-    assert len(stream.take_whole()) == 0
+    assert len(stream.hand_over_whole_transactions()) == 2
+    assert len(stream.hand_over_whole_transactions()) == 0

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from producer.decode.skipping import SkipRule
-from producer.decode.transaction import savepoint_name
-from producer.events.payload import unpacked
+from producer.decode.statements import savepoint_name
+from producer.events.compressed import unpacked
 from producer.events.query_event import load_query, parse_query_event
+from producer.settings import SkipRule
 from schemas.binlog import framing
 from schemas.ddl.dml import read_dml
 from schemas.errors import DecodeError

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from producer.decode.skipping import SkipRule
 from producer.run import ProducerProgress, run_producer
+from producer.settings import SkipRule
 from schemas.errors import DecodeError
 from tailrace.status.memory import ProducerMemory
 from tests.support.epochs.producer_case import Case

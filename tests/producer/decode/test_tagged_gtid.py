@@ -38,10 +38,10 @@ def test_what_it_says(commits: Sequence[tuple[int, int]], micros: int) -> None:
     assert framing.tagged_gtid(gtid) == (UUID + b"mytag", 7, micros)
     decoder = new_decoder()
     data = b"".join((format_description(), gtid, query(b"BEGIN"), xid()))
-    decoder.next_file("", "mysql-bin.000001")
+    decoder.leave_file_for("", "mysql-bin.000001")
     assert run(decoder, data) == len(data)
     # without a commit time there is the header's, in seconds
-    assert decoder.epoch.last_commit_ms == (micros // 1000 or 1000)
+    assert decoder.state.epoch.last_commit_ms == (micros // 1000 or 1000)
 
 
 def test_without_a_number_it_is_damaged() -> None:

@@ -40,11 +40,11 @@ def _decoded(*groups: list[bytes], tables: TableFilter | None = None) -> list[tu
     decoder = new_decoder(tables=tables)
     events = [e for n, inside in enumerate(groups, 1) for e in (gtid(n), query(b"BEGIN"), *inside, xid())]
     data = b"".join((format_description(), *events))
-    decoder.next_file("", "mysql-bin.000001")
+    decoder.leave_file_for("", "mysql-bin.000001")
     assert run(decoder, data) == len(data)
-    assert decoder.epoch.transactions == len(groups)
+    assert decoder.state.epoch.transactions == len(groups)
     found = []
-    for row in rows_of(decoder.epoch):
+    for row in rows_of(decoder.state.epoch):
         value = row.avro()
         after = value["after"]
         assert value["source"]["table"] == key_table(row.key)[1]
@@ -84,8 +84,8 @@ def test_what_only_looks_like_the_last_begin_is_a_statement() -> None:
     for text, kind in ((b"DROP TABLE d.BEGIN", "DROP TABLE"), (b"BEGIN ", None)):
         decoder = new_decoder()
         data = b"".join((format_description(), gtid(1), query(text)))
-        decoder.next_file("", "mysql-bin.000001")
+        decoder.leave_file_for("", "mysql-bin.000001")
         run(decoder, b"".join((format_description(), gtid(9), query(b"BEGIN"), xid())))
         decoder.end_epoch(NOW)
         run(decoder, data)
-        assert (decoder.epoch.ddl and decoder.epoch.ddl.kind) == kind
+        assert (decoder.state.epoch.ddl and decoder.state.epoch.ddl.kind) == kind

@@ -7,7 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from producer.decode.xa import PreparedTransactions, needed_from, prepared_inside, xa_prepare, xa_statement
+from producer.decode.nested_events import (
+    PreparedTransactions,
+    needed_from,
+    prepared_inside,
+    xa_prepare,
+    xa_statement,
+)
 from relay_store.layout.directory import RelayPosition
 from schemas.binlog import framing
 from schemas.errors import DecodeError

@@ -14,10 +14,9 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from producer.decode.walk import PART_BYTES, PART_RECORDS
-from producer.epochs.records import Records
+from producer.epochs.open_epoch import PART_BYTES, PART_RECORDS, Records
+from producer.events.compressed import unpacked
 from producer.events.json_diff import json_patched
-from producer.events.payload import unpacked
 from producer.structures.interpret import Catalog, created, ddl_changes
 from relay_store.layout.directory import RelayPosition
 from schemas.binlog import framing
@@ -53,12 +52,12 @@ def decoded(*events: bytes, flavor: Flavor = "mysql") -> tuple[int, int]:
             most = max(most, sum(map(len, records.values)))
 
         decoder = new_decoder(flavor)
-        decoder.next_file(SUBDIR, FILE)
-        decoder.enter_file(format_description(), SUBDIR, FILE)
+        decoder.leave_file_for(SUBDIR, FILE)
+        decoder.read_format(format_description(), SUBDIR, FILE)
         for one in events:
             run(decoder, one, take=take)
-        take(decoder.epoch.take())
-        return decoder.epoch.seq, most
+        take(decoder.state.epoch.hand_over_all())
+        return decoder.state.epoch.seq, most
 
     found: tuple[int, int] = bounded(work, megabytes=300, seconds=60)
     return found

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from producer.events.payload import unpacked
+from producer.events.compressed import unpacked
 from schemas.binlog import framing
 from schemas.errors import DecodeError, TailraceError
 from schemas.gtid.sets import Flavor

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer.events.client_charset import decode_text
-from producer.events.query_event import epoch_ddl, parse_query_event
+from producer.events.query_event import decode_text, epoch_ddl, parse_query_event
 from schemas.charsets.collations import CHARSETS
 from schemas.ddl.classify import TableName, classify
 from schemas.errors import DecodeError, Where

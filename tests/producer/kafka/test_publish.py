@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from producer.epochs.records import Records
+from producer.epochs.open_epoch import Records
 from producer.kafka.epoch_log import EpochLog
 from producer.run import ProducerProgress, run_producer
 from producer.settings import RelaySettings

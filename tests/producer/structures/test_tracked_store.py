@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from producer.decode.rows_head import RowsTable
+from producer.decode.rows_events import DecodedTable
 from producer.events.table_map import read_table_map
 from producer.structures.forms import matched, predicted
 from producer.structures.interpret import Tracked, Unresolved, created
@@ -175,7 +175,7 @@ def test_a_type_that_is_not_decoded_stops_by_its_name_with_full_metadata_too() -
     body = b"\x01d\0\x01t\0\x01" + b"\0" + b"\0" + b"\x01" + names
     structure = Structures("mysql", TableFilter(), {}, None).structure(body, _here(100))
     with pytest.raises(DecodeError) as caught:
-        RowsTable(structure)
+        DecodedTable(structure)
     assert caught.value.code == "TR401"
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from producer.decode.skipping import SkipRule
-from producer.decode.walk import EventDecoder
+from producer.decode.event_decoder import EventDecoder
+from producer.settings import SkipRule
 from schemas.binlog import framing
 from schemas.ddl.dml import read_dml, verb_on
 from schemas.errors import DecodeError, DownstreamError, LogError, Where
@@ -244,7 +244,7 @@ def _decoder(*rules: SkipRule) -> EventDecoder:
 
 def _run(decoder: EventDecoder, *events: bytes) -> None:
     data = b"".join((format_description(), *events))
-    decoder.next_file("", "mysql-bin.000001")
+    decoder.leave_file_for("", "mysql-bin.000001")
     assert run(decoder, data) == len(data)
 
 
@@ -272,13 +272,13 @@ def test_statements_are_passed_over_where_a_rule_names_all_their_tables() -> Non
     decoder = _decoder(SkipRule("d", "log_*", ("statement",)), SkipRule("x", "*", ("statement", "image")))
     texts = [b"INSERT INTO log_a VALUES (1)", b"UPDATE log_a, x.any SET a = 1", b"DELETE FROM x.other"]
     _run(decoder, *_group(1, *map(query, texts)), *_group(2, query(texts[0])))
-    counted = [(s.db, s.table, s.kind, s.events) for s in decoder.epoch.events_skipped()]
+    counted = [(s.db, s.table, s.kind, s.events) for s in decoder.state.epoch.events_skipped()]
     assert counted == [
         ("d", "log_a", "statement", 3),
         ("x", "any", "statement", 1),
         ("x", "other", "statement", 1),
     ]
-    assert decoder.epoch.transactions == 2
+    assert decoder.state.epoch.transactions == 2
 
 
 @pytest.mark.parametrize(
@@ -308,8 +308,8 @@ def test_an_image_without_its_key_is_passed_over_by_rule_and_its_neighbors_are_n
     whole = _rows(framing.WRITE_ROWS, 0b11, image=b"\0\7\0\0\0\1\0\0\0")
     decoder = _decoder(SkipRule("d", "t", ("image",)))
     _run(decoder, *_group(1, _map(INT, INT), whole, LACKS_KEY, LACKS_KEY, whole))
-    assert [(s.table, s.kind, s.events) for s in decoder.epoch.events_skipped()] == [("t", "image", 2)]
-    assert decoder.epoch.seq == len(decoder.epoch.records) == 2
+    assert [(s.table, s.kind, s.events) for s in decoder.state.epoch.events_skipped()] == [("t", "image", 2)]
+    assert decoder.state.epoch.seq == len(decoder.state.epoch.records) == 2
 
 
 @pytest.mark.parametrize(
@@ -333,7 +333,7 @@ def test_the_epochs_record_says_what_was_passed_over() -> None:
         epoch=1, first_gtid=None, last_gtid=None, executed_gtids="", source_id="", source_file="", source_pos=4,
         relay_dir="", relay_file="", relay_pos=4, ranges=(), tables=(), structures=(), ddl=None, rows=0,
         transactions=1, digest=0, first_commit_ms=0, last_commit_ms=0, published_ms=0,
-        skipped=decoder.epoch.events_skipped(),
+        skipped=decoder.state.epoch.events_skipped(),
     )  # fmt: skip
     assert EpochCommitted.decode(record.encode()) == record
     assert json.loads(json.dumps(record.skipped[0].events)) == 1

@@ -8,8 +8,7 @@ from typing import Any
 from zlib import crc32
 
 from compose.databases import Database
-from producer.epochs.open_epoch import OpenEpoch
-from producer.epochs.records import Records
+from producer.epochs.open_epoch import OpenEpoch, Records
 from schemas.structure import TableStructure
 from schemas.tables import TableFilter
 from schemas.wire.epoch import EpochCommitted, TableChanged
@@ -47,17 +46,17 @@ def epochs_since(
         number=number,
     )
     size = int.from_bytes(data[_MAGIC + 9 : _MAGIC + 13], "little")
-    decoder.next_file("", file)
-    decoder.enter_file(data[_MAGIC : _MAGIC + size], "", file)
+    decoder.leave_file_for("", file)
+    decoder.read_format(data[_MAGIC : _MAGIC + size], "", file)
     found: list[Epoch] = []
     while at < len(data):
         parts: list[Records] = []
         at = run(decoder, data, at, 0, parts.append)
-        rows = _joined([*parts, decoder.epoch.records])
-        found.append((_record(decoder.epoch, rows), rows))
-        if decoder.group_start is not None:
-            at = decoder.group_start.pos
-            decoder.groups.scanner.reset()
+        rows = _joined([*parts, decoder.state.epoch.records])
+        found.append((_record(decoder.state.epoch, rows), rows))
+        if decoder.state.in_group:
+            at = decoder.state.group_start.pos
+            decoder.state.groups.scanner.reset()
         decoder.end_epoch(NOW)
     return found
 

@@ -11,8 +11,7 @@ from typing import Any
 import fastavro
 
 from compose.databases import Database
-from producer.epochs.open_epoch import OpenEpoch
-from producer.epochs.records import Records
+from producer.epochs.open_epoch import OpenEpoch, Records
 from schemas.binlog.framing import header
 from schemas.structure import TableStructure
 from schemas.tables import TableFilter
@@ -77,12 +76,12 @@ def rows_since(server: Database, begin: tuple[str, int], include: str) -> list[R
     data = (server.data / file).read_bytes()
     decoder = new_decoder(server.flavor, TableFilter(include=(include,)), root=server.data)
     size = int.from_bytes(data[_MAGIC + 9 : _MAGIC + 13], "little")
-    decoder.next_file("", file)
-    decoder.enter_file(data[_MAGIC : _MAGIC + size], "", file)
+    decoder.leave_file_for("", file)
+    decoder.read_format(data[_MAGIC : _MAGIC + size], "", file)
     rows: list[Row] = []
-    end = run(decoder, data, pos, 0, lambda part: rows.extend(rows_of(decoder.epoch, part)))
+    end = run(decoder, data, pos, 0, lambda part: rows.extend(rows_of(decoder.state.epoch, part)))
     assert end == len(data), "a DDL stopped the decoder"
-    return rows + rows_of(decoder.epoch)
+    return rows + rows_of(decoder.state.epoch)
 
 
 def rows_of(epoch: OpenEpoch, records: Records | None = None) -> list[Row]:

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from producer.decode.skipping import SkipRule
-from producer.epochs.open_epoch import OpenEpoch
-from producer.epochs.records import Records
+from producer.epochs.open_epoch import OpenEpoch, Records
+from producer.settings import SkipRule
 from relay_store.layout.directory import RelayPosition
 from relay_store.read.reader import RelayReader
 from schemas.gtid.sets import Flavor
@@ -39,9 +38,9 @@ def decoded_lines(
     decoder = new_decoder(flavor, TableFilter(exclude=exclude), root=root, skip=tuple(skip))
 
     def take(part: Records) -> None:
-        lines.extend(_rows(decoder.epoch, part))
+        lines.extend(_rows(decoder.state.epoch, part))
 
-    decoder.next_file(subdir, file)
+    decoder.leave_file_for(subdir, file)
     reader = RelayReader(root, RelayPosition(subdir, file, 4))
     try:
         while (block := reader.read_block()) is not None:

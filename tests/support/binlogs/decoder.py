@@ -7,12 +7,11 @@ from pathlib import Path
 
 from producer.begin import prepared_in
 from producer.decode.decode_rules import DecodeRules
-from producer.decode.schema_changes import EngineOf, nobody_knows
-from producer.decode.skipping import SkipRule
-from producer.decode.walk import EventDecoder
-from producer.decode.xa import PreparedTransactions
-from producer.epochs.open_epoch import EpochLimits, Now, OpenEpoch
-from producer.epochs.records import Records
+from producer.decode.event_decoder import EventDecoder
+from producer.decode.nested_events import PreparedTransactions
+from producer.decode.statements import EngineOf, engine_unknown
+from producer.epochs.open_epoch import EpochLimits, Now, OpenEpoch, Records
+from producer.settings import SkipRule
 from producer.structures.store import Structures
 from schemas.gtid.sets import Flavor, empty_gtid_set
 from schemas.tables import TableFilter
@@ -28,7 +27,7 @@ def new_decoder(
     root: Path = Path("/nowhere"),
     accounts: bool = False,
     skip: tuple[SkipRule, ...] = (),
-    engine_of: EngineOf = nobody_knows,
+    engine_of: EngineOf = engine_unknown,
     number: int = 0,
 ) -> EventDecoder:
     """A decoder that has read nothing yet, and whose epochs end with DDL only.
@@ -67,4 +66,5 @@ def run(
         try:
             take(next(parts))
         except StopIteration as stopped:
-            return int(stopped.value)
+            at: int = stopped.value[0]
+            return at

@@ -141,7 +141,7 @@ def test_text_is_for_people(root: Path) -> None:
     assert any('### before {"id": 1' in line and 'after {"id": 1' in line for line in lines)
 
 
-def test_files_without_checksums_and_types_that_nobody_knows(tmp_path: Path) -> None:
+def test_files_without_checksums_and_types_that_engine_unknown(tmp_path: Path) -> None:
     root = tmp_path / "relay"
     writer = RelayWriter.open(root)
     writer.open_subdir("3e11fa47-71ca-11e1-9e33-c80aa9429562")

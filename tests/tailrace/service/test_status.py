@@ -45,7 +45,7 @@ def test_a_channel_behind_is_as_old_as_the_oldest_transaction_that_it_lacks() ->
     assert found == {"epochs": 2, "transactions": 2, "seconds": 4.5}
 
 
-def test_what_nobody_knows_is_not_called_nothing() -> None:
+def test_what_engine_unknown_is_not_called_nothing() -> None:
     found = lag(_channel(5, ""), {"error": {}}, {"epoch": 5}, None, now=1004)
     assert found == {"epochs": 0, "transactions": None, "seconds": None}
     found = lag(_channel(4, ""), {"error": {}}, {"error": {}}, None, now=1004)

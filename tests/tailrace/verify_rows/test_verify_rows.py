@@ -14,7 +14,7 @@ from zlib import crc32
 import pytest
 from typer.testing import CliRunner, Result
 
-from producer.decode.rows_head import RowsTable
+from producer.decode.rows_events import DecodedTable
 from relay_store.layout.directory import write_index
 from relay_store.read.reader import RelayReader
 from schemas.binlog import framing
@@ -107,7 +107,7 @@ class _Wrong:
         self.column, self.calls = "", 0
         monkeypatch.setattr(compare, "decoded_rows", self.rows)
 
-    def rows(self, table: RowsTable, kind: int, event: bytes) -> Iterator[tuple[list[Images], int]]:
+    def rows(self, table: DecodedTable, kind: int, event: bytes) -> Iterator[tuple[list[Images], int]]:
         self.calls += 1
         for rows, size in decoded_rows(table, kind, event):
             if kind in (framing.WRITE_ROWS, framing.WRITE_ROWS_V1) and "t" in (
