@@ -28,6 +28,7 @@ class TableFilter:
     patterns are.
 
     Args:
+        fields: what an error calls ``include`` and ``exclude``.
         folds: whether the server has all names in lower case (``lower_case_table_names`` other than 0), so that
             patterns are meant so too; else names are compared exactly.
 
@@ -36,14 +37,19 @@ class TableFilter:
     """
 
     def __init__(
-        self, include: Iterable[str] = (), exclude: Iterable[str] = (), *, folds: bool = False
+        self,
+        include: Iterable[str] = (),
+        exclude: Iterable[str] = (),
+        *,
+        folds: bool = False,
+        fields: tuple[str, str] = ("tables.include", "tables.exclude"),
     ) -> None:
         self.folds = folds
         self.include, self.exclude = (
             tuple(map(lowered, one)) if folds else tuple(one) for one in (include, exclude)
         )
-        self._include = [_Pattern(p, "tables.include") for p in self.include]
-        self._exclude = [_Pattern(p, "tables.exclude") for p in self.exclude]
+        self._include = [_Pattern(p, fields[0]) for p in self.include]
+        self._exclude = [_Pattern(p, fields[1]) for p in self.exclude]
         # Row events look up the same few tables millions of times.
         self._known: dict[tuple[str, str], bool] = {}
 

@@ -79,11 +79,15 @@ _AWAY = {
 _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
 
 
+class RecordTooLarge(LogError):
+    """TR502: a record is larger than its topic takes."""
+
+
 def log_error(error: KafkaException, doing: str) -> LogError:
     """A Kafka error as ours."""
     cause = error.args[0]
     if cause.code() in _TOO_LARGE:
-        return LogError(
+        return RecordTooLarge(
             "TR502",
             f"{doing}: a record is larger than its topic takes",
             hint=f"raise max.message.bytes of the prefix's topics to {_MAX_MESSAGE}; nothing of the epoch is committed",
@@ -433,8 +437,8 @@ class EpochLog:
                 self._go_on(deadline, "writing rows")
             except KafkaException as error:
                 found = log_error(self._cause(error), "writing rows")
-                if found.code == "TR502":
-                    found.where = Where(table=".".join(key_table(key)))
+                if isinstance(found, RecordTooLarge):
+                    found = found.but(where=Where(table=".".join(key_table(key))))
                 raise found from error
 
     def _in_parts(self, records: Records) -> Records:

@@ -22,7 +22,7 @@ from producer.mirror.start import EARLIEST, Start, open_relay
 from producer.settings import RelaySettings
 from producer.upstream.connect import UpstreamInfo
 from producer.upstream.dump import DumpStream
-from relay_store.layout.directory import DISK_FULL, file_number
+from relay_store.layout.directory import DiskFull, file_number
 from relay_store.write.writer import RelayWriter
 from schemas.access.server_url import ServerUrl
 from schemas.binlog.framing import FIRST_POSITION
@@ -108,12 +108,12 @@ class Mirror:
             try:
                 if self._follow(stop, until):
                     return
+            except DiskFull as error:
+                self.progress.failed(error)
+                self._wait_for_room(error, stop)
             except TailraceError as error:
                 self.progress.failed(error)
-                if error.code == DISK_FULL:
-                    self._wait_for_room(error, stop)
-                    continue
-                if not error.retryable or error.code.startswith("TR3"):
+                if not error.retryable or isinstance(error, RelayError):
                     raise
                 failures = 0 if self.progress.bytes > received else failures
                 delay = _BACKOFF[min(failures, len(_BACKOFF) - 1)]
@@ -127,9 +127,7 @@ class Mirror:
         """Whoever waits for what is here already must not wait for the upstream; false if the disk is full."""
         try:
             self.relay.sync()
-        except RelayError as error:
-            if error.code != DISK_FULL:
-                raise
+        except DiskFull as error:
             self._wait_for_room(error, stop)
             return False
         return True

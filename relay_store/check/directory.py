@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from relay_store.layout import directory as layout
-from relay_store.layout.directory import INDEX_NAME, META_NAME, RelayMeta, disk_errors
+from relay_store.layout.directory import INDEX_NAME, META_NAME, RelayMeta, UnreadableFile, disk_errors
 from relay_store.layout.file_head import read_head
 from schemas.binlog.framing import CHECKSUM_SIZE, FIRST_POSITION, HEADER_SIZE, MAGIC, ROTATE, STOP, header
 from schemas.counted import counted
@@ -154,9 +154,7 @@ def _subdir(root: Path, name: str, is_active: bool, found: DirectoryCheck) -> Su
     garbled = False
     try:
         subdir.meta, subdir.files = _meta_and_files(folder)
-    except RelayError as error:
-        if error.code != "TR306":
-            raise
+    except UnreadableFile as error:
         garbled = True
         subdir.files = _files(folder)
         found.add("TR306", f"{name}/{META_NAME}", error.what, META_REMEDY)

@@ -24,7 +24,7 @@ from relay_store.check.directory import (
 from relay_store.check.file import FileCheck
 from relay_store.check.gtid_chain import GtidChain
 from relay_store.layout import directory as layout
-from relay_store.layout.directory import META_NAME, START_NAME, RelayPosition
+from relay_store.layout.directory import META_NAME, START_NAME, DiskError, RelayPosition
 from relay_store.layout.epoch_ends import RECOVERED_NAME, read_epoch_ends
 from relay_store.layout.file_head import read_head
 from relay_store.layout.readers import READERS_NAME, read_readers
@@ -113,9 +113,9 @@ def _check_ends(root: Path, subdir: Subdir) -> Iterator[Finding]:
 def _check_head(root: Path, subdir: Subdir, file: str) -> list[Finding]:
     try:
         head = read_head(root / subdir.name / file)
+    except DiskError:
+        raise
     except RelayError as error:
-        if error.code == "TR302":
-            raise
         return [Finding(error.code, f"{subdir.name}/{file}", error.what, REFETCH)]
     if head.created is None:
         what = "the file does not start with a FORMAT_DESCRIPTION event"

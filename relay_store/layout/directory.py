@@ -41,9 +41,19 @@ LOCK_NAME = "relay.lock"
 FOLDS_NAME = "lower-case-names"
 ENGINE_NAME = "default-engine"
 
-#: the code for a full disk or quota; the writer retries until there is space
-DISK_FULL = "TR320"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class DiskError(RelayError):
+    """TR302: the disk or its permissions; another try may find them repaired."""
+
+
+class DiskFull(DiskError):
+    """TR320: a full disk or quota. The writer retries until there is space."""
+
+
+class UnreadableFile(RelayError):
+    """TR306: a name in the relay directory, or what a metadata file says, is not one of ours."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +154,7 @@ def _file_name(name: str) -> tuple[str, int, int]:
     try:
         return names.relay_file(name)
     except UnfitName as error:
-        raise RelayError("TR306", str(error)) from None
+        raise UnreadableFile("TR306", str(error)) from None
 
 
 def is_file_name(name: str) -> bool:
@@ -160,7 +170,7 @@ def subdir_serial(name: str) -> int:
     try:
         return names.relay_subdir(name)[1]
     except UnfitName as error:
-        raise RelayError("TR306", str(error)) from None
+        raise UnreadableFile("TR306", str(error)) from None
 
 
 def is_subdir_name(name: str) -> bool:
@@ -188,18 +198,16 @@ def subdir_uuid(name: str) -> str:
 
 @contextmanager
 def disk_errors(doing: str, where: Where = NOWHERE) -> Iterator[None]:
-    """Turn an OSError into a RelayError: DISK_FULL, or TR302 (permissions, input/output)."""
+    """Turn an OSError into DiskFull, or DiskError (permissions, input/output)."""
     try:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
         if error.errno in _FULL:
             hint = "free disk space or configure [purge]; the producer then continues by itself, and nothing is lost"
-            raise RelayError(
-                DISK_FULL, f"{doing}: {reason}", where=where, hint=hint, retryable=True
-            ) from error
+            raise DiskFull("TR320", f"{doing}: {reason}", where=where, hint=hint, retryable=True) from error
         hint = "fix the disk or permissions, then start again: nothing written is lost"
-        raise RelayError("TR302", f"{doing}: {reason}", where=where, hint=hint, retryable=True) from error
+        raise DiskError("TR302", f"{doing}: {reason}", where=where, hint=hint, retryable=True) from error
 
 
 def sync_dir(path: Path) -> None:
@@ -345,12 +353,12 @@ def write_start(root: Path, start: StartPosition) -> None:
 
 
 def stated_set(text: str, flavor: Flavor, path: Path) -> GtidSet:
-    """Parse a GTID set read from the metadata file `path`. Raises RelayError TR306."""
+    """Parse a GTID set read from the metadata file `path`. Raises UnreadableFile."""
     try:
         return parse_gtid_set(text, flavor)
     except ValueError as error:
         what = f"{path} has no valid GTID set of a {flavor} server: {error}"
-        raise RelayError("TR306", what, hint=_REBUILD) from error
+        raise UnreadableFile("TR306", what, hint=_REBUILD) from error
 
 
 def read_owner(root: Path) -> Owner | None:
@@ -364,7 +372,9 @@ def read_owner(root: Path) -> Owner | None:
         fields = tomllib.loads(data.decode())
         return Owner(str(fields["prefix"]), str(fields["log-id"]))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError, RecursionError) as error:
-        raise RelayError("TR306", f"{root / OWNER_NAME} cannot be read: {error}", hint=_REBUILD) from error
+        raise UnreadableFile(
+            "TR306", f"{root / OWNER_NAME} cannot be read: {error}", hint=_REBUILD
+        ) from error
 
 
 def write_owner(root: Path, owner: Owner) -> None:
@@ -396,7 +406,7 @@ def _write_toml(path: Path, position: RelayMeta | StartPosition) -> None:
     values = asdict(position)
     texts = "".join(value for value in values.values() if isinstance(value, str))
     if not texts.isprintable() or '"' in texts or "\\" in texts:
-        raise RelayError("TR306", f"{position.file!r} cannot be written to {path.name}")
+        raise UnreadableFile("TR306", f"{position.file!r} cannot be written to {path.name}")
     lines = [
         f"{_KEYS[name]} = {value}\n" if isinstance(value, int) else f'{_KEYS[name]} = "{value}"\n'
         for name, value in values.items()
@@ -426,5 +436,5 @@ def _read_toml(path: Path, build: type[_Position]) -> _Position | None:
         ):
             raise ValueError("a field is out of range")
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise RelayError("TR306", f"{path} cannot be read: {error}", hint=_REBUILD) from error
+        raise UnreadableFile("TR306", f"{path} cannot be read: {error}", hint=_REBUILD) from error
     return position

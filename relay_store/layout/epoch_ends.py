@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 
 from relay_store.layout import directory as layout
-from relay_store.layout.directory import RelayPosition, disk_errors
+from relay_store.layout.directory import RelayPosition, UnreadableFile, disk_errors
 from schemas.binlog.framing import FIRST_POSITION
 from schemas.errors import RelayError
 
@@ -28,7 +28,7 @@ def read_epoch_ends(root: Path) -> frozenset[RelayPosition]:
         return frozenset(_parse(item) for item in tomllib.loads(text)["positions"])
     except (RelayError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         hint = "restore the file, or delete it and run `tailrace recover` again for each channel"
-        raise RelayError("TR306", f"{path} cannot be read: {error}", hint=hint) from error
+        raise UnreadableFile("TR306", f"{path} cannot be read: {error}", hint=hint) from error
 
 
 def add_epoch_end(root: Path, position: RelayPosition) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 import structlog
 
 from relay_store.layout import directory as layout
-from relay_store.layout.directory import DISK_FULL, RelayPosition, disk_errors
+from relay_store.layout.directory import DiskFull, RelayPosition, UnreadableFile, disk_errors
 from relay_store.layout.locks import files_locked
 from schemas.access.private_files import make_folder
 from schemas.binlog.framing import FIRST_POSITION
@@ -108,8 +108,8 @@ class Mark:
         self._next_write = self._clock() + MARK_INTERVAL
         try:
             _write(self._root, self._name, position)
-        except RelayError as error:
-            if error.code != DISK_FULL or _path(self._root, self._name).exists():
+        except DiskFull as error:
+            if _path(self._root, self._name).exists():
                 raise
             _log.warning("reader_mark_not_written", reader=self._name, error=str(error))
             return
@@ -132,9 +132,7 @@ class Mark:
         self._next_write = self._clock() + MARK_INTERVAL
         try:
             self._write(self._position)
-        except RelayError as error:
-            if error.code != DISK_FULL:
-                raise
+        except DiskFull as error:
             _log.warning("reader_mark_not_written", reader=self._name, error=str(error))
         else:
             self._written = self._position
@@ -142,16 +140,14 @@ class Mark:
     def _write(self, position: RelayPosition) -> None:
         try:
             _write_new(self._root, self._name, position)
-        except RelayError as error:
-            if error.code != DISK_FULL:
-                raise
+        except DiskFull:
             register(self._root, self._name, position)
 
 
 def _path(root: Path, name: str) -> Path:
     if not _NAME.fullmatch(name):
         hint = "a name has at most 100 letters, digits, _, . and -; `tailrace relay readers` lists the names"
-        raise RelayError("TR306", f"{name!r} is not a valid name of a reader", hint=hint)
+        raise UnreadableFile("TR306", f"{name!r} is not a valid name of a reader", hint=hint)
     return root / READERS_NAME / f"{name}{_SUFFIX}"
 
 
@@ -168,7 +164,7 @@ def _read(path: Path) -> Reader | None:
             raise ValueError("binlog-pos is out of range")
     except (RelayError, ValueError, KeyError, TypeError, RecursionError) as error:
         hint = "nothing is purged until the file is valid: start that reader again, or remove it"
-        raise RelayError("TR306", f"{path} cannot be read: {error}", hint=hint) from error
+        raise UnreadableFile("TR306", f"{path} cannot be read: {error}", hint=hint) from error
     return Reader(path.name.removesuffix(_SUFFIX), position, updated)
 
 
@@ -176,9 +172,9 @@ def _write(root: Path, name: str, position: RelayPosition) -> None:
     """Write a mark while the files are locked, in place if the disk has no room for a new file."""
     try:
         _write_new(root, name, position)
-    except RelayError as error:
+    except DiskFull:
         path = _path(root, name)
-        if error.code != DISK_FULL or not path.exists():
+        if not path.exists():
             raise
         # An old mark may be all that prevents the purge that would free the disk. The text is far shorter
         # than a sector, purges read it under the lock, and an invalid mark stops them.

@@ -25,7 +25,7 @@ import structlog
 from pydantic import Field
 
 from relay_store.layout import directory as layout
-from relay_store.layout.directory import DISK_FULL, RelayPosition, disk_errors
+from relay_store.layout.directory import DiskFull, RelayPosition, disk_errors
 from relay_store.layout.inventory import RelayFile, relay_files
 from relay_store.layout.locks import files_locked
 from relay_store.layout.readers import PUBLISHER, Reader, read_readers
@@ -289,9 +289,7 @@ def _remove_subdirs(root: Path, state: RelayState, deleted: list[RelayFile], dry
         if gone:
             layout.write_index(root, list(state.subdirs[len(gone) :]))
             reached("purge.after_index")
-    except RelayError as error:
-        if error.code != DISK_FULL:
-            raise
+    except DiskFull as error:
         _log.warning("empty_subdirs_kept", reason=str(error))
         return []
     for name in _without_entry(root):

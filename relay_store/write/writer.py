@@ -22,7 +22,7 @@ import structlog
 
 from relay_store.check.verify import check_at_start
 from relay_store.layout import directory as layout
-from relay_store.layout.directory import DISK_FULL, RelayMeta, RelayPosition, StartPosition, disk_errors
+from relay_store.layout.directory import DiskFull, RelayMeta, RelayPosition, StartPosition, disk_errors
 from relay_store.layout.locks import files_locked
 from relay_store.read.reader import RelayReader
 from relay_store.read.tail import DurableTail
@@ -232,9 +232,7 @@ class RelayWriter:
         try:
             if self._fd >= 0 and not self._unsure:
                 self._sync(force_meta=True)
-        except RelayError as error:
-            if error.code != DISK_FULL:
-                raise
+        except DiskFull as error:
             _log.warning("relay_meta_not_written", error=str(error))  # the next start fetches a little again
         finally:
             self._close_fd()

@@ -49,6 +49,7 @@ def cat(
     Only committed epochs are printed. Each is checked by its row count and digest. With --table, only epochs with
     rows or DDL of such tables are printed. Ctrl-C stops the command with exit code 0.
     """
+    from schemas.tables import TableFilter
     from tailrace.config.addresses import kafka_security
     from tailrace.config.positions import check_position
     from tailrace.probe_kafka import probe
@@ -56,7 +57,8 @@ def cat(
     from tailrace.service.lifecycle import run_until_signalled
 
     kafka = read_config("topic", config).kafka
-    start, wanted = start if start == "oldest" else check_position(start, "--from"), _filter(table or [])
+    start = start if start == "oldest" else check_position(start, "--from")
+    wanted = TableFilter(table or [], fields=("--table", "--table"))
 
     def run(stop: threading.Event) -> None:
         security = kafka_security(kafka)
@@ -65,16 +67,6 @@ def cat(
             _print(log, start, wanted, bool(table), follow, form == "json", stop)
 
     run_until_signalled(run)
-
-
-def _filter(patterns: list[str]) -> TableFilter:
-    from schemas.errors import ConfigError
-    from schemas.tables import TableFilter
-
-    try:
-        return TableFilter(patterns)
-    except ConfigError as error:
-        raise ConfigError(error.code, f"--table: {error.what.partition(': ')[2]}", hint=error.hint) from None
 
 
 def _print(
