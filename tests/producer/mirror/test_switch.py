@@ -17,7 +17,7 @@ import pytest
 from compose.databases import Database
 from compose.kafka import Kafka
 from producer.epochs.open_epoch import EpochLimits
-from producer.run import ProducerConfig, run_producer
+from producer.run import ProducerConfig, ProducerProgress, run_producer
 from producer.settings import RelaySettings
 from producer.upstream.connect import describe
 from relay_store.layout import directory as layout
@@ -160,12 +160,13 @@ def test_a_failover_is_followed_by_gtid(
     """Under load, to and fro; each server has a sub-directory of its own, and nothing is missing or doubled."""
     first, second = pair(server, flavor)
     create(first)
-    stop = threading.Event()
+    stop, states = threading.Event(), list[ProducerProgress]()
     thread = threading.Thread(
-        target=run_producer, args=(replace(config, source=source(first)), stop), daemon=True
+        target=run_producer, args=(replace(config, source=source(first)), stop, states.append), daemon=True
     )
     thread.start()
     work(first, 1, 100)
+    wait_until(lambda: states and states[-1].publish.rows, "the producer publishes")
     level(first, second)
     first.execute("FLUSH BINARY LOGS")
     stop.set()  # what the first one still had to say comes from the second one
