@@ -84,7 +84,7 @@ class Planner:
             needed,
             targets,
             rules,
-            Limits(max_bytes, self._max_rows),
+            Limits(self._max_rows, max_bytes),
             slice_.where,
             safe=safe,
             again=is_repeat,

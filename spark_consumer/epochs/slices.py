@@ -233,7 +233,7 @@ def contiguous_after(position: Position, found: Iterable[LoggedEpoch]) -> list[L
     return fresh
 
 
-def cut(epochs: Sequence[LoggedEpoch], max_rows: int, max_bytes: int = 128 << 20) -> Iterator[Slice]:
+def cut(epochs: Sequence[LoggedEpoch], max_rows: int, max_bytes: int) -> Iterator[Slice]:
     """Yield slices with at most this many rows and bytes of binlog. A larger epoch or a DDL epoch is a slice by itself.
 
     The limit of bytes is needed because a slice is in memory until it is applied, and its rows may be large.

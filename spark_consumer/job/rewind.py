@@ -229,5 +229,7 @@ def _check_tables(
     rules = config.rules
     names = targets_of(structures, rules)
     targets = TargetCatalog().load(session, names.values())
-    plan = plan_slice(structures, targets, rules, Limits(), Where(), safe=True, again=True)
+    plan = plan_slice(
+        structures, targets, rules, Limits(config.statement_rows), Where(), safe=True, again=True
+    )
     check_tables(plan, targets, rules)

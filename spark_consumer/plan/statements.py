@@ -10,8 +10,8 @@ from dataclasses import dataclass
 class Limits:
     """The limits of one statement. A single larger row is one statement too."""
 
+    max_rows: int
     max_bytes: int = 1 << 20
-    max_rows: int = 2_000
 
 
 @dataclass(frozen=True)

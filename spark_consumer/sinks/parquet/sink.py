@@ -114,7 +114,7 @@ class FilesSink:
                     dropped=dropped,
                 )
             )
-        return SlicePlan(tuple(tables), Limits())
+        return SlicePlan(tuple(tables), Limits(self._config.statement_rows))
 
     def _read(self, slice_: Slice, plan: SlicePlan) -> PreparedFiles:
         assert self._rows is not None

@@ -461,7 +461,7 @@ def test_no_name_becomes_code(hostile: str) -> None:
     row = RowReader(structure).read(key, value, 0, 0)
     assert (row.before, row.after, row.db) == (before, after, hostile)
     header = row_schema(structure).header
-    plan = SlicePlan((TablePlan(header, structure, Mode.ORDERED, ("d", "t")),), Limits())
+    plan = SlicePlan((TablePlan(header, structure, Mode.ORDERED, ("d", "t")),), Limits(2_000))
     assert len(list(changes(plan, RangeRows([key], [value])))) == 2
     assert form_of(structure).before == tuple(names)
     for kind in ("write", "update", "delete"):
@@ -493,7 +493,7 @@ def test_codecs_refuse_columns_that_are_none(code: int, field: str) -> None:
 def plan_of(structure: TableStructure, mode: Mode = Mode.COMPACT) -> SlicePlan:
     names = tuple(column.name for column in structure.columns)
     table = TablePlan(row_schema(structure).header, structure, mode, ("shop", "t"), names)
-    return SlicePlan((table,), Limits())
+    return SlicePlan((table,), Limits(2_000))
 
 
 def rendered(structure: TableStructure, key: bytes, value: bytes, mode: Mode = Mode.COMPACT) -> list[Any]:

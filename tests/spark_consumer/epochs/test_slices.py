@@ -44,7 +44,7 @@ def test_a_number_that_is_there_already_stops_the_channel(number: int) -> None:
 @given(st.lists(st.tuples(st.integers(0, 30), st.booleans()), max_size=20), st.integers(1, 40))
 def test_slices_keep_epochs_whole_and_in_order(shape: list[tuple[int, bool]], most: int) -> None:
     epochs = [logged(n, rows=rows, ddl=ddl) for n, (rows, ddl) in enumerate(shape)]
-    pieces = list(cut(epochs, most))
+    pieces = list(cut(epochs, most, 1 << 30))
     assert [e for slice_ in pieces for e in slice_.epochs] == epochs
     for slice_ in pieces:
         assert len(slice_.epochs) == 1 or slice_.rows <= most
@@ -64,5 +64,5 @@ def test_a_slice_of_few_large_rows_ends_early() -> None:
 def test_ranges_of_a_slice_span_its_epochs() -> None:
     first = LoggedEpoch(epoch_record(1, ranges=(OffsetRange(0, 5, 9), OffsetRange(2, 0, 1))), 3)
     second = LoggedEpoch(epoch_record(2, ranges=(OffsetRange(0, 10, 14),)), 5)
-    [slice_] = cut([first, second], 100)
+    [slice_] = cut([first, second], 100, 1 << 30)
     assert slice_.ranges == (OffsetRange(0, 5, 14), OffsetRange(2, 0, 1))

@@ -89,7 +89,7 @@ def causality_if_any(
     foreign: dict[str, tuple[ForeignKey, ...]] | None = None,
     by_tables: bool = False,
 ) -> Causality | None:
-    plan = SlicePlan(tuple(table for table, _ in tables), Limits())
+    plan = SlicePlan(tuple(table for table, _ in tables), Limits(2_000))
     keys = {target.name: (foreign or {}).get(target.name[1], ()) for _, target in tables}
     return causality_of(plan, {target.name: target for _, target in tables}, keys, by_tables=by_tables)
 
@@ -162,7 +162,7 @@ def groups_of(*changes: Change) -> list[set[int]]:
     """How the rows of compacted changes fall into groups: the offsets of each."""
     made = causality((planned(T), target_of(T, key("n"))))
     updated = frozenset((T.db, T.table) for change in changes if change.op == "u")
-    plan = SlicePlan((planned(T),), Limits(), causality=replace(made, updated=updated))
+    plan = SlicePlan((planned(T),), Limits(2_000), causality=replace(made, updated=updated))
     split = halves(changes)
     keys = [row_key(T, change.after or change.before or {}) for change in split]
     values = [row_value(change, 0, seq, "g") for seq, change in enumerate(split)]
@@ -198,7 +198,7 @@ def test_the_rest_of_a_compacted_slice_has_no_row_that_comes_to_nothing() -> Non
     values = [row_value(change, 0, seq, "g") for seq, change in enumerate(changes)]
     applied = [{0: (2, b"\x01")}]
     for mode, expected in ((Mode.COMPACT, [3]), (Mode.ORDERED, [0, 1, 3])):
-        plan = SlicePlan((planned(T, mode),), Limits()).row_by_row()
+        plan = SlicePlan((planned(T, mode),), Limits(2_000)).row_by_row()
         found = list(rest(plan, applied, RangeRows(keys, values, 0, range(4))))
         assert [r.seq for r in found if isinstance(r, OrderedChange)] == expected
         assert [r.rows for r in found if isinstance(r, Tally)] == [4]

@@ -98,7 +98,7 @@ def test_what_runs_in_the_place_of_a_delete_removes_nothing_of_its_own() -> None
     structure = TableStructure("d", "t", (integer("id"),), ("id",))
     table = TablePlan(b"", structure, Mode.ORDERED, ("d", "t"), ("id",), cascades=True)
     row = OrderedRow(table, 7, 3, 0, ord("d"), b"`id`=1", None, None)
-    [made] = statements([row], Limits())
+    [made] = statements([row], Limits(2_000))
     assert made.cascade_from == b"`id`=1"
     event = Event(7, 3, "g", 5, "`id`=1", "f", 4, "r")
     slice_ = Slice((LoggedEpoch(epoch_record(7, rows=4), 7),))

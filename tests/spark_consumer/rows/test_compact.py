@@ -74,7 +74,7 @@ def test_delete_and_insert_become_a_replacement() -> None:
 
 @given(st.lists(st.binary(min_size=1, max_size=40)), st.integers(1, 60), st.integers(1, 7))
 def test_merging_keeps_every_row_and_its_order(rows: list[bytes], max_bytes: int, max_rows: int) -> None:
-    made = list(merged_inserts(b"`d`.`t`", b"`a`", rows, Limits(max_bytes, max_rows)))
+    made = list(merged_inserts(b"`d`.`t`", b"`a`", rows, Limits(max_rows, max_bytes)))
     assert sum(one.rows for one in made) == len(rows)
     assert all(one.rows <= max_rows for one in made)
     head = len(b"INSERT INTO `d`.`t` (`a`) VALUES ")
@@ -82,5 +82,5 @@ def test_merging_keeps_every_row_and_its_order(rows: list[bytes], max_bytes: int
 
 
 def test_a_row_larger_than_the_limit_is_a_statement() -> None:
-    made = list(merged_deletes(b"`d`.`t`", b"`a`", [b"1", b"2" * 50, b"3"], Limits(10, 100)))
+    made = list(merged_deletes(b"`d`.`t`", b"`a`", [b"1", b"2" * 50, b"3"], Limits(100, 10)))
     assert [one.rows for one in made] == [1, 1, 1]

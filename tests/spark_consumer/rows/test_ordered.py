@@ -39,7 +39,7 @@ def planned(structure: TableStructure, mode: Mode, *, cascades: bool = False) ->
 
 
 def rendered(table: TablePlan, *changes: Change) -> list[OrderedRow]:
-    plan = SlicePlan((table,), Limits())
+    plan = SlicePlan((table,), Limits(2_000))
     keys = [row_key(c.structure, c.after or c.before or {}) for c in changes]
     values = [row_value(c, 7, seq, "g") for seq, c in enumerate(changes)]
     return ordered_rows(
@@ -48,7 +48,7 @@ def rendered(table: TablePlan, *changes: Change) -> list[OrderedRow]:
 
 
 def sql(table: TablePlan, *changes: Change) -> list[bytes]:
-    return [one.sql for one in statements(reversed(rendered(table, *changes)), Limits())]
+    return [one.sql for one in statements(reversed(rendered(table, *changes)), Limits(2_000))]
 
 
 def test_rows_are_put_back_into_the_upstreams_order() -> None:
@@ -71,7 +71,7 @@ def test_a_row_that_is_written_again_removes_what_has_its_key(gives_way: bool, v
         insert(PARENT, {"id": 9, "v": 5}, KEY_CHANGE),
     ]
     clears, into = b"DELETE FROM `d`.`p` WHERE (`id`=1)", verb + b" INTO `d`.`p` (`id`,`v`) VALUES "
-    found = statements(rendered(table, *changes), Limits())
+    found = statements(rendered(table, *changes), Limits(2_000))
     assert [(made.clear_first, made.sql, made.fallbacks, made.may_find_no_row) for made in found] == [
         (clears, into + b"(1,NULL)", (), False),
         (clears, into + b"(1,2)", (), False),
@@ -101,18 +101,18 @@ def test_without_a_key_the_whole_row_is_matched() -> None:
 def test_the_rows_flags_decide_whether_foreign_keys_act(flags: int, checks: bool) -> None:
     table = planned(PARENT, Mode.ORDERED, cascades=True)
     rows = rendered(table, delete(PARENT, {"id": 1, "v": 5}, flags))
-    assert [one.foreign_key_checks for one in statements(rows, Limits())] == [checks]
+    assert [one.foreign_key_checks for one in statements(rows, Limits(2_000))] == [checks]
 
 
 def test_a_row_that_is_there_twice_stops_the_channel() -> None:
     table = planned(PARENT, Mode.ORDERED)
     rows = rendered(table, delete(PARENT, {"id": 1, "v": 5}))
     with pytest.raises(LogError, match="TR553"):
-        list(statements(rows * 2, Limits()))
+        list(statements(rows * 2, Limits(2_000)))
 
 
 def test_compacted_tables_yield_deletes_before_inserts_and_a_tally() -> None:
-    plan = SlicePlan((planned(PARENT, Mode.COMPACT),), Limits())
+    plan = SlicePlan((planned(PARENT, Mode.COMPACT),), Limits(2_000))
     before, after = {"id": 1, "v": 1}, {"id": 1, "v": 2}
     value = row_value(update(PARENT, before, after), 7, 0, "g")
     results = list(render(plan, RangeRows([row_key(PARENT, after)], [value])))
@@ -125,7 +125,7 @@ def test_compacted_tables_yield_deletes_before_inserts_and_a_tally() -> None:
 
 
 def test_skipped_tables_are_counted_and_not_written() -> None:
-    plan = SlicePlan((planned(PARENT, Mode.SKIP),), Limits())
+    plan = SlicePlan((planned(PARENT, Mode.SKIP),), Limits(2_000))
     change = insert(PARENT, {"id": 1, "v": 1})
     value = row_value(change, 7, 0, "g")
     results = list(render(plan, RangeRows([row_key(PARENT, {"id": 1})], [value])))
@@ -137,7 +137,7 @@ def test_a_row_of_an_unknown_structure_is_noticed() -> None:
     with pytest.raises(UnknownHeader):
         list(
             render(
-                SlicePlan((), Limits()),
+                SlicePlan((), Limits(2_000)),
                 RangeRows([row_key(PARENT, {"id": 1})], [row_value(change, 7, 0, "g")]),
             )
         )
@@ -145,7 +145,7 @@ def test_a_row_of_an_unknown_structure_is_noticed() -> None:
 
 def plan_for(target: TargetTable | None) -> TablePlan:
     targets = {("d", "p"): target}
-    return plan_slice({"00" * 8: PARENT}, targets, Rules(), Limits(), Where()).tables[0]
+    return plan_slice({"00" * 8: PARENT}, targets, Rules(), Limits(2_000), Where()).tables[0]
 
 
 def table_of(*writable: str, generated: tuple[str, ...] = (), in_family: bool = False) -> TargetTable:

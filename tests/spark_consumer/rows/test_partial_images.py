@@ -61,7 +61,7 @@ def plan(
     *structures: TableStructure, target: TargetTable = TARGET, safe: bool = False, **rules: Any
 ) -> SlicePlan:
     by_name = {row_schema(one).fingerprint.hex(): one for one in structures}
-    return plan_slice(by_name, {("d", "t"): target}, Rules(**rules), Limits(), Where(), safe=safe)
+    return plan_slice(by_name, {("d", "t"): target}, Rules(**rules), Limits(2_000), Where(), safe=safe)
 
 
 def sql(*changes: Change, **options: Any) -> list[list[str]]:
@@ -72,7 +72,7 @@ def sql(*changes: Change, **options: Any) -> list[list[str]]:
     rows = ordered_rows(
         planned, (r for r in render(planned, RangeRows(keys, values)) if isinstance(r, OrderedChange))
     )
-    return [[text.decode() for text in (one.sql, *one.fallbacks)] for one in statements(rows, Limits())]
+    return [[text.decode() for text in (one.sql, *one.fallbacks)] for one in statements(rows, Limits(2_000))]
 
 
 def test_what_is_not_known_is_no_field() -> None:

@@ -128,13 +128,13 @@ def sql(
         columns = (replace(c, collation=GENERAL) if c.type.members else c for c in plain.columns)
         target = replace(plain, columns=tuple(columns))
     structures = {row_schema(structure).fingerprint.hex(): structure}
-    plan = plan_slice(structures, {("d", "t"): target}, Rules(**rules), Limits(), Where(), safe=safe)
+    plan = plan_slice(structures, {("d", "t"): target}, Rules(**rules), Limits(2_000), Where(), safe=safe)
     keys = [row_key(c.structure, c.after or c.before or {}) for c in changes]
     values = [row_value(change, 7, n, "g") for n, change in enumerate(changes)]
     results = list(render(plan, RangeRows(keys, values)))
     made = [r.sql.decode() for r in results if isinstance(r, Deletes | Inserts)]
     rows = ordered_rows(plan, (r for r in results if isinstance(r, OrderedChange)))
-    each = statements(rows, Limits())
+    each = statements(rows, Limits(2_000))
     return [*made, *(text.decode() for one in each for text in (one.sql, *one.fallbacks))]
 
 

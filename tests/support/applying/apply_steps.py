@@ -95,7 +95,7 @@ def prepared_epochs(
         structures,
         targets,
         rules,
-        Limits(),
+        Limits(2_000),
         Where(),
         safe=config.safe_mode,
         unfinished=applier.downstream.unfinished,

@@ -109,7 +109,9 @@ def apply_log(
     with closing(_patiently(patience, lambda: open_sink(config, cast(LogReader, log), worker_pool))) as sink:
         sink.begin(log)
         made = []
-        for slice_ in cut(list(log.epochs(sink.position.epoch + 1)), config.max_batch_rows):
+        for slice_ in cut(
+            list(log.epochs(sink.position.epoch + 1)), config.max_batch_rows, config.max_batch_bytes
+        ):
             made.append(sink.apply(sink.plan(slice_, log.known)()).stages)
         sink.end()
     return made

@@ -150,7 +150,7 @@ class Case:
             name = targets_of({"": s}, rules).get((s.db, s.table))
             if name is not None:
                 downstream[name] = self.targets.get(name, as_it_is(s, name))
-        limits = Limits() if config.multiple_rows else Limits(max_rows=1)
+        limits = Limits(config.statement_rows if config.multiple_rows else 1)
         plan = plan_slice(structures, downstream, rules, limits, Where(), safe=config.safe_mode)
         keys = [row_key(c.structure, c.after or c.before or {}) for c in changes]
         values = [row_value(change, 7, seq, "g") for seq, change in enumerate(changes)]
