@@ -57,10 +57,11 @@ class BatchRunner:
         self._stop = stop
         self._counters = counters
         self._ahead = ThreadPoolExecutor(1, thread_name_prefix="prepare")
-        self._chain, self._chained = EpochChain(config.epochs_topic), -2
+        self._chain = EpochChain(config.epochs_topic)
+        self._checked_epoch: int | None = None  # the last one in the chain
         self.failure: BaseException | None = None
         #: whether it failed in the stream or the tracker, before the batch was known: a new checkpoint may help
-        self.unread = False
+        self.failed_in_tracker = False
         #: the last micro-batch that was applied whole, -1 before the first
         self.finished = -1
         self.busy = False
@@ -74,9 +75,9 @@ class BatchRunner:
             or self._stop_condition.reached(self._sink.position)
         )
 
-    def renew(self) -> None:
+    def reset(self) -> None:
         """Reset for a new query."""
-        self.failure, self.unread, self.finished = None, False, -1
+        self.failure, self.failed_in_tracker, self.finished = None, False, -1
 
     def close(self) -> None:
         """Wait for the reader thread."""
@@ -102,10 +103,10 @@ class BatchRunner:
     def _read(self, frame: DataFrame) -> TrackerOutput:
         """The stream's epochs with the tracker's structures."""
         position = self._sink.position
-        self.unread = True
+        self.failed_in_tracker = True
         output = TrackerOutput.of(frame.collect())
         output.refuse_unknown(position.epoch)
-        self.unread = False
+        self.failed_in_tracker = False
         output.refuse_broken(position.epochs_offset)
         return output
 
@@ -145,7 +146,7 @@ class BatchRunner:
 
     def _check_chain(self, position: Position, fresh: Sequence[LoggedEpoch]) -> None:
         """Hold the epochs against those before them, also of the run before. Raises LogError TR567."""
-        if self._chained != position.epoch:
+        if self._checked_epoch != position.epoch:
             self._chain = EpochChain(self._config.epochs_topic)
             begin = max(self._log.bounds()[0], position.epochs_offset - _LOOK_BACK)
             for logged in self._log.epochs(begin):
@@ -154,7 +155,7 @@ class BatchRunner:
                 self._chain.add(logged.record, logged.offset)
         for logged in fresh:
             self._chain.add(logged.record, logged.offset)
-            self._chained = logged.record.epoch
+            self._checked_epoch = logged.record.epoch
 
     def _apply_all(self, slices: Sequence[Slice], structures: dict[str, TableStructure]) -> None:
         coming: Future[Any] | None = None

@@ -3,7 +3,7 @@
 Spark starts it by ``spark.python.daemon.module``. Without it every worker imports pandas, Arrow and our
 modules for itself, at a second or two of CPU each.
 
-Like the JVM, it and its workers ignore signals meant for the driver (``spark_consumer.job.deaf``).
+Like the JVM, it and its workers ignore signals meant for the driver (``spark_consumer.job.ignored_signals``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import pyspark.daemon
 
-from spark_consumer.job.deaf import SIGNALS
+from spark_consumer.job.ignored_signals import SIGNALS
 
 _MODULES = (
     "pandas",
@@ -41,8 +41,8 @@ class _Signals:
 
     def signal(self, number: int, handler: Any) -> Any:
         # Spark's own way to end the workers is a hangup.
-        deaf = number in SIGNALS and number != signal.SIGHUP
-        return signal.signal(number, signal.SIG_IGN if deaf else handler)
+        is_ignored = number in SIGNALS and number != signal.SIGHUP
+        return signal.signal(number, signal.SIG_IGN if is_ignored else handler)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 
 from schemas.access.private_files import opener
-from spark_consumer.job.deaf import ignore_signals
+from spark_consumer.job.ignored_signals import ignore_signals
 
 _POLL = 0.02
 # The kernel allows 108 bytes for a socket's path; the names of Spark's own take 43 of them.

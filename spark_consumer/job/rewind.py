@@ -43,7 +43,7 @@ Decided = Mapping[EventId, Directive]
 
 @dataclass(frozen=True)
 class Rewind:
-    """A rewind that is possible; see ``opened``.
+    """A rewind that is possible; see ``open_rewind``.
 
     Attributes:
         before: where the channel stands.
@@ -59,7 +59,7 @@ class Rewind:
     epochs: tuple[LoggedEpoch, ...]
     decided: tuple[Directive, ...] = ()
 
-    def says(self) -> list[str]:
+    def describe(self) -> list[str]:
         """What it is about to do, for people."""
         repeat_until, rows = self.after.repeat_until, sum(logged.record.rows for logged in self.epochs)
         return [
@@ -75,7 +75,7 @@ class Rewind:
             ),
         ]
 
-    def go(self) -> None:
+    def execute(self) -> None:
         """Do it, in one transaction. Raises DownstreamError TR610 if a consumer has started meanwhile."""
         self.session.execute("BEGIN")
         found = position_store.read(self.session, self.config.key, lock=True)
@@ -85,7 +85,7 @@ class Rewind:
 
 
 @contextmanager
-def opened(config: ConsumerConfig, to: str) -> Iterator[Rewind]:
+def open_rewind(config: ConsumerConfig, to: str) -> Iterator[Rewind]:
     """Keep the channel's consumer away, and look whether its history can be repeated from a place on.
 
     Args:

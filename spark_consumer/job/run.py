@@ -137,7 +137,7 @@ class _Run:
         try:
             while True:
                 before = self._sink.position.epoch
-                error = self._failure()
+                error = self._run_query_once()
                 if error is None or self._left:
                     return not self._left
                 if self._sink.position.epoch > before:
@@ -145,13 +145,13 @@ class _Run:
                 if not (self._is_worth_retrying(error) and patience.wait_for_retry()):
                     raise error from None
                 _log.warning("log_retry", attempt=patience.attempts, reason=str(error))
-                self._runner.renew()
+                self._runner.reset()
         finally:
             self._runner.close()
             if self._warming is not None:
                 self._warming.join()
 
-    def _failure(self) -> TailraceError | None:
+    def _run_query_once(self) -> TailraceError | None:
         """Run one query; again from a new checkpoint if the old one is the reason that it fails."""
         try:
             self._sink.begin(self._rows)
@@ -161,10 +161,10 @@ class _Run:
             offset = resume_offset(self._sink.position, self._log)
             kept = self._checkpoint.ready(self._sink.position, self._log)
             failure = self._query(offset)
-            reason = self._runner.failure if self._runner.unread else failure
+            reason = self._runner.failure if self._runner.failed_in_tracker else failure
             if reason is not None and kept and self._checkpoint_is_at_fault(reason):
                 self._checkpoint.set_aside(f"the query cannot resume from it: {_first_line(reason)}")
-                self._runner.renew()
+                self._runner.reset()
                 failure = self._query(resume_offset(self._sink.position, self._log))
         except TailraceError as error:
             return error
@@ -186,17 +186,17 @@ class _Run:
 
     def _is_worth_retrying(self, error: TailraceError) -> bool:
         """Whether to start another query after a failure. Downstream errors were already retried by the applier."""
-        # What made Spark fail after a batch of its own may be what is wrong with a checkpoint: `_failure` sees.
-        sparks = (
+        # What made Spark fail after a batch of its own may be what is wrong with a checkpoint: `_run_query_once` sees.
+        failed_between_batches = (
             isinstance(error, SparkFailed) and self._runner.failure is None and self._runner.finished >= 0
         )
-        return isinstance(error, LogError) and (error.retryable or sparks)
+        return isinstance(error, LogError) and (error.retryable or failed_between_batches)
 
     def _checkpoint_is_at_fault(self, failure: BaseException) -> bool:
         """Whether a query ended because of what its checkpoint holds: the tracker's state, or what Spark notes."""
         if self._runner.finished >= 0 or self._stop.is_set():
             return False
-        read = self._runner.failure is not None and not self._runner.unread
+        read = self._runner.failure is not None and not self._runner.failed_in_tracker
         error = explain(failure, None, self._log)
         return not read and not isinstance(error, KafkaRefused) and not error.retryable
 

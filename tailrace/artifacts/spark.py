@@ -1,23 +1,34 @@
-"""The jars that the consumer's JVM loads, and their class archive, built once for each version of Java and Spark."""
+"""The jars that the consumer's JVM loads, and their class archive, built once for each version of Java and Spark.
+
+Spark limits the start of a Python worker: to ten seconds until it connects where the driver looks at the schema tracker,
+most of which go into imports, and to sixty where the daemon forks one. On a busy machine both limits were exceeded, and
+the query failed with "Python worker failed to connect back". No setting changes them: they are constants of
+``PythonWorkerFactory``. So a jar in front of Spark's own has that class with other constants.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import struct
 import subprocess
 import sys
+import zipfile
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 import structlog
 
-from spark_consumer.job.worker_patience import write_jar
 from tailrace.artifacts.cache import bundle, progress
 from tailrace.artifacts.maven import cached_jars, java, pinned, pyspark_jars
 
 _LOCK_FILE = Path(__file__).with_name("artifacts.lock")
 _TIMEOUT_S = 240.0
+_CLASS = "org/apache/spark/api/python/PythonWorkerFactory.class"
+_LIMIT_MS = 600_000
+# Entries of a class file's constant pool: a tag and a number of milliseconds.
+_LIMITS = ((struct.pack(">Bq", 5, 10_000), ">Bq", 5), (struct.pack(">Bi", 3, 60_000), ">Bi", 3))
 _log = structlog.get_logger()
 
 
@@ -38,6 +49,23 @@ def spark_jars() -> tuple[Path, ...]:
         _log.warning("worker_patience_left_out", reason=str(error))
         return tuple(spark_kafka_jars())
     return folder / "workers.jar", *spark_kafka_jars()
+
+
+def with_patience(code: bytes) -> bytes:
+    """Patch the class to limits of ten minutes. Raises ValueError if it is not the expected version."""
+    for limit, form, tag in _LIMITS:
+        if code.count(limit) != 1:
+            raise ValueError(
+                f"{_CLASS} is another one than expected: {code.count(limit)} times {limit.hex()}"
+            )
+        code = code.replace(limit, struct.pack(form, tag, _LIMIT_MS))
+    return code
+
+
+def write_jar(spark_core: Path, jar: Path) -> None:
+    """Write the jar, from Spark's own ``spark-core`` jar. Raises ValueError, OSError."""
+    with zipfile.ZipFile(spark_core) as source, zipfile.ZipFile(jar, "w") as made:
+        made.writestr(_CLASS, with_patience(source.read(_CLASS)))
 
 
 def class_archive() -> Path:

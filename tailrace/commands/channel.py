@@ -65,16 +65,16 @@ def rewind(channel: Name, to: To, config: ConfigFile = DEFAULT_CONFIG, yes: Yes 
     Changes up to the present position are repeated in safe mode. The channel's consumer must not run. The command is
     refused if changes in between, such as DDL, cannot be repeated; see docs/REPLAY.md.
     """
-    from spark_consumer.job.rewind import opened
+    from spark_consumer.job.rewind import open_rewind
     from tailrace.config.channels import server_channel
     from tailrace.config.positions import check_position
 
     settings = server_channel(read_config("channel rewind", config), channel)
-    with opened(settings, check_position(to, "--to")) as about:
-        for line in about.says():
+    with open_rewind(settings, check_position(to, "--to")) as about:
+        for line in about.describe():
             typer.echo(line, err=True)
         confirm("Rewind the channel?", yes)
-        about.go()
+        about.execute()
     typer.echo("done; the next `tailrace consume` starts at this position", err=True)
 
 

@@ -34,7 +34,7 @@ from schemas.errors import ConfigError, DownstreamError, LogError
 from schemas.gtid.sets import parse_gtid_set
 from spark_consumer.apply.tables.position_store import read
 from spark_consumer.epochs.position import Position
-from spark_consumer.job.rewind import opened
+from spark_consumer.job.rewind import open_rewind
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.event_filter import EventRule
 from spark_consumer.rules.route import Route
@@ -236,8 +236,8 @@ def test_a_replay_ends_before_a_moment_and_another_begins_there(
 
 
 def rewound(history: History, channel: str, to: str, **settings: Any) -> Position:
-    with opened(history.config(channel, **settings), to) as about:
-        about.go()
+    with open_rewind(history.config(channel, **settings), to) as about:
+        about.execute()
     return history.position(channel)
 
 

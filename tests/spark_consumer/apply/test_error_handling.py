@@ -18,7 +18,7 @@ from schemas.errors import DownstreamError
 from schemas.structure import TableStructure
 from schemas.wire.epoch import TableChanged
 from spark_consumer.apply.tables.channel_tables import forget
-from spark_consumer.job.rewind import opened
+from spark_consumer.job.rewind import open_rewind
 from spark_consumer.plan.refusal import EventRefused
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import closing, connect
@@ -262,9 +262,9 @@ def test_a_directive_for_another_log_is_refused(channel: Channel) -> None:
 
 def rewound(it: Channel, to: str, until: str | None = None, **settings: Any) -> list[str]:
     """Move the channel back and let it apply the stretch again; what the rewind said."""
-    with opened(it.config, to) as about:
-        said = about.says()
-        about.go()
+    with open_rewind(it.config, to) as about:
+        said = about.describe()
+        about.execute()
     consume(replace(it.config, until=until, **settings))
     if until is not None:
         it.consume()

@@ -22,7 +22,7 @@ from producer.run import run_producer
 from producer.settings import RelaySettings
 from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError, LogError, RelayError, TailraceError, UpstreamError
-from spark_consumer.job.rewind import opened
+from spark_consumer.job.rewind import open_rewind
 from spark_consumer.rules.config import ConsumerConfig
 from tailrace.channels.relay_marks import ChannelMark
 from tailrace.commands.app import app
@@ -176,7 +176,7 @@ def test_another_log_under_the_same_prefix_is_seen_before_a_token_is_taken(
         return caught.value.code
 
     assert refused(lambda: consume(config)) == "TR558"
-    assert refused(lambda: opened(config, "earliest").__enter__()) == "TR558"
+    assert refused(lambda: open_rewind(config, "earliest").__enter__()) == "TR558"
     assert rows_of(downstream, log) == before
     assert "TR558" in checked(log, downstream, tmp_path)["channel"]["what"]
     found = operate(log, downstream, tmp_path, "status", "--json")

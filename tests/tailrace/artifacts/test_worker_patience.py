@@ -9,7 +9,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from spark_consumer.job.worker_patience import with_patience, write_jar
+from tailrace.artifacts.spark import with_patience, write_jar
 
 [CORE] = Path(pyspark.__file__).parent.glob("jars/spark-core_*.jar")
 
