@@ -1,6 +1,6 @@
 """The jars that the consumer's JVM loads, and their class archive, built once for each version of Java and Spark.
 
-Spark limits the start of a Python worker: to ten seconds until it connects where the driver looks at the schema tracker,
+Spark limits the start of a Python worker: to ten seconds until it connects where the driver asks the schema tracker,
 most of which go into imports, and to sixty where the daemon forks one. On a busy machine both limits were exceeded, and
 the query failed with "Python worker failed to connect back". No setting changes them: they are constants of
 ``PythonWorkerFactory``. So a jar in front of Spark's own has that class with other constants.
