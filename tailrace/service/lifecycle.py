@@ -104,6 +104,6 @@ def recovery_hinted(relay_dir: Path) -> Iterator[None]:
     try:
         yield
     except (UpstreamError, LogError) as error:
-        if error.retryable and (relay_dir / INDEX_NAME).exists():
-            error.hint += _HINT
-        raise
+        if not error.retryable or not (relay_dir / INDEX_NAME).exists():
+            raise
+        raise error.but(hint=error.hint + _HINT) from error
