@@ -72,23 +72,23 @@ def unreadable(error: Unreadable, where: Where) -> LogError:
     )
 
 
-class Share(NamedTuple):
+class KeySubset(NamedTuple):
     """One of ``total`` parts of a range's rows; all rows of a key are in the same part.
 
     Attributes:
-        most: the number of rows that the range can have; reading stops at twice as many.
+        max_rows: the number of rows that the range can have; reading stops at twice as many.
     """
 
     number: int
     total: int
-    most: int | None = None
+    max_rows: int | None = None
 
     def holds(self, key: bytes) -> bool:
-        """Whether a key's rows belong to this share."""
+        """Whether a key is in the subset."""
         return crc32(key) % self.total == self.number
 
 
-WHOLE = Share(0, 1)
+ALL_KEYS = KeySubset(0, 1)
 
 
 @dataclass(frozen=True)
@@ -106,12 +106,12 @@ class TopicReader:
     patience: float = 60.0
 
     def read(
-        self, part: OffsetRange, share: Share = WHOLE, offsets: list[int] | None = None
+        self, offset_range: OffsetRange, subset: KeySubset = ALL_KEYS, offsets: list[int] | None = None
     ) -> tuple[list[bytes], list[bytes]]:
         """Return keys and values of the committed rows in a range. Its last offset must be that of a committed record.
 
         Args:
-            share: only the rows of this share are kept.
+            subset: only the rows of these keys are kept.
             offsets: a list to which the rows' offsets are added; a divided row has the offset of its last part.
 
         Raises:
@@ -120,22 +120,23 @@ class TopicReader:
         """
         consumer, refusal = _consumers.get(self) or self._connect()
         refusal.forget()
-        consumer.assign([TopicPartition(self.topic, part.partition, part.start)])
+        consumer.assign([TopicPartition(self.topic, offset_range.partition, offset_range.start)])
         keys: list[bytes] = []
         values: list[bytes] = []
         joiner = Joiner()
         try:
-            at, last = part.start, part.end - 1
+            at, last = offset_range.start, offset_range.end - 1
             deadline = time.monotonic() + self.patience
             look = time.monotonic() + _LOOK
             while at <= last:
-                messages = consumer.consume(min(_BATCH, part.end - at), _WAIT)
+                messages = consumer.consume(min(_BATCH, offset_range.end - at), _WAIT)
+                before = at
                 try:
-                    before, at = at, self._take(messages, part, share, keys, values, offsets, joiner, at)
+                    at = self._keep_rows(messages, offset_range, subset, keys, values, offsets, joiner, at)
                 except NoRow:
                     raise
                 except Unreadable:
-                    self.check_end(part)
+                    self.check_end(offset_range)
                     raise
                 if at > before:
                     deadline = time.monotonic() + self.patience
@@ -143,23 +144,23 @@ class TopicReader:
                 elif refused := refusal.error:
                     raise refused
                 elif time.monotonic() > deadline:
-                    raise Silent(f"{self._place(part)}: no data for {self.patience:.0f} s")
+                    raise Silent(f"{self._place(offset_range)}: no data for {self.patience:.0f} s")
                 elif time.monotonic() > look:
-                    self.check_end(part)
+                    self.check_end(offset_range)
                     look = deadline
         finally:
             # Records after the range must not be fetched.
             consumer.unassign()
         if joiner.incomplete:
-            raise NoRow(f"{self._place(part)}: the last row is incomplete")
+            raise NoRow(f"{self._place(offset_range)}: the last row is incomplete")
         return keys, values
 
-    def check_end(self, part: OffsetRange) -> None:
+    def check_end(self, offset_range: OffsetRange) -> None:
         """Raise NoRow if the range extends beyond the partition's end, which the producer never commits."""
         # It needs another consumer: for a read_committed one an open transaction is the end.
         settings = self._settings(Refusal(self.bootstrap_servers))
         consumer = Consumer({**settings, "isolation.level": "read_uncommitted"})
-        place = TopicPartition(self.topic, part.partition)
+        place = TopicPartition(self.topic, offset_range.partition)
         try:
             _, end = consumer.get_watermark_offsets(place, timeout=_LOOK)
         except KafkaException as error:
@@ -168,14 +169,14 @@ class TopicReader:
             end = 0
         finally:
             consumer.close()
-        if part.end > end:
-            raise NoRow(f"{self._place(part)}: the partition ends at offset {end}")
+        if offset_range.end > end:
+            raise NoRow(f"{self._place(offset_range)}: the partition ends at offset {end}")
 
-    def _take(
+    def _keep_rows(
         self,
         messages: list[Any],
-        part: OffsetRange,
-        share: Share,
+        offset_range: OffsetRange,
+        subset: KeySubset,
         keys: list[bytes],
         values: list[bytes],
         offsets: list[int] | None,
@@ -187,15 +188,15 @@ class TopicReader:
             if (error := message.error()) is not None:
                 if error.retriable() or error.code() in _PASSING:
                     continue
-                raise Unreadable(f"{self._place(part)}: {error.str()}")
+                raise Unreadable(f"{self._place(offset_range)}: {error.str()}")
             offset = message.offset()
             # Ignore records that were fetched for the range before.
-            if message.partition() == part.partition and at <= offset:
+            if message.partition() == offset_range.partition and at <= offset:
                 at = offset + 1
                 key, value = message.key(), message.value()
-                if at <= part.end and not (key and value):
+                if at <= offset_range.end and not (key and value):
                     raise NoRow(f"{self._at(message)}: the record has no {'value' if key else 'key'}")
-                if at <= part.end and (share.total == 1 or share.holds(key)):
+                if at <= offset_range.end and (subset.total == 1 or subset.holds(key)):
                     if len(value) >= LEAST_PART or joiner.incomplete:
                         value = self._joined(joiner, message)
                         if value is None:
@@ -204,9 +205,9 @@ class TopicReader:
                     values.append(value)
                     if offsets is not None:
                         offsets.append(offset)
-        if share.most is not None and len(keys) > 2 * share.most + _BATCH:
+        if subset.max_rows is not None and len(keys) > 2 * subset.max_rows + _BATCH:
             raise NoRow(
-                f"{self._place(part)}: there are more rows than the {share.most} that its epochs declare"
+                f"{self._place(offset_range)}: there are more rows than the {subset.max_rows} that its epochs declare"
             )
         return at
 
@@ -219,8 +220,8 @@ class TopicReader:
     def _at(self, message: Any) -> At:
         return At(self.topic, message.offset(), message.partition())
 
-    def _place(self, part: OffsetRange) -> str:
-        return f"{self.topic}, partition {part.partition}, offsets {part.start} to {part.end}"
+    def _place(self, offset_range: OffsetRange) -> str:
+        return f"{self.topic}, partition {offset_range.partition}, offsets {offset_range.start} to {offset_range.end}"
 
     def _connect(self) -> tuple[Any, Refusal]:
         refusal = Refusal(self.bootstrap_servers)

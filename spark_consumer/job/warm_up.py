@@ -10,7 +10,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 from schemas.wire.epoch import OffsetRange
-from spark_consumer.epochs.fetch import WHOLE, TopicReader
+from spark_consumer.epochs.fetch import ALL_KEYS, TopicReader
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.rows.reader import on_executors, read_range, task
 from spark_consumer.rows.results import Result
@@ -35,7 +35,7 @@ def warm_up(spark: SparkSession, config: ConsumerConfig, log: LogReader) -> thre
             # The topic may end with a marker, and no range may.
             last = log.last_epoch()
             if last is not None:
-                parts = [(OffsetRange(0, last.offset, last.offset + 1), WHOLE)] * 2
+                parts = [(OffsetRange(0, last.offset, last.offset + 1), ALL_KEYS)] * 2
                 read = partial(read_range, source, with_offsets=False)
                 on_executors(spark)(len(parts), task(parts, read, nothing))
         except Exception as error:

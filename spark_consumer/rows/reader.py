@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from schemas.errors import LogError, TailraceError
 from schemas.wire.epoch import OffsetRange
 from schemas.wire.log_records import FOREIGN, UNFIT, At, check_rows, no_record
-from spark_consumer.epochs.fetch import WHOLE, Share, Silent, TopicReader, Unreadable, unreadable
+from spark_consumer.epochs.fetch import ALL_KEYS, KeySubset, Silent, TopicReader, Unreadable, unreadable
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.rows.failures import explain
@@ -39,7 +39,9 @@ class DamagedRecord(Exception):
 
 
 def task(
-    parts: Sequence[tuple[OffsetRange, Share]], read: Callable[[OffsetRange, Share], RangeRows], work: Work
+    parts: Sequence[tuple[OffsetRange, KeySubset]],
+    read: Callable[[OffsetRange, KeySubset], RangeRows],
+    work: Work,
 ) -> ArrowFunction:
     """The function that Spark runs over numbers of parts: the results of each.
 
@@ -69,7 +71,7 @@ def on_executors(spark: SparkSession) -> RunTasks:
     return run
 
 
-def read_range(source: TopicReader, part: OffsetRange, share: Share, *, with_offsets: bool) -> RangeRows:
+def read_range(source: TopicReader, part: OffsetRange, share: KeySubset, *, with_offsets: bool) -> RangeRows:
     """A share of a range."""
     offsets: list[int] = []
     keys, values = source.read(part, share, offsets if with_offsets else None)
@@ -113,7 +115,9 @@ class SliceReader(SliceRows):
             for part in slice_.ranges:
                 self._source.check_end(part)
         parts = [
-            (part, Share(number, shares, slice_.rows)) for part in slice_.ranges for number in range(shares)
+            (part, KeySubset(number, shares, slice_.rows))
+            for part in slice_.ranges
+            for number in range(shares)
         ]
         read = partial(read_range, self._source, with_offsets=with_offsets)
         found = decoded(self._run_tasks(len(parts), task(parts, read, work)))
@@ -135,7 +139,7 @@ class SliceReader(SliceRows):
 
     def _fault(self, error: Exception, slice_: Slice, part: OffsetRange, work: Work) -> Exception:
         """The error for the first record of a range that is no row: the work is done row by row."""
-        rows = read_range(self._source, part, WHOLE, with_offsets=True)
+        rows = read_range(self._source, part, ALL_KEYS, with_offsets=True)
         for key, value, offset in zip(rows.keys, rows.values, rows.offsets, strict=True):
             at = At(self._source.topic, offset, part.partition)
             try:

@@ -23,7 +23,7 @@ from schemas.access.private_files import others_may
 from schemas.access.server_url import ServerUrl
 from schemas.errors import LogError
 from schemas.wire.epoch import OffsetRange
-from spark_consumer.epochs.fetch import WHOLE, TopicReader
+from spark_consumer.epochs.fetch import ALL_KEYS, TopicReader
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.job.warm_up import nothing
 from spark_consumer.rows.reader import read_range, task
@@ -241,7 +241,7 @@ def test_a_password_that_has_become_wrong_stops_whoever_runs(secured: SecuredKaf
     config = ConsumerConfig(secured.secured, "secured", ServerUrl("nowhere"), kafka_security=login)
     # As on the executors, in the driver, and in the producer.
     begun = TopicReader(secured.secured, "secured.rows", "g", login, patience=60.0)
-    work = task(((OffsetRange(0, 0, 1), WHOLE),), partial(read_range, begun, with_offsets=False), nothing)
+    work = task(((OffsetRange(0, 0, 1), ALL_KEYS),), partial(read_range, begun, with_offsets=False), nothing)
     [result] = decoded(pa.Table.from_batches(work(iter([pa.record_batch({"n": pa.array([0])})])), SCHEMA))
     assert isinstance(result, Failed)
     assert str(result.error).startswith("TR508")
