@@ -31,8 +31,7 @@ from spark_consumer.rows.results import (
 )
 from spark_consumer.rows.slice_rows import RangeRows
 from spark_consumer.rules.expressions.kinds import Unevaluable
-from spark_consumer.target.row_locator import RowMatch, RowMatcher, compile_finder
-from spark_consumer.target.versioned import CurrentRowTest
+from spark_consumer.target.row_locator import CurrentRowTest, RowMatch, RowMatcher, compile_finder
 
 _EVENTS = {ord("c"): "insert", ord("r"): "insert", ord("u"): "update", ord("d"): "delete"}
 _HEADER = itemgetter(slice(0, HEADER_SIZE))

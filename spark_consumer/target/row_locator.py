@@ -17,6 +17,10 @@ from schemas.sql.literals import AFTER_AT, Render, key_match, literal_lines, lit
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of
 from spark_consumer.target.table import TargetTable
+from spark_consumer.target.versioned import END
+
+#: ``row_end`` of current rows, before MariaDB 11.5 and since
+_NEVER = frozenset({b"'2038-01-19 03:14:07.999999'", b"'2106-02-07 06:28:15.999999'"})
 
 
 class RowMatch(Enum):
@@ -141,3 +145,14 @@ def _exact_match(chosen: tuple[tuple[Column, str], ...]) -> str:
             before, after = codec_of(column).predicate(column, quoted(column.name).encode())
             parts.append(f"{b' AND ' + before!r} + {variable} + {after!r}")
     return " + ".join(parts)
+
+
+class CurrentRowTest:
+    """Tells history rows from current rows."""
+
+    def __init__(self, structure: TableStructure) -> None:
+        self._end = compile_finder(structure, (END,), exact=False).old
+
+    def __call__(self, value: bytes) -> bool:
+        """Whether a change updates or deletes a current row, or inserts one."""
+        return self._end(value) in _NEVER

@@ -9,11 +9,8 @@ from __future__ import annotations
 from schemas.ddl.table_definition import PERIOD
 from schemas.structure import TableStructure
 from schemas.types.temporal import TIMESTAMP, TIMESTAMP2
-from spark_consumer.target.row_locator import compile_finder
 from spark_consumer.target.table import TargetTable
 
-#: ``row_end`` of current rows, before MariaDB 11.5 and since
-_NEVER = frozenset({b"'2038-01-19 03:14:07.999999'", b"'2106-02-07 06:28:15.999999'"})
 START, END = PERIOD
 
 
@@ -29,14 +26,3 @@ def identifies_history(structure: TableStructure) -> bool:
     images = (structure.before_columns, structure.after_columns)
     logged = images[1] if images[0] == () else images[0]
     return END in structure.key and (logged is None or END in logged)
-
-
-class CurrentRowTest:
-    """Tells history rows from current rows."""
-
-    def __init__(self, structure: TableStructure) -> None:
-        self._end = compile_finder(structure, (END,), exact=False).old
-
-    def __call__(self, value: bytes) -> bool:
-        """Whether a change updates or deletes a current row, or inserts one."""
-        return self._end(value) in _NEVER
