@@ -1,1 +1,1 @@
-"""Reading the text of a statement: its tokens, its kind, its names and its clauses."""
+"""Reads the text of a statement: its tokens, its kind, its names and its clauses."""

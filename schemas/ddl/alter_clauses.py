@@ -1,4 +1,4 @@
-"""The clauses of an ALTER TABLE: what each adds, changes, drops or renames. Who needs more reads on in its tokens.
+"""Reads the clauses of an ALTER TABLE: what each adds, changes, drops or renames, with its remaining tokens.
 
 Source: alter_list_item in ``sql/sql_yacc.yy`` of both servers.
 """
@@ -15,29 +15,29 @@ from schemas.ddl.lexer import Flavor, Token, TokenKind, dialect_of
 
 _HEAD = ("ALTER", "ONLINE", "TABLE", "IF", "EXISTS")
 _VERBS = ("ADD", "DROP", "MODIFY", "CHANGE", "RENAME", "ALTER")
-# Their lists have commas, and nothing else comes behind them.
+# Their lists have commas, and no other clause follows them.
 _PARTITIONS = frozenset({"PARTITION", "COALESCE", "REORGANIZE", "EXCHANGE", "TRUNCATE", "REMOVE", "ORDER"})
 _PARTITION_UPKEEP = frozenset({"ANALYZE", "CHECK", "OPTIMIZE", "REBUILD", "REPAIR"})
 _DROPPED = (("INDEX",), ("KEY",), ("FOREIGN", "KEY"), ("CHECK",), ("CONSTRAINT",))
 _OTHERS = ("INDEX", "KEY", "CHECK", "CONSTRAINT")
-# Twice as many as the longest ENUM has; each takes some 250 bytes.
+# Twice as many as in the longest ENUM; each needs about 250 bytes.
 _MOST_TOKENS = 1 << 18
 
 
 @dataclass(frozen=True)
 class Clause:
-    """One clause.
+    """A clause of an ALTER TABLE.
 
     Attributes:
         words: its first words and signs in capitals, "" for quoted names; for messages.
         verb: ``ADD``, ``DROP``, ``MODIFY``, ``CHANGE``, ``RENAME`` or ``ALTER``; "" for options of the table.
         what: ``COLUMN``, ``KEY`` (an index), ``TABLE``, or the words that the verb stands with; of ADD everything
             that is a key or a constraint is ``KEY``. ``PARTITION``: partitions, or ORDER BY, and the last clause.
-        name: of the column or key as it was, or is from now on; "" where none is read.
-        new_name: behind CHANGE and RENAME.
-        if_exists: whether it says IF EXISTS, or IF NOT EXISTS.
-        listed: whether it stands in the parentheses of an ADD.
-        definition: what follows the names; of ADD, MODIFY and CHANGE with the column's new name in front.
+        name: the old name of the column or key, or the name of a new one; "" if there is none.
+        new_name: for CHANGE and RENAME.
+        if_exists: whether it has IF EXISTS or IF NOT EXISTS.
+        listed: whether it is in the parentheses of an ADD.
+        definition: the tokens after the names; for ADD, MODIFY and CHANGE starting with the column's new name.
     """
 
     words: tuple[str, ...]
@@ -51,14 +51,14 @@ class Clause:
 
 
 def clauses_of(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> tuple[Clause, ...]:
-    """The clauses of an ALTER TABLE; IGNORE and MariaDB's SET STATEMENT in front of it count as one.
+    """Read the clauses of an ALTER TABLE; IGNORE and MariaDB's SET STATEMENT before it count as one clause.
 
     Raises:
-        Unparsable, LexError: it is none, or is not understood.
+        Unparsable, LexError: it is not an ALTER TABLE, or is not understood.
     """
     found = classify(statement, "-", flavor, sql_mode=sql_mode)
     if found.kind != "ALTER TABLE" or not found.references:
-        raise Unparsable(f"no ALTER TABLE: {found.kind}")
+        raise Unparsable(f"not an ALTER TABLE: {found.kind}")
     cursor = Cursor(statement, dialect_of(flavor, sql_mode), "-")
     words: list[str] = []
     while cursor.peek().start < found.references[0].start:
@@ -70,10 +70,10 @@ def clauses_of(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> tuple[Cl
 
 
 def alter_clauses(cursor: Cursor) -> Iterator[Clause]:
-    """The clauses of an ALTER TABLE, one by one.
+    """Yield the clauses of an ALTER TABLE.
 
     Args:
-        cursor: behind the table's name.
+        cursor: after the table's name.
 
     Raises:
         Unparsable: one is not understood.
@@ -100,7 +100,7 @@ def _partitions(cursor: Cursor, verb: str) -> bool:
 
 
 def _tokens(cursor: Cursor) -> tuple[Token, ...]:
-    """What is left of a clause: up to a comma, a closing parenthesis, or what needs no comma in front."""
+    """Read the rest of a clause: up to a comma, a closing parenthesis, or a clause that needs no comma before it."""
     taken: list[Token] = []
     depth = 0
     while (token := cursor.peek()).kind is not TokenKind.END:
@@ -111,7 +111,7 @@ def _tokens(cursor: Cursor) -> tuple[Token, ...]:
         taken.append(cursor.next())
         depth += {"(": 1, ")": -1}.get(token.key, 0)
         if len(taken) > _MOST_TOKENS:
-            raise Unparsable("a clause longer than the longest ENUM")
+            raise Unparsable("a clause is longer than the longest ENUM")
     return tuple(taken)
 
 
@@ -140,11 +140,11 @@ def _added(cursor: Cursor, words: tuple[str, ...]) -> Iterator[Clause]:
     if listed:
         cursor.expect(")")
         if rest := _tokens(cursor):
-            raise Unparsable(f"{rest[0].text!r} behind a list of columns")
+            raise Unparsable(f"{rest[0].text!r} after a list of columns")
 
 
 def _clause(part: Cursor, verb: str, words: tuple[str, ...]) -> Clause:
-    """A clause that its verb opens; ``part`` is behind that."""
+    """Read a clause that starts with a verb; ``part`` is after the verb."""
     what, name, new_name, if_exists = "COLUMN", "", "", False
     if verb in ("MODIFY", "CHANGE"):
         part.take("COLUMN")

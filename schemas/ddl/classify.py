@@ -1,18 +1,18 @@
-"""What the text of a QUERY event does: its kind, and the tables it creates, changes, drops or renames.
+"""Classifies the text of a QUERY event: its kind, and the tables it creates, changes, drops or renames.
 
-Only as much of a statement is read as decides that; nothing is guessed: what does not match the servers'
-grammar (MySQL and MariaDB: ``sql/sql_yacc.yy``) is UNKNOWN and has to stop the channel.
+Only as much of a statement is read as is necessary, and nothing is guessed: a statement that does not match the
+servers' grammar (MySQL and MariaDB: ``sql/sql_yacc.yy``) is UNKNOWN and must stop the channel.
 
 Categories:
 
-- TRANSACTION: BEGIN, COMMIT, ROLLBACK, savepoints: the frame of row events.
-- XA: the frame of an XA transaction; its rows come at PREPARE, its outcome later.
-- DDL: carried over: tables, indexes, databases, views, MariaDB's sequences.
-- OBJECT: stored programs and accounts: published, and carried over as a channel's ``[ddl]`` says.
-- IGNORED: not carried over, by rule; ``reason`` says why, ``IGNORED_REASONS`` lists all.
-- DML: data changed by a statement text instead of row events; the publisher has to stop.
-- FILES: rows brought in or taken away as a file, which the binlog does not hold; the publisher has to stop.
-- UNKNOWN: none of these; the publisher has to stop. ``reason`` says what was not understood.
+- TRANSACTION: BEGIN, COMMIT, ROLLBACK, savepoints, which frame row events.
+- XA: the frame of an XA transaction; its rows follow PREPARE, its outcome is logged later.
+- DDL: replicated: tables, indexes, databases, views, MariaDB's sequences.
+- OBJECT: stored programs and accounts: published, and replicated according to a channel's ``[ddl]``.
+- IGNORED: not replicated, by rule; ``reason`` has the reason, ``IGNORED_REASONS`` lists all.
+- DML: data changed by the text of a statement instead of row events; the publisher must stop.
+- FILES: rows imported or removed as a file, which is not in the binlog; the publisher must stop.
+- UNKNOWN: anything else; the publisher must stop. ``reason`` describes what was not understood.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 
 class Category(Enum):
-    """What the replicator does with a statement; see the module's docstring."""
+    """How the replicator handles a statement; see the module's docstring."""
 
     TRANSACTION = "transaction"
     XA = "xa"
@@ -52,21 +52,21 @@ class Category(Enum):
 
 @dataclass(frozen=True)
 class ClassifiedStatement:
-    """One classified statement.
+    """A classified statement.
 
     Attributes:
         kind: canonical words such as ``ALTER TABLE``, ``DROP DATABASE``, ``XA PREPARE``, ``GRANT``.
-        tables: the tables and views concerned, in the statement's order; of DDL and FILES only.
-        database: the database that CREATE, ALTER or DROP DATABASE names.
+        tables: the tables and views concerned, in the statement's order; only for DDL and FILES.
+        database: the database of CREATE, ALTER or DROP DATABASE.
         program: database and name of the routine, trigger, event or package.
         temporary: CREATE or DROP of a TEMPORARY table; its category is IGNORED.
-        creates_with_select: CREATE TABLE with a query as text, so without row events: the session logs
-            in statement format, and the publisher has to stop as with DML.
+        creates_with_select: CREATE TABLE with a query as text, without row events: the session logs in statement
+            format, and the publisher must stop as for DML.
         start_transaction: MySQL's ``CREATE TABLE … START TRANSACTION``: the rows of CREATE … SELECT follow.
-        xid: of XA statements: the text of the identifier, as logged.
+        xid: for XA statements, the logged text of the identifier.
         one_phase: ``XA COMMIT … ONE PHASE``.
         reason: why it is IGNORED or UNKNOWN, one sentence.
-        references: where the text names the tables and the database above, in the text's order.
+        references: the positions of the tables and the database above in the text, in the text's order.
     """
 
     kind: str
@@ -85,11 +85,11 @@ class ClassifiedStatement:
 
 _UPKEEP = "maintenance changes no rows"
 _SERVER = "server objects belong to each server"
-_STORAGE = "where files lie belongs to each server"
+_STORAGE = "the locations of files belong to each server"
 _TEMPORARY = "the rows of temporary tables are not in the binlog, so the tables are not needed"
-_NOTHING = "nothing but comments, which no server runs"
+_NOTHING = "only comments, which no server executes"
 
-#: the object or first words of statements that are not carried over, and why
+#: the object or first words of statements that are not replicated, and the reason
 IGNORED_REASONS: dict[str, str] = {
     **dict.fromkeys(("ANALYZE TABLE", "OPTIMIZE TABLE", "REPAIR TABLE", "CHECK TABLE"), _UPKEEP),
     **dict.fromkeys(("CHECKSUM TABLE", "FLUSH", "CACHE INDEX", "LOAD INDEX"), _UPKEEP),
@@ -100,7 +100,7 @@ IGNORED_REASONS: dict[str, str] = {
     "": _NOTHING,
 }
 
-#: the family of each kind of object; its name is that of the setting in ``[ddl]``
+#: the family of each kind of object, which is the name of the setting in ``[ddl]``
 FAMILIES: dict[str, str] = {
     **dict.fromkeys(("PROCEDURE", "FUNCTION", "PACKAGE", "PACKAGE BODY", "LIBRARY"), "routines"),
     "TRIGGER": "triggers",
@@ -112,11 +112,11 @@ FAMILIES: dict[str, str] = {
 
 
 def family(kind: str) -> str:
-    """The family of a statement's kind, ``""`` for tables, indexes, databases, sequences."""
+    """Return the family of a statement's kind, ``""`` for tables, indexes, databases, sequences."""
     return FAMILIES.get(kind) or FAMILIES.get(kind.partition(" ")[2], "")
 
 
-# Characters of a statement that is read as a whole, which DML is not.
+# The maximum number of characters of a statement, except for DML, which is not read completely.
 _LONGEST = 16 << 20
 
 _FRAMES = {
@@ -129,13 +129,13 @@ _SAVEPOINT = _FRAMES["SAVEPOINT"]
 
 
 def classify(statement: str, default_db: str, flavor: Flavor, *, sql_mode: int = 0) -> ClassifiedStatement:
-    """What a QUERY event's text does.
+    """Classify a QUERY event's text.
 
     Args:
         statement: the text.
         default_db: the session's database, ``""`` for none.
         flavor: of the server that logged it.
-        sql_mode: the session's bit set; ANSI_QUOTES and NO_BACKSLASH_ESCAPES matter.
+        sql_mode: the session's bit set; only ANSI_QUOTES and NO_BACKSLASH_ESCAPES matter.
     """
     frame = _FRAMES.get(statement)
     if frame is not None:
@@ -151,15 +151,13 @@ def classify(statement: str, default_db: str, flavor: Flavor, *, sql_mode: int =
     except (Unparsable, LexError) as error:
         return ClassifiedStatement(kind, Category.UNKNOWN, reason=str(error))
     except RecursionError:
-        return ClassifiedStatement(
-            kind, Category.UNKNOWN, reason="statements within statements, too many of them"
-        )
+        return ClassifiedStatement(kind, Category.UNKNOWN, reason="too many nested statements")
 
 
 def without_start_transaction(statement: str, *, sql_mode: int = 0) -> str:
-    """MySQL's ``CREATE TABLE … START TRANSACTION`` as a plain CREATE TABLE.
+    """Convert MySQL's ``CREATE TABLE … START TRANSACTION`` to a plain CREATE TABLE.
 
-    The clause leaves the new table uncommitted until COMMIT, which only a replica may run
+    With the clause the new table is uncommitted until COMMIT, which only a replica may execute
     (MySQL: "CREATE TABLE ... START TRANSACTION", error 3882 and following).
     """
     cursor = Cursor(statement, dialect_of("mysql", sql_mode), "")
@@ -182,9 +180,9 @@ def _statement(cursor: Cursor) -> ClassifiedStatement:
         return _ignored("", "")
     handler = _HANDLERS.get(token.key)
     if handler is None:
-        raise Unparsable(f"no statement begins with {token.text[:100]!r}")
+        raise Unparsable(f"no statement starts with {token.text[:100]!r}")
     if len(cursor.statement) > _LONGEST and token.key not in _DML_WORDS:
-        raise Unparsable(f"a statement of {len(cursor.statement)} characters")
+        raise Unparsable(f"a statement of {len(cursor.statement)} characters is too long")
     return handler(cursor)
 
 
@@ -207,7 +205,7 @@ def _begin(cursor: Cursor) -> ClassifiedStatement:
 
 def _start(cursor: Cursor) -> ClassifiedStatement:
     if not cursor.take("TRANSACTION"):
-        raise Unparsable("START of something else than a transaction is never logged")
+        raise Unparsable("START is only logged for a transaction")
     return _FRAMES["BEGIN"]
 
 
@@ -305,7 +303,7 @@ def _create_table(cursor: Cursor) -> ClassifiedStatement:
 
 
 def _has_query(tokens: list[Token]) -> bool:
-    """Whether a query gives the new table its rows; keywords here are reserved words or stand alone."""
+    """Whether the new table gets its rows from a query; these keywords are reserved words or stand alone."""
     previous = ""
     for token in tokens:
         if token.key in ("SELECT", "VALUES", "TABLE") and previous != ".":
@@ -315,7 +313,7 @@ def _has_query(tokens: list[Token]) -> bool:
 
 
 def _outer_tokens(cursor: Cursor, with_openings: bool = False) -> Iterator[Token]:
-    """The tokens outside of parentheses; ``with_openings``: and the first behind each opening one.
+    """Yield the tokens outside of parentheses; ``with_openings``: also the first token after each opening one.
 
     Raises:
         Unparsable: parentheses do not match, or a second statement follows.
@@ -339,7 +337,7 @@ def _outer_tokens(cursor: Cursor, with_openings: bool = False) -> Iterator[Token
 
 
 def _start_transaction_span(tokens: list[Token]) -> tuple[int, int] | None:
-    """Where the clause stands: the server writes it between the columns and the table's options."""
+    """Find START TRANSACTION, which the server writes between the columns and the table's options."""
     for start, word in pairwise(tokens):
         if start.key == "START" and word.key == "TRANSACTION":
             return start.start, word.end
@@ -365,7 +363,7 @@ def _create_index(cursor: Cursor) -> ClassifiedStatement | None:
 
 
 def _program_clauses(cursor: Cursor) -> None:
-    """Step over what may stand before VIEW, TRIGGER, PROCEDURE and their like."""
+    """Skip the clauses before VIEW, TRIGGER, PROCEDURE and similar words."""
     while True:
         if cursor.take("DEFINER"):
             cursor.expect("=")
@@ -380,7 +378,7 @@ def _program_clauses(cursor: Cursor) -> None:
 
 
 def _view_or_sequence(cursor: Cursor, verb: str) -> ClassifiedStatement | None:
-    """``VIEW``, MySQL's ``JSON DUALITY VIEW``, MariaDB's ``SEQUENCE``."""
+    """Read ``VIEW``, MySQL's ``JSON DUALITY VIEW`` or MariaDB's ``SEQUENCE`` and its name; None for other objects."""
     if cursor.take("JSON"):
         cursor.take("RELATIONAL")
         cursor.expect("DUALITY", "VIEW")
@@ -401,7 +399,7 @@ _TWO_WORDS = {
 
 
 def _other_object(cursor: Cursor, verb: str) -> ClassifiedStatement:
-    """Objects that are not carried over."""
+    """Read the kind of another object, and its name if it is replicated."""
     what = cursor.next().key
     more = _TWO_WORDS.get(what, ())
     if more and cursor.take(*more):
@@ -421,7 +419,7 @@ def _other_object(cursor: Cursor, verb: str) -> ClassifiedStatement:
 
 
 def _is_loadable(cursor: Cursor, verb: str) -> bool:
-    """A function from a library file: of no database. DROP names one as it does a stored one of the session's."""
+    """Whether a function is from a library file, without a database. DROP has the same syntax as for a stored one."""
     named = 3 if cursor.at("IF", "NOT") else 2 if cursor.at("IF") else 0
     if verb == "CREATE":
         return cursor.peek(named + 1).key == "RETURNS"
@@ -433,7 +431,7 @@ def _account(kind: str) -> ClassifiedStatement:
 
 
 def _if(cursor: Cursor, negation: str = "") -> None:
-    """Step over ``IF [NOT] EXISTS``; IF is a reserved word, so it is no name."""
+    """Skip ``IF [NOT] EXISTS``; IF is a reserved word, so it is not a name."""
     if cursor.take("IF"):
         cursor.expect(*((negation,) if negation else ()), "EXISTS")
 
@@ -453,7 +451,7 @@ _DATABASE_OPTIONS = ("DEFAULT", "CHARACTER", "CHAR", "COLLATE", "READ")
 
 
 def _alter_database(cursor: Cursor) -> ClassifiedStatement:
-    """The name is optional. CHARSET and ENCRYPTION are names here: both servers' parsers prefer that."""
+    """Read ALTER DATABASE. The name is optional; both servers' parsers treat CHARSET and ENCRYPTION as names here."""
     following = cursor.peek(1)
     comment = cursor.flavor == "mariadb" and cursor.at("COMMENT")
     if cursor.peek().key in _DATABASE_OPTIONS or (
@@ -463,7 +461,7 @@ def _alter_database(cursor: Cursor) -> ClassifiedStatement:
     else:
         name = cursor.database()
         if cursor.peek().kind not in (TokenKind.WORD, TokenKind.END):
-            raise Unparsable(f"{cursor.peek().text!r} where an option of ALTER DATABASE should begin")
+            raise Unparsable(f"expected an option of ALTER DATABASE, found {cursor.peek().text!r}")
     return ClassifiedStatement("ALTER DATABASE", Category.DDL, database=name)
 
 
@@ -497,7 +495,7 @@ def _alter_table(cursor: Cursor) -> ClassifiedStatement:
 
 
 def _specifications(cursor: Cursor) -> Iterator[str]:
-    """Stop behind the first word of each comma-separated part of an ALTER TABLE."""
+    """Yield the first word of each comma-separated part of an ALTER TABLE; the cursor is then after that word."""
     while cursor.peek().kind is not TokenKind.END and not cursor.at(";"):
         if cursor.peek().kind is TokenKind.WORD:
             yield cursor.next().key
@@ -506,13 +504,13 @@ def _specifications(cursor: Cursor) -> Iterator[str]:
 
 
 def _skip_specification(cursor: Cursor) -> None:
-    """Go behind the next comma outside of parentheses, or to the end."""
+    """Skip to the position after the next comma outside of parentheses, or to the end."""
     depth, previous = 0, ""
     while (token := cursor.peek()).kind is not TokenKind.END:
         if depth == 0 and token.key == ";":
             return
         if depth == 0 and token.key == "RENAME" and previous != ".":
-            # A reserved word; the grammars have it at the start of a part only.
+            # A reserved word, which the grammars allow only at the start of a part.
             raise Unparsable("RENAME in the middle of a part of ALTER TABLE")
         cursor.next()
         if depth == 0 and token.key == ",":
@@ -526,7 +524,7 @@ def _skip_specification(cursor: Cursor) -> None:
 
 
 def _renamed(cursor: Cursor, table: TableName) -> TableName:
-    """``RENAME [TO | AS | =] new``, unless a column or an index is renamed."""
+    """Read ``RENAME [TO | AS | =] new``, unless a column or an index is renamed."""
     if cursor.take_any("COLUMN", "INDEX", "KEY"):
         return table
     cursor.take_any("TO", "AS", "=")
@@ -535,7 +533,7 @@ def _renamed(cursor: Cursor, table: TableName) -> TableName:
 
 
 def _partition_partner(cursor: Cursor, first: str) -> list[TableName]:
-    """The other table of EXCHANGE PARTITION, and of MariaDB's CONVERT PARTITION and CONVERT TABLE."""
+    """Read the other table of EXCHANGE PARTITION, and of MariaDB's CONVERT PARTITION and CONVERT TABLE."""
     if first == "CONVERT" and cursor.take("TABLE"):
         return [cursor.table()]
     if not cursor.take("PARTITION"):
@@ -572,7 +570,7 @@ def _drop(cursor: Cursor) -> ClassifiedStatement:
 
 def _drop_list(cursor: Cursor, kind: str, *objects: str) -> ClassifiedStatement:
     if not cursor.take_any(*objects):
-        raise Unparsable("DROP TEMPORARY of something else than a table")
+        raise Unparsable("DROP TEMPORARY of another object than a table")
     _if(cursor)
     names = cursor.tables()
     cursor.lock_wait()
@@ -610,7 +608,7 @@ def _truncate(cursor: Cursor) -> ClassifiedStatement:
     return _ddl("TRUNCATE TABLE", (table,))
 
 
-# what is not carried over ---------------------------------------------------------------------------
+# statements that are not replicated -----------------------------------------------------------------
 
 _DML_WORDS = ("INSERT", "REPLACE", "UPDATE", "DELETE", "CALL", "DO", "SELECT", "WITH", "VALUES", "TABLE")
 
@@ -666,7 +664,7 @@ def _set(cursor: Cursor) -> ClassifiedStatement:
 
 
 def _set_statement(cursor: Cursor) -> ClassifiedStatement:
-    """MariaDB's ``SET STATEMENT variable=value, … FOR statement``, logged as written."""
+    """Read MariaDB's ``SET STATEMENT variable=value, … FOR statement``, which is logged as it was written."""
     depth = 0
     for token in cursor.rest():
         if depth == 0 and token.key == "FOR":

@@ -1,4 +1,4 @@
-"""Columns and keys in the text of a DDL: what is between the commas of CREATE TABLE and ALTER TABLE."""
+"""Reads columns and keys in the text of a DDL: the parts between the commas of CREATE TABLE and ALTER TABLE."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOT_COLUMNS = frozenset(
     }
 )
 _SKIPPED = frozenset({"ENFORCED", "ALWAYS", "VALUE"})
-# One word or string follows, perhaps behind an equals sign.
+# One word or string follows, possibly after an equals sign.
 _VALUED = frozenset(
     {
         "COMMENT",
@@ -45,14 +45,14 @@ _ENDS = frozenset({",", ")", ";", "FIRST", "AFTER", "PARTITION"})
 
 @dataclass
 class TableElement:
-    """What one part brings: a column and its place, keys.
+    """The contents of one part: a column and its position, and keys.
 
     Attributes:
-        position: ``FIRST``, or the name behind AFTER; None without either.
-        keys: without names of the server's making yet.
+        position: ``FIRST``, or the name after AFTER; None without either.
+        keys: without the names that the server generates.
         foreign: whether it has a foreign key.
         period: the columns of MariaDB's application-time period.
-        versioned: whether its column has MariaDB keep the table's history.
+        versioned: whether its column makes the table system-versioned.
     """
 
     column: ColumnDefinition | None = None
@@ -65,7 +65,7 @@ class TableElement:
 
 
 def at_column(cursor: Cursor) -> bool:
-    """Whether a column begins here, and not a key, a constraint or a period."""
+    """Whether the next part is a column, and not a key, a constraint or a period."""
     first, second = cursor.peek(), cursor.peek(1)
     if first.key == "PERIOD":
         return second.key not in ("FOR", "IF")
@@ -79,7 +79,7 @@ def column_element(cursor: Cursor, session: DdlContext, charset: str | None) -> 
     """Read a column: name, type, attributes, FIRST or AFTER.
 
     Raises:
-        Unparsable: something that is not known.
+        Unparsable: an unknown clause.
     """
     name = cursor.name()
     part = TableElement()
@@ -95,8 +95,8 @@ def column_element(cursor: Cursor, session: DdlContext, charset: str | None) -> 
         elif found is not None:
             column = found
     if nullable is None:
-        # A TIMESTAMP without NULL is NOT NULL, unless the session says otherwise.
-        # MariaDB leaves out those that it computes.
+        # A TIMESTAMP without NULL is NOT NULL, depending on the session.
+        # In MariaDB generated columns are an exception.
         written = not column.generated or session.flavor == "mysql"
         implicit = column.type == "timestamp" and not session.explicit_timestamps and written
         nullable = None if implicit else True
@@ -104,7 +104,7 @@ def column_element(cursor: Cursor, session: DdlContext, charset: str | None) -> 
             nullable = False
     if any(key.kind == "primary" for key in part.keys):
         nullable = False
-    # UNIQUE may be said twice, and is one key; on MariaDB it is none beside PRIMARY KEY.
+    # UNIQUE may occur twice but is one key; on MariaDB it adds no key beside PRIMARY KEY.
     primary = [key for key in part.keys if key.kind == "primary"] if session.flavor == "mariadb" else []
     part.keys = list(dict.fromkeys(primary or part.keys))
     part.column = replace(column, nullable=nullable)
@@ -127,7 +127,7 @@ def _own_key(kind: KeyKind, column: str) -> KeyDefinition:
 def _attribute(
     cursor: Cursor, session: DdlContext, column: ColumnDefinition, part: TableElement
 ) -> ColumnDefinition | bool | None:
-    """One attribute: the column with it, or whether it may be NULL, or None where it changes nothing here."""
+    """Read one attribute: returns the changed column, or whether it may be NULL, or None if nothing changes."""
     if cursor.take("NOT"):
         if cursor.take("NULL"):
             return False
@@ -160,7 +160,7 @@ def _attribute(
 def _more(
     cursor: Cursor, session: DdlContext, column: ColumnDefinition, part: TableElement
 ) -> ColumnDefinition | None:
-    """The attributes that are met less often."""
+    """Read one of the less frequent attributes."""
     if cursor.take("COLLATE"):
         if cursor.take("DEFAULT"):
             return None
@@ -185,7 +185,7 @@ def _more(
         return replace(column, compressed=True)
     if cursor.take("REFERENCES"):
         references(cursor)
-        # MySQL before 9 and its successors parse it; MariaDB makes a key of it.
+        # MySQL parses and ignores it before version 9; MariaDB creates a key.
         part.foreign = True
     elif cursor.take("CONSTRAINT"):
         if not cursor.at("CHECK"):
@@ -206,16 +206,16 @@ def _more(
 
 
 def _engine_option(cursor: Cursor, session: DdlContext) -> None:
-    """MariaDB's ``option=value`` of an engine."""
+    """Skip MariaDB's ``option=value`` of an engine."""
     if session.flavor == "mariadb" and cursor.peek(1).key == "=":
         for _ in range(3):
             cursor.next()
         return
-    raise Unparsable(f"the attribute {cursor.peek().text!r} is not known")
+    raise Unparsable(f"unknown attribute {cursor.peek().text!r}")
 
 
 def _default(cursor: Cursor) -> None:
-    """Step over a default: a parenthesis, a literal with its sign and introducer, a function call."""
+    """Skip a default: a parenthesis, a literal with its sign and introducer, or a function call."""
     cursor.take_any("+", "-")
     if cursor.at("("):
         return skip_group(cursor)
@@ -238,7 +238,7 @@ def _default(cursor: Cursor) -> None:
 
 
 def _number_behind(cursor: Cursor) -> None:
-    """The rest of a number: the lexer cuts 1.5e-3 into words and signs."""
+    """Skip the rest of a number: the lexer splits 1.5e-3 into words and signs."""
     last = cursor.peek()
     while (last.text[:1].isdigit() or last.key in (".", "-", "+")) and last.kind is not TokenKind.STRING:
         cursor.next()
@@ -246,7 +246,7 @@ def _number_behind(cursor: Cursor) -> None:
 
 
 def references(cursor: Cursor) -> None:
-    """Step over what stands behind REFERENCES."""
+    """Skip the clauses after REFERENCES."""
     cursor.table()
     cursor.references.pop()
     if cursor.at("("):
@@ -266,7 +266,7 @@ def key_element(cursor: Cursor) -> TableElement:
     """Read a key or a constraint of the table.
 
     Raises:
-        Unparsable: something that is not known.
+        Unparsable: an unknown clause.
     """
     part = TableElement()
     symbol = None
@@ -330,7 +330,7 @@ def _key(cursor: Cursor, symbol: str | None, part: TableElement) -> KeyDefinitio
 
 
 def using_hash(cursor: Cursor) -> bool:
-    """Step over ``USING …`` in front of a key's columns, and say whether it is HASH."""
+    """Skip ``USING …`` before a key's columns. Returns whether it is HASH."""
     return bool(cursor.take_any("USING", "TYPE")) and cursor.name().upper() == "HASH"
 
 
@@ -366,10 +366,10 @@ _KEY_OPTIONS = frozenset(
 
 
 def key_options(cursor: Cursor, hashed: bool = False) -> bool:
-    """Step over what stands behind a key's columns, and say whether it is USING HASH in the end.
+    """Skip the options after a key's columns. Returns whether the key finally has USING HASH.
 
     Args:
-        hashed: whether it is so in front of the columns.
+        hashed: whether USING HASH precedes the columns.
     """
     while True:
         if cursor.take_any("VISIBLE", "INVISIBLE", "IGNORED"):

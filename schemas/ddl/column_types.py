@@ -1,6 +1,6 @@
-"""Column types in the text of a DDL: their names, arguments and character sets, in both servers' grammars.
+"""Reads column types in the text of a DDL: their names, arguments and character sets, in both servers' grammars.
 
-Source: MySQL and MariaDB ``sql/sql_yacc.yy``, ``field_type`` and what belongs to it.
+Source: MySQL and MariaDB ``sql/sql_yacc.yy``, ``field_type`` and the rules below it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from schemas.ddl.lexer import NO_BACKSLASH_ESCAPES, Flavor, Token, TokenKind, di
 from schemas.ddl.table_definition import CHARACTER, ColumnDefinition
 
 _REAL_AS_FLOAT, _ORACLE, _MAXDB = 0x1, 0x200, 0x1000
-# MariaDB: what words mean under the sql_mode ORACLE, and under ORACLE or MAXDB, or of their schemas.
+# MariaDB: the meanings of words under the sql_mode ORACLE, and under ORACLE or MAXDB, or with their schemas.
 _ORACLE_WORDS = {"VARCHAR2": "VARCHAR", "RAW": "VARBINARY", "CLOB": "LONGTEXT"}
 _TRANSLATED = {("ORACLE", "DATE"): "DATETIME", ("MAXDB", "TIMESTAMP"): "DATETIME"}
 
@@ -50,12 +50,12 @@ _OTHERS = frozenset(
     }
 )
 _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
-# A VARCHAR that is longer becomes a TEXT, unless the session is strict.
+# A longer VARCHAR becomes a TEXT, unless the session is strict.
 _MAX_VARCHAR = 65_535
-# Of a VECTOR that does not say.
+# The default dimension of a VECTOR.
 _VECTOR_LENGTH = 2048
 
-# Where the bytes of ASCII are something else.
+# Character sets in which the bytes of ASCII have another meaning.
 _NOT_ASCII = frozenset({"ucs2", "utf16", "utf16le", "utf32", "swe7"})
 
 CHARSET_NAMES = frozenset(CHARSETS.values())
@@ -63,13 +63,13 @@ CHARSET_NAMES = frozenset(CHARSETS.values())
 
 @dataclass(frozen=True)
 class DdlContext:
-    """What of the session gives a DDL's text its meaning.
+    """The session's settings on which the meaning of a DDL's text depends.
 
     Attributes:
         sql_mode: the bit set.
-        explicit_timestamps: explicit_defaults_for_timestamp; None if the log does not say.
-        server_charset: of collation_server; None if the log does not say.
-        shown: whether the text is what SHOW CREATE TABLE says, which writes every NOT NULL out.
+        explicit_timestamps: explicit_defaults_for_timestamp; None if it is not in the log.
+        server_charset: of collation_server; None if it is not in the log.
+        shown: whether the text is from SHOW CREATE TABLE, which writes every NOT NULL.
     """
 
     flavor: Flavor
@@ -86,29 +86,29 @@ class DdlContext:
 
 
 def charset_named(name: str, session: DdlContext) -> str:
-    """A character set by the name that the text has."""
+    """Normalize the name of a character set. Raises Unparsable."""
     name = name.lower()
     if name == "utf8":
         return "utf8mb3"
     if name not in CHARSET_NAMES:
-        raise Unparsable(f"the character set {name!r} is not known")
+        raise Unparsable(f"unknown character set {name!r}")
     return name
 
 
 def charset_of_collation(name: str, default: str | None) -> str | None:
-    """The character set of a collation; MariaDB's names without one leave it as it is."""
+    """Return the character set of a collation; MariaDB's collations without one leave it unchanged."""
     name = name.lower()
     first = name.partition("_")[0]
     if first.startswith("uca1400"):
         return default
     first = "utf8mb3" if first == "utf8" else first
     if first not in CHARSET_NAMES:
-        raise Unparsable(f"the collation {name!r} is not known")
+        raise Unparsable(f"unknown collation {name!r}")
     return first
 
 
 def string_value(token: Token, escapes: bool) -> str:
-    """What a quoted string says."""
+    """Return the value of a quoted string."""
     quote, text = token.text[0], token.text[1:-1]
     out, i = [], 0
     while i < len(text):
@@ -122,14 +122,14 @@ def string_value(token: Token, escapes: bool) -> str:
 
 
 def word_or_string(cursor: Cursor, session: DdlContext) -> str:
-    """Read a name that may stand in quotes of either kind."""
+    """Read a name that may be in quotes of either kind."""
     if cursor.peek().kind is TokenKind.STRING:
         return string_value(cursor.next(), session.escapes)
     return cursor.name()
 
 
 def skip_group(cursor: Cursor, *, opened: bool = False) -> None:
-    """Step over a parenthesis, or out of one that is open already, and all that is in it."""
+    """Skip a parenthesis with its contents, or the rest of one that is already open."""
     depth = int(opened)
     while True:
         token = cursor.next()
@@ -141,12 +141,12 @@ def skip_group(cursor: Cursor, *, opened: bool = False) -> None:
 
 
 def is_type(word: str) -> bool:
-    """Whether a word, in capitals, begins a type."""
+    """Whether a type starts with this word, which is in capitals."""
     return any(word in known for known in (NUMBERS, _PLAIN, _FRACTIONAL, _BLOBS, _OTHERS))
 
 
 def look_ahead(cursor: Cursor, session: DdlContext) -> Cursor:
-    """A cursor of its own at the same place."""
+    """Return another cursor at the same position."""
     ahead = Cursor(cursor.statement, dialect_of(session.flavor, session.sql_mode), session.default_db or "?")
     while ahead.peek().start < cursor.peek().start:
         ahead.next()
@@ -159,13 +159,13 @@ def keeps_history(words: Sequence[str]) -> bool:
 
 
 def column_type(cursor: Cursor, name: str, session: DdlContext, charset: str | None) -> ColumnDefinition:
-    """Read a column's type, with all that belongs to it.
+    """Read a column's type with its arguments and character set.
 
     Args:
-        charset: of columns that do not name one.
+        charset: for columns without one.
 
     Raises:
-        Unparsable: it is not known what it means.
+        Unparsable: the type is unknown.
     """
     schema = _schema(cursor, session)
     word = cursor.next()
@@ -178,7 +178,7 @@ def column_type(cursor: Cursor, name: str, session: DdlContext, charset: str | N
 
 
 def _schema(cursor: Cursor, session: DdlContext) -> str:
-    """Whose types are meant: what stands in front of the type, or else the session's sql_mode says it."""
+    """Return which server's types are meant, by a schema before the type or else by the session's sql_mode."""
     if session.flavor == "mysql":
         return ""
     for schema in ("MARIADB", "ORACLE", "MAXDB"):
@@ -188,7 +188,7 @@ def _schema(cursor: Cursor, session: DdlContext) -> str:
 
 
 def _meant(cursor: Cursor, word: str, schema: str, session: DdlContext) -> str:
-    """The type's name under the default sql_mode. Source: MariaDB sql/sql_yacc.yy and sql/sql_schema.cc."""
+    """Return the type's name under the default sql_mode. Source: MariaDB sql/sql_yacc.yy and sql/sql_schema.cc."""
     if session.flavor == "mariadb" and session.sql_mode & _ORACLE:
         if word == "NUMBER":
             return "DECIMAL" if cursor.at("(") else "DOUBLE"
@@ -199,13 +199,13 @@ def _meant(cursor: Cursor, word: str, schema: str, session: DdlContext) -> str:
 
 
 def _type(cursor: Cursor, word: str, name: str, session: DdlContext) -> ColumnDefinition:
-    """All but what the character set decides; types that have one get the charset None."""
+    """Read everything that does not depend on the character set; types that have one get the charset None."""
     if word in NUMBERS:
         return _number(cursor, word, name, session)
     if word in _FRACTIONAL:
         return ColumnDefinition(name, _FRACTIONAL[word], _argument(cursor) or 0)
     if word in _PLAIN:
-        # MariaDB's JSON is an alias.
+        # MariaDB's JSON is an alias of LONGTEXT.
         if word == "JSON" and session.flavor == "mariadb":
             return ColumnDefinition(name, "text", 4, charset="utf8mb4")
         return ColumnDefinition(name, _PLAIN[word])
@@ -244,7 +244,7 @@ def _number(cursor: Cursor, word: str, name: str, session: DdlContext) -> Column
     precision, scale = _arguments(cursor)
     if base == "decimal":
         return _unsigned(cursor, ColumnDefinition(name, base, precision or 10, scale or 0))
-    # FLOAT(p) says how many bits it needs.
+    # In FLOAT(p), p is the number of bits.
     if base == "float" and scale is None and precision is not None and precision > 24:
         base = "double"
     return _unsigned(cursor, ColumnDefinition(name, base))
@@ -284,7 +284,7 @@ def _members(cursor: Cursor, session: DdlContext) -> tuple[str, ...]:
         cursor.take_any("N", *(f"_{charset}".upper() for charset in ("utf8mb4", "utf8mb3", "utf8")))
         token = cursor.next()
         if token.kind is not TokenKind.STRING:
-            raise Unparsable(f"a member of ENUM or SET is written as {token.text!r}")
+            raise Unparsable(f"expected a member of ENUM or SET, found {token.text!r}")
         members.append(string_value(token, session.escapes))
         if not cursor.take(","):
             cursor.expect(")")
@@ -292,7 +292,7 @@ def _members(cursor: Cursor, session: DdlContext) -> tuple[str, ...]:
 
 
 def _long(cursor: Cursor, name: str) -> ColumnDefinition:
-    """LONG, LONG VARCHAR and LONG VARBINARY."""
+    """Read LONG, LONG VARCHAR and LONG VARBINARY."""
     if cursor.take("VARBINARY"):
         return ColumnDefinition(name, "blob", 3, charset="binary")
     if cursor.take_any("CHAR", "CHARACTER"):
@@ -303,7 +303,7 @@ def _long(cursor: Cursor, name: str) -> ColumnDefinition:
 
 
 def _string(cursor: Cursor, word: str, name: str) -> ColumnDefinition:
-    """CHAR and VARCHAR in all their spellings."""
+    """Read CHAR and VARCHAR in all their spellings."""
     national = word in ("NATIONAL", "NCHAR", "NVARCHAR")
     if word == "NATIONAL":
         word = cursor.next().key
@@ -312,7 +312,7 @@ def _string(cursor: Cursor, word: str, name: str) -> ColumnDefinition:
     elif word in ("VARCHAR", "VARCHARACTER", "NVARCHAR"):
         varying = True
     else:
-        raise Unparsable(f"the type {word!r} is not known")
+        raise Unparsable(f"unknown type {word!r}")
     length = _argument(cursor)
     charset = "utf8mb3" if national else None
     if national:
@@ -325,7 +325,7 @@ def _string(cursor: Cursor, word: str, name: str) -> ColumnDefinition:
 def _character(
     cursor: Cursor, column: ColumnDefinition, session: DdlContext, default: str | None
 ) -> ColumnDefinition:
-    """Read what of a character type stands directly behind it: character set and the like."""
+    """Read the options directly after a character type, such as the character set."""
     charset, bare = default, True
     while True:
         if cursor.take("CHARACTER", "SET") or cursor.take("CHAR", "SET") or cursor.take("CHARSET"):
@@ -345,7 +345,7 @@ def _character(
 
 
 def in_charset(column: ColumnDefinition) -> ColumnDefinition:
-    """The column as its character set makes it: BINARY for CHAR in ``binary``, TEXT for a VARCHAR too long."""
+    """Adapt the type to the character set: BINARY for CHAR in ``binary``, TEXT for a VARCHAR that is too long."""
     if column.charset == "binary":
         binary = {"char": "binary", "varchar": "varbinary", "text": "blob"}
         column = replace(column, type=binary.get(column.type, column.type))
@@ -356,7 +356,7 @@ def in_charset(column: ColumnDefinition) -> ColumnDefinition:
 
 
 def _check_members(column: ColumnDefinition) -> None:
-    """Servers put a ? for what a character set lacks, strict or not, and which that is they know best."""
+    """Raise Unparsable for members with characters that the character set may lack: servers replace them by ?."""
     if column.members and column.charset is not None and not holds("".join(column.members), column.charset):
         raise Unparsable(f"the members of {column.name} have characters that {column.charset} may lack")
 
@@ -371,10 +371,10 @@ def _blob_if_long(column: ColumnDefinition) -> ColumnDefinition:
 
 
 def converted(column: ColumnDefinition, charset: str | None) -> ColumnDefinition:
-    """The column behind CONVERT TO CHARACTER SET; a longer form of TEXT may have become necessary.
+    """Return the column after CONVERT TO CHARACTER SET, which may need a larger TEXT type.
 
     Raises:
-        Unparsable: the servers take the bytes of its members for others in the new character set (seen on both).
+        Unparsable: both servers read the bytes of its members as other text in the new character set.
     """
     if column.type not in CHARACTER or column.charset == "binary":
         return column

@@ -1,4 +1,4 @@
-"""A cursor over a statement's tokens: optional words, names, clauses to step over."""
+"""A cursor over a statement's tokens, to read optional words and names, and to skip clauses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from schemas.ddl.lexer import Dialect, Lexer, Token, TokenKind
 
 
 class Unparsable(ValueError):
-    """The statement is not what the grammar of its first words allows."""
+    """The statement does not match the grammar of its first words."""
 
 
 class TableName(NamedTuple):
@@ -23,7 +23,7 @@ class TableName(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """Where a statement's text names a table, or a database if ``table`` is None: ``[start, end)``."""
+    """The name of a table in a statement's text, or of a database if ``table`` is None, at ``[start, end)``."""
 
     start: int
     end: int
@@ -36,7 +36,7 @@ _NAME_KINDS = (TokenKind.WORD, TokenKind.QUOTED)
 
 
 class Cursor:
-    """Reads tokens from left to right with two tokens of look-ahead, and no further than asked."""
+    """Reads tokens from left to right with two tokens of look-ahead, and no further than necessary."""
 
     def __init__(
         self,
@@ -56,25 +56,25 @@ class Cursor:
         self.references: list[Reference] = []
 
     def over(self, tokens: Iterable[Token]) -> Cursor:
-        """A cursor over some of the statement's tokens."""
+        """Return a cursor over some of the statement's tokens."""
         return Cursor(self.statement, self._dialect, self._default_db, tokens)
 
     def peek(self, distance: int = 0) -> Token:
-        """The token ``distance`` places ahead, unread."""
+        """Return the token ``distance`` positions ahead without reading it."""
         while len(self._ahead) <= distance:
             self._ahead.append(next(self._tokens, _END))
         return self._ahead[distance]
 
     def next(self) -> Token:
-        """The next token, read."""
+        """Read the next token."""
         self.peek()
         self._last = self._ahead.popleft()
         return self._last
 
     def rest(self) -> Iterator[Token]:
-        """All tokens up to the end, read."""
+        """Read all tokens up to the end."""
         while True:
-            # Whoever iterates may look ahead in between; what nobody looked at needs no queue.
+            # The caller may look ahead in between; tokens that were not looked at need no queue.
             token = self.next() if self._ahead else next(self._tokens, _END)
             if token.kind is TokenKind.END:
                 return
@@ -85,7 +85,7 @@ class Cursor:
         return all(self.peek(i).key == key for i, key in enumerate(keys))
 
     def take(self, *keys: str) -> bool:
-        """Read these words or signs if they come next."""
+        """Read these words or signs if they are next. Returns whether they were."""
         if not self.at(*keys):
             return False
         for _ in keys:
@@ -93,14 +93,14 @@ class Cursor:
         return True
 
     def take_any(self, *keys: str) -> str:
-        """Read one of these words if it comes next; ``""`` if none does."""
+        """Read one of these words if it is next; ``""`` if none is."""
         return next((key for key in keys if self.take(key)), "")
 
     def expect(self, *keys: str) -> None:
         """Read these words or signs.
 
         Raises:
-            Unparsable: something else comes next.
+            Unparsable: other tokens are next.
         """
         if not self.take(*keys):
             raise Unparsable(f"expected {' '.join(keys)}, found {self._found()}")
@@ -136,11 +136,11 @@ class Cursor:
 
     @property
     def has_default_db(self) -> bool:
-        """Whether the session had a database."""
+        """Whether the session had a default database."""
         return bool(self._default_db)
 
     def default_db(self) -> str:
-        """The session's database.
+        """Return the session's database.
 
         Raises:
             Unparsable: the session had none.
@@ -150,7 +150,7 @@ class Cursor:
         return self._default_db
 
     def user(self) -> None:
-        """Step over ``user``, ``user@host``, ``CURRENT_USER()``."""
+        """Skip ``user``, ``user@host``, ``CURRENT_USER()``."""
         self.next()
         if self.take("(", ")") or not self.take("@"):
             return
@@ -159,7 +159,7 @@ class Cursor:
             self.next()
 
     def lock_wait(self) -> None:
-        """Step over MariaDB's ``WAIT n`` and ``NOWAIT``."""
+        """Skip MariaDB's ``WAIT n`` and ``NOWAIT``."""
         if self.flavor != "mariadb" or self.take("NOWAIT"):
             return
         if self.at("WAIT") and self.peek(1).text.isdecimal():
@@ -167,10 +167,10 @@ class Cursor:
             self.next()
 
     def end(self) -> None:
-        """Make sure that nothing follows, ``;`` aside.
+        """Check that nothing follows except ``;``.
 
         Raises:
-            Unparsable: the statement goes on.
+            Unparsable: the statement continues.
         """
         while self.take(";"):
             pass
@@ -189,10 +189,10 @@ class Cursor:
         return TableName(self.default_db(), table)
 
     def _after_dot(self) -> str:
-        # Behind a dot both servers' lexers take any word for a name, keywords and digits included.
+        # After a dot both servers' lexers treat any word as a name, including keywords and digits.
         token = self.next()
         if token.kind not in _NAME_KINDS or not token.text:
-            raise Unparsable(f"expected a name behind the dot, found {token.text or token.kind.value!r}")
+            raise Unparsable(f"expected a name after the dot, found {token.text or token.kind.value!r}")
         return token.text
 
     def _found(self) -> str:

@@ -1,4 +1,4 @@
-"""Which tables a DML statement's text may change: as much of the grammar as that needs."""
+"""Finds the tables that a DML statement's text may change, with only as much of the grammar as necessary."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _BEHIND_TABLES = ("SET", "WHERE", "ORDER", "LIMIT", "RETURNING", "USING")
 
 
 class Dml(NamedTuple):
-    """A statement: its verb, and all tables that it may change by itself (its triggers may change others)."""
+    """A statement's verb, and all tables that it may change itself (its triggers may change others)."""
 
     verb: str
     tables: tuple[TableName, ...]
 
 
 def read_dml(statement: str, default_db: str, flavor: Flavor, *, sql_mode: int = 0) -> Dml | None:
-    """What a statement may change; None if that cannot be told from its text, or it is no DML.
+    """Find the tables that a statement may change; None if its text does not determine them, or it is not DML.
 
     Args:
         default_db: the session's database.
@@ -33,7 +33,7 @@ def read_dml(statement: str, default_db: str, flavor: Flavor, *, sql_mode: int =
 
 
 def _set_statement(cursor: Cursor) -> None:
-    """Step over MariaDB's ``SET STATEMENT variable=value, … FOR``."""
+    """Skip MariaDB's ``SET STATEMENT variable=value, … FOR``."""
     if not cursor.take("SET", "STATEMENT"):
         return
     depth = 0
@@ -66,7 +66,7 @@ def _read(cursor: Cursor) -> Dml | None:
 
 
 def _load(cursor: Cursor) -> Dml | None:
-    """``LOAD DATA … INFILE 'file' [REPLACE | IGNORE] INTO TABLE name …``; its verb is what it does to rows."""
+    """Read ``LOAD DATA … INFILE 'file' [REPLACE | IGNORE] INTO TABLE name …``; the verb is its effect on rows."""
     if not cursor.take_any("DATA", "XML"):
         return None
     verb = "INSERT"
@@ -79,7 +79,7 @@ def _load(cursor: Cursor) -> Dml | None:
 
 
 def _tables(cursor: Cursor) -> tuple[list[TableName], str]:
-    """The tables of a list or join, and the word behind it."""
+    """Read the tables of a list or join; also returns the word after it."""
     tables = [_table(cursor)]
     depth = 0
     for token in cursor.rest():
@@ -97,17 +97,17 @@ def _tables(cursor: Cursor) -> tuple[list[TableName], str]:
 def _table(cursor: Cursor) -> TableName:
     name = cursor.table()
     if cursor.at("("):
-        raise Unparsable("a function in a table's place")
+        raise Unparsable("expected a table, found a function")
     return name
 
 
 def verb_on(statement: str, db: str, table: str, flavor: Flavor) -> str | None:
-    """What a statement does to a table whose rows it changed; None if its text does not name the table.
+    """Return a statement's verb if it changes the table itself; None if its text does not have the table.
 
-    A trigger cannot change the table that its statement changes, so the statement that names the table as one that
-    it changes is the one that changed it.
+    A trigger cannot change a table that its statement changes. So if the text has the table among those that it
+    changes, the statement changed it, and no trigger.
     """
     found = read_dml(statement, db, flavor) if statement else None
-    # In any case of letters, as the server may compare names.
+    # Ignoring case, since the server may do so too.
     named = {(name.db.lower(), name.table.lower()) for name in found.tables} if found else set()
     return found.verb if found and (db.lower(), table.lower()) in named else None

@@ -1,4 +1,4 @@
-"""Storage engines in CREATE TABLE and ALTER TABLE: what a statement names, and the same with InnoDB in its place."""
+"""Finds the storage engines in CREATE TABLE and ALTER TABLE, and replaces them with InnoDB."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from collections.abc import Iterator
 
 from schemas.ddl.lexer import Flavor, Lexer, Token, TokenKind, dialect_of
 
-#: engines whose tables are as well in InnoDB: their rows are their own, and they keep them
+#: engines that InnoDB can replace: their tables contain and keep their own rows
 PLAIN = frozenset({"MYISAM", "ARIA", "MARIA", "MEMORY", "HEAP", "CSV", "ARCHIVE", "ISAM"})
 INNODB = "InnoDB"
 
 
 def takes_default_engine(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> bool:
-    """Whether a CREATE TABLE takes the session's default engine: it names none, and no table to be like."""
+    """Whether a CREATE TABLE uses the session's default engine, because it has neither an engine nor LIKE."""
     tokens = list(Lexer(statement, dialect_of(flavor, sql_mode)))
     return not any(True for _ in _engines(tokens)) and not _is_like(tokens)
 
 
 def has_foreign_key(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> bool:
-    """Whether a foreign key may be among what it defines."""
+    """Whether a statement may define a foreign key."""
     return any(token.key == "REFERENCES" for token in Lexer(statement, dialect_of(flavor, sql_mode)))
 
 
 def in_innodb(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
-    """A CREATE TABLE or ALTER TABLE with InnoDB for each engine of ``PLAIN``, in its partitions too."""
+    """Replace each engine of ``PLAIN`` in a CREATE TABLE or ALTER TABLE with InnoDB, also in its partitions."""
     tokens = list(Lexer(statement, dialect_of(flavor, sql_mode)))
-    for token in reversed([one for one in _engines(tokens) if _name(one) in PLAIN]):
+    for token in reversed([engine for engine in _engines(tokens) if _name(engine) in PLAIN]):
         statement = f"{statement[: token.start]}{INNODB}{statement[token.end :]}"
     return statement
 
 
 def _engines(tokens: list[Token]) -> Iterator[Token]:
-    """The names of engines among a table's options and those of its partitions."""
+    """Yield the engines in the options of a table and its partitions."""
     depth, partitions = 0, False
     for index, token in enumerate(tokens):
         depth += {"(": 1, ")": -1}.get(token.key, 0)
@@ -46,7 +46,7 @@ def _engines(tokens: list[Token]) -> Iterator[Token]:
 
 
 def _is_like(tokens: list[Token]) -> bool:
-    """``CREATE TABLE t LIKE u`` or ``CREATE TABLE t (LIKE u)``."""
+    """Whether it is ``CREATE TABLE t LIKE u`` or ``CREATE TABLE t (LIKE u)``."""
     words = [token.key for token in tokens]
     before = words[: words.index("LIKE")] if "LIKE" in words else ["SELECT"]
     opened = before.count("(")

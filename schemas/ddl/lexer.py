@@ -1,7 +1,7 @@
-"""Tokens of a MySQL or MariaDB statement, read lazily, with executable comments resolved.
+"""Splits a MySQL or MariaDB statement into tokens, lazily, with executable comments resolved.
 
-sqlglot's tokenizer is not used here: it drops ``/*!80023 … */`` and ``/*M! … */`` in silence, and it
-reads the whole text at once, which a 100 MB INSERT in statement format should not cost us.
+sqlglot's tokenizer is not used here: it silently drops ``/*!80023 … */`` and ``/*M! … */``, and it reads the whole
+text at once, which is too slow for a 100 MB INSERT in statement format.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Literal, NamedTuple
 Flavor = Literal["mysql", "mariadb"]
 FLAVORS: tuple[Flavor, ...] = ("mysql", "mariadb")
 
-#: sql_mode bits that change how text is cut into tokens (MySQL: sql/system_variables.h)
+#: sql_mode bits that change how text is split into tokens (MySQL: sql/system_variables.h)
 ANSI_QUOTES = 0x4
 NO_BACKSLASH_ESCAPES = 0x100000
 
-#: Both servers blank out the ``!`` of an executable comment that they did not execute before they log the
-#: statement ("to avoid it being propagated", MySQL and MariaDB: sql/sql_lex.cc). So whatever still is an
-#: executable comment in a binlog was executed, and the newest version of the flavor is the right guess.
+#: If a server did not execute an executable comment, it replaces the ``!`` by a space before it logs the statement
+#: ("to avoid it being propagated", MySQL and MariaDB: sql/sql_lex.cc). So every executable comment in a binlog was
+#: executed, and the newest version of the flavor is the right assumption.
 _NEWEST: dict[Flavor, int] = {"mysql": 99_999, "mariadb": 999_999}
 
 
 class LexError(ValueError):
-    """Text that cannot be cut into tokens: an open quote or comment."""
+    """The text cannot be split into tokens: a quote or comment is not closed."""
 
 
 class TokenKind(Enum):
-    """What a token is; keywords are WORDs, since most of them may also be names."""
+    """The kind of a token; keywords are WORDs, since most of them may also be names."""
 
     WORD = "word"
     QUOTED = "quoted identifier"
@@ -51,7 +51,7 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True)
 class Dialect:
-    """What the server that wrote the text takes quotes and versioned comments for."""
+    """How the server that wrote the text reads quotes and versioned comments."""
 
     flavor: Flavor
     ansi_quotes: bool = False
@@ -62,7 +62,7 @@ class Dialect:
         """Whether the server executes ``/*!version … */`` (MySQL and MariaDB: sql/sql_lex.cc)."""
         if version > (self.version or _NEWEST[self.flavor]):
             return False
-        # MariaDB leaves out what MySQL 5.7 and later marked as its own, unless the comment says M.
+        # MariaDB ignores comments for MySQL 5.7 and later, unless the comment has an M.
         foreign = self.flavor == "mariadb" and 50_700 <= version <= 99_999
         return maria_comment or not foreign
 
@@ -84,7 +84,7 @@ def _pattern(ansi_quotes: bool, escapes: bool) -> re.Pattern[str]:
     strings = [_string("'", escapes)]
     names = _BACKTICKED
     if ansi_quotes:
-        # Inside a quoted identifier a backslash is a backslash, whatever sql_mode says of strings.
+        # In a quoted identifier a backslash has no special meaning, whatever sql_mode is.
         names += '|(?P<ansi>"(?:[^"]++|"")*+")'
     else:
         strings.append(_string('"', escapes))
@@ -99,7 +99,7 @@ _COMMENT_EDGE = re.compile(r"/\*|\*/")
 
 
 class Lexer:
-    """Tokens of one statement; ``gaps`` are the comments and comment marks passed so far."""
+    """The tokens of one statement; ``gaps`` are the comments and comment marks passed so far."""
 
     def __init__(self, text: str, dialect: Dialect) -> None:
         self._text = text
@@ -127,7 +127,7 @@ class Lexer:
             raise LexError("an executable comment is never closed")
 
     def _comment(self, start: int) -> int:
-        """Pass the comment at ``start``, or only its mark if the server executes what is inside."""
+        """Skip the comment at ``start``, or only its mark if the server executes the contents."""
         match = _EXECUTABLE.match(self._text, start)
         if match is None or (match[1] and self._dialect.flavor == "mysql"):
             end = self._text.find("*/", start + 2) + 2
@@ -144,7 +144,7 @@ class Lexer:
         return end
 
     def _skipped(self, pos: int) -> int:
-        """The end of an executable comment for another version; it may hold comments itself."""
+        """Return the end of an executable comment for another version, which may contain comments itself."""
         depth = 1
         for edge in _COMMENT_EDGE.finditer(self._text, pos):
             depth += 1 if edge.group() == "/*" else -1
@@ -154,7 +154,7 @@ class Lexer:
 
     def _close(self, start: int) -> None:
         if not self._inside_executable:
-            raise LexError(f"the */ at character {start} closes nothing")
+            raise LexError(f"the */ at character {start} closes no comment")
         self._inside_executable = False
         self.gaps.append((start, start + 2))
 
@@ -173,11 +173,11 @@ def _token(group: str, match: re.Match[str]) -> Token:
 
 
 def dialect_of(flavor: Flavor, sql_mode: int = 0) -> Dialect:
-    """The dialect of a session.
+    """Return the dialect of a session.
 
     Args:
         flavor: of the server that wrote the text.
-        sql_mode: the session's bit set as in the binlog.
+        sql_mode: the session's bit set, as in the binlog.
     """
     return Dialect(
         flavor,

@@ -1,9 +1,9 @@
-"""Renaming the tables and databases in a DDL's text. Only the names change; the rest of the text stays.
+"""Renames the tables and databases in a DDL's text. The rest of the text, including comments, does not change.
 
-The text stays as the upstream wrote it, comments and all. Names are looked for where the servers' grammars
-(MySQL and MariaDB: ``sql/sql_yacc.yy``) have them: what ``classify`` reads, REFERENCES, LIKE, UNION= of MERGE
-tables, MariaDB's sequences in defaults, columns written with their table, and the tables that the query of a view
-reads (``ddl_query``). There a table whose own name changes gets the old one as an alias, which its columns go by.
+Names are found by the servers' grammars (MySQL and MariaDB: ``sql/sql_yacc.yy``): the names that ``classify`` reads,
+REFERENCES, LIKE, UNION= of MERGE tables, MariaDB's sequences in defaults, columns qualified with their table, and the
+tables in the query of a view (``view_query``). In the query a renamed table gets its old name as an alias, so its
+qualified columns need no change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from schemas.ddl.view_query import Qualified, Read, UnreadableQuery, read_query
 from schemas.letter_case import lowered
 from schemas.quote import quoted
 
-#: the new database and table of an upstream's one; the table is None where a database is asked for
+#: a function from an upstream's database and table to the new ones; the table is None for a database
 NewName = Callable[[str, str | None], tuple[str, str | None]]
 
 _NAMES = (TokenKind.WORD, TokenKind.QUOTED)
@@ -35,12 +35,12 @@ _ORACLE = 0x200  # of sql_mode
 
 
 class Unroutable(ValueError):
-    """A statement in which the names cannot be changed for sure."""
+    """The names in a statement cannot be changed reliably."""
 
 
 @dataclass(frozen=True)
 class Renamed:
-    """A DDL with its new names, and the default database that it is meant for."""
+    """A DDL with its new names, and the default database to run it with."""
 
     statement: str
     default_db: str
@@ -56,12 +56,12 @@ def rename(
     may_exist: bool = False,
     read_name: NewName | None = None,
 ) -> Renamed:
-    """A DDL with each table and database under its new name, in backticks and with its database.
+    """Rename the tables and databases in a DDL; new names have backticks and the database.
 
     Args:
         statement, default_db, flavor, sql_mode: as for ``classify``.
         may_exist: CREATE TABLE and CREATE DATABASE get IF NOT EXISTS.
-        read_name: ``new_name`` for the tables that a view reads.
+        read_name: like ``new_name``, for the tables that a view reads.
 
     Raises:
         Unroutable: some name would have to change, and the text does not show for sure where.
@@ -69,7 +69,7 @@ def rename(
     dialect = dialect_of(flavor, sql_mode)
     found = classify(statement, default_db, flavor, sql_mode=sql_mode)
     if found.category is not Category.DDL:
-        raise Unroutable(f"it is no DDL that is carried over: {found.reason or found.kind}")
+        raise Unroutable(f"it is not a replicated DDL: {found.reason or found.kind}")
     text = _Text(statement, dialect, default_db, new_name)
     changes = [text.change(reference) for reference in found.references]
     if found.kind in _BODIES:
@@ -86,9 +86,9 @@ def rename(
 
 
 def in_lower_case(statement: str, default_db: str, flavor: Flavor, *, sql_mode: int = 0) -> Renamed:
-    """A DDL with the names of its databases and tables in lower case, as a server has them that tells no cases apart.
+    """Convert the names of databases and tables in a DDL to lower case, as on a server that ignores their case.
 
-    The query of a view stays as it is, and so do the bodies of programs.
+    The queries of views and the bodies of programs do not change.
 
     Raises:
         Unroutable: a comment stands inside of a name.
@@ -104,7 +104,7 @@ def in_lower_case(statement: str, default_db: str, flavor: Flavor, *, sql_mode: 
         dialect_of(flavor, sql_mode),
         default_db,
         lambda db, name: (lowered(db), None if name is None else table(name)),
-        # A program's body may be of another language.
+        # A program's body may be in another language.
         None if found.category is Category.DDL else names,
     )
     changes = [text.change(reference) for reference in found.references]
@@ -123,13 +123,13 @@ class _Change:
 
 
 class _Text:
-    """A statement's tokens, and what becomes of the names in it.
+    """A statement's tokens, and the changes of its names.
 
     Args:
-        end: where to stop reading it; None: at its end.
+        end: offset at which to stop reading; None means the statement's end.
 
     Raises:
-        Unroutable: a quote or comment is open.
+        Unroutable: a quote or comment is not closed.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class _Text:
         self._new_name = new_name
 
     def change(self, reference: Reference) -> _Change | None:
-        """The new text of a reference, None if it keeps its name."""
+        """Return the change of a reference, None if it keeps its name."""
         old = (reference.db, reference.table)
         new = self._new_name(*old)
         if new == old:
@@ -162,16 +162,16 @@ class _Text:
         return self._at(reference.start, reference.end, text)
 
     def may_exist(self, created: Reference) -> _Change | None:
-        """IF NOT EXISTS in front of a created table's or database's name, unless it stands there."""
+        """Return the change that adds IF NOT EXISTS before a created name, None if it is already there."""
         index = next(i for i, token in enumerate(self._tokens) if token.start >= created.start)
         if any(token.key == "REPLACE" for token in self._tokens[:index]):
-            raise Unroutable("OR REPLACE would remove what other tables have written")
+            raise Unroutable("OR REPLACE would remove rows of other tables")
         if index and self._tokens[index - 1].key == "EXISTS":
             return None
         return _Change(created.start, created.start, "IF NOT EXISTS ")
 
     def body(self, found: ClassifiedStatement) -> Iterator[_Change | None]:
-        """The changes behind the names that the statement begins with."""
+        """Yield the changes after the names at the start of the statement."""
         own = found.references[0]
         known = {reference.start for reference in found.references}
         seen = -1
@@ -185,12 +185,12 @@ class _Text:
                 yield self._column_at(index, own.db)
 
     def _named_at(self, index: int, own: Reference) -> Iterator[Reference]:
-        """The tables that are named behind the keyword at ``index``."""
+        """Yield the tables after the keyword at ``index``."""
         token, behind = self._tokens[index], index + 1
         if token.kind is not TokenKind.WORD or self._key(index - 1) == ".":
             return
         if token.key == "REFERENCES":
-            # Without a database it is that of the table with the foreign key, whatever the session's is.
+            # Without a database, the table is in the database of the table with the foreign key, not the session's.
             yield self._reference(behind, own.db)
         elif token.key == "LIKE" and self._follows(index, own):
             yield self._reference(behind, self._default_db)
@@ -207,14 +207,14 @@ class _Text:
                 yield self._reference(behind + 2, self._default_db)
 
     def _follows(self, index: int, own: Reference) -> bool:
-        """Whether the token stands right behind the table's own name, or in a parenthesis there."""
+        """Whether the token directly follows the table's own name, or is in a parenthesis there."""
         before = index - 1
         if self._key(before) == "(":
             before -= 1
         return before >= 0 and self._tokens[before].end == own.end
 
     def _column_at(self, index: int, db: str) -> _Change | None:
-        """The new text of the table in ``table.column`` or ``database.table.column``."""
+        """Return the change of the table in ``table.column`` or ``database.table.column``."""
         if self._key(index - 1) == "." or not self._is_name(index) or self._key(index + 1) != ".":
             return None
         token, second = self._tokens[index], self._tokens[index + 2]
@@ -229,7 +229,7 @@ class _Text:
     def query(
         self, start: int, new_name: NewName, sql_mode: int, *, aliases: bool
     ) -> Iterator[_Change | None]:
-        """The changes in a view's query.
+        """Yield the changes in a view's query.
 
         Args:
             start: where the view's own name ends.
@@ -241,7 +241,7 @@ class _Text:
             if self._key(begin) == "(":
                 begin = 1 + next(i for i, token in enumerate(self._tokens) if i > begin and token.key == ")")
             if self._key(begin) != "AS":
-                raise Unroutable("its query is not found")
+                raise Unroutable("its query was not found")
             oracle = self._flavor == "mariadb" and bool(sql_mode & _ORACLE)
             query = read_query(self._tokens, begin + 1, self._default_db, self._flavor, oracle=oracle)
         except (UnreadableQuery, StopIteration) as error:
@@ -253,7 +253,7 @@ class _Text:
             yield self._qualifier(one, new, new_name)
 
     def _read(self, read: Read, new: tuple[str, str | None], aliases: bool) -> Iterator[_Change | None]:
-        """The changes at a table that a query reads."""
+        """Yield the changes for a table that a query reads."""
         reference = read.reference
         if new == (reference.db, reference.table):
             return
@@ -262,14 +262,14 @@ class _Text:
             return
         if read.alias_at is None or not aliases:
             raise Unroutable(
-                f"its query names columns by the table {reference.table}, which has another name"
+                f"its query qualifies columns with the table {reference.table}, which has another name"
             )
         yield _Change(read.alias_at, read.alias_at, f" AS {quoted(reference.table or '')}")
 
     def _qualifier(
         self, one: Qualified, new: Mapping[Read, tuple[str, str | None]], new_name: NewName
     ) -> _Change | None:
-        """The change of a database in front of a column or a function."""
+        """Return the change of a database that qualifies a column or a function."""
         there = [read for read in new if read.reference.db == one.db]
         named = [read for read in there if read.name == one.name] or there
         found = {new[read][0] for read in named} if one.name is not None else set()
@@ -277,11 +277,11 @@ class _Text:
         if found == {one.db}:
             return None
         if len(found) > 1 or not there or one.name is None:
-            raise Unroutable(f"its query names something in {one.db}, which has another name here")
+            raise Unroutable(f"its query uses an object in {one.db}, which has another name here")
         return self._at(one.start, one.end, quoted(found.pop()))
 
     def replaced(self, changes: Iterator[_Change]) -> str:
-        """The statement with the changes made."""
+        """Return the statement with the changes applied."""
         parts, position = [], 0
         for change in sorted(changes, key=lambda change: (change.start, change.end)):
             parts += [self._statement[position : change.start], change.text]
@@ -290,13 +290,13 @@ class _Text:
 
     def _at(self, start: int, end: int, text: str) -> _Change:
         if any(gap_start < end and start < gap_end for gap_start, gap_end in self._gaps):
-            raise Unroutable(f"a comment stands inside the name {self._statement[start:end]!r}")
+            raise Unroutable(f"there is a comment inside the name {self._statement[start:end]!r}")
         return _Change(start, end, text)
 
     def _reference(self, index: int, default_db: str) -> Reference:
-        """The table named at ``index``."""
+        """Read the table at ``index``."""
         if not self._is_name(index):
-            raise Unroutable(f"expected a table's name behind {self._tokens[index - 1].text!r}")
+            raise Unroutable(f"expected a table's name after {self._tokens[index - 1].text!r}")
         first = self._tokens[index]
         if self._key(index + 1) != ".":
             return Reference(first.start, first.end, default_db, first.text)

@@ -1,4 +1,4 @@
-"""A table as its DDL defines it: what a TABLE_MAP without full metadata leaves out, tracked along the log."""
+"""A table as its DDL defines it, tracked along the log: the details that TABLE_MAP has only with full metadata."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import Any, Literal
 
 from schemas.charsets.collations import MAX_CHARACTER_BYTES
 
-#: the columns that MariaDB adds to a table whose history it keeps, of type TIMESTAMP(6); nobody sees them
+#: the invisible columns of type TIMESTAMP(6) that MariaDB adds to a system-versioned table
 PERIOD = ("row_start", "row_end")
 _LONGEST_KEY = 3072  # bytes, InnoDB's
-#: columns that a table may have in both servers
+#: maximum number of columns of a table, in both servers
 MAX_COLUMNS = 4096
-#: keys, where the servers allow 64 and 128; those of single columns and of foreign keys are counted too
+#: maximum number of keys, including those of single columns and of foreign keys; the servers allow 64 and 128
 MAX_KEYS = 1024
 
-#: types of text, to which a character set belongs
+#: types that have a character set
 CHARACTER = frozenset({"char", "varchar", "text", "enum", "set"})
 
 
 @dataclass(frozen=True)
 class ColumnDefinition:
-    """One column as DDL defines it; ``schemas.structure.Column`` is what the log then says of it.
+    """A column as DDL defines it; ``schemas.structure.Column`` is the column as the log describes it.
 
     Attributes:
-        type: the type's one name: ``int`` for INTEGER, ``text`` and ``blob`` in all sizes, ``geometry`` for all
+        type: the normalized type: ``int`` for INTEGER, ``text`` and ``blob`` in all sizes, ``geometry`` for all
             its kinds. CHAR, VARCHAR and TEXT in the character set ``binary`` are binary, varbinary and blob.
-        length: characters, bytes, digits, or digits of the fraction; of text and blob the bytes that count a
-            value's length, 0 if the definition does not say for sure; None where the type has none.
+        length: characters, bytes, digits, or fraction digits; for text and blob the size of a value's length in
+            bytes, 0 if the definition is not clear; None if the type has no length.
         scale: of decimal.
-        charset: None if it could not be known; ``""`` where the type has none.
-        nullable: None if it could not be known.
+        charset: None if unknown; ``""`` if the type has none.
+        nullable: None if unknown.
         generated: ``virtual``, ``stored`` or ``""``.
     """
 
@@ -51,7 +51,7 @@ class ColumnDefinition:
 
 @dataclass(frozen=True)
 class KeyPart:
-    """A column of a key, with the length of its prefix; an expression has no name."""
+    """A column of a key, with the length of its prefix; the name is empty for an expression."""
 
     name: str
     prefix: int | None = None
@@ -59,11 +59,11 @@ class KeyPart:
 
 @dataclass(frozen=True)
 class KeyDefinition:
-    """One key.
+    """A key of a table.
 
     Attributes:
-        named: False where the server made the name up.
-        hash: whether it says USING HASH.
+        named: False if the server generated the name.
+        hash: whether it has USING HASH.
     """
 
     name: str
@@ -78,10 +78,10 @@ class TableDefinition:
     """A table's columns and keys in the server's order.
 
     Attributes:
-        charset: the default for new columns; None if it could not be known.
-        foreign: whether it has or had foreign keys, which bring keys of their own.
-        whole: whether ``keys`` are all keys; not so where a TABLE_MAP is all that is known.
-        versioned: whether MariaDB keeps its history, with ``PERIOD`` behind the columns and in the row's key.
+        charset: the default for new columns; None if unknown.
+        foreign: whether it has or had foreign keys, which add keys.
+        whole: whether ``keys`` has all keys; False if only a TABLE_MAP is known.
+        versioned: whether it is system-versioned, with ``PERIOD`` after the columns and in the row's key.
     """
 
     columns: tuple[ColumnDefinition, ...]
@@ -92,11 +92,11 @@ class TableDefinition:
     versioned: bool = False
 
     def column(self, name: str) -> ColumnDefinition | None:
-        """A column by its name, in any case."""
+        """Return a column by its name, ignoring case."""
         return next((c for c in self.columns if same(c.name, name)), None)
 
     def row_key(self) -> tuple[str, ...]:
-        """The columns of the primary key, or of the unique key that the servers take for one."""
+        """Return the columns of the primary key, or of the unique key that the servers use instead."""
         for key in self.keys:
             if key.kind == "primary" or (key.kind == "unique" and self._identifies(key)):
                 names = [self.column(part.name) for part in key.parts]
@@ -105,13 +105,13 @@ class TableDefinition:
         return ()
 
     def _identifies(self, key: KeyDefinition) -> bool:
-        """NOT NULL and whole: TABLE_SHARE::primary_key in both servers."""
+        """Whether a key is NOT NULL and has whole columns: TABLE_SHARE::primary_key in both servers."""
         columns = [self.column(part.name) for part in key.parts]
         plain = not self.hashed(key) and not any(part.prefix for part in key.parts)
         return plain and all(c is not None and c.nullable is False for c in columns)
 
     def hashed(self, key: KeyDefinition) -> bool:
-        """Too long for an index, or meant so: MariaDB makes it unique by a hash in a column of its own."""
+        """Whether MariaDB implements a unique key by a hidden hash column, because it is too long or has USING HASH."""
         if key.hash:
             return True
         columns = [(self.column(part.name), part.prefix) for part in key.parts]
@@ -121,7 +121,7 @@ class TableDefinition:
         return any(c.type in ("text", "blob") for c in whole) or size > _LONGEST_KEY
 
     def nullable_keys(self) -> tuple[str, ...]:
-        """The names of the keys that may have NULL."""
+        """Return the names of the keys that may have NULL."""
         return tuple(key.name for key in self.keys if self._nullable(key))
 
     def _nullable(self, key: KeyDefinition) -> bool:
@@ -129,7 +129,7 @@ class TableDefinition:
         return any(column is None or column.nullable is not False for column in columns)
 
     def sorted(self, nullable: Collection[str] = ()) -> TableDefinition:
-        """With its keys in the order that both servers give them (``sort_keys`` in sql/sql_table.cc).
+        """Return it with the keys in the order of both servers (``sort_keys`` in sql/sql_table.cc).
 
         Args:
             nullable: names of keys that count as such that may have NULL.
@@ -147,20 +147,20 @@ class TableDefinition:
         return replace(self, keys=tuple(sorted(self.keys, key=rank)))
 
     def with_columns(self, change: Callable[[ColumnDefinition], ColumnDefinition]) -> TableDefinition:
-        """With each column changed."""
+        """Return it with ``change`` applied to each column."""
         return replace(self, columns=tuple(change(column) for column in self.columns))
 
     def not_null(self, names: Iterable[str]) -> TableDefinition:
-        """With these columns NOT NULL."""
+        """Return it with these columns NOT NULL."""
         wanted = tuple(names)
         return self.with_columns(lambda c: replace(c, nullable=False) if index_of(wanted, c.name) >= 0 else c)
 
     def without_hash(self) -> TableDefinition:
-        """With no key that says USING HASH."""
+        """Return it with all keys without USING HASH."""
         return replace(self, keys=tuple(replace(key, hash=False) for key in self.keys))
 
     def hashes(self) -> int:
-        """How many columns MariaDB adds behind the others, for unique keys that are too long for an index."""
+        """Return the number of hidden columns that MariaDB appends for unique keys too long for an index."""
         return sum(key.kind == "unique" and self.hashed(key) for key in self.keys)
 
     def to_dict(self) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class TableDefinition:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> TableDefinition:
-        """The inverse of ``to_dict``. Raises ValueError, LookupError, TypeError for what is none."""
+        """Convert from ``to_dict``'s data. Raises ValueError, LookupError, TypeError for other data."""
         columns = (ColumnDefinition(**{**c, "members": tuple(c["members"])}) for c in data["columns"])
         keys = (
             KeyDefinition(**{**key, "parts": tuple(KeyPart(**part) for part in key["parts"])})
@@ -181,7 +181,7 @@ class TableDefinition:
         )
         made = cls(**{**data, "columns": tuple(columns), "keys": tuple(keys)})
         if not made._has_its_types():
-            raise ValueError("a field is of another type")
+            raise ValueError("a field has a wrong type")
         return made
 
     def _has_its_types(self) -> bool:
@@ -204,7 +204,7 @@ class TableDefinition:
 
 
 def number_bytes(column: ColumnDefinition) -> int:
-    """How many bytes the number of an ENUM's or a SET's value has."""
+    """Return the size in bytes of an ENUM's or a SET's number."""
     count = len(column.members)
     if column.type == "enum":
         return 1 if count < 256 else 2
@@ -213,10 +213,10 @@ def number_bytes(column: ColumnDefinition) -> int:
 
 
 def same(one: str, other: str) -> bool:
-    """Whether two names of columns or keys are one; they are compared without case."""
+    """Whether two names of columns or keys are equal, ignoring case."""
     return one == other or one.lower() == other.lower()
 
 
 def index_of(names: Iterable[str], name: str) -> int:
-    """The place of a name, -1 if it is not there."""
+    """Return the index of a name, or -1."""
     return next((i for i, known in enumerate(names) if same(known, name)), -1)

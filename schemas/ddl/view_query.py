@@ -1,11 +1,12 @@
-"""Which tables the query of a view reads, and where its text names tables and databases.
+"""Finds the tables that the query of a view reads, and the positions of tables and databases in its text.
 
-As much of the servers' grammar (MySQL and MariaDB: ``sql/sql_yacc.yy``, ``query_expression``) is read as tells a table
-from an alias, a column, a function or a common table expression. What would have to be guessed is Unreadable.
+The servers' grammar (MySQL and MariaDB: ``sql/sql_yacc.yy``, ``query_expression``) is read as far as necessary to
+distinguish a table from an alias, a column, a function or a common table expression. A query that would have to be
+guessed is unreadable.
 
-A table stands where one is expected: behind the FROM of a SELECT, a comma, JOIN or parenthesis there, and behind
-TABLE. FROM inside a function's parentheses (EXTRACT, TRIM, SUBSTRING) belongs to none, nor does that of NTH_VALUE or
-of MariaDB's FOR SYSTEM_TIME.
+A table is expected after the FROM of a SELECT, after a comma, JOIN or parenthesis there, and after TABLE. FROM inside
+a function's parentheses (EXTRACT, TRIM, SUBSTRING) has no tables, nor has FROM in NTH_VALUE or in MariaDB's FOR
+SYSTEM_TIME.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from schemas.ddl.cursor import Reference
 from schemas.ddl.lexer import Flavor, Token, TokenKind
 
 _NAMES = (TokenKind.WORD, TokenKind.QUOTED)
-# What may stand behind a table and its alias, if that is written without AS.
+# Words that may follow a table, or its alias without AS.
 _BEHIND_TABLE = frozenset(
     {
         *(
@@ -70,7 +71,7 @@ _ENDS = frozenset(
         ),
     }
 )
-# These end a list of tables too, but may be an alias: what must follow then.
+# These also end a list of tables, but may be an alias. They end it if these words follow.
 _MAYBE_ENDS: dict[str, frozenset[str]] = {
     "INTERSECT": frozenset({"SELECT", "ALL", "DISTINCT", "(", "VALUES", "TABLE", "WITH"}),
     "MINUS": frozenset({"SELECT", "ALL", "DISTINCT", "("}),
@@ -81,17 +82,17 @@ _SEQUENCE_COLUMNS = frozenset(("NEXTVAL", "CURRVAL"))
 
 
 class UnreadableQuery(ValueError):
-    """A query whose tables cannot be told for sure."""
+    """The tables of a query cannot be determined reliably."""
 
 
 @dataclass(frozen=True)
 class Read:
-    """A table, or a sequence, that a query reads.
+    """A table or sequence that a query reads.
 
     Attributes:
-        alias: the name that it has in the query; None without one.
-        alias_at: where a table without one could get it; None where that may not stand.
-        sequence: whether it is a sequence, which needs none.
+        alias: its alias in the query; None without one.
+        alias_at: the offset at which an alias can be added; None where it is not allowed.
+        sequence: whether it is a sequence, which needs no alias.
     """
 
     reference: Reference
@@ -101,13 +102,13 @@ class Read:
 
     @property
     def name(self) -> str:
-        """What its columns may be written with."""
+        """The name that may qualify its columns."""
         return self.alias or self.reference.table or ""
 
 
 @dataclass(frozen=True)
 class Qualified:
-    """A database in front of something else than a table that is read: ``[start, end)`` is its own name.
+    """A database that qualifies a column or a function; ``[start, end)`` is the database's name.
 
     Attributes:
         name: the table or alias of ``database.table.column``; None for ``database.function()``.
@@ -121,7 +122,7 @@ class Qualified:
 
 @dataclass
 class Query:
-    """What a query names."""
+    """The names in a query."""
 
     reads: list[Read] = field(default_factory=list)
     qualified: list[Qualified] = field(default_factory=list)
@@ -129,14 +130,14 @@ class Query:
 
 @dataclass
 class _Level:
-    """A query or an expression, in parentheses or as a whole.
+    """A query or an expression, in parentheses or the whole text.
 
     Attributes:
         state: ``select``: between SELECT and FROM; ``from``: in the list of tables; "" elsewhere.
-        expecting: in the list of tables: whether a table comes next.
-        fresh: whether nothing has come yet.
-        ctes: the names of common table expressions that may stand for a table.
-        unsure: those of which it depends on the server.
+        expecting: in the list of tables: whether a table is next.
+        fresh: whether no token was read yet.
+        ctes: the names of common table expressions that may be used as tables.
+        unsure: those for which this depends on the server.
     """
 
     state: str = ""
@@ -146,7 +147,7 @@ class _Level:
     unsure: frozenset[str] = frozenset()
 
     def nested(self) -> _Level:
-        """What stands in a parenthesis here."""
+        """Return the level of a parenthesis that opens here."""
         tables = self.state == "from" and self.expecting
         return _Level("from" if tables else "", tables, True, self.ctes, self.unsure)
 
@@ -154,14 +155,14 @@ class _Level:
 def read_query(
     tokens: Sequence[Token], start: int, default_db: str, flavor: Flavor, *, oracle: bool = False
 ) -> Query:
-    """What a query names.
+    """Read the names in a query.
 
     Args:
         start: the index of its first token.
         oracle: whether the session had MariaDB's sql_mode ORACLE.
 
     Raises:
-        UnreadableQuery: that cannot be told for sure.
+        UnreadableQuery: they cannot be determined reliably.
     """
     reader = _Reader(tokens, start, default_db, flavor, oracle)
     reader.read()
@@ -180,7 +181,7 @@ class _Reader:
     # -- tokens ----------------------------------------------------------------------------------
 
     def _key(self, ahead: int = 0) -> str:
-        """The word in capitals, or the sign; "" for a quoted name, a string, and behind the end."""
+        """Return the word in capitals, or the sign; "" for a quoted name, a string, and after the end."""
         at = self._at + ahead
         return self._tokens[at].key if 0 <= at < len(self._tokens) else ""
 
@@ -196,7 +197,7 @@ class _Reader:
         return token.kind in _NAMES and not (number and not _has_letters(token.text))
 
     def _skip_group(self) -> None:
-        """Go behind the parenthesis that opens here."""
+        """Skip the parenthesis that opens here."""
         depth = 0
         while self._at < len(self._tokens):
             depth += {"(": 1, ")": -1}.get(self._key(), 0)
@@ -222,7 +223,7 @@ class _Reader:
             self._other()
 
     def _step(self, level: _Level, fresh: bool) -> bool:
-        """What the grammar of queries has here; False if it is a part of an expression."""
+        """Read the next part of a query; False if it is part of an expression."""
         key = self._key()
         plain = self._key(-1) != "."
         if key == "(":
@@ -261,7 +262,7 @@ class _Reader:
         )
 
     def _from_of_function(self) -> bool:
-        """Whether this FROM is that of NTH_VALUE, or of IS DISTINCT FROM."""
+        """Whether this FROM belongs to NTH_VALUE or to IS DISTINCT FROM."""
         first = self._key(1) in ("FIRST", "LAST") and self._key(2) in ("RESPECT", "IGNORE", "OVER")
         return (first and self._key(-1) == ")") or (
             self._key(-1) == "DISTINCT" and self._key(-2) in ("IS", "NOT")
@@ -278,7 +279,7 @@ class _Reader:
         if key in (",", "JOIN", "STRAIGHT_JOIN"):
             level.expecting = True
         elif key in ("USE", "FORCE", "IGNORE") and self._key(1) in ("INDEX", "KEY"):
-            # USE INDEX FOR JOIN (i) has words of other clauses.
+            # USE INDEX FOR JOIN (i) has the words of other clauses.
             while self._at < len(self._tokens) and self._key() != "(":
                 self._at += 1
             self._skip_group()
@@ -302,7 +303,7 @@ class _Reader:
         return key in _ENDS or self._key(1) in _MAYBE_ENDS.get(key, ())
 
     def _expected(self, level: _Level, key: str) -> None:
-        """A table, or what stands for one."""
+        """Read a table, or an expression used as a table."""
         if key == "{" and self._key(1) == "OJ":
             self._at += 2
         elif key == "LATERAL" and self._key(1) == "(":
@@ -317,7 +318,7 @@ class _Reader:
     def _table(self, level: _Level, *, may_have_alias: bool = True) -> None:
         reference = self._reference()
         if self._key() == "(":
-            raise UnreadableQuery(f"a function in a table's place: {reference.table}")
+            raise UnreadableQuery(f"expected a table, found the function {reference.table}")
         bare = reference.end == self._tokens[self._at - 1].end and self._key(-2) != "."
         name = self._cte_name(reference.table or "")
         if bare and name in level.unsure:
@@ -331,31 +332,31 @@ class _Reader:
         return name.lower() if self._flavor == "mariadb" else name
 
     def _reference(self) -> Reference:
-        """The name of a table here, which is stepped over."""
+        """Read the name of a table."""
         start = self._tokens[self._at].start if self._at < len(self._tokens) else 0
         dotted = self._key() == "."
         self._at += dotted
         if not self._is_name():
-            raise UnreadableQuery(f"no table's name where one is expected: {self._key() or 'the end'!r}")
+            raise UnreadableQuery(f"expected a table's name, found {self._key() or 'the end'!r}")
         first = self._tokens[self._at]
         self._at += 1
         if dotted or self._key() != ".":
             return Reference(start, first.end, self._default_db, first.text)
         if not self._is_name(1):
-            raise UnreadableQuery("a dot without a name behind it")
+            raise UnreadableQuery("expected a name after a dot")
         second = self._tokens[self._at + 1]
         self._at += 2
         return Reference(start, second.end, first.text, second.text)
 
     def _alias(self) -> tuple[str | None, int | None]:
-        """A table's alias, which stays, and where one could be put."""
+        """Read a table's alias, and the offset at which one could be added."""
         begin = self._at
         if self._keys(2) == ("PARTITION", "("):
             self._at += 1
             self._skip_group()
         at: int | None = self._tokens[self._at - 1].end
         if self._keys(2) == ("FOR", "SYSTEM_TIME"):
-            # Its end is an expression's.
+            # FOR SYSTEM_TIME ends with an expression.
             at = None
         alias = None
         if self._key() == "AS" and self._is_name(1):
@@ -366,7 +367,7 @@ class _Reader:
         return alias, None if alias is not None else at
 
     def _is_alias(self) -> bool:
-        """Whether a name without AS is a table's alias, and no word of what may follow the table."""
+        """Whether a name without AS is a table's alias, and not a keyword that may follow the table."""
         if not self._is_name():
             return False
         quoted = self._tokens[self._at].kind is TokenKind.QUOTED
@@ -375,7 +376,7 @@ class _Reader:
     # -- common table expressions ----------------------------------------------------------------
 
     def _common_tables(self, level: _Level) -> None:
-        """``WITH [RECURSIVE] name [(columns)] AS (query), …``: names are known behind, and in the others."""
+        """Read ``WITH [RECURSIVE] name [(columns)] AS (query), …``; the names are known after it and in each other."""
         self._at += 1
         recursive = self._key() == "RECURSIVE"
         self._at += recursive
@@ -384,7 +385,7 @@ class _Reader:
             behind = frozenset(other for other, _ in names[index + (not recursive) :])
             self._at = opening
             inner = _Level(ctes=level.ctes | ({name} if recursive else set()), unsure=level.unsure)
-            # MariaDB has recursion among several, MySQL in one.
+            # In MariaDB several expressions may be mutually recursive, in MySQL only one in itself.
             inner.unsure |= (behind - {name}) if recursive else frozenset()
             self._within(inner)
             level.ctes |= {name}
@@ -392,14 +393,14 @@ class _Reader:
         level.fresh = True
 
     def _skip_cycle(self) -> None:
-        """Go behind MariaDB's ``CYCLE column, … RESTRICT``."""
+        """Skip MariaDB's ``CYCLE column, … RESTRICT``."""
         if self._key() == "CYCLE":
             while self._at < len(self._tokens) and self._key() != "RESTRICT":
                 self._at += 1
             self._at += 1
 
     def _cte_names(self) -> list[tuple[str, int]]:
-        """The names of a WITH clause, each with where its query's parenthesis opens; what follows is next."""
+        """Read the names of a WITH clause, each with the position of its query's parenthesis, and skip the clause."""
         here, names = self._at, []
         while True:
             if not self._is_name():
@@ -433,7 +434,7 @@ class _Reader:
     # -- everything else -------------------------------------------------------------------------
 
     def _other(self) -> None:
-        """A token of an expression, or names in it."""
+        """Read a token of an expression, or names in it."""
         if not self._is_name() or self._key(-1) in (".", "@") or self._key(-1) == "AS":
             self._at += 1
         elif self._key(1) == ".":
@@ -450,7 +451,7 @@ class _Reader:
             self._at += 1
 
     def _dotted(self) -> None:
-        """``a.b``, ``a.b.c`` or ``a.b()``."""
+        """Read ``a.b``, ``a.b.c`` or ``a.b()``."""
         first, second = self._tokens[self._at], self._tokens[self._at + 2 : self._at + 3]
         if self._key(3) == "." and second:
             self.query.qualified.append(Qualified(first.start, first.end, first.text, second[0].text))
@@ -465,7 +466,7 @@ class _Reader:
 
 
 def _has_letters(text: str) -> bool:
-    """Whether a word that begins with a digit is a name all the same: not 1, 1e5, 0x1f, 0b1."""
+    """Whether a word that starts with a digit is a name, and not a number such as 1, 1e5, 0x1f, 0b1."""
     body = text.lower()
     if body.startswith(("0x", "0b")):
         return False

@@ -206,7 +206,7 @@ def wrong(folder: Path, secured: SecuredKafka, name: str) -> tuple[KafkaSecurity
 CASES = {
     "password": (r"Authentication failed", "sasl-password"),
     "authority": (r"certificate could not be verified", "ssl-ca"),
-    "protocol": (r"speaks TLS, and security-protocol is plaintext", "security-protocol"),
+    "protocol": (r"requires TLS, and security-protocol is plaintext", "security-protocol"),
 }
 
 
