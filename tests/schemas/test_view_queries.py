@@ -62,12 +62,12 @@ def test_quotes_are_the_sessions() -> None:
 @pytest.mark.parametrize(
     ("query", "reason"),
     [
-        ("SELECT src.f(v) FROM keep.w", "something in src"),
+        ("SELECT src.f(v) FROM keep.w", "an object in src"),
         ("SELECT src.t.v, src.a.v FROM u", ""),
-        ("SELECT src.x.v FROM a, u", "something in src"),
+        ("SELECT src.x.v FROM a, u", "an object in src"),
         ("TABLE t", "columns with the table t"),
         ("SELECT a FROM f(1)", "expected a table, found the function f"),
-        ("SELECT a FROM src./* x */t", "a comment stands inside"),
+        ("SELECT a FROM src./* x */t", "there is a comment inside"),
         ("SELECT a FROM (t", "parentheses do not match"),
         ("SELECT a FROM t)", "parentheses do not match"),
         ("SELECT a FROM", "'the end'"),
