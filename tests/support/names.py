@@ -1,4 +1,4 @@
-"""What belongs to one test, on servers that tests share."""
+"""Keeps tests apart on servers that they share."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from compose.databases import Database
 
 
 def own_name(prefix: str, request: pytest.FixtureRequest, most: int = 40) -> str:
-    """A name for a database, channel or topic that no other test has; each module has a prefix of its own."""
+    """Return a name for a database, channel or topic that no other test uses. Each module has its own prefix."""
     return prefix + "".join(c if c.isalnum() else "_" for c in request.node.name)[-most:]
 
 
 def forget_others(downstream: Database) -> None:
-    """Make nothing count of what channels of other tests replicate on a server that tests share."""
+    """Make checks ignore the channels of other tests on a shared server."""
     there = "SELECT 1 FROM information_schema.TABLES WHERE (TABLE_SCHEMA, TABLE_NAME) = ('tailrace', 'relay_log_info')"
     if downstream.execute(there):
         downstream.execute("UPDATE tailrace.relay_log_info SET replicates = NULL")

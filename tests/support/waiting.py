@@ -1,4 +1,4 @@
-"""The one way in which tests wait."""
+"""The only way in which tests wait."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ T = TypeVar("T")
 
 
 def wait_until(condition: Callable[[], T], what: str | Callable[[], object] = "", seconds: float = 300) -> T:
-    """The condition's first true value.
+    """Wait until the condition returns a true value, and return it.
 
     Args:
-        what: what is waited for, for the message; a callable is asked when the time is up.
+        what: describes the condition in the error; a callable is called after the timeout.
 
     Raises:
-        AssertionError: there was none in time.
+        AssertionError: the condition was not true in time.
     """
     deadline = time.monotonic() + seconds
     while not (found := condition()):

@@ -1,1 +1,1 @@
-"""The consumer or its parts in this process, and what it applies to."""
+"""Runs the consumer or its parts in the test's process, and describes downstream tables."""

@@ -1,4 +1,4 @@
-"""The consumer over a log, for tests that care for what arrives and not for how."""
+"""Runs the whole consumer over a log."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Applies a list of steps as epochs of one channel, without Kafka and Spark.
 
-A step is ``{"ddl": …, "kind": …, "tables": […]}`` or ``{"rows": [[sql, count], …]}``. Steps that the position
-says are applied are left out, as the consumer does.
+A step is ``{"ddl": …, "kind": …, "tables": […]}`` or ``{"rows": [[sql, count], …]}``. Steps before the channel's
+position are left out, as in the consumer.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def open_applier(url: str, channel: str, versions: Versions | None = None, **rul
 def open_channel(
     url: str, channel: str, versions: Versions | None = None, **rules: Any
 ) -> tuple[Applier, ConsumerConfig]:
-    """The same with the channel's configuration."""
+    """Open the applier with the channel's configuration."""
     config = ConsumerConfig("", "p", ServerUrl.parse(url), channel=channel, checkpoint_dir=Path(), **rules)
     session = connect(config.target)
     channel_tables.install(session)
@@ -58,7 +58,7 @@ def open_channel(
 
 
 def prepared(epoch: int, step: dict[str, Any]) -> PreparedRows:
-    """A step as a slice."""
+    """Return a step as a slice."""
     record = epoch_record(epoch, transactions=1, executed=f"0-1-{epoch + 1}")
     if "ddl" in step:
         tables = tuple(TableChanged(*names) for names in step["tables"])
@@ -79,14 +79,14 @@ def apply_rows(applier: Applier, config: ConsumerConfig, *changes: Change) -> Pr
 
 
 def prepared_rows(applier: Applier, config: ConsumerConfig, *changes: Change) -> PreparedRows:
-    """Changes as the next epoch, planned against the downstream as it is now."""
+    """Return changes as the next epoch, planned with the downstream's present tables."""
     return prepared_epochs(applier, config, [changes])
 
 
 def prepared_epochs(
     applier: Applier, config: ConsumerConfig, epochs: Sequence[Sequence[Change]]
 ) -> PreparedRows:
-    """The next epochs as one slice; each epoch is a transaction."""
+    """Return the next epochs as one slice; each epoch is a transaction."""
     rules, first = config.rules, applier.position.epoch + 1
     each = [halves(changes) for changes in epochs]
     structures = {row_schema(c.structure).fingerprint.hex(): c.structure for one in each for c in one}
@@ -118,7 +118,7 @@ def prepared_epochs(
 
 
 def apply_steps(applier: Applier, steps: list[dict[str, Any]]) -> None:
-    """Apply what the position says is not applied."""
+    """Apply the steps after the channel's position."""
     for epoch, step in enumerate(steps):
         if epoch > applier.position.epoch:
             applier.apply(prepared(epoch, step))

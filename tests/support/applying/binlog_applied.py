@@ -1,4 +1,4 @@
-"""An upstream's binlog applied to a downstream as the product does, without relay log, Kafka and Spark."""
+"""Applies an upstream's binlog to a downstream without relay log, Kafka and Spark."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def epochs_since(
     accounts: bool = False,
     number: int = 0,
 ) -> list[Epoch]:
-    """What was logged since ``begin``, in the same file, as epochs from ``number`` on; each record was in Avro once."""
+    """Return the events after ``begin``, in the same file, as epochs from ``number`` on, encoded and decoded once."""
     file, at = begin
     data = (server.data / file).read_bytes()
     decoder = new_decoder(
@@ -103,7 +103,7 @@ class Channel:
         self._url, self._name, self._options = target.url(user), name, options
 
     def apply(self, epochs: Sequence[Epoch]) -> ServerSink:
-        """Apply what the position says is not applied."""
+        """Apply the epochs after the channel's position."""
         applier, config = open_channel(self._url, self._name, **self._options)
         rows = RecordRows()
         sink = ServerSink(config, applier, LogReader(config), rows)
@@ -115,12 +115,12 @@ class Channel:
         return sink
 
     def apply_until_it_dies(self, epochs: Sequence[Epoch], crash_at: str) -> int:
-        """The same in a child that dies at a crash point; the signal it died of, 0 if it did not, or -1."""
+        """Apply in a child that dies at a crash point. Return its signal, 0 if it survived, -1 for an error."""
         return in_child(lambda: self.apply(epochs), crash_at)
 
 
 def definitions(server: Database, *databases: str) -> dict[str, Any]:
-    """SHOW CREATE of all that is in the databases, and the rows of their tables."""
+    """Return SHOW CREATE of all objects in the databases, and the rows of their tables."""
     found: dict[str, Any] = {}
     with server.connect() as connection, connection.cursor() as cursor:
 

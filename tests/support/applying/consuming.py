@@ -1,4 +1,4 @@
-"""The consumer without Spark: the same batches, slices, plans, rendering and applier, in this process."""
+"""Runs the consumer without Spark: with its batches, slices, plans, rendering and applier, in the test's process."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run_here(tasks: int, function: ArrowFunction) -> pa.Table:
 
 
 def worker_threads(order: Order, parts: Sequence[WorkerPart]) -> list[Outcome]:
-    """Workers that are threads of this process."""
+    """Return workers that are threads of the test's process."""
     return list(run_parts(order, parts))
 
 

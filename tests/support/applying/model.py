@@ -1,4 +1,4 @@
-"""An upstream in a few lines: tables over small domains, whose changes are valid, and the log of them."""
+"""A model of an upstream: tables over small domains with random valid changes, and their log."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ TABLES = {
 
 
 def fold(value: object) -> object:
-    """What a text is equal by."""
+    """Return the form in which equal texts are the same."""
     return _FOLDS.get(value, value) if isinstance(value, str) else value
 
 
 def first(value: object) -> object:
-    """The prefix of one character."""
+    """Return the prefix of one character."""
     return fold(value[0]) if isinstance(value, str) else value
 
 
 @dataclass
 class Model:
-    """The upstream's state, and the changes since they were last taken."""
+    """The upstream's state, and the changes since the last call that returned them."""
 
     db: str
     random: Random
@@ -48,7 +48,7 @@ class Model:
     changes: list[Change] = field(default_factory=list)
 
     def structure(self, table: str) -> TableStructure:
-        """As the log has it; the computed column is logged as every other."""
+        """The table's structure in the log, including the generated column."""
         number, word = integer("n", nullable=True), text("s", nullable=True)
         if table == "named":
             return TableStructure(self.db, table, (text("s"), number), ("s",))
@@ -58,7 +58,7 @@ class Model:
         return TableStructure(self.db, table, (integer("id"), number, word, *more), ("id",))
 
     def run(self, statements: int) -> list[Change]:
-        """The changes of so many random statements; those that are not possible do nothing."""
+        """Run random statements and return their changes; impossible statements do nothing."""
         self.changes = []
         for _ in range(statements):
             self._statement(self.random.choice(tuple(TABLES)), self.random.choice("iiuuud"))
@@ -114,7 +114,7 @@ class Model:
         self.changes.append(delete(self.structure(table), dict(row)))
         self.tables[table] = [other for other in self.tables[table] if other is not row]
         if table == "head":
-            # The server's cascade, which the log does not hold.
+            # The server's cascade, which is not in the log.
             self.tables["tail"] = [other for other in self.tables["tail"] if other not in children]
 
     def _children(self, table: str, row: Row) -> list[Row]:

@@ -1,4 +1,4 @@
-"""The consumer in parts without Kafka and Spark: a log in memory, its rows in partitions, workers as threads."""
+"""Runs parts of the consumer without Kafka and Spark: a log in memory, rows in partitions, threads as workers."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _PARTITIONS = 3
 
 @dataclass
 class MemoryLog(SliceRows):
-    """Epochs and their rows, as ``LogReader`` and the rows topic have them."""
+    """Epochs and their rows in memory, in place of ``LogReader`` and the rows topic."""
 
     logged: list[LoggedEpoch] = field(default_factory=list)
     rows: dict[int, list[tuple[int, bytes, bytes]]] = field(default_factory=dict)
     known: dict[str, TableStructure] = field(default_factory=dict)
 
     def add(self, *changes: Change) -> None:
-        """One epoch more."""
+        """Add an epoch."""
         epoch, split = len(self.logged), halves(changes)
         bounds: dict[int, tuple[int, int]] = {}
         counts: dict[TableStructure, list[int]] = {}
@@ -101,7 +101,7 @@ class MemoryLog(SliceRows):
 def apply_log(
     config: ConsumerConfig, log: MemoryLog, worker_pool: WorkerPool = worker_threads
 ) -> list[Stages]:
-    """Apply what is not applied, as one run of the consumer does; what became of each slice's rows.
+    """Apply the epochs after the position like one run of the consumer. Return the outcome of each slice's rows.
 
     Raises TailraceError.
     """
@@ -118,10 +118,10 @@ def apply_log(
 
 
 def apply_in_child(config: ConsumerConfig, log: MemoryLog, crash_at: str) -> int:
-    """``apply_log`` in a child that may die; see ``in_child``."""
+    """Call ``apply_log`` in a child that may die; see ``in_child``."""
 
     def work() -> None:
-        # The parent's connections are not the child's to use.
+        # A child must not use its parent's connections.
         apply_part._sessions.clear()
         apply_log(config, log)
 

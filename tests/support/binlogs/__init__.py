@@ -1,1 +1,1 @@
-"""Binlog events and files: made up, read back, tracked, damaged, and as a mirror gets them."""
+"""Makes, reads, tracks, damages and mirrors binlog events and files."""

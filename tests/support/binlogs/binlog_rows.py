@@ -1,4 +1,4 @@
-"""Row records straight from a server's binlog files: the producer's decoder without relay log and Kafka."""
+"""Reads row records from a server's binlog files with the producer's decoder, without relay log and Kafka."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _schema(structure: TableStructure) -> Any:
 
 
 def binlog_end(server: Database) -> tuple[str, int]:
-    """Where the server's binlog ends now."""
+    """Return the present end of the server's binlog."""
     statement = "SHOW MASTER STATUS" if server.flavor == "mariadb" else "SHOW BINARY LOG STATUS"
     with server.connect() as connection, connection.cursor() as cursor:
         cursor.execute(statement)
@@ -57,7 +57,7 @@ def binlog_end(server: Database) -> tuple[str, int]:
 
 
 def event_types(server: Database, begin: tuple[str, int]) -> set[int]:
-    """The types of the events that were logged since ``begin``, in the same file."""
+    """Return the types of the events after ``begin`` in the same file."""
     file, at = begin
     data, types = (server.data / file).read_bytes(), set()
     while at < len(data):
@@ -67,9 +67,9 @@ def event_types(server: Database, begin: tuple[str, int]) -> set[int]:
 
 
 def rows_since(server: Database, begin: tuple[str, int], include: str) -> list[Row]:
-    """The rows that were logged since ``begin``, in the same file, for tables like ``include``.
+    """Return the rows after ``begin`` in the same file, of tables that match ``include``.
 
-    There must be no DDL among them.
+    There must be no DDL in between.
     """
     file, pos = begin
     assert binlog_end(server)[0] == file

@@ -1,4 +1,4 @@
-"""Small relay logs of real servers, and ways to damage a copy of one."""
+"""Copies and damages small relay logs of real servers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ LOGS = {path.name: path for path in (GOLDEN / "relay_logs").iterdir()}
 
 
 def copy_of(name: str, folder: Path) -> Path:
-    """A copy of a kept relay log, to damage."""
+    """Copy a golden relay log."""
     return Path(shutil.copytree(LOGS[name], folder / "relay"))
 
 
 def flip(files: Sequence[Path], bit: int) -> Path:
-    """Flip one bit, counted over all files; returns the file that it is in."""
+    """Flip one bit, counted over all files, and return its file."""
     for path in files:
         size = path.stat().st_size
         if bit < 8 * size:
@@ -32,7 +32,7 @@ def flip(files: Sequence[Path], bit: int) -> Path:
 
 
 def events_of(root: Path) -> list[tuple[str, int, bytes]]:
-    """File, position and bytes of every event."""
+    """Return file, position and bytes of every event."""
     found = []
     for subdir in layout.read_index(root):
         for file in layout.binlog_files(root / subdir):

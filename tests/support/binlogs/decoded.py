@@ -1,4 +1,4 @@
-"""A binlog file through the producer's decoder, as lines of plain text: what happened, in order."""
+"""Decodes a binlog file with the producer's decoder into lines of plain text, in order."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def decoded_lines(
     skip: Sequence[SkipRule] = (),
     exclude: Sequence[str] = (),
 ) -> list[str]:
-    """All rows and DDL statements of one file of a relay directory.
+    """Return all rows and DDL statements of one file of a relay directory.
 
     Args:
         skip, exclude: the producer's rules.
 
     Raises:
-        TailraceError: what stops the producer there.
+        TailraceError: the error that stops the producer.
     """
     lines: list[str] = []
     decoder = new_decoder(flavor, TableFilter(exclude=exclude), root=root, skip=tuple(skip))

@@ -1,4 +1,4 @@
-"""The producer's decoder without relay log and Kafka."""
+"""Runs the producer's decoder without relay log and Kafka."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def new_decoder(
     engine_of: EngineOf = engine_unknown,
     number: int = 0,
 ) -> EventDecoder:
-    """A decoder that has read nothing yet, and whose epochs end with DDL only.
+    """Return a new decoder whose epochs end only at DDL.
 
     Args:
         root: where prepared transactions are read again.

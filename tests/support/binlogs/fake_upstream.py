@@ -1,4 +1,4 @@
-"""An upstream that says what a test wants it to say: the server's side of the protocol over a real socket."""
+"""An upstream with answers that a test chooses: the server's side of the protocol over a real socket."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Rows = Sequence[Sequence[object]]
 
 
 def framed(payload: bytes, number: int, limit: int = 0xFFFFFF) -> bytes:
-    """A payload in as many packets as it needs; the first has this sequence number."""
+    """Return a payload in packets; the first one has the given sequence number."""
     out, part = [], None
     while part is None or len(part) == limit:
         part, payload = payload[:limit], payload[limit:]
@@ -34,7 +34,7 @@ def framed(payload: bytes, number: int, limit: int = 0xFFFFFF) -> bytes:
 
 
 def counted(value: object) -> bytes:
-    """A value of a row of text; NULL for None."""
+    """Return a value of a text row; NULL for None."""
     if value is None:
         return b"\xfb"
     data = value if isinstance(value, bytes) else str(value).encode()
@@ -44,7 +44,7 @@ def counted(value: object) -> bytes:
 
 
 def result_set(rows: Rows) -> bytes:
-    """The answer to a query, from its first packet on."""
+    """Return the packets of a query's answer."""
     width = len(rows[0]) if rows else 1
     column = b"".join(map(counted, ("def", "", "", "", "c", "c"))) + struct.pack(
         "<BHIBHBH", 12, 45, 1024, 253, 0, 0, 0
@@ -63,11 +63,11 @@ class FakeUpstream:
     """Answers each connection in a thread of its own.
 
     Attributes:
-        answers: rows by what a query contains; the first that fits is taken. Bytes are sent as they are.
-        stream: what a dump sends: pieces of bytes, one behind the other. After the last it stays silent.
-        greeting: what it sends first, instead of a server's greeting.
-        login: what it sends after the client's login, instead of OK.
-        asked: the queries that came in.
+        answers: rows by a text that the query contains; the first match is used. Bytes are sent unchanged.
+        stream: the chunks of bytes that a dump sends. After the last one it sends nothing.
+        greeting: sent first instead of a server's greeting.
+        login: sent after the client's login instead of OK.
+        asked: the queries that it received.
     """
 
     def __init__(self, flavor: str = "mysql") -> None:
@@ -84,12 +84,12 @@ class FakeUpstream:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def sends(self, *events: bytes) -> None:
-        """The events of a dump, in packets of their own."""
+        """Set the events of a dump, each in a packet of its own."""
         data = b"".join(framed(b"\0" + event, 1) for event in events)
         self.stream = lambda: (data,)
 
     def close(self) -> None:
-        """Hang up on everybody."""
+        """Close all connections."""
         for one in (self._listener, *self._open):
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
@@ -140,7 +140,7 @@ class FakeUpstream:
 
 
 def usual_answers(flavor: str) -> dict[str, Rows | bytes]:
-    """What a server says of itself that has written one binlog file and has GTIDs."""
+    """Return the answers of a server with one binlog file and GTIDs."""
     common: dict[str, Rows | bytes] = {
         "VERSION()": [[_VERSIONS[flavor]]],
         "'server_id'": [["server_id", 1]],
@@ -182,7 +182,7 @@ def _read(client: socket.socket, size: int) -> bytes:
 
 @contextmanager
 def fake_upstream(flavor: str = "mysql") -> Iterator[FakeUpstream]:
-    """A fake upstream on 127.0.0.1."""
+    """Yield a fake upstream on 127.0.0.1."""
     made = FakeUpstream(flavor)
     try:
         yield made

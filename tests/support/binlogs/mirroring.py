@@ -1,4 +1,4 @@
-"""A mirror at work, and its files beside the upstream's own."""
+"""Runs a mirror, and compares its files with the upstream's."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def url_of(source) -> ServerUrl:
 
 @contextmanager
 def mirroring(source, root, settings=SETTINGS, **options):
-    """A mirror at work in a thread; at the end its error, if any, is raised."""
+    """Run a mirror in a thread while the block runs, and raise its error at the end, if any."""
     relay, stop, errors = RelayWriter.open(root), threading.Event(), []
     mirror = Mirror(url_of(source), relay, settings, server_id=990, **options)
 
@@ -53,7 +53,7 @@ def mirroring(source, root, settings=SETTINGS, **options):
 
 
 def catch_up(source, root, settings=SETTINGS, **options) -> None:
-    """Run a mirror until everything that is upstream now is on disk."""
+    """Run a mirror until the present end of the upstream's binlog is on disk."""
     info = describe(url_of(source))
     relay = RelayWriter.open(root)
     try:
@@ -64,7 +64,7 @@ def catch_up(source, root, settings=SETTINGS, **options) -> None:
 
 
 def wait_for_mirror(mirror: Mirror, source) -> None:
-    """Until everything that is upstream now is mirrored."""
+    """Wait until the present end of the upstream's binlog is mirrored."""
     info = describe(url_of(source))
     wait_until(
         lambda: mirror.reached(info.file, info.position),
@@ -73,7 +73,7 @@ def wait_for_mirror(mirror: Mirror, source) -> None:
 
 
 def purge_upstream(source, last: str) -> None:
-    """The upstream forgets the files before this one. A dump that is ending still holds its file for a moment."""
+    """Purge the upstream's files before this one. An ending dump keeps its file for a moment."""
 
     def purged() -> bool:
         source.execute(f"PURGE BINARY LOGS TO '{last}'")
@@ -83,7 +83,7 @@ def purge_upstream(source, last: str) -> None:
 
 
 def work_on(source, turns: int, seed: int = 0) -> None:
-    """Transactions of many shapes, in a table of their own, with a rotation now and then."""
+    """Run many kinds of transactions in a table of their own, with some rotations of the binlog."""
     rng = random.Random(seed)
     source.execute(
         "CREATE DATABASE IF NOT EXISTS m",
@@ -107,7 +107,7 @@ def work_on(source, turns: int, seed: int = 0) -> None:
 
 
 def write_odd_things(source, flavor: str) -> None:
-    """What breaks naive readers: XA, changed checksums, tags, compression."""
+    """Write events that break simple readers: XA, changed checksums, tags, compression."""
     source.execute(
         "CREATE TABLE m.copy SELECT * FROM m.t LIMIT 3",
         "XA START 'x'",
@@ -137,9 +137,9 @@ def relay_files(root: Path) -> list[Path]:
 
 
 def assert_same_files(source, root: Path, was_killed: bool = False) -> None:
-    """Closed files are equal; in the active one the upstream's in-use flag is all that differs.
+    """Assert that files are equal, except for the in-use flag in the upstream's active file.
 
-    A MariaDB that was killed leaves the flag set in the file of that time, and never sends it.
+    A MariaDB server that was killed leaves the flag set in its file, and never sends it.
     """
     files = relay_files(root)
     assert [f.name for f in files] == [name for name, _ in describe(url_of(source)).files]

@@ -9,7 +9,7 @@ from schemas.binlog import framing
 
 
 def event(kind: int, body: bytes, end_of_previous: int = 0, *, timestamp: int = 1, flags: int = 0) -> bytes:
-    """One event with a CRC32 checksum; its end position is 0 unless `end_of_previous` is given."""
+    """Return an event with a CRC32 checksum. Its end position is 0 unless `end_of_previous` is given."""
     size = framing.HEADER_SIZE + len(body) + 4
     end = end_of_previous + size if end_of_previous else 0
     data = framing.HEADER.pack(timestamp, kind, 1, size, end, flags) + body
@@ -17,7 +17,7 @@ def event(kind: int, body: bytes, end_of_previous: int = 0, *, timestamp: int = 
 
 
 def format_description() -> bytes:
-    """At the start of a file; declares CRC32."""
+    """Return the first event of a file, which declares CRC32."""
     body = struct.pack("<H50sIB", 4, b"9.7.0-test", 0, 19) + bytes(40) + b"\x01"
     return event(framing.FORMAT_DESCRIPTION, body, framing.FIRST_POSITION)
 
@@ -39,5 +39,5 @@ def xid() -> bytes:
 
 
 def group(number: int, row_events: int = 2) -> list[bytes]:
-    """A whole transaction."""
+    """Return a complete transaction."""
     return [gtid(number), query(b"BEGIN"), *[rows() for _ in range(row_events)], xid()]

@@ -1,4 +1,4 @@
-"""A table's structure, tracked through what a server has logged."""
+"""Tracks tables' structures through the DDL that a server has logged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.binlogs.binlog_rows import binlog_end
 
 _TABLE_MAP = 19
 _MODES = "SET SESSION sql_mode = '', foreign_key_checks = 0"
-# What the tracker owns not to know: where servers do not agree with each other, or the text does not tell it.
+# Statements that the tracker does not follow, because servers differ or the text is not sufficient.
 _LEFT_OPEN = (
     "it names two character sets",
     "the members of ",
@@ -30,7 +30,7 @@ _LEFT_OPEN = (
 
 
 class Tracker:
-    """DDL carried out by a server, and by us on what the server has logged of it."""
+    """Executes DDL on a server, and tracks it from the server's binlog."""
 
     def __init__(self, upstream: Database, cursor: Any, db: str) -> None:
         self.flavor, self.cursor, self.db = upstream.flavor, cursor, db
@@ -39,14 +39,14 @@ class Tracker:
         self._upstream, self._begin = upstream, binlog_end(upstream)
 
     def begin(self, db: str) -> None:
-        """Go on in a database that is made for it."""
+        """Create a database and continue in it."""
         self.cursor.execute(f"DROP DATABASE IF EXISTS {db}")
         self.db, self.log = db, []
         assert self.run(f"CREATE DATABASE {db}")
         self.cursor.execute(f"USE {db}")
 
     def run(self, statement: str) -> bool:
-        """Carry a statement out; False if the server refuses it."""
+        """Execute a statement. Return False if the server refuses it."""
         try:
             self.cursor.execute(statement)
         except Exception:
@@ -58,7 +58,7 @@ class Tracker:
         return bool(statement)
 
     def logged(self) -> Iterator[tuple[int, bytes]]:
-        """Type and body of each event that was logged since this was last asked."""
+        """Return type and body of each event since the last call."""
         file, at = self._begin
         data = (self._upstream.data / file).read_bytes()[at:]
         self._begin = file, at + len(data)
@@ -69,7 +69,7 @@ class Tracker:
             at += size
 
     def _track(self, body: bytes) -> bool:
-        """False: a statement that failed after it had done a part, with which a producer stops."""
+        """Track the events. Return False for a statement that failed halfway, at which a producer stops."""
         query = parse_query_event(body)
         mode = query.sql_mode or 0
         found = classify(query.statement, query.default_db, self.flavor, sql_mode=mode)
@@ -92,7 +92,7 @@ class Tracker:
         return True
 
     def check(self) -> None:
-        """Every table is tracked as SHOW CREATE TABLE has it."""
+        """Assert that every table is tracked as SHOW CREATE TABLE shows it."""
         self.cursor.execute("SET SESSION sql_mode = ''")
         self.cursor.execute(
             "SHOW FULL TABLES WHERE Table_type IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE')"
@@ -112,14 +112,14 @@ class Tracker:
 
 
 def _comparable(table: TableDefinition) -> tuple[Any, ...]:
-    """Without what the text alone does not tell: how long a TEXT(n) may be."""
+    """Return a table without the lengths of TEXT(n), which the statement alone does not determine."""
     columns = [replace(c, length=None) if c.type in ("text", "blob") else c for c in table.columns]
     keys = [key for key in table.keys if key.kind != "other"]
     return columns, [(key.name.lower(), key.kind, key.parts) for key in keys], table.charset, table.row_key()
 
 
 def _filled(tracked: TableDefinition, shown: TableDefinition) -> TableDefinition:
-    """With the server's character sets where the text, MariaDB's own of a CREATE … SELECT, leaves them out."""
+    """Return a table with the server's character sets if MariaDB's text of CREATE … SELECT has none."""
     pairs = zip(tracked.columns, shown.columns, strict=True)
     columns = tuple(replace(c, charset=s.charset if c.charset is None else c.charset) for c, s in pairs)
     return replace(
@@ -128,7 +128,7 @@ def _filled(tracked: TableDefinition, shown: TableDefinition) -> TableDefinition
 
 
 def table_maps(server: Database, begin: tuple[str, int]) -> Iterator[bytes]:
-    """The bodies of the TABLE_MAP events that were logged since ``begin``, in the same file."""
+    """Return the bodies of the TABLE_MAP events after ``begin`` in the same file."""
     file, at = begin
     data = (server.data / file).read_bytes()
     while at < len(data):
@@ -140,7 +140,7 @@ def table_maps(server: Database, begin: tuple[str, int]) -> Iterator[bytes]:
 
 @contextmanager
 def tracker_in(upstream: Database, db: str) -> Iterator[Tracker]:
-    """A tracker in a database of its own."""
+    """Yield a tracker in a database of its own."""
     upstream.execute(f"DROP DATABASE IF EXISTS {db}")
     try:
         with upstream.connect() as connection, connection.cursor() as cursor:

@@ -1,1 +1,1 @@
-"""The epoch log: written without an upstream, read back, and by strangers; Kafka beside it."""
+"""Writes the epoch log without an upstream, and reads it in several ways; special Kafka brokers and registries."""

@@ -1,4 +1,4 @@
-"""A producer without an upstream: writes epochs of made-up rows, as the real one does."""
+"""Writes epochs with made-up rows in the producer's format, without an upstream."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ Image = dict[str, Any]
 
 
 def integer(name: str, *, nullable: bool = False) -> Column:
-    """An INT column."""
+    """Return an INT column."""
     return Column(name, "int", 3, 0, nullable)
 
 
 def text(name: str, *, length: int = 60, nullable: bool = False) -> Column:
-    """A VARCHAR column in utf8mb4."""
+    """Return a VARCHAR column in utf8mb4."""
     return Column(name, f"varchar({length})", 15, length * 4, nullable, charset="utf8mb4")
 
 
 @dataclass(frozen=True)
 class Change:
-    """One row's change; ``flags`` are the rows event's."""
+    """One row's change; ``flags`` are those of the rows event."""
 
     structure: TableStructure
     op: str
@@ -80,7 +80,7 @@ def _encoded(schema: Any, datum: Any) -> bytes:
 
 
 def row_key(structure: TableStructure, image: Image) -> bytes:
-    """The Kafka key of a row."""
+    """Return the Kafka key of a row."""
     _, keys = _schemas(structure)
     parts = [_encoded(schema, image[name]) for schema, name in zip(keys, structure.key, strict=True)]
     return key_prefix(structure) + b"".join(parts)
@@ -91,7 +91,7 @@ def _avro(image: Image | None) -> Image | None:
 
 
 def row_value(change: Change, epoch: int, seq: int, gtid: str) -> bytes:
-    """The Kafka value of a row."""
+    """Return the Kafka value of a row."""
     structure = change.structure
     source = {
         "seq": seq,
@@ -116,7 +116,7 @@ Record = tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]
 
 @dataclass
 class FakeTopic:
-    """The topics of one prefix, and where the log stands."""
+    """The topics of one prefix, and the end of the log."""
 
     bootstrap: str
     prefix: str
@@ -149,7 +149,7 @@ class FakeTopic:
         return f"{UUID}:1-{self.transactions}" if self.transactions else ""
 
     def ddl(self, statement: str, kind: str, *tables: TableChanged, **settings: Any) -> EpochCommitted:
-        """An epoch with one DDL."""
+        """Write an epoch with one DDL."""
         defaults: dict[str, Any] = {"default_db": "", "source_flavor": "mysql", "timestamp": 1_700_000_000}
         changed = SchemaChanged(statement=statement, kind=kind, tables=tables, **{**defaults, **settings})
         return self.epoch(ddl=changed)
@@ -162,9 +162,9 @@ class FakeTopic:
         spoil: Callable[[EpochCommitted], EpochCommitted] = lambda record: record,
         spoil_row: Callable[[Record], Record] = lambda record: record,
     ) -> EpochCommitted:
-        """Write one epoch, whose changes are shared out among its transactions.
+        """Write one epoch, with the changes divided among its transactions.
 
-        ``spoil`` changes its record on the way, for tests of what must be noticed, ``spoil_row`` those of its rows.
+        ``spoil`` changes its record and ``spoil_row`` its rows' records, for tests of damaged logs.
         """
         number = self.next_epoch
         first = self.transactions + 1
@@ -249,7 +249,7 @@ class FakeTopic:
     def strange(
         self, name: str, value: bytes | None, key: bytes | None = b"epoch", partition: int = 0
     ) -> None:
-        """A record that is none of the producer's, at the end of a topic."""
+        """Write a record that is not from the producer to the end of a topic."""
         other = Producer({"bootstrap.servers": self.bootstrap})
         other.produce(f"{self.prefix}.{name}", value, key, partition)
         other.flush(30)
@@ -266,7 +266,7 @@ class FakeTopic:
 
 
 def halves(changes: Sequence[Change]) -> list[Change]:
-    """Changes with each key-changing UPDATE as its two halves."""
+    """Return the changes with each UPDATE of a key as two halves."""
     split: list[Change] = []
     for change in changes:
         structure, before, after = change.structure, change.before, change.after

@@ -1,4 +1,4 @@
-"""A test's own database upstream, topic prefix and relay directory, and the producer on them."""
+"""Runs the producer with a test's own database, topic prefix and relay directory."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ class Case:
     db: str
 
     def sql(self, *statements: str) -> Any:
-        """Carry statements out in the test's database; rows of the last one."""
+        """Execute statements in the test's database, and return the rows of the last one."""
         with self.upstream.connect(database=self.db) as connection, connection.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement)
             return cursor.fetchall()
 
     def catch_up(self, **changes: Any) -> None:
-        """Run the producer here until it has published all there is."""
+        """Run the producer in this process until everything is published."""
         changes = {"until_caught_up": True} | changes
         run_producer(replace(self.config, **changes), threading.Event())
 
     def published(self) -> Published:
-        """The log as a consumer sees it."""
+        """Return the log as a consumer reads it."""
         return read_published(self.config.bootstrap_servers, self.config.prefix)
 
     def process(self, crash_at: str = "", **changes: Any) -> subprocess.Popen[str]:
@@ -63,13 +63,13 @@ class Case:
         )
 
     def executed(self) -> str:
-        """Everything that is upstream, as a GTID set."""
+        """Return the upstream's executed GTID set."""
         variable = "@@gtid_binlog_pos" if self.upstream.flavor == "mariadb" else "@@gtid_executed"
         ((text,),) = self.sql(f"SELECT {variable}")
         return str(text)
 
     def content(self, table: str) -> list[tuple[Any, ...]]:
-        """A table's rows upstream, by its first column."""
+        """Return a table's rows on the upstream, by the first column."""
         return list(self.sql(f"SELECT * FROM {table} ORDER BY 1"))
 
 
@@ -78,7 +78,7 @@ _numbers = iter(range(1000))
 
 @contextmanager
 def producer_case(upstream: Database, bootstrap: str, folder: Path) -> Iterator[Case]:
-    """A log of its own, with epoch 0 written, on a table ``t``."""
+    """Yield a log of its own with epoch 0, on a table ``t``."""
     number = next(_numbers)
     db, prefix = f"pub{number}", f"pub-{os.getpid()}-{number}"
     source = ServerUrl.parse(upstream.url())

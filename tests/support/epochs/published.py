@@ -1,4 +1,4 @@
-"""What a ``read_committed`` consumer finds in the epoch log, checked against the log's own promises."""
+"""Reads the epoch log with a ``read_committed`` consumer, and checks it against the format's guarantees."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Published:
 
     @property
     def all_rows(self) -> list[Row]:
-        """All rows in the upstream's order."""
+        """Return all rows in the upstream's order."""
         return [row for rows in self.rows for row in rows]
 
     def tables(self) -> dict[str, dict[bytes, Image]]:
-        """The content of each table with a key, after all rows."""
+        """Return the content of each table with a key after all rows."""
         tables: dict[str, dict[bytes, Image]] = {}
         for row in self.all_rows:
             table = tables.setdefault(row.structure.table, {})
@@ -44,12 +44,12 @@ class Published:
 
 
 def read_published(bootstrap: str, prefix: str) -> Published:
-    """Read the log and check it: epochs contiguous, each row in exactly one range, counts and digests right."""
+    """Read the log; assert that epochs are contiguous, rows are in one range each, and counts and digests right."""
     records, row_messages = _settled(bootstrap, prefix)
     epochs = [EpochCommitted.decode(record) for record in records]
     assert [e.epoch for e in epochs] == list(range(len(epochs)))
     for before, after in pairwise(epochs):
-        # A relay log made anew begins at 1 again.
+        # A new relay log starts at 1 again.
         if (
             subdir_serial(before.relay_dir) < subdir_serial(after.relay_dir)
             or before.relay_dir == after.relay_dir
@@ -70,7 +70,7 @@ def read_published(bootstrap: str, prefix: str) -> Published:
 
 
 def _settled(bootstrap: str, prefix: str) -> tuple[list[bytes], list[Message]]:
-    """Epoch records, and the messages of the rows topic when there were exactly these epochs."""
+    """Return the epoch records, and the messages that the rows topic had with exactly these epochs."""
     before: list[bytes] = []
     while True:
         rows = read_topic(bootstrap, f"{prefix}.rows")
@@ -107,7 +107,7 @@ def _rows_of(
 
 
 def read_topic(bootstrap: str, topic: str) -> list[Message]:
-    """All committed messages of a topic; none if it is not there."""
+    """Return all committed messages of a topic, none if it does not exist."""
     consumer: Any = Consumer(
         {
             "bootstrap.servers": bootstrap,

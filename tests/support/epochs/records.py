@@ -1,4 +1,4 @@
-"""Epoch records for tests that only look at some of their fields."""
+"""Makes epoch records for tests that use only some of their fields."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SOURCE = "00000000-0000-0000-0000-00000000cafe"
 
 
 def version_record(epoch: int, structure: TableStructure) -> StructureVersion:
-    """A structure as an epoch first writes it."""
+    """Return a structure as the epoch that first has it contains it."""
     schema = row_schema(structure)
     name = schema.fingerprint.hex()
     return StructureVersion(epoch, structure.db, structure.table, name, structure.to_json(), schema.text)
@@ -27,7 +27,7 @@ def epoch_record(
     tables: tuple[TableTouched, ...] = (),
     structures: tuple[StructureVersion, ...] = (),
 ) -> EpochCommitted:
-    """An epoch with these fields and plausible others."""
+    """Return an epoch with the given fields and plausible others."""
     return EpochCommitted(
         epoch=epoch,
         first_gtid=None,

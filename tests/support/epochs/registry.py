@@ -1,4 +1,4 @@
-"""A schema registry in this process: the part of Confluent's REST interface that producers and consumers use."""
+"""A schema registry in the test's process, with the part of Confluent's REST interface that clients use."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ class Registry:
     """Schemas by id, and each subject's versions. Equal schemas share an id, as in Confluent's.
 
     Attributes:
-        account: ``user:password`` that requests must have.
-        broken: how the next requests are answered, one each: with an HTTP status, with bytes that are no HTTP or break
-            off, or with none (None) before the connection is closed.
-        compatibility: NONE, or BACKWARD: then a subject takes no second schema, which is stricter than Confluent's.
+        account: the required ``user:password``.
+        broken: the answers to the next requests: an HTTP status, bytes that are not HTTP or incomplete, or None to
+            close the connection without an answer.
+        compatibility: NONE or BACKWARD. With BACKWARD a subject accepts no second schema, which is stricter than
+            Confluent's registry.
     """
 
     first_id: int = 1
@@ -132,12 +133,12 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PUT = _handle
 
     def log_message(self, *_: object) -> None:
-        """Nothing on stderr."""
+        """Write nothing to stderr."""
 
 
 @contextmanager
 def running(registry: Registry | None = None) -> Iterator[Registry]:
-    """A registry that listens on a port of 127.0.0.1 for the block."""
+    """Yield a registry that listens on 127.0.0.1."""
     registry = registry or Registry()
     handler = type("Handler", (_Handler,), {"registry": registry})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)

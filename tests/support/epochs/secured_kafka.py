@@ -1,4 +1,4 @@
-"""A broker that asks for TLS and a login, beside the open listener that its own start needs."""
+"""A broker that requires TLS and a login; it also has the open listener that its start needs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _escaped(text: str) -> str:
 
 
 def _make_certificate(store: Path, ca: Path) -> None:
-    """A certificate that signs itself, by the tool that comes with Java."""
+    """Make a self-signed certificate with Java's keytool."""
     keytool = Path(java()).resolve().with_name("keytool")
     secret = ["-keystore", str(store), "-storepass", _STORE_PASSWORD, "-alias", "broker"]
     names = ["-dname", "CN=localhost", "-ext", "SAN=dns:localhost,ip:127.0.0.1"]

@@ -1,4 +1,4 @@
-"""An upstream database and the log of it: run the producer, read what it wrote."""
+"""Publishes an upstream database with the producer, and reads the log."""
 
 from __future__ import annotations
 
@@ -24,36 +24,36 @@ _numbers = itertools.count()
 
 @dataclass
 class SourceLog:
-    """One database of an upstream, and a log that begins where the database was empty."""
+    """A database of an upstream, and a log that starts with the empty database."""
 
     upstream: Database
     config: ProducerConfig
     db: str
 
     def sql(self, *statements: str) -> Any:
-        """Carry statements out in the database; rows of the last one."""
+        """Execute statements in the database, and return the rows of the last one."""
         with self.upstream.connect(database=self.db) as connection, connection.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement)
             return cursor.fetchall()
 
     def publish(self, **changes: Any) -> None:
-        """Run the producer until it has published all there is."""
+        """Run the producer until everything is published."""
         run_producer(replace(self.config, until_caught_up=True, **changes), threading.Event())
 
     def epochs(self, start: str = "earliest") -> list[tuple[EpochCommitted, list[Row]]]:
-        """The log as the reader library has it."""
+        """Return the epochs as the reader library reads them."""
         with EpochReader(self.config.bootstrap_servers, self.config.prefix) as log:
             return [(epoch, list(log.rows(epoch))) for epoch in log.epochs(start)]
 
     def rows(self) -> list[Row]:
-        """All rows in upstream order."""
+        """Return all rows in upstream order."""
         return [row for _, rows in self.epochs() for row in rows]
 
 
 @contextmanager
 def source_log(upstream: Database, bootstrap: str, folder: Path, **changes: Any) -> Iterator[SourceLog]:
-    """A log of its own, with epoch 0 written; its database is dropped in the end."""
+    """Yield a log of its own with epoch 0. Its database is dropped at the end."""
     number = next(_numbers)
     db = f"wire{number}"
     config = ProducerConfig(

@@ -1,6 +1,6 @@
-"""A reader of the log by somebody who has docs/FORMAT.md, docs/TYPES.md, an Avro library and a Kafka client.
+"""Reads the log with only docs/FORMAT.md, docs/TYPES.md, an Avro library and a Kafka client.
 
-It imports nothing of ours, on purpose; what it needs beyond those documents is missing in them.
+It imports nothing of Tailrace, to prove that the documents are complete.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Change:
 
 
 def avro(schema: Any, data: bytes) -> Any:
-    """One value that must fill its bytes."""
+    """Read one value that must use all bytes."""
     source = io.BytesIO(data)
     found = fastavro.schemaless_reader(source, schema, None)
     assert source.read() == b"", "bytes are left over"
@@ -58,7 +58,7 @@ def avro(schema: Any, data: bytes) -> Any:
 
 
 def topic(bootstrap: str, name: str) -> list[Message]:
-    """All committed records of a topic, divided rows not yet joined."""
+    """Return all committed records of a topic; divided rows are not joined yet."""
     consumer: Any = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -85,7 +85,7 @@ def topic(bootstrap: str, name: str) -> list[Message]:
 
 
 def whole(messages: list[Message]) -> Iterator[Message]:
-    """The rows of one partition in its order, parts joined; a joined row has its last part's offset."""
+    """Yield the rows of one partition in order, with joined parts. A joined row has the offset of its last part."""
     parts: list[Message] = []
     for message in messages:
         number, count = map(int, message.headers.get("tailrace.part", b"1/1").split(b"/"))
@@ -100,7 +100,7 @@ def whole(messages: list[Message]) -> Iterator[Message]:
 
 
 class Log:
-    """The log of one prefix, read whole and checked against its own promises."""
+    """The whole log of one prefix, checked against the format's guarantees."""
 
     def __init__(self, bootstrap: str, prefix: str) -> None:
         self.epochs = [avro(EPOCH, m.value) for m in topic(bootstrap, f"{prefix}.epochs")]
@@ -114,7 +114,7 @@ class Log:
         assert [epoch["epoch"] for epoch in self.epochs] == list(range(len(self.epochs)))
 
     def changes(self) -> list[list[Change]]:
-        """Each epoch's changes in the upstream's order."""
+        """Yield each epoch's changes in the upstream's order."""
         by_partition: dict[int, list[Message]] = {}
         for message in self._rows:
             by_partition.setdefault(message.partition, []).append(message)
@@ -212,7 +212,7 @@ def murmur2(key: bytes) -> int:
 
 
 def comparable(kind: str, value: Any) -> Any:
-    """A value in the form in which ``expression`` has the server say it; ``kind`` is ``mysql.type``."""
+    """Return a value in the form in which the server returns ``expression``; ``kind`` is ``mysql.type``."""
     base = kind.split("(")[0].split(" ")[0]
     if value is None:
         return None
@@ -232,7 +232,7 @@ def comparable(kind: str, value: Any) -> Any:
 
 
 def expression(column: str, field: dict[str, Any], value: Any) -> str:
-    """What to select so that the server's answer is that of ``comparable``."""
+    """Return the SQL expression whose value has the form of ``comparable``."""
     base = field["mysql.type"].split("(")[0].split(" ")[0]
     if value is None:
         return column

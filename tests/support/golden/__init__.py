@@ -1,1 +1,1 @@
-"""The golden files, read and renewed."""
+"""Reads and renews the golden files."""

@@ -1,4 +1,4 @@
-"""The golden statements of ``golden/ddl``: read, and written back in the same form."""
+"""Reads the golden statements of ``golden/ddl``, and renews them in the same form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEFAULT_DB = "app"
 
 @dataclass(frozen=True)
 class Case:
-    """One statement, one flavor, and what is expected of it."""
+    """A statement, a flavor, and the expected result."""
 
     place: str
     flavor: Flavor
@@ -39,17 +39,17 @@ class Case:
 
 
 def files() -> list[Path]:
-    """The files that hold cases."""
+    """Return the files with cases."""
     return sorted(path for path in FOLDER.glob("*.txt") if path.name != "README.txt")
 
 
 def cases() -> list[Case]:
-    """All cases, one for each flavor they hold for."""
+    """Return all cases, one for each flavor."""
     return [case for path in files() for case in _file(path)]
 
 
 def renewed(path: Path) -> str:
-    """A file's text with what the code makes of its statements now.
+    """Return a file's text with the code's present results.
 
     Raises:
         ValueError: the flavors of one case differ.
@@ -95,7 +95,7 @@ def _case(place: str, block: str) -> list[Case]:
 
 
 def render(statement: ClassifiedStatement) -> str:
-    """A classified statement in the golden files' form."""
+    """Return a classified statement in the form of the golden files."""
     flags = {
         "temporary": statement.temporary,
         "select": statement.creates_with_select,

@@ -1,4 +1,4 @@
-"""Where the golden binlogs lie."""
+"""The folder of the golden binlogs."""
 
 from __future__ import annotations
 

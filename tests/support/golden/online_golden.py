@@ -1,4 +1,4 @@
-"""The golden cases of ``golden/online_ddl.txt``: what the tools write, and what the channel makes of it."""
+"""Reads the golden cases of ``golden/online_ddl.txt``: the tools' statements and the channel's results."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ ON = DdlOptions(online_ddl=True)
 
 
 def cases() -> list[tuple[str, list[str]]]:
-    """Title and lines of each case."""
+    """Return title and lines of each case."""
     blocks = FILE.read_text().split("\n=== ")[1:]
     return [(lines[0], [line for line in lines[1:] if line]) for lines in (b.split("\n") for b in blocks)]
 
 
 def renewed() -> str:
-    """The file's text with what the code makes of its statements now."""
+    """Return the file's text with the code's present results."""
     head = FILE.read_text().split("\n=== ")[0]
     blocks = ["\n".join([title, *run(lines)]) for title, lines in cases()]
     return "\n\n=== ".join([head.rstrip("\n"), *blocks]) + "\n"
 
 
 def changed(statement: str) -> SchemaChanged:
-    """A statement as the log has it."""
+    """Return a statement as it is in the log."""
     found = classify(statement, "app", "mysql")
     return SchemaChanged(
         statement, "app", found.kind, tuple(TableChanged(*table) for table in found.tables), "mysql", 0
@@ -38,7 +38,7 @@ def changed(statement: str) -> SchemaChanged:
 
 
 def run(lines: list[str]) -> list[str]:
-    """A case's statements, each with what it becomes."""
+    """Return a case's statements, each with its result."""
     tables, shown, has = NO_TABLES, list[str](), dict[tuple[str, str], str]()
     for line in lines:
         word, _, rest = line.partition(" ")

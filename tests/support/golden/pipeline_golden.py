@@ -1,4 +1,4 @@
-"""The golden cases of ``golden/pipeline``: a channel's rules, the upstream's events, the downstream's statements."""
+"""Reads the golden cases of ``golden/pipeline``: a channel's rules, upstream events and downstream statements."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _UPSTREAM = '[target]\nurl = "mysql://nobody@nowhere"\n'
 
 @dataclass
 class Case:
-    """One case, and what it must come to."""
+    """One case and its expected result."""
 
     place: str
     title: str
@@ -61,7 +61,7 @@ class Case:
     targets: dict[tuple[str, str], TargetTable] = field(default_factory=dict)
 
     def run(self, folder: Path) -> str:
-        """The statements, in the golden files' form."""
+        """Run a case, and return the statements in the form of the golden files."""
         path = folder / "tailrace.toml"
         path.write_text(_UPSTREAM + self.rules)
         config = assemble.consumer_config(load(path))
@@ -93,7 +93,7 @@ class Case:
         self.structures[name] = TableStructure(db, table, tuple(made), tuple(key))
 
     def _downstream(self, text_: str) -> None:
-        """``db.table: column, column [cascades]``: not as the upstream has it."""
+        """Read ``db.table: column, column [cascades]``, a downstream table that differs from the upstream's."""
         name, _, columns = text_.removesuffix(" cascades").partition(": ")
         db, _, table = name.partition(".")
         known = {c.name: c for s in self.structures.values() for c in as_it_is(s).columns}
@@ -174,17 +174,17 @@ _STATEMENTS = "\n--- statements\n"
 
 
 def files() -> list[Path]:
-    """The files that hold cases."""
+    """Return the files with cases."""
     return sorted(FOLDER.glob("*.txt"))
 
 
 def cases() -> list[Case]:
-    """All cases."""
+    """Return all cases."""
     return [case for path in files() for case in _file(path)]
 
 
 def renewed(path: Path, folder: Path) -> str:
-    """A file's text with the statements that the code makes now; ``folder`` is for configurations."""
+    """Return a file's text with the code's present statements; ``folder`` is for configurations."""
     head, *blocks = path.read_text().split("\n=== ")
     return "\n=== ".join([head, *(_renewed(block, folder) for block in blocks)]).rstrip("\n") + "\n"
 

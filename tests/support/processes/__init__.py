@@ -1,1 +1,1 @@
-"""Programs as their users run them, and what may happen to them."""
+"""Runs programs as users do, and disturbs them."""

@@ -1,4 +1,4 @@
-"""An authority and certificates that it signs, good ones and others."""
+"""Makes an authority, and valid and invalid certificates that it signs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DAY = datetime.timedelta(days=1)
 
 
 class Authority:
-    """``pem`` is the file of its certificate."""
+    """An authority; ``pem`` is the file of its certificate."""
 
     def __init__(self, folder: Path, name: str = "authority") -> None:
         self.folder = folder
@@ -27,13 +27,13 @@ class Authority:
         _write(self.pem, made.sign(self._key, hashes.SHA256()))
 
     def alone(self) -> tuple[Path, Path]:
-        """The files of the authority's own certificate, and of its key."""
+        """Return the files of the authority's own certificate and key."""
         key = self.pem.with_suffix(".key")
         _write_key(key, self._key)
         return self.pem, key
 
     def sign(self, name: str, *, days: int = 2, host: str = "localhost") -> tuple[Path, Path]:
-        """The files of a certificate, whose last day is so many from now, and of its key."""
+        """Sign a certificate that is valid for some days, and return its file and its key's."""
         key = ec.generate_private_key(ec.SECP256R1())
         names: list[x509.GeneralName] = [x509.DNSName(host)]
         if host == "localhost":

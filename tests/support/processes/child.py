@@ -1,4 +1,4 @@
-"""Work in a process that may die."""
+"""Runs work in a process that may die."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from schemas import crashpoints
 
 
 def handles(pid: int, number: signal.Signals) -> bool:
-    """Whether a process has got as far as to handle a signal; before, the signal would kill it."""
+    """Return whether a process handles a signal already; before, the signal would kill it."""
     status = Path(f"/proc/{pid}/status").read_text()
     caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
     return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
 
 
 def in_child(work: Callable[[], object], crash_at: str) -> int:
-    """Do something in a child that dies at a crash point; the signal it died of, 0 if it did not, -1 for an error."""
+    """Run work in a child that dies at a crash point. Return its signal, 0 if it survived, -1 for an error."""
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
-        # What other tests have left, Kafka's clients above all, cannot be taken down where their threads are not.
+        # Objects of other tests, such as Kafka clients, cannot be closed in a child without their threads.
         gc.freeze()
         try:
-            # As if the environment had said so at the start.
+            # As if the environment variable had been set at the start.
             crashpoints._target, _, count = crash_at.partition(":")
             crashpoints._passes_left = int(count or 1)
             work()

@@ -1,4 +1,4 @@
-"""A TCP proxy before a server, which cuts connections exactly where a test says."""
+"""A TCP proxy in front of a server that cuts connections exactly where a test requests it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _PIECE = 1 << 16
 
 
 class FaultProxy:
-    """Passes bytes on between its port and a server's.
+    """Forwards bytes between its port and a server's.
 
     Attributes:
-        port: where it listens.
-        closed: while set, nobody is let in; who is in stays.
-        cuts: how many connections it has cut at what it was told to look for.
+        port: the port that it listens on.
+        closed: while set, new connections are refused; open ones continue.
+        cuts: the number of connections cut because of ``cut_at``.
     """
 
     def __init__(self, port: int) -> None:
@@ -34,17 +34,17 @@ class FaultProxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut_at(self, sent: bytes, when: Cut) -> None:
-        """Cut the next connection on which a client sends a packet that ends with ``sent``; only that one."""
+        """Cut the next connection on which a client sends a packet that ends with ``sent``, and no other."""
         self._wanted = (sent, when)
 
     def cut_all(self) -> None:
-        """Cut every connection that is open."""
+        """Cut all open connections."""
         for one in self._open:
             _shut(one)
         self._open = []
 
     def close(self) -> None:
-        """Cut everything, for good."""
+        """Cut all connections and stop listening."""
         self.closed.set()
         _shut(self._listener)
         self.cut_all()
@@ -97,7 +97,7 @@ def _shut(one: socket.socket) -> None:
 
 @contextmanager
 def fault_proxy(port: int) -> Iterator[FaultProxy]:
-    """A proxy before a server on 127.0.0.1."""
+    """Yield a proxy in front of a server on 127.0.0.1."""
     proxy = FaultProxy(port)
     try:
         yield proxy

@@ -1,4 +1,4 @@
-"""A MySQL server that knows only how to greet, to encrypt, and to ask for a login; it hears what it is told."""
+"""A MySQL server that only greets, starts TLS and requests a login; it records what clients send."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _TLS = 0x00000800
 
 
 class Greeter:
-    """Greets on ``port`` until the block ends.
+    """Answers connections on ``port`` until the block ends.
 
     Args:
-        certificate: its certificate and key; None: it offers no TLS.
-        method: the way to log in that it switches to.
-        greeting: what it says instead of a greeting.
+        certificate: its certificate and key; None for a server without TLS.
+        method: the authentication plugin that it switches to.
+        greeting: sent instead of a greeting.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What another user of the machine can do to our processes: whom they listen to, and what they answer."""
+"""Tries what another user of the machine can do to our processes: their listeners and their answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LISTENS = "0A"
 
 
 def as_nobody(work: Callable[[], _T]) -> _T:
-    """What ``work`` returns where the user ``nobody`` does it; needs root."""
+    """Call ``work`` as the user ``nobody`` and return its result; needs root."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -38,7 +38,7 @@ def as_nobody(work: Callable[[], _T]) -> _T:
 
 
 def family(pid: int) -> list[int]:
-    """A process and all that came from it."""
+    """Return a process and all its descendants."""
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -53,7 +53,7 @@ def family(pid: int) -> list[int]:
 
 
 def ports(pids: list[int]) -> set[int]:
-    """The TCP ports on which processes listen."""
+    """Return the TCP ports on which processes listen."""
     ours = _sockets(pids)
     lines = [
         line for table in ("tcp", "tcp6") for line in Path("/proc/net", table).read_text().splitlines()[1:]
@@ -63,7 +63,7 @@ def ports(pids: list[int]) -> set[int]:
 
 
 def unix_sockets(pids: list[int]) -> set[str]:
-    """The paths, or abstract names, of the unix sockets on which processes listen."""
+    """Return the paths or abstract names of the unix sockets on which processes listen."""
     ours = _sockets(pids)
     fields = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
     return {one[7] for one in fields if len(one) > 7 and int(one[3], 16) & 0x10000 and one[6] in ours}
@@ -80,7 +80,7 @@ def _sockets(pids: list[int]) -> set[str]:
 
 
 def command_lines(pids: list[int]) -> list[bytes]:
-    """Those of the processes that run still."""
+    """Return the command lines of the processes that still run."""
     found = []
     for pid in pids:
         with suppress(OSError):
@@ -89,7 +89,7 @@ def command_lines(pids: list[int]) -> list[bytes]:
 
 
 def answer(port: int, sent: bytes) -> bytes:
-    """What a port says to some bytes, until it hangs up or is silent."""
+    """Send bytes to a port, and return its answer until it closes the connection or stays silent."""
     said = b""
     with socket.create_connection(("127.0.0.1", port), _PATIENCE) as connection:
         connection.settimeout(_PATIENCE)
@@ -102,7 +102,7 @@ def answer(port: int, sent: bytes) -> bytes:
 
 
 def attempts() -> Iterator[bytes]:
-    """What somebody without a secret may try on a port: py4j's commands, Spark's messages, and anything."""
+    """Yield requests that an attacker without the secret may send: commands of py4j, messages of Spark, and others."""
     yield b"\x00" * 64
     yield b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
     yield b"\xff" * 20_000_000
@@ -121,13 +121,13 @@ def attempts() -> Iterator[bytes]:
 
 
 def open_block(name: str) -> bytes:
-    """The request to a block manager of Spark's for one block, and for its first chunk under the first few ids."""
+    """Return the request to one of Spark's block managers for a block and its first chunk under the first few ids."""
     body = b"\x00" + _text("app") + _text("exec") + struct.pack(">i", 1) + _text(name)
     return _frame(b"\x03" + struct.pack(">qi", 7, len(body)), body)
 
 
 def has_opened(said: bytes) -> bool:
-    """Whether a block manager has answered with a handle for a stream, and not with a failure."""
+    """Return whether a block manager has answered with a stream handle and not with a failure."""
     return len(said) > 8 and said[8] == 4
 
 

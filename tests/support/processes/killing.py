@@ -1,4 +1,4 @@
-"""A consumer in a child, and what happens around it while it runs a DDL: server, client or connection killed."""
+"""Runs a consumer in a child and kills the server, the client or the connection during a DDL."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from schemas.errors import TailraceError
 from spark_consumer.apply.ddl import run as ddl_apply
 from tests.support.waiting import wait_until
 
-#: who dies; a consumer that lives goes on by itself once the server is back
+#: what is killed; a surviving consumer continues when the server is back
 Victim = Literal["server", "both", "client", "connection", "query"]
 VICTIMS: tuple[Victim, ...] = ("server", "server", "server", "both", "both", "client", "connection", "query")
 _PATIENCE = 120.0
 
 
 class Child:
-    """Work in a process of its own that says when it is about to run a DDL and when it has."""
+    """Work in a child process that reports before and after it runs a DDL."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._told, telling = os.pipe()
@@ -37,7 +37,7 @@ class Child:
         sys.stdout.flush()
         self.pid = os.fork()
         if self.pid == 0:
-            # What other tests have left cannot be taken down where their threads are not.
+            # Objects of other tests cannot be closed in a child without their threads.
             gc.freeze()
             os.dup2(complaining, 2)
             code = 1
@@ -59,7 +59,7 @@ class Child:
         os.close(complaining)
 
     def begins(self) -> bool:
-        """Wait until it is about to run its next DDL; False if it has ended."""
+        """Wait until the child is about to run its next DDL. Return False if it has ended."""
         while True:
             ready = select.select([self._told], [], [], _PATIENCE)[0]
             assert ready, "the consumer hangs"
@@ -71,7 +71,7 @@ class Child:
         os.kill(self.pid, signal.SIGKILL)
 
     def end(self) -> tuple[int, str]:
-        """Wait for its end: its exit code, negative for a signal, and what it complained of."""
+        """Wait for the child's end. Return its exit code, negative for a signal, and its error."""
 
         def ended() -> tuple[int, int] | None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -96,21 +96,21 @@ class Killer:
     """Kills at random moments of a DDL.
 
     Attributes:
-        left: how many kills are still to be done.
-        done: how many were, by victim.
+        left: the number of remaining kills.
+        done: the number of kills by victim.
     """
 
     server: Database
     rng: random.Random
     left: int
     done: dict[str, int] = field(default_factory=dict)
-    #: seconds, of the last DDL that ran undisturbed
+    #: duration in seconds of the last undisturbed DDL
     _took: float = 0.03
 
     def bring_through(self, work: Callable[[], object], most: int = 3, *, spared: bool = False) -> None:
-        """Do the work until it is done, killing in between, the server only if it is not spared.
+        """Repeat the work until it is done, with kills in between; the server is killed only if it is not spared.
 
-        Raises AssertionError if it stops otherwise.
+        Raises AssertionError if the work fails for another reason.
         """
         victims = [one for one in VICTIMS if not spared or one not in ("server", "both")]
         while True:
@@ -128,7 +128,7 @@ class Killer:
             return
 
     def _disturb(self, child: Child, victim: Victim | None) -> bool:
-        """Kill at a random moment behind one of its DDLs' beginnings; whether that came to pass."""
+        """Kill at a random moment after the start of one of its DDLs. Return whether that happened."""
         for _ in range(self.rng.choice((1, 1, 1, 2))):
             if not child.begins() or victim is None:
                 return False
@@ -157,7 +157,7 @@ class Killer:
 
 
 def _kill_ddl(server: Database, what: str) -> None:
-    """Kill the channel's statement that is neither a query nor over."""
+    """Kill the channel's running statement that is not a query."""
     running = server.execute(
         "SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND = 'Query' AND ID <> CONNECTION_ID()"
         " AND INFO NOT LIKE 'SELECT%' AND INFO NOT LIKE 'SET %'"

@@ -1,4 +1,4 @@
-"""Work in a child process that may take only so much memory and time."""
+"""Runs work in a child process with limits of memory and time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 
 
 class Exceeded(AssertionError):
-    """It took more memory or time than it may."""
+    """The work exceeded its memory or time."""
 
 
 def bounded(work: Callable[[], Any], *, megabytes: int, seconds: int) -> Any:
-    """What ``work`` returns, or raises; in a child that is given this much more memory, and so much of a processor.
+    """Run ``work`` in a child with limited additional memory and CPU time, and return its result or raise its error.
 
     Raises:
-        Exceeded: it wanted more memory, or was killed.
+        Exceeded: it needed more memory, or was killed.
     """
     sys.stdout.flush()
     read, write = os.pipe()
@@ -67,5 +67,5 @@ def _packed(outcome: tuple[bool, Any]) -> bytes:
 
 
 def _size() -> int:
-    """Bytes of the address space."""
+    """Return the size of the address space in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

@@ -1,4 +1,4 @@
-"""An operator: a folder with a configuration, two servers, and commands run in it."""
+"""Runs commands as an operator does, in a folder with a configuration and two servers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DB = "cli_t"
 
 
 class Operator:
-    """A folder with a configuration, two servers of its own, and commands run in it."""
+    """A folder with a configuration and two servers of its own, in which commands run."""
 
     def __init__(self, folder: Path, upstream: Any, downstream: Any, kafka: Any) -> None:
         self.folder, self.upstream, self.downstream = folder, upstream, downstream
@@ -29,7 +29,7 @@ class Operator:
         self._running: list[subprocess.Popen[bytes]] = []
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start a command; its passwords come from the environment."""
+        """Start a command with passwords in the environment."""
         secrets = {f"TAILRACE_{side}_PASSWORD": "tailrace" for side in ("SOURCE", "TARGET")}
         with (self.folder / f"{arguments[0]}.log").open("ab") as log:
             process = subprocess.Popen(
@@ -49,7 +49,7 @@ class Operator:
         return process.returncode, out.decode()
 
     def insert(self, first: int, last: int) -> None:
-        """Rows with these numbers, the last one excluded, upstream."""
+        """Insert rows with a range of numbers on the upstream."""
         values = ", ".join(f"({i}, 'v{i}')" for i in range(first, last))
         self.upstream.execute(f"INSERT INTO {DB}.t VALUES {values}")
 

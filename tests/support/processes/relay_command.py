@@ -1,4 +1,4 @@
-"""`tailrace relay …` in this process."""
+"""Runs `tailrace relay …` in the test's process."""
 
 from __future__ import annotations
 

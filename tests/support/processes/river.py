@@ -1,4 +1,4 @@
-"""The whole river for tests: two servers, a topic of its own, and `tailrace` as the processes that users run."""
+"""Runs the whole replication: two servers, a topic prefix of its own, and `tailrace` processes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class River:
         self._started = 0
 
     def start(self, command: str, *options: str, crash_at: str = "") -> subprocess.Popen[bytes]:
-        """Start one `tailrace` process; its talk goes into a file of the folder."""
+        """Start a `tailrace` process; its stderr goes to a file in the folder."""
         self._started += 1
         log = (self.folder / f"{self._started:02}-{command}.log").open("wb")
         return subprocess.Popen(
@@ -72,7 +72,7 @@ class River:
         wait_until(lambda: f'"event": "{event}"' in log.read_text(errors="replace"), self.talk)
 
     def run(self, command: str, *options: str, crash_at: str = "") -> int:
-        """Run one `tailrace` process to its end; its exit code, negative for a signal."""
+        """Run a `tailrace` process to its end. Return its exit code, negative for a signal."""
         process = self.start(command, *options, crash_at=crash_at)
         try:
             return process.wait(180)
@@ -80,7 +80,7 @@ class River:
             process.kill()
 
     def catch_up(self) -> None:
-        """Bring everything that is upstream to the downstream."""
+        """Replicate everything to the downstream."""
         assert self.run("produce", "--until-caught-up") == 0, self.talk()
         assert self.run("consume", "--until-caught-up") == 0, self.talk()
 
@@ -90,13 +90,13 @@ class River:
         assert code == -signal.SIGKILL, (point, code, self.talk())
 
     def compare(self) -> CompareResult:
-        """Both servers, row by row."""
+        """Compare both servers row by row."""
         return compare_servers(
             ServerUrl.parse(self.upstream.url()), ServerUrl.parse(self.downstream.url()), (), ()
         )
 
     def assert_equal(self) -> None:
-        """Both servers hold the same tables and rows, and each GTID was applied exactly once."""
+        """Assert that both servers have the same tables and rows, and that each GTID was applied exactly once."""
         result = self.compare()
         assert result.equal, [table for table in result.tables if not table.equal]
         batches = self.downstream.execute(
@@ -106,6 +106,6 @@ class River:
             assert first > last, f"epoch {first} was applied twice"
 
     def talk(self) -> str:
-        """The end of the last process's log."""
+        """Return the end of the last process's log."""
         logs = sorted(self.folder.glob("*.log"))
         return logs[-1].read_text(errors="replace")[-3000:] if logs else ""

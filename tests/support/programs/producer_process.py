@@ -1,6 +1,6 @@
 """A producer process that a test may kill. Argument: a JSON object of the configuration's values.
 
-On SIGTERM it stops in order; on an error of ours it says the code and exits with 3.
+After SIGTERM it stops cleanly. After a TailraceError it prints the code and exits with 3.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 def main() -> int:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    # Only now: on a busy machine these take longer than a test waits before it asks for the stop.
+    # Imported here, since on a busy machine this takes longer than a test waits before it stops the process.
     from producer.epochs.open_epoch import EpochLimits
     from producer.run import ProducerConfig, run_producer
     from producer.settings import RelaySettings

@@ -1,1 +1,1 @@
-"""Statements of every kind: types and values, DDL, views, work for a server."""
+"""Makes statements: types with values, random DDL, queries of views, and workloads."""

@@ -1,4 +1,4 @@
-"""DDL made up at random, in as many of the servers' spellings as there are; most of it fits the tables there are."""
+"""Makes random DDL in the servers' many spellings; most statements fit the existing tables."""
 
 # Statements and lists of words read better in long lines.
 # ruff: noqa: E501
@@ -78,11 +78,11 @@ _QUOTED = [
 
 
 class Maker:
-    """Makes statements up.
+    """Makes random statements.
 
     Args:
-        tables: the tables that are there, as far as they are known.
-        sql_mode: of the session; decides on quotes and backslashes.
+        tables: the existing tables, as far as they are known.
+        sql_mode: the session's, which determines quotes and backslashes.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Maker:
         return text if self.rng.random() < likely else ""
 
     def quoted(self, name: str) -> str:
-        """A name in one of the ways to write it."""
+        """Return a name in one of its spellings."""
         if name in _BARE and self.rng.random() < 0.6:
             return name
         if self.ansi and self.rng.random() < 0.5:
@@ -116,7 +116,7 @@ class Maker:
         return quoted(name)
 
     def text(self, *more: str) -> str:
-        """A string in one of the ways to write it."""
+        """Return a string in one of its spellings."""
         text = self.one(
             "x", "NOT NULL", "UNIQUE, PRIMARY KEY", "it's", 'a"b', "back\\slash", "", "(", "/* x", "ä", *more
         )
@@ -140,7 +140,7 @@ class Maker:
         return self.one(name, name, name.upper()) if name.isascii() else name
 
     def old(self) -> str:
-        """A column that is there, in any case of letters."""
+        """Return an existing column in any letter case."""
         name = self.old_name()
         return self.quoted(name) if name.lower() in _BARE else quoted(name)
 
@@ -178,7 +178,7 @@ class Maker:
         ))  # fmt: skip
 
     def attributes(self) -> str:
-        """Any of them, in any order."""
+        """Return any of them in any order."""
         both = [
             "NOT NULL", "NOT NULL", "NULL", "UNIQUE", "UNIQUE KEY", "NOT NULL UNIQUE", "PRIMARY KEY", "KEY", "DEFAULT NULL", "INVISIBLE",
             f"COMMENT {self.text()}", "DEFAULT 1", "DEFAULT -1.5e-3", f"DEFAULT {self.text()}", "DEFAULT (1 + 1)",
@@ -363,7 +363,7 @@ class Maker:
         return ", ".join(parts) + (" " + self.one(*last) if self.rng.random() < 0.06 else "")
 
     def commented(self, text: str) -> str:
-        """The same inside of, or beside, comments of each kind."""
+        """Return a statement with comments of each kind around or beside it."""
         forms = [f"/*!50000 {text} */", f"/*! {text} */", f"{text} /* , ADD x INT */", f"{text} -- , ADD y INT\n", f"{text} # it's\n",
                  f"{text} /*!99999 , ADD z INT */", f"/*!40101 {text}*/"]  # fmt: skip
         forms += (

@@ -1,4 +1,4 @@
-"""Column types of both servers, with literals of their values, and whether each can be a key by itself."""
+"""Column types of both servers, with literals of their values, and whether each can be a key."""
 
 from __future__ import annotations
 

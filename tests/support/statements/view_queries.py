@@ -1,6 +1,6 @@
-"""Queries of views in every shape in which tables are named, and what else looks like it.
+"""Queries of views with all forms of table names, and texts that look like them.
 
-They read ``src.t`` and ``src.u``, which have other names elsewhere, ``keep.w``, and from the database ``src``.
+They read ``src.t`` and ``src.u``, which routes rename, ``keep.w``, and the database ``src``.
 """
 
 from __future__ import annotations

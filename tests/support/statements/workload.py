@@ -1,4 +1,4 @@
-"""DML on a few small tables with few distinct keys, so that everything collides with everything."""
+"""DML on a few small tables with few distinct keys, so that statements collide often."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from compose.databases import Database
 
 DATABASE = "river"
 
-# Stated in full, so that both flavors understand it and give every table the same charset.
+# Complete, so that both flavors accept it and use the same character set.
 SCHEMA = (
     "CREATE DATABASE river DEFAULT CHARSET utf8mb4 COLLATE utf8mb4_general_ci",
     "CREATE TABLE river.plain (id INT PRIMARY KEY, v INT, d DECIMAL(10,3), at DATETIME(6) NULL)",
@@ -78,7 +78,7 @@ def run_dml(server: Database, seed: int, statements: int) -> None:
 
 
 def run_ddl(server: Database, number: int) -> None:
-    """A round of DDL on tables that the DML uses, and on some that come and go."""
+    """Run DDL on tables that the DML uses, and on short-lived tables."""
     server.execute(
         "USE river",
         f"ALTER TABLE plain ADD COLUMN extra{number} VARCHAR(20) DEFAULT 'x'",
@@ -94,7 +94,7 @@ def run_ddl(server: Database, number: int) -> None:
     )
 
 
-#: a table without transactions, and what it has seen of ``run_flat``
+#: a table without transactions, for ``run_flat``
 FLAT = "CREATE TABLE river.flat (id INT PRIMARY KEY, u INT NOT NULL UNIQUE, v INT) ENGINE=MyISAM"
 _FLAT_STATEMENTS = (
     "INSERT INTO river.flat VALUES ({i}, {j}, {k}), ({i} + 20, {j} + 20, {k}), ({i} + 40, {j} + 40, {k})",
@@ -106,7 +106,7 @@ _FLAT_STATEMENTS = (
 
 
 def run_flat(server: Database, seed: int, statements: int) -> None:
-    """Run random statements on ``FLAT``; those that meet a duplicate have done a part of their work."""
+    """Run random statements on ``FLAT``; those that fail at a duplicate key have done part of their work."""
     random = Random(seed)
     with server.connect() as connection, connection.cursor() as cursor:
         for _ in range(statements):
