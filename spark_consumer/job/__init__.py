@@ -1,1 +1,1 @@
-"""The Spark session, the query, its checkpoint, and moving a channel back."""
+"""The Spark session, the query, its checkpoint, and the rewind of a channel."""

@@ -1,4 +1,4 @@
-"""One micro-batch: its epochs in slices, each read and rendered while the one before it commits."""
+"""Runs one micro-batch: divides its epochs into slices, and reads each slice while the one before it commits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.sinks.sink import Sink
 
 _log = structlog.get_logger()
-# Number of offsets to read back at start, to know where each partition's rows end.
+# Number of offsets to read back at the start, to find the end of each partition's rows.
 _LOOK_BACK = 100
 
 
@@ -60,9 +60,9 @@ class BatchRunner:
         self._chain = EpochChain(config.epochs_topic)
         self._checked_epoch: int | None = None  # the last one in the chain
         self.failure: BaseException | None = None
-        #: whether it failed in the stream or the tracker, before the batch was known: a new checkpoint may help
+        #: whether the stream or the tracker failed before the batch was read; then a new checkpoint may help
         self.failed_in_tracker = False
-        #: the last micro-batch that was applied whole, -1 before the first
+        #: the last micro-batch that was applied completely, -1 before the first
         self.finished = -1
         self.busy = False
 
@@ -101,7 +101,7 @@ class BatchRunner:
             self.busy = False
 
     def _read(self, frame: DataFrame) -> TrackerOutput:
-        """The stream's epochs with the tracker's structures."""
+        """Return the stream's epochs with the tracker's structures."""
         position = self._sink.position
         self.failed_in_tracker = True
         output = TrackerOutput.of(frame.collect())
@@ -127,7 +127,7 @@ class BatchRunner:
         limits = self._config.max_batch_rows, self._config.max_batch_bytes
         slices = slice_epochs(position, fresh, self._stop_condition.end, self._transactions_of, *limits)
         self._apply_all(slices, output.structures)
-        # The stop condition lies before this batch's end, so Spark shall not note it down as done.
+        # The stop condition is before this batch's end, so Spark must not record the batch as done.
         if fresh and self._sink.position.epoch < fresh[-1].record.epoch:
             raise StopQuery
 
@@ -145,7 +145,7 @@ class BatchRunner:
             )
 
     def _check_chain(self, position: Position, fresh: Sequence[LoggedEpoch]) -> None:
-        """Hold the epochs against those before them, also of the run before. Raises LogError TR567."""
+        """Check that each epoch follows the one before it, also that of the run before. Raises LogError TR567."""
         if self._checked_epoch != position.epoch:
             self._chain = EpochChain(self._config.epochs_topic)
             begin = max(self._log.bounds()[0], position.epochs_offset - _LOOK_BACK)
@@ -166,7 +166,7 @@ class BatchRunner:
             self._counters.begins(slice_)
             prepared = coming.result() if coming else self._start_reading(slice_, structures).result()
             following = slices[number + 1] if number + 1 < len(slices) else None
-            # What comes after a DDL is planned against the tables as the DDL leaves them.
+            # Slices after a DDL are planned with the tables that the DDL has changed.
             wait = following is None or slice_.ddl is not None or following.ddl is not None
             coming = None if following is None or wait else self._start_reading(following, structures)
             applied = self._sink.apply(prepared)
@@ -185,13 +185,14 @@ def slice_epochs(
     max_rows: int,
     max_bytes: int,
 ) -> list[Slice]:
-    """The slices from a position to ``end``, or to the last epoch.
+    """Return the slices from a position to ``end``, or to the last epoch.
 
-    One of them ends where the position was rewound from. Nearly always no epoch is divided, and none is looked into.
+    After a rewind one of them ends at the position before the rewind. An epoch is divided only if one of these
+    positions is inside it.
 
     Args:
-        epochs: those after the position's last whole one, without a gap.
-        transactions_of: an epoch's transactions, asked for where a place lies inside it.
+        epochs: the epochs after the position's last complete one, without a gap.
+        transactions_of: returns an epoch's transactions; called only for an epoch that is divided.
     """
     repeat_until = position.repeat_until
     slices: list[Slice] = []
@@ -222,7 +223,7 @@ def _parts(
     whole: bool,
     transactions_of: TransactionsOf,
 ) -> Iterator[Slice]:
-    """One epoch from the position, if that lies inside it, to the last of the places, or to its end."""
+    """Yield the parts of one epoch from the position, if it is inside it, to the last of the stops, or to its end."""
     found = transactions_of(logged)
     here = position.log_position if position.epoch + 1 == logged.record.epoch else None
     ends = sorted(stops, key=lambda point: point.order)

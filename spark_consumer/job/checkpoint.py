@@ -1,4 +1,4 @@
-"""Spark's checkpoint, used as a cache of the position and replaced when it does not match."""
+"""Spark's checkpoint. It is only a cache of the position, and is replaced if it does not match."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = structlog.get_logger()
 
 @contextmanager
 def in_use(folder: Path, *, alone: bool = False) -> Iterator[None]:
-    """Hold a channel's folder: every consumer of it does, together with others or, to forget it, ``alone``.
+    """Lock a channel's folder: a consumer shares the lock, and ``alone`` is for removing the channel.
 
     Raises:
         DownstreamError: TR614, a consumer on this machine is using it.
@@ -63,7 +63,7 @@ def _written(folder: Path) -> Iterator[None]:
 
 
 def clear(folder: Path) -> None:
-    """Delete all that is in a channel's folder, which the caller holds ``alone``."""
+    """Delete the contents of a channel's folder, which the caller has locked ``alone``."""
     for entry in folder.iterdir():
         if entry.is_dir():
             shutil.rmtree(entry)
@@ -73,10 +73,10 @@ def clear(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class CheckpointOwner:
-    """Whose checkpoint it is: a channel of one downstream (its ledger's UUID) following one log.
+    """The owner of a checkpoint: a channel of one downstream (its ledger's UUID) that follows one log.
 
     Attributes:
-        state_version: the form of the tracker's state that it holds; see ``spark_consumer.epochs.tracker``.
+        state_version: the version of the tracker's state in it; see ``spark_consumer.epochs.tracker``.
     """
 
     channel: str
@@ -86,7 +86,7 @@ class CheckpointOwner:
 
 
 class Checkpoint:
-    """The folder ``spark`` below the channel's own, with ``owner.json`` beside it."""
+    """The folder ``spark`` in the channel's folder, with ``owner.json`` beside it."""
 
     def __init__(self, folder: Path, owner: CheckpointOwner) -> None:
         self._folder = folder.absolute()
@@ -101,7 +101,7 @@ class Checkpoint:
         return self._folder / "owner.json"
 
     def ready(self, position: Position, log: LogReader) -> bool:
-        """Make the folder usable; True if it holds progress to go on from, False if it is new.
+        """Prepare the folder. Returns True if the query can continue from it, False if it is new.
 
         Raises:
             LogError: TR564, it cannot be written.
@@ -128,7 +128,7 @@ class Checkpoint:
         try:
             found, owner = dict(json.loads(self._owner_file.read_text())), asdict(self._owner)
             if found != owner:
-                # Files from before there were versions have none.
+                # A file without a version is of version 1.
                 state = found.pop("state_version", 1)
                 if state != owner.pop("state_version") and found == owner:
                     return f"its state version is {state}; this release needs {STATE_VERSION}"
@@ -146,7 +146,7 @@ class Checkpoint:
         return ""
 
     def _committed_end(self) -> int | None:
-        """The offset of the epochs topic at which the last finished batch ended."""
+        """Return the offset of the epochs topic at which the last finished batch ended."""
         done = [int(file.name) for file in (self.path / "commits").iterdir() if file.name.isdigit()]
         if not done:
             return None
@@ -158,7 +158,7 @@ class Checkpoint:
 
     @staticmethod
     def _holds_epochs(log: LogReader, start: int, end: int) -> bool:
-        # Transaction markers lie between the last epoch and the batch's end: only a record counts.
+        # Transaction markers may be between the last epoch and the batch's end, so only a record counts.
         low, _ = log.bounds()
         return any(logged.offset < end for logged in _first(log, max(start, low)))
 

@@ -1,7 +1,7 @@
 """``python -m spark_consumer.job.class_archive FOLDER JAR…``: run a small job and write ``FOLDER/classes.jsa``.
 
-Spark loads ten thousand classes before the first epoch. Java's class data sharing maps them from a file in place
-of reading, checking and linking each; the file comes from a JVM that has loaded them, at its end.
+Spark loads ten thousand classes before the first epoch. Java's class data sharing maps them from a file instead of
+reading, checking and linking each. A JVM that has loaded the classes writes the file when it ends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PATIENCE_S = 120
 
 
 def train(folder: Path, jars: tuple[Path, ...]) -> None:
-    """Run the parts of the consumer's job that need no server, then let the JVM write its archive."""
+    """Run the parts of the consumer's job that need no server, then make the JVM write its archive."""
     config = ConsumerConfig(
         _NOWHERE,
         "training",
@@ -39,7 +39,7 @@ def train(folder: Path, jars: tuple[Path, ...]) -> None:
     spark = start_spark(config)
     _stream(spark, folder / "checkpoint")
     with suppress(Exception):
-        # There is no broker: what is wanted is the connector's classes.
+        # There is no broker: this only loads the connector's classes.
         _connector(spark)
     spark.stop()
     gateway = SparkContext._gateway
@@ -52,7 +52,7 @@ def train(folder: Path, jars: tuple[Path, ...]) -> None:
 
 
 def _stream(spark: SparkSession, checkpoint: Path) -> None:
-    """Two micro-batches through the tracker, each followed by an Arrow job, as slices have one."""
+    """Run two micro-batches through the tracker, each with an Arrow job like that of a slice."""
     seen: list[int] = []
 
     def apply(frame: DataFrame, batch_id: int) -> None:
@@ -95,7 +95,7 @@ def _pass(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _inputs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A structure and its use, for each number of the source."""
+    """Return the tracker's inputs for a structure and its use, for each number of the source."""
     for batch in batches:
         rows = [
             ("d.t", number, kind, number, "bb", "{}", None)

@@ -1,9 +1,10 @@
-"""Daemon of Spark's Python workers that imports their modules before forking.
+"""The daemon of Spark's Python workers, which imports their modules before it forks.
 
-Spark starts it by ``spark.python.daemon.module``. Without it every worker imports pandas, Arrow and our
-modules for itself, at a second or two of CPU each.
+Spark starts it by ``spark.python.daemon.module``. Otherwise each worker would import pandas, Arrow and our modules
+itself, at one to two seconds of CPU.
 
-Like the JVM, it and its workers ignore signals meant for the driver (``spark_consumer.job.ignored_signals``).
+Like the JVM, the daemon and its workers ignore signals that are meant for the driver
+(``spark_consumer.job.ignored_signals``).
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ _MODULES = (
 
 
 class _Signals:
-    """The module ``signal`` for Spark's daemon, which would answer these signals, and have its workers do so."""
+    """A replacement of the module ``signal`` for Spark's daemon, so that it and its workers ignore these signals."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(signal, name)
 
     def signal(self, number: int, handler: Any) -> Any:
-        # Spark's own way to end the workers is a hangup.
+        # Spark ends the workers with a hangup.
         is_ignored = number in SIGNALS and number != signal.SIGHUP
         return signal.signal(number, signal.SIG_IGN if is_ignored else handler)
 

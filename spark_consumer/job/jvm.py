@@ -1,8 +1,8 @@
 """Starts Spark's JVM, and protects the connections to it.
 
-Its settings are passed in a private file, not on the command line; passwords are passed in its environment. Both
-ends of py4j ask for its token. What Spark writes meanwhile, the sockets of its Python workers included, is in a
-folder of this user's own.
+Its settings are passed in a private file, not on the command line; passwords are passed in its environment. Both ends
+of py4j require its token. Spark's temporary files, with the sockets of its Python workers, are in a folder that only
+this user can read.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from schemas.access.private_files import opener
 from spark_consumer.job.ignored_signals import ignore_signals
 
 _POLL = 0.02
-# The kernel allows 108 bytes for a socket's path; the names of Spark's own take 43 of them.
+# The kernel allows 108 bytes for a socket's path; Spark's names need 43 of them.
 _LONGEST_FOLDER = 64
 _LONGEST_OF_A_STRANGER = 1024  # bytes
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-# As py4j itself has it.
+# py4j's own default.
 _IDLE_CONNECTION_S = 30
 
 
@@ -37,7 +37,7 @@ class JvmEnded(Exception):
     """The JVM ended before a connection could be made.
 
     Attributes:
-        code: what it ended with; negative for a signal.
+        code: its exit code; negative for a signal.
     """
 
     def __init__(self, code: int) -> None:
@@ -46,15 +46,15 @@ class JvmEnded(Exception):
 
 
 def launch(settings: Mapping[str, str], secrets: Mapping[str, str], log: Path) -> Any:
-    """Start a JVM with Spark in it; returns py4j's gateway to it, with the process as ``proc``.
+    """Start a JVM with Spark. Returns py4j's gateway to it, which has the process as ``proc``.
 
     Args:
         settings: Spark's properties.
-        secrets: variables for its environment beside those of this process.
-        log: where it, and the Python workers, print.
+        secrets: environment variables in addition to those of this process.
+        log: the file for the output of the JVM and the Python workers.
 
     Raises:
-        JvmEnded: it did not come up; the log may say why.
+        JvmEnded: it did not start; the log may have the reason.
     """
     folder = _private_folder()
     java_options = f"-Djava.io.tmpdir={folder.name} {settings.get(_JAVA_OPTIONS, '')}".strip()
@@ -86,14 +86,14 @@ def launch(settings: Mapping[str, str], secrets: Mapping[str, str], log: Path) -
     properties.unlink()
     with _variables({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": token}):
         gateway = launch_gateway()
-    # The folder goes with the gateway.
+    # The folder is deleted with the gateway.
     gateway.proc, gateway.folder = process, folder
     _guard_callbacks(gateway, token)
     return gateway
 
 
 def _private_folder() -> tempfile.TemporaryDirectory[str]:
-    """A folder of this user's own, in which the paths of sockets are not too long."""
+    """Create a folder for this user only, whose path is short enough for sockets in it."""
     made = tempfile.TemporaryDirectory(prefix="tailrace-", ignore_cleanup_errors=True)
     if len(made.name) > _LONGEST_FOLDER:
         made = tempfile.TemporaryDirectory(prefix="tailrace-", dir="/tmp", ignore_cleanup_errors=True)
@@ -101,10 +101,10 @@ def _private_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def _guard_callbacks(gateway: Any, token: str) -> None:
-    """Have the server for calls from Java ask for the token, and Java's client say it.
+    """Make the server for calls from Java require the token, and Java's client send it.
 
-    Java's client is made before the server's port is known. py4j then makes another one for the port, which forgets
-    the token (``py4j.PythonClient.copyWith``), so that one is replaced in its turn.
+    Java's client is created before the server's port is known. py4j then creates another one with the port and without
+    the token (``py4j.PythonClient.copyWith``), so that client is replaced too.
     """
     gateway.callback_server_parameters.auth_token = token
     ensure_callback_server_started(gateway)
@@ -154,7 +154,7 @@ def _write_properties(path: Path, settings: Mapping[str, str]) -> None:
 
 
 def _escaped(text: str) -> str:
-    """Text as a Java properties file has it, in a name or a value."""
+    """Escape a text for a name or a value in a Java properties file."""
     return "".join(
         char if char.isascii() and (char.isalnum() or char in "._-/") else f"\\u{unit:04x}"
         for char in text

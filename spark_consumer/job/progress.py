@@ -16,7 +16,7 @@ _log = structlog.get_logger()
 
 @dataclass
 class Counters:
-    """Sums since the start, written by one thread and read by any; plain numbers, so no lock is needed."""
+    """Sums since the start. One thread writes them and any thread reads them; plain numbers need no lock."""
 
     batches: int = 0
     epochs: int = 0
@@ -64,7 +64,7 @@ class Counters:
             statements=applied.statements,
             **{stage: count for stage, count in asdict(applied.stages).items() if count},
             rows_per_s=round(self.rows_per_s),
-            # From the commit of its oldest transaction upstream to now.
+            # Seconds since the upstream's commit of the batch's oldest transaction.
             latency_s=latency,
             source=f"{slice_.last.source_file}:{slice_.last.source_pos}",
             gtid=slice_.last.last_gtid,

@@ -1,8 +1,8 @@
-"""Epochs whose transactions ``tailrace recover`` has applied already, from the relay log.
+"""Skips the epochs whose transactions ``tailrace recover`` has already applied from the relay log.
 
-Where a position is ``recovered``, the data is further than ``epoch``: up to the relay position. The epochs in
-between hold what is applied; they are passed over, and no row of theirs is. The producer ends an epoch exactly at
-the recovered position, so none of them reaches beyond it.
+If a position is ``recovered``, everything up to the relay position is applied, which is after the end of ``epoch``. The
+epochs in between are skipped. The producer ends an epoch exactly at the recovered position, so none of them extends
+beyond it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from spark_consumer.epochs.slices import LoggedEpoch, position_after
 
 
 def skip_recovered(position: Position, epochs: Sequence[LoggedEpoch]) -> tuple[Position, list[LoggedEpoch]]:
-    """The position after those of the next epochs that are applied already, and the epochs that are not.
+    """Return the position after the epochs that are already applied, and the epochs after it.
 
     Raises:
-        LogError: an epoch is applied in part.
+        LogError: TR562, an epoch is applied in part.
     """
     for number, logged in enumerate(epochs):
         if not position.recovered:
@@ -29,12 +29,12 @@ def skip_recovered(position: Position, epochs: Sequence[LoggedEpoch]) -> tuple[P
         if not _is_within(logged.record, position):
             raise LogError(
                 "TR562",
-                f"epoch {logged.record.epoch} is applied in part: `tailrace recover` went to"
-                f" {position.relay_log}:{position.relay_pos}, and the epoch goes on to"
+                f"epoch {logged.record.epoch} is applied in part: `tailrace recover` applied up to"
+                f" {position.relay_log}:{position.relay_pos}, and the epoch continues to"
                 f" {logged.record.relay_dir}/{logged.record.relay_file}:{logged.record.relay_pos}",
                 where=Where(epoch=logged.record.epoch, gtid=logged.record.last_gtid),
                 hint="stop the producer and run `tailrace recover` again: it applies the rest from the relay log,"
-                " which holds this epoch whole",
+                " which has the whole epoch",
             )
         gtids = None if _ends_it(logged.record, position) else logged.record.executed_gtids
         position = replace(position_after(position, [logged]), epoch_gtids=gtids)
@@ -46,25 +46,29 @@ def _is_within(epoch: EpochCommitted, position: Position) -> bool:
     if not _contains(position.executed_gtids, epoch.executed_gtids):
         return False
     if _comparable(epoch, position):
-        return _place(epoch.source_file, epoch.source_pos) <= _place(position.source_log, position.source_pos)
-    # Of another relay log: only GTIDs can tell.
+        return _upstream_position(epoch.source_file, epoch.source_pos) <= _upstream_position(
+            position.source_log, position.source_pos
+        )
+    # Positions of another relay log cannot be compared, only GTIDs.
     return bool(position.executed_gtids) and (not epoch.transactions or epoch.last_gtid is not None)
 
 
 def _ends_it(epoch: EpochCommitted, position: Position) -> bool:
-    """Whether an epoch that is applied ends where recover did."""
+    """Whether an applied epoch ends at the recovered position."""
     if _comparable(epoch, position):
-        return _place(epoch.source_file, epoch.source_pos) == _place(position.source_log, position.source_pos)
+        return _upstream_position(epoch.source_file, epoch.source_pos) == _upstream_position(
+            position.source_log, position.source_pos
+        )
     return _contains(epoch.executed_gtids, position.executed_gtids)
 
 
 def _comparable(epoch: EpochCommitted, position: Position) -> bool:
-    """Whether both are places in the same sub-directory of a relay log."""
+    """Whether both are positions in the same sub-directory of a relay log."""
     return position.relay_log is not None and position.relay_log.rpartition("/")[0] == epoch.relay_dir
 
 
-def _place(file: str | None, pos: int | None) -> tuple[int, int]:
-    """A place in the upstream's own files: the relay log may keep these in other parts when it is made anew."""
+def _upstream_position(file: str | None, pos: int | None) -> tuple[int, int]:
+    """Return a position in the upstream's files. A relay log that is fetched again may divide them otherwise."""
     return int((file or "").rpartition(".")[2]), pos or 0
 
 

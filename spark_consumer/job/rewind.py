@@ -1,14 +1,14 @@
-"""Moves a channel back on request: what it has applied after a position is applied again, in safe mode.
+"""Moves a channel back to an earlier position: the changes after it are applied again, in safe mode.
 
-The place where it stood is kept in its row, so whatever happens in between, safe mode ends exactly there. On the way
-the downstream's rows are a mixture of then and now. A row whose unique value belongs to another one at that point of
-the history is one that comes later in the stretch; so it is replaced, and written anew when its turn comes.
+The position before the rewind is kept in the channel's row, so safe mode ends exactly there, whatever happens in
+between. Until then the downstream has both old and new rows. If a row with the unique value of another row is in the
+way, a later change writes it again, so it is replaced.
 
-That holds for rows that a key identifies and that the log describes whole. Everything else is refused beforehand,
-rather than stopped half way: DDL (repeated, it would fail or, as TRUNCATE, act on the wrong rows; left out, it would
-leave rows that it removed), tables without a key, families with cascading foreign keys, tables some of whose changes
-the channel leaves out, tables with columns of their own. What an operator has decided about an event holds for it
-again; so what ran in its place must be such that it may run twice.
+That works for rows that have a key and that the log has completely. Everything else is refused before anything is
+changed: DDL (repeated, it could fail or, like TRUNCATE, act on the wrong rows; left out, it would keep rows that it
+removed), tables without a key, tables that foreign keys connect with a cascading one, tables some of whose changes the
+channel leaves out, and tables with columns that only the downstream has. An operator's decision about an event holds
+again, so the statements that replaced it must be repeatable.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Rewind:
     """A rewind that is possible; see ``open_rewind``.
 
     Attributes:
-        before: where the channel stands.
-        after: where it is going to stand.
-        epochs: those that are applied again, in whole or in part.
-        decided: about events of them; it holds for them again.
+        before: the channel's position.
+        after: the position after the rewind.
+        epochs: the epochs that are applied again, completely or in part.
+        decided: the operator's decisions about events in them, which hold again.
     """
 
     config: ConsumerConfig
@@ -60,7 +60,7 @@ class Rewind:
     decided: tuple[Directive, ...] = ()
 
     def describe(self) -> list[str]:
-        """What it is about to do, for people."""
+        """Return lines that describe the rewind."""
         repeat_until, rows = self.after.repeat_until, sum(logged.record.rows for logged in self.epochs)
         return [
             f"channel {self.config.channel} is at {self.before.log_position}:"
@@ -69,14 +69,14 @@ class Rewind:
             f"will reapply, in safe mode up to {repeat_until}: {counted(len(self.epochs), 'epoch')} with"
             f" {counted(rows, 'row')}",
             *(
-                f"`tailrace error` has decided about event {one.event}, which holds:"
+                f"the decision of `tailrace error` about event {one.event} holds again:"
                 f" {'; '.join(one.statements) or 'left out'}"
                 for one in self.decided
             ),
         ]
 
     def execute(self) -> None:
-        """Do it, in one transaction. Raises DownstreamError TR610 if a consumer has started meanwhile."""
+        """Move the position, in one transaction. Raises DownstreamError TR610 if a consumer has started meanwhile."""
         self.session.execute("BEGIN")
         found = position_store.read(self.session, self.config.key, lock=True)
         position_store.check_token(found, self.before.fencing_token, self.config.key)
@@ -86,16 +86,16 @@ class Rewind:
 
 @contextmanager
 def open_rewind(config: ConsumerConfig, to: str) -> Iterator[Rewind]:
-    """Keep the channel's consumer away, and look whether its history can be repeated from a place on.
+    """Lock out the channel's consumer, and check that the changes after a position can be applied again.
 
     Args:
-        to: the place, as of ``--from``.
+        to: the position, in the form of ``--from``.
 
     Raises:
-        DownstreamError: TR612 there is no such channel; TR614 its consumer runs here; TR616 it cannot be rewound now;
-            TR660 workers have applied a slice in part; TR576, TR577, TR578 something in between cannot be repeated.
-        LogError: TR575 the place is not before the channel's; TR555 the log does not hold it any more; TR558 it is not
-            the channel's log.
+        DownstreamError: TR612, there is no such channel; TR614, its consumer runs here; TR616, it cannot be rewound
+            now; TR660, workers have applied a slice in part; TR576, TR577, TR578, a change cannot be repeated.
+        LogError: TR575, the position is not before the channel's; TR555, it was deleted from the log; TR558, it is
+            another log.
     """
     with ExitStack() as stack:
         stack.enter_context(in_use(config.channel_dir, alone=True))
@@ -103,7 +103,7 @@ def open_rewind(config: ConsumerConfig, to: str) -> Iterator[Rewind]:
         channel_tables.install(session)
         log = LogReader(config)
         check_log(config.key, position_store.known(session, config.key), log.last_epoch())
-        # A consumer elsewhere finds out at its next slice.
+        # A consumer on another machine stops at its next slice.
         before = position_store.take_over(session, config.key)
         if worker_info.slices_ahead(session, config.key):
             raise worker_info.unfinished(config.key)
@@ -114,7 +114,7 @@ def _checked(config: ConsumerConfig, session: Session, before: Position, log: Lo
     config = with_servers_letter_case(config, log)
     if before.recovered or before.ddl_intent is not None:
         what = (
-            "`tailrace recover` moved it past its epochs"
+            "`tailrace recover` has applied more than its epochs"
             if before.recovered
             else "an interrupted DDL is unresolved"
         )
@@ -151,7 +151,7 @@ def _checked(config: ConsumerConfig, session: Session, before: Position, log: Lo
 def _decisions(
     decided: Decided, epochs: Sequence[LoggedEpoch], target: LogPosition, repeat_until: LogPosition
 ) -> tuple[Directive, ...]:
-    """What was decided about events between two places, in the log's order."""
+    """Return the decisions about events between two positions, in the log's order."""
     known = {logged.record.epoch for logged in epochs}
     begin, end = (target.epoch + 1, target.rows or 0), (repeat_until.epoch + 1, repeat_until.rows or 0)
     found = (decided[event] for event in sorted(decided) if event[0] in known)
@@ -162,7 +162,7 @@ def _decisions(
 def _moved(
     before: Position, target: LogPosition, repeat_until: LogPosition, last: LoggedEpoch | None
 ) -> Position:
-    """The position at a place after the whole epoch ``last``."""
+    """Return the channel's position at ``target``; ``last`` is the last complete epoch before it."""
     if last is not None:
         there = before.at_end_of(last.record)
     else:
@@ -214,7 +214,7 @@ def _check_ddl(
             "TR576",
             f"a DDL in between cannot be repeated: {ddl.statement[:200]}",
             where=Where(epoch=records[0].epoch, gtid=records[0].last_gtid),
-            hint=f"the furthest place is epoch:{records[-1].epoch + 1}; {REPLAY_HINT}",
+            hint=f"the earliest possible position is epoch:{records[-1].epoch + 1}; {REPLAY_HINT}",
         )
 
 

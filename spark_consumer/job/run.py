@@ -1,4 +1,4 @@
-"""The job: position, Spark, the query, and how it ends."""
+"""Runs the consumer's job: position, Spark, the query, and its end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from spark_consumer.rows.reader import SliceReader, on_executors
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.sinks.sink import Sink
 
-# Of one micro-batch; a stop waits for a slice, not for the micro-batch, so this only bounds memory.
+# Epochs of one micro-batch. It only limits memory: a stop waits for a slice, not for the micro-batch.
 _MAX_EPOCHS = 500
 _POLL = 0.05
 _MOMENT = 1.0  # seconds
@@ -52,19 +52,19 @@ def run_consumer(
     """Apply the epoch log to the downstream until stopped, or until the configuration's stop condition is reached.
 
     Args:
-        spark: called for the session once it is needed; see ``running_spark``.
-        open_sink: makes this process the channel's only writer, or raises what keeps it from that.
-        stop: set it to end the run: the batch in hand is finished first, if that takes no longer than
-            ``config.pause_time``; otherwise it is left, and the next run applies it.
-        counters: filled while the run goes on.
+        spark: called for the session when it is needed; see ``running_spark``.
+        open_sink: makes this process the channel's only writer, or raises an error.
+        stop: set it to end the run: the current batch is finished first, if that takes no longer than
+            ``config.pause_time``; otherwise the next run applies it.
+        counters: updated during the run.
 
     Raises:
-        TailraceError: what stopped the run; nothing is half applied.
+        TailraceError: the reason why the run stopped; nothing is applied in part.
     """
     stop = stop or threading.Event()
     counters = counters or Counters()
     log = LogReader(config)
-    # What is there at the start is all that such a run asks for.
+    # Such a run needs only what the log has at the start, so it does not wait.
     patience = Patience(0 if config.until_caught_up else config.retry_time, stop)
     config = _patiently(patience, lambda: with_servers_letter_case(config, log))
 
@@ -81,14 +81,14 @@ def run_consumer(
             if _Run(config, spark(), sink, log, stop_condition, stop, counters).run():
                 sink.end()
         except TailraceError as error:
-            # A signal to all processes may have taken Spark along, a moment before it came here.
+            # A signal to all processes may have ended Spark a moment before it reached this process.
             if not (isinstance(error, SparkFailed | JvmLost) and stop.wait(_MOMENT)):
                 sink.end(error)
             raise
 
 
 def _patiently(patience: Patience, work: Callable[[], _T]) -> _T:
-    """Do what needs servers that may not be there yet, again and again."""
+    """Run work that needs servers, and retry while they are not available."""
     while True:
         try:
             return work()
@@ -131,7 +131,7 @@ class _Run:
         self._checkpoint = Checkpoint(config.channel_dir, owner)
 
     def run(self) -> bool:
-        """Run queries until the end; false if a batch was left in hand, of which nothing or all is applied."""
+        """Run queries until the end. Returns False if a batch was abandoned; it is applied completely or not at all."""
         resume_offset(self._sink.position, self._log)
         patience = Patience(self._config.retry_time, self._stop)
         try:
@@ -152,7 +152,7 @@ class _Run:
                 self._warming.join()
 
     def _run_query_once(self) -> TailraceError | None:
-        """Run one query; again from a new checkpoint if the old one is the reason that it fails."""
+        """Run one query, and again with a new checkpoint if the old one is the reason for its failure."""
         try:
             self._sink.begin(self._rows)
             if self._stop_condition.reached(self._sink.position):
@@ -186,14 +186,14 @@ class _Run:
 
     def _is_worth_retrying(self, error: TailraceError) -> bool:
         """Whether to start another query after a failure. Downstream errors were already retried by the applier."""
-        # What made Spark fail after a batch of its own may be what is wrong with a checkpoint: `_run_query_once` sees.
+        # If Spark failed outside of a batch, the checkpoint may be the reason, which `_run_query_once` finds.
         failed_between_batches = (
             isinstance(error, SparkFailed) and self._runner.failure is None and self._runner.finished >= 0
         )
         return isinstance(error, LogError) and (error.retryable or failed_between_batches)
 
     def _checkpoint_is_at_fault(self, failure: BaseException) -> bool:
-        """Whether a query ended because of what its checkpoint holds: the tracker's state, or what Spark notes."""
+        """Whether a query failed because of its checkpoint: the tracker's state or Spark's own records."""
         if self._runner.finished >= 0 or self._stop.is_set():
             return False
         read = self._runner.failure is not None and not self._runner.failed_in_tracker
@@ -201,7 +201,7 @@ class _Run:
         return not read and not isinstance(error, KafkaRefused) and not error.retryable
 
     def _query(self, offset: int) -> BaseException | None:
-        """Run one streaming query to its end; what it failed with, if not with an end of our own."""
+        """Run one streaming query to its end. Returns its failure; None if we ended it ourselves."""
         stream = open_stream(self._spark, self._config, offset, _MAX_EPOCHS)
         writer = (
             track(stream, self._seed())
@@ -212,7 +212,7 @@ class _Run:
         try:
             query = writer.start()
         except Exception as error:
-            # Some of the checkpoint is read before there is a query that could fail.
+            # Part of the checkpoint is read before the query exists.
             return error
         while query.isActive and not self._runner.ended:
             self._stop.wait(_POLL)
@@ -226,7 +226,7 @@ class _Run:
         )
 
     def _finish_batch(self, query: Any) -> None:
-        """Wait for the batch in hand: a stopped query would cancel its jobs. A stop has a limit to that."""
+        """Wait for the current batch, because stopping the query would cancel its jobs; a stop limits the wait."""
         deadline: float | None = None
         while query.isActive and self._runner.busy:
             now = time.monotonic()
@@ -238,7 +238,7 @@ class _Run:
                     "batch_left", waited_s=self._config.pause_time, position=self._sink.position.epoch
                 )
             if self._left:
-                # Again and again: it may be that a connection or a job begins only now.
+                # Repeatedly, because a connection or a job may start only now.
                 self._sink.give_up()
                 self._spark.sparkContext.cancelAllJobs()
             time.sleep(_POLL)
@@ -253,7 +253,7 @@ class _Run:
             time.sleep(_POLL)
 
     def _seed(self) -> DataFrame:
-        """The tracker's state for a new checkpoint: every structure up to the position."""
+        """Return the tracker's state for a new checkpoint: every structure up to the position."""
         epoch = self._sink.position.epoch
         rows = []
         if not self._checkpoint.path.exists():

@@ -27,23 +27,23 @@ from spark_consumer.job.jvm import JvmEnded, launch
 from spark_consumer.rows.failures import SparkFailed, cause_of
 from spark_consumer.rules.config import ConsumerConfig
 
-# A second and a third of CPU are saved by not compiling for the long run: the JVM only moves bytes here, and a
-# consumer that was killed should be back soon. The heap is small, so the simplest collector is the quickest.
+# Without the optimizing compiler the start is a second faster and takes a third less CPU. The JVM only moves bytes,
+# and a killed consumer should be back soon. The heap is small, so the simplest collector is the fastest.
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-#: seconds that its end takes to be known, after the first call that it does not answer
+#: seconds between the first call that the JVM does not answer and the moment when its end is known
 JVM_PATIENCE = 5.0
 _LOGGING = Path(__file__).with_name("log4j2.xml")
 _CONNECT_S = 600
 _DEFAULTS = {
     "spark.app.name": "tailrace",
-    # A task is tried four times: what it works in may be killed, and local[*] alone gives no second chance.
+    # A task is tried four times, because a Python worker may be killed; local[*] alone would try it once.
     "spark.master": "local[*,4]",
-    # Whoever connects has to know a secret of this run, which Spark makes itself where it starts no other programs.
+    # Connections need a secret of this run. Spark creates it itself in local mode.
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
     # No Python worker listens on a port.
     "spark.python.unix.domain.socket.enabled": "true",
-    # It sets the permissions of a checkpoint's files itself, whatever the umask of the process.
+    # Hadoop sets the permissions of a checkpoint's files itself, without the umask of the process.
     "spark.hadoop.fs.permissions.umask-mode": "077",
     "spark.ui.enabled": "false",
     "spark.ui.killEnabled": "false",
@@ -51,7 +51,7 @@ _DEFAULTS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
-    # The state is one row a table, and each shuffle partition costs a state store commit per batch.
+    # The state is one row for each table, and each shuffle partition costs a commit of its state store per batch.
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -66,36 +66,36 @@ _DEFAULTS = {
     "spark.ui.retainedStages": "10",
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "spark_consumer.job.daemon",
-    # It is passed on in the environment of some workers only, and each environment has a daemon of its own.
+    # Spark passes it in the environment of some workers only, and starts one daemon for each environment.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
-    # Until Python, or the JVM, has connected on a machine that is busy with other things.
+    # The time that Python and the JVM have to connect on a busy machine.
     "spark.python.authenticate.socketTimeout": f"{_CONNECT_S}s",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.driver.maxResultSize": "0",
-    # Readers of finished slices would otherwise stay for five minutes.
+    # Otherwise consumers of finished slices would stay open for five minutes.
     "spark.kafka.consumer.cache.timeout": "1m",
     "spark.driver.memory": "1g",
-    # Spark's own expression, and what holds Kafka's login or key: nothing that shows options may show these.
+    # Spark's own expression, with the options of Kafka's login and key. Spark hides the values of matching options.
     "spark.redaction.regex": r"(?i)secret|password|token|access[.]?key|jaas|keystore",
 }
 _log = structlog.get_logger()
 
-# Of what a JVM prints that does not come up.
-_SAYS_WHY = re.compile(r"ERROR|Error|Exception|Invalid|Unrecognized|Could not|Improperly")
+# Lines with a reason in the output of a JVM that does not start.
+_REASON = re.compile(r"ERROR|Error|Exception|Invalid|Unrecognized|Could not|Improperly")
 
-# An archive that is missing or does not fit the JVM or the class path is left aside without a word.
+# The JVM silently ignores an archive that is missing or does not match the JVM or the class path.
 _ARCHIVE = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off -XX:SharedArchiveFile="
 
 
 class StartingSpark:
-    """A Spark that starts; called, it waits for the session."""
+    """A Spark that is starting. Call it to wait for the session."""
 
     def __init__(self, session: Future[SparkSession]) -> None:
         self._session = session
 
     def __call__(self) -> SparkSession:
-        """The session. Raises TailraceError."""
+        """Wait for the session and return it. Raises TailraceError."""
         try:
             return self._session.result()
         except TailraceError:
@@ -106,14 +106,14 @@ class StartingSpark:
             raise lost(ended) from error
 
     def check(self) -> None:
-        """Raise what kept it from starting, if that is known yet."""
+        """Raise the error if the start has already failed."""
         if self._session.done():
             self()
 
 
 @contextmanager
 def running_spark(config: ConsumerConfig) -> Iterator[StartingSpark]:
-    """Spark for the block, started while the block goes on."""
+    """Start Spark in the background of the block, and stop it at the end."""
     with ThreadPoolExecutor(1, thread_name_prefix="spark") as starter:
         session = starter.submit(start_spark, config)
         try:
@@ -128,23 +128,23 @@ class JvmLost(LogError):
 
 
 def lost(ended: str) -> JvmLost:
-    """The error for a JVM that is gone; ``ended`` is how."""
+    """Return the error for a JVM that has ended; ``ended`` describes how."""
     return JvmLost(
         "TR563",
         f"Spark's JVM terminated, {ended}",
-        hint="restart the consumer: it continues from its position. spark.log beside the checkpoint may say"
-        " more; if the kernel took the memory back, see spark.driver.memory",
+        hint="restart the consumer: it continues from its position. spark.log beside the checkpoint may have the"
+        " reason; if the kernel killed it for lack of memory, see spark.driver.memory",
         another_start=True,
     )
 
 
 def _not_py4j(record: logging.LogRecord) -> bool:
-    # Of a JVM that is gone it writes to the root logger.
+    # About a lost JVM py4j writes to the root logger.
     return "py4j" not in record.pathname
 
 
 def jvm_end(patience: float = 0.0) -> str | None:
-    """How Spark's JVM ended; None if it still runs after ``patience`` seconds."""
+    """Return how Spark's JVM ended; None if it still runs after ``patience`` seconds."""
     code = _exit_code(patience)
     return None if code is None else _how(code)
 
@@ -165,10 +165,10 @@ def _how(code: int) -> str:
 
 def start_spark(config: ConsumerConfig) -> SparkSession:
     """Start Spark with our settings, overridden by the configuration's."""
-    # It would show a stack trace for every error that the caller gets as an exception anyway.
+    # py4j would log a stack trace for every error that is raised anyway.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_not_py4j)
-    # The workers must be this very environment.
+    # The workers must use the same environment.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", str(_CONNECT_S))
     log = (config.channel_dir / "spark.log").absolute()
@@ -183,7 +183,7 @@ def start_spark(config: ConsumerConfig) -> SparkSession:
     if config.jars:
         jars = ",".join(str(jar) for jar in config.jars)
         settings["spark.jars"] = ",".join(filter(None, (settings.get("spark.jars"), jars)))
-        # Only classes of the JVM's own class path can come from the archive, or before Spark's own.
+        # Only classes on the JVM's class path can come from the archive, or take precedence over Spark's.
         paths = filter(None, (*jars.split(","), settings.get("spark.driver.extraClassPath")))
         settings["spark.driver.extraClassPath"] = os.pathsep.join(paths)
     begin = log.stat().st_size if log.exists() else 0
@@ -192,12 +192,12 @@ def start_spark(config: ConsumerConfig) -> SparkSession:
     except JvmEnded as ended:
         raise _ended_early(config, ended.code, log, begin) from None
     except Exception as error:
-        # Who answers lives; otherwise a JVM's end is known a moment later than what it does to a call.
+        # A JVM that answers is alive; the end of another one is known a moment after a call has failed.
         answered = isinstance(error, CapturedException | Py4JJavaError)
         if (code := _exit_code(0.0 if answered else JVM_PATIENCE)) is not None:
             raise _ended_early(config, code, log, begin) from error
         raise _refused(config, cause_of(error), log) from error
-    # It would print a stack trace when the JVM goes, which whoever uses the session gets told.
+    # It would print a stack trace when the JVM ends, which the session's user gets as an exception.
     accumulators: Any = session.sparkContext._accumulatorServer
     accumulators.handle_error = lambda request, address: None
     return session
@@ -209,26 +209,26 @@ def _session(settings: Mapping[str, str], secrets: Mapping[str, str], log: Path)
         SparkContext._jvm = SparkContext._gateway.jvm
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     session: SparkSession = SparkSession.builder.config(conf=conf).getOrCreate()
-    # Only now are the settings of spark.sql looked at.
+    # Spark checks the settings of spark.sql only now.
     session.conf.get("spark.sql.shuffle.partitions")
     return session
 
 
 def _ended_early(config: ConsumerConfig, code: int, log: Path, begin: int) -> TailraceError:
-    """The error for a JVM that ended while Spark started; its log says why, from ``begin`` on."""
+    """Return the error for a JVM that ended while Spark started, with the reason from its log after ``begin``."""
     if code < 0:
         return lost(_how(code))
     with log.open("rb") as file:
         file.seek(begin)
         lines = file.read().decode(errors="replace").splitlines()
-    said = ((line, after) for line, after in pairwise([*lines, ""]) if _SAYS_WHY.search(line))
-    # Of "Error occurred during initialization of VM" the next line is the reason.
+    said = ((line, after) for line, after in pairwise([*lines, ""]) if _REASON.search(line))
+    # After "Error occurred during initialization of VM" the next line is the reason.
     why = next((line if ":" in line else f"{line}: {after}".strip(": ") for line, after in said), "")
     return _refused(config, cause_of(Exception(why)) if why else f"its JVM ended {_how(code)}", log)
 
 
 def _refused(config: ConsumerConfig, why: str, log: Path) -> TailraceError:
-    """The error for a Spark that does not start."""
+    """Return the error for a Spark that does not start."""
     what, hint = f"Spark failed to start: {why[:300]}", f"see {log}"
     if "spark.authenticate.secret" in why:
         hint = "if spark.master is not local[N], set a secret for Spark's ports: docs/SECURITY.md"
