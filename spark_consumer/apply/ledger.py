@@ -8,14 +8,13 @@ the number after the position's among the executed ones?". Three kinds of server
 - MariaDB with its binlog on: ``gtid_domain_id`` and ``gtid_seq_no`` before, ``gtid_binlog_pos`` after. Only DDL
   is put under a number there: a transaction that writes to a sequence, or to a table without transactions, is
   logged as several groups and would take the numbers of what follows.
-- Others do not know (``NoLedger``); then the objects decide (``spark_consumer.apply.ddl.settle``).
+- Others do not know (``Ledger``); then the objects decide (``spark_consumer.apply.ddl.settle``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Protocol
 
 import pymysql
 import structlog
@@ -29,10 +28,11 @@ _USED = 1950
 _log = structlog.get_logger()
 
 
-class Ledger(Protocol):
-    """How one server takes and shows the channel's numbers."""
+class Ledger:
+    """How one server takes and shows the channel's numbers; this one cannot: no GTIDs, or no privilege to set them."""
 
-    proves: bool
+    #: whether ``happened`` tells of each DDL
+    proves = False
 
     def begin(self, session: Session, number: int) -> None:
         """Put the session's next DDL under this number."""
@@ -48,6 +48,7 @@ class Ledger(Protocol):
 
     def happened(self, session: Session, number: int) -> bool:
         """Whether the server has executed something under this number."""
+        return False
 
 
 @contextmanager
@@ -66,7 +67,7 @@ def transaction(session: Session, ledger: Ledger, number: int) -> Iterator[None]
             ledger.end(session)
 
 
-class MysqlLedger:
+class MysqlLedger(Ledger):
     """GTIDs ``<ledger uuid>:<number>``."""
 
     proves = True
@@ -77,7 +78,8 @@ class MysqlLedger:
     def begin(self, session: Session, number: int) -> None:
         session.execute(f"SET SESSION gtid_next = '{self._source}:{number}'")
 
-    begin_rows = begin
+    def begin_rows(self, session: Session, number: int) -> None:
+        self.begin(session, number)
 
     def skip(self, session: Session, numbers: range) -> None:
         for number in numbers:
@@ -95,7 +97,7 @@ class MysqlLedger:
         return bool(session.value("SELECT GTID_SUBSET(%s, @@GLOBAL.gtid_executed)", (gtid,)))
 
 
-class MariadbLedger:
+class MariadbLedger(Ledger):
     """GTIDs ``<ledger domain>-<server>-<number>``."""
 
     proves = True
@@ -107,12 +109,6 @@ class MariadbLedger:
         # Two statements: the number is checked against the domain that is in force when it is set.
         session.execute(f"SET SESSION gtid_domain_id = {self._domain}")
         session.execute(f"SET SESSION gtid_seq_no = {number}")
-
-    def begin_rows(self, session: Session, number: int) -> None:
-        """Nothing to set; the position alone knows this number."""
-
-    def skip(self, session: Session, numbers: range) -> None:
-        """Nothing to use up; only DDL has numbers there."""
 
     def end(self, session: Session) -> None:
         session.execute("SET SESSION gtid_seq_no = 0")
@@ -127,26 +123,6 @@ class MariadbLedger:
         return False
 
 
-class NoLedger:
-    """A server that cannot say: no GTIDs, or no privilege to set them."""
-
-    proves = False
-
-    def begin(self, session: Session, number: int) -> None:
-        """Nothing to set."""
-
-    begin_rows = begin
-
-    def skip(self, session: Session, numbers: range) -> None:
-        """Nothing to use up."""
-
-    def end(self, session: Session) -> None:
-        """Nothing was set."""
-
-    def happened(self, session: Session, number: int) -> bool:
-        return False
-
-
 def choose(session: Session, position: Position) -> Ledger:
     """The ledger that this server can keep, tried out."""
     ledger: Ledger
@@ -157,7 +133,7 @@ def choose(session: Session, position: Position) -> Ledger:
         on = session.value("SELECT @@GLOBAL.gtid_mode") == "ON"
         ledger = MysqlLedger(position.ledger_uuid)
     if not on:
-        return NoLedger()
+        return Ledger()
     try:
         # Setting and taking back leaves no trace on either server.
         ledger.begin(session, position.ledger_seq + 1)
@@ -171,5 +147,5 @@ def choose(session: Session, position: Position) -> Ledger:
         if error_number(error) not in _DENIED:
             raise
         _log.warning("ledger_not_permitted", reason=message_of(error), fallback="the objects")
-        return NoLedger()
+        return Ledger()
     return ledger

@@ -15,7 +15,6 @@ from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.causality import causality_of
 from spark_consumer.plan.plan import SlicePlan, plan_slice, structures_of, targets_of
-from spark_consumer.plan.safe_mode import SafeMode
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.foreign_keys import ForeignKeyCatalog
@@ -113,3 +112,28 @@ class Planner:
         """A DDL has run: look at the tables anew."""
         self._catalog.forget()
         self._foreign.forget()
+
+
+class SafeMode:
+    """Safe mode: applying changes that may have been applied before, by a copy or another replicator.
+
+    The position makes every slice happen once, so no restart needs it. It is for a channel that starts or is rewound to a
+    position before its downstream's state, so rows may already exist or be deleted.
+
+    What changes, for tables with a key: INSERT becomes DELETE + INSERT, UPDATE becomes DELETE + INSERT, and a DELETE
+    need not find its row. Tables that are applied in order instead change the row with that key, and insert it if
+    there is none (``spark_consumer.rows.ordered``). Rows are looked for by their key alone, never by REPLACE or
+    ON DUPLICATE KEY UPDATE, which would remove or change another row that has the same secondary unique value. Such a
+    row is an error. Tables without a key have no row identity and stay strict.
+
+    Args:
+        duration: seconds after the start for which it is on.
+    """
+
+    def __init__(self, always: bool, duration: float, now: float | None = None) -> None:
+        self._always = always
+        self._until = (time.monotonic() if now is None else now) + duration
+
+    def active(self, now: float) -> bool:
+        """Whether it is on at a moment of the monotonic clock."""
+        return self._always or now < self._until

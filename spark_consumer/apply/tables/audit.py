@@ -94,12 +94,6 @@ def exists(session: Session, channel: ChannelKey) -> bool:
     return session.value(sql, channel) is not None
 
 
-def forget(session: Session, channel: ChannelKey) -> None:
-    """Remove what is known of a channel, inside the open transaction."""
-    for table in TABLES:
-        session.run(f"DELETE FROM tailrace.{table} WHERE prefix = %s AND channel = %s", channel)
-
-
 def batches(session: Session, channel: ChannelKey) -> list[dict[str, Any]]:
     """The last ten batches of a channel, the newest first."""
     rows = session.rows(

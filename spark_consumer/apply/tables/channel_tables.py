@@ -28,12 +28,8 @@ def install(session: Session) -> None:
 def forget(session: Session, channel: ChannelKey) -> None:
     """Forget the channel, its audit rows and counters, as if it had never been. Call after ``install``."""
     session.execute("BEGIN")
-    for forget_in in (
-        position_store.forget,
-        audit.forget,
-        worker_info.forget,
-        marks.forget,
-        error_log.forget,
-    ):
-        forget_in(session, channel)
+    for table, statement in _TABLES.items():
+        # Where the columns are MySQL's own, so is the name of this one.
+        column = "Channel_name" if "Channel_name" in statement else "channel"
+        session.run(f"DELETE FROM tailrace.{table} WHERE prefix = %s AND {column} = %s", channel)
     session.execute("COMMIT")

@@ -149,12 +149,6 @@ def clear(session: Session, channel: ChannelKey) -> None:
     session.run("DELETE FROM tailrace.channel_errors WHERE prefix = %s AND channel = %s", channel)
 
 
-def forget(session: Session, channel: ChannelKey) -> None:
-    """Remove what is known of a channel, inside the open transaction."""
-    for table in TABLES:
-        session.run(f"DELETE FROM tailrace.{table} WHERE prefix = %s AND channel = %s", channel)
-
-
 def errors(query: Query, prefix: str) -> dict[str, dict[str, Any]]:
     """What channels have ended with, by name; ``at`` in seconds since 1970."""
     names = ("code", "what", "where", "hint", "at")

@@ -140,11 +140,6 @@ def scopes(session: Session) -> list[tuple[ChannelKey, str]]:
     return [(ChannelKey(prefix, name), replicates) for prefix, name, replicates in session.rows(sql)]
 
 
-def forget(session: Session, channel: ChannelKey) -> None:
-    """Remove the channel's row, inside the open transaction."""
-    session.run("DELETE FROM tailrace.relay_log_info WHERE prefix = %s AND Channel_name = %s", channel)
-
-
 def began_at(session: Session, channel: ChannelKey) -> str | None:
     """The ``--from`` of the channel's first run, where that is known."""
     found = session.value(

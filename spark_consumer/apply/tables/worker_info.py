@@ -74,11 +74,6 @@ def register_workers(session: Session, channel: ChannelKey, workers: int) -> Non
         )
 
 
-def forget(session: Session, channel: ChannelKey) -> None:
-    """Remove the rows of a channel's workers, inside the open transaction."""
-    session.run("DELETE FROM tailrace.worker_info WHERE prefix = %s AND Channel_name = %s", channel)
-
-
 def counts(query: Query, prefix: str) -> dict[str, list[dict[str, Any]]]:
     """What each worker did, by channel; none where a consumer is about to make the table."""
     names = ", ".join(_COUNTS)

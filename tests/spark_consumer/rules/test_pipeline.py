@@ -14,8 +14,8 @@ from schemas.ddl.names import Unroutable, rename
 from schemas.errors import ConfigError, DownstreamError
 from schemas.tables import TableFilter
 from schemas.wire.epoch import SchemaChanged, TableChanged
+from spark_consumer.apply.planner import SafeMode
 from spark_consumer.ddl.translate import DdlRules
-from spark_consumer.plan.safe_mode import SafeMode
 from spark_consumer.rules.event_filter import EVENTS, EventFilter, EventRule
 from spark_consumer.rules.route import Route, Router
 from spark_consumer.rules.rules import Rules
