@@ -65,7 +65,7 @@ class ChannelState:
     """What the downstream says of a channel when it is taken over.
 
     Attributes:
-        decided: all that an operator has decided about events that were refused.
+        decided: all operator decisions about refused events.
         has_error: whether its last run ended with an error.
         unfinished: the downstream's tables without transactions that are, or may be, ahead of the position.
     """
@@ -101,7 +101,7 @@ class Applier:
         #: the fencing token under which it writes
         self.token = state.position.fencing_token
         self._decided = state.decided
-        #: what an operator has decided about events that are still to come, or to come again
+        #: those for events that are not applied yet, or to be applied again
         self.directives = {
             event: one for event, one in state.decided.items() if event.epoch > state.position.epoch
         }
@@ -121,12 +121,12 @@ class Applier:
         """Apply a slice exactly once.
 
         Raises:
-            DownstreamError, LogError: nothing is applied, but for some parts of ``PreparedParts``.
+            DownstreamError, LogError: nothing is applied, except possibly some parts of ``PreparedParts``.
         """
         return self.connection.with_retries(lambda: self._apply_once(prepared))
 
     def apply_planned(self, prepared: OneSlice, replan: Callable[[], OneSlice]) -> Applied:
-        """``apply``, with another plan if somebody has altered a table since the last one was made.
+        """``apply``, planning again if a table was altered in the meantime.
 
         Args:
             replan: plans and prepares the slice anew.
@@ -191,7 +191,7 @@ class Applier:
         return applied + Applied(len(pending))
 
     def _run_alone(self, slice_: Slice, before: Position, progress: Progress, index: int) -> None:
-        """Run a statement that others of the same slice follow, with the channel's row locked."""
+        """Run a DDL statement that is not the slice's last, with the channel's row locked."""
         session = self.session
         with self._ddl.declared(session, self.token, slice_, before, progress, index) as run_ddl:
             session.execute("BEGIN")
@@ -257,11 +257,11 @@ class Applier:
             self._write_beside(made, before)
 
     def _write_beside(self, made: PreparedRows, before: Position) -> None:
-        """Write to tables without transactions; the session holds the channel's row."""
+        """Write to non-transactional tables while the session holds the channel's row."""
         slice_, steps = made.slice_, made.nontransactional
         with self.connection.another() as other:
             await_predecessor(other, before)
-            # Is the channel's row still ours? Once we have the lock, whoever takes it over waits for the lock.
+            # Check that we still own the channel's row; with the lock held, another consumer has to wait.
             self.session.rows("SELECT 1")
             self._unfinished |= {one.name for one in steps}
             nontransactional.write_steps(other, self._channel, steps, slice_.behind(before), slice_.where)
@@ -287,9 +287,9 @@ class Applier:
             after = replace(after, rewound_from=None)
         position_store.move(session, self._channel, after)
         records = slice_.audited(number)
-        # A heartbeat moves the position; it is no batch to account for.
+        # A heartbeat only moves the position and gets no audit row.
         if any(record.transactions or record.rows or record.ddl for record in records):
-            # The number of an epoch is that of a batch which applied it whole, for the first time.
+            # The epoch's number is used only when the batch applies it whole and for the first time.
             other = -number if slice_.window or repeated else None
             left_out = translated.left_out if translated else ()
             audit.record(session, self._channel, records, made.statements, other, left_out)
@@ -314,7 +314,7 @@ class Applier:
         if isinstance(prepared, BehindDdl) or prepared.rest_of is None:
             return 0
         parts = prepared.rest_of.parts
-        # Some of them never will be.
+        # Some numbers are never used.
         self._ledger.skip(self.session, range(before.ledger_seq + 1, before.ledger_seq + parts + 1))
         return parts
 
@@ -342,7 +342,7 @@ class Applier:
         return self.connection.with_retries(work)
 
     def move_to(self, position: Position) -> None:
-        """Move the position where that changes no row: what lies in between is applied, or nothing."""
+        """Move the position without changing rows."""
 
         def work() -> None:
             session = self.session
@@ -356,7 +356,7 @@ class Applier:
         self.connection.with_retries(work)
 
     def finish(self) -> None:
-        """The run has ended by itself: what is applied now stays as it is until another one starts."""
+        """Mark the run as ended normally."""
         self.connection.with_retries(
             lambda: position_store.set_consistent(self.session, self._channel, self.token)
         )

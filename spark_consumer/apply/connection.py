@@ -35,7 +35,7 @@ class Connection:
         self._given_up = threading.Event()
 
     def with_retries(self, work: Callable[[], _T]) -> _T:
-        """Do something on the connection, again on a new one as long as it may succeed then.
+        """Run ``work`` on the connection; reconnect and retry after temporary errors.
 
         Raises:
             DownstreamError: it did not, within ``retry_time``, or cannot.
@@ -49,13 +49,13 @@ class Connection:
                     raise refused(error) from error
                 self._renew(patience, error)
             except Unreachable as error:
-                # Another connection was not let in.
+                # The other connection was refused.
                 if not error.retryable:
                     raise
                 self._renew(patience, error.__cause__ or error)
 
     def _renew(self, patience: Patience, reason: BaseException) -> None:
-        """A new connection, once there is one."""
+        """Reconnect, waiting if needed."""
         self.session.close()
         while patience.wait_for_retry():
             _log.warning("downstream_retry", attempt=patience.attempts, reason=message_of(reason))

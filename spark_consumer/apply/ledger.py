@@ -1,14 +1,14 @@
-"""The downstream's own GTIDs as a ledger of what this channel did; needed for DDL, which commits by itself.
+"""Uses the downstream's GTIDs as a ledger of what the channel has applied; needed for DDL, which commits implicitly.
 
 On MySQL every slice and every DDL, on MariaDB every DDL runs under the next number of the channel's own GTID source.
 The numbers grow and the last one is part of the position, so after a crash the question "did the DDL happen?" is "is
-the number after the position's among the executed ones?". Three kinds of server answer differently:
+the number after the position's among the executed ones?". It depends on the server:
 
 - MySQL with ``gtid_mode=ON``: ``gtid_next`` before, ``gtid_executed`` after.
 - MariaDB with its binlog on: ``gtid_domain_id`` and ``gtid_seq_no`` before, ``gtid_binlog_pos`` after. Only DDL
   is put under a number there: a transaction that writes to a sequence, or to a table without transactions, is
   logged as several groups and would take the numbers of what follows.
-- Others do not know (``Ledger``); then the objects decide (``spark_consumer.apply.ddl.settle``).
+- Otherwise (``Ledger``) the objects decide (``spark_consumer.apply.ddl.settle``).
 """
 
 from __future__ import annotations
@@ -29,22 +29,23 @@ _log = structlog.get_logger()
 
 
 class Ledger:
-    """How one server takes and shows the channel's numbers; this one cannot: no GTIDs, or no privilege to set them."""
+    """Sets and checks the channel's numbers on one kind of server. Here: one without GTIDs, or without the privilege
+    to set them."""
 
     #: whether ``happened`` tells of each DDL
     proves = False
 
     def begin(self, session: Session, number: int) -> None:
-        """Put the session's next DDL under this number."""
+        """Set the ledger number of the session's next DDL."""
 
     def begin_rows(self, session: Session, number: int) -> None:
         """Put the session's next transaction under this number."""
 
     def skip(self, session: Session, numbers: range) -> None:
-        """Use up the numbers that nothing was committed under."""
+        """Mark unused numbers as used."""
 
     def end(self, session: Session) -> None:
-        """Give the session back its own numbering, whatever became of the transaction."""
+        """Reset the session to automatic numbering."""
 
     def happened(self, session: Session, number: int) -> bool:
         """Whether the server has executed something under this number."""
@@ -124,7 +125,7 @@ class MariadbLedger(Ledger):
 
 
 def choose(session: Session, position: Position) -> Ledger:
-    """The ledger that this server can keep, tried out."""
+    """Choose the ledger by trying to set a number."""
     ledger: Ledger
     if session.flavor == "mariadb":
         on = bool(session.value("SELECT @@GLOBAL.log_bin"))

@@ -1,8 +1,8 @@
 """Rows of tables without transactions (MyISAM, Aria, MEMORY …), written once although they cannot be rolled back.
 
-They cannot be in the transaction that moves the position: what a failed attempt has written stays, and MySQL with GTIDs
-refuses such a mixture (1785). So they are written beside it, one by one in the upstream's order, each by a statement of
-its own on a second connection, and ``tailrace.nontransactional_info`` tells for each table how far that is:
+They cannot be in the transaction that moves the position: what a failed attempt has written stays, and MySQL with
+GTIDs refuses such a mixture (1785). So they are written beside it, one by one in the upstream's order, each by a
+statement of its own on a second connection, and ``tailrace.nontransactional_info`` says for each table how far that is:
 
 1. The slice's transaction holds the channel's row, so no other consumer is at work. The second connection takes the
    channel's lock, as a DDL does: a predecessor's statement that the server still carries out is waited for. Then the
@@ -44,7 +44,7 @@ from spark_consumer.target.session import Session
 
 _MOST = 500  # changes in doubt together
 _APPLIED = (
-    "of this batch only rows before it in tables without transactions were applied, and are not applied again"
+    "only earlier rows in non-transactional tables of this batch were applied; they are not applied again"
 )
 # Table storage engine doesn't have this option.
 _NOT_SUPPORTED = 1031
@@ -126,10 +126,10 @@ def _due(
             return
         raise LogError(
             "TR659",
-            f"rows were written to {'.'.join(one.name)} up to {mark.place.file}:{mark.place.pos}, before the position"
-            " could be moved, and the log has no such row",
+            f"rows were written to {'.'.join(one.name)} up to {mark.place.file}:{mark.place.pos} before the position"
+            " was moved, but the log has no row there",
             where=where,
-            hint="it is another log: load the table anew, and delete its row from tailrace.nontransactional_info",
+            hint="this is a different log: reload the table and delete its row from tailrace.nontransactional_info",
         )
     begin, end = found
     if doubtful := [step for step in one.steps if begin <= step.first < end]:
@@ -165,7 +165,7 @@ def _write(
                 write_one(session, step.statement, where)
         except DownstreamError as error:
             if isinstance(error.__cause__, pymysql.MySQLError) and is_crashed(error.__cause__):
-                # What it has done nobody knows.
+                # Its effect is unknown.
                 raise crashed(one.name, error.__cause__, error.where) from error
             error.applied = _APPLIED
             if not again:
@@ -177,10 +177,10 @@ def _write(
 
 def _repeat(session: Session, step: Step, where: Where) -> None:
     try:
-        write_one(session, step.again, where)
+        write_one(session, step.idempotent, where)
     except DownstreamError as error:
         # ARCHIVE takes INSERT and nothing else.
-        if error_number(error.__cause__ or error) != _NOT_SUPPORTED or not step.again.fallbacks:
+        if error_number(error.__cause__ or error) != _NOT_SUPPORTED or not step.idempotent.fallbacks:
             raise
         if not session.rows(
             f"SELECT 1 FROM {step.statement.table.target.decode()} WHERE {step.match.decode()}"

@@ -1,4 +1,4 @@
-"""How long to wait for something that is lost, and with which pauses."""
+"""Retry with growing pauses until a time limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Patience:
 
     Args:
         limit: seconds; 0: there is no second attempt.
-        given_up: once it is set, nobody waits any longer.
+        given_up: event that ends all waiting.
         clock: seconds of a monotonic clock.
     """
 
@@ -26,11 +26,11 @@ class Patience:
         self.attempts = 0
 
     def renew(self) -> None:
-        """There was progress: what is lost from now on is another trouble."""
+        """Reset the time limit after progress."""
         self._began, self.attempts = None, 0
 
     def wait_for_retry(self) -> bool:
-        """Pause, then say whether to try again."""
+        """Pause. Returns whether to retry."""
         now = self._clock()
         if self._began is None:
             self._began = now

@@ -28,7 +28,7 @@ class Downstream:
 
     Attributes:
         position: the channel's.
-        decided: all that an operator has decided about events that were refused.
+        decided: all operator decisions about refused events.
         hidden: the upstream's tables that an online schema change made, and that the downstream does not have.
         unfinished: the downstream's tables without transactions that are, or may be, ahead of the position.
     """
@@ -60,7 +60,7 @@ class Planner:
         *,
         row_by_row: bool = False,
     ) -> SlicePlan:
-        """The plan of a slice whose rows were written with these structures, by fingerprint.
+        """Plan a slice. ``structures``: of its rows, by fingerprint.
 
         Args:
             row_by_row: each change as a statement of its own, traced.
@@ -97,7 +97,7 @@ class Planner:
         plan = replace(plan, window=slice_.window)
         if row_by_row:
             return plan.row_by_row()
-        # What is applied again, an epoch's part, and the rows of a DDL are one transaction's.
+        # Repeated slices, parts of an epoch, and rows of a DDL are applied in one transaction.
         if not self._in_parts or is_repeat or slice_.window is not None or slice_.ddl is not None:
             return plan
         foreign = self._foreign.load(session, names)
@@ -109,7 +109,7 @@ class Planner:
         return replace(plan, causality=replace(causality, updated=updated))
 
     def forget(self) -> None:
-        """A DDL has run: look at the tables anew."""
+        """Invalidate the cached tables after a DDL."""
         self._catalog.forget()
         self._foreign.forget()
 

@@ -70,14 +70,14 @@ class Step:
 
     Attributes:
         first: the index of its first row among the table's rows of the slice.
-        again: what comes to the same if it was made already.
+        idempotent: the statement that gives the same result if the change was already made.
         match: what finds its row.
-        alone: whether it must be known to be there before the next one.
+        alone: whether it must be confirmed before the next change.
     """
 
     first: int
     statement: OrderedStatement
-    again: OrderedStatement
+    idempotent: OrderedStatement
     match: bytes
     alone: bool
 
@@ -117,7 +117,7 @@ class PreparedRows:
 
     Attributes:
         stages: what became of the rows on the way.
-        nontransactional: what is written beside the transaction.
+        nontransactional: writes to non-transactional tables.
         events: of a slice that is applied row by row, which row changes it has.
         directives: what an operator has decided about some of them.
         rest_of: where workers have applied some parts of the slice already and this is the rest: one of these workers.
@@ -170,7 +170,7 @@ class PreparedParts:
     """Parts that workers write, each in a transaction of its own, before the one that moves the position.
 
     Attributes:
-        slice_id: what the workers know the slice by; no other attempt to cut and share these epochs has it.
+        slice_id: unique id of this attempt, known to the workers.
         stages: what became of the rows on the way.
     """
 
@@ -198,7 +198,7 @@ def _counts(slice_: Slice, statements: int, stages: Stages) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class BehindDdl:
-    """The rows of a DDL, such as CREATE TABLE … SELECT: they can be planned only when it has made their table.
+    """The rows of a DDL, such as CREATE TABLE … SELECT: they can be planned only after the DDL has created their table.
 
     Attributes:
         read: plans and reads them then.
@@ -221,7 +221,7 @@ Prepared = OneSlice | OneByOne
 
 
 def assembled(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> PreparedRows:
-    """The slice from the results of ``render`` over all its rows. Raises LogError if these are not its rows."""
+    """Assemble the slice from the results of ``render``. Raises LogError if rows are missing or extra."""
     verify(slice_, results)
     return sorted_out(slice_, plan, results)
 
@@ -291,7 +291,7 @@ def stages_of(
     in_order: Sequence[OrderedRow],
     made: Sequence[Writes],
 ) -> Stages:
-    """What became of a slice's rows."""
+    """Row counters of a slice."""
     planned = Stages.of_plan(slice_, plan)
     not_written = [one for one in results if isinstance(one, NotWritten)]
     # Halves of a key change come from two executors, and only here it is known whether both are left out.
@@ -311,7 +311,7 @@ def directed(
     *,
     is_repeat: bool = False,
 ) -> PreparedRows:
-    """A slice, prepared row by row, as an operator wants it.
+    """Apply operator directives to a slice prepared row by row.
 
     Args:
         flavor: of the downstream.
@@ -319,8 +319,8 @@ def directed(
 
     Raises:
         EventRefused: a directive for something else.
-        DownstreamError: TR642 a directive for an event that is not there; TR578 what ran in an event's place cannot run
-            again.
+        DownstreamError: TR642 a directive for an event that is not there; TR578 the replacement of an event cannot be
+            repeated.
     """
     first, behind = prepared.slice_.window or (0, 1 << 62)
     of_slice = [
@@ -332,9 +332,9 @@ def directed(
         if (event := prepared.events.get(one.event)) is None:
             raise DownstreamError(
                 "TR642",
-                f"a directive of `tailrace error` names event {one.event}, and there is no such event",
+                f"a `tailrace error` directive refers to event {one.event}, which does not exist",
                 where=prepared.slice_.where,
-                hint="another log has taken the place of the one it was made for",
+                hint="the log was replaced since the directive was made",
             )
         one.check(event)
     statements: list[OrderedStatement] = []

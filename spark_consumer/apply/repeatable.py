@@ -21,7 +21,7 @@ from spark_consumer.target.session import Flavor, Session
 from spark_consumer.target.table import TargetTable
 from spark_consumer.target.tables import read_table
 
-REPLAY_HINT = "a replay into an empty schema, as another channel, shows any place: docs/REPLAY.md"
+REPLAY_HINT = "to see any position, replay into an empty schema with another channel: docs/REPLAY.md"
 
 
 def check_tables(plan: SlicePlan, targets: Mapping[QualifiedName, TargetTable | None], rules: Rules) -> None:
@@ -41,20 +41,20 @@ def _reason(table: TablePlan, target: TargetTable | None, rules: Rules) -> str:
     if not table.structure.is_full:
         return "its row images lack columns"
     if table.locator.find is RowMatch.WHOLE or not table.locator.sure:
-        return "no key tells for sure which row is there already"
+        return "no key identifies existing rows"
     if target is not None and target.triggers:
         return "the downstream's table has triggers"
     if not table.transactional:
         return "the downstream's table has no transactions"
     if table.cascades:
-        return "it has, or hangs on, a foreign key that cascades"
+        return "it is part of a cascading foreign key"
     if table.partial:
         return "the channel's filters leave some of its changes out"
     if not rules.compact:
         return "the channel has compact = false"
     if target is not None and target.writable - {column.lower() for column in table.writable}:
         return "the downstream's table has columns of its own"
-    return "it shares its downstream table with one whose changes cannot"
+    return "its downstream table is shared with a table whose changes cannot be repeated"
 
 
 def repetition(decision: Directive, statement: str, flavor: Flavor) -> Repeated:
@@ -98,7 +98,7 @@ def deviating(decisions: Iterable[Directive], flavor: Flavor) -> Callable[[Table
 def _once(decision: Directive, statement: str, reason: str) -> DownstreamError:
     return DownstreamError(
         "TR578",
-        f"what runs in the place of event {decision.event} cannot be repeated: {reason}: {statement[:200]}",
+        f"the replacement of event {decision.event} cannot be repeated: {reason}: {statement[:200]}",
         where=Where(epoch=decision.epoch, gtid=decision.gtid, event=decision.event),
         hint=f"the furthest place is epoch:{decision.epoch + 1}; {REPLAY_HINT}",
     )
@@ -107,7 +107,7 @@ def _once(decision: Directive, statement: str, reason: str) -> DownstreamError:
 def _differs(found: Repeated, target: TargetTable | None) -> str:
     """Why a statement would do something else in its table for a second time; "" if it would not."""
     if target is None:
-        return "its table is gone"
+        return "its table does not exist"
     if target.triggers:
         return "its table has triggers"
     given = found.given([column.name for column in target.columns])

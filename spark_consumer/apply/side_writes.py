@@ -1,10 +1,10 @@
-"""Rows that triggers and events of the downstream would write beside the channel's own.
+"""Rows that triggers and events of the downstream would write in addition to the channel.
 
 The log holds the rows that the upstream's triggers and events wrote. The same program on the downstream, as a copy by
-mysqldump brings it, would write them for a second time, and no count of affected rows tells. So each enabled event,
-and each trigger on a table that the channel writes to, must be known to change no replicated row: by the tables that
-its text changes, by the routines and views that it goes through, by triggers of those tables and by foreign keys that
-cascade from them. What cannot be told counts as if it did.
+mysqldump brings it, would write them for a second time, and affected-row counts would not show it. So each enabled
+event, and each trigger on a table that the channel writes to, must be known to change no replicated row: by the tables
+that its text changes, by the routines and views that it goes through, by triggers of those tables and by foreign keys
+that cascade from them. If this cannot be determined, the program is treated as changing rows.
 
 Triggers are read in the transaction that writes, under the tables' metadata locks, so none can come in between. For
 routines and events there are no such locks; they are read anew in each transaction.
@@ -244,7 +244,7 @@ def _dropped(program: Program) -> str:
 
 
 def _remedy(program: Program, why: str) -> str:
-    where = "the log brings the rows that it writes upstream"
+    where = "the log already contains the rows it writes on the upstream"
     gone = (
         f"ALTER EVENT {quoted(program.db, program.name)} DISABLE on the downstream"
         if program.kind == "event"
@@ -252,7 +252,7 @@ def _remedy(program: Program, why: str) -> str:
     )
     # Of a table that it changes, the rules may be what is wrong.
     rules = (
-        ", or leave that table out of the channel ([tables] exclude)" if why.startswith("it changes") else ""
+        ", or exclude that table from the channel ([tables] exclude)" if why.startswith("it changes") else ""
     )
     return f"{gone} ({where}){rules}"
 

@@ -1,4 +1,4 @@
-"""Running a transaction's statements, each of which must change exactly the rows that the log says."""
+"""Runs a transaction's statements and checks their affected-row counts."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def denied(error: BaseException, where: Where) -> DownstreamError:
 
 
 def _run_cascade(session: Session, hanging: Cascades, one: OrderedStatement, where: Where) -> None:
-    """Remove what hangs on a row, where its own DELETE would leave something behind."""
+    """Delete dependent rows that the row's own DELETE would leave behind."""
     assert one.cascade_from is not None
     if not hanging.act(one.table.target_name):
         return
@@ -113,7 +113,7 @@ def _refusal(error: pymysql.MySQLError, place: Where, sql: bytes) -> DownstreamE
         "TR604",
         f"the downstream refused a statement: {message_of(error)}; {_shown(sql)}",
         where=place,
-        hint="remove what the message names, then start again",
+        hint="fix the cause given in the message and restart",
         applied=NOTHING_APPLIED,
         statement=_shown(sql, 2000),
     )
@@ -131,7 +131,7 @@ def _run(
 ) -> int:
     """Run one statement; the number of rows it changed, which may be less, or more, than the log's."""
     place = replace(where, table=table.name)
-    # The server would cut the connection without a word of the reason.
+    # The server would close the connection without an error message.
     if len(statement.sql) >= session.max_allowed_packet:
         raise _too_large(len(statement.sql), session.max_allowed_packet, place)
     try:
@@ -147,7 +147,7 @@ def _run(
             f"a statement changed {counted(affected, 'row')} where the log implies {statement.rows}:"
             f" {_shown(statement.sql)}",
             where=place,
-            hint="the downstream's rows differ from the upstream's; `tailrace compare` names the rows",
+            hint="the downstream's rows differ from the upstream's; `tailrace compare` lists them",
             applied=NOTHING_APPLIED,
             statement=_shown(statement.sql, 2000),
         )
@@ -163,9 +163,9 @@ def run_free(session: Session, sql: str, where: Where) -> None:
             raise
         raise DownstreamError(
             "TR604",
-            f"the downstream refused what was to run instead of a DDL: {message_of(error)}; {cut_values(sql, 400)}",
+            f"the downstream refused the replacement of a DDL: {message_of(error)}; {cut_values(sql, 400)}",
             where=where,
-            hint="`tailrace error replace` again, with what it takes",
+            hint="run `tailrace error replace` again with statements that it accepts",
         ) from error
 
 
@@ -180,7 +180,7 @@ def _too_large(size: int, limit: int, where: Where) -> DownstreamError:
         "TR608",
         f"a row needs a statement of {size} bytes, and the downstream takes {limit} (max_allowed_packet)",
         where=where,
-        hint=remedy if needed <= 1 << 30 else "no server takes that much: exclude the table",
+        hint=remedy if needed <= 1 << 30 else "no server accepts that size: exclude the table",
         applied=NOTHING_APPLIED,
     )
 
@@ -197,8 +197,8 @@ def gave_up(error: BaseException) -> DownstreamError:
     if not is_lost(error):
         return DownstreamError(
             "TR640",
-            f"the downstream could not write for too long (consumer.retry-time): {message_of(error)}",
-            hint="see to what the message names (a lock, read_only, a full disk, max_connections), then start again",
+            f"the downstream was not writable for longer than consumer.retry-time: {message_of(error)}",
+            hint="fix the cause given in the message (a lock, read_only, a full disk, max_connections) and restart",
             applied=NOTHING_APPLIED,
             retryable=True,
         )
@@ -206,6 +206,6 @@ def gave_up(error: BaseException) -> DownstreamError:
         "TR607",
         "the connection to the downstream was lost, and did not come back within consumer.retry-time:"
         f" {message_of(error)}",
-        hint="check the server; nothing is lost, start the consumer again",
+        hint="check the server and restart the consumer; nothing is lost",
         retryable=True,
     )

@@ -35,7 +35,7 @@ def explain(error: BaseException, slice_: Slice | None, log: LogReader) -> Tailr
         return unreadable(error, slice_.where if slice_ else Where())
     if (refusal := _REFUSED.search(str(error))) is not None:
         hint = LOGIN_HINT if refusal[1] == "Sasl" else CERTIFICATE_HINT
-        return KafkaRefused("TR508", f"Kafka does not let Spark in: {refusal[2][:300]}", hint=hint)
+        return KafkaRefused("TR508", f"Kafka refused Spark's login: {refusal[2][:300]}", hint=hint)
     return SparkFailed(
         "TR556",
         f"a Spark job failed: {cause_of(error)[:300]}",

@@ -184,7 +184,7 @@ def _changes(rows: Iterable[OrderedRow]) -> Iterator[tuple[OrderedRow, OrderedRo
     in_order = sorted(rows, key=lambda row: (row.epoch, row.seq))
     for left, right in pairwise(in_order):
         if (left.epoch, left.seq) == (right.epoch, right.seq):
-            raise LogError("TR553", f"row {left.seq} is there twice", where=Where(epoch=left.epoch))
+            raise LogError("TR553", f"duplicate row {left.seq}", where=Where(epoch=left.epoch))
     position = 0
     while position < len(in_order):
         row = in_order[position]
@@ -269,9 +269,7 @@ def _insert(row: OrderedRow) -> bytes:
     assert row.values is not None
     if not row.table.knows_rows:
         where = Where(table=row.table.name, epoch=row.epoch)
-        raise LogError(
-            "TR553", f"row {row.seq} is half of a key change, and the other half is missing", where=where
-        )
+        raise LogError("TR553", f"half of the key change at row {row.seq} is missing", where=where)
     columns = ",".join(map(quoted, row.table.insert_columns)).encode()
     return b"INSERT INTO " + row.table.target + b" (" + columns + b") VALUES " + row.values
 

@@ -35,7 +35,7 @@ RunTasks = Callable[[int, ArrowFunction], Any]
 
 
 class DamagedRecord(Exception):
-    """Some record of a range holds no row; the text says what reading it came to."""
+    """A record in the range is not a row; the message has the decoding error."""
 
 
 def task(
@@ -45,7 +45,7 @@ def task(
 ) -> ArrowFunction:
     """The function that Spark runs over numbers of parts: the results of each.
 
-    What nobody can read is a result too: Spark would try a task that fails again at once.
+    Read failures are returned as results, because Spark would retry a failing task immediately.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

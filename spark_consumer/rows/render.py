@@ -48,7 +48,7 @@ class UnevaluableRow(DownstreamError):
     def __init__(self, text: str, where: Where) -> None:
         super().__init__(
             "TR634",
-            f"an expression of the expression-filter has no sure result for a row: {text}",
+            f"an expression-filter expression cannot be evaluated exactly for a row: {text}",
             where=where,
             hint="change the expression, such as with COLLATE and a _bin collation, or where the row image lacks a"
             " column, binlog_row_image upstream",

@@ -1,4 +1,4 @@
-"""What executors tell the driver of the rows that they have read: a type for each kind, and their way through Arrow.
+"""Result types that executors send to the driver, and their Arrow encoding.
 
 There may be one for each row, so they are named tuples: a dataclass costs three times as much to make and to send.
 Pickled they pass the JVM between a Python worker and the driver. Its heap is small, so no value is large: what is
@@ -27,8 +27,8 @@ class NotWritten(NamedTuple):
     """Changes that become no statement.
 
     Attributes:
-        compacted: since another change of the same row stands for them.
-        left_out: since an expression says so.
+        compacted: superseded by another change of the same row.
+        left_out: by an expression.
     """
 
     compacted: int
@@ -85,7 +85,7 @@ class TracedRow(NamedTuple):
 
 
 class RowToShare(NamedTuple):
-    """What the changes of one row come to, for the worker that will write it.
+    """The net change of one row, for the worker that will write it.
 
     Attributes:
         offsets: of its changes in the partition.

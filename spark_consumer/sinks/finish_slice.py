@@ -119,6 +119,6 @@ def _epochs(ahead: Ahead, applier: Applier, log: LogReader) -> list[LoggedEpoch]
             f"the slice of epochs {ahead.first_epoch} to {ahead.last_epoch} is applied in part, and position"
             f" ({position.epoch}) and log do not fit it",
             where=Where(epoch=ahead.first_epoch),
-            hint="the position was moved, or the log was cut, since workers wrote that slice: load the tables anew",
+            hint="the position was moved or the log truncated after workers wrote that slice: reload the tables",
         )
     return epochs

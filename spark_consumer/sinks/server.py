@@ -134,7 +134,7 @@ class ServerSink:
         return applied
 
     def _narrowed(self, error: DownstreamError, prepared: OneSlice) -> Applied:
-        """After a refusal: apply the epochs one by one, and name the row or DDL at which that ends.
+        """After a refusal: apply the epochs one by one and identify the refused row or DDL.
 
         Raises:
             DownstreamError: with the event, unless each epoch by itself went through.
@@ -207,7 +207,7 @@ def open_server(config: ConsumerConfig, log: LogReader, worker_pool: WorkerPool 
 
 
 def _ensure_position(config: ConsumerConfig, session: Session, log: LogReader) -> None:
-    """The channel's position, which is in this log: whoever has another one must not be disturbed."""
+    """Ensure that the channel has a position in this log, before taking it over."""
     found, last = position_store.read(session, config.key), log.last_epoch()
     if found is not None:
         check_log(config.key, found, last)

@@ -1,7 +1,7 @@
 """Where a channel's changes go: the contract of every kind of target.
 
-A sink holds the channel's position together with what it has written, and moves both in one step that either happens
-or does not. Everything else follows: a slice may be offered any number of times, and takes effect once.
+A sink holds the channel's position together with what it has written, and changes both atomically. Everything else
+follows: a slice may be offered any number of times, and takes effect once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Sink(Protocol[P]):
         """Where the channel stands, as of the last commit."""
 
     def begin(self, rows: SliceRows) -> None:
-        """Read rows from there, and first of all finish what an earlier run has left in part, if it did."""
+        """Set where rows are read from, and finish a partly applied slice of an earlier run."""
 
     def plan(self, slice_: Slice, structures: Mapping[str, TableStructure]) -> Callable[[], P]:
         """Plan a slice against the target as it is.
@@ -51,10 +51,10 @@ class Sink(Protocol[P]):
         """Move the position where that changes no row."""
 
     def give_up(self) -> None:
-        """From another thread: leave what is in hand, of which nothing or all is applied."""
+        """Abort the current slice, from another thread; it is applied completely or not at all."""
 
     def end(self, error: TailraceError | None = None) -> None:
-        """Write down for whoever asks later that the run has ended: by itself, or by this error."""
+        """Record that the run ended, normally or with this error."""
 
     def close(self) -> None:
-        """Let go of the target."""
+        """Release the target."""

@@ -1,7 +1,7 @@
 """The statements that a DDL becomes and which one runs now: the position's ``ddl_intent``, until all have run.
 
-Between two starts the rules may change, and with them the statements. What has begun is brought to its end as it was
-begun.
+Between two starts the rules may change, and with them the statements. A DDL that was started is finished with the
+statements it was started with.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LeftOut(StrEnum):
 
 @dataclass(frozen=True)
 class TranslatedDdl:
-    """What a channel makes of a DDL.
+    """The statements that a channel runs for a DDL.
 
     Attributes:
         statements: what it runs, in order.
@@ -69,14 +69,14 @@ class TranslatedDdl:
 
 @dataclass(frozen=True)
 class Intent:
-    """A DDL in hand.
+    """A DDL in progress.
 
     Attributes:
         place: the DDL's in the upstream. Not the epoch's number: after a crash `tailrace recover` may go on with it.
         translated: what it becomes. The text of a statement on accounts is left out.
         index: the statement in hand; those before it have run.
         number: the one that it has in the ledger.
-        before: its objects before it ran; None: it is not running, the downstream has refused it.
+        before: its objects before it ran; None: the downstream has refused it and it is not running.
         directive: the operator's decision that the statements come from.
     """
 
@@ -137,20 +137,20 @@ def _without_secrets(ddl: SchemaChanged) -> SchemaChanged:
 
 @dataclass(frozen=True)
 class Progress:
-    """What is to run of a DDL from here on.
+    """What remains to run of a DDL.
 
     Attributes:
         translated: what the channel makes of it.
         index: the next one of its statements.
         number: the last number of the ledger that is used.
-        left: what is left of that statement, if it was interrupted halfway; ``before`` is what its objects were.
+        remaining: the rest of that statement if it was interrupted; ``before`` is what its objects were.
         directive: the operator's decision that it comes from.
     """
 
     translated: TranslatedDdl
     number: int
     index: int = 0
-    left: SchemaChanged | None = None
+    remaining: SchemaChanged | None = None
     before: Snapshot | None = None
     directive: int | None = None
 
@@ -161,12 +161,12 @@ class Progress:
 
     def statement(self, index: int) -> SchemaChanged:
         """What to run of one of them."""
-        halfway = index == self.index and self.left is not None
-        return self.left if halfway and self.left else self.translated.statements[index]
+        halfway = index == self.index and self.remaining is not None
+        return self.remaining if halfway and self.remaining else self.translated.statements[index]
 
     def intent(self, place: str, index: int, before: Snapshot) -> Intent:
         """To write down before one of them runs; ``before`` is what its objects are now."""
-        kept = self.before if index == self.index and self.left is not None else None
+        kept = self.before if index == self.index and self.remaining is not None else None
         number = self.number + 1 + index - self.index
         return Intent(place, self.translated, index, number, kept or before, self.directive)
 

@@ -28,11 +28,11 @@ _TYPES = {
 
 
 class Undecided(Exception):
-    """What is there now may be either; the text says why."""
+    """The state does not show whether the DDL ran; the message gives the reason."""
 
 
 class Broken(Undecided):
-    """It is neither: the server has lost a table, or cannot open it."""
+    """The state matches neither outcome: the server lost a table or cannot open it."""
 
 
 def what_is_left(
@@ -42,11 +42,11 @@ def what_is_left(
 
     Args:
         before: its objects before it ran for the first time.
-        now: the same objects, with nobody at work on them.
+        now: the same objects, while no statement is running on them.
         mariadb: whether the downstream is one.
 
     Raises:
-        Undecided: nobody can know.
+        Undecided: it cannot be determined.
     """
     verb, _, what = ddl.kind.partition(" ")
     if family(ddl.kind) == ACCOUNTS:
@@ -135,7 +135,7 @@ def _created(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool)
             text = as_alter_database(ddl.statement, ddl.source_flavor, sql_mode=ddl.mode)
         except Uneditable as error:
             raise Undecided(
-                f"the database is there, perhaps without its character set, and {error}"
+                f"the database exists, possibly without its character set, and {error}"
             ) from error
         return replace(ddl, statement=text, kind="ALTER DATABASE")
     return None
@@ -148,7 +148,7 @@ def _renamed(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool)
         for table in ddl.tables
     ]
     if any(name not in before.objects for pair in pairs for name in pair):
-        # The server has names in lower case.
+        # The server stores names in lower case.
         pairs = [(old.lower(), new.lower()) for old, new in pairs]
     # The right to see ids may have been given, or taken, in between.
     known = all(one.ids or one.engine != "innodb" for each in (before, now) for one in each.objects.values())
@@ -166,7 +166,7 @@ def _renamed(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool)
         raise Broken("the tables are neither as before nor as after it")
     sure = not any(identity[:1] == (UNKNOWN,) for identity in found.values())
     if not sure and any(places[count] != places[done[-1]] for count in done):
-        raise Undecided("the tables look alike, and the ids of InnoDB's tables are not known")
+        raise Undecided("the tables are identical in definition, and InnoDB's table ids are not readable")
     # If several fit, what changed places is the same in every way, or nothing did.
     rest = ddl.tables[done[-1] :]
     if not rest:
@@ -205,7 +205,7 @@ def _altered(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool)
         quoted(table.renamed_to_db or table.db, table.renamed_to or table.table),
     ]
     if not before.objects.keys() >= set(names):
-        # The server has names in lower case.
+        # The server stores names in lower case.
         names = [name.lower() for name in names]
     if table.renamed_to is not None and names[0] != names[1]:
         other = now.get(table.renamed_to_db or table.db, table.renamed_to)
@@ -214,7 +214,7 @@ def _altered(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool)
         if bool(found.kind) == bool(was.kind) and not other.kind:
             return ddl
         if found.kind or not other.kind:
-            raise Broken("both of the table's names are in use, or none")
+            raise Broken("both the old and the new table name exist, or neither")
         return None
     if not was.kind:
         return ddl
@@ -227,15 +227,13 @@ def _altered(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool)
 
 def _differs(was: Shown, found: Shown, before: Snapshot, now: Snapshot) -> bool:
     if was.kind and not found.kind:
-        raise Broken("the table is gone")
+        raise Broken("the table is missing")
     if BROKEN in (was.definition, found.definition):
         raise Broken("the server cannot open the table")
     if before.server != now.server:
         if was.ids and found.ids and not set(was.ids) & set(found.ids):
             return True
-        raise Undecided(
-            "the server shows definitions otherwise than before: another version, or other settings"
-        )
+        raise Undecided("definitions cannot be compared: the server's version or settings have changed")
     if UNKNOWN in (was.definition, found.definition):
         raise Undecided("the account may not see the table's definition")
     return was.definition != found.definition
@@ -269,7 +267,7 @@ def _partition_moved(ddl: SchemaChanged, before: Snapshot, now: Snapshot) -> Sch
             raise Broken("a table came or went, and the partitions are the same")
         return None
     if changed:
-        raise Broken("the partitions changed, and no table came or went")
+        raise Broken("the partitions changed, but no table was added or removed")
     if not other[0].kind:
         return ddl
     if not (one[0].ids and one[1].ids and other[0].ids and other[1].ids):
@@ -278,7 +276,7 @@ def _partition_moved(ddl: SchemaChanged, before: Snapshot, now: Snapshot) -> Sch
         return ddl
     if _numbers(other[1]) <= _numbers(one[0]) and _numbers(other[0]) <= _numbers(one[1]):
         return None
-    raise Broken("neither the table nor the partition is what it was, nor what the other one was")
+    raise Broken("table and partition match neither the state before nor after the exchange")
 
 
 def _numbers(shown: Shown) -> set[int]:

@@ -134,9 +134,11 @@ class DdlApplier:
             found = self._settled(
                 slice_, position, intent, chosen or TranslatedDdl((slice_.ddl,), online_tables.NO_TABLES)
             )
-            if found.index > 0 or found.left is not None:
+            if found.index > 0 or found.remaining is not None:
                 translated = chosen or intent.translated
-                return Progress(translated, found.number, found.index, found.left, intent.before, directive)
+                return Progress(
+                    translated, found.number, found.index, found.remaining, intent.before, directive
+                )
             number = found.number
         translated = chosen or self._translated(session, slice_, position)
         return Progress(translated, number, directive=directive)
@@ -218,15 +220,15 @@ class DdlApplier:
         mode = ddl.mode
         alone = len(ddl.tables) == 1 and ddl.tables[0].renamed_to is None
         if ddl.kind != "ALTER TABLE" or not alone or self._logged.versions is None:
-            return "it is not looked into"
+            return "this kind of DDL is not analysed"
         try:
             clauses = clauses_of(ddl.statement, ddl.source_flavor, sql_mode=mode)
         except (Unparsable, LexError) as error:
-            return f"it is not understood: {error}"
+            return f"it cannot be parsed: {error}"
         name = (ddl.tables[0].db, ddl.tables[0].table)
         target = read_table(session, self._router.table(*name))
         if target is None:
-            return "the merged table is not there"
+            return "the merged table does not exist"
         versions = [v for v in self._logged.versions(epoch) if (v.db, v.table) == name]
         return needs(clauses, target, [structure_of(v) for v in versions], sql_mode=mode)
 
@@ -257,8 +259,8 @@ class DdlApplier:
     def _record_outcome(
         self, session: Session, token: int, position: Position, intent: Intent, outcome: Outcome
     ) -> None:
-        """After a failure: write down what is known of the statement. What the tables look like later, when somebody
-        may have made it possible by hand, says nothing of it any more.
+        """After a failure, store what is known about the statement: once an operator has intervened, the tables no
+        longer show it.
         """
         if outcome is Outcome.UNKNOWN:
             return
@@ -326,10 +328,10 @@ def _in_front(intent: Intent, chosen: TranslatedDdl) -> int:
 def _merged_hint(hint: str, ddl: SchemaChanged) -> str:
     if ddl.kind != "ALTER TABLE":
         return hint
-    return f"alter the merged table once by hand: what it has already is passed over at the next start; or {hint}"
+    return f"alter the merged table once manually; the next start then skips this statement; or {hint}"
 
 
 def _hint(ddl: SchemaChanged) -> str:
-    usual = "make the statement possible there, then start again; everything before it is applied"
+    usual = "fix the cause on the downstream and restart; everything before this statement is applied"
     setting = family(ddl.kind)
     return f'{usual}; or set [ddl] {setting} = "ignore"' if setting else usual

@@ -67,10 +67,10 @@ def sql_mode_text(bits: int, source: str, target: Flavor) -> str:
 
 
 def apply_settings(session: Session, ddl: SchemaChanged) -> None:
-    """Give the session what the upstream's session had when it ran ``ddl``.
+    """Set the session variables that the upstream session had for ``ddl``.
 
     Raises:
-        DownstreamError: TR625, the server cannot have a setting that the statement depends on.
+        DownstreamError: TR625, a required setting cannot be set.
     """
     settings = dict(ddl.settings)
     if ddl.sql_mode is not None:
@@ -100,7 +100,7 @@ def apply_settings(session: Session, ddl: SchemaChanged) -> None:
 
 
 def _switches(ddl: SchemaChanged, settings: dict[str, str], flavor: Flavor) -> Iterator[tuple[str, int]]:
-    """Variables that only some accounts may change, and only some servers have: touched where they differ."""
+    """Variables that only some accounts may change, and only some servers have: set only if they differ."""
     if ddl.explicit_defaults_for_timestamp is not None:
         yield "explicit_defaults_for_timestamp", int(ddl.explicit_defaults_for_timestamp)
     if flavor == "mariadb":

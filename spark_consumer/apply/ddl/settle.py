@@ -1,8 +1,8 @@
 """Finds out whether a DDL ran when its consumer, its connection or the downstream was killed.
 
-Who says so:
+Evidence, in this order:
 
-1. Nobody, while it still runs: a DDL goes on in the server when its client has gone, and holds the channel's lock.
+1. None while it still runs: a DDL goes on in the server when its client has gone, and holds the channel's lock.
 2. MySQL's GTIDs, of tables whose DDL is atomic (InnoDB's), of views, programs and accounts: it has run, or not at all.
 3. MariaDB's binlog as long as the server has not been started again: the statement's number is there, or it is not.
    CREATE and DROP have to have left what they were to leave all the same.
@@ -40,13 +40,13 @@ from spark_consumer.target.session import Session
 
 # A table that was changed just now is that old after two seconds.
 _LONGEST_WAIT = 3.0
-_OPEN = (
-    "look at the tables. If it has happened, `tailrace error skip`; if it has not, `tailrace error replace` with the"
-    " statement itself; what is done by halves, finish by hand, and skip it"
+_HINT_UNDECIDED = (
+    "check the tables. If the DDL has run: `tailrace error skip`. If not: `tailrace error replace` with the statement"
+    " itself. If it ran in part: complete it manually, then skip"
 )
-_LOST = (
-    "the tables are neither as they were before it nor as it leaves them. Restore them as it leaves them, and `tailrace"
-    " error skip`; or as they were, and `tailrace error replace` with the statement itself"
+_HINT_BROKEN = (
+    "restore the tables to the state after the DDL and run `tailrace error skip`, or to the state before it and run"
+    " `tailrace error replace` with the statement itself"
 )
 _log = structlog.get_logger()
 
@@ -57,24 +57,26 @@ class Settled:
 
     Attributes:
         index: the next one of its statements.
-        left: what is left of that, if it is done in part.
+        remaining: the rest of that, if it is done in part.
         number: the last number of the ledger that is used.
     """
 
     index: int
-    left: SchemaChanged | None
+    remaining: SchemaChanged | None
     number: int
 
 
 def await_predecessor(own: Session, position: Position) -> None:
-    """Wait for the end of a DDL, or of a statement on a table without transactions, whose consumer has gone: the
-    server carries it out all the same.
+    """Wait for a DDL or a non-transactional write that a terminated consumer left running: the server still
+    completes it.
 
-    Whoever runs one holds a lock of the channel's, which the server releases with the connection.
+    Such a statement holds the channel's lock, which the server releases with the connection.
     """
     lock = f"tailrace.{position.ledger_uuid}"
     while own.value("SELECT GET_LOCK(%s, 2)", (lock,)) != 1:
-        _log.warning("statement_of_predecessor_runs", hint="it began before this consumer, and is waited for")
+        _log.warning(
+            "statement_of_predecessor_runs", hint="an earlier consumer started it; waiting for it to finish"
+        )
 
 
 def look(own: Session, ddl: SchemaChanged) -> Snapshot:
@@ -100,7 +102,7 @@ def settled(
         ddl: the statement in hand, with its text.
 
     Raises:
-        DownstreamError: TR621, nobody can know.
+        DownstreamError: TR621, it cannot be determined.
     """
     assert intent.before is not None
     await_predecessor(own, position)
@@ -114,9 +116,9 @@ def settled(
         else:
             raise DdlInDoubt(
                 "TR621",
-                f"this DDL was interrupted, and nothing shows whether it has happened: {why}; {ddl.shown[:200]}",
+                f"this DDL was interrupted and it is unknown whether it ran: {why}; {ddl.shown[:200]}",
                 where=where,
-                hint=_LOST if isinstance(why, Broken) else _OPEN,
+                hint=_HINT_BROKEN if isinstance(why, Broken) else _HINT_UNDECIDED,
             ) from None
     _log.info(
         "ddl_interrupted", statement=ddl.shown[:200], happened=left is None, left=left and left.shown[:200]
@@ -133,7 +135,7 @@ def _left(
     if used and not mariadb:
         return None
     if not ddl.statement:
-        raise Undecided("its text is not kept, since it may hold passwords")
+        raise Undecided("its text was not stored because it may contain passwords")
     now = look(own, ddl)
     same_start = before.binlog == now.binlog != ""
     if used and same_start and not half_done(ddl, now):

@@ -19,9 +19,9 @@ from spark_consumer.target.server_errors import error_number, is_denied, is_pass
 from spark_consumer.target.session import Session
 
 ACCOUNTS = "accounts"
-#: the definition of what the account may not see, or nobody should look at
+#: definition of an object that the account may not read or that is not inspected
 UNKNOWN = "unknown"
-#: the definition of what the server cannot open
+#: definition of an object that the server cannot open
 BROKEN = "broken"
 #: the content of an InnoDB table without rows
 NO_ROWS = "none"
@@ -66,7 +66,7 @@ class Shown:
     content: str = ""
 
     def identity(self, *, mariadb: bool, by_id: bool) -> tuple[object, ...]:
-        """What goes with the object when it gets another name; () if it is not there.
+        """What identifies the object across a rename; () if it does not exist.
 
         If it begins with ``UNKNOWN``, two objects with the same may be different ones all the same.
         """
@@ -95,7 +95,7 @@ class Snapshot:
         objects: by name, quoted and with its schema.
         server: hash of the server's version, and of how it shows a table that nobody alters. Where it differs,
             definitions cannot be compared.
-        taken: a second before it, by the server's clock in UTC: what was created earlier shows the next change.
+        taken: server time (UTC) minus one second; objects created before it will show the next change in CREATE_TIME.
         binlog: MariaDB's current binlog file; each start of the server begins another one. "" if that is not known.
     """
 
@@ -154,8 +154,8 @@ def _table(
         return ABSENT
     kind, engine = map(str, found[0])
     if kind == "SEQUENCE":
-        # MariaDB has to read a sequence for more. One that lost its row in a crash is shown as a table then, and may
-        # take the server down when it is dropped or replaced (11.4, trx0trx.cc).
+        # On MariaDB more would require reading the sequence. A sequence that lost its row in a crash is then shown as a
+        # table, and dropping it may crash the server (11.4, trx0trx.cc).
         return Shown(kind, UNKNOWN, engine, ids)
     created = session.value(f"SELECT CAST(CREATE_TIME AS CHAR) {row}", (db, name))
     content = _content(session, db, name, engine) if identities and kind == "BASE TABLE" else ""
@@ -283,7 +283,7 @@ def _files(session: Session) -> list[tuple[str, int]]:
     except pymysql.MySQLError as error:
         if not is_denied(error):
             raise
-        # It wants PROCESS.
+        # Requires PROCESS.
         return []
     return [(_text(path), int(number)) for path, number in found]
 
@@ -295,7 +295,7 @@ def _match(name: tuple[str, str], path: str, folded: bool) -> re.Match[str] | No
 
 
 def clear_half_made(session: Session, db: str, table: str) -> None:
-    """Drop what a killed server has left of a table that it was creating, which was not there before.
+    """Drop the remains of a table that a killed server was creating.
 
     MariaDB leaves partitions without a definition, MySQL definitions of MyISAM tables without files. Nobody can read
     them, and they keep the table from being created.

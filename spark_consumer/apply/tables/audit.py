@@ -15,7 +15,7 @@ TABLES = {
 CREATE TABLE tailrace.applied_epochs (
   prefix VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   channel VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  first_epoch BIGINT NOT NULL COMMENT 'negative: a part of an epoch, a repetition, or by recover from relay files',
+  first_epoch BIGINT NOT NULL COMMENT 'negative: part of an epoch, repetition, or applied by tailrace recover',
   last_epoch BIGINT NOT NULL,
   first_gtid VARCHAR(255),
   last_gtid VARCHAR(255),
@@ -28,12 +28,12 @@ CREATE TABLE tailrace.applied_epochs (
   statements BIGINT NOT NULL,
   digest BIGINT NOT NULL,
   ddl LONGTEXT,
-  ddl_left_out VARCHAR(100) COMMENT 'why the channel ran not all of that, or something else',
+  ddl_left_out VARCHAR(100) COMMENT 'why the DDL was not run, or run differently',
   first_commit_at DATETIME(3) COMMENT 'upstream commit time of the first transaction, UTC',
   last_commit_at DATETIME(3) COMMENT 'and of the last one',
   applied_at DATETIME(6) NOT NULL COMMENT 'UTC',
   PRIMARY KEY (prefix, channel, first_epoch)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: one row a batch'
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: one row per batch'
 """,
     "channel_counters": """
 CREATE TABLE tailrace.channel_counters (
@@ -43,16 +43,16 @@ CREATE TABLE tailrace.channel_counters (
   filtered BIGINT NOT NULL COMMENT 'of these left out by tables or kind of event',
   routed BIGINT NOT NULL COMMENT 'applied under another name',
   expression_filtered BIGINT NOT NULL COMMENT 'left out by their values',
-  compacted BIGINT NOT NULL COMMENT 'another change of the same row stands for them',
-  merged BIGINT NOT NULL COMMENT 'written by a statement with others',
+  compacted BIGINT NOT NULL COMMENT 'superseded by another change of the same row',
+  merged BIGINT NOT NULL COMMENT 'written by a multi-row statement',
   causality_groups BIGINT NOT NULL DEFAULT 0 COMMENT 'groups of conflicting rows that workers wrote',
   conflicts BIGINT NOT NULL DEFAULT 0 COMMENT 'rows in a group that another row began',
   parts BIGINT NOT NULL DEFAULT 0 COMMENT 'transactions of workers',
   statements BIGINT NOT NULL,
-  ddl_applied BIGINT NOT NULL DEFAULT 0 COMMENT 'DDL that was carried over',
+  ddl_applied BIGINT NOT NULL DEFAULT 0 COMMENT 'DDL applied',
   ddl_left_out BIGINT NOT NULL DEFAULT 0 COMMENT 'DDL of which nothing was run',
   ddl_ignored BIGINT NOT NULL DEFAULT 0 COMMENT 'of these left out by [ddl]',
-  ddl_passed_over BIGINT NOT NULL DEFAULT 0 COMMENT 'of these passed over: the merged table needed nothing of it',
+  ddl_passed_over BIGINT NOT NULL DEFAULT 0 COMMENT 'of these skipped: the merged table already had the change',
   skipped BIGINT NOT NULL DEFAULT 0 COMMENT 'events that the producer passed over by its [[skip]] rules',
   PRIMARY KEY (prefix, channel)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: what each stage did, per channel'

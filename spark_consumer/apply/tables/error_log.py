@@ -28,11 +28,11 @@ CREATE TABLE tailrace.channel_errors (
   what LONGTEXT NOT NULL,
   place LONGTEXT NOT NULL,
   hint LONGTEXT NOT NULL,
-  statement LONGTEXT COMMENT 'what was refused, long values cut',
+  statement LONGTEXT COMMENT 'refused statement, long values truncated',
   table_name TEXT,
   event LONGTEXT COMMENT 'JSON: the row change or DDL that was refused',
   PRIMARY KEY (prefix, channel)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: what a channel ended with'
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: last error of each channel'
 """,
     "error_directives": """
 CREATE TABLE tailrace.error_directives (
@@ -43,10 +43,10 @@ CREATE TABLE tailrace.error_directives (
   seq BIGINT NOT NULL COMMENT 'number of the row within the epoch, -1: the DDL',
   gtid VARCHAR(255),
   digest BIGINT NOT NULL COMMENT 'CRC-32 of the record or of the text of the DDL',
-  table_name TEXT COMMENT 'of the row, as the upstream calls it',
+  table_name TEXT COMMENT 'upstream table of the row',
   action VARCHAR(8) NOT NULL COMMENT 'skip or replace',
-  statements LONGTEXT NOT NULL COMMENT 'JSON: what runs instead',
-  refused LONGTEXT NOT NULL COMMENT 'what was refused, long values cut',
+  statements LONGTEXT NOT NULL COMMENT 'JSON: replacement statements',
+  refused LONGTEXT NOT NULL COMMENT 'refused statement, long values truncated',
   reason LONGTEXT NOT NULL COMMENT 'why it was',
   made_by VARCHAR(255) NOT NULL,
   made_at DATETIME(6) NOT NULL COMMENT 'UTC',
@@ -64,7 +64,7 @@ class Directive:
 
     Attributes:
         id: its row on the downstream.
-        statements: what runs instead; empty: nothing.
+        statements: replacement statements; empty: nothing.
         used: whether it has taken effect before.
         table: the upstream's table, of a row.
     """
@@ -84,13 +84,13 @@ class Directive:
         return EventId(self.epoch, self.seq)
 
     def check(self, event: Event, table: str | None = None) -> None:
-        """Raise unless it speaks of this event."""
+        """Raise if the directive is for a different event."""
         if (self.epoch, self.seq, self.gtid, self.digest) != event.identity:
             error = DownstreamError(
                 "TR642",
-                f"a directive of `tailrace error` for event {event.id} was made for another event of that number:"
+                f"a directive of `tailrace error` for event {event.id} was made for a different event with this number:"
                 f" gtid {self.gtid}",
-                hint="another log has taken the place of the one it was made for; decide again",
+                hint="the log was replaced since the directive was made; decide again",
             )
             raise EventRefused(error, event, table, "")
 
@@ -198,7 +198,7 @@ def decided(session: Session, channel: ChannelKey) -> dict[EventId, Directive]:
 def add(
     session: Session, channel: ChannelKey, error: ChannelError, statements: Iterable[str], by: str
 ) -> None:
-    """Decide about the event of an error, in the open transaction; an earlier decision holds no more."""
+    """Store a decision for the event of an error, in the open transaction, replacing an earlier one."""
     event, chosen = error.event, tuple(statements)
     assert event is not None
     session.run(
@@ -234,7 +234,7 @@ def use(session: Session, directives: Iterable[Directive]) -> None:
                 "TR642",
                 f"the directive of `tailrace error` for event {one.event} was changed while it took effect",
                 where=Where(epoch=one.epoch, gtid=one.gtid),
-                hint="start the consumer again: it takes the directives as they are",
+                hint="restart the consumer: it reads the current directives",
             )
 
 

@@ -15,15 +15,15 @@ CREATE TABLE tailrace.nontransactional_info (
   prefix VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   table_schema VARCHAR(64) NOT NULL,
   table_name VARCHAR(64) NOT NULL,
-  gtid VARCHAR(255) COMMENT 'of the first row that may or may not be there; those before it are',
+  gtid VARCHAR(255) COMMENT 'GTID of the first row in doubt; earlier rows are present',
   file VARCHAR(255) COMMENT 'upstream binlog file; NULL: that row is the first one behind the position',
-  pos BIGINT UNSIGNED COMMENT 'begin of its event',
+  pos BIGINT UNSIGNED COMMENT 'start of its event',
   number BIGINT UNSIGNED COMMENT 'of the row among those of its event',
-  in_doubt INT UNSIGNED NOT NULL COMMENT 'how many rows from there on may be there',
+  in_doubt INT UNSIGNED NOT NULL COMMENT 'number of rows in doubt from there on',
   updated_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6),
   PRIMARY KEY (prefix, Channel_name, table_schema, table_name)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
-  COMMENT='Tailrace: tables without transactions that are ahead of their channel'
+  COMMENT='Tailrace: non-transactional tables ahead of their channel'
 """
 
 

@@ -34,31 +34,31 @@ CREATE TABLE tailrace.relay_log_info (
   Number_of_workers INT UNSIGNED,
   Id INT UNSIGNED,
   Channel_name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  prefix VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL COMMENT 'of the Kafka topics that it reads',
-  log_id CHAR(36) COMMENT 'the log in these topics; another one under the same prefix is refused',
+  prefix VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL COMMENT 'prefix of the Kafka topics',
+  log_id CHAR(36) COMMENT 'id of the log; a different log under this prefix is refused',
   executed_gtid_set LONGTEXT NOT NULL,
   epoch_gtid_set LONGTEXT COMMENT 'executed set at the end of epoch, if more than that is applied',
   epoch BIGINT NOT NULL COMMENT 'the last epoch applied whole, -1 before the first',
   epoch_rows BIGINT COMMENT 'inside the next epoch: how many of its rows are applied',
   epochs_offset BIGINT NOT NULL COMMENT 'its offset in the epochs topic, -1 before the first',
-  consistent TINYINT NOT NULL COMMENT '1: the last run ended by itself; 0: one goes on, or was cut off',
+  consistent TINYINT NOT NULL COMMENT '1: the last run ended normally; 0: running or interrupted',
   fencing_token BIGINT UNSIGNED NOT NULL COMMENT 'the consumer that started last; only it may write',
-  structures_version BIGINT NOT NULL COMMENT 'the last epoch that brought a table structure',
+  structures_version BIGINT NOT NULL COMMENT 'last epoch with a new table structure',
   ledger_uuid CHAR(36) NOT NULL COMMENT 'source of the GTIDs that this channel writes under',
   ledger_domain INT UNSIGNED NOT NULL COMMENT 'the same for MariaDB',
   ledger_seq BIGINT UNSIGNED NOT NULL COMMENT 'the number of the last GTID used',
   xa_prepared LONGTEXT COMMENT 'JSON: XA transactions prepared and undecided, and where the relay log has them',
-  ddl_intent LONGTEXT COMMENT 'JSON: a DDL in hand, how far it is, and its objects before',
+  ddl_intent LONGTEXT COMMENT 'JSON: DDL in progress and its objects before it',
   online_tables LONGTEXT COMMENT 'JSON: tables of online schema changes that only the upstream has',
-  rewound_from LONGTEXT COMMENT 'JSON: the place up to which everything is applied for a second time',
+  rewound_from LONGTEXT COMMENT 'JSON: position before the rewind',
   began_at TEXT COMMENT 'the --from of its first run',
   began_behind LONGTEXT COMMENT 'what lay before that: a GTID set, or a place in the upstream''s binlog',
-  began_whole TINYINT COMMENT '1: nothing is missing before that; 0: nothing here can tell',
-  origins LONGTEXT COMMENT 'servers and logs that its rows come from, whatever lies in between',
+  began_whole TINYINT COMMENT '1: nothing is missing before it; 0: unknown',
+  origins LONGTEXT COMMENT 'ids of the servers and logs its rows originate from',
   replicates LONGTEXT COMMENT 'JSON: the patterns and routes of its last run',
   updated_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6),
   PRIMARY KEY (prefix, Channel_name)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: what is applied, per channel'
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: position per channel'
 """
 _COLUMNS = (
     "epoch, epochs_offset, executed_gtid_set, fencing_token, structures_version,"
@@ -92,7 +92,7 @@ _NUMBER_OF_LINES = 9
 
 @dataclass(frozen=True)
 class ChannelRow:
-    """A channel's whole row, for whoever looks at it.
+    """A channel's complete row.
 
     Attributes:
         updated: when it was written last, in UTC.
@@ -154,8 +154,8 @@ def read(
     """The channel's position.
 
     Args:
-        lock: wait for whoever is writing it, and keep others from doing so.
-        share: the same, with others who only share it.
+        lock: lock the row for writing (FOR UPDATE).
+        share: lock it in share mode.
     """
     suffix = " FOR UPDATE" if lock else " LOCK IN SHARE MODE" if share else ""
     rows = session.rows(
@@ -208,7 +208,7 @@ def create(
 
 
 def take_over(session: Session, channel: ChannelKey) -> Position:
-    """Make this consumer the channel's only writer: its predecessor finds a token that is not its own."""
+    """Increment the fencing token, so an earlier consumer of the channel is fenced."""
     session.execute("BEGIN")
     session.run(
         "UPDATE tailrace.relay_log_info SET fencing_token = fencing_token + 1, consistent = 0"
@@ -223,7 +223,7 @@ def take_over(session: Session, channel: ChannelKey) -> Position:
 
 
 def tell_scope(session: Session, channel: ChannelKey, scope: str) -> None:
-    """Note down what the channel replicates, for whoever else writes to this server or reads from it."""
+    """Store what the channel replicates, for checks by other pipelines."""
     session.run(
         "UPDATE tailrace.relay_log_info SET replicates = %s WHERE prefix = %s AND Channel_name = %s",
         (scope, *channel),
@@ -283,7 +283,7 @@ def renew_token(session: Session, channel: ChannelKey, token: int) -> int:
 
 
 def forget_relay_log(session: Session, channel: ChannelKey) -> None:
-    """Forget where the channel stands in the relay log; what is applied stays known. Fences its consumer."""
+    """Clear the relay log position; the epoch position is kept. Fences a running consumer."""
     session.run(
         "UPDATE tailrace.relay_log_info SET Relay_log_name = NULL, Relay_log_pos = NULL,"
         " fencing_token = fencing_token + 1 WHERE prefix = %s AND Channel_name = %s",
@@ -300,7 +300,7 @@ def known(session: Session, channel: ChannelKey) -> Position:
 
 
 def unknown(channel: ChannelKey) -> DownstreamError:
-    """There is no such channel."""
+    """Return the error for an unknown channel."""
     return DownstreamError(
         "TR612",
         f"the downstream knows no channel {channel}",
@@ -310,7 +310,7 @@ def unknown(channel: ChannelKey) -> DownstreamError:
 
 
 def lost(channel: ChannelKey) -> DownstreamError:
-    """A channel without a position that has applied something: where it stands, nobody knows."""
+    """Return the error for a channel whose position row is missing."""
     return DownstreamError(
         "TR611",
         f"the row of channel {channel} in tailrace.relay_log_info is gone",
@@ -329,13 +329,13 @@ def check_token(found: Position | None, token: int, channel: ChannelKey) -> Posi
             f"another consumer of channel {channel} has started since"
             f" (token {found.fencing_token}, ours is {token})",
             where=Where(epoch=found.epoch),
-            hint="run one consumer per channel; this one stops, and what it wrote is in the position",
+            hint="run one consumer per channel; this one stops, and what it applied is recorded in the position",
         )
     return found
 
 
 def set_consistent(session: Session, channel: ChannelKey, token: int) -> None:
-    """The writer with this token has ended by itself. Nothing happens if it is not the last one any more."""
+    """Mark the channel as ended normally, if this token is still current."""
     session.run(
         "UPDATE tailrace.relay_log_info SET consistent = 1 WHERE prefix = %s AND Channel_name = %s"
         " AND fencing_token = %s AND NOT EXISTS (SELECT 1 FROM tailrace.worker_info"

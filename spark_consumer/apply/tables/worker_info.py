@@ -1,4 +1,4 @@
-"""``tailrace.worker_info``: what each worker of a channel has applied, as MySQL's ``slave_worker_info`` says it.
+"""``tailrace.worker_info``: what each worker of a channel has applied, in the format of MySQL's ``slave_worker_info``.
 
 A worker's row is written in the transaction of its part. Between that and the position's own transaction the row
 is ahead: its rows are there, the position is not. MySQL's columns mean what they mean there: Relay_log and
@@ -26,22 +26,22 @@ CREATE TABLE tailrace.worker_info (
   Checkpoint_relay_log_pos BIGINT UNSIGNED,
   Checkpoint_master_log_name TEXT,
   Checkpoint_master_log_pos BIGINT UNSIGNED,
-  Checkpoint_seqno BIGINT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'number of the ledger of its last transaction',
+  Checkpoint_seqno BIGINT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'ledger number of its last transaction',
   Checkpoint_group_size INT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'parts of its last slice',
   Checkpoint_group_bitmap LONGBLOB COMMENT 'while it is ahead: the offsets of the rows that it has applied',
   Channel_name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   prefix VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  ahead TINYINT NOT NULL DEFAULT 0 COMMENT '1: its part is applied, and the position is not there yet',
-  slice CHAR(32) NOT NULL DEFAULT '' COMMENT 'the slice that its last part is of',
+  ahead TINYINT NOT NULL DEFAULT 0 COMMENT '1: its part is applied, but the position was not moved yet',
+  slice CHAR(32) NOT NULL DEFAULT '' COMMENT 'id of its last slice',
   first_epoch BIGINT,
   last_epoch BIGINT,
   compact TINYINT NOT NULL DEFAULT 1 COMMENT 'whether the slice was compacted',
-  parts BIGINT NOT NULL DEFAULT 0 COMMENT 'that it has applied since the channel began',
+  parts BIGINT NOT NULL DEFAULT 0 COMMENT 'parts applied since the channel was created',
   rows_written BIGINT NOT NULL DEFAULT 0,
   statements BIGINT NOT NULL DEFAULT 0,
   updated_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6),
   PRIMARY KEY (prefix, Channel_name, Id)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: one row a worker'
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: one row per worker'
 """
 _COUNTS = ("Id", "parts", "rows_written", "statements", "ahead")
 
@@ -111,7 +111,7 @@ def slices_ahead(session: Session, channel: ChannelKey) -> list[tuple[int, str]]
 
 
 def mark_caught_up(session: Session, channel: ChannelKey) -> None:
-    """The position is where the workers are, inside the transaction that moves it there."""
+    """Mark all workers as caught up, in the transaction that moves the position."""
     session.run(
         "UPDATE tailrace.worker_info SET ahead = 0, Checkpoint_group_bitmap = NULL,"
         " Checkpoint_relay_log_name = Relay_log_name, Checkpoint_relay_log_pos = Relay_log_pos,"
@@ -122,9 +122,9 @@ def mark_caught_up(session: Session, channel: ChannelKey) -> None:
 
 
 def unfinished(channel: ChannelKey) -> DownstreamError:
-    """The error for whoever would go on while a slice is applied in part."""
+    """The error for a slice that is applied in part."""
     return DownstreamError(
         "TR660",
         f"a slice of channel {channel} is applied in part: some of its workers are ahead of its position",
-        hint="start the consumer (`tailrace consume`): it applies the rest first, and then goes on",
+        hint="start `tailrace consume`: it applies the rest first",
     )

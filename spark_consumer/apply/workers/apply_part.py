@@ -10,15 +10,16 @@ The protocol of a slice in parts, in order; ``spark_consumer.apply.applier`` has
    attempt has applied the part.
 4. The part's tables are held; DELETEs, INSERTs, ordered statements, each with its affected rows checked.
 5. The worker's row: ahead, the slice, the offsets of the part's rows, and the numbers. COMMIT.
-6. If the connection is lost, COMMIT included, a new one begins with 2: the worker's row says what happened.
+6. If the connection is lost, COMMIT included, a new connection starts again at step 2: the worker's row says
+   what happened.
 7. When all parts are applied, one transaction of the driver moves the position, writes the audit row and makes the
    workers' rows level. It has the number behind the parts'.
 
-Killed before 7, some parts are there and some are not. Nobody can still be writing: the next consumer, or this one
+After a crash before step 7 some parts may be applied. No old worker can still write: the next consumer, or this one
 if it lost a Python worker, first takes a new fencing token, which waits for the lock of 2. Then the slice is
 finished: by this consumer with the parts that are missing; by another one with the rows whose offsets no worker
-that is ahead has, in one transaction that is step 7 too (``sinks/finish_slice.py``). No setting that may have changed
-since has a say in that, the number of workers included.
+that is ahead has, in one transaction that is step 7 too (``sinks/finish_slice.py``). Changed settings do not affect
+this, not even the number of workers.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _sessions: dict[tuple[str, ChannelKey, int], Session] = {}
 
 
 def run_parts(order: Order, parts: Iterable[WorkerPart]) -> Iterator[Outcome]:
-    """Apply parts side by side, each as a worker of its own. What fails is told, not raised."""
+    """Apply parts side by side, each as a worker of its own. Failures are returned, not raised."""
     mine = list(parts)
     if not mine:
         return
@@ -90,9 +91,9 @@ def _with_retries(order: Order, part: WorkerPart) -> None:
 
 
 def _has_happened(order: Order, part: WorkerPart) -> bool:
-    """Whether an attempt of before has applied the part, so that what this one met is its own repetition.
+    """Whether an earlier attempt has applied the part.
 
-    MySQL leaves out most of a transaction whose number it knows by then, without a word.
+    MySQL silently skips most of a transaction whose GTID is already executed.
     """
     with contextlib.suppress(pymysql.MySQLError, OSError):
         return _is_applied(_session(order, part), order, part)
@@ -195,5 +196,5 @@ def _row_gone(order: Order, part: WorkerPart) -> DownstreamError:
     return DownstreamError(
         "TR661",
         f"the row of worker {part.number} of channel {order.channel} in tailrace.worker_info is gone",
-        hint="start the consumer again: it makes the rows of its workers",
+        hint="restart the consumer: it creates the rows of its workers",
     )

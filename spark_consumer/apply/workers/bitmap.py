@@ -1,7 +1,8 @@
 """Which rows of a slice a worker has applied: by their offsets in Kafka, which no setting changes.
 
 A row belongs to exactly one group, a group to one worker, and a worker's rows are there or not with its position
-row. So whoever finishes a slice that was left needs no assignment, only the rows that no worker has.
+row. So an interrupted slice can be finished without the original assignment: only the rows that no worker applied
+are missing.
 """
 
 from __future__ import annotations

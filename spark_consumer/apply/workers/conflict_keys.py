@@ -100,7 +100,7 @@ def unquoted(literal: bytes) -> bytes:
 
 
 def columns_of(found: bytes) -> list[bytes]:
-    """The columns' identities in a claim of a space with text."""
+    """The column values of a conflict key in a space with text columns."""
     columns, at = [], 3
     while at < len(found):
         column, at = read_bytes(found, at)

@@ -1,4 +1,4 @@
-"""On the driver: having the parts of a slice applied by workers, again until all are."""
+"""On the driver: runs the parts of a slice and retries until all are applied."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """What each worker of a slice needs to know.
+    """Settings for the workers of one slice.
 
     Attributes:
         token: the consumer's; another one in the channel's row ends the work.
@@ -74,13 +74,13 @@ class Order:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a part: it is applied, unless there is an error."""
+    """The result of a part; applied if ``error`` is None."""
 
     number: int
     error: TailraceError | None = None
 
 
-#: applies parts and tells what became of each
+#: applies parts and returns the result of each
 WorkerPool = Callable[[Order, Sequence[WorkerPart]], list[Outcome]]
 
 
@@ -117,7 +117,7 @@ def run_all(
         except TailraceError:
             raise
         except Exception as error:
-            # A Python worker was lost; others may be at work still.
+            # A Python worker was lost; others may still be running.
             order = renewed()
             if attempt == _ATTEMPTS:
                 raise
@@ -141,4 +141,4 @@ def _in_part(error: TailraceError, parts: int) -> TailraceError:
 
 def applied_in_part(parts: int) -> str:
     """What is applied of a slice some parts of which are."""
-    return f"of the {parts} parts of this batch others are applied, and the next start applies the rest"
+    return f"some of the {parts} parts of this batch are applied; the next start applies the rest"

@@ -87,7 +87,7 @@ def _compacted(
 
 
 class _Claimer:
-    """Makes the results of one table structure."""
+    """Builds the results for one table structure."""
 
     def __init__(
         self, table: TableRows, causality: TableCausality, updated: frozenset[QualifiedName]

@@ -150,7 +150,7 @@ def shared(conflict_keys: Sequence[Sequence[bytes]], sizes: Sequence[int], worke
     for row, root in enumerate(roots):
         groups.setdefault(root, []).append(row)
     weights = {root: sum(sizes[row] for row in rows) for root, rows in groups.items()}
-    # The largest first, each to who has least: never more than a third above the best there is.
+    # Largest groups first, each to the least loaded worker (at most 4/3 of the optimum).
     heap = [(0, number) for number in range(workers)]
     given: list[list[int]] = [[] for _ in range(workers)]
     for root in sorted(groups, key=lambda root: (-weights[root], root)):

@@ -1,6 +1,6 @@
-"""Text whose identity only the server knows: its weights under the column's collation, asked for.
+"""Collation weights of text values, computed by the server.
 
-If one value of a key needs that, all values of the key in the slice do: 'cafe' must have the identity of 'café'.
+If one value of a key needs that, all values of the key in the slice do: 'cafe' must get the same key as 'café'.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _query(session: Session, part: ConflictColumn, literals: Sequence[bytes], *,
         return b"HEX(WEIGHT_STRING(" + text + b" COLLATE " + collation + b"))"
 
     [row] = session.rows((b"SELECT " + b",".join(map(expression, literals))).decode())
-    # NULL: too long for the server to say. Such are one group.
+    # NULL: too long for the server; such values form one group.
     return [b"" if weight is None else str(weight).encode() for weight in row]
 
 

@@ -47,7 +47,7 @@ class Folder:
         return self._ours / "staged"
 
     def open(self) -> None:
-        """Make it and hold it, and complete or undo what was interrupted.
+        """Create and lock the folder, and complete or undo an interrupted commit.
 
         Raises DownstreamError: TR681 another process holds it, TR680 the file system refuses.
         """
@@ -74,7 +74,7 @@ class Folder:
                 leftover.unlink()
 
     def close(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -151,14 +151,14 @@ def refuse_without_position(root: Path) -> None:
         raise DownstreamError(
             "TR682",
             f"{root / OURS / 'position.json'} is gone, and batches are here: where the channel stands, nobody knows",
-            hint="restore the folder from a copy, or empty it: the channel then begins anew, by its --from",
+            hint="restore the folder from a copy, or empty it: the channel then starts over with its --from",
         )
 
 
 def _checked(content: Any) -> dict[str, Any]:
     """Raises ValueError for what no commit writes; the names become paths."""
     if not isinstance(content, dict) or not isinstance(files := content.get("files"), dict):
-        raise ValueError("it is no position")
+        raise ValueError("it is not a position")
     for number, name in files.items():
         if not (number.isdecimal() and isinstance(name, str) and name and not _leads_out(Path(name))):
             raise ValueError(f"it names the file {number[:40]!r}: {str(name)[:100]!r}")
@@ -171,7 +171,7 @@ def _leads_out(name: Path) -> bool:
 
 @contextmanager
 def refused(root: Path) -> Iterator[None]:
-    """Say what an operating system's error means for the channel."""
+    """Translate OSError into a DownstreamError."""
     try:
         yield
     except OSError as error:

@@ -78,8 +78,8 @@ class FilesSink:
         if config.expressions:
             raise ConfigError(
                 "TR136",
-                "the expression filter works on rows on their way into a server, and the target is a folder",
-                hint="take the channel's expression-filter away; filters and routes work",
+                "expression-filter is not supported for a folder target",
+                hint="remove expression-filter from the channel; filters and routes are supported",
             )
         folder = Folder(root)
         folder.open()

@@ -124,14 +124,15 @@ def test_what_may_be_there_is_made_sure_of() -> None:
     rows = [_row(0), _row(1, "u"), _row(2, "d")]
     (made,) = steps_of(rows, events)
     texts = [
-        (step.again.sql.split()[0], [sql.split()[0] for sql in step.again.fallbacks]) for step in made.steps
+        (step.idempotent.sql.split()[0], [sql.split()[0] for sql in step.idempotent.fallbacks])
+        for step in made.steps
     ]
     assert texts == [(b"UPDATE", [b"INSERT"]), (b"UPDATE", [b"INSERT"]), (b"DELETE", [])]
-    assert [step.again.may_find_no_row for step in made.steps] == [False, False, True]
+    assert [step.idempotent.may_find_no_row for step in made.steps] == [False, False, True]
     # Of an UPDATE that finds no row, a filter may have left the INSERT out.
     partial = replace(PLAN, dropped=frozenset({"delete"}))
     (made,) = steps_of([_row(1, "u", partial)], {EventId(0, 1): (partial, _event(1))})
-    assert (made.steps[0].again.fallbacks, made.steps[0].again.may_find_no_row) == ((), True)
+    assert (made.steps[0].idempotent.fallbacks, made.steps[0].idempotent.may_find_no_row) == ((), True)
 
 
 def test_an_operator_may_leave_one_out_or_replace_it() -> None:

@@ -182,7 +182,7 @@ def test_a_refused_statement_stops_and_the_rest_is_applied_once_it_is_possible(
     downstream.execute(f"INSERT INTO {db}.uniques VALUES (99, 17, NULL)")
     with pytest.raises(
         EventRefused,
-        match=r"TR604.*Duplicate entry.*`id`=17.*of the 4 parts of this batch others are applied",
+        match=r"TR604.*Duplicate entry.*`id`=17.*some of the 4 parts of this batch are applied",
     ) as caught:
         apply_log(config, log)
     assert (caught.value.event.epoch, caught.value.event.seq) == (0, 17)
