@@ -35,7 +35,7 @@ from schemas.errors import DDL, EventId
 from schemas.tables import QualifiedName
 from spark_consumer.apply import nontransactional
 from spark_consumer.apply.connection import Connection
-from spark_consumer.apply.ddl.intent import DdlWork, Progress
+from spark_consumer.apply.ddl.intent import DdlWork, PendingDdl
 from spark_consumer.apply.ddl.run import DdlApplier
 from spark_consumer.apply.ddl.settle import await_predecessor
 from spark_consumer.apply.ledger import Ledger, transaction
@@ -44,14 +44,14 @@ from spark_consumer.apply.prepared import BehindDdl, OneSlice, PreparedParts, Pr
 from spark_consumer.apply.side_writes import SideWrites
 from spark_consumer.apply.tables import audit, error_log, position_store, worker_info
 from spark_consumer.apply.tables.error_log import Directive
-from spark_consumer.apply.tables.worker_info import Ahead
-from spark_consumer.apply.workers.pool import Order, WorkerPool, check_caught_up, run_all
-from spark_consumer.apply.write import run_free, write
+from spark_consumer.apply.tables.worker_info import UnfinishedPart
+from spark_consumer.apply.workers.pool import PartContext, WorkerPool, check_caught_up, run_all
+from spark_consumer.apply.write import run_operators_statement, write
 from spark_consumer.ddl import online_tables
 from spark_consumer.ddl.online_tables import OnlineTables
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
-from spark_consumer.plan.counters import NO_STAGES, Applied
+from spark_consumer.plan.counters import NOTHING_COUNTED, Applied
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import Session
 from spark_consumer.target.tables import TableAltered, hold
@@ -143,7 +143,7 @@ class Applier:
         slice_ = prepared.slice_
         before = self._position_before(slice_)
         if before is None:
-            return Applied(0, NO_STAGES if isinstance(prepared, BehindDdl) else prepared.stages)
+            return Applied(0, NOTHING_COUNTED if isinstance(prepared, BehindDdl) else prepared.row_counts)
         self._side_writes.check_events(self.session, slice_.where)
         applied = (
             self._apply_rows(prepared, before) if slice_.ddl is None else self._apply_ddl(prepared, before)
@@ -190,7 +190,7 @@ class Applier:
             applied = self._commit(prepared, before, number, progress.translated.tables, work, run_ddl)
         return applied + Applied(len(pending))
 
-    def _run_alone(self, slice_: Slice, before: Position, progress: Progress, index: int) -> None:
+    def _run_alone(self, slice_: Slice, before: Position, progress: PendingDdl, index: int) -> None:
         """Run a DDL statement that is not the slice's last, with the channel's row locked."""
         session = self.session
         with self._ddl.declared(session, self.token, slice_, before, progress, index) as run_ddl:
@@ -222,7 +222,7 @@ class Applier:
             self._lock_position(slice_, prepared)
             run_ddl()
             for sql in ddl.instead if ddl else ():
-                run_free(session, sql, slice_.where)
+                run_operators_statement(session, sql, slice_.where)
             made = prepared.read() if isinstance(prepared, BehindDdl) else prepared
             if isinstance(made, PreparedRows):
                 self._write(made, before)
@@ -231,7 +231,7 @@ class Applier:
             reached("apply.before_commit")
             session.execute("COMMIT")
         self._unfinished = unfinished
-        return Applied(made.statements, made.stages)
+        return Applied(made.statements, made.row_counts)
 
     def _lock_position(self, slice_: Slice, prepared: OneSlice | None = None) -> None:
         """Step 3: hold the channel's row, and be sure that it stands just before this slice."""
@@ -241,7 +241,7 @@ class Applier:
         match prepared:
             case PreparedParts():
                 check_caught_up(session, self._channel, prepared.slice_id, len(prepared.parts))
-            case PreparedRows(rest_of=Ahead() as one):
+            case PreparedRows(rest_of=UnfinishedPart() as one):
                 check_caught_up(session, self._channel, one.slice_id)
             case _:
                 check_caught_up(session, self._channel, None)
@@ -321,21 +321,21 @@ class Applier:
     def _run_parts(self, prepared: PreparedParts, before: Position) -> None:
         """Have the workers apply their parts."""
         assert self._worker_pool is not None
-        order = Order.of(self._config, self.token, self._ledger, before, prepared)
+        order = PartContext.of(self._config, self.token, self._ledger, before, prepared)
         run_all(self.session, self._worker_pool, order, prepared.parts, lambda: self._renewed(order))
         reached("worker.after_parts")
 
-    def _renewed(self, order: Order) -> Order:
+    def _renewed(self, order: PartContext) -> PartContext:
         self._renew_token()
         return replace(order, token=self.token)
 
     def _renew_token(self) -> None:
         self.token = position_store.renew_token(self.session, self._channel, self.token)
 
-    def ahead(self) -> list[Ahead]:
+    def ahead(self) -> list[UnfinishedPart]:
         """The workers that are ahead of the position; those that were at work before write nothing any more."""
 
-        def work() -> list[Ahead]:
+        def work() -> list[UnfinishedPart]:
             self._renew_token()
             return worker_info.ahead(self.session, self._channel)
 

@@ -12,7 +12,7 @@ import structlog
 
 from schemas.errors import DownstreamError
 from spark_consumer.apply.patience import Patience
-from spark_consumer.apply.write import gave_up, refused
+from spark_consumer.apply.write import refused_error, retry_time_exceeded
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.server_errors import is_passing, message_of
 from spark_consumer.target.session import Session, Unreachable, closing, connect
@@ -46,7 +46,7 @@ class Connection:
                 return work()
             except (pymysql.MySQLError, OSError) as error:
                 if not is_passing(error):
-                    raise refused(error) from error
+                    raise refused_error(error) from error
                 self._renew(patience, error)
             except Unreachable as error:
                 # The other connection was refused.
@@ -66,7 +66,7 @@ class Connection:
                 if not error.retryable:
                     raise
                 reason = error.__cause__ or error
-        raise gave_up(reason) from reason
+        raise retry_time_exceeded(reason) from reason
 
     @contextlib.contextmanager
     def another(self) -> Iterator[Session]:

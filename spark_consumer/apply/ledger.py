@@ -32,8 +32,8 @@ class Ledger:
     """Sets and checks the channel's numbers on one kind of server. Here: one without GTIDs, or without the privilege
     to set them."""
 
-    #: whether ``happened`` tells of each DDL
-    proves = False
+    #: whether ``is_executed`` tells of each DDL
+    is_proof = False
 
     def begin(self, session: Session, number: int) -> None:
         """Set the ledger number of the session's next DDL."""
@@ -47,7 +47,7 @@ class Ledger:
     def end(self, session: Session) -> None:
         """Reset the session to automatic numbering."""
 
-    def happened(self, session: Session, number: int) -> bool:
+    def is_executed(self, session: Session, number: int) -> bool:
         """Whether the server has executed something under this number."""
         return False
 
@@ -71,7 +71,7 @@ def transaction(session: Session, ledger: Ledger, number: int) -> Iterator[None]
 class MysqlLedger(Ledger):
     """GTIDs ``<ledger uuid>:<number>``."""
 
-    proves = True
+    is_proof = True
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -93,7 +93,7 @@ class MysqlLedger(Ledger):
     def end(self, session: Session) -> None:
         session.execute("SET SESSION gtid_next = 'AUTOMATIC'")
 
-    def happened(self, session: Session, number: int) -> bool:
+    def is_executed(self, session: Session, number: int) -> bool:
         gtid = f"{self._source}:{number}"
         return bool(session.value("SELECT GTID_SUBSET(%s, @@GLOBAL.gtid_executed)", (gtid,)))
 
@@ -101,7 +101,7 @@ class MysqlLedger(Ledger):
 class MariadbLedger(Ledger):
     """GTIDs ``<ledger domain>-<server>-<number>``."""
 
-    proves = True
+    is_proof = True
 
     def __init__(self, domain: int) -> None:
         self._domain = domain
@@ -115,7 +115,7 @@ class MariadbLedger(Ledger):
         session.execute("SET SESSION gtid_seq_no = 0")
         session.execute("SET SESSION gtid_domain_id = DEFAULT")
 
-    def happened(self, session: Session, number: int) -> bool:
+    def is_executed(self, session: Session, number: int) -> bool:
         executed = str(session.value("SELECT @@GLOBAL.gtid_binlog_pos") or "")
         for gtid in executed.split(","):
             parts = gtid.strip().split("-")
@@ -124,7 +124,7 @@ class MariadbLedger(Ledger):
         return False
 
 
-def choose(session: Session, position: Position) -> Ledger:
+def choose_ledger(session: Session, position: Position) -> Ledger:
     """Choose the ledger by trying to set a number."""
     ledger: Ledger
     if session.flavor == "mariadb":

@@ -34,8 +34,8 @@ from schemas.errors import DownstreamError, LogError, Where
 from schemas.tables import QualifiedName
 from spark_consumer.apply.prepared import Step, TableSteps
 from spark_consumer.apply.tables import marks
-from spark_consumer.apply.tables.marks import Mark, RowPlace
-from spark_consumer.apply.write import write_one
+from spark_consumer.apply.tables.marks import RowPosition, TableMark
+from spark_consumer.apply.write import write_ordered
 from spark_consumer.epochs.position import Position, parse_like
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.target.crashed_tables import check_order, crashed
@@ -59,12 +59,12 @@ def advance_marks(
         The tables that still are ahead.
     """
     there, made = marks.read(session, channel), {one.name: one for one in each}
-    left: dict[QualifiedName, Mark] = {}
+    left: dict[QualifiedName, TableMark] = {}
     for name, mark in there.items():
         found = made[name].doubtful(mark) if name in made else None
         if found is not None:
             rest = found[1] - len(made[name].places)
-            left |= {name: Mark(None, rest)} if rest > 0 else {}
+            left |= {name: TableMark(None, rest)} if rest > 0 else {}
         elif mark.place is None or is_ahead(mark.place, after):
             left[name] = mark
     if left != there:
@@ -74,7 +74,7 @@ def advance_marks(
     return frozenset(left)
 
 
-def is_ahead(place: RowPlace, position: Position) -> bool:
+def is_ahead(place: RowPosition, position: Position) -> bool:
     """Whether a row is still to come at a position."""
     if place.gtid:
         executed = parse_like(position.executed_gtids, place.gtid)
@@ -115,7 +115,7 @@ def write_steps(
 
 
 def _due(
-    one: TableSteps, mark: Mark | None, after: Position, where: Where
+    one: TableSteps, mark: TableMark | None, after: Position, where: Where
 ) -> Iterator[tuple[Sequence[Step], bool]]:
     """The steps to write, in pieces that may be in doubt together, each with whether it is now."""
     found = one.doubtful(mark)
@@ -155,14 +155,14 @@ def _write(
     if not again:
         first, last = steps[0].first, steps[-1]
         rows = last.first + last.statement.changes - first
-        marks.write(session, channel, one.name, Mark(one.places[first], rows))
+        marks.write(session, channel, one.name, TableMark(one.places[first], rows))
         reached("nontransactional.after_mark")
     for step in steps:
         try:
             if again:
                 _repeat(session, step, where)
             else:
-                write_one(session, step.statement, where)
+                write_ordered(session, step.statement, where)
         except DownstreamError as error:
             if isinstance(error.__cause__, pymysql.MySQLError) and is_crashed(error.__cause__):
                 # Its effect is unknown.
@@ -170,14 +170,14 @@ def _write(
             error.applied = _APPLIED
             if not again:
                 # The server has answered: this one is not there, and all before it are.
-                marks.write(session, channel, one.name, Mark(one.places[step.first], 0))
+                marks.write(session, channel, one.name, TableMark(one.places[step.first], 0))
             raise
         reached("nontransactional.after_row")
 
 
 def _repeat(session: Session, step: Step, where: Where) -> None:
     try:
-        write_one(session, step.idempotent, where)
+        write_ordered(session, step.idempotent, where)
     except DownstreamError as error:
         # ARCHIVE takes INSERT and nothing else.
         if error_number(error.__cause__ or error) != _NOT_SUPPORTED or not step.idempotent.fallbacks:
@@ -185,4 +185,4 @@ def _repeat(session: Session, step: Step, where: Where) -> None:
         if not session.rows(
             f"SELECT 1 FROM {step.statement.table.target.decode()} WHERE {step.match.decode()}"
         ):
-            write_one(session, step.statement, where)
+            write_ordered(session, step.statement, where)

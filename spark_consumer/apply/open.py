@@ -36,7 +36,7 @@ def read_state(session: Session, channel: ChannelKey, position: Position) -> Cha
     """What the downstream says of a channel. Raises pymysql.MySQLError, OSError."""
     return ChannelState(
         position,
-        ledger.choose(session, position),
+        ledger.choose_ledger(session, position),
         error_log.decided(session, channel),
         error_log.read(session, channel) is not None,
         frozenset(marks.read(session, channel)),

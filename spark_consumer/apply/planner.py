@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from schemas.errors import EventId
 from schemas.structure import TableStructure
 from schemas.tables import QualifiedName
-from spark_consumer.apply.repeatable import check_tables, deviating
+from spark_consumer.apply.repeatable import check_tables, tables_with_decisions
 from spark_consumer.apply.tables.error_log import Directive
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
@@ -91,7 +91,7 @@ class Planner:
         )
         if is_repeat:
             check_tables(plan, targets, rules)
-            deviates = deviating(downstream.decided.values(), session.flavor)
+            deviates = tables_with_decisions(downstream.decided.values(), session.flavor)
             tables = (replace(table, gives_way=not deviates(table)) for table in plan.tables)
             plan = replace(plan, tables=tuple(tables))
         plan = replace(plan, window=slice_.window)
@@ -117,14 +117,14 @@ class Planner:
 class SafeMode:
     """Safe mode: applying changes that may have been applied before, by a copy or another replicator.
 
-    The position makes every slice happen once, so no restart needs it. It is for a channel that starts or is rewound to a
-    position before its downstream's state, so rows may already exist or be deleted.
+    The position makes every slice happen once, so no restart needs it. It is for a channel that starts or is rewound
+    to a position before its downstream's state, so rows may already exist or be deleted.
 
-    What changes, for tables with a key: INSERT becomes DELETE + INSERT, UPDATE becomes DELETE + INSERT, and a DELETE
-    need not find its row. Tables that are applied in order instead change the row with that key, and insert it if
-    there is none (``spark_consumer.rows.ordered``). Rows are looked for by their key alone, never by REPLACE or
-    ON DUPLICATE KEY UPDATE, which would remove or change another row that has the same secondary unique value. Such a
-    row is an error. Tables without a key have no row identity and stay strict.
+    In tables with a key, INSERT and UPDATE become DELETE + INSERT, and a DELETE need not find its row. In tables that
+    are applied in order, the row with that key is changed, and inserted if there is none
+    (``spark_consumer.rows.ordered``). Rows are found by their key only, never by REPLACE or ON DUPLICATE KEY UPDATE,
+    which would remove or change another row with the same secondary unique value. Such a row is an error. Tables
+    without a key have no row identity and stay strict.
 
     Args:
         duration: seconds after the start for which it is on.
@@ -135,5 +135,5 @@ class SafeMode:
         self._until = (time.monotonic() if now is None else now) + duration
 
     def active(self, now: float) -> bool:
-        """Whether it is on at a moment of the monotonic clock."""
+        """Whether it is on at a time of the monotonic clock, in seconds."""
         return self._always or now < self._until

@@ -13,17 +13,17 @@ import structlog
 
 from schemas.errors import DownstreamError, EventId
 from schemas.tables import QualifiedName
-from spark_consumer.apply.repeatable import repetition
+from spark_consumer.apply.repeatable import repeated_statement
 from spark_consumer.apply.tables.error_log import Directive
-from spark_consumer.apply.tables.marks import Mark, RowPlace
-from spark_consumer.apply.tables.worker_info import Ahead
+from spark_consumer.apply.tables.marks import RowPosition, TableMark
+from spark_consumer.apply.tables.worker_info import UnfinishedPart
 from spark_consumer.epochs.slices import Slice
-from spark_consumer.plan.counters import NO_STAGES, Stages
+from spark_consumer.plan.counters import NOTHING_COUNTED, RowCounts
 from spark_consumer.plan.plan import SlicePlan, TablePlan
 from spark_consumer.plan.refusal import Event, cut_values
 from spark_consumer.plan.statements import Statement
 from spark_consumer.rows.ordered import OrderedRow, OrderedStatement, one_by_one, repeated, statements
-from spark_consumer.rows.results import Deletes, Inserts, NotWritten, OrderedChange, Result, TracedRow
+from spark_consumer.rows.results import Deletes, Inserts, OrderedChange, Result, TracedRow, UnwrittenCounts
 from spark_consumer.rows.slice_rows import verify
 from spark_consumer.target.session import Flavor
 
@@ -91,14 +91,14 @@ class TableSteps:
     """
 
     table: TablePlan
-    places: Sequence[RowPlace]
+    places: Sequence[RowPosition]
     steps: Sequence[Step]
 
     @property
     def name(self) -> QualifiedName:
         return self.table.target_name
 
-    def doubtful(self, mark: Mark | None) -> tuple[int, int] | None:
+    def doubtful(self, mark: TableMark | None) -> tuple[int, int] | None:
         """Which of its rows a mark says may be there, as ``[begin, end)``: all before them are, and all behind them
         are not. None if the mark's are none of these rows."""
         if mark is None:
@@ -116,7 +116,7 @@ class PreparedRows:
     """Rows that are written in the transaction that moves the position.
 
     Attributes:
-        stages: what became of the rows on the way.
+        row_counts: what became of the rows on the way.
         nontransactional: writes to non-transactional tables.
         events: of a slice that is applied row by row, which row changes it has.
         directives: what an operator has decided about some of them.
@@ -125,16 +125,16 @@ class PreparedRows:
 
     slice_: Slice
     writes: Writes = field(default_factory=Writes)
-    stages: Stages = NO_STAGES
+    row_counts: RowCounts = NOTHING_COUNTED
     nontransactional: tuple[TableSteps, ...] = ()
     events: Mapping[EventId, Event] = field(default_factory=dict)
     directives: tuple[Directive, ...] = ()
-    rest_of: Ahead | None = None
+    rest_of: UnfinishedPart | None = None
 
     @property
     def counts(self) -> dict[str, int]:
         """For the channel's counters."""
-        return _counts(self.slice_, self.statements, self.stages)
+        return _counts(self.slice_, self.statements, self.row_counts)
 
     @property
     def _beside(self) -> Writes:
@@ -171,13 +171,13 @@ class PreparedParts:
 
     Attributes:
         slice_id: unique id of this attempt, known to the workers.
-        stages: what became of the rows on the way.
+        row_counts: what became of the rows on the way.
     """
 
     slice_: Slice
     parts: tuple[WorkerPart, ...]
     slice_id: str
-    stages: Stages = NO_STAGES
+    row_counts: RowCounts = NOTHING_COUNTED
 
     @property
     def statements(self) -> int:
@@ -186,13 +186,13 @@ class PreparedParts:
     @property
     def counts(self) -> dict[str, int]:
         """For the channel's counters."""
-        return _counts(self.slice_, self.statements, self.stages)
+        return _counts(self.slice_, self.statements, self.row_counts)
 
 
-def _counts(slice_: Slice, statements: int, stages: Stages) -> dict[str, int]:
+def _counts(slice_: Slice, statements: int, row_counts: RowCounts) -> dict[str, int]:
     counts = {"skipped": slice_.skipped} if slice_.skipped else {}
     if slice_.rows:
-        counts |= {"row_changes": slice_.rows, "statements": statements, **asdict(stages)}
+        counts |= {"row_changes": slice_.rows, "statements": statements, **asdict(row_counts)}
     return counts
 
 
@@ -220,13 +220,13 @@ OneSlice = PreparedRows | PreparedParts | BehindDdl
 Prepared = OneSlice | OneByOne
 
 
-def assembled(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> PreparedRows:
+def assemble_slice(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> PreparedRows:
     """Assemble the slice from the results of ``render``. Raises LogError if rows are missing or extra."""
     verify(slice_, results)
-    return sorted_out(slice_, plan, results)
+    return sort_results(slice_, plan, results)
 
 
-def sorted_out(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> PreparedRows:
+def sort_results(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> PreparedRows:
     """The statements among the results of all partitions, in the order in which they are applied."""
 
     def merged(kind: type[Deletes | Inserts]) -> TableStatements:
@@ -245,8 +245,8 @@ def sorted_out(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> Pre
     ordered = tuple(statements((row for row in in_order if row.table.transactional), plan.limits))
     writes = Writes(merged(Deletes), merged(Inserts), ordered)
     own = [*ordered, *(step.statement for one in steps for step in one.steps)]
-    stages = stages_of(slice_, plan, results, in_order, [replace(writes, ordered=tuple(own))])
-    return PreparedRows(slice_, writes, stages, steps, events)
+    row_counts = row_counts_of(slice_, plan, results, in_order, [replace(writes, ordered=tuple(own))])
+    return PreparedRows(slice_, writes, row_counts, steps, events)
 
 
 def steps_of(
@@ -261,14 +261,14 @@ def steps_of(
     indexes: dict[EventId, int] = {}
     numbers: dict[tuple[QualifiedName, str | None, str, int], int] = {}
     steps: dict[QualifiedName, list[Step]] = {}
-    places: dict[QualifiedName, list[RowPlace]] = {}
+    places: dict[QualifiedName, list[RowPosition]] = {}
     for key, (table, event) in sorted(events.items(), key=lambda item: item[0]):
         name, place = table.target_name, (event.gtid, event.file, event.pos)
         if name not in found:
             found[name] = TableSteps(table, places.setdefault(name, []), steps.setdefault(name, []))
         number = numbers[(name, *place)] = numbers.get((name, *place), -1) + 1
         indexes[key] = len(places[name])
-        places[name].append(RowPlace(*place, number))
+        places[name].append(RowPosition(*place, number))
     for row, second, one in one_by_one(rows):
         alone = row.table.alone or second is not None
         step = Step(indexes[one.event], one, repeated(row, second, one), row.match or b"", alone)
@@ -284,16 +284,16 @@ def row_event(slice_: Slice, row: TracedRow) -> Event:
     return Event(row.epoch, row.seq, row.gtid, row.digest, shown, row.file, row.pos, relay)
 
 
-def stages_of(
+def row_counts_of(
     slice_: Slice,
     plan: SlicePlan,
     results: Sequence[Result],
     in_order: Sequence[OrderedRow],
     made: Sequence[Writes],
-) -> Stages:
+) -> RowCounts:
     """Row counters of a slice."""
-    planned = Stages.of_plan(slice_, plan)
-    not_written = [one for one in results if isinstance(one, NotWritten)]
+    planned = RowCounts.of_plan(slice_, plan)
+    not_written = [one for one in results if isinstance(one, UnwrittenCounts)]
     # Halves of a key change come from two executors, and only here it is known whether both are left out.
     left_out = sum(one.left_out for one in not_written) + len(in_order)
     left_out -= sum(one.changes for writes in made for one in writes.ordered)
@@ -301,10 +301,10 @@ def stages_of(
     # A change may write two rows, to delete one and to insert it anew.
     changes = slice_.rows - planned.filtered - left_out - compacted
     together = min(changes, sum(writes.rows for writes in made) - sum(writes.statements for writes in made))
-    return planned + Stages(expression_filtered=left_out, compacted=compacted, merged=together)
+    return planned + RowCounts(expression_filtered=left_out, compacted=compacted, merged=together)
 
 
-def directed(
+def apply_directives(
     prepared: PreparedRows,
     directives: Mapping[EventId, Directive],
     flavor: Flavor,
@@ -340,7 +340,9 @@ def directed(
     statements: list[OrderedStatement] = []
     for made in prepared.writes.ordered:
         chosen = directives.get(made.event)
-        statements += [made] if chosen is None else _instead(made, chosen, flavor, is_repeat=is_repeat)
+        statements += (
+            [made] if chosen is None else _replace_statement(made, chosen, flavor, is_repeat=is_repeat)
+        )
     beside = []
     for table in prepared.nontransactional:
         left = [step for step in table.steps if step.statement.event not in directives]
@@ -349,18 +351,20 @@ def directed(
             # What is left out was not made; what runs in its place is in the transaction of the position.
             chosen = directives.get(step.statement.event)
             statements += (
-                [] if chosen is None else _instead(step.statement, chosen, flavor, is_repeat=is_repeat)
+                []
+                if chosen is None
+                else _replace_statement(step.statement, chosen, flavor, is_repeat=is_repeat)
             )
     writes = replace(prepared.writes, ordered=tuple(statements))
     return replace(prepared, writes=writes, nontransactional=tuple(beside), directives=tuple(of_slice))
 
 
-def _instead(
+def _replace_statement(
     made: OrderedStatement, chosen: Directive, flavor: Flavor, *, is_repeat: bool
 ) -> list[OrderedStatement]:
     instead = chosen.statements
     if chosen.used and is_repeat:
-        instead = tuple(repetition(chosen, sql, flavor).sql for sql in instead)
+        instead = tuple(repeated_statement(chosen, sql, flavor).sql for sql in instead)
     _log.warning("event_directed", which=str(chosen.event), statements=instead)
     plain = replace(made, fallbacks=(), cascade_from=None, clear_first=None, is_operators=True)
     return [replace(plain, sql=sql.encode()) for sql in instead]

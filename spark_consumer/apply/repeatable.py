@@ -57,11 +57,11 @@ def _reason(table: TablePlan, target: TargetTable | None, rules: Rules) -> str:
     return "its downstream table is shared with a table whose changes cannot be repeated"
 
 
-def repetition(decision: Directive, statement: str, flavor: Flavor) -> Repeated:
+def repeated_statement(decision: Directive, statement: str, flavor: Flavor) -> Repeated:
     """A statement of a decision as it runs for a second time. Raises DownstreamError TR578."""
     if (found := repeated(statement, flavor)) is None:
         known = "UPDATE … SET column = constant WHERE …, DELETE … WHERE …, INSERT or REPLACE of constants"
-        raise _once(decision, statement, f"it is none of {known}")
+        raise _not_repeatable(decision, statement, f"it is none of {known}")
     return found
 
 
@@ -69,12 +69,14 @@ def check_decisions(session: Session, decisions: Iterable[Directive]) -> None:
     """Raise DownstreamError TR578 for a row's replacement that would not do the same when it runs again."""
     for one in decisions:
         for statement in one.statements if one.used else ():
-            found = repetition(one, statement, session.flavor)
-            if reason := _differs(found, read_table(session, (found.table.db, found.table.table))):
-                raise _once(one, statement, reason)
+            found = repeated_statement(one, statement, session.flavor)
+            if reason := _difference_when_repeated(
+                found, read_table(session, (found.table.db, found.table.table))
+            ):
+                raise _not_repeatable(one, statement, reason)
 
 
-def deviating(decisions: Iterable[Directive], flavor: Flavor) -> Callable[[TablePlan], bool]:
+def tables_with_decisions(decisions: Iterable[Directive], flavor: Flavor) -> Callable[[TablePlan], bool]:
     """Whether a table may have other rows than the log says, since somebody has decided about some of them.
 
     There a row with another one's unique value need not be one that comes later in the log.
@@ -95,7 +97,7 @@ def deviating(decisions: Iterable[Directive], flavor: Flavor) -> Callable[[Table
     return deviates
 
 
-def _once(decision: Directive, statement: str, reason: str) -> DownstreamError:
+def _not_repeatable(decision: Directive, statement: str, reason: str) -> DownstreamError:
     return DownstreamError(
         "TR578",
         f"the replacement of event {decision.event} cannot be repeated: {reason}: {statement[:200]}",
@@ -104,7 +106,7 @@ def _once(decision: Directive, statement: str, reason: str) -> DownstreamError:
     )
 
 
-def _differs(found: Repeated, target: TargetTable | None) -> str:
+def _difference_when_repeated(found: Repeated, target: TargetTable | None) -> str:
     """Why a statement would do something else in its table for a second time; "" if it would not."""
     if target is None:
         return "its table does not exist"

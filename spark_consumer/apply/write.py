@@ -42,7 +42,7 @@ def write(session: Session, writes: Writes, where: Where) -> None:
             if one.cascade_from is not None:
                 hanging = hanging or cascades.load(session)
                 _run_cascade(session, hanging, one, where)
-            write_one(session, one, where)
+            write_ordered(session, one, where)
     finally:
         # Also for what the session is used for once a statement was refused.
         if checks:
@@ -50,7 +50,7 @@ def write(session: Session, writes: Writes, where: Where) -> None:
                 session.execute("SET SESSION foreign_key_checks = 0")
 
 
-def denied(error: BaseException, where: Where) -> DownstreamError:
+def privilege_error(error: BaseException, where: Where) -> DownstreamError:
     """The error for an account that lacks a privilege."""
     return DownstreamError(
         "TR641",
@@ -71,10 +71,10 @@ def _run_cascade(session: Session, hanging: Cascades, one: OrderedStatement, whe
     except pymysql.MySQLError as error:
         if is_passing(error):
             raise
-        raise _refusal(error, replace(where, epoch=one.epoch, table=one.table.name), one.sql) from error
+        raise _refusal_error(error, replace(where, epoch=one.epoch, table=one.table.name), one.sql) from error
 
 
-def write_one(session: Session, one: OrderedStatement, where: Where) -> None:
+def write_ordered(session: Session, one: OrderedStatement, where: Where) -> None:
     """Run one statement of those in order, foreign keys aside.
 
     Raises:
@@ -106,9 +106,9 @@ def _execute(session: Session, table: TablePlan, sql: bytes) -> int:
         return affected
 
 
-def _refusal(error: pymysql.MySQLError, place: Where, sql: bytes) -> DownstreamError:
+def _refusal_error(error: pymysql.MySQLError, place: Where, sql: bytes) -> DownstreamError:
     if is_denied(error):
-        return denied(error, place)
+        return privilege_error(error, place)
     return RowRefused(
         "TR604",
         f"the downstream refused a statement: {message_of(error)}; {_shown(sql)}",
@@ -139,7 +139,7 @@ def _run(
     except pymysql.MySQLError as error:
         if is_passing(error):
             raise
-        raise _refusal(error, place, statement.sql) from error
+        raise _refusal_error(error, place, statement.sql) from error
     exceeds = affected > statement.rows and not may_exceed
     if not free and ((affected < statement.rows and not may_miss) or exceeds):
         raise RowRefused(
@@ -154,7 +154,7 @@ def _run(
     return affected
 
 
-def run_free(session: Session, sql: str, where: Where) -> None:
+def run_operators_statement(session: Session, sql: str, where: Where) -> None:
     """Run an operator's own statement in the open transaction."""
     try:
         session.execute(sql)
@@ -185,14 +185,14 @@ def _too_large(size: int, limit: int, where: Where) -> DownstreamError:
     )
 
 
-def refused(error: BaseException) -> DownstreamError:
+def refused_error(error: BaseException) -> DownstreamError:
     """The error for what the downstream does not do, outside of a statement."""
     if is_denied(error):
-        return denied(error, NOWHERE)
+        return privilege_error(error, NOWHERE)
     return DownstreamError("TR604", f"the downstream refused: {message_of(error)}")
 
 
-def gave_up(error: BaseException) -> DownstreamError:
+def retry_time_exceeded(error: BaseException) -> DownstreamError:
     """The error for what did not pass within ``retry_time``."""
     if not is_lost(error):
         return DownstreamError(

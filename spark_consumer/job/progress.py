@@ -9,7 +9,7 @@ import structlog
 
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
-from spark_consumer.plan.counters import NO_STAGES, Applied, Stages
+from spark_consumer.plan.counters import NOTHING_COUNTED, Applied, RowCounts
 
 _log = structlog.get_logger()
 
@@ -23,7 +23,7 @@ class Counters:
     rows: int = 0
     statements: int = 0
     ddl: int = 0
-    stages: Stages = NO_STAGES
+    row_counts: RowCounts = NOTHING_COUNTED
     position: Position | None = None  # None until it has been read
     position_epoch: int = -1
     executed_gtids: str = ""
@@ -51,7 +51,7 @@ class Counters:
         self.rows += slice_.rows
         self.statements += applied.statements
         self.ddl += slice_.ddl is not None
-        self.stages += applied.stages
+        self.row_counts += applied.row_counts
         self.rows_per_s = slice_.rows / seconds if seconds > 0 else 0.0
         oldest = next((one.record.first_commit_ms for one in slice_.epochs if one.record.transactions), 0)
         latency = round(max(0.0, time.time() - oldest / 1000), 3) if oldest else None
@@ -62,7 +62,7 @@ class Counters:
             last_epoch=slice_.last.epoch,
             rows=slice_.rows,
             statements=applied.statements,
-            **{stage: count for stage, count in asdict(applied.stages).items() if count},
+            **{stage: count for stage, count in asdict(applied.row_counts).items() if count},
             rows_per_s=round(self.rows_per_s),
             # Seconds since the upstream's commit of the batch's oldest transaction.
             latency_s=latency,

@@ -102,11 +102,11 @@ def open_rewind(config: ConsumerConfig, to: str) -> Iterator[Rewind]:
         session = stack.enter_context(closing(connect(config.target)))
         channel_tables.install(session)
         log = LogReader(config)
-        check_log(config.key, position_store.known(session, config.key), log.last_epoch())
+        check_log(config.key, position_store.require_position(session, config.key), log.last_epoch())
         # A consumer on another machine stops at its next slice.
         before = position_store.take_over(session, config.key)
         if worker_info.slices_ahead(session, config.key):
-            raise worker_info.unfinished(config.key)
+            raise worker_info.partly_applied(config.key)
         yield _checked(config, session, before, log, to)
 
 

@@ -10,7 +10,7 @@ from spark_consumer.plan.plan import Mode, SlicePlan
 
 
 @dataclass(frozen=True)
-class Stages:
+class RowCounts:
     """Sums over the log's row changes.
 
     Attributes:
@@ -33,11 +33,11 @@ class Stages:
     parts: int = 0
     merged: int = 0
 
-    def __add__(self, other: Stages) -> Stages:
-        return Stages(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+    def __add__(self, other: RowCounts) -> RowCounts:
+        return RowCounts(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     @classmethod
-    def of_plan(cls, slice_: Slice, plan: SlicePlan) -> Stages:
+    def of_plan(cls, slice_: Slice, plan: SlicePlan) -> RowCounts:
         """Return the counts that follow from the plan and the row counts in the epochs' records."""
         tables = {schema_name(table.header).hex(): table for table in plan.tables}
         filtered = routed = 0
@@ -52,7 +52,7 @@ class Stages:
         return cls(filtered=filtered, routed=routed)
 
 
-NO_STAGES = Stages()
+NOTHING_COUNTED = RowCounts()
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ class Applied:
 
     Attributes:
         statements: that were run, or files that were written.
-        stages: what became of its rows.
+        row_counts: what became of its rows.
     """
 
     statements: int
-    stages: Stages = NO_STAGES
+    row_counts: RowCounts = NOTHING_COUNTED
 
     def __add__(self, other: Applied) -> Applied:
-        return Applied(self.statements + other.statements, self.stages + other.stages)
+        return Applied(self.statements + other.statements, self.row_counts + other.row_counts)

@@ -33,7 +33,7 @@ _DELETE = ord("d")
 
 
 @dataclass(frozen=True)
-class Net:
+class NetChanges:
     """The net effect of a run of changes: rows to remove, then rows to write, each key at most once in each.
 
     Attributes:
@@ -49,7 +49,7 @@ class Net:
 
 def compact(
     keys: Sequence[bytes], values: Sequence[bytes], safe_headers: frozenset[bytes] = frozenset()
-) -> Net:
+) -> NetChanges:
     """The net effect of changes in log order.
 
     Args:
@@ -72,4 +72,4 @@ def compact(
     ]
     written = [item for item in lasts.items() if item[1][OP_AT] != _DELETE]
     rows = len(written) + sum(1 for key, _ in gone if lasts[key][OP_AT] == _DELETE)
-    return Net(gone, written, len(values) - rows)
+    return NetChanges(gone, written, len(values) - rows)

@@ -18,7 +18,7 @@ from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.rows.failures import explain
 from spark_consumer.rows.render import UnevaluableRow, UnknownHeader
-from spark_consumer.rows.results import SCHEMA_DDL, Failed, Result, decoded, encoded
+from spark_consumer.rows.results import SCHEMA_DDL, Result, TaskFailure, decoded, encoded
 from spark_consumer.rows.slice_rows import RangeRows, SliceRows, Work
 
 # What a task holds at a time. Only a transaction larger than a slice usually is comes to more: its ranges are
@@ -34,7 +34,7 @@ ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 RunTasks = Callable[[int, ArrowFunction], Any]
 
 
-class DamagedRecord(Exception):
+class InvalidRecord(Exception):
     """A record in the range is not a row; the message has the decoding error."""
 
 
@@ -54,10 +54,10 @@ def task(
                 try:
                     yield from encoded(work(read(*parts[number])))
                 except (UnknownHeader, UnevaluableRow, Unreadable, LogError) as error:
-                    yield from encoded([Failed(number, error)])
+                    yield from encoded([TaskFailure(number, error)])
                 except UNFIT as error:
-                    damaged = DamagedRecord(f"{type(error).__name__}: {error}"[:500])
-                    yield from encoded([Failed(number, damaged)])
+                    damaged = InvalidRecord(f"{type(error).__name__}: {error}"[:500])
+                    yield from encoded([TaskFailure(number, damaged)])
 
     return run
 
@@ -122,7 +122,7 @@ class SliceReader(SliceRows):
         read = partial(read_range, self._source, with_offsets=with_offsets)
         found = decoded(self._run_tasks(len(parts), task(parts, read, work)))
         for one in found:
-            if isinstance(one, Failed):
+            if isinstance(one, TaskFailure):
                 raise self._meant(one.error, slice_, parts[one.task][0], work)
         return found
 
@@ -133,7 +133,7 @@ class SliceReader(SliceRows):
                 return unreadable(error, slice_.where)
             case LogError():
                 error.where = slice_.where
-            case UnknownHeader() | DamagedRecord():
+            case UnknownHeader() | InvalidRecord():
                 return self._fault(error, slice_, part, work)
         return error
 

@@ -19,15 +19,15 @@ from schemas.wire.epoch import digest_of
 from schemas.wire.rows import HEADER_SIZE, widened
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
 from spark_consumer.plan.statements import merged_deletes, merged_inserts
-from spark_consumer.rows.compact import Net, compact
+from spark_consumer.rows.compact import NetChanges, compact
 from spark_consumer.rows.results import (
     Deletes,
     Inserts,
-    NotWritten,
     OrderedChange,
     Result,
-    Tally,
+    RowTally,
     TracedRow,
+    UnwrittenCounts,
 )
 from spark_consumer.rows.slice_rows import RangeRows
 from spark_consumer.rules.expressions.kinds import Unevaluable
@@ -56,8 +56,8 @@ class UnevaluableRow(DownstreamError):
         )
 
 
-class _Tables(dict[bytes, "TableRows"]):
-    def __missing__(self, header: bytes) -> TableRows:
+class _Tables(dict[bytes, "TableRenderer"]):
+    def __missing__(self, header: bytes) -> TableRenderer:
         raise UnknownHeader(header)
 
 
@@ -109,9 +109,9 @@ def within(
     return kept
 
 
-def tally(values: Sequence[bytes]) -> Tally:
+def tally(values: Sequence[bytes]) -> RowTally:
     """Count and digest of the rows read."""
-    return Tally(len(values), digest_of(values))
+    return RowTally(len(values), digest_of(values))
 
 
 def all_widened(plan: SlicePlan, values: Sequence[bytes]) -> Sequence[bytes]:
@@ -119,18 +119,18 @@ def all_widened(plan: SlicePlan, values: Sequence[bytes]) -> Sequence[bytes]:
     return values if all(table.header[0] for table in plan.tables) else list(map(widened, values))
 
 
-def tables_of(plan: SlicePlan) -> dict[bytes, TableRows]:
+def tables_of(plan: SlicePlan) -> dict[bytes, TableRenderer]:
     """The plan's tables by the headers of their rows; UnknownHeader for one that is not there."""
-    return _Tables({table.header: TableRows(index, table) for index, table in enumerate(plan.tables)})
+    return _Tables({table.header: TableRenderer(index, table) for index, table in enumerate(plan.tables)})
 
 
-def not_written(net: Net, tables: Mapping[bytes, TableRows]) -> NotWritten:
+def not_written(net: NetChanges, tables: Mapping[bytes, TableRenderer]) -> UnwrittenCounts:
     """Count rows that are not written, by reason."""
-    return NotWritten(net.saved, sum(table.left_out for table in tables.values()))
+    return UnwrittenCounts(net.saved, sum(table.left_out for table in tables.values()))
 
 
 @dataclass
-class TableRows:
+class TableRenderer:
     """One table's share of a partition."""
 
     index: int

@@ -16,14 +16,14 @@ import pyarrow as pa
 from spark_consumer.epochs.arrow import record_batch
 
 
-class Tally(NamedTuple):
+class RowTally(NamedTuple):
     """All that was read: how many rows, and the sum of their CRC-32s."""
 
     rows: int
     digest: int
 
 
-class NotWritten(NamedTuple):
+class UnwrittenCounts(NamedTuple):
     """Changes that become no statement.
 
     Attributes:
@@ -128,7 +128,7 @@ class ArrowRows(NamedTuple):
     stream: bytes
 
 
-class Failed(NamedTuple):
+class TaskFailure(NamedTuple):
     """A task has ended early.
 
     Attributes:
@@ -141,8 +141,8 @@ class Failed(NamedTuple):
 
 
 Result = (
-    Tally
-    | NotWritten
+    RowTally
+    | UnwrittenCounts
     | Deletes
     | Inserts
     | OrderedChange
@@ -150,7 +150,7 @@ Result = (
     | RowToShare
     | ChangeToShare
     | ArrowRows
-    | Failed
+    | TaskFailure
 )
 
 SCHEMA = pa.schema([("piece", pa.binary()), ("last", pa.bool_())])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from schemas.errors import NOTHING_APPLIED, LogError
 from schemas.wire.epoch import DIGEST_MODULUS
 from spark_consumer.epochs.slices import Slice
-from spark_consumer.rows.results import Result, Tally
+from spark_consumer.rows.results import Result, RowTally
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class SliceRows(ABC):
 
 def verify(slice_: Slice, results: Iterable[Result]) -> None:
     """Raise LogError TR554 unless the results are those of all the rows that the epochs say were written."""
-    tallies = [one for one in results if isinstance(one, Tally)]
+    tallies = [one for one in results if isinstance(one, RowTally)]
     rows = sum(one.rows for one in tallies)
     digest = sum(one.digest for one in tallies) % DIGEST_MODULUS
     if (rows, digest) != (slice_.rows, slice_.digest):

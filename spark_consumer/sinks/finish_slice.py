@@ -23,12 +23,12 @@ from schemas.structure import TableStructure
 from schemas.wire.log_records import structure_of
 from spark_consumer.apply.applier import Applier
 from spark_consumer.apply.planner import Planner
-from spark_consumer.apply.prepared import PreparedRows, assembled, directed
+from spark_consumer.apply.prepared import PreparedRows, apply_directives, assemble_slice
 from spark_consumer.apply.refused_event import first_refused, named
-from spark_consumer.apply.tables.worker_info import Ahead
+from spark_consumer.apply.tables.worker_info import UnfinishedPart
 from spark_consumer.apply.workers.bitmap import unpacked
 from spark_consumer.apply.workers.pool import applied_in_part
-from spark_consumer.apply.workers.read_conflicts import rest
+from spark_consumer.apply.workers.read_conflicts import unapplied_rows
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.slices import LoggedEpoch, Slice, contiguous_after
 from spark_consumer.plan.counters import Applied
@@ -40,7 +40,7 @@ _log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class Rest:
+class UnappliedRows:
     """What is missing of a slice that is applied in part.
 
     Attributes:
@@ -53,7 +53,7 @@ class Rest:
     rows: SliceRows
     slice_: Slice
     structures: Mapping[str, TableStructure]
-    workers: Sequence[Ahead]
+    workers: Sequence[UnfinishedPart]
 
     def apply(self) -> Applied:
         """Apply it, and move the position behind the slice. Raises TailraceError."""
@@ -81,10 +81,10 @@ class Rest:
             lambda: planner.plan(self.slice_, self.structures, self.applier.downstream, row_by_row=row_by_row)
         )
         applied = [unpacked(worker.applied) for worker in self.workers]
-        results = self.rows.results(self.slice_, partial(rest, plan, applied), with_offsets=True)
-        made = assembled(self.slice_, plan, results)
+        results = self.rows.results(self.slice_, partial(unapplied_rows, plan, applied), with_offsets=True)
+        made = assemble_slice(self.slice_, plan, results)
         if row_by_row:
-            made = directed(made, self.applier.directives, self.applier.session.flavor)
+            made = apply_directives(made, self.applier.directives, self.applier.session.flavor)
         return replace(made, rest_of=first)
 
 
@@ -98,10 +98,10 @@ def finish_slice(config: ConsumerConfig, applier: Applier, rows: SliceRows, log:
         for version in log.structures(found[0].last_epoch)
         if version.fingerprint in slice_.fingerprints
     }
-    Rest(config, applier, rows, slice_, structures, found).apply()
+    UnappliedRows(config, applier, rows, slice_, structures, found).apply()
 
 
-def _epochs(ahead: Ahead, applier: Applier, log: LogReader) -> list[LoggedEpoch]:
+def _epochs(ahead: UnfinishedPart, applier: Applier, log: LogReader) -> list[LoggedEpoch]:
     """The epochs of the slice, all of which the log must still hold."""
     position = applier.position
     found = []

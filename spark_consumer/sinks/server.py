@@ -21,8 +21,8 @@ from spark_consumer.apply.prepared import (
     Prepared,
     PreparedParts,
     PreparedRows,
-    assembled,
-    directed,
+    apply_directives,
+    assemble_slice,
 )
 from spark_consumer.apply.refused_event import first_refused, named
 from spark_consumer.apply.tables import audit, channel_tables, error_log, position_store
@@ -38,7 +38,7 @@ from spark_consumer.plan.refusal import DdlRefused, RowRefused
 from spark_consumer.rows.render import render
 from spark_consumer.rows.slice_rows import SliceRows
 from spark_consumer.rules.config import ConsumerConfig
-from spark_consumer.sinks.finish_slice import Rest, finish_slice
+from spark_consumer.sinks.finish_slice import UnappliedRows, finish_slice
 from spark_consumer.target.session import Session, closing, connect, unreachable
 
 _log = structlog.get_logger()
@@ -93,10 +93,10 @@ class ServerSink:
         assert self._rows is not None
         if plan.causality is not None:
             return read_parts(self._rows, slice_, plan, self._config.workers, self._config.target)
-        made = assembled(slice_, plan, self._rows.results(slice_, partial(render, plan)))
+        made = assemble_slice(slice_, plan, self._rows.results(slice_, partial(render, plan)))
         applier = self._applier
         is_repeat = applier.position.repeats(slice_.order)
-        return directed(made, applier.directives, applier.session.flavor, is_repeat=is_repeat)
+        return apply_directives(made, applier.directives, applier.session.flavor, is_repeat=is_repeat)
 
     def _in_one(self, slice_: Slice, *, row_by_row: bool = False) -> PreparedRows:
         """Plan and read a slice that is applied in one transaction."""
@@ -145,7 +145,7 @@ class ServerSink:
         if isinstance(prepared, PreparedParts) and (ahead := self._applier.ahead()):
             # What several workers write side by side is finished as it was begun.
             assert self._rows is not None
-            rest = Rest(self._config, self._applier, self._rows, slice_, self._structures, ahead)
+            rest = UnappliedRows(self._config, self._applier, self._rows, slice_, self._structures, ahead)
             return rest.apply()
         if len(slice_.epochs) > 1:
             _log.info(
@@ -195,8 +195,8 @@ def open_server(config: ConsumerConfig, log: LogReader, worker_pool: WorkerPool 
         channel_tables.install(session)
         _ensure_position(config, session, log)
         position = position_store.take_over(session, config.key)
-        position_store.tell_scope(session, config.key, config.scope.to_json())
-        position_store.set_workers(session, config.key, config.workers)
+        position_store.write_scope(session, config.key, config.scope.to_json())
+        position_store.create_workers(session, config.key, config.workers)
         logged = LoggedTables(log.tables, log.structures)
         return ServerSink(config, open_applier(config, session, position, logged, worker_pool), log)
     except BaseException as error:
@@ -215,7 +215,7 @@ def _ensure_position(config: ConsumerConfig, session: Session, log: LogReader) -
         return
     if audit.exists(session, config.key):
         # Not even with --from: a service may name it at each of its starts.
-        raise position_store.lost(config.key)
+        raise position_store.position_missing(config.key)
     begin = channel_start(config, log)
     position_store.create(session, config.key, begin, last.record if last else None)
     _log.info("channel_created", channel=config.channel, start=config.start, begin=str(begin.log_position))

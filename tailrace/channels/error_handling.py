@@ -12,8 +12,8 @@ from typing import Any
 from schemas.access.server_url import ServerUrl
 from schemas.errors import DDL, NOWHERE, DownstreamError, Where
 from spark_consumer.apply import ledger as ledgers
-from spark_consumer.apply.ddl.intent import Intent, intent_of, place_at
-from spark_consumer.apply.ddl.settle import settled
+from spark_consumer.apply.ddl.intent import Intent, intent_of, upstream_position
+from spark_consumer.apply.ddl.settle import progress_of_interrupted
 from spark_consumer.apply.ledger import Ledger
 from spark_consumer.apply.tables import channel_tables, error_log, position_store
 from spark_consumer.apply.tables.error_log import ChannelError
@@ -55,13 +55,13 @@ class StoppedChannel:
 
     def decide(self, name: str | None, statements: tuple[str, ...]) -> None:
         """Skip the event, or replace it with statements. Raises DownstreamError TR643, TR644."""
-        ledger = ledgers.choose(self.session, self.position)
+        ledger = ledgers.choose_ledger(self.session, self.position)
         self.session.execute("BEGIN")
         # The locked row keeps a consumer from applying anything until the decision is written.
         position = position_store.read(self.session, self.key, lock=True)
         error = error_log.read(self.session, self.key)
         if position is None:
-            raise position_store.unknown(self.key)
+            raise position_store.unknown_channel(self.key)
         if error is None or error.event is None:
             raise self._nothing(error)
         event = error.event
@@ -94,7 +94,7 @@ class StoppedChannel:
 
         They stay before the new statements.
         """
-        intent = intent_of(position.ddl_intent, place_at(event.gtid, event.file, event.pos))
+        intent = intent_of(position.ddl_intent, upstream_position(event.gtid, event.file, event.pos))
         if intent is None:
             return ()
         old = error_log.decided(self.session, self.key).get(event.id)
@@ -119,7 +119,7 @@ class StoppedChannel:
             return intent.index
         with closing(connect(self.target)) as own:
             try:
-                return settled(own, ledger, intent, intent.statement, position, NOWHERE).index
+                return progress_of_interrupted(own, ledger, intent, intent.statement, position, NOWHERE).index
             except DdlInDoubt:
                 return intent.index
 
@@ -138,6 +138,6 @@ def open_stopped_channel(settings: ConsumerConfig) -> Iterator[StoppedChannel]:
     """Connect to a channel's downstream and read its position and error. Raises DownstreamError."""
     with closing(connect(settings.target)) as session:
         channel_tables.install(session)
-        position = position_store.known(session, settings.key)
+        position = position_store.require_position(session, settings.key)
         error = error_log.read(session, settings.key)
         yield StoppedChannel(settings.key, settings.target, session, position, error)

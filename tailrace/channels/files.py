@@ -9,14 +9,14 @@ from typing import Any
 
 def files_channels(root: Path) -> list[dict[str, Any]]:
     """Return the channel of a folder, or an empty list before its first run. Raises DownstreamError."""
-    from spark_consumer.sinks.parquet.folder import OURS, read
+    from spark_consumer.sinks.parquet.folder import METADATA_DIR, read
     from spark_consumer.sinks.parquet.sink import position_of
 
     content = read(root)
     if content is None:
         return []
     position = position_of(content)
-    written = (root / OURS / "position.json").stat().st_mtime
+    written = (root / METADATA_DIR / "position.json").stat().st_mtime
     stored = {
         "Relay_log_name": position.relay_log,
         "Relay_log_pos": position.relay_pos,

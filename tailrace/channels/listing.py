@@ -73,7 +73,7 @@ def show_channel(config: ConsumerConfig) -> Channel:
                     "counters": counters.get(key.name, dict.fromkeys(audit.COUNTERS, 0)),
                     "batches": audit.batches(session, key),
                 }
-    raise position_store.unknown(key)
+    raise position_store.unknown_channel(key)
 
 
 def remove_channel(config: ConsumerConfig) -> None:
@@ -84,6 +84,6 @@ def remove_channel(config: ConsumerConfig) -> None:
     with in_use(config.channel_dir, alone=True), closing(connect(config.target)) as session:
         channel_tables.install(session)
         if position_store.read(session, config.key) is None and not audit.exists(session, config.key):
-            raise position_store.unknown(config.key)
+            raise position_store.unknown_channel(config.key)
         channel_tables.forget(session, config.key)
         clear(config.channel_dir)

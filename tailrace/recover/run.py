@@ -136,7 +136,7 @@ def _sink(
     session = connect(config.target)
     try:
         channel_tables.install(session)
-        position = position_store.known(session, config.key)
+        position = position_store.require_position(session, config.key)
         check_same_log(root, layout.check_owner(root, config.prefix), position)
         if position.epoch_rows is not None or position.rewound_from is not None:
             raise DownstreamError(
@@ -149,7 +149,7 @@ def _sink(
         _begin(position, root, flavor)
         log = LogReader(config)
         if worker_info.slices_ahead(session, config.key):
-            raise worker_info.unfinished(config.key)
+            raise worker_info.partly_applied(config.key)
         position = position_store.take_over(session, config.key)
         # Called only if there are routes; Kafka must be reachable then.
         logged = LoggedTables(lambda epoch: seen | log.tables(epoch), None)

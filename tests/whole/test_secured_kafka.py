@@ -27,7 +27,7 @@ from spark_consumer.epochs.fetch import ALL_KEYS, TopicReader
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.job.warm_up import nothing
 from spark_consumer.rows.reader import read_range, task
-from spark_consumer.rows.results import SCHEMA, Failed, decoded
+from spark_consumer.rows.results import SCHEMA, TaskFailure, decoded
 from spark_consumer.rules.config import ConsumerConfig
 from tailrace.probe_kafka import probe
 from tailrace.reader import EpochReader
@@ -243,7 +243,7 @@ def test_a_password_that_has_become_wrong_stops_whoever_runs(secured: SecuredKaf
     begun = TopicReader(secured.secured, "secured.rows", "g", login, patience=60.0)
     work = task(((OffsetRange(0, 0, 1), ALL_KEYS),), partial(read_range, begun, with_offsets=False), nothing)
     [result] = decoded(pa.Table.from_batches(work(iter([pa.record_batch({"n": pa.array([0])})])), SCHEMA))
-    assert isinstance(result, Failed)
+    assert isinstance(result, TaskFailure)
     assert str(result.error).startswith("TR508")
     for ask in (
         LogReader(config).bounds,

@@ -121,12 +121,12 @@ def intent_of(text: str | None, place: str | None = None) -> Intent | None:
     return Intent(fields["place"], translated, fields["index"], fields["number"], before, fields["directive"])
 
 
-def place_of(epoch: EpochCommitted) -> str:
+def upstream_position_of(epoch: EpochCommitted) -> str:
     """The epoch's place in the upstream."""
-    return place_at(epoch.last_gtid, epoch.source_file, epoch.source_pos)
+    return upstream_position(epoch.last_gtid, epoch.source_file, epoch.source_pos)
 
 
-def place_at(gtid: str | None, file: str, pos: int) -> str:
+def upstream_position(gtid: str | None, file: str, pos: int) -> str:
     """A place in the upstream: a GTID, or without one a place in a binlog file."""
     return gtid or f"{file}:{pos}"
 
@@ -136,7 +136,7 @@ def _without_secrets(ddl: SchemaChanged) -> SchemaChanged:
 
 
 @dataclass(frozen=True)
-class Progress:
+class PendingDdl:
     """What remains to run of a DDL.
 
     Attributes:
@@ -180,6 +180,6 @@ class DdlWork:
         used: the operator's decision.
     """
 
-    progress: Progress
+    progress: PendingDdl
     instead: Sequence[str] = ()
     used: tuple[Directive, ...] = ()

@@ -16,7 +16,15 @@ from schemas.ddl.cursor import Unparsable
 from schemas.ddl.lexer import LexError
 from schemas.quote import quoted
 from schemas.wire.epoch import SchemaChanged, TableChanged
-from spark_consumer.apply.ddl.snapshot import ABSENT, ACCOUNTS, BROKEN, NO_ROWS, UNKNOWN, Shown, Snapshot
+from spark_consumer.apply.ddl.snapshot import (
+    ABSENT,
+    ACCOUNTS,
+    BROKEN,
+    NO_ROWS,
+    UNKNOWN,
+    ObjectState,
+    Snapshot,
+)
 from spark_consumer.ddl.edit import Uneditable, as_alter_database, as_replacing, with_if_exists
 
 _TYPES = {
@@ -35,7 +43,7 @@ class Broken(Undecided):
     """The state matches neither outcome: the server lost a table or cannot open it."""
 
 
-def what_is_left(
+def remaining_statement(
     ddl: SchemaChanged, before: Snapshot, now: Snapshot, *, mariadb: bool
 ) -> SchemaChanged | None:
     """The statement that is still to run: the DDL, the rest of it, or None.
@@ -66,7 +74,7 @@ def what_is_left(
     return ddl
 
 
-def half_done(ddl: SchemaChanged, now: Snapshot) -> bool:
+def lacks_expected_result(ddl: SchemaChanged, now: Snapshot) -> bool:
     """Whether a CREATE or DROP that the server says it has run has not left what it was to leave.
 
     MariaDB logs what a refused statement has done under the statement's number: CREATE OR REPLACE has dropped the
@@ -85,12 +93,12 @@ def needs_identities(ddl: SchemaChanged) -> bool:
     return ddl.kind == "ALTER TABLE" and (len(ddl.tables) > 1 or _moves_columns(ddl))
 
 
-def is_too_young(ddl: SchemaChanged, before: Snapshot) -> bool:
+def changed_too_recently(ddl: SchemaChanged, before: Snapshot) -> bool:
     """Whether only the second of a table's last change would show that the DDL has run, and it is not over yet."""
     return _moves_columns(ddl) and any(shown.created >= before.taken for shown in before.objects.values())
 
 
-def _is(shown: Shown, what: str) -> bool:
+def _is(shown: ObjectState, what: str) -> bool:
     """Whether an object of this kind is there."""
     return shown.kind in _TYPES[what] if what in _TYPES else bool(shown.kind)
 
@@ -225,7 +233,7 @@ def _altered(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool)
     return _moved(ddl, was, found, before, mariadb)
 
 
-def _differs(was: Shown, found: Shown, before: Snapshot, now: Snapshot) -> bool:
+def _differs(was: ObjectState, found: ObjectState, before: Snapshot, now: Snapshot) -> bool:
     if was.kind and not found.kind:
         raise Broken("the table is missing")
     if BROKEN in (was.definition, found.definition):
@@ -240,7 +248,7 @@ def _differs(was: Shown, found: Shown, before: Snapshot, now: Snapshot) -> bool:
 
 
 def _moved(
-    ddl: SchemaChanged, was: Shown, found: Shown, before: Snapshot, mariadb: bool
+    ddl: SchemaChanged, was: ObjectState, found: ObjectState, before: Snapshot, mariadb: bool
 ) -> SchemaChanged | None:
     """What is left of an ALTER that may leave the same definition with other values under it."""
     if _other_ids(was, found) or (was.content and found.content and was.content != found.content):
@@ -254,7 +262,7 @@ def _moved(
     raise Undecided("the table's definition is the same before and after it")
 
 
-def _other_ids(was: Shown, found: Shown) -> bool:
+def _other_ids(was: ObjectState, found: ObjectState) -> bool:
     return bool(was.ids and found.ids) and was.ids != found.ids
 
 
@@ -279,7 +287,7 @@ def _partition_moved(ddl: SchemaChanged, before: Snapshot, now: Snapshot) -> Sch
     raise Broken("table and partition match neither the state before nor after the exchange")
 
 
-def _numbers(shown: Shown) -> set[int]:
+def _numbers(shown: ObjectState) -> set[int]:
     return {number for _, number in shown.ids or ()}
 
 

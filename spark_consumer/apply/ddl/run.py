@@ -26,12 +26,17 @@ from spark_consumer.apply.ddl.intent import (
     DdlWork,
     Intent,
     LeftOut,
-    Progress,
+    PendingDdl,
     TranslatedDdl,
     intent_of,
-    place_of,
+    upstream_position_of,
 )
-from spark_consumer.apply.ddl.settle import Settled, await_predecessor, look_before, settled
+from spark_consumer.apply.ddl.settle import (
+    DdlProgress,
+    await_predecessor,
+    progress_of_interrupted,
+    snapshot_before,
+)
 from spark_consumer.apply.ddl.snapshot import clear_half_made
 from spark_consumer.apply.ledger import Ledger
 from spark_consumer.apply.tables import position_store
@@ -117,41 +122,45 @@ class DdlApplier:
         position: Position,
         directive: int | None = None,
         chosen: TranslatedDdl | None = None,
-    ) -> Progress:
+    ) -> PendingDdl:
         """What is to run: all of it, or what an interruption has left, whatever the rules are now.
 
         Args:
             directive: an operator's decision, by its id; ``chosen`` is what it makes of the DDL.
         """
         assert slice_.ddl is not None
-        intent = intent_of(position.ddl_intent, place_of(slice_.first))
+        intent = intent_of(position.ddl_intent, upstream_position_of(slice_.first))
         number = position.ledger_seq
         if intent is not None:
             if chosen is not None and intent.directive != directive:
                 # What has run of the DDL, or of an earlier decision, stands in front of this one.
                 number = max(number, intent.number)
-                return Progress(chosen, number, _in_front(intent, chosen), directive=directive)
+                return PendingDdl(
+                    chosen, number, _statements_already_run(intent, chosen), directive=directive
+                )
             found = self._settled(
                 slice_, position, intent, chosen or TranslatedDdl((slice_.ddl,), online_tables.NO_TABLES)
             )
             if found.index > 0 or found.remaining is not None:
                 translated = chosen or intent.translated
-                return Progress(
+                return PendingDdl(
                     translated, found.number, found.index, found.remaining, intent.before, directive
                 )
             number = found.number
         translated = chosen or self._translated(session, slice_, position)
-        return Progress(translated, number, directive=directive)
+        return PendingDdl(translated, number, directive=directive)
 
-    def _settled(self, slice_: Slice, position: Position, intent: Intent, texts: TranslatedDdl) -> Settled:
+    def _settled(
+        self, slice_: Slice, position: Position, intent: Intent, texts: TranslatedDdl
+    ) -> DdlProgress:
         """How far an intent is; ``texts`` has what it keeps no text of."""
         if intent.before is None:
-            return Settled(intent.index, None, intent.number)
+            return DdlProgress(intent.index, None, intent.number)
         ddl = intent.statement
         if not ddl.statement and intent.index < len(texts.statements):
             ddl = texts.statements[intent.index]
         with self._connection.another() as own:
-            found = settled(own, self._ledger, intent, ddl, position, slice_.where)
+            found = progress_of_interrupted(own, self._ledger, intent, ddl, position, slice_.where)
             if found.index == intent.index and ddl.kind == "CREATE TABLE":
                 for table in ddl.tables:
                     if not intent.before.get(table.db, table.table).kind:
@@ -234,7 +243,13 @@ class DdlApplier:
 
     @contextlib.contextmanager
     def declared(
-        self, session: Session, token: int, slice_: Slice, position: Position, progress: Progress, index: int
+        self,
+        session: Session,
+        token: int,
+        slice_: Slice,
+        position: Position,
+        progress: PendingDdl,
+        index: int,
     ) -> Iterator[Callable[[], None]]:
         """Record a statement in the position. The block gets a function that runs it, once, while it holds the
         channel's row.
@@ -246,7 +261,7 @@ class DdlApplier:
         ddl = progress.statement(index)
         with self._connection.another() as own:
             await_predecessor(own, position)
-            intent = progress.intent(place_of(slice_.first), index, look_before(own, ddl))
+            intent = progress.intent(upstream_position_of(slice_.first), index, snapshot_before(own, ddl))
             position_store.declare_ddl(session, self._channel, token, intent.to_json())
             attempt = _Attempt(own, self._ledger, ddl, intent.number, slice_.where)
             try:
@@ -257,23 +272,23 @@ class DdlApplier:
                 raise
 
     def _record_outcome(
-        self, session: Session, token: int, position: Position, intent: Intent, outcome: Outcome
+        self, session: Session, token: int, position: Position, intent: Intent, outcome: StatementOutcome
     ) -> None:
         """After a failure, store what is known about the statement: once an operator has intervened, the tables no
         longer show it.
         """
-        if outcome is Outcome.UNKNOWN:
+        if outcome is StatementOutcome.UNKNOWN:
             return
         number = intent.number
-        if outcome is Outcome.NOT_RUN and not self._ledger.happened(session, number):
+        if outcome is StatementOutcome.NOT_RUN and not self._ledger.is_executed(session, number):
             number -= 1
-        done = intent.index + (outcome is Outcome.RUN)
+        done = intent.index + (outcome is StatementOutcome.RUN)
         kept = replace(intent, index=done, number=number, before=None).to_json() if done else None
         used = position.ledger_seq if done else number
         position_store.note_ddl(session, self._channel, token, kept, used)
 
 
-class Outcome(enum.Enum):
+class StatementOutcome(enum.Enum):
     """What is known of a statement."""
 
     NOT_RUN = "not run: not sent, or refused"
@@ -286,27 +301,27 @@ class _Attempt:
 
     def __init__(self, own: Session, ledger: Ledger, ddl: SchemaChanged, number: int, where: Where) -> None:
         self._own, self._ledger, self._ddl, self._number, self._where = own, ledger, ddl, number, where
-        self.outcome = Outcome.NOT_RUN
+        self.outcome = StatementOutcome.NOT_RUN
 
     def run(self) -> None:
         """Run it. Raises DownstreamError, pymysql.MySQLError, OSError."""
         ddl_session.apply_settings(self._own, self._ddl)
         self._ledger.begin(self._own, self._number)
         reached("ddl.before")
-        self.outcome = Outcome.UNKNOWN
+        self.outcome = StatementOutcome.UNKNOWN
         try:
             self._own.execute(_text(self._ddl))
         except pymysql.MySQLError as error:
             if is_passing(error):
                 raise
-            self.outcome = Outcome.NOT_RUN
+            self.outcome = StatementOutcome.NOT_RUN
             raise DdlRefused(
                 "TR620",
                 f"the downstream refused a DDL: {message_of(error)}; {self._ddl.shown[:300]}",
                 where=self._where,
                 hint=_hint(self._ddl),
             ) from error
-        self.outcome = Outcome.RUN
+        self.outcome = StatementOutcome.RUN
         # With it goes the lock, which rows of the same slice may need.
         self._own.close()
         reached("ddl.after")
@@ -318,7 +333,7 @@ def _text(ddl: SchemaChanged) -> str:
     return without_start_transaction(ddl.statement, sql_mode=ddl.mode)
 
 
-def _in_front(intent: Intent, chosen: TranslatedDdl) -> int:
+def _statements_already_run(intent: Intent, chosen: TranslatedDdl) -> int:
     """How many of a decision's statements have run already."""
     ran = [one.statement for one in intent.translated.statements[: intent.index]]
     same = ran == [one.statement for one in chosen.statements[: intent.index]]

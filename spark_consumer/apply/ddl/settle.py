@@ -26,10 +26,10 @@ from spark_consumer.apply.ddl.intent import Intent
 from spark_consumer.apply.ddl.interrupted import (
     Broken,
     Undecided,
-    half_done,
-    is_too_young,
+    changed_too_recently,
+    lacks_expected_result,
     needs_identities,
-    what_is_left,
+    remaining_statement,
 )
 from spark_consumer.apply.ddl.snapshot import Snapshot, take_snapshot
 from spark_consumer.apply.ledger import Ledger
@@ -52,7 +52,7 @@ _log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class Settled:
+class DdlProgress:
     """How far a DDL is.
 
     Attributes:
@@ -79,22 +79,22 @@ def await_predecessor(own: Session, position: Position) -> None:
         )
 
 
-def look(own: Session, ddl: SchemaChanged) -> Snapshot:
+def snapshot_now(own: Session, ddl: SchemaChanged) -> Snapshot:
     """The DDL's objects as they are now."""
     return take_snapshot(own, ddl, database_of(ddl), identities=needs_identities(ddl))
 
 
-def look_before(own: Session, ddl: SchemaChanged) -> Snapshot:
+def snapshot_before(own: Session, ddl: SchemaChanged) -> Snapshot:
     """The DDL's objects as they are before it runs."""
     deadline = time.monotonic() + _LONGEST_WAIT
-    while is_too_young(ddl, found := look(own, ddl)) and time.monotonic() < deadline:
+    while changed_too_recently(ddl, found := snapshot_now(own, ddl)) and time.monotonic() < deadline:
         time.sleep(0.1)
     return found
 
 
-def settled(
+def progress_of_interrupted(
     own: Session, ledger: Ledger, intent: Intent, ddl: SchemaChanged, position: Position, where: Where
-) -> Settled:
+) -> DdlProgress:
     """How far the DDL of an intent that has begun is, once a predecessor's statement has ended.
 
     Args:
@@ -106,7 +106,7 @@ def settled(
     """
     assert intent.before is not None
     await_predecessor(own, position)
-    used = ledger.happened(own, intent.number)
+    used = ledger.is_executed(own, intent.number)
     number = intent.number if used else intent.number - 1
     try:
         left = _left(own, ledger, intent.before, ddl, used)
@@ -124,8 +124,8 @@ def settled(
         "ddl_interrupted", statement=ddl.shown[:200], happened=left is None, left=left and left.shown[:200]
     )
     if left is None:
-        return Settled(intent.index + 1, None, number)
-    return Settled(intent.index, None if left is ddl else left, number)
+        return DdlProgress(intent.index + 1, None, number)
+    return DdlProgress(intent.index, None if left is ddl else left, number)
 
 
 def _left(
@@ -136,16 +136,16 @@ def _left(
         return None
     if not ddl.statement:
         raise Undecided("its text was not stored because it may contain passwords")
-    now = look(own, ddl)
+    now = snapshot_now(own, ddl)
     same_start = before.binlog == now.binlog != ""
-    if used and same_start and not half_done(ddl, now):
+    if used and same_start and not lacks_expected_result(ddl, now):
         return None
-    if ledger.proves and not mariadb and _is_atomic(before) and _is_atomic(now):
+    if ledger.is_proof and not mariadb and _is_atomic(before) and _is_atomic(now):
         return ddl
     try:
-        return what_is_left(ddl, before, now, mariadb=mariadb)
+        return remaining_statement(ddl, before, now, mariadb=mariadb)
     except Undecided as why:
-        if ledger.proves and same_start and not used and not isinstance(why, Broken):
+        if ledger.is_proof and same_start and not used and not isinstance(why, Broken):
             return ddl
         raise
 

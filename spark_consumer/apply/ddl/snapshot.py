@@ -44,7 +44,7 @@ _SHORT = ((0xC0, 0x5FF), (0x1E00, 0x1FFF), (0x2160, 0x217F), (0x24B0, 0x24EF), (
 
 
 @dataclass(frozen=True)
-class Shown:
+class ObjectState:
     """One object.
 
     Attributes:
@@ -84,7 +84,7 @@ class Shown:
         return self.definition, self.content
 
 
-ABSENT = Shown()
+ABSENT = ObjectState()
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Snapshot:
         binlog: MariaDB's current binlog file; each start of the server begins another one. "" if that is not known.
     """
 
-    objects: Mapping[str, Shown]
+    objects: Mapping[str, ObjectState]
     server: str
     taken: str
     binlog: str = ""
@@ -114,14 +114,14 @@ class Snapshot:
         objects = {name: _shown_of(shown) for name, shown in fields["objects"].items()}
         return cls(**(fields | {"objects": objects}))
 
-    def get(self, db: str, name: str) -> Shown:
+    def get(self, db: str, name: str) -> ObjectState:
         """A table, or what has its name."""
         return self.objects.get(quoted(db, name)) or self.objects.get(quoted(db, name).lower()) or ABSENT
 
 
-def _shown_of(fields: dict[str, Any]) -> Shown:
+def _shown_of(fields: dict[str, Any]) -> ObjectState:
     ids = fields["ids"]
-    return Shown(**(fields | {"ids": None if ids is None else tuple((part, one) for part, one in ids)}))
+    return ObjectState(**(fields | {"ids": None if ids is None else tuple((part, one) for part, one in ids)}))
 
 
 def take_snapshot(session: Session, ddl: SchemaChanged, database: str, *, identities: bool) -> Snapshot:
@@ -147,7 +147,7 @@ def take_snapshot(session: Session, ddl: SchemaChanged, database: str, *, identi
 
 def _table(
     session: Session, db: str, name: str, ids: tuple[tuple[str, int], ...] | None, identities: bool
-) -> Shown:
+) -> ObjectState:
     row = "FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
     found = session.rows(f"SELECT TABLE_TYPE, LOWER(COALESCE(ENGINE, '')) {row}", (db, name))
     if not found:
@@ -156,14 +156,14 @@ def _table(
     if kind == "SEQUENCE":
         # On MariaDB more would require reading the sequence. A sequence that lost its row in a crash is then shown as a
         # table, and dropping it may crash the server (11.4, trx0trx.cc).
-        return Shown(kind, UNKNOWN, engine, ids)
+        return ObjectState(kind, UNKNOWN, engine, ids)
     created = session.value(f"SELECT CAST(CREATE_TIME AS CHAR) {row}", (db, name))
     content = _content(session, db, name, engine) if identities and kind == "BASE TABLE" else ""
     definition = _definition(session, "TABLE " + quoted(db, name), name)
     if definition == BROKEN and kind == "VIEW":
         # What it reads is not there.
         definition = UNKNOWN
-    return Shown(kind, definition or UNKNOWN, engine, ids, str(created or ""), content)
+    return ObjectState(kind, definition or UNKNOWN, engine, ids, str(created or ""), content)
 
 
 def _content(session: Session, db: str, name: str, engine: str) -> str:
@@ -191,7 +191,7 @@ def _content(session: Session, db: str, name: str, engine: str) -> str:
     return _hash(repr(rows)) if any(rows) else NO_ROWS
 
 
-def _other(session: Session, ddl: SchemaChanged, database: str) -> dict[str, Shown]:
+def _other(session: Session, ddl: SchemaChanged, database: str) -> dict[str, ObjectState]:
     """The program, database or accounts of the DDL."""
     what = ddl.kind.partition(" ")[2]
     if what == "DATABASE":
@@ -205,9 +205,9 @@ def _other(session: Session, ddl: SchemaChanged, database: str) -> dict[str, Sho
     return {quoted(*program): _named(session, what, quoted(*program), program[1])}
 
 
-def _named(session: Session, what: str, name: str, own: str) -> Shown:
+def _named(session: Session, what: str, name: str, own: str) -> ObjectState:
     definition = _definition(session, f"{what} {name}", own)
-    return Shown(what, definition) if definition else ABSENT
+    return ObjectState(what, definition) if definition else ABSENT
 
 
 def _definition(session: Session, what: str, own: str) -> str:
@@ -225,7 +225,7 @@ def _definition(session: Session, what: str, own: str) -> str:
     return _hash(text.replace(quoted(own), "``", 1))
 
 
-def _accounts(session: Session, ddl: SchemaChanged) -> Shown:
+def _accounts(session: Session, ddl: SchemaChanged) -> ObjectState:
     """What the server keeps of the accounts that a statement names; passwords as it keeps them, hashed."""
     mode = ddl.mode
     texts = {
@@ -245,10 +245,10 @@ def _accounts(session: Session, ddl: SchemaChanged) -> Shown:
             if error_number(error) in _ABSENT:
                 continue
             if is_denied(error):
-                return Shown(ACCOUNTS, UNKNOWN)
+                return ObjectState(ACCOUNTS, UNKNOWN)
             raise
         kept += sorted(f"{table} {row!r}" for row in rows)
-    return Shown(ACCOUNTS, _hash("\n".join(kept)))
+    return ObjectState(ACCOUNTS, _hash("\n".join(kept)))
 
 
 def _text(value: Any) -> str:

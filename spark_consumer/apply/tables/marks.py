@@ -27,7 +27,7 @@ CREATE TABLE tailrace.nontransactional_info (
 """
 
 
-class RowPlace(NamedTuple):
+class RowPosition(NamedTuple):
     """Which row of a table in the upstream's log: its transaction, its event, and its number among the table's rows
     of both."""
 
@@ -38,18 +38,18 @@ class RowPlace(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Mark:
+class TableMark:
     """How far a table is: all rows before the place are there, and ``rows`` from it on may be.
 
     Attributes:
         place: None: where the channel's position is.
     """
 
-    place: RowPlace | None
+    place: RowPosition | None
     rows: int
 
 
-def read(session: Session, channel: ChannelKey) -> dict[QualifiedName, Mark]:
+def read(session: Session, channel: ChannelKey) -> dict[QualifiedName, TableMark]:
     """The marks of a channel; none if its tables are where its position is."""
     rows = session.rows(
         "SELECT table_schema, table_name, gtid, file, pos, number, in_doubt FROM tailrace.nontransactional_info"
@@ -57,12 +57,12 @@ def read(session: Session, channel: ChannelKey) -> dict[QualifiedName, Mark]:
         channel,
     )
     return {
-        (db, table): Mark(None if file is None else RowPlace(gtid, file, pos, number), count)
+        (db, table): TableMark(None if file is None else RowPosition(gtid, file, pos, number), count)
         for db, table, gtid, file, pos, number, count in rows
     }
 
 
-def write(session: Session, channel: ChannelKey, table: QualifiedName, mark: Mark) -> None:
+def write(session: Session, channel: ChannelKey, table: QualifiedName, mark: TableMark) -> None:
     """Set the mark of a table."""
     session.run(
         "REPLACE INTO tailrace.nontransactional_info (prefix, Channel_name, table_schema, table_name, gtid, file, pos,"

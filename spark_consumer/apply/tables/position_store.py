@@ -222,7 +222,7 @@ def take_over(session: Session, channel: ChannelKey) -> Position:
     return position
 
 
-def tell_scope(session: Session, channel: ChannelKey, scope: str) -> None:
+def write_scope(session: Session, channel: ChannelKey, scope: str) -> None:
     """Store what the channel replicates, for checks by other pipelines."""
     session.run(
         "UPDATE tailrace.relay_log_info SET replicates = %s WHERE prefix = %s AND Channel_name = %s",
@@ -230,7 +230,7 @@ def tell_scope(session: Session, channel: ChannelKey, scope: str) -> None:
     )
 
 
-def set_workers(session: Session, channel: ChannelKey, workers: int) -> None:
+def create_workers(session: Session, channel: ChannelKey, workers: int) -> None:
     """Make rows for so many workers, and let the channel's row tell their number."""
     worker_info.register_workers(session, channel, workers)
     session.run(
@@ -291,15 +291,15 @@ def forget_relay_log(session: Session, channel: ChannelKey) -> None:
     )
 
 
-def known(session: Session, channel: ChannelKey) -> Position:
+def require_position(session: Session, channel: ChannelKey) -> Position:
     """The position of a channel that there must be. Raises DownstreamError."""
     found = read(session, channel)
     if found is None:
-        raise unknown(channel)
+        raise unknown_channel(channel)
     return found
 
 
-def unknown(channel: ChannelKey) -> DownstreamError:
+def unknown_channel(channel: ChannelKey) -> DownstreamError:
     """Return the error for an unknown channel."""
     return DownstreamError(
         "TR612",
@@ -309,7 +309,7 @@ def unknown(channel: ChannelKey) -> DownstreamError:
     )
 
 
-def lost(channel: ChannelKey) -> DownstreamError:
+def position_missing(channel: ChannelKey) -> DownstreamError:
     """Return the error for a channel whose position row is missing."""
     return DownstreamError(
         "TR611",
@@ -322,7 +322,7 @@ def lost(channel: ChannelKey) -> DownstreamError:
 def check_token(found: Position | None, token: int, channel: ChannelKey) -> Position:
     """The position as found under lock, if this consumer may still write it."""
     if found is None:
-        raise lost(channel)
+        raise position_missing(channel)
     if found.fencing_token != token:
         raise DownstreamError(
             "TR610",

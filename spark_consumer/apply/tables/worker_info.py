@@ -47,7 +47,7 @@ _COUNTS = ("Id", "parts", "rows_written", "statements", "ahead")
 
 
 @dataclass(frozen=True)
-class Ahead:
+class UnfinishedPart:
     """A worker that is ahead of the channel's position.
 
     Attributes:
@@ -86,7 +86,7 @@ def counts(query: Query, prefix: str) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def ahead(session: Session, channel: ChannelKey) -> list[Ahead]:
+def ahead(session: Session, channel: ChannelKey) -> list[UnfinishedPart]:
     """The workers that are ahead of the position."""
     rows = session.rows(
         "SELECT slice, first_epoch, last_epoch, Checkpoint_group_size, compact, Checkpoint_group_bitmap"
@@ -94,7 +94,7 @@ def ahead(session: Session, channel: ChannelKey) -> list[Ahead]:
         channel,
     )
     return [
-        Ahead(slice_id, first, last, parts, bool(compact), bits)
+        UnfinishedPart(slice_id, first, last, parts, bool(compact), bits)
         for slice_id, first, last, parts, compact, bits in rows
     ]
 
@@ -121,7 +121,7 @@ def mark_caught_up(session: Session, channel: ChannelKey) -> None:
     )
 
 
-def unfinished(channel: ChannelKey) -> DownstreamError:
+def partly_applied(channel: ChannelKey) -> DownstreamError:
     """The error for a slice that is applied in part."""
     return DownstreamError(
         "TR660",

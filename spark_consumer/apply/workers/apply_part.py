@@ -38,9 +38,9 @@ from spark_consumer.apply.ledger import transaction
 from spark_consumer.apply.patience import Patience
 from spark_consumer.apply.prepared import WorkerPart
 from spark_consumer.apply.tables import position_store
-from spark_consumer.apply.tables.worker_info import unfinished
-from spark_consumer.apply.workers.pool import Order, Outcome
-from spark_consumer.apply.write import gave_up, refused, write
+from spark_consumer.apply.tables.worker_info import partly_applied
+from spark_consumer.apply.workers.pool import PartContext, PartResult
+from spark_consumer.apply.write import refused_error, retry_time_exceeded, write
 from spark_consumer.epochs.slices import not_next
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.target.server_errors import is_passing
@@ -51,7 +51,7 @@ from spark_consumer.target.tables import hold
 _sessions: dict[tuple[str, ChannelKey, int], Session] = {}
 
 
-def run_parts(order: Order, parts: Iterable[WorkerPart]) -> Iterator[Outcome]:
+def run_parts(order: PartContext, parts: Iterable[WorkerPart]) -> Iterator[PartResult]:
     """Apply parts side by side, each as a worker of its own. Failures are returned, not raised."""
     mine = list(parts)
     if not mine:
@@ -60,15 +60,15 @@ def run_parts(order: Order, parts: Iterable[WorkerPart]) -> Iterator[Outcome]:
         yield from threads.map(partial(_run, order), mine)
 
 
-def _run(order: Order, part: WorkerPart) -> Outcome:
+def _run(order: PartContext, part: WorkerPart) -> PartResult:
     try:
         _with_retries(order, part)
     except TailraceError as error:
-        return Outcome(part.number, error)
-    return Outcome(part.number)
+        return PartResult(part.number, error)
+    return PartResult(part.number)
 
 
-def _with_retries(order: Order, part: WorkerPart) -> None:
+def _with_retries(order: PartContext, part: WorkerPart) -> None:
     patience = Patience(order.retry_time, threading.Event())
     while True:
         try:
@@ -77,7 +77,7 @@ def _with_retries(order: Order, part: WorkerPart) -> None:
         except (pymysql.MySQLError, OSError) as error:
             _forget(order, part)
             if not is_passing(error):
-                raise refused(error) from error
+                raise refused_error(error) from error
             reason: BaseException = error
         except DownstreamError as error:
             _forget(order, part)
@@ -87,10 +87,10 @@ def _with_retries(order: Order, part: WorkerPart) -> None:
                 raise
             reason = error.__cause__ or error
         if not patience.wait_for_retry():
-            raise gave_up(reason) from reason
+            raise retry_time_exceeded(reason) from reason
 
 
-def _has_happened(order: Order, part: WorkerPart) -> bool:
+def _has_happened(order: PartContext, part: WorkerPart) -> bool:
     """Whether an earlier attempt has applied the part.
 
     MySQL silently skips most of a transaction whose GTID is already executed.
@@ -100,23 +100,23 @@ def _has_happened(order: Order, part: WorkerPart) -> bool:
     return False
 
 
-def _session(order: Order, part: WorkerPart) -> Session:
+def _session(order: PartContext, part: WorkerPart) -> Session:
     key = _key(order, part)
     if (found := _sessions.get(key)) is None:
         found = _sessions[key] = connect(order.target)
     return found
 
 
-def _forget(order: Order, part: WorkerPart) -> None:
+def _forget(order: PartContext, part: WorkerPart) -> None:
     if (session := _sessions.pop(_key(order, part), None)) is not None:
         session.close()
 
 
-def _key(order: Order, part: WorkerPart) -> tuple[str, ChannelKey, int]:
+def _key(order: PartContext, part: WorkerPart) -> tuple[str, ChannelKey, int]:
     return (str(order.target), order.channel, part.number)
 
 
-def _apply(session: Session, order: Order, part: WorkerPart) -> None:
+def _apply(session: Session, order: PartContext, part: WorkerPart) -> None:
     if _is_applied(session, order, part):
         return
     number = order.before.ledger_seq + part.number
@@ -134,7 +134,7 @@ def _apply(session: Session, order: Order, part: WorkerPart) -> None:
     reached("worker.after_commit")
 
 
-def _is_applied(session: Session, order: Order, part: WorkerPart, *, lock: bool = False) -> bool:
+def _is_applied(session: Session, order: PartContext, part: WorkerPart, *, lock: bool = False) -> bool:
     """Step 3. Raises DownstreamError if the worker is ahead with another slice."""
     rows = session.rows(
         "SELECT slice, ahead FROM tailrace.worker_info WHERE prefix = %s AND Channel_name = %s AND Id = %s"
@@ -145,11 +145,11 @@ def _is_applied(session: Session, order: Order, part: WorkerPart, *, lock: bool 
         raise _row_gone(order, part)
     [(slice_id, ahead)] = rows
     if ahead and slice_id != order.slice_id:
-        raise unfinished(order.channel)
+        raise partly_applied(order.channel)
     return bool(ahead)
 
 
-def _check(session: Session, order: Order) -> None:
+def _check(session: Session, order: PartContext) -> None:
     """Step 2: nobody else may write the channel, and the position is just before the slice."""
     found = position_store.read(session, order.channel, share=True)
     position = position_store.check_token(found, order.token, order.channel)
@@ -157,7 +157,7 @@ def _check(session: Session, order: Order) -> None:
         raise not_next(position, order.first_epoch, order.where)
 
 
-def _record(session: Session, order: Order, part: WorkerPart, number: int) -> None:
+def _record(session: Session, order: PartContext, part: WorkerPart, number: int) -> None:
     before, after = order.before, order.after
     affected = session.run(
         "UPDATE tailrace.worker_info SET ahead = 1, slice = %s, first_epoch = %s, last_epoch = %s, compact = %s,"
@@ -192,7 +192,7 @@ def _record(session: Session, order: Order, part: WorkerPart, number: int) -> No
         raise _row_gone(order, part)
 
 
-def _row_gone(order: Order, part: WorkerPart) -> DownstreamError:
+def _row_gone(order: PartContext, part: WorkerPart) -> DownstreamError:
     return DownstreamError(
         "TR661",
         f"the row of worker {part.number} of channel {order.channel} in tailrace.worker_info is gone",

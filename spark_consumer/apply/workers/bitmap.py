@@ -40,7 +40,7 @@ def unpacked(value: bytes) -> dict[int, tuple[int, bytes]]:
     return found
 
 
-def lacking(partition: int, offsets: Sequence[int], applied: Sequence[Bits]) -> list[bool]:
+def missing_rows(partition: int, offsets: Sequence[int], applied: Sequence[Bits]) -> list[bool]:
     """For each row of a partition whether no worker has it."""
     missing = [True] * len(offsets)
     for bits in applied:

@@ -28,12 +28,12 @@ def conflict_key(space: int, flags: int, identity: bytes) -> bytes:
     return space.to_bytes(2, "big") + bytes((flags,)) + identity
 
 
-def of_whole(group: int) -> bytes:
+def whole_table_key(group: int) -> bytes:
     """The conflict key of each row of a table that is one group."""
     return conflict_key(WHOLE, 0, b"%d" % group)
 
 
-def of_halves(epoch: int, seq: int) -> bytes:
+def key_change_key(epoch: int, seq: int) -> bytes:
     """The conflict key of both halves of a key-changing UPDATE, of which ``seq`` is the first."""
     return conflict_key(HALVES, 0, b"%d:%d" % (epoch, seq))
 
@@ -108,6 +108,6 @@ def columns_of(found: bytes) -> list[bytes]:
     return columns
 
 
-def space_of(found: bytes) -> int:
+def key_space(found: bytes) -> int:
     """The space of a conflict key."""
     return int.from_bytes(found[:2], "big")

@@ -11,7 +11,7 @@ from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError, TailraceError, Where
 from spark_consumer.apply.ledger import Ledger
 from spark_consumer.apply.prepared import PreparedParts, WorkerPart
-from spark_consumer.apply.tables.worker_info import slices_ahead, unfinished
+from spark_consumer.apply.tables.worker_info import partly_applied, slices_ahead
 from spark_consumer.epochs.position import Position
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.config import ConsumerConfig
@@ -23,7 +23,7 @@ _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
+class PartContext:
     """Settings for the workers of one slice.
 
     Attributes:
@@ -52,7 +52,7 @@ class Order:
     @classmethod
     def of(
         cls, config: ConsumerConfig, token: int, ledger: Ledger, before: Position, prepared: PreparedParts
-    ) -> Order:
+    ) -> PartContext:
         """That of a slice behind a position."""
         slice_ = prepared.slice_
         return cls(
@@ -73,7 +73,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PartResult:
     """The result of a part; applied if ``error`` is None."""
 
     number: int
@@ -81,7 +81,7 @@ class Outcome:
 
 
 #: applies parts and returns the result of each
-WorkerPool = Callable[[Order, Sequence[WorkerPart]], list[Outcome]]
+WorkerPool = Callable[[PartContext, Sequence[WorkerPart]], list[PartResult]]
 
 
 def check_caught_up(
@@ -90,16 +90,16 @@ def check_caught_up(
     """The workers that are ahead with this slice; DownstreamError if others are, or not as many as there should be."""
     found = slices_ahead(session, channel)
     if any(name != slice_id for _, name in found) or (parts is not None and len(found) != parts):
-        raise unfinished(channel)
+        raise partly_applied(channel)
     return {number for number, _ in found}
 
 
 def run_all(
     session: Session,
     worker_pool: WorkerPool,
-    order: Order,
+    order: PartContext,
     parts: Sequence[WorkerPart],
-    renewed: Callable[[], Order],
+    renewed: Callable[[], PartContext],
 ) -> None:
     """Have all parts applied that are not.
 

@@ -8,27 +8,32 @@ from itertools import compress
 from schemas.tables import QualifiedName
 from schemas.wire.avro_schema import KEY_CHANGE, OP_AT
 from schemas.wire.rows import HEADER_SIZE
-from spark_consumer.apply.workers.bitmap import Bits, lacking
-from spark_consumer.apply.workers.conflict_keys import ConflictKeys, conflict_keys_of, of_halves, of_whole
+from spark_consumer.apply.workers.bitmap import Bits, missing_rows
+from spark_consumer.apply.workers.conflict_keys import (
+    ConflictKeys,
+    conflict_keys_of,
+    key_change_key,
+    whole_table_key,
+)
 from spark_consumer.plan.conflicts import TableCausality
 from spark_consumer.plan.plan import Mode, SlicePlan
 from spark_consumer.rows.compact import compact
-from spark_consumer.rows.render import TableRows, all_widened, not_written, render, tables_of, tally
-from spark_consumer.rows.results import ChangeToShare, OrderedChange, Result, RowToShare, Tally
+from spark_consumer.rows.render import TableRenderer, all_widened, not_written, render, tables_of, tally
+from spark_consumer.rows.results import ChangeToShare, OrderedChange, Result, RowTally, RowToShare
 from spark_consumer.rows.slice_rows import RangeRows
 
 _HAS_BEFORE, _UPDATE, _DELETE = b"ud", ord("u"), ord("d")
 
 
-def rest(plan: SlicePlan, applied: Sequence[Bits], rows: RangeRows) -> Iterator[Result]:
+def unapplied_rows(plan: SlicePlan, applied: Sequence[Bits], rows: RangeRows) -> Iterator[Result]:
     """The results for those of one partition's rows that no worker has applied; all of them are counted."""
     yield tally(rows.values)
-    missing = lacking(rows.partition, rows.offsets, applied)
+    missing = missing_rows(rows.partition, rows.offsets, applied)
     keys, values = list(compress(rows.keys, missing)), list(compress(rows.values, missing))
     if plan.compacted:
         some = _that_stay(plan, keys, values)
         keys, values = list(compress(keys, some)), list(compress(values, some))
-    yield from (one for one in render(plan, RangeRows(keys, values)) if not isinstance(one, Tally))
+    yield from (one for one in render(plan, RangeRows(keys, values)) if not isinstance(one, RowTally))
 
 
 def _that_stay(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bool]:
@@ -48,8 +53,8 @@ def with_conflict_keys(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
     values = all_widened(plan, rows.values)
     tables = tables_of(plan)
     assert plan.causality is not None
-    claimers = {
-        header: _Claimer(table, causality, plan.causality.updated)
+    builders = {
+        header: _TableResultBuilder(table, causality, plan.causality.updated)
         for (header, table), causality in zip(tables.items(), plan.causality.tables, strict=True)
         if table.plan.mode is not Mode.SKIP
     }
@@ -59,14 +64,14 @@ def with_conflict_keys(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
         header = value[:HEADER_SIZE]
         tables[header].check(key, value)
         if (change := tables[header].in_order(key, value)) is not None:
-            yield claimers[header].of_change(change, value, partition, offset)
+            yield builders[header].of_change(change, value, partition, offset)
     keys, values = list(compress(keys, compacted)), list(compress(values, compacted))
-    yield from _compacted(tables, claimers, partition, keys, values, list(compress(offsets, compacted)))
+    yield from _compacted(tables, builders, partition, keys, values, list(compress(offsets, compacted)))
 
 
 def _compacted(
-    tables: dict[bytes, TableRows],
-    claimers: dict[bytes, _Claimer],
+    tables: dict[bytes, TableRenderer],
+    builders: dict[bytes, _TableResultBuilder],
     partition: int,
     keys: Sequence[bytes],
     values: Sequence[bytes],
@@ -83,14 +88,14 @@ def _compacted(
     for key in gone | written:
         before, after = gone.get(key), written.get(key)
         header = (after or before or b"")[:HEADER_SIZE]
-        yield claimers[header].of_row(key, before, after, partition, *changes[key])
+        yield builders[header].of_row(key, before, after, partition, *changes[key])
 
 
-class _Claimer:
+class _TableResultBuilder:
     """Builds the results for one table structure."""
 
     def __init__(
-        self, table: TableRows, causality: TableCausality, updated: frozenset[QualifiedName]
+        self, table: TableRenderer, causality: TableCausality, updated: frozenset[QualifiedName]
     ) -> None:
         self._table, self._causality = table, causality
         structure = table.plan.structure
@@ -132,7 +137,7 @@ class _Claimer:
         Halves of a key-changing UPDATE are one event, which is there or missing as a whole.
         """
         if self._causality.whole is not None:
-            return (of_whole(self._causality.whole),)
+            return (whole_table_key(self._causality.whole),)
         conflict_keys: list[bytes] = []
         if values[0][OP_AT] in _HAS_BEFORE:
             conflict_keys += self._before(values[0])
@@ -142,5 +147,5 @@ class _Claimer:
             if self._moves and value[OP_AT] != _UPDATE:
                 source = self._table.renderers.source(value)
                 if source.flags & KEY_CHANGE:
-                    conflict_keys.append(of_halves(source.epoch, source.seq - (value[OP_AT] != _DELETE)))
+                    conflict_keys.append(key_change_key(source.epoch, source.seq - (value[OP_AT] != _DELETE)))
         return tuple(dict.fromkeys(conflict_keys))

@@ -16,19 +16,19 @@ from spark_consumer.apply.prepared import (
     WorkerPart,
     Writes,
     ordered_rows,
-    stages_of,
+    row_counts_of,
 )
 from spark_consumer.apply.workers.bitmap import packed
 from spark_consumer.apply.workers.conflict_keys import REFERS
 from spark_consumer.apply.workers.read_conflicts import with_conflict_keys
-from spark_consumer.apply.workers.weights import Weigh, resolved, weigh_at
+from spark_consumer.apply.workers.weights import Weigh, replace_by_weights, weights_from
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.conflicts import Causality
-from spark_consumer.plan.counters import Stages
+from spark_consumer.plan.counters import RowCounts
 from spark_consumer.plan.plan import SlicePlan
 from spark_consumer.plan.statements import merged_deletes, merged_inserts
 from spark_consumer.rows.ordered import OrderedRow, statements
-from spark_consumer.rows.render import TableRows
+from spark_consumer.rows.render import TableRenderer
 from spark_consumer.rows.results import ChangeToShare, Result, RowToShare
 from spark_consumer.rows.slice_rows import SliceRows, verify
 
@@ -50,10 +50,10 @@ def read_parts(
         TailraceError: its rows cannot be read, or these are not all of them.
     """
     results = rows.results(slice_, partial(with_conflict_keys, plan), with_offsets=True)
-    return shared_out(slice_, plan, results, workers, partial(weigh_at, target))
+    return build_parts(slice_, plan, results, workers, partial(weights_from, target))
 
 
-def shared_out(
+def build_parts(
     slice_: Slice, plan: SlicePlan, results: Sequence[Result], workers: int, weigh: Weigh
 ) -> PreparedParts | PreparedRows:
     """The slice from the results of ``with_conflict_keys`` over all its rows.
@@ -68,20 +68,20 @@ def shared_out(
     assert causality is not None
     rows = [one for one in results if isinstance(one, RowToShare | ChangeToShare)]
     conflict_keys = _resolved(rows, causality, weigh)
-    shares = shared(conflict_keys, [_ROW_SIZE + row.size for row in rows], workers)
+    shares = assign_to_workers(conflict_keys, [_ROW_SIZE + row.size for row in rows], workers)
     given = [[rows[row] for row in numbers] for numbers in shares.parts]
     parts = tuple(_part(number, plan, its) for number, its in enumerate(given, 1))
     in_order = _in_order(plan, rows)
-    stages = stages_of(slice_, plan, results, in_order, [part.writes for part in parts])
-    stages += Stages(causality_groups=shares.groups, conflicts=shares.conflicts)
+    row_counts = row_counts_of(slice_, plan, results, in_order, [part.writes for part in parts])
+    row_counts += RowCounts(causality_groups=shares.groups, conflicts=shares.conflicts)
     if len(parts) < 2:
-        return PreparedRows(slice_, parts[0].writes if parts else Writes(), stages)
-    stages += Stages(parts=len(parts))
-    return PreparedParts(slice_, parts, uuid.uuid4().hex, stages)
+        return PreparedRows(slice_, parts[0].writes if parts else Writes(), row_counts)
+    row_counts += RowCounts(parts=len(parts))
+    return PreparedParts(slice_, parts, uuid.uuid4().hex, row_counts)
 
 
 def _resolved(rows: Sequence[_Row], causality: Causality, weigh: Weigh) -> list[Sequence[bytes]]:
-    other = resolved([row.conflict_keys for row in rows], causality.spaces, weigh)
+    other = replace_by_weights([row.conflict_keys for row in rows], causality.spaces, weigh)
     if not other:
         return [row.conflict_keys for row in rows]
     return [[other.get(claim, claim) for claim in row.conflict_keys] for row in rows]
@@ -115,7 +115,7 @@ def _merged(plan: SlicePlan, rows: Sequence[_Row]) -> tuple[TableStatements, Tab
     for index, table in enumerate(plan.tables):
         if index not in gone and index not in written:
             continue
-        render, target, limits = TableRows(index, table), table.target, plan.limits
+        render, target, limits = TableRenderer(index, table), table.target, plan.limits
         removing = merged_deletes(target, render.find_columns, gone.get(index, ()), limits)
         writing = merged_inserts(target, render.renderers.columns, written.get(index, ()), limits)
         deletes += tuple((table, one) for one in removing)
@@ -124,7 +124,7 @@ def _merged(plan: SlicePlan, rows: Sequence[_Row]) -> tuple[TableStatements, Tab
 
 
 @dataclass(frozen=True)
-class Shares:
+class GroupAssignment:
     """Who writes which row.
 
     Attributes:
@@ -138,7 +138,9 @@ class Shares:
     conflicts: int
 
 
-def shared(conflict_keys: Sequence[Sequence[bytes]], sizes: Sequence[int], workers: int) -> Shares:
+def assign_to_workers(
+    conflict_keys: Sequence[Sequence[bytes]], sizes: Sequence[int], workers: int
+) -> GroupAssignment:
     """Share rows among workers so that rows with a conflict key in common are one worker's, and the sizes are even.
 
     Args:
@@ -158,7 +160,7 @@ def shared(conflict_keys: Sequence[Sequence[bytes]], sizes: Sequence[int], worke
         heapq.heapreplace(heap, (load + weights[root], number))
         given[number] += groups[root]
     parts = tuple(tuple(sorted(rows)) for rows in given if rows)
-    return Shares(parts, len(groups), len(conflict_keys) - len(groups))
+    return GroupAssignment(parts, len(groups), len(conflict_keys) - len(groups))
 
 
 def _roots(conflict_keys: Sequence[Sequence[bytes]]) -> list[int]:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from spark_consumer.apply.prepared import WorkerPart
 from spark_consumer.apply.workers.apply_part import run_parts
-from spark_consumer.apply.workers.pool import Order, Outcome, WorkerPool
+from spark_consumer.apply.workers.pool import PartContext, PartResult, WorkerPool
 
 
 def executors(spark: Callable[[], SparkSession]) -> WorkerPool:
@@ -20,11 +20,11 @@ def executors(spark: Callable[[], SparkSession]) -> WorkerPool:
         spark: called for the session when the first part is to be applied.
     """
 
-    def work(order: Order, parts: Sequence[WorkerPart]) -> list[Outcome]:
+    def work(order: PartContext, parts: Sequence[WorkerPart]) -> list[PartResult]:
         context = spark().sparkContext
         packed = [pickle.dumps(part, pickle.HIGHEST_PROTOCOL) for part in parts]
         tasks = min(len(packed), max(1, context.defaultParallelism))
-        done: list[Outcome] = (
+        done: list[PartResult] = (
             context.parallelize(packed, tasks).mapPartitions(partial(_unpacked, order)).collect()
         )
         return done
@@ -32,5 +32,5 @@ def executors(spark: Callable[[], SparkSession]) -> WorkerPool:
     return work
 
 
-def _unpacked(order: Order, packed: Iterable[bytes]) -> Iterator[Outcome]:
+def _unpacked(order: PartContext, packed: Iterable[bytes]) -> Iterator[PartResult]:
     return run_parts(order, (pickle.loads(one) for one in packed))

@@ -11,7 +11,7 @@ import pymysql
 
 from schemas.access.server_url import ServerUrl
 from schemas.varint import encode_bytes
-from spark_consumer.apply.workers.conflict_keys import ASKS, LITERAL, columns_of, space_of
+from spark_consumer.apply.workers.conflict_keys import ASKS, LITERAL, columns_of, key_space
 from spark_consumer.plan.conflicts import ConflictColumn
 from spark_consumer.target.session import Session, closing, connect, unreachable
 
@@ -21,7 +21,7 @@ _MOST = 500  # values of one query
 _MOST_BYTES = 1 << 20
 
 
-def resolved(
+def replace_by_weights(
     conflict_keys: Iterable[Sequence[bytes]], spaces: Sequence[tuple[ConflictColumn, ...]], weigh: Weigh
 ) -> dict[bytes, bytes]:
     """Other keys for those that cannot be compared as they are; empty if there is none.
@@ -30,24 +30,24 @@ def resolved(
         conflict_keys: all conflict keys of the slice, row by row.
     """
     asking = {
-        space_of(conflict_key) for row in conflict_keys for conflict_key in row if conflict_key[2] & ASKS
+        key_space(conflict_key) for row in conflict_keys for conflict_key in row if conflict_key[2] & ASKS
     }
     if not asking:
         return {}
     affected = {
-        conflict_key for row in conflict_keys for conflict_key in row if space_of(conflict_key) in asking
+        conflict_key for row in conflict_keys for conflict_key in row if key_space(conflict_key) in asking
     }
     values: dict[tuple[int, int], dict[bytes, bytes]] = {}
     for conflict_key in affected:
         for place, column in enumerate(columns_of(conflict_key)):
-            if spaces[space_of(conflict_key)][place].is_text:
-                values.setdefault((space_of(conflict_key), place), {})[column] = b""
+            if spaces[key_space(conflict_key)][place].is_text:
+                values.setdefault((key_space(conflict_key), place), {})[column] = b""
     for (space, place), found in values.items():
         literals = [_literal(column) for column in found]
         found |= zip(found, weigh(spaces[space][place], literals), strict=True)
 
     def weighed(conflict_key: bytes) -> bytes:
-        space = space_of(conflict_key)
+        space = key_space(conflict_key)
         columns = enumerate(columns_of(conflict_key))
         identities = (values.get((space, place), {}).get(column, column) for place, column in columns)
         return conflict_key[:2] + bytes((conflict_key[2] & ~ASKS,)) + b"".join(map(encode_bytes, identities))
@@ -61,7 +61,7 @@ def _literal(column: bytes) -> bytes:
     return b"'" + column[1:].replace(b"'", b"''") + b"'"
 
 
-def weigh_at(target: ServerUrl, part: ConflictColumn, literals: Sequence[bytes]) -> list[bytes]:
+def weights_from(target: ServerUrl, part: ConflictColumn, literals: Sequence[bytes]) -> list[bytes]:
     """``weights`` on a connection of its own. Raises DownstreamError."""
     try:
         with closing(connect(target)) as session:

@@ -26,7 +26,7 @@ from schemas.access.private_files import make_folder, opener
 from schemas.crashpoints import reached
 from schemas.errors import DownstreamError
 
-OURS = "_tailrace"
+METADATA_DIR = "_tailrace"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _log = structlog.get_logger()
 
@@ -40,7 +40,7 @@ class Folder:
 
     @property
     def _ours(self) -> Path:
-        return self.root / OURS
+        return self.root / METADATA_DIR
 
     @property
     def _staged(self) -> Path:
@@ -120,7 +120,7 @@ class Folder:
             elif not target.exists():
                 raise DownstreamError(
                     "TR682",
-                    f"a committed file is gone: {target}",
+                    f"a committed file is missing: {target}",
                     hint="restore the folder from a copy, or replay the channel into another one",
                 )
         for folder in folders:
@@ -129,7 +129,7 @@ class Folder:
 
 def read(root: Path) -> dict[str, Any] | None:
     """The position file's content; None if there is none. Raises DownstreamError TR680 or TR682."""
-    path = root / OURS / "position.json"
+    path = root / METADATA_DIR / "position.json"
     try:
         content = _checked(json.loads(path.read_text()))
     except FileNotFoundError:
@@ -146,11 +146,12 @@ def read(root: Path) -> dict[str, Any] | None:
 def refuse_without_position(root: Path) -> None:
     """Of a folder without a position file: raises DownstreamError TR682 if a channel has written here."""
     with refused(root):
-        written = next((root / OURS).glob("batches/*.json"), None)
+        written = next((root / METADATA_DIR).glob("batches/*.json"), None)
     if written is not None:
         raise DownstreamError(
             "TR682",
-            f"{root / OURS / 'position.json'} is gone, and batches are here: where the channel stands, nobody knows",
+            f"{root / METADATA_DIR / 'position.json'} is missing although the folder has data:"
+            " the channel's position is unknown",
             hint="restore the folder from a copy, or empty it: the channel then starts over with its --from",
         )
 
@@ -197,6 +198,6 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def safe_name(name: str) -> str:
+def directory_name(name: str) -> str:
     """A schema's or table's name as a folder's: readers of data folders pass over ``_`` and ``.`` in front."""
     return re.sub(r"[/%\x00-\x1f\x7f]|^[_.]", lambda match: f"%{ord(match[0]):02X}", name)

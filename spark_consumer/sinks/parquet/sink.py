@@ -21,7 +21,7 @@ from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import ChannelStart, Position
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.epochs.start import channel_start, check_began, check_log
-from spark_consumer.plan.counters import NO_STAGES, Applied, Stages
+from spark_consumer.plan.counters import NOTHING_COUNTED, Applied, RowCounts
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan, structures_of
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.results import ArrowRows, Result
@@ -31,11 +31,11 @@ from spark_consumer.rules.event_filter import DML
 from spark_consumer.rules.route import Router
 from spark_consumer.sinks.parquet.changes import changes, form_of
 from spark_consumer.sinks.parquet.folder import (
-    OURS,
+    METADATA_DIR,
     Folder,
+    directory_name,
     read,
     refuse_without_position,
-    safe_name,
 )
 
 
@@ -45,15 +45,15 @@ class PreparedFiles:
 
     Attributes:
         streams: of each table its rows, as Arrow streams in no order.
-        stages: what became of the rows on the way.
+        row_counts: what became of the rows on the way.
     """
 
     slice_: Slice
     streams: Mapping[TablePlan, Sequence[bytes]]
-    stages: Stages = NO_STAGES
+    row_counts: RowCounts = NOTHING_COUNTED
 
 
-class FilesSink:
+class ParquetSink:
     """Writes a channel's changes into a folder of its own, which it holds until it is closed.
 
     Raises DownstreamError: TR680 to TR683, what is wrong with the folder.
@@ -69,7 +69,7 @@ class FilesSink:
         self.position = position_of(content)
 
     @classmethod
-    def open(cls, config: ConsumerConfig, root: Path, first: ChannelStart | None = None) -> FilesSink:
+    def open(cls, config: ConsumerConfig, root: Path, first: ChannelStart | None = None) -> ParquetSink:
         """Lock the folder, and fence an earlier writer. Raises ConfigError, DownstreamError.
 
         Args:
@@ -120,17 +120,17 @@ class FilesSink:
         assert self._rows is not None
         results = self._rows.results(slice_, partial(changes, replace(plan, window=slice_.window)))
         verify(slice_, results)
-        return PreparedFiles(slice_, streams_of(plan, results), Stages.of_plan(slice_, plan))
+        return PreparedFiles(slice_, streams_of(plan, results), RowCounts.of_plan(slice_, plan))
 
     def apply(self, prepared: PreparedFiles) -> Applied:
         slice_, before = prepared.slice_, self.position
         if slice_.is_applied(before):
-            return Applied(0, prepared.stages)
+            return Applied(0, prepared.row_counts)
         slice_.check_next(before)
         number = before.ledger_seq + 1
         files = self._stage(prepared, number)
         self._keep(replace(slice_.behind(before), ledger_seq=number), consistent=False, files=files)
-        return Applied(len(files), prepared.stages)
+        return Applied(len(files), prepared.row_counts)
 
     def _stage(self, prepared: PreparedFiles, number: int) -> dict[str, str]:
         """Write the batch's files; the names that they shall have."""
@@ -138,7 +138,7 @@ class FilesSink:
         listed: list[dict[str, Any]] = []
         for table, streams in sorted(prepared.streams.items(), key=lambda item: item[0].header):
             content = _in_order(table, streams)
-            db, name = map(safe_name, table.target_name)
+            db, name = map(directory_name, table.target_name)
             digest = table.header.hex()[4:] if table.header[0] else table.header.hex()
             path = f"{db}/{name}/{number:012}-{digest}.parquet"
             with self._folder.staging(len(names)) as staged:
@@ -149,7 +149,9 @@ class FilesSink:
         ddl = slice_.ddl if slice_.ddl is not None and self._ddl.carries(slice_.ddl, lambda: ()) else None
         records = [logged.record for logged in slice_.epochs]
         if ddl is not None:
-            self._stage_json(names, f"{OURS}/schema_changes/{number:012}.json", _change(prepared, ddl))
+            self._stage_json(
+                names, f"{METADATA_DIR}/schema_changes/{number:012}.json", _change(prepared, ddl)
+            )
         if any(record.transactions or record.rows for record in records):
             batch = {
                 "number": number,
@@ -164,7 +166,7 @@ class FilesSink:
                 "digest": slice_.digest,
                 "files": listed,
             }
-            self._stage_json(names, f"{OURS}/batches/{number:012}.json", batch)
+            self._stage_json(names, f"{METADATA_DIR}/batches/{number:012}.json", batch)
         return {str(staged): name for staged, name in enumerate(names)}
 
     def _stage_json(self, names: list[str], name: str, content: Mapping[str, Any]) -> None:
@@ -191,16 +193,16 @@ class FilesSink:
         self._content, self.position = content, position
 
 
-def open_files(config: ConsumerConfig, root: Path, log: LogReader) -> FilesSink:
+def open_files(config: ConsumerConfig, root: Path, log: LogReader) -> ParquetSink:
     """The channel's sink; a folder without a position begins at the configuration's start."""
     found = read(root)
     if found is not None:
         _check_owner(root, config, found)
         check_log(config.key, position_of(found), log.last_epoch())
         check_began(config, found["began_at"])
-        return FilesSink.open(config, root)
+        return ParquetSink.open(config, root)
     refuse_without_position(root)
-    return FilesSink.open(config, root, channel_start(config, log))
+    return ParquetSink.open(config, root, channel_start(config, log))
 
 
 def _content(root: Path, config: ConsumerConfig, first: ChannelStart | None) -> dict[str, Any]:

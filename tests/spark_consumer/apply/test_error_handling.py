@@ -134,7 +134,7 @@ def test_a_row_in_a_merged_statement_is_named_and_skipped_alone(channel: Channel
         # Other workers have applied their parts.
         assert 63 not in there
         assert len(there) > 50
-        assert "others are applied" in error.applied
+        assert "parts of this batch are applied" in error.applied
 
     shown = it.error("show", "--json")
     assert shown["error"]["event"]["name"] == str(error.event.id)

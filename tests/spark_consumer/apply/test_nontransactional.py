@@ -10,9 +10,9 @@ import pytest
 from schemas.errors import EventId, LogError, Where
 from schemas.structure import TableStructure
 from spark_consumer.apply.nontransactional import _due, is_ahead
-from spark_consumer.apply.prepared import PreparedRows, TableSteps, directed, steps_of
+from spark_consumer.apply.prepared import PreparedRows, TableSteps, apply_directives, steps_of
 from spark_consumer.apply.tables.error_log import Directive
-from spark_consumer.apply.tables.marks import Mark, RowPlace
+from spark_consumer.apply.tables.marks import RowPosition, TableMark
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.plan.plan import Mode, TablePlan
@@ -41,7 +41,7 @@ def _steps(rows: int, plan: TablePlan = PLAN, left_out: frozenset[int] = frozens
     return made
 
 
-def _written(steps: TableSteps, mark: Mark | None) -> list[tuple[list[int], bool]]:
+def _written(steps: TableSteps, mark: TableMark | None) -> list[tuple[list[int], bool]]:
     due = _due(steps, mark, HERE, Where())
     return [([step.first for step in slice_], again) for slice_, again in due]
 
@@ -66,16 +66,16 @@ def test_a_mark_parts_what_is_there_from_what_is_not(
     mark: tuple[int, int] | None, written: list[tuple[list[int], bool]]
 ) -> None:
     steps = _steps(4)
-    assert _written(steps, mark and Mark(steps.places[mark[0]], mark[1])) == written
+    assert _written(steps, mark and TableMark(steps.places[mark[0]], mark[1])) == written
 
 
 def test_a_doubt_may_begin_where_the_position_is() -> None:
-    assert _written(_steps(4), Mark(None, 3)) == [([0, 1, 2], True), ([3], False)]
+    assert _written(_steps(4), TableMark(None, 3)) == [([0, 1, 2], True), ([3], False)]
 
 
 def test_rows_that_a_rule_leaves_out_count() -> None:
     steps = _steps(5, left_out=frozenset({0, 2}))
-    assert _written(steps, Mark(steps.places[1], 2)) == [([1], True), ([3, 4], False)]
+    assert _written(steps, TableMark(steps.places[1], 2)) == [([1], True), ([3, 4], False)]
 
 
 def test_where_a_repetition_could_meet_itself_each_change_is_alone() -> None:
@@ -83,10 +83,10 @@ def test_where_a_repetition_could_meet_itself_each_change_is_alone() -> None:
 
 
 def test_a_mark_ahead_of_the_slice_says_that_all_is_there() -> None:
-    ahead = RowPlace("0-1-51", "mysql-bin.000009", 600, 0)
-    assert _written(_steps(2), Mark(ahead, 1)) == []
+    ahead = RowPosition("0-1-51", "mysql-bin.000009", 600, 0)
+    assert _written(_steps(2), TableMark(ahead, 1)) == []
     with pytest.raises(LogError, match="TR659"):
-        _written(_steps(2), Mark(RowPlace("0-1-6", "mysql-bin.000007", 90, 0), 1))
+        _written(_steps(2), TableMark(RowPosition("0-1-6", "mysql-bin.000007", 90, 0), 1))
 
 
 @pytest.mark.parametrize(
@@ -103,20 +103,20 @@ def test_a_mark_ahead_of_the_slice_says_that_all_is_there() -> None:
     ],
 )
 def test_whether_a_row_is_still_to_come(place: tuple[str | None, str, int], ahead: bool) -> None:
-    assert is_ahead(RowPlace(*place, 0), HERE) is ahead
+    assert is_ahead(RowPosition(*place, 0), HERE) is ahead
 
 
 def test_of_mysql_the_set_decides() -> None:
     one = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
     at = replace(HERE, executed_gtids=f"{one}:1-5:7")
-    assert [is_ahead(RowPlace(f"{one}:{n}", "f.1", 4, 0), at) for n in (5, 6, 7, 8)] == [
+    assert [is_ahead(RowPosition(f"{one}:{n}", "f.1", 4, 0), at) for n in (5, 6, 7, 8)] == [
         False,
         True,
         False,
         True,
     ]
     # Nothing is applied yet.
-    assert is_ahead(RowPlace(f"{one}:1", "f.1", 4, 0), replace(HERE, executed_gtids=""))
+    assert is_ahead(RowPosition(f"{one}:1", "f.1", 4, 0), replace(HERE, executed_gtids=""))
 
 
 def test_what_may_be_there_is_made_sure_of() -> None:
@@ -144,7 +144,7 @@ def test_an_operator_may_leave_one_out_or_replace_it() -> None:
         EventId(0, seq): Directive(seq, 0, seq, "0-1-7", seq, sql)
         for seq, sql in ((0, ()), (2, ("DELETE 1",)))
     }
-    made = directed(prepared, cast(Any, decided), "mysql")
+    made = apply_directives(prepared, cast(Any, decided), "mysql")
     assert [step.first for step in made.nontransactional[0].steps] == [1]
     assert [(one.sql, one.is_operators) for one in made.writes.ordered] == [(b"DELETE 1", True)]
     assert made.statements == 2

@@ -69,7 +69,7 @@ def test_routed_ddl_and_rows_arrive_under_the_new_names(
     made = apply_rows(
         applier, config, insert(customers, {"id": 1}), insert(orders, {"id": 5, "c": 1, "v": 2})
     )
-    assert made.stages.routed == 2
+    assert made.row_counts.routed == 2
     assert downstream.execute(f"SELECT * FROM {db}.all_orders") == [(5, 1, 2)]
     assert sorted(downstream.execute(f"SHOW TABLES FROM {db}")) == [
         ("all_orders",),
@@ -214,7 +214,7 @@ def test_expressions_leave_rows_out_by_the_downstreams_collation(
         update(t, {"id": 2, "s": "tmp"}, {"id": 3, "s": "y"}),
         delete(t, {"id": 9, "s": None}),
     )
-    assert made.stages.expression_filtered == 3
+    assert made.row_counts.expression_filtered == 3
     assert downstream.execute(f"SELECT * FROM {db}.t") == [(2, "a")]
     with pytest.raises(UnevaluableRow, match="known only to the server"):
         apply_rows(applier, config, insert(t, {"id": 7, "s": "é"}))

@@ -207,7 +207,7 @@ def test_the_downstreams_names_count(downstream: Database, db: str, channel: Cha
 def test_the_tables_of_another_channel_count(downstream: Database, db: str, channel: Channel) -> None:
     downstream.execute(TRIGGER.replace("{d}", db) + f"INSERT INTO {db}_own.a VALUES (NEW.id, 1)")
     other, config = open_channel(downstream.url("tailrace"), f"{db}_2")
-    position_store.tell_scope(other.session, config.key, Scope((f"{db}_own.*",)).to_json())
+    position_store.write_scope(other.session, config.key, Scope((f"{db}_own.*",)).to_json())
     applier, config = channel()
     with pytest.raises(DownstreamError, match=f"TR657.* changes {db}_own.a"):
         apply_rows(applier, config, insert(_table(db), {"id": 1, "v": 1}))

@@ -165,7 +165,7 @@ def decide(config: ConsumerConfig, refused: EventRefused, *before: str) -> None:
     """Have statements run instead of an event: the event's own, and some before it."""
     with closing(connect(config.target)) as session:
         position_store.take_over(session, config.key)
-        token = position_store.known(session, config.key).fencing_token
+        token = position_store.require_position(session, config.key).fencing_token
         error_log.record(session, config.key, token, refused)
         stopped = error_log.read(session, config.key)
         assert stopped is not None

@@ -15,10 +15,10 @@ from schemas.wire.epoch import SchemaChanged, TableChanged
 from spark_consumer.apply.ddl.interrupted import (
     Broken,
     Undecided,
-    half_done,
-    is_too_young,
+    changed_too_recently,
+    lacks_expected_result,
     needs_identities,
-    what_is_left,
+    remaining_statement,
 )
 from spark_consumer.apply.ddl.snapshot import (
     ABSENT,
@@ -26,12 +26,12 @@ from spark_consumer.apply.ddl.snapshot import (
     BROKEN,
     NO_ROWS,
     UNKNOWN,
-    Shown,
+    ObjectState,
     Snapshot,
     file_pattern,
 )
 
-Objects = dict[str, Shown]
+Objects = dict[str, ObjectState]
 
 
 def ddl(statement: str, flavor: Flavor = "mariadb") -> SchemaChanged:
@@ -40,10 +40,10 @@ def ddl(statement: str, flavor: Flavor = "mariadb") -> SchemaChanged:
     return SchemaChanged(statement, "d", found.kind, tables, flavor, 0)
 
 
-def table(definition: str = "x", *ids: int, created: str = "2026-01-01 00:00:00") -> Shown:
+def table(definition: str = "x", *ids: int, created: str = "2026-01-01 00:00:00") -> ObjectState:
     """An InnoDB table; its partitions have the ids."""
     parts = tuple((f"#p#p{number}" if len(ids) > 1 else "", one) for number, one in enumerate(ids))
-    return Shown("BASE TABLE", definition, "innodb", parts or None, created)
+    return ObjectState("BASE TABLE", definition, "innodb", parts or None, created)
 
 
 def snapshot(objects: Objects, server: str = "s") -> Snapshot:
@@ -56,13 +56,13 @@ def snapshot(objects: Objects, server: str = "s") -> Snapshot:
 
 def left(statement: str, before: Objects, now: Objects, *, mariadb: bool = True) -> str | None:
     """The text that is left, None if the DDL is done."""
-    found = what_is_left(ddl(statement), snapshot(before), snapshot(now), mariadb=mariadb)
+    found = remaining_statement(ddl(statement), snapshot(before), snapshot(now), mariadb=mariadb)
     return None if found is None else found.statement
 
 
 A, B, C = table("x", 1), table("x", 2), table("x", 3)
 SWAP = "RENAME TABLE a TO z, b TO a, z TO b"
-MYISAM = Shown("BASE TABLE", "x", "myisam", content="5")
+MYISAM = ObjectState("BASE TABLE", "x", "myisam", content="5")
 EMPTY = replace(A, content=NO_ROWS)
 LATER = "2026-01-01 00:00:11"
 SAME = (
@@ -91,7 +91,8 @@ MOVED = (
         (SWAP, {"a": A, "b": B, "z": ABSENT}, {"a": ABSENT, "b": B, "z": A},
          "RENAME TABLE `d`.`b` TO `d`.`a`, `d`.`z` TO `d`.`b`"),
         (SWAP, {"a": A, "b": B, "z": ABSENT}, {"a": B, "b": ABSENT, "z": A}, "RENAME TABLE `d`.`z` TO `d`.`b`"),
-        ("RENAME TABLE a TO b", {"a": Shown("VIEW", "v"), "b": ABSENT}, {"a": ABSENT, "b": Shown("VIEW", "v")}, None),
+        ("RENAME TABLE a TO b", {"a": ObjectState("VIEW", "v"), "b": ABSENT},
+         {"a": ABSENT, "b": ObjectState("VIEW", "v")}, None),
         ("RENAME TABLE IF EXISTS a TO b, c TO d", {"a": ABSENT, "b": ABSENT, "c": C, "d": ABSENT},
          {"a": ABSENT, "b": ABSENT, "c": ABSENT, "d": C}, None),
         # where ids are not known: pairs that move nothing leave nothing to doubt
@@ -107,13 +108,13 @@ MOVED = (
         # MySQL's MyISAM: the files are gone
         ("DROP TABLE a", {"a": A}, {"a": table(BROKEN)}, "DROP TABLE IF EXISTS a"),
         ("CREATE TABLE a (i INT)", {"a": ABSENT}, {"a": table(BROKEN)}, "CREATE TABLE a (i INT)"),
-        ("DROP VIEW v", {"v": Shown("VIEW", "v")}, {"v": ABSENT}, None),
+        ("DROP VIEW v", {"v": ObjectState("VIEW", "v")}, {"v": ABSENT}, None),
         ("CREATE TABLE a (i INT)", {"a": ABSENT}, {"a": A}, None),
         ("CREATE TABLE a (i INT)", {"a": ABSENT}, {"a": ABSENT}, "CREATE TABLE a (i INT)"),
         # MariaDB has dropped the old one
         ("CREATE OR REPLACE TABLE a (i INT)", {"a": A}, {"a": ABSENT}, "CREATE OR REPLACE TABLE a (i INT)"),
         # its row may not be there
-        ("CREATE SEQUENCE IF NOT EXISTS s START 5", {"s": ABSENT}, {"s": Shown("SEQUENCE", UNKNOWN, "innodb")},
+        ("CREATE SEQUENCE IF NOT EXISTS s START 5", {"s": ABSENT}, {"s": ObjectState("SEQUENCE", UNKNOWN, "innodb")},
          "CREATE OR REPLACE SEQUENCE s START 5"),
         ("TRUNCATE TABLE a", {"a": A}, {"a": B}, "TRUNCATE TABLE a"),
         ("ALTER TABLE a ADD v INT", {"a": A}, {"a": A}, "ALTER TABLE a ADD v INT"),
@@ -143,16 +144,16 @@ MOVED = (
         # what leaves the same behind however often it runs
         *[(f"ALTER TABLE a {same}", {"a": A}, {"a": replace(A, created=LATER)}, f"ALTER TABLE a {same}")
           for same in SAME],
-        ("CREATE PROCEDURE f() SELECT 1", {"f": ABSENT}, {"f": Shown("PROCEDURE", "f")}, None),
-        ("ALTER EVENT e RENAME TO f", {"e": Shown("EVENT", "e")}, {"e": ABSENT}, None),
-        ("ALTER EVENT e COMMENT 'x'", {"e": Shown("EVENT", "e")}, {"e": Shown("EVENT", "e")},
+        ("CREATE PROCEDURE f() SELECT 1", {"f": ABSENT}, {"f": ObjectState("PROCEDURE", "f")}, None),
+        ("ALTER EVENT e RENAME TO f", {"e": ObjectState("EVENT", "e")}, {"e": ABSENT}, None),
+        ("ALTER EVENT e COMMENT 'x'", {"e": ObjectState("EVENT", "e")}, {"e": ObjectState("EVENT", "e")},
          "ALTER EVENT e COMMENT 'x'"),
-        ("DROP DATABASE d", {"`d`": Shown("DATABASE", "d")}, {"`d`": ABSENT}, None),
-        ("CREATE DATABASE d CHARACTER SET latin1", {"`d`": ABSENT}, {"`d`": Shown("DATABASE", "d")},
+        ("DROP DATABASE d", {"`d`": ObjectState("DATABASE", "d")}, {"`d`": ABSENT}, None),
+        ("CREATE DATABASE d CHARACTER SET latin1", {"`d`": ABSENT}, {"`d`": ObjectState("DATABASE", "d")},
          "ALTER DATABASE d CHARACTER SET latin1"),
-        ("GRANT SELECT ON *.* TO u", {ACCOUNTS: Shown(ACCOUNTS, "1")}, {ACCOUNTS: Shown(ACCOUNTS, "1")},
+        ("GRANT SELECT ON *.* TO u", {ACCOUNTS: ObjectState(ACCOUNTS, "1")}, {ACCOUNTS: ObjectState(ACCOUNTS, "1")},
          "GRANT SELECT ON *.* TO u"),
-        ("RENAME USER u TO v", {ACCOUNTS: Shown(ACCOUNTS, "1")}, {ACCOUNTS: Shown(ACCOUNTS, "2")}, None),
+        ("RENAME USER u TO v", {ACCOUNTS: ObjectState(ACCOUNTS, "1")}, {ACCOUNTS: ObjectState(ACCOUNTS, "2")}, None),
     ],
 )  # fmt: skip
 def test_what_is_left(statement: str, before: Objects, now: Objects, expected: str | None) -> None:
@@ -175,8 +176,8 @@ NOBODY = table("x")
         # altered in the second in which it was looked at
         ("ALTER TABLE a CHANGE v w INT, CHANGE w v INT AFTER id", {"a": replace(A, created="2026-01-01 00:00:09")},
          {"a": replace(A, created="2026-01-01 00:00:09")}, Undecided),
-        ("GRANT SELECT ON *.* TO u", {ACCOUNTS: Shown(ACCOUNTS, UNKNOWN)}, {ACCOUNTS: Shown(ACCOUNTS, UNKNOWN)},
-         Undecided),
+        ("GRANT SELECT ON *.* TO u", {ACCOUNTS: ObjectState(ACCOUNTS, UNKNOWN)},
+         {ACCOUNTS: ObjectState(ACCOUNTS, UNKNOWN)}, Undecided),
         # MariaDB renames, converts and exchanges one partition after the other
         ("RENAME TABLE p TO q", {"p": table("p", 8, 9), "q": ABSENT},
          {"p": replace(table(BROKEN, 9), ids=(("#p#p1", 9),)), "q": ABSENT}, Broken),
@@ -228,8 +229,8 @@ def test_definitions_of_another_version_are_not_compared() -> None:
     alter = ddl("ALTER TABLE a ADD v INT")
     before, now = snapshot({"a": A}), snapshot({"a": table("shown otherwise", 1)}, "t")
     with pytest.raises(Undecided, match="version or settings"):
-        what_is_left(alter, before, now, mariadb=True)
-    assert what_is_left(alter, before, snapshot({"a": table("y", 7)}, "t"), mariadb=True) is None
+        remaining_statement(alter, before, now, mariadb=True)
+    assert remaining_statement(alter, before, snapshot({"a": table("y", 7)}, "t"), mariadb=True) is None
 
 
 def test_a_name_in_other_letters_is_no_other_table_where_names_are_in_lower_case() -> None:
@@ -241,17 +242,22 @@ def test_a_name_in_other_letters_is_no_other_table_where_names_are_in_lower_case
 def test_names_in_lower_case_are_the_same() -> None:
     renamed = ddl("RENAME TABLE A TO B")
     before = snapshot({"a": A, "b": ABSENT})
-    assert what_is_left(renamed, before, snapshot({"a": ABSENT, "b": A}), mariadb=True) is None
+    assert remaining_statement(renamed, before, snapshot({"a": ABSENT, "b": A}), mariadb=True) is None
     altered = ddl("ALTER TABLE A ADD v INT")
-    assert what_is_left(altered, before, snapshot({"a": table("y", 1), "b": ABSENT}), mariadb=True) is None
+    assert (
+        remaining_statement(altered, before, snapshot({"a": table("y", 1), "b": ABSENT}), mariadb=True)
+        is None
+    )
 
 
 def test_what_is_used_may_be_done_by_half() -> None:
-    assert half_done(ddl("CREATE OR REPLACE TABLE a (i INT)"), snapshot({"a": ABSENT}))
-    assert half_done(ddl("DROP TABLE a, b"), snapshot({"a": ABSENT, "b": B}))
-    assert not half_done(ddl("DROP TABLE a, b"), snapshot({"a": ABSENT, "b": Shown("VIEW", "b")}))
-    assert not half_done(ddl("CREATE INDEX i ON a (v)"), snapshot({"a": ABSENT}))
-    assert half_done(ddl("CREATE PROCEDURE f() SELECT 1"), snapshot({"f": ABSENT}))
+    assert lacks_expected_result(ddl("CREATE OR REPLACE TABLE a (i INT)"), snapshot({"a": ABSENT}))
+    assert lacks_expected_result(ddl("DROP TABLE a, b"), snapshot({"a": ABSENT, "b": B}))
+    assert not lacks_expected_result(
+        ddl("DROP TABLE a, b"), snapshot({"a": ABSENT, "b": ObjectState("VIEW", "b")})
+    )
+    assert not lacks_expected_result(ddl("CREATE INDEX i ON a (v)"), snapshot({"a": ABSENT}))
+    assert lacks_expected_result(ddl("CREATE PROCEDURE f() SELECT 1"), snapshot({"f": ABSENT}))
 
 
 def test_ids_are_asked_for_where_they_decide() -> None:
@@ -260,8 +266,8 @@ def test_ids_are_asked_for_where_they_decide() -> None:
     swapped = ddl("ALTER TABLE a RENAME COLUMN v TO w, RENAME COLUMN w TO v")
     assert needs_identities(swapped)
     assert not needs_identities(ddl("ALTER TABLE a ADD v INT"))
-    assert is_too_young(swapped, snapshot({"a": replace(A, created="2026-01-01 00:00:09")}))
-    assert not is_too_young(swapped, snapshot({"a": A}))
+    assert changed_too_recently(swapped, snapshot({"a": replace(A, created="2026-01-01 00:00:09")}))
+    assert not changed_too_recently(swapped, snapshot({"a": A}))
 
 
 def test_a_snapshot_survives_json() -> None:

@@ -22,7 +22,7 @@ import pytest
 from compose.databases import Database
 from schemas.access.server_url import ServerUrl
 from schemas.wire.epoch import SchemaChanged
-from spark_consumer.apply.ddl.settle import look
+from spark_consumer.apply.ddl.settle import snapshot_now
 from spark_consumer.rules.ddl_options import DdlOptions
 from spark_consumer.target.session import closing, connect
 from tests.support.applying.apply_steps import apply_steps, open_applier
@@ -400,11 +400,11 @@ def test_other_accounts_say_nothing_of_an_interrupted_one(killed: Database) -> N
     ddl = SchemaChanged(statement, "", "CREATE USER", (), killed.flavor, timestamp=0)
     with closing(connect(ServerUrl.parse(killed.url("root")))) as session:
         try:
-            before = look(session, ddl)
+            before = snapshot_now(session, ddl)
             killed.execute(statement.replace("mine", "other"), "GRANT SELECT ON *.* TO other@'%'")
-            assert look(session, ddl).objects == before.objects
+            assert snapshot_now(session, ddl).objects == before.objects
             killed.execute(statement)
-            assert look(session, ddl).objects != before.objects
+            assert snapshot_now(session, ddl).objects != before.objects
         finally:
             killed.execute("DROP USER IF EXISTS mine@'%', other@'%'")
 

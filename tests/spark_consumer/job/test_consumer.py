@@ -438,9 +438,9 @@ def test_two_channels_of_one_topic_with_rules_of_their_own(
     again = consume(**route, expressions=(rule,), filters=(keep,))
     assert downstream.execute(f"SELECT id FROM {one}.t ORDER BY id") == [(0,), (1,), (2,), (4,), (33,)]
     assert downstream.execute(f"SELECT id FROM {two}.t ORDER BY id") == [(0,), (5,), (6,), (7,), (22,), (33,)]
-    assert (first.stages.filtered, first.stages.expression_filtered) == (1, 5)
-    assert (first.stages.routed, second.stages.routed) == (12, 14)
-    assert (again.rows, again.statements, again.stages.filtered) == (1, 0, 1)
+    assert (first.row_counts.filtered, first.row_counts.expression_filtered) == (1, 5)
+    assert (first.row_counts.routed, second.row_counts.routed) == (12, 14)
+    assert (again.rows, again.statements, again.row_counts.filtered) == (1, 0, 1)
     positions = downstream.execute(
         f"SELECT epoch FROM tailrace.relay_log_info WHERE Channel_name LIKE '{name}%'"
     )

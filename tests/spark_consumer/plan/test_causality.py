@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from schemas.structure import Column, TableStructure
 from schemas.wire.avro_schema import row_schema
 from schemas.wire.rows import widened
-from spark_consumer.apply.workers.bitmap import lacking, packed, unpacked
+from spark_consumer.apply.workers.bitmap import missing_rows, packed, unpacked
 from spark_consumer.apply.workers.conflict_keys import ASKS, conflict_key, conflict_keys_of
-from spark_consumer.apply.workers.read_conflicts import rest, with_conflict_keys
-from spark_consumer.apply.workers.share import shared
-from spark_consumer.apply.workers.weights import resolved
+from spark_consumer.apply.workers.read_conflicts import unapplied_rows, with_conflict_keys
+from spark_consumer.apply.workers.share import assign_to_workers
+from spark_consumer.apply.workers.weights import replace_by_weights
 from spark_consumer.plan.causality import causality_of
 from spark_consumer.plan.conflicts import Causality, Sort
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
 from spark_consumer.plan.statements import Limits
-from spark_consumer.rows.results import OrderedChange, RowToShare, Tally
+from spark_consumer.rows.results import OrderedChange, RowTally, RowToShare
 from spark_consumer.rows.slice_rows import RangeRows
 from spark_consumer.target.row_locator import BY_ROW, RowLocator, RowMatch
 from spark_consumer.target.table import (
@@ -124,8 +124,10 @@ FOLD = {"A ": "a", "é": "e", "É": "e"}
 def test_rows_that_share_a_unique_value_are_one_workers(rows: list[dict[str, Any]], workers: int) -> None:
     made = causality((planned(T), target_of(T, key("n"), key(("s", 1), "n"))))
     found = [conflict_keys(made, 0, T, row) for row in rows]
-    other = resolved(found, made.spaces, weigh)
-    shares = shared([[other.get(one, one) for one in its] for its in found], [1] * len(rows), workers)
+    other = replace_by_weights(found, made.spaces, weigh)
+    shares = assign_to_workers(
+        [[other.get(one, one) for one in its] for its in found], [1] * len(rows), workers
+    )
     worker = {row: number for number, part in enumerate(shares.parts) for row in part}
     assert sorted(worker) == list(range(len(rows)))
     assert shares.groups + shares.conflicts == len(rows)
@@ -143,7 +145,7 @@ def test_rows_that_share_a_unique_value_are_one_workers(rows: list[dict[str, Any
 def test_rows_that_share_nothing_are_groups_of_their_own() -> None:
     made = causality((planned(T), target_of(T, key("n"), key("s"))))
     rows = [{"id": n, "n": n if n % 2 else None, "s": None if n % 2 else f"s{n}"} for n in range(20)]
-    shares = shared([conflict_keys(made, 0, T, row) for row in rows], [1] * 20, 4)
+    shares = assign_to_workers([conflict_keys(made, 0, T, row) for row in rows], [1] * 20, 4)
     assert (shares.groups, shares.conflicts) == (20, 0)
     assert [len(part) for part in shares.parts] == [5] * 4
 
@@ -171,7 +173,7 @@ def groups_of(*changes: Change) -> list[set[int]]:
         for r in with_conflict_keys(plan, RangeRows(keys, values, 0, range(len(split))))
         if isinstance(r, RowToShare)
     ]
-    shares = shared([row.conflict_keys for row in rows], [1] * len(rows), len(rows))
+    shares = assign_to_workers([row.conflict_keys for row in rows], [1] * len(rows), len(rows))
     return [{offset for row in part for offset in rows[row].offsets} for part in shares.parts]
 
 
@@ -199,9 +201,9 @@ def test_the_rest_of_a_compacted_slice_has_no_row_that_comes_to_nothing() -> Non
     applied = [{0: (2, b"\x01")}]
     for mode, expected in ((Mode.COMPACT, [3]), (Mode.ORDERED, [0, 1, 3])):
         plan = SlicePlan((planned(T, mode),), Limits(2_000)).row_by_row()
-        found = list(rest(plan, applied, RangeRows(keys, values, 0, range(4))))
+        found = list(unapplied_rows(plan, applied, RangeRows(keys, values, 0, range(4))))
         assert [r.seq for r in found if isinstance(r, OrderedChange)] == expected
-        assert [r.rows for r in found if isinstance(r, Tally)] == [4]
+        assert [r.rows for r in found if isinstance(r, RowTally)] == [4]
 
 
 def test_children_go_with_their_parent_and_not_with_each_other() -> None:
@@ -211,7 +213,7 @@ def test_children_go_with_their_parent_and_not_with_each_other() -> None:
     children = [
         conflict_keys(made, 1, C, {"id": n, "n": of, "s": None}) for n, of in enumerate((1, 1, 2, 7, 7, None))
     ]
-    shares = shared([*parents, *children], [1] * 8, 8)
+    shares = assign_to_workers([*parents, *children], [1] * 8, 8)
     assert sorted(shares.parts, key=lambda part: (-len(part), part)) == [(0, 2, 3), (1, 4), (5,), (6,), (7,)]
 
 
@@ -296,7 +298,7 @@ def test_only_text_that_is_not_plain_is_asked_for() -> None:
     assert not any(one[2] & ASKS for one in plain)
     assert plain[1] == conflict_keys(made, 0, T, {"id": 2, "n": None, "s": "IT'S a"})[1]
     assert conflict_keys(made, 0, T, {"id": 1, "n": None, "s": "é"})[1][2] & ASKS
-    assert resolved([plain], made.spaces, weigh) == {}
+    assert replace_by_weights([plain], made.spaces, weigh) == {}
 
 
 @given(st.dictionaries(st.integers(0, 3), st.sets(st.integers(10**12, 10**12 + 200), min_size=1)))
@@ -304,7 +306,7 @@ def test_a_bitmap_tells_exactly_its_rows(rows: dict[int, set[int]]) -> None:
     bits = unpacked(packed(rows))
     every = list(range(10**12 - 5, 10**12 + 210))
     for partition in range(4):
-        missing = lacking(partition, every, [bits])
+        missing = missing_rows(partition, every, [bits])
         assert {o for o, one in zip(every, missing, strict=True) if not one} == rows.get(partition, set())
 
 
@@ -312,5 +314,5 @@ def test_the_largest_groups_are_given_out_first() -> None:
     with_conflict_keys = [[conflict_key(0, 0, b"%d" % (row // 10))] for row in range(30)] + [
         [conflict_key(1, 0, b"x")]
     ]
-    shares = shared(with_conflict_keys, [1] * 31, 3)
+    shares = assign_to_workers(with_conflict_keys, [1] * 31, 3)
     assert sorted(map(len, shares.parts)) == [10, 10, 11]

@@ -7,7 +7,7 @@ import pytest
 from schemas.ddl.lexer import FLAVORS
 from schemas.errors import EventId
 from schemas.structure import TableStructure
-from spark_consumer.apply.prepared import PreparedRows, Writes, directed
+from spark_consumer.apply.prepared import PreparedRows, Writes, apply_directives
 from spark_consumer.apply.tables.error_log import Directive
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.plan.plan import Mode, TablePlan
@@ -104,7 +104,7 @@ def test_what_runs_in_the_place_of_a_delete_removes_nothing_of_its_own() -> None
     slice_ = Slice((LoggedEpoch(epoch_record(7, rows=4), 7),))
     prepared = PreparedRows(slice_, Writes(ordered=(made,)), events={EventId(7, 3): event})
     decision = Directive(1, 7, 3, "g", 5, ("UPDATE d.t SET id = 2 WHERE id = 1",))
-    [instead] = directed(prepared, {EventId(7, 3): decision}, "mysql").writes.ordered
+    [instead] = apply_directives(prepared, {EventId(7, 3): decision}, "mysql").writes.ordered
     assert (instead.sql, instead.cascade_from, instead.is_operators) == (
         decision.statements[0].encode(),
         None,

@@ -15,7 +15,7 @@ from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan, plan_slice
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.ordered import OrderedRow, statements
 from spark_consumer.rows.render import UnknownHeader, render
-from spark_consumer.rows.results import Deletes, Inserts, NotWritten, OrderedChange, Tally
+from spark_consumer.rows.results import Deletes, Inserts, OrderedChange, RowTally, UnwrittenCounts
 from spark_consumer.rows.slice_rows import RangeRows
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.row_locator import BY_KEY, BY_ROW
@@ -117,8 +117,8 @@ def test_compacted_tables_yield_deletes_before_inserts_and_a_tally() -> None:
     value = row_value(update(PARENT, before, after), 7, 0, "g")
     results = list(render(plan, RangeRows([row_key(PARENT, after)], [value])))
     assert results == [
-        Tally(1, crc32(value)),
-        NotWritten(0, 0),
+        RowTally(1, crc32(value)),
+        UnwrittenCounts(0, 0),
         Deletes(0, b"DELETE FROM `d`.`p` WHERE `id` IN (1)", 1),
         Inserts(0, b"INSERT INTO `d`.`p` (`id`,`v`) VALUES (1,2)", 1),
     ]
@@ -129,7 +129,7 @@ def test_skipped_tables_are_counted_and_not_written() -> None:
     change = insert(PARENT, {"id": 1, "v": 1})
     value = row_value(change, 7, 0, "g")
     results = list(render(plan, RangeRows([row_key(PARENT, {"id": 1})], [value])))
-    assert results == [Tally(1, crc32(value)), NotWritten(0, 0)]
+    assert results == [RowTally(1, crc32(value)), UnwrittenCounts(0, 0)]
 
 
 def test_a_row_of_an_unknown_structure_is_noticed() -> None:

@@ -11,18 +11,18 @@ from schemas.access.kafka_security import KafkaRefused
 from schemas.errors import DownstreamError, EventId, Where
 from spark_consumer.epochs.fetch import NoRow, Silent
 from spark_consumer.rows import results
-from spark_consumer.rows.reader import DamagedRecord
+from spark_consumer.rows.reader import InvalidRecord
 from spark_consumer.rows.render import UnevaluableRow, UnknownHeader
 from spark_consumer.rows.results import (
     SCHEMA,
     ArrowRows,
     ChangeToShare,
-    Failed,
     Inserts,
     OrderedChange,
     Result,
+    RowTally,
     RowToShare,
-    Tally,
+    TaskFailure,
     decoded,
     encoded,
 )
@@ -34,7 +34,7 @@ changes = st.builds(OrderedChange, *[numbers] * 5, texts, texts, texts, numbers)
 places = st.lists(numbers).map(tuple)
 keys = st.lists(st.binary(max_size=9)).map(tuple)
 kinds = st.one_of(
-    st.builds(Tally, numbers, numbers),
+    st.builds(RowTally, numbers, numbers),
     st.builds(Inserts, numbers, st.binary(max_size=70), numbers),
     st.builds(ArrowRows, numbers, st.binary(max_size=70)),
     st.builds(RowToShare, numbers, numbers, places, keys, texts, texts),
@@ -60,7 +60,7 @@ def test_results_come_back_whole_from_small_pieces(given_results: list[Result]) 
 
 
 def test_ordinary_results_go_together() -> None:
-    assert sent([Tally(1, 2), Inserts(0, b"x" * (1 << 20), 5)]).num_rows == 1
+    assert sent([RowTally(1, 2), Inserts(0, b"x" * (1 << 20), 5)]).num_rows == 1
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_ordinary_results_go_together() -> None:
         NoRow("no value"),
         UnknownHeader(b"\x00\x01"),
         UnevaluableRow("no sure result", Where(table="d.t", epoch=7)),
-        DamagedRecord("ValueError: x"),
+        InvalidRecord("ValueError: x"),
         KafkaRefused("TR508", "no", hint="the password", retryable=True),
         DownstreamError("TR600", "no", where=Where(event=EventId(7, 3)), applied="no", statement="SELECT 1"),
         TableAltered(("d", "t")),
@@ -78,7 +78,7 @@ def test_ordinary_results_go_together() -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_errors_keep_what_they_say(error: Exception) -> None:
-    [found] = decoded(sent([Failed(3, error)]))
-    assert isinstance(found, Failed)
+    [found] = decoded(sent([TaskFailure(3, error)]))
+    assert isinstance(found, TaskFailure)
     assert (found.task, type(found.error), str(found.error)) == (3, type(error), str(error))
     assert (found.error.args, vars(found.error)) == (error.args, vars(error))

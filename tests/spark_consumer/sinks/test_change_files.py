@@ -25,8 +25,8 @@ from spark_consumer.rules.event_filter import EventRule
 from spark_consumer.rules.expressions.filter import ExpressionRule
 from spark_consumer.rules.route import Route
 from spark_consumer.sinks.parquet.changes import changes, form_of
-from spark_consumer.sinks.parquet.folder import Folder, read, refuse_without_position, safe_name
-from spark_consumer.sinks.parquet.sink import FilesSink, PreparedFiles, streams_of
+from spark_consumer.sinks.parquet.folder import Folder, directory_name, read, refuse_without_position
+from spark_consumer.sinks.parquet.sink import ParquetSink, PreparedFiles, streams_of
 from tailrace.config.addresses import files_target, target_url
 from tailrace.config.model import Config, Target
 from tailrace.preflight.local import folder_findings
@@ -55,7 +55,7 @@ def config(**rules: Any) -> ConsumerConfig:
     return ConsumerConfig("", "p", ServerUrl("unused"), channel="lake", **rules)
 
 
-def prepared(sink: FilesSink, number: int, *rows: Any, ddl: SchemaChanged | None = None) -> PreparedFiles:
+def prepared(sink: ParquetSink, number: int, *rows: Any, ddl: SchemaChanged | None = None) -> PreparedFiles:
     """An epoch as the executors hand it over."""
     structures = {row_schema(c.structure).fingerprint.hex(): c.structure for c in rows}
     values = [row_value(c, number, n, f"u:{number}") for n, c in enumerate(rows)]
@@ -73,8 +73,8 @@ def prepared(sink: FilesSink, number: int, *rows: Any, ddl: SchemaChanged | None
     return PreparedFiles(slice_, streams_of(plan, changes(plan, RangeRows(keys, values))))
 
 
-def opened(root: Path, **rules: Any) -> FilesSink:
-    return FilesSink.open(config(**rules), root, ChannelStart(BEFORE_ALL, None, "earliest"))
+def opened(root: Path, **rules: Any) -> ParquetSink:
+    return ParquetSink.open(config(**rules), root, ChannelStart(BEFORE_ALL, None, "earliest"))
 
 
 def rows_of(root: Path) -> list[dict[str, Any]]:
@@ -186,7 +186,7 @@ def test_a_folder_is_one_channels_and_one_process_s(tmp_path: Path) -> None:
         opened(tmp_path)
     sink.close()
     with pytest.raises(DownstreamError, match=r"TR683: .* belongs to channel lake of p"):
-        FilesSink.open(replace(config(), channel="other"), tmp_path, None)
+        ParquetSink.open(replace(config(), channel="other"), tmp_path, None)
     for damaged in ("{", "[" * 100_000, "[]", "{}", '{"files": {"0": "../x"}}', '{"files": {"../0": "x"}}'):
         (tmp_path / "_tailrace/position.json").write_text(damaged)
         with pytest.raises(DownstreamError, match="TR682"):
@@ -208,7 +208,7 @@ def test_a_lost_position_is_no_reason_to_begin_anew(tmp_path: Path) -> None:
     sink.apply(prepared(sink, 0, insert(T, {"id": 1, "s": "é"})))
     sink.close()
     (tmp_path / "_tailrace/position.json").unlink()
-    with pytest.raises(DownstreamError, match=r"TR682: .*position\.json is gone"):
+    with pytest.raises(DownstreamError, match=r"TR682: .*position\.json is missing"):
         refuse_without_position(tmp_path)
 
 
@@ -227,12 +227,12 @@ def test_what_was_interrupted_is_completed_or_undone(tmp_path: Path) -> None:
     assert list((tmp_path / "_tailrace/staged").iterdir()) == []
     folder.close()
     (tmp_path / "db/t/1.parquet").unlink()
-    with pytest.raises(DownstreamError, match=r"TR682: a committed file is gone: .*1\.parquet"):
+    with pytest.raises(DownstreamError, match=r"TR682: a committed file is missing: .*1\.parquet"):
         folder.open()
 
 
 def test_names_that_are_no_names_of_folders() -> None:
-    assert [safe_name(n) for n in ("a b", "..", "_tailrace", "x/y", "50%", "größe")] == [
+    assert [directory_name(n) for n in ("a b", "..", "_tailrace", "x/y", "50%", "größe")] == [
         "a b",
         "%2E.",
         "%5Ftailrace",

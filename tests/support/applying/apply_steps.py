@@ -19,7 +19,7 @@ from schemas.wire.epoch import SchemaChanged, StructureVersion, TableChanged, Ta
 from spark_consumer.apply.applier import Applier
 from spark_consumer.apply.ddl.run import LoggedTables
 from spark_consumer.apply.open import open_applier as open_applier_of
-from spark_consumer.apply.prepared import PreparedRows, Writes, sorted_out
+from spark_consumer.apply.prepared import PreparedRows, Writes, sort_results
 from spark_consumer.apply.tables import channel_tables, position_store
 from spark_consumer.epochs.position import BEFORE_ALL, ChannelStart
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
@@ -114,7 +114,7 @@ def prepared_epochs(
         logged.append(LoggedEpoch(record, epoch))
         keys += [row_key(c.structure, c.after or c.before or {}) for c in changes]
         values += [row_value(c, epoch, seq, gtid) for seq, c in enumerate(changes)]
-    return sorted_out(Slice(tuple(logged)), plan, list(render(plan, RangeRows(keys, values))))
+    return sort_results(Slice(tuple(logged)), plan, list(render(plan, RangeRows(keys, values))))
 
 
 def apply_steps(applier: Applier, steps: list[dict[str, Any]]) -> None:

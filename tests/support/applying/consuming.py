@@ -15,7 +15,7 @@ import pyarrow as pa
 from schemas.errors import TailraceError
 from spark_consumer.apply.prepared import WorkerPart
 from spark_consumer.apply.workers.apply_part import run_parts
-from spark_consumer.apply.workers.pool import Order, Outcome
+from spark_consumer.apply.workers.pool import PartContext, PartResult
 from spark_consumer.epochs.epoch_transactions import TransactionReader
 from spark_consumer.epochs.fetch import TopicReader
 from spark_consumer.epochs.letter_case import with_servers_letter_case
@@ -43,8 +43,8 @@ def run_here(tasks: int, function: ArrowFunction) -> pa.Table:
     return pa.Table.from_batches(function(iter([numbers])), SCHEMA)
 
 
-def worker_threads(order: Order, parts: Sequence[WorkerPart]) -> list[Outcome]:
-    """Return workers that are threads of the test's process."""
+def worker_threads(order: PartContext, parts: Sequence[WorkerPart]) -> list[PartResult]:
+    """Apply parts in threads of the test's process."""
     return list(run_parts(order, parts))
 
 

@@ -19,7 +19,7 @@ from spark_consumer.apply.workers.pool import WorkerPool
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.slices import LoggedEpoch, Slice, cut
 from spark_consumer.job.run import _patiently
-from spark_consumer.plan.counters import Stages
+from spark_consumer.plan.counters import RowCounts
 from spark_consumer.rows.results import Result
 from spark_consumer.rows.slice_rows import RangeRows, SliceRows, Work
 from spark_consumer.rules.config import ConsumerConfig
@@ -100,7 +100,7 @@ class MemoryLog(SliceRows):
 
 def apply_log(
     config: ConsumerConfig, log: MemoryLog, worker_pool: WorkerPool = worker_threads
-) -> list[Stages]:
+) -> list[RowCounts]:
     """Apply the epochs after the position like one run of the consumer. Return the outcome of each slice's rows.
 
     Raises TailraceError.
@@ -112,7 +112,7 @@ def apply_log(
         for slice_ in cut(
             list(log.epochs(sink.position.epoch + 1)), config.max_batch_rows, config.max_batch_bytes
         ):
-            made.append(sink.apply(sink.plan(slice_, log.known)()).stages)
+            made.append(sink.apply(sink.plan(slice_, log.known)()).row_counts)
         sink.end()
     return made
 

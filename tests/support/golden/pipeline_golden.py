@@ -15,7 +15,7 @@ from schemas.errors import TailraceError, Where
 from schemas.structure import TableStructure
 from schemas.wire.avro_schema import KEY_CHANGE, row_schema
 from schemas.wire.epoch import SchemaChanged, TableChanged, TableTouched
-from spark_consumer.apply.prepared import PreparedRows, assembled
+from spark_consumer.apply.prepared import PreparedRows, assemble_slice
 from spark_consumer.ddl.translate import DdlRules
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.plan.plan import plan_slice, targets_of
@@ -139,8 +139,10 @@ class Case:
         for one in writes.ordered:
             lines.append(one.sql.decode() + (" -- or none" if one.may_find_no_row else ""))
             lines += [f"  else {sql.decode()}" for sql in one.fallbacks]
-        stages = ", ".join(f"{name} {count}" for name, count in vars(prepared.stages).items() if count)
-        return [*lines, f"({stages})"] if stages else lines
+        row_counts = ", ".join(
+            f"{name} {count}" for name, count in vars(prepared.row_counts).items() if count
+        )
+        return [*lines, f"({row_counts})"] if row_counts else lines
 
     def _prepared(self, changes: list[Change], rules: Rules, config: ConsumerConfig) -> PreparedRows:
         used = {c.structure for c in changes}
@@ -155,7 +157,7 @@ class Case:
         keys = [row_key(c.structure, c.after or c.before or {}) for c in changes]
         values = [row_value(change, 7, seq, "g") for seq, change in enumerate(changes)]
         slice_ = self._slice(changes, sum(crc32(value) for value in values))
-        return assembled(slice_, plan, list(render(plan, RangeRows(keys, values))))
+        return assemble_slice(slice_, plan, list(render(plan, RangeRows(keys, values))))
 
     @staticmethod
     def _slice(changes: list[Change], digest: int) -> Slice:
