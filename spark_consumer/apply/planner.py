@@ -86,7 +86,7 @@ class Planner:
             Limits(self._max_rows, max_bytes),
             slice_.where,
             safe=safe,
-            again=is_repeat,
+            is_repeat=is_repeat,
             unfinished=downstream.unfinished,
         )
         if is_repeat:

@@ -230,6 +230,6 @@ def _check_tables(
     names = targets_of(structures, rules)
     targets = TargetCatalog().load(session, names.values())
     plan = plan_slice(
-        structures, targets, rules, Limits(config.statement_rows), Where(), safe=True, again=True
+        structures, targets, rules, Limits(config.statement_rows), Where(), safe=True, is_repeat=True
     )
     check_tables(plan, targets, rules)

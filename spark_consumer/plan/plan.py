@@ -54,7 +54,7 @@ class TablePlan:
         safe: safe mode: the row may already exist or be deleted.
         locator: how rows are found on the downstream.
         definition: the definition of the downstream's table that the plan was made for.
-        again: the slice is reapplied after a rewind.
+        is_repeat: the slice is reapplied after a rewind.
         gives_way: in a reapplied slice, whether a row with a conflicting unique value is deleted, because a later
             change writes it again.
         filled: the values for columns that the row images lack.
@@ -78,7 +78,7 @@ class TablePlan:
     safe: bool = False
     locator: RowLocator = BY_KEY
     definition: str = ""
-    again: bool = False
+    is_repeat: bool = False
     gives_way: bool = False
     filled: Filled = ()
     documents: tuple[str, ...] = ()
@@ -182,7 +182,7 @@ def plan_slice(
     where: Where,
     *,
     safe: bool = False,
-    again: bool = False,
+    is_repeat: bool = False,
     unfinished: Collection[QualifiedName] = (),
 ) -> SlicePlan:
     """Plan each structure against the downstream's table.
@@ -190,7 +190,7 @@ def plan_slice(
     Args:
         targets: the downstream's tables by their names there.
         safe: safe mode.
-        again: whether the slice is reapplied after a rewind.
+        is_repeat: whether the slice is reapplied after a rewind.
         unfinished: tables in which an interrupted attempt has left rows, even if they have transactions now.
 
     Raises:
@@ -208,7 +208,7 @@ def plan_slice(
             merged = into[name] > 1 or rules.router.merges(*name)
             table = _plan_table(header, structure, targets[name], name, rules, where, merged, unfinished)
             safely = safe and table.locator.find is not RowMatch.WHOLE
-            tables.append(replace(table, safe=safely, again=again, gives_way=again))
+            tables.append(replace(table, safe=safely, is_repeat=is_repeat, gives_way=is_repeat))
     return SlicePlan(_level(tables), limits)
 
 

@@ -229,7 +229,7 @@ def _statement(row: OrderedRow, second: OrderedRow | None) -> OrderedStatement:
 
 def _again(row: OrderedRow, second: OrderedRow | None) -> bool:
     """Whether a row is written that was written before."""
-    return row.table.again and row.table.safe and (second is not None or row.op != _DELETE)
+    return row.table.is_repeat and row.table.safe and (second is not None or row.op != _DELETE)
 
 
 def _clearing(row: OrderedRow, second: OrderedRow | None) -> bytes:

@@ -63,7 +63,7 @@ def test_rows_are_put_back_into_the_upstreams_order() -> None:
 
 @pytest.mark.parametrize(("gives_way", "verb"), [(True, b"REPLACE"), (False, b"INSERT")])
 def test_a_row_that_is_written_again_removes_what_has_its_key(gives_way: bool, verb: bytes) -> None:
-    table = replace(planned(PARENT, Mode.ORDERED), safe=True, again=True, gives_way=gives_way)
+    table = replace(planned(PARENT, Mode.ORDERED), safe=True, is_repeat=True, gives_way=gives_way)
     one, two = {"id": 1, "v": None}, {"id": 1, "v": 2}
     changes = [insert(PARENT, one), update(PARENT, one, two), delete(PARENT, two)]
     changes += [
