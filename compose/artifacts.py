@@ -12,7 +12,7 @@ import zipfile
 from pathlib import Path
 
 from schemas.errors import StackError
-from tailrace.artifacts.cache import bundle, progress
+from tailrace.artifacts.cache import bundle, print_progress
 from tailrace.artifacts.maven import bundle_name, cached_jars, fetch_jars, pinned, run_program
 from tailrace.artifacts.spark import spark_kafka_jars
 
@@ -51,7 +51,7 @@ def fetch_all() -> None:
 
 
 def _unpack_mariadb(jar: Path, folder: Path) -> None:
-    progress("unpacking MariaDB")
+    print_progress("unpacking MariaDB")
     with zipfile.ZipFile(jar) as archive:
         members = [name for name in archive.namelist() if "/linux/" in name and not name.endswith(".a")]
         archive.extractall(folder / "unpacked", members)
@@ -64,7 +64,7 @@ def _unpack_mariadb(jar: Path, folder: Path) -> None:
 
 
 def _fetch_mysql(folder: Path) -> None:
-    progress(f"fetching MySQL {_MYSQL_SERIES} and its libraries from Debian sid")
+    print_progress(f"fetching MySQL {_MYSQL_SERIES} and its libraries from Debian sid")
     apt = folder / "apt"
     environment = {**os.environ, "APT_CONFIG": str(_private_apt(apt)), "LC_ALL": "C"}
     hint = "check the way to the Debian mirror, and that its suite sid still has this series"

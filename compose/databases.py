@@ -157,7 +157,7 @@ class MariaDB(Database):
         root = artifacts.mariadb_root()
 
         def build(data: Path) -> None:
-            cache.progress("preparing an empty MariaDB")
+            cache.print_progress("preparing an empty MariaDB")
             install = [str(root / "scripts" / "mariadb-install-db"), "--no-defaults", *_run_as_root()]
             install += [f"--basedir={root}", f"--datadir={data}", "--auth-root-authentication-method=normal"]
             _initialize([*install, "--skip-test-db", "--skip-name-resolve"], data)
@@ -209,7 +209,7 @@ class MySQL(Database):
         lasting = [arg for arg in self.args if arg.startswith("--lower-case-table-names=")]
 
         def build(data: Path) -> None:
-            cache.progress("preparing an empty MySQL")
+            cache.print_progress("preparing an empty MySQL")
             accounts = data.with_name(f"{data.name}.sql")
             accounts.write_text("".join(f"{statement};\n" for statement in _root_over_tcp()))
             try:

@@ -94,7 +94,7 @@ def _build_template(folder: Path) -> None:
 
     The dump (Java's class data sharing) takes a second or two from every later start.
     """
-    cache.progress("preparing an empty Kafka")
+    cache.print_progress("preparing an empty Kafka")
     trainee = _Trainee(folder)
     trainee._write_settings(folder, folder / "data")
     format_it = [

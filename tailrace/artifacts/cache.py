@@ -46,7 +46,7 @@ def bundle(name: str, build: Callable[[Path], None]) -> Path:
     return final
 
 
-def progress(line: str) -> None:
+def print_progress(line: str) -> None:
     """Print a line about progress to stderr."""
     print(f"stack: {line}", file=sys.stderr, flush=True)
 

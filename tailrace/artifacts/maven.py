@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.errors import StackError
-from tailrace.artifacts.cache import bundle, cache_dir, progress
+from tailrace.artifacts.cache import bundle, cache_dir, print_progress
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def cached_jars(jars: Sequence[Jar]) -> list[Path]:
 
 def fetch_jars(jars: Sequence[Jar], folder: Path) -> None:
     """Fetch jars into a folder. Raises StackError if a jar is missing or its SHA-256 is another one."""
-    progress(f"fetching {jars[0].bundle}: {len(jars)} jar{'s' if len(jars) > 1 else ''}")
+    print_progress(f"fetching {jars[0].bundle}: {len(jars)} jar{'s' if len(jars) > 1 else ''}")
     _run_ivy(_ivy_module(jars), folder)
     for jar in jars:
         path = folder / jar.filename

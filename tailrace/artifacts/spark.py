@@ -20,7 +20,7 @@ from pathlib import Path
 
 import structlog
 
-from tailrace.artifacts.cache import bundle, progress
+from tailrace.artifacts.cache import bundle, print_progress
 from tailrace.artifacts.maven import cached_jars, java, pinned, pyspark_jars
 
 _LOCK_FILE = Path(__file__).with_name("artifacts.lock")
@@ -78,7 +78,7 @@ def class_archive() -> Path:
 
 
 def _train(folder: Path, jars: Sequence[Path]) -> None:
-    progress("preparing Spark's class archive")
+    print_progress("preparing Spark's class archive")
     command = [sys.executable, "-m", "spark_consumer.job.class_archive", str(folder), *map(str, jars)]
     # Everything works without an archive, so a failure only leaves its log.
     with (folder / "training.log").open("wb") as log, contextlib.suppress(subprocess.TimeoutExpired):

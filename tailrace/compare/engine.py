@@ -154,9 +154,9 @@ class _Comparison:
     def _read_again(self) -> Iterator[int]:
         """Count the reads of something that differs, with growing pauses between them."""
         yield 0
-        for look in range(1, self._most_reads):
-            time.sleep(min(2.0, 0.2 * 2**look))
-            yield look
+        for attempt in range(1, self._most_reads):
+            time.sleep(min(2.0, 0.2 * 2**attempt))
+            yield attempt
         # One difference is certain now, so later ones are read only twice.
         self._most_reads = min(self._most_reads, 2)
 
@@ -197,8 +197,8 @@ class _Comparison:
         """Compare one table; read its structures again if they change meanwhile."""
         name = target if source in ("", target) else f"{source} → {target}"
         detail: tuple[str, ...] = ()
-        for look in self._read_again():
-            if look:
+        for attempt in self._read_again():
+            if attempt:
                 ours, theirs = self._on_each(read_catalog, (_only(source),), (_only(target),))
                 left, right = ours.get(source), theirs.get(target)
             if left is None and right is None:

@@ -74,7 +74,7 @@ class CompareResult:
         return sum(table.rows for table in self.tables)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for ``--json``."""
+        """Return plain data for ``--json``."""
         tables = [{**asdict(table), "equal": table.equal} for table in self.tables]
         return {"equal": self.equal, "rows": self.rows, "tables": tables}
 

@@ -10,47 +10,47 @@ from spark_consumer.target.programs.privileges import Privileges
 from tailrace.preflight.agreement import NO_FEATURES, ServerFeatures, agreement_findings
 from tailrace.preflight.encryption import UNENCRYPTED, Encryption, encryption_finding
 from tailrace.preflight.finding import Finding, Level, NotChecked, Result, verdict
-from tailrace.preflight.grants import Need, Reach, rights_results
+from tailrace.preflight.grants import ReplicatedObjects, RequiredRights, rights_results
 
-_DATA = Need(
+_DATA = RequiredRights(
     "privileges",
     ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "DROP", "ALTER", "INDEX", "REFERENCES"),
     "the channel writes rows and tables, also in schema tailrace",
     "table",
     error="TR641",
 )
-_TRIGGERS = Need(
+_TRIGGERS = RequiredRights(
     "triggers", ("TRIGGER",), "triggers that write rows a second time cannot be seen (TR658)", "table"
 )
-_EVENTS = Need(
+_EVENTS = RequiredRights(
     "events",
     ("EVENT",),
     "events that write rows a second time cannot be seen (TR658), and the upstream's cannot be created",
     "schema",
     beyond="events of other databases that write to these cannot be seen",
 )
-_PROGRAMS = Need(
+_PROGRAMS = RequiredRights(
     "programs",
     ("CREATE VIEW", "CREATE ROUTINE", "ALTER ROUTINE"),
     'views and routines cannot be created; "ignore" for them in [ddl] leaves them out',
     "schema",
     "warn",
 )
-_VIEWS = Need(
+_VIEWS = RequiredRights(
     "views",
     ("SHOW VIEW",),
     "views cannot be read after a crash, or if a trigger writes through them (TR657)",
     "schema",
     "warn",
 )
-_ROUTINES = Need(
+_ROUTINES = RequiredRights(
     "routines",
     ("EXECUTE",),
     "views that call functions are refused, and routines that triggers call cannot be read (TR657)",
     "schema",
     "warn",
 )
-_TEMPORARY = Need(
+_TEMPORARY = RequiredRights(
     "temporary_tables",
     ("CREATE TEMPORARY TABLES",),
     "routines and statements of `tailrace error replace` that use a temporary table are refused",
@@ -59,7 +59,7 @@ _TEMPORARY = Need(
 )
 
 
-def _definers(mariadb: bool, version: tuple[int, ...]) -> Need:
+def _definers(mariadb: bool, version: tuple[int, ...]) -> RequiredRights:
     if mariadb:
         rights: tuple[str, ...] = ("SET USER",) if version >= (10, 5) else ("SUPER",)
     elif version >= (8, 2):
@@ -67,19 +67,21 @@ def _definers(mariadb: bool, version: tuple[int, ...]) -> Need:
     else:
         rights = ("SET_USER_ID", "SYSTEM_USER") if version >= (8, 0, 16) else ("SUPER",)
     why = "views, routines and events of other or missing accounts stop the channel (TR620)"
-    return Need("definers", rights, f'{why}; "ignore" for them in [ddl] leaves them out', "server", "warn")
+    return RequiredRights(
+        "definers", rights, f'{why}; "ignore" for them in [ddl] leaves them out', "server", "warn"
+    )
 
 
-def _ledger_rights(mariadb: bool, version: tuple[int, ...]) -> Need:
+def _ledger_rights(mariadb: bool, version: tuple[int, ...]) -> RequiredRights:
     if mariadb:
         rights: tuple[str, ...] = ("BINLOG ADMIN", "BINLOG REPLAY") if version >= (10, 5, 2) else ("SUPER",)
     else:
         rights = ("REPLICATION_APPLIER", "SESSION_VARIABLES_ADMIN") if version >= (8, 0, 18) else ("SUPER",)
     why = "the channel's GTIDs, which prove what was applied, cannot be set"
-    return Need("ledger", rights, why, "server", "warn")
+    return RequiredRights("ledger", rights, why, "server", "warn")
 
 
-_MONITOR = Need(
+_MONITOR = RequiredRights(
     "monitor",
     ("REPLICATION CLIENT",),
     "the positions of the downstream's own binlog and its replicas cannot be read",
@@ -88,14 +90,14 @@ _MONITOR = Need(
 )
 
 
-_SESSION = Need(
+_SESSION = RequiredRights(
     "session",
     ("SESSION_VARIABLES_ADMIN",),
     "session settings of the upstream that a DDL depends on are refused (TR625)",
     "server",
     "warn",
 )
-_IDENTITIES = Need(
+_IDENTITIES = RequiredRights(
     "identities",
     ("PROCESS",),
     "InnoDB's table ids cannot be read, so after a crash during EXCHANGE PARTITION, or RENAME of identical tables, an"
@@ -112,12 +114,12 @@ class Programs:
 
     Attributes:
         side_writes: triggers and events that change replicated rows, or may change them.
-        spoilt: BEFORE triggers that set replicated columns: trigger, table and columns; no columns if the upstream's
-            are unknown.
+        overwriting_triggers: BEFORE triggers that set replicated columns: trigger, table and columns. There are no
+            columns if the upstream's are unknown.
     """
 
     side_writes: Sequence[SideWrite] = ()
-    spoilt: Sequence[tuple[str, str, tuple[str, ...]]] = ()
+    overwriting_triggers: Sequence[tuple[str, str, tuple[str, ...]]] = ()
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,7 @@ class DownstreamFacts:
     version: str
     variables: dict[str, str]
     account: Privileges
-    reach: Reach
+    reach: ReplicatedObjects
     upstream_mariadb: bool | None
     upstream_variables: dict[str, str] | None
     only_cases_differ: int | None = None
@@ -191,12 +193,12 @@ def _programs(facts: DownstreamFacts) -> Iterator[Result]:
     for one in facts.programs.side_writes:
         what = f"{one.shown} may change replicated rows, and the log has these changes too: {one.why} (TR657)"
         yield Finding("block", "downstream", code, what, one.remedy)
-    for trigger, table, columns in facts.programs.spoilt:
+    for trigger, table, columns in facts.programs.overwriting_triggers:
         which = ", ".join(columns) or "columns that the upstream has"
         what = f"the BEFORE trigger {trigger} on {table} may set {which} (TR653)"
         remedy = f"DROP TRIGGER {trigger} on the downstream, or change it to set only columns that the upstream lacks"
         yield Finding("block" if columns else "warn", "downstream", code, what, remedy)
-    if not facts.programs.side_writes and not facts.programs.spoilt:
+    if not facts.programs.side_writes and not facts.programs.overwriting_triggers:
         yield Finding("ok", "downstream", code, fine)
 
 

@@ -274,10 +274,10 @@ def _rules(channels: Sequence[ConsumerConfig], upstream: UpstreamFacts | None, *
 
 
 def _read_features(connection: Connection[Any], tables: TableFilter | None = None) -> ServerFeatures:
-    """A server's features.
+    """Read a server's features.
 
     Args:
-        tables: of an upstream, those that are replicated.
+        tables: which tables are replicated; None to leave out the collations and engines in use.
     """
 
     def names(sql: str) -> frozenset[str]:

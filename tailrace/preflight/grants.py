@@ -16,7 +16,7 @@ _WILD = frozenset("*?")
 
 
 @dataclass(frozen=True)
-class Need:
+class RequiredRights:
     """Rights that one purpose needs.
 
     Attributes:
@@ -37,7 +37,7 @@ class Need:
 
 
 @dataclass(frozen=True)
-class Reach:
+class ReplicatedObjects:
     """The databases and tables that rights are needed on.
 
     Attributes:
@@ -51,7 +51,7 @@ class Reach:
     open: bool = True
 
 
-def upstream_reach(tables: TableFilter, found: Iterable[QualifiedName]) -> Reach:
+def upstream_reach(tables: TableFilter, found: Iterable[QualifiedName]) -> ReplicatedObjects:
     """Return the replicated databases and tables of an upstream, from the patterns and its present tables."""
     schemas: dict[str, None] = {}
     single: dict[QualifiedName, None] = {}
@@ -66,10 +66,10 @@ def upstream_reach(tables: TableFilter, found: Iterable[QualifiedName]) -> Reach
             schemas[db] = None
     single |= {name: None for name in found if tables.allows(*name)}
     others = tuple(name for name in single if name[0] not in schemas)
-    return Reach(tuple(schemas), others, unknown)
+    return ReplicatedObjects(tuple(schemas), others, unknown)
 
 
-def downstream_reach(each: Iterable[Rules], found: Iterable[QualifiedName]) -> Reach:
+def downstream_reach(each: Iterable[Rules], found: Iterable[QualifiedName]) -> ReplicatedObjects:
     """Return the databases and tables that channels write to on a downstream, with schema tailrace."""
     schemas: dict[str, None] = {"tailrace": None}
     tables: dict[QualifiedName, None] = {}
@@ -84,15 +84,17 @@ def downstream_reach(each: Iterable[Rules], found: Iterable[QualifiedName]) -> R
         tables |= {rules.router.table(*name): None for name in whole}
         unknown |= reach.open
     others = tuple(name for name in tables if name[0] not in schemas)
-    return Reach(tuple(schemas), others, unknown)
+    return ReplicatedObjects(tuple(schemas), others, unknown)
 
 
-def rights_results(part: Part, account: Privileges, needs: Iterable[Need], reach: Reach) -> list[Result]:
+def rights_results(
+    part: Part, account: Privileges, needs: Iterable[RequiredRights], reach: ReplicatedObjects
+) -> list[Result]:
     """Return a finding for each need."""
     return [_result(part, account, need, reach) for need in needs]
 
 
-def _result(part: Part, account: Privileges, need: Need, reach: Reach) -> Result:
+def _result(part: Part, account: Privileges, need: RequiredRights, reach: ReplicatedObjects) -> Result:
     lacking = {right: _lacking(account, need, right, reach) for right in need.rights}
     missing = [right for right, objects in lacking.items() if objects]
     if missing:
@@ -110,7 +112,7 @@ def _result(part: Part, account: Privileges, need: Need, reach: Reach) -> Result
     return Finding("ok", part, need.code, fine)
 
 
-def _lacking(account: Privileges, need: Need, right: str, reach: Reach) -> list[str]:
+def _lacking(account: Privileges, need: RequiredRights, right: str, reach: ReplicatedObjects) -> list[str]:
     """Return where a right is missing, as GRANT names it."""
     if account.everywhere(right):
         return []
@@ -131,7 +133,9 @@ def _where(account: Privileges, lacking: dict[str, list[str]], missing: Sequence
     return f" on {', '.join(objects[:3])}{f' and {len(objects) - 3} more' if len(objects) > 3 else ''}"
 
 
-def _remedy(account: Privileges, need: Need, lacking: dict[str, list[str]], missing: Sequence[str]) -> str:
+def _remedy(
+    account: Privileges, need: RequiredRights, lacking: dict[str, list[str]], missing: Sequence[str]
+) -> str:
     by_object: dict[str, list[str]] = {}
     for right in missing:
         for granted_on in lacking[right]:

@@ -49,16 +49,16 @@ def read_programs(
         *events_beside(session, account, replicated),
         *triggers_beside(session, account, replicated, with_triggers, filled(_PARENTS)),
     ]
-    return Programs(found, list(_spoilt(session, with_triggers, rules, upstream)))
+    return Programs(found, list(_overwriting_triggers(session, with_triggers, rules, upstream)))
 
 
-def _spoilt(
+def _overwriting_triggers(
     session: Session,
     tables: Sequence[QualifiedName],
     rules: Sequence[Rules],
     upstream: Mapping[QualifiedName, frozenset[str]] | None,
 ) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield BEFORE triggers that set replicated columns, in the form of ``Programs.spoilt``."""
+    """Yield BEFORE triggers that set replicated columns, in the form of ``Programs.overwriting_triggers``."""
     columns: dict[QualifiedName, set[str]] = {}
     for name, names in (upstream or {}).items():
         for one in rules:

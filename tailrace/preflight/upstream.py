@@ -11,7 +11,7 @@ from spark_consumer.target.programs.privileges import Privileges
 from tailrace.preflight.agreement import NO_FEATURES, ServerFeatures
 from tailrace.preflight.encryption import UNENCRYPTED, Encryption, encryption_finding
 from tailrace.preflight.finding import Finding, NotChecked, Result, setting, verdict
-from tailrace.preflight.grants import Need, Reach, rights_results
+from tailrace.preflight.grants import ReplicatedObjects, RequiredRights, rights_results
 
 _HOUR = 3600
 _DAY = 24 * _HOUR
@@ -30,7 +30,7 @@ class UpstreamFacts:
     version: str
     variables: dict[str, str]
     account: Privileges
-    reach: Reach
+    reach: ReplicatedObjects
     our_server_id: int
     replica_ids: list[int] | None
     keyless_tables: int | None
@@ -138,10 +138,15 @@ def _server_id(facts: UpstreamFacts) -> list[Result]:
 def _rights(facts: UpstreamFacts) -> list[Result]:
     name = " (MariaDB shows REPLICATION CLIENT as BINLOG MONITOR)" if facts.mariadb else ""
     rights = ("REPLICATION SLAVE", "REPLICATION CLIENT")
-    binlog = Need("privileges", rights, f"the binlog cannot be read without them{name}", error="TR202")
+    binlog = RequiredRights(
+        "privileges", rights, f"the binlog cannot be read without them{name}", error="TR202"
+    )
     why = "structures and `tailrace compare` cannot be read without it"
     return rights_results(
-        "upstream", facts.account, [binlog, Need("select", ("SELECT",), why, "table", "warn")], facts.reach
+        "upstream",
+        facts.account,
+        [binlog, RequiredRights("select", ("SELECT",), why, "table", "warn")],
+        facts.reach,
     )
 
 

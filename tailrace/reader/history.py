@@ -20,13 +20,13 @@ from spark_consumer.ddl.translate import database_of
 
 
 @dataclass(frozen=True)
-class Span:
-    """The state of a table from one epoch up to the next span.
+class StructurePeriod:
+    """The state of a table from one epoch up to the next period.
 
     Attributes:
         epoch: the first epoch.
         version: the structure; None if no rows have named it yet.
-        ddl: the statement that starts the span; None if rows start it.
+        ddl: the statement that starts the period; None if rows start it.
         gone: whether the table does not exist under this name, because it was dropped or renamed.
     """
 
@@ -37,7 +37,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Answer:
+class StructureLookup:
     """A table's structure at one epoch.
 
     Attributes:
@@ -46,7 +46,7 @@ class Answer:
         version: the last structure that rows have named up to this epoch.
         first, last: the epochs that it is valid for, as far as the log shows; ``last`` is None up to the log's end.
         changed: a DDL after it, up to ``epoch``, that no rows followed.
-        spans: the table's history up to the log's end.
+        periods: the table's history up to the log's end.
     """
 
     name: QualifiedName
@@ -55,8 +55,8 @@ class Answer:
     version: StructureVersion
     first: int
     last: int | None
-    changed: Span | None
-    spans: tuple[Span, ...]
+    changed: StructurePeriod | None
+    periods: tuple[StructurePeriod, ...]
 
     @property
     def structure(self) -> TableStructure:
@@ -72,12 +72,12 @@ class LookupPoint:
     gtids: str | None = None
 
 
-def look_up(
+def find_structure(
     name: QualifiedName,
     point: LookupPoint,
     epochs: Iterable[EpochCommitted],
     versions: Iterable[StructureVersion],
-) -> Answer:
+) -> StructureLookup:
     """Return a table's structure at a point of the log.
 
     Args:
@@ -89,21 +89,21 @@ def look_up(
             the table's structure, or the table does not exist.
     """
     of_table = sorted((v for v in versions if (v.db, v.table) == name), key=lambda v: v.epoch)
-    spans: list[Span] | None = None
+    periods: list[StructurePeriod] | None = None
     first: EpochCommitted | None = None
     last: EpochCommitted | None = None
     found: EpochCommitted | None = None
     wanted = _wanted(point)
     for epoch in epochs:
         first, last = first or epoch, epoch
-        if spans is None:
-            spans = [Span(v.epoch, v) for v in of_table if v.epoch < epoch.epoch][-1:]
-        _follow(spans, name, epoch, of_table)
+        if periods is None:
+            periods = [StructurePeriod(v.epoch, v) for v in of_table if v.epoch < epoch.epoch][-1:]
+        _follow(periods, name, epoch, of_table)
         if found is None and _is_at(epoch, point, wanted):
             found = epoch
-    if first is None or last is None or spans is None:
+    if first is None or last is None or periods is None:
         raise LogError("TR580", "the log has no epochs yet", hint="start the producer first")
-    return _answer(name, _checked(point, wanted, first, last, found), spans)
+    return _answer(name, _checked(point, wanted, first, last, found), periods)
 
 
 def _wanted(point: LookupPoint) -> GtidSet | None:
@@ -157,15 +157,18 @@ def _checked(
 
 
 def _follow(
-    spans: list[Span], name: QualifiedName, epoch: EpochCommitted, versions: list[StructureVersion]
+    periods: list[StructurePeriod],
+    name: QualifiedName,
+    epoch: EpochCommitted,
+    versions: list[StructureVersion],
 ) -> None:
-    """Extend the spans by one epoch: by its DDL first, then by its rows."""
+    """Extend the periods by one epoch: by its DDL first, then by its rows."""
     if epoch.ddl is not None and (effect := _effect(epoch.ddl, name)) is not None:
-        spans.append(Span(epoch.epoch, None, epoch.ddl.statement, effect))
+        periods.append(StructurePeriod(epoch.epoch, None, epoch.ddl.statement, effect))
     for touched in epoch.tables:
         if (touched.db, touched.table) != name:
             continue
-        now = spans[-1] if spans else None
+        now = periods[-1] if periods else None
         if now is not None and now.version is not None and now.version.fingerprint == touched.fingerprint:
             continue
         version = next(
@@ -177,9 +180,9 @@ def _follow(
             None,
         )
         if now is not None and now.version is None and not now.gone:
-            spans[-1] = replace(now, version=version)
+            periods[-1] = replace(now, version=version)
         else:
-            spans.append(Span(epoch.epoch, version))
+            periods.append(StructurePeriod(epoch.epoch, version))
 
 
 def _effect(ddl: SchemaChanged, name: QualifiedName) -> bool | None:
@@ -195,8 +198,8 @@ def _effect(ddl: SchemaChanged, name: QualifiedName) -> bool | None:
     return effect
 
 
-def _answer(name: QualifiedName, at: EpochCommitted, spans: list[Span]) -> Answer:
-    known = [span for span in spans if span.epoch <= at.epoch]
+def _answer(name: QualifiedName, at: EpochCommitted, periods: list[StructurePeriod]) -> StructureLookup:
+    known = [period for period in periods if period.epoch <= at.epoch]
     where = Where(table=".".join(name), epoch=at.epoch)
     if not known:
         raise LogError(
@@ -207,7 +210,7 @@ def _answer(name: QualifiedName, at: EpochCommitted, spans: list[Span]) -> Answe
         )
     now = known[-1]
     shown = next((number for number in range(len(known) - 1, -1, -1) if known[number].version), None)
-    if now.gone or shown is None or any(span.gone for span in known[shown + 1 :]):
+    if now.gone or shown is None or any(period.gone for period in known[shown + 1 :]):
         what = "has not existed" if now.gone else "has had no rows"
         raise LogError(
             "TR581",
@@ -218,21 +221,23 @@ def _answer(name: QualifiedName, at: EpochCommitted, spans: list[Span]) -> Answe
     version = known[shown].version
     assert version is not None
     start = shown
-    while start and _same(spans[start - 1], version):
+    while start and _same(periods[start - 1], version):
         start -= 1
     end = shown
-    while end + 1 < len(spans) and _same(spans[end + 1], version):
+    while end + 1 < len(periods) and _same(periods[end + 1], version):
         end += 1
-    last = spans[end + 1].epoch - 1 if end + 1 < len(spans) else None
+    last = periods[end + 1].epoch - 1 if end + 1 < len(periods) else None
     changed = known[shown + 1] if shown + 1 < len(known) else None
-    return Answer(name, at.epoch, at.executed_gtids, version, spans[start].epoch, last, changed, tuple(spans))
+    return StructureLookup(
+        name, at.epoch, at.executed_gtids, version, periods[start].epoch, last, changed, tuple(periods)
+    )
 
 
-def _same(span: Span, version: StructureVersion) -> bool:
-    return span.version is not None and span.version.fingerprint == version.fingerprint
+def _same(period: StructurePeriod, version: StructureVersion) -> bool:
+    return period.version is not None and period.version.fingerprint == version.fingerprint
 
 
-def answer_text(answer: Answer, *, history: bool) -> str:
+def answer_text(answer: StructureLookup, *, history: bool) -> str:
     """Return the structure as CREATE TABLE, with its epochs and history in comments."""
     lines = [
         f"-- fingerprint {answer.version.fingerprint}",
@@ -240,14 +245,14 @@ def answer_text(answer: Answer, *, history: bool) -> str:
         + (f" ({answer.gtids})" if answer.gtids else ""),
     ]
     if answer.changed is not None:
-        lines.append(f"-- changed since, no rows yet: {_span(answer.changed)}")
+        lines.append(f"-- changed since, no rows yet: {_period(answer.changed)}")
     lines.append(_create(answer.structure))
     if history:
-        lines += ["-- history:", *(f"-- {_span(span)}" for span in answer.spans)]
+        lines += ["-- history:", *(f"-- {_period(period)}" for period in answer.periods)]
     return "\n".join(lines)
 
 
-def answer_dict(answer: Answer, *, history: bool) -> dict[str, Any]:
+def answer_dict(answer: StructureLookup, *, history: bool) -> dict[str, Any]:
     """Return the structure for ``--json``; see docs/PIPELINE.md."""
     structure = answer.structure
     found: dict[str, Any] = {
@@ -260,10 +265,10 @@ def answer_dict(answer: Answer, *, history: bool) -> dict[str, Any]:
         "last_epoch": answer.last,
         "columns": [_column_dict(column) for column in structure.columns],
         "key": list(structure.key),
-        "changed": None if answer.changed is None else _span_dict(answer.changed),
+        "changed": None if answer.changed is None else _period_dict(answer.changed),
     }
     if history:
-        found["history"] = [_span_dict(span) for span in answer.spans]
+        found["history"] = [_period_dict(period) for period in answer.periods]
     return found
 
 
@@ -284,17 +289,19 @@ def _column(column: Column) -> str:
     return f"{quoted(column.name)} {column.sql_type}{charset} {'NULL' if column.nullable else 'NOT NULL'}"
 
 
-def _span(span: Span) -> str:
-    state = "does not exist" if span.gone else span.version.fingerprint if span.version else "no rows yet"
-    return f"epoch {span.epoch}: {state}" + (f"; {' '.join(span.ddl.split())}" if span.ddl else "")
+def _period(period: StructurePeriod) -> str:
+    state = (
+        "does not exist" if period.gone else period.version.fingerprint if period.version else "no rows yet"
+    )
+    return f"epoch {period.epoch}: {state}" + (f"; {' '.join(period.ddl.split())}" if period.ddl else "")
 
 
-def _span_dict(span: Span) -> dict[str, Any]:
+def _period_dict(period: StructurePeriod) -> dict[str, Any]:
     return {
-        "epoch": span.epoch,
-        "fingerprint": span.version.fingerprint if span.version else None,
-        "ddl": span.ddl,
-        "gone": span.gone,
+        "epoch": period.epoch,
+        "fingerprint": period.version.fingerprint if period.version else None,
+        "ddl": period.ddl,
+        "gone": period.gone,
     }
 
 

@@ -32,7 +32,7 @@ _OUTSIDE = frozenset(
 
 
 @dataclass(frozen=True)
-class Selection:
+class EventSelection:
     """Which events to show; the options have the same meaning as mysqlbinlog's.
 
     Attributes:
@@ -53,7 +53,7 @@ class Selection:
     exclude_gtids: str | None = None
 
 
-def events(root: Path, wanted: Selection) -> Iterator[dict[str, Any]]:
+def events(root: Path, wanted: EventSelection) -> Iterator[dict[str, Any]]:
     """Yield the selected events as plain fields: position, time, server, type, size and content.
 
     Raises RelayError TR303 if there is no such file, other RelayErrors of reading, and ValueError for an invalid GTID
@@ -66,7 +66,7 @@ def events(root: Path, wanted: Selection) -> Iterator[dict[str, Any]]:
     yield from _RelayLogWalk(root, wanted, files, flavor).run()
 
 
-def _files(root: Path, wanted: Selection) -> list[tuple[str, str]]:
+def _files(root: Path, wanted: EventSelection) -> list[tuple[str, str]]:
     subdirs = [name for name in layout.read_index(root) if (root / name).is_dir()]
     found = [(subdir, file) for subdir in subdirs for file in layout.binlog_files(root / subdir)]
     if wanted.subdir is not None:
@@ -84,7 +84,9 @@ def _files(root: Path, wanted: Selection) -> list[tuple[str, str]]:
 class _RelayLogWalk:
     """One pass over consecutive files."""
 
-    def __init__(self, root: Path, wanted: Selection, files: list[tuple[str, str]], flavor: Flavor) -> None:
+    def __init__(
+        self, root: Path, wanted: EventSelection, files: list[tuple[str, str]], flavor: Flavor
+    ) -> None:
         self._root, self._wanted = root, wanted
         self._first, self._last = files[0], files[-1]
         self._content = ContentReader()

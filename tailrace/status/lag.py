@@ -21,7 +21,7 @@ _UNKNOWN = dict.fromkeys(("epochs", "transactions", "seconds"))
 
 
 class Waiting:
-    """Finds the commit time of the oldest waiting transaction, in ms since 1970; 0 if none waits, None if unknown.
+    """Finds the commit times of the oldest waiting transactions, in ms since 1970.
 
     Args:
         upstream, kafka: the parts of the report.
@@ -31,7 +31,7 @@ class Waiting:
         self._config, self._upstream, self._kafka = config, upstream, kafka
 
     def behind(self, channel: Part) -> int | None:
-        """Return it for the transactions that a channel has not applied."""
+        """Return the time for transactions that a channel has not applied; 0 if none, None if unknown."""
         if not is_comparable(channel, self._kafka):
             return None
         try:
@@ -56,7 +56,7 @@ class Waiting:
 
     @cached_property
     def unpublished(self) -> int | None:
-        """It for the transactions of the upstream that are not in Kafka."""
+        """The time for upstream transactions that are not in Kafka; 0 if none, None if unknown."""
         from producer.upstream.connect import describe
         from producer.upstream.history import first_commit_behind
 

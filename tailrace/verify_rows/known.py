@@ -18,7 +18,7 @@ from schemas.types.temporal import DATE, DATETIME, DATETIME2, TIME, TIME2, TIMES
 from tailrace.verify_rows.values import (
     DIFF,
     Tree,
-    Unreadable,
+    Undecodable,
     document,
     is_same,
     moment_text,
@@ -157,7 +157,7 @@ def _wrong_text(value: Any) -> Iterator[tuple[str, Any]]:
         if value.isascii():
             yield TEXT, value.encode()  # if Python has no codec of the character set
         if any("\x80" <= character <= "\x9f" for character in value):
-            yield TEXT, Unreadable()  # the servers' latin1 has these characters, Windows-1252 does not
+            yield TEXT, Undecodable()  # the servers' latin1 has these characters, Windows-1252 does not
 
 
 def _wrong_json(value: Any) -> Iterator[tuple[str, Any]]:
@@ -167,7 +167,7 @@ def _wrong_json(value: Any) -> Iterator[tuple[str, Any]]:
     try:
         yield JSON_SCALAR, document(value, _their_scalar)
     except ValueError:
-        yield JSON_SCALAR, Unreadable()
+        yield JSON_SCALAR, Undecodable()
 
 
 def _their_scalar(sql_type: str, text: str) -> Tree:

@@ -73,7 +73,7 @@ class TheirImage:
     present: bytes
 
     def has(self, i: int) -> bool:
-        """Whether column ``i`` is in the event."""
+        """Return whether column ``i`` is in the event."""
         return bool(BitGet(self.present, i))
 
 

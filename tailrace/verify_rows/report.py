@@ -9,7 +9,7 @@ from relay_store.check.directory import Finding
 from schemas.counted import counted
 from tailrace.reader.event_rows import plain
 from tailrace.verify_rows.compare import Difference, RowsReport
-from tailrace.verify_rows.values import Unreadable
+from tailrace.verify_rows.values import Undecodable
 
 _REMEDY = (
     "look at the event with `tailrace relay cat --verbose` and with mysqlbinlog -v, compare it with the upstream's"
@@ -56,7 +56,7 @@ def _what(one: Difference) -> str:
 def _text(value: Any) -> str:
     if value is None:
         return "NULL"
-    if isinstance(value, Unreadable):
+    if isinstance(value, Undecodable):
         return f"not read ({value.why})"
     text = str(plain(value))
     return text if len(text) <= _MOST else f"{text[:_MOST]}… ({len(text)} characters)"

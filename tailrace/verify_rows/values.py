@@ -40,7 +40,7 @@ Typed: TypeAlias = Callable[[str, str], Tree]
 
 
 @dataclass(frozen=True)
-class Unreadable:
+class Undecodable:
     """Stands for a value for which the library raises an error."""
 
     why: str = field(default="", compare=False)
@@ -102,13 +102,13 @@ def time_text(value: timedelta, fsp: int) -> str:
     return f"{text}.{fraction:06d}"[: len(text) + fsp + (fsp > 0)]
 
 
-def _decoded(data: bytes, encoding: str) -> str | bytes | Unreadable:
+def _decoded(data: bytes, encoding: str) -> str | bytes | Undecodable:
     try:
         return data.decode(encoding)
     except LookupError:
         return data
     except UnicodeDecodeError as error:
-        return Unreadable(str(error))
+        return Undecodable(str(error))
 
 
 def _their_document(value: Document) -> Any:
@@ -119,7 +119,7 @@ def _their_document(value: Document) -> Any:
     try:
         return _tree(parse_json(value.data[0], value.data[1:]))
     except Exception as error:  # the library may raise any error
-        return Unreadable(f"{type(error).__name__}: {error}")
+        return Undecodable(f"{type(error).__name__}: {error}")
 
 
 def _tree(value: Any) -> Tree:

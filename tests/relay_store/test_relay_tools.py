@@ -18,7 +18,7 @@ from relay_store.check.verify import check_at_start, verify
 from relay_store.layout import directory as layout
 from relay_store.layout.directory import RelayPosition
 from relay_store.read.catalog import entries
-from tailrace.reader.relay_cat import Selection, events
+from tailrace.reader.relay_cat import EventSelection, events
 from tests.support.binlogs.damage import events_of, flip
 from tests.support.binlogs.mirroring import (
     catch_up,
@@ -58,7 +58,7 @@ def test_a_log_with_everything_odd_is_sound_and_shown_as_mysqlbinlog_does(source
     report = verify(odd_log)
     assert report.findings == []
     check_at_start(odd_log)
-    shown = list(events(odd_log, Selection()))
+    shown = list(events(odd_log, EventSelection()))
     assert report.events == len(shown)
     assert not any("not_read" in e or e["name"] == "UNKNOWN" for e in shown)
     json.dumps(shown)
@@ -116,7 +116,7 @@ def test_a_growing_log_raises_no_false_alarm(source, flavor, tmp_path, max_file_
     check_at_start(root)
     files = [file.name for file in relay_files(root)]
     assert any(layout.part_offset(name) for name in files) == (max_file_size > 0)
-    shown = list(events(root, Selection()))
+    shown = list(events(root, EventSelection()))
     assert {e["file"] for e in shown} == set(files)
     for e in shown:
         if layout.part_offset(e["file"]):

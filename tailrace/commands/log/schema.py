@@ -40,7 +40,7 @@ def show(
     from tailrace.config.file import load
     from tailrace.probe_kafka import probe
     from tailrace.reader import EpochReader
-    from tailrace.reader.history import LookupPoint, answer_dict, answer_text, look_up
+    from tailrace.reader.history import LookupPoint, answer_dict, answer_text, find_structure
 
     db, _, name = table.partition(".")
     if not db or not name:
@@ -54,7 +54,7 @@ def show(
         epochs = list(log.epochs("oldest"))
         if epochs and epochs[-1].names_in_lower_case:
             db, name = lowered(db), lowered(name)
-        answer = look_up((db, name), LookupPoint(at_epoch, at_gtid), epochs, log.structures())
+        answer = find_structure((db, name), LookupPoint(at_epoch, at_gtid), epochs, log.structures())
     if as_json:
         sys.stdout.write(json.dumps(answer_dict(answer, history=history), ensure_ascii=False) + "\n")
     else:

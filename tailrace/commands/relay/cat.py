@@ -72,10 +72,10 @@ def cat(
     The options are those of mysqlbinlog. TIME is in UTC unless it has an offset, such as 2026-11-21T22:00:00+01:00.
     On MariaDB a GTID set means everything up to its numbers. Compressed transactions are shown unpacked.
     """
-    from tailrace.reader.relay_cat import Selection, events
+    from tailrace.reader.relay_cat import EventSelection, events
 
     times = _seconds("--start-datetime", start_datetime), _seconds("--stop-datetime", stop_datetime)
-    wanted = Selection(
+    wanted = EventSelection(
         sub_dir, file, start_position, stop_position, *times, include_gtids or None, exclude_gtids or None
     )
     place = ""

@@ -19,13 +19,13 @@ from tailrace.config.model import Channel, Config, Target
 from tailrace.preflight.agreement import NO_FEATURES, ServerFeatures, agreement_findings
 from tailrace.preflight.downstream import DownstreamFacts, Nontransactional, Programs, downstream_findings
 from tailrace.preflight.finding import Finding, NotChecked, Preflight, Result
-from tailrace.preflight.grants import Reach, downstream_reach, upstream_reach
+from tailrace.preflight.grants import ReplicatedObjects, downstream_reach, upstream_reach
 from tailrace.preflight.kafka import KafkaFacts, TopicFacts, kafka_findings
 from tailrace.preflight.local import folder_findings, relay_findings
 from tailrace.preflight.upstream import UpstreamFacts, upstream_findings
 from tests.support.paths import CHECKOUT
 
-ALL = Reach(("tailrace",))
+ALL = ReplicatedObjects(("tailrace",))
 
 
 def _account(*lines: str, idle: tuple[str, ...] = ()) -> Privileges:
@@ -199,7 +199,7 @@ def test_rights_on_single_databases_are_held_against_what_is_replicated() -> Non
     servers += " REPLICATION_APPLIER, SESSION_VARIABLES_ADMIN ON *.* TO `a`@`%`"
     rules = Rules(TableFilter(["shop.*", "hr.staff"]), router=Router((Route("shop", "copy"),)))
     reach = downstream_reach([rules], [("shop", "t"), ("hr", "staff"), ("other", "t")])
-    assert reach == Reach(("tailrace", "copy"), (("hr", "staff"),), open=False)
+    assert reach == ReplicatedObjects(("tailrace", "copy"), (("hr", "staff"),), open=False)
 
     def lines(*places: str) -> tuple[str, ...]:
         return (servers, *(f"GRANT ALL PRIVILEGES ON {place} TO `a`@`%`" for place in places))
@@ -224,12 +224,14 @@ def test_rights_on_single_databases_are_held_against_what_is_replicated() -> Non
 
 def test_what_is_replicated_as_far_as_the_patterns_tell() -> None:
     tables = [("a", "t"), ("a", "u"), ("b1", "t"), ("mysql", "user")]
-    assert upstream_reach(TableFilter(), tables) == Reach(
+    assert upstream_reach(TableFilter(), tables) == ReplicatedObjects(
         (), (("a", "t"), ("a", "u"), ("b1", "t")), open=True
     )
-    assert upstream_reach(TableFilter(["a", "b?.*"]), tables) == Reach(("a",), (("b1", "t"),), open=True)
-    assert upstream_reach(TableFilter(["a.t*"], ["a.u"]), tables) == Reach(("a",), (), open=False)
-    assert upstream_reach(TableFilter(["a.t"]), ()) == Reach((), (("a", "t"),), open=False)
+    assert upstream_reach(TableFilter(["a", "b?.*"]), tables) == ReplicatedObjects(
+        ("a",), (("b1", "t"),), open=True
+    )
+    assert upstream_reach(TableFilter(["a.t*"], ["a.u"]), tables) == ReplicatedObjects(("a",), (), open=False)
+    assert upstream_reach(TableFilter(["a.t"]), ()) == ReplicatedObjects((), (("a", "t"),), open=False)
 
 
 def test_tables_without_transactions_are_named() -> None:

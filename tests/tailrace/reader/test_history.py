@@ -10,7 +10,7 @@ from schemas.errors import LogError
 from schemas.structure import TableStructure
 from schemas.wire.avro_schema import row_schema
 from schemas.wire.epoch import EpochCommitted, SchemaChanged, StructureVersion, TableChanged, TableTouched
-from tailrace.reader.history import Answer, LookupPoint, answer_dict, answer_text, look_up
+from tailrace.reader.history import LookupPoint, StructureLookup, answer_dict, answer_text, find_structure
 from tests.support.epochs.fake_topic import integer, text
 from tests.support.epochs.records import epoch_record, version_record
 
@@ -48,8 +48,8 @@ class Log:
     def ddl(self, statement: str, kind: str, *tables: TableChanged) -> Log:
         return self.add(ddl=SchemaChanged(statement, "shop", kind, tables, "mysql", 0))
 
-    def at(self, place: LookupPoint = END, name: tuple[str, str] = ("shop", "t")) -> Answer:
-        return look_up(name, place, self.epochs, self.versions)
+    def at(self, place: LookupPoint = END, name: tuple[str, str] = ("shop", "t")) -> StructureLookup:
+        return find_structure(name, place, self.epochs, self.versions)
 
     def found(self, epoch: int) -> tuple[TableStructure, int, int | None]:
         answer = self.at(LookupPoint(epoch))
@@ -157,4 +157,4 @@ def test_the_structure_reads_like_a_statement() -> None:
     assert f"-- epoch 4: {fingerprint(B)}; ALTER TABLE t ADD `na``me` VARCHAR(60)" in text_
     found = answer_dict(altered().at(LookupPoint(6)), history=True)
     assert [column["name"] for column in found["columns"]] == ["id", "na`me"]
-    assert [span["epoch"] for span in found["history"]] == [1, 4, 7]
+    assert [period["epoch"] for period in found["history"]] == [1, 4, 7]
