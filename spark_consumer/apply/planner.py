@@ -17,9 +17,8 @@ from spark_consumer.plan.causality import causality_of
 from spark_consumer.plan.plan import SlicePlan, plan_slice, structures_of, targets_of
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rules.config import ConsumerConfig
-from spark_consumer.target.foreign_keys import ForeignKeyCatalog
 from spark_consumer.target.session import Session
-from spark_consumer.target.tables import TargetCatalog
+from spark_consumer.target.tables import ForeignKeyCatalog, TargetCatalog
 
 
 @dataclass(frozen=True)

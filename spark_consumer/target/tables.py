@@ -15,7 +15,15 @@ from schemas.tables import QualifiedName
 from spark_consumer.target.crashed_tables import crashed
 from spark_consumer.target.server_errors import is_crashed
 from spark_consumer.target.session import SQL_MODE, Flavor, Session, error_number
-from spark_consumer.target.table import TargetColumn, TargetKeyPart, TargetTable, Trigger, UniqueKey
+from spark_consumer.target.table import (
+    ForeignKey,
+    ForeignKeys,
+    TargetColumn,
+    TargetKeyPart,
+    TargetTable,
+    Trigger,
+    UniqueKey,
+)
 from spark_consumer.target.type_capacity import parse_type
 
 _CASCADING = frozenset({"CASCADE", "SET NULL", "SET DEFAULT"})
@@ -313,3 +321,40 @@ def default_of(flavor: Flavor, extra: str, default: str | None, nullable: bool, 
     # MySQL shows constants without quotes, and before 8.0 does not mark the one default that is not a constant.
     now = kind in ("timestamp", "datetime") and default.upper().startswith("CURRENT_TIMESTAMP")
     return None if now else b"DEFAULT"
+
+
+@dataclass
+class ForeignKeyCatalog:
+    """A cache of the downstream's foreign keys."""
+
+    _tables: ForeignKeys = field(default_factory=dict)
+
+    def forget(self) -> None:
+        """Empty the cache. Call it after each DDL."""
+        self._tables.clear()
+
+    def load(self, session: Session, names: Iterable[QualifiedName]) -> ForeignKeys:
+        """Return the foreign keys of these tables, by the tables' names."""
+        wanted = dict.fromkeys(names)
+        for name in wanted:
+            if name not in self._tables:
+                self._tables[name] = _references(session, name)
+        return {name: self._tables[name] for name in wanted}
+
+
+def _references(session: Session, name: QualifiedName) -> tuple[ForeignKey, ...]:
+    rows = session.rows(
+        "SELECT CONSTRAINT_NAME, COLUMN_NAME, REFERENCED_TABLE_SCHEMA, REFERENCED_TABLE_NAME,"
+        " REFERENCED_COLUMN_NAME FROM information_schema.KEY_COLUMN_USAGE"
+        " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND REFERENCED_TABLE_NAME IS NOT NULL"
+        " ORDER BY CONSTRAINT_NAME, ORDINAL_POSITION",
+        name,
+    )
+    found: dict[str, list[tuple[str, QualifiedName, str]]] = {}
+    for constraint, column, db, table, referenced in rows:
+        parent = (db.lower(), table.lower())
+        found.setdefault(constraint, []).append((column.lower(), parent, referenced.lower()))
+    return tuple(
+        ForeignKey(tuple(c for c, _, _ in columns), columns[0][1], tuple(r for _, _, r in columns))
+        for columns in found.values()
+    )
