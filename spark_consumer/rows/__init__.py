@@ -1,1 +1,1 @@
-"""On the executors: rows read, compacted and rendered."""
+"""Reads, compacts and renders rows on the executors."""

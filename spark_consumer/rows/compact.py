@@ -1,18 +1,18 @@
-"""Compaction: the net effect of all changes of a key, which its first and last operation decide.
+"""Compaction: computes the net effect of all changes of a key from its first and its last change.
 
-The upstream's log is consistent, so a key whose first change is an INSERT did not exist before, and one whose
-first change is an UPDATE or DELETE did; it exists afterwards unless its last change is a DELETE. What lies in
-between never has to be written. Keys are compared as bytes: where a collation takes two spellings for one
-row, at most one of them exists at a time, and each is followed on its own.
+The upstream's log is consistent, so a key whose first change is an INSERT did not exist before, and one whose first
+change is an UPDATE or DELETE did; it exists afterwards unless its last change is a DELETE. Changes in between are not
+written. Keys are compared as bytes: if two spellings are the same row under a collation, at most one of them exists at
+a time, and each is handled separately.
 
-As DM's rules, of two changes to one row in the log's order, a replacement being DELETE and INSERT:
+The rules for two changes of one row, as in DM (a replacement is DELETE and INSERT):
 
     INSERT + UPDATE => INSERT            UPDATE + DELETE => DELETE
     INSERT + DELETE => nothing           DELETE + INSERT => replacement
     UPDATE + UPDATE => replacement
 
-Safe mode makes no assumption about the previous state: each row is removed first if it is there, so INSERT is a
-replacement too, and INSERT + DELETE a DELETE.
+Safe mode makes no assumption about the previous state: each row is removed first if it exists, so INSERT is a
+replacement too, and INSERT + DELETE is a DELETE.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from schemas.sql.literals import AFTER_AT
 from schemas.wire.avro_schema import OP_AT
 from schemas.wire.rows import HEADER_SIZE
 
-# Of a record: its operation, and whether it has a row after it.
+# A record's operation, and whether it has an after image.
 _OPERATION = itemgetter(slice(OP_AT - 1, AFTER_AT + 1))
 _OPERATIONS = frozenset({b"\x02c\x02", b"\x02r\x02", b"\x02u\x02", b"\x02d\x00"})
 _INSERTS = frozenset(b"cr")
@@ -34,10 +34,10 @@ _DELETE = ord("d")
 
 @dataclass(frozen=True)
 class NetChanges:
-    """The net effect of a run of changes: rows to remove, then rows to write, each key at most once in each.
+    """The net effect of a run of changes: rows to remove, then rows to write. A key is at most once in each of them.
 
     Attributes:
-        gone: key and first value of each row that existed before and either ends or is replaced.
+        gone: key and first value of each row that existed before and is deleted or replaced.
         written: key and last value of each row that exists afterwards and was changed.
         saved: number of changes superseded by another change of the same row.
     """
@@ -50,12 +50,12 @@ class NetChanges:
 def compact(
     keys: Sequence[bytes], values: Sequence[bytes], safe_headers: frozenset[bytes] = frozenset()
 ) -> NetChanges:
-    """The net effect of changes in log order.
+    """Return the net effect of changes in log order.
 
     Args:
         keys: the changes' Kafka keys.
         values: their row records.
-        safe_headers: what the records of tables in safe mode begin with.
+        safe_headers: the headers of the records of tables in safe mode.
 
     Raises:
         ValueError: a record has no operation.

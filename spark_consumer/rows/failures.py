@@ -1,4 +1,4 @@
-"""Translates Spark failures into Tailrace errors."""
+"""Translates Spark's failures into Tailrace's errors."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _REFUSED = re.compile(r"org\.apache\.kafka\.common\.errors\.(Sasl|Ssl)\w*Excepti
 
 
 class SparkFailed(LogError):
-    """TR556: Spark does not start, or something that it ran has failed."""
+    """TR556: Spark does not start, or a Spark job has failed."""
 
 
 def explain(error: BaseException, slice_: Slice | None, log: LogReader) -> TailraceError:
-    """A Spark exception as one of ours, without a JVM stack trace."""
+    """Return a Tailrace error for a Spark exception, without the JVM's stack trace."""
     if isinstance(error, TailraceError):
         return error
     if slice_ is not None and (lost := _lost_rows(slice_, log)):
@@ -47,7 +47,7 @@ def explain(error: BaseException, slice_: Slice | None, log: LogReader) -> Tailr
 
 
 def cause_of(error: BaseException) -> str:
-    """The last cause that a Spark exception names, in one line."""
+    """Return the last cause in a Spark exception, in one line."""
     causes = _CAUSE.findall(str(error))
     return f"{causes[-1][0].rsplit('.', 1)[-1]}: {causes[-1][1]}" if causes else str(error).split("\n", 1)[0]
 
@@ -59,9 +59,8 @@ def _lost_rows(slice_: Slice, log: LogReader) -> LogError | None:
             return LogError(
                 "TR555",
                 f"rows of partition {part.partition} from offset {part.start} are needed, and the topic"
-                f" begins with {low}: retention deleted them",
+                f" starts with {low}: retention deleted them",
                 where=slice_.where,
-                hint="build the downstream anew from a snapshot,"
-                " and keep the topics longer than a consumer may be down",
+                hint="rebuild the downstream from a copy, and keep the topics longer than a consumer may be down",
             )
     return None

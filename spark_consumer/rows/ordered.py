@@ -1,19 +1,19 @@
-"""Tables applied row by row in the upstream's order: without a key, or in a family that cascades.
+"""Makes the statements for tables that are applied row by row in the upstream's order, such as those without a key.
 
-The upstream's rows events say under which checks each row was written. A row that the upstream wrote with
-``foreign_key_checks`` off, or whose cascades it logged itself (MySQL 9.6 and later), is applied with checks
-off; every other row of a cascading family with checks on, so that the downstream runs the cascades that the
-log does not hold.
+The upstream's rows events have the checks under which each row was written. A row that the upstream wrote with
+``foreign_key_checks`` off, or whose cascades it logged itself (MySQL 9.6 and later), is applied with checks off. Every
+other row of a table that foreign keys connect with a cascading one is applied with checks on, so that the downstream
+runs the cascades that are not in the log.
 
-Where changes of a table are left out by a filter, an UPDATE or DELETE may find no row. In safe mode a row may be
-there already, or gone already: INSERT and UPDATE change the row with that key, and insert it if there is none.
-No statement looks for a row by anything but its key, so none meets another row by a secondary unique key.
+If a filter leaves out changes of a table, an UPDATE or DELETE may find no row. In safe mode a row may already exist or
+be deleted: INSERT and UPDATE change the row with that key, and insert it if there is none. Each statement finds rows
+by their key only, so it never changes another row with the same secondary unique value.
 
-A row that is applied again, after a rewind, may meet itself as it was or will be: what has its key, before or after,
-is removed before it is written.
+A row that is applied again after a rewind may find an earlier or later version of itself: rows with its old or new key
+are removed before it is written.
 
-Where row images lack columns, an UPDATE sets those that its after image has. In safe mode it still needs its row,
-since the whole row is not known; an INSERT gives the columns that it lacks their defaults.
+If row images lack columns, an UPDATE sets the columns of its after image. In safe mode it still needs its row, because
+the whole row is not known; an INSERT gives missing columns their defaults.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _DELETE, _UPDATE = ord("d"), ord("u")
 
 @dataclass(frozen=True)
 class OrderedRow:
-    """One row's change with its parts rendered.
+    """One row's change with its rendered parts.
 
     Attributes:
-        match: the predicate that finds the row; None for an INSERT into a table without key.
+        match: the predicate that finds the row; None for an INSERT into a table without a key.
         assignments: the after image for UPDATE; None for DELETE.
         values: the after image for INSERT; None for DELETE.
-        rules: of half a key change: the expression rules that do not keep it, as bits.
+        rules: for half of a key change, the expression rules by which it may be left out, as bits.
     """
 
     table: TablePlan
@@ -58,7 +58,7 @@ class OrderedRow:
 
     @classmethod
     def of(cls, table: TablePlan, change: OrderedChange) -> OrderedRow:
-        """A change with what the plan says of its table."""
+        """Return a change with the plan of its table."""
         return cls(
             table=table,
             epoch=change.epoch,
@@ -77,14 +77,14 @@ class OrderedStatement:
     """One statement that must change exactly ``rows`` rows.
 
     Attributes:
-        foreign_key_checks: whether foreign keys act on it.
-        fallbacks: what to try in turn while no row was found.
-        may_find_no_row: whether it is right that no row is found at all.
-        changes: how many of the log's row changes it stands for.
-        seq: the number of the first of them within its epoch.
-        is_operators: an operator's own statement, which changes as many rows as it does.
-        cascade_from: the predicate of the row that it removes together with what hangs on it.
-        clear_first: a DELETE of what may have its key already, which goes before it.
+        foreign_key_checks: whether it runs with foreign key checks.
+        fallbacks: statements to try in turn until one finds a row.
+        may_find_no_row: whether it may change no row.
+        changes: the number of the log's row changes in it.
+        seq: the number of the first of them in its epoch.
+        is_operators: whether it is an operator's statement, whose number of rows is not checked.
+        cascade_from: the predicate of the row that it deletes together with its descendants.
+        clear_first: a DELETE that runs before it, of rows that may already have its key.
     """
 
     sql: bytes
@@ -102,12 +102,12 @@ class OrderedStatement:
 
     @property
     def event(self) -> EventId:
-        """The first of the changes."""
+        """The event of the first change."""
         return EventId(self.epoch, self.seq)
 
 
 def statements(rows: Iterable[OrderedRow], limits: Limits) -> Iterator[OrderedStatement]:
-    """The statements for rows from all partitions, in the upstream's order; runs of INSERTs become one each."""
+    """Yield the statements for rows of all partitions, in the upstream's order; a run of INSERTs becomes one."""
     run: list[tuple[OrderedStatement, bytes]] = []
     size = 0
     for row, second in _changes(rows):
@@ -135,14 +135,14 @@ def statements(rows: Iterable[OrderedRow], limits: Limits) -> Iterator[OrderedSt
 def one_by_one(
     rows: Iterable[OrderedRow],
 ) -> Iterator[tuple[OrderedRow, OrderedRow | None, OrderedStatement]]:
-    """Each change by itself: its row, the other half of a key-changing UPDATE, and the statement."""
+    """Yield each change: its row, the other half of a key-changing UPDATE or None, and its statement."""
     for row, second in _changes(rows):
         if second is None or not row.rules & second.rules:
             yield row, second, _statement(row, second)
 
 
 def repeated(row: OrderedRow, second: OrderedRow | None, one: OrderedStatement) -> OrderedStatement:
-    """The statement for a change that may have been made already, which comes to the same in either case."""
+    """Return a statement for a change that may already be applied; its result is the same in both cases."""
     inserts = row.table.knows_rows
     if second is not None:
         attempts = [_update(row, second), _update(second, second)]
@@ -150,7 +150,7 @@ def repeated(row: OrderedRow, second: OrderedRow | None, one: OrderedStatement) 
         attempts, inserts = [_sql(row)], False
     else:
         attempts = [_update(row, row)]
-    # Of an UPDATE that finds no row, a filter may have left the INSERT out.
+    # If an UPDATE finds no row, a filter may have left out its INSERT.
     fresh = row.op not in (_UPDATE, _DELETE) or not row.table.partial
     attempts += [_insert(second or row)] if inserts and fresh else []
     may_find_no_row = row.op == _DELETE and second is None
@@ -163,7 +163,7 @@ def repeated(row: OrderedRow, second: OrderedRow | None, one: OrderedStatement) 
 
 
 def _continues(first: OrderedStatement, one: OrderedStatement) -> bool:
-    """Whether an INSERT can join the ones before: same columns of the same table, under the same checks."""
+    """Whether an INSERT can join those before it: same table and columns, and the same checks."""
     return one.table.header == first.table.header and (one.epoch, one.foreign_key_checks) == (
         first.epoch,
         first.foreign_key_checks,
@@ -180,7 +180,7 @@ def _merged(run: Sequence[tuple[OrderedStatement, bytes]]) -> OrderedStatement:
 
 
 def _changes(rows: Iterable[OrderedRow]) -> Iterator[tuple[OrderedRow, OrderedRow | None]]:
-    """The rows in order, each with the other half if it is a key-changing UPDATE."""
+    """Yield the rows in order, each with its other half if it is a key-changing UPDATE."""
     in_order = sorted(rows, key=lambda row: (row.epoch, row.seq))
     for left, right in pairwise(in_order):
         if (left.epoch, left.seq) == (right.epoch, right.seq):
@@ -194,7 +194,7 @@ def _changes(rows: Iterable[OrderedRow]) -> Iterator[tuple[OrderedRow, OrderedRo
 
 
 def _other_half(rows: Sequence[OrderedRow], position: int) -> OrderedRow | None:
-    """The insert half of a key-changing UPDATE whose delete half stands at ``position``."""
+    """Return the insert half of a key-changing UPDATE whose delete half is at index ``position``."""
     row = rows[position]
     if not row.flags & KEY_CHANGE or row.op != _DELETE or position + 1 == len(rows):
         return None
@@ -228,7 +228,7 @@ def _statement(row: OrderedRow, second: OrderedRow | None) -> OrderedStatement:
 
 
 def _again(row: OrderedRow, second: OrderedRow | None) -> bool:
-    """Whether a row is written that was written before."""
+    """Whether a row is applied again after a rewind."""
     return row.table.is_repeat and row.table.safe and (second is not None or row.op != _DELETE)
 
 
@@ -238,7 +238,7 @@ def _clearing(row: OrderedRow, second: OrderedRow | None) -> bytes:
 
 
 def _attempts(row: OrderedRow, second: OrderedRow | None) -> tuple[bytes, ...]:
-    """The statement for a change; in safe mode more of them, for a row that is not as the log implies."""
+    """Return the statement for a change; in safe mode with fallbacks, because the row may differ from the log."""
     inserts = row.table.knows_rows
     if _again(row, second):
         insert = _insert(second or row)
@@ -261,7 +261,7 @@ def _update(row: OrderedRow, written: OrderedRow) -> bytes:
 
 
 def _limit(row: OrderedRow) -> bytes:
-    """Equal rows are told apart by nothing, so any one of them is the right one; two rows of a key show a mistake."""
+    """Return a LIMIT for tables with equal rows, of which any one is right. Two rows with one key are an error."""
     return b"" if row.table.locator.find is RowMatch.EXACT else b" LIMIT 1"
 
 

@@ -1,4 +1,4 @@
-"""A slice's rows, read from Kafka and worked on by the executors, and what it means if they cannot be read."""
+"""Reads and processes a slice's rows on the executors, and explains why rows cannot be read."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from spark_consumer.rows.render import UnevaluableRow, UnknownHeader
 from spark_consumer.rows.results import SCHEMA_DDL, Result, TaskFailure, decoded, encoded
 from spark_consumer.rows.slice_rows import RangeRows, SliceRows, Work
 
-# What a task holds at a time. Only a transaction larger than a slice usually is comes to more: its ranges are
-# then read several times, rather than held whole by workers and by the JVM between them and the driver.
+# The rows that a task holds at a time. Only a transaction larger than a usual slice has more. Then several tasks read
+# each of its ranges, so that neither a worker nor the JVM has to hold the whole range.
 _TASK_ROWS = 100_000
-# From here on it is looked whether there can be so many rows.
+# From this number of shares on, check first whether the range can have so many rows.
 _MANY_SHARES = 20
 _MOST_SHARES = 10_000
 
 #: the function of one Spark job
 ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-#: runs such a function over the numbers of so many tasks; the Arrow table of all that they return
+#: runs such a function in this many tasks; returns an Arrow table of all their results
 RunTasks = Callable[[int, ArrowFunction], Any]
 
 
 class InvalidRecord(Exception):
-    """A record in the range is not a row; the message has the decoding error."""
+    """A record in the range is not a row. The message is the decoding error."""
 
 
 def task(
@@ -43,9 +43,9 @@ def task(
     read: Callable[[OffsetRange, KeySubset], RangeRows],
     work: Work,
 ) -> ArrowFunction:
-    """The function that Spark runs over numbers of parts: the results of each.
+    """Return the function that Spark runs in each task; its input is the numbers of parts, its output their results.
 
-    Read failures are returned as results, because Spark would retry a failing task immediately.
+    Read failures are results too, because Spark would retry a failed task immediately.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -63,7 +63,7 @@ def task(
 
 
 def on_executors(spark: SparkSession) -> RunTasks:
-    """Runs tasks in Spark's Python workers."""
+    """Return a function that runs tasks in Spark's Python workers."""
 
     def run(tasks: int, function: ArrowFunction) -> Any:
         return spark.range(0, tasks, 1, tasks).mapInArrow(function, SCHEMA_DDL).toArrow()
@@ -72,31 +72,31 @@ def on_executors(spark: SparkSession) -> RunTasks:
 
 
 def read_range(source: TopicReader, part: OffsetRange, share: KeySubset, *, with_offsets: bool) -> RangeRows:
-    """A share of a range."""
+    """Read a share of a range."""
     offsets: list[int] = []
     keys, values = source.read(part, share, offsets if with_offsets else None)
     return RangeRows(keys, values, part.partition, offsets)
 
 
 class SliceReader(SliceRows):
-    """Reads offset ranges of a topic, one task each, or several where there are many rows.
+    """Reads offset ranges of a topic, each in one task, or in several if it has many rows.
 
     Args:
         run_tasks: see ``on_executors``.
-        log: says whether rows that cannot be read were deleted.
+        log: finds out whether rows that cannot be read were deleted.
     """
 
     def __init__(self, run_tasks: RunTasks, source: TopicReader, log: LogReader) -> None:
         self._run_tasks, self._source, self._log = run_tasks, source, log
 
     def results(self, slice_: Slice, work: Work, *, with_offsets: bool = False) -> list[Result]:
-        """The results of ``work`` over all rows of a slice.
+        """Return the results of ``work`` for all rows of a slice.
 
         Raises:
-            LogError: TR568, TR552 a record that is no row, or of no structure of the epochs; TR554 an epoch that
-                cannot have its rows; TR555 retention has deleted some; TR557 Kafka does not answer; TR508 it lets
-                nobody in; TR556 Spark has failed.
-            DownstreamError: TR634 a row that an expression has no sure result for.
+            LogError: TR568, a record is not a row; TR552, its structure is not one of the epochs'; TR554, the rows do
+                not match the epochs; TR555, retention has deleted rows; TR557, Kafka does not respond; TR508, Kafka
+                refuses the login; TR556, Spark has failed.
+            DownstreamError: TR634, an expression cannot be evaluated exactly for a row.
         """
         try:
             return self._results(slice_, work, with_offsets)
@@ -127,7 +127,7 @@ class SliceReader(SliceRows):
         return found
 
     def _meant(self, error: Exception, slice_: Slice, part: OffsetRange, work: Work) -> Exception:
-        """What a task's error means."""
+        """Return the error to raise for a task's error."""
         match error:
             case Silent():
                 return unreadable(error, slice_.where)
@@ -138,7 +138,7 @@ class SliceReader(SliceRows):
         return error
 
     def _fault(self, error: Exception, slice_: Slice, part: OffsetRange, work: Work) -> Exception:
-        """The error for the first record of a range that is no row: the work is done row by row."""
+        """Find the first record of a range that is not a row, by processing single rows, and return its error."""
         rows = read_range(self._source, part, ALL_KEYS, with_offsets=True)
         for key, value, offset in zip(rows.keys, rows.values, rows.offsets, strict=True):
             at = At(self._source.topic, offset, part.partition)
@@ -147,17 +147,18 @@ class SliceReader(SliceRows):
             except UnknownHeader as unknown:
                 return LogError(
                     "TR552",
-                    f"{at}: the row's header {unknown.args[0].hex()} names no structure that its epochs name",
+                    f"{at}: the row's header {unknown.args[0].hex()} is not the fingerprint of a structure of its"
+                    " epochs",
                     where=slice_.where,
                     hint=FOREIGN,
                 )
             except UnevaluableRow:
                 continue
             except UNFIT as reason:
-                return no_record(at, "the record holds no row", reason, slice_.where)
+                return no_record(at, "the record is not a row", reason, slice_.where)
         return error
 
 
 def shares_of(slice_: Slice) -> int:
-    """How many tasks divide each range of a slice among themselves."""
+    """Return the number of tasks that share each range of a slice."""
     return min(_MOST_SHARES, max(1, -(-slice_.rows // (len(slice_.ranges) * _TASK_ROWS))))

@@ -1,4 +1,4 @@
-"""On the executors: renders a partition's rows as statements, with a count and a digest of everything read."""
+"""Renders a partition's rows as statements on the executors, with a count and a digest of all rows read."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ _UPDATE, _DELETE = ord("u"), ord("d")
 
 
 class UnknownHeader(Exception):
-    """A row value starts with bytes that no structure of the plan has."""
+    """The header of a row value is not that of a structure in the plan."""
 
 
 class UnevaluableRow(DownstreamError):
-    """TR634: an expression has no sure result for a row."""
+    """TR634: an expression cannot be evaluated exactly for a row."""
 
     def __init__(self, text: str, where: Where) -> None:
         super().__init__(
             "TR634",
             f"an expression-filter expression cannot be evaluated exactly for a row: {text}",
             where=where,
-            hint="change the expression, such as with COLLATE and a _bin collation, or where the row image lacks a"
-            " column, binlog_row_image upstream",
+            hint="change the expression, for example with COLLATE and a _bin collation; if the row image lacks a"
+            " column, set binlog_row_image = FULL upstream",
             applied=NOTHING_APPLIED,
         )
 
@@ -62,7 +62,7 @@ class _Tables(dict[bytes, "TableRenderer"]):
 
 
 def render(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
-    """The results for one partition's rows."""
+    """Yield the results for one partition's rows."""
     keys, values = rows.keys, rows.values
     if plan.window:
         keys, values = within(plan, plan.window, keys, values)
@@ -97,7 +97,7 @@ def render(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
 def within(
     plan: SlicePlan, window: tuple[int, int], keys: Sequence[bytes], values: Sequence[bytes]
 ) -> tuple[list[bytes], list[bytes]]:
-    """The rows whose numbers in their epoch lie in the window. Rows of other structures lie outside."""
+    """Return the rows whose numbers in their epoch are in the window. Rows of other structures are not."""
     sources = {table.header: source_reader(table.structure) for table in plan.tables}
     kept: tuple[list[bytes], list[bytes]] = ([], [])
     for key, value in zip(keys, values, strict=True):
@@ -110,17 +110,17 @@ def within(
 
 
 def tally(values: Sequence[bytes]) -> RowTally:
-    """Count and digest of the rows read."""
+    """Return count and digest of the rows read."""
     return RowTally(len(values), digest_of(values))
 
 
 def all_widened(plan: SlicePlan, values: Sequence[bytes]) -> Sequence[bytes]:
-    """The values with headers of one size."""
+    """Return the values with headers of the same size."""
     return values if all(table.header[0] for table in plan.tables) else list(map(widened, values))
 
 
 def tables_of(plan: SlicePlan) -> dict[bytes, TableRenderer]:
-    """The plan's tables by the headers of their rows; UnknownHeader for one that is not there."""
+    """Return the plan's tables by the headers of their rows; a missing header raises UnknownHeader."""
     return _Tables({table.header: TableRenderer(index, table) for index, table in enumerate(plan.tables)})
 
 
@@ -131,7 +131,7 @@ def not_written(net: NetChanges, tables: Mapping[bytes, TableRenderer]) -> Unwri
 
 @dataclass
 class TableRenderer:
-    """One table's share of a partition."""
+    """Renders the rows of one table structure in a partition."""
 
     index: int
     plan: TablePlan
@@ -145,7 +145,7 @@ class TableRenderer:
 
     @cached_property
     def check(self) -> Callable[[bytes, bytes], None]:
-        """Raises ValueError or LookupError unless a key is that of a value's row."""
+        """A function that raises ValueError or LookupError if a key does not belong to the row of a value."""
         return compile_check(self.plan.structure)
 
     # Cached: looking the compiled functions up for each row would cost more than rendering it.
@@ -163,13 +163,13 @@ class TableRenderer:
         )
 
     def statements(self, plan: SlicePlan) -> Iterator[Result]:
-        """The table's DELETEs, then its INSERTs."""
+        """Yield the table's DELETEs, then its INSERTs."""
         render, target, limits = self.renderers, self.plan.target, plan.limits
         deletes = merged_deletes(target, self.find_columns, self._gone(), limits)
         inserts = merged_inserts(target, render.columns, map(render.after, self.written), limits)
         yield from (Deletes(self.index, one.sql, one.rows) for one in deletes)
         for one in inserts:
-            # Who else has a unique value now comes later in the stretch, so its row is written anew as well.
+            # Another row that has a unique value now is changed later, so it is written again too.
             sql = b"REPLACE" + one.sql[len(b"INSERT") :] if self.plan.gives_way else one.sql
             yield Inserts(self.index, sql, one.rows)
 
@@ -179,7 +179,7 @@ class TableRenderer:
 
     @cached_property
     def _by_predicate(self) -> bool:
-        """Whether a list of tuples would not do: in one, MySQL compares an ENUM or SET with a number as text."""
+        """Whether predicates are needed: inside IN with tuples MySQL compares an ENUM or SET with a number as text."""
         structure, columns = self.plan.structure, self.plan.locator.columns
         names = structure.key if self._by_key else columns
         chosen = [column for column in structure.columns if column.name in names]
@@ -187,7 +187,7 @@ class TableRenderer:
 
     @cached_property
     def find_columns(self) -> bytes:
-        """The columns that rows to remove are found by; none where ``found_by`` gives predicates."""
+        """The columns by which rows to remove are found; empty if ``found_by`` returns predicates."""
         if self._by_predicate:
             return b""
         return self.renderers.key_columns if self._by_key else self.finder.columns
@@ -204,21 +204,21 @@ class TableRenderer:
         return self._form(self.finder.old, self.finder.match_old)
 
     def found_by(self, key: bytes, value: bytes) -> bytes:
-        """Their values in a row to remove."""
+        """Return the values of these columns for a row to remove."""
         return self._of_key(key) if self._by_key else self._of_row(value)
 
     def _gone(self) -> Iterable[bytes]:
-        """The values that the rows to remove are found by."""
+        """Return the values by which the rows to remove are found."""
         if self._by_key:
             return map(self._of_key, [key for key, _ in self.gone])
         found = dict.fromkeys(self._of_row(value) for _, value in self.gone)
         if self.plan.safe:
-            # A repetition meets rows as a later change has left them already.
+            # When changes are applied again, rows may already have the state of a later change.
             found |= dict.fromkeys(map(self._form(self.finder.new, self.finder.match_new), self.written))
         return found
 
     def traced(self, key: bytes, value: bytes) -> TracedRow:
-        """Which event a row is."""
+        """Return the event of a row."""
         source, op = self.renderers.source(value), value[OP_AT]
         shown = None if self.plan.mode is Mode.SKIP else self._match(op, key, value)
         if shown is None and op != _DELETE:
@@ -235,7 +235,7 @@ class TableRenderer:
         )
 
     def in_order(self, key: bytes, value: bytes) -> OrderedChange | None:
-        """One row of a table whose rows are applied one by one; None if it is left out."""
+        """Render a row that is applied in order; None if it is left out."""
         if self.plan.mode is Mode.SKIP:
             return None
         if self._in_force is not None and not self._in_force(value):
@@ -263,7 +263,7 @@ class TableRenderer:
         return OrderedChange(self.index, *place, op, match, assignments, after, rules)
 
     def _match(self, op: int, key: bytes, value: bytes) -> bytes | None:
-        """The predicate that finds a row; None where nothing but its equality could, and it is new."""
+        """Return the predicate that finds a row; None for a new row that only the comparison of all columns finds."""
         find = self.plan.locator.find
         if find is RowMatch.KEY:
             return self.renderers.match_key(key)
@@ -271,7 +271,7 @@ class TableRenderer:
             return self.renderers.match_before(value) if op in b"ud" else None
         match = self.finder.match_old(value)
         if self.plan.safe and op == _UPDATE and (new := self.finder.match_new(value)) != match:
-            # As it was, or as a repetition finds it.
+            # The old state, or the new one if the change is applied again.
             return b"((" + match + b") OR (" + new + b"))"
         return match
 
@@ -281,7 +281,7 @@ def _bracketed(predicate: Render) -> Render:
 
 
 def event_of(op: int, flags: int) -> str:
-    """What the upstream's statement did: both halves of a key change are an update."""
+    """Return the kind of the upstream's change: both halves of a key change are an update."""
     if flags & KEY_CHANGE:
         return "update"
     return _EVENTS[op]

@@ -1,8 +1,8 @@
 """Result types that executors send to the driver, and their Arrow encoding.
 
-There may be one for each row, so they are named tuples: a dataclass costs three times as much to make and to send.
-Pickled they pass the JVM between a Python worker and the driver. Its heap is small, so no value is large: what is
-larger goes in pieces, which are joined again here.
+There may be one for each row, so they are named tuples: a dataclass costs three times as much to create and to send.
+They are pickled and pass through the JVM between a Python worker and the driver. Its heap is small, so large pickles
+are sent in pieces, which are joined here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from spark_consumer.epochs.arrow import record_batch
 
 
 class RowTally(NamedTuple):
-    """All that was read: how many rows, and the sum of their CRC-32s."""
+    """The number of all rows read, and the sum of their CRC-32s."""
 
     rows: int
     digest: int
@@ -27,8 +27,8 @@ class UnwrittenCounts(NamedTuple):
     """Changes that become no statement.
 
     Attributes:
-        compacted: superseded by another change of the same row.
-        left_out: by an expression.
+        compacted: changes that another change of the same row replaces.
+        left_out: changes that an expression leaves out.
     """
 
     compacted: int
@@ -52,7 +52,7 @@ class Inserts(NamedTuple):
 
 
 class OrderedChange(NamedTuple):
-    """A change that is applied in the upstream's order; ``OrderedRow`` says what the fields are."""
+    """A change that is applied in the upstream's order; its fields are explained in ``OrderedRow``."""
 
     table: int
     epoch: int
@@ -66,12 +66,12 @@ class OrderedChange(NamedTuple):
 
 
 class TracedRow(NamedTuple):
-    """Which event a row is, for people and for what an operator decides about it.
+    """The event of a row, for messages and for an operator's decision.
 
     Attributes:
-        digest: CRC-32 of its record.
-        pos: of the event in ``file``, the upstream's binlog.
-        shown: what finds the row on the downstream, else its values.
+        digest: CRC-32 of the row's record.
+        pos: the position of the event in ``file``, the upstream's binlog file.
+        shown: the predicate that finds the row on the downstream; without one its values.
     """
 
     table: int
@@ -88,9 +88,9 @@ class RowToShare(NamedTuple):
     """The net change of one row, for the worker that will write it.
 
     Attributes:
-        offsets: of its changes in the partition.
-        conflict_keys: rows that have one in common are one worker's.
-        gone: what the row to remove is found by; None if there is none.
+        offsets: the offsets of its changes in the partition.
+        conflict_keys: rows with a common conflict key go to the same worker.
+        gone: the values that find the row to remove; None if there is none.
         written: the values of the row to write; None if there is none.
     """
 
@@ -103,7 +103,7 @@ class RowToShare(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of what is written."""
+        """The number of bytes to write."""
         return len(self.gone or b"") + len(self.written or b"")
 
 
@@ -117,7 +117,7 @@ class ChangeToShare(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of what is written."""
+        """The number of bytes to write."""
         return len(self.change.match or b"") + len(self.change.values or b"")
 
 
@@ -129,11 +129,11 @@ class ArrowRows(NamedTuple):
 
 
 class TaskFailure(NamedTuple):
-    """A task has ended early.
+    """The failure of a task.
 
     Attributes:
-        task: its number among those of the job.
-        error: why; ``spark_consumer.rows.reader`` knows what each kind means.
+        task: the task's number in the job.
+        error: the reason; ``spark_consumer.rows.reader`` translates it.
     """
 
     task: int
@@ -155,14 +155,14 @@ Result = (
 
 SCHEMA = pa.schema([("piece", pa.binary()), ("last", pa.bool_())])
 SCHEMA_DDL = "piece binary, last boolean"
-# Of results that are pickled together. A statement of many rows has up to 1 MiB.
+# Results that are pickled together. A statement with many rows has up to 1 MiB.
 _GROUP_RESULTS = 1024
 _GROUP_BYTES = 4 << 20
 _PIECE_BYTES = 4 << 20
 
 
 def encoded(results: Iterable[Result]) -> Iterator[pa.RecordBatch]:
-    """Results as record batches of ``SCHEMA``."""
+    """Encode results as record batches of ``SCHEMA``."""
     group: list[Result] = []
     size = 0
     for result in results:
@@ -176,7 +176,7 @@ def encoded(results: Iterable[Result]) -> Iterator[pa.RecordBatch]:
 
 
 def decoded(table: Any) -> list[Result]:
-    """Results out of the Arrow table of all record batches, each task's in order."""
+    """Decode results from the Arrow table of all record batches; those of each task are in order."""
     found: list[Result] = []
     pieces: list[Any] = []
     for piece, last in zip(*table.columns, strict=True):

@@ -1,4 +1,4 @@
-"""Where the rows of a slice come from, what is done with them, and whether they are all there."""
+"""The source of a slice's rows, the function that processes them, and the check that none is missing."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class RangeRows:
     """Rows of one partition, in log order.
 
     Attributes:
-        keys: Kafka keys.
-        values: Avro values, one for each key.
-        offsets: in Kafka, one for each key; empty unless the work asks for them.
+        keys: the Kafka keys.
+        values: the Avro values, one for each key.
+        offsets: the Kafka offsets, one for each key; empty if the work does not need them.
     """
 
     keys: Sequence[bytes]
@@ -28,7 +28,7 @@ class RangeRows:
     offsets: Sequence[int] = ()
 
 
-#: what is done with the rows of a range, or with a share of them that has all rows of its keys
+#: processes the rows of a range, or a share of them that has all rows of its keys
 Work = Callable[[RangeRows], Iterable[Result]]
 
 
@@ -37,24 +37,24 @@ class SliceRows(ABC):
 
     @abstractmethod
     def results(self, slice_: Slice, work: Work, *, with_offsets: bool = False) -> list[Result]:
-        """The results of ``work`` over all rows of a slice.
+        """Return the results of ``work`` for all rows of a slice.
 
         Raises:
-            LogError: the rows cannot be read, or one of them is none.
-            DownstreamError: ``work`` cannot be done for a row.
+            LogError: the rows cannot be read, or a record is not a row.
+            DownstreamError: ``work`` is not possible for a row.
         """
 
 
 def verify(slice_: Slice, results: Iterable[Result]) -> None:
-    """Raise LogError TR554 unless the results are those of all the rows that the epochs say were written."""
+    """Raise LogError TR554 if the rows that were read do not match the counts and digests of the epochs."""
     tallies = [one for one in results if isinstance(one, RowTally)]
     rows = sum(one.rows for one in tallies)
     digest = sum(one.digest for one in tallies) % DIGEST_MODULUS
     if (rows, digest) != (slice_.rows, slice_.digest):
         raise LogError(
             "TR554",
-            f"the rows topic does not hold what epochs {slice_.first.epoch} to {slice_.last.epoch} say:"
-            f" {rows} rows of {slice_.rows}, digest {digest} for {slice_.digest}",
+            f"the rows topic does not match the records of epochs {slice_.first.epoch} to {slice_.last.epoch}:"
+            f" {rows} rows of {slice_.rows}, digest {digest} instead of {slice_.digest}",
             where=slice_.where,
             hint="records were lost or changed",
             applied=NOTHING_APPLIED,

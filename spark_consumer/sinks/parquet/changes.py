@@ -1,4 +1,4 @@
-"""On the executors: rows as columns of change files."""
+"""Converts rows into the columns of change files, on the executors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from spark_consumer.rows.render import UnknownHeader, event_of, tally, within
 from spark_consumer.rows.results import ArrowRows, Result
 from spark_consumer.rows.slice_rows import RangeRows
 
-_ROWS = 2_000  # of one record batch
+_ROWS = 2_000  # rows of one record batch
 _BYTES = 4 << 20
 _SIMPLE = {
     "int": pa.int32(),
@@ -38,14 +38,14 @@ Image = dict[str, Any]
 
 @dataclass(frozen=True)
 class Form:
-    """How a structure's rows look in a file.
+    """The columns of a structure's rows in a file.
 
     Attributes:
-        schema: of the file.
-        avro: of the row values.
+        schema: the file's schema.
+        avro: the schema of the row values.
         before: the columns of a before image.
         after: the columns of an after image.
-        texts: columns whose values may be bytes that are no text in their charset.
+        texts: columns whose values may be bytes that are not valid in their charset.
         documents: JSON columns.
     """
 
@@ -59,8 +59,8 @@ class Form:
 
 @lru_cache(maxsize=512)
 def form_of(structure: TableStructure) -> Form:
-    """The form of a structure's rows."""
-    # As in the rows' own schema: where one image has no columns at all, it never is there.
+    """Return the columns of a structure's rows in a file."""
+    # The same as in the rows' Avro schema: an image without columns never occurs.
     before = structure.before_image or structure.after_image
     after = structure.after_image or structure.before_image
     extra = pa.map_(pa.string(), pa.binary())
@@ -104,7 +104,7 @@ def _arrow(avro: Any) -> pa.DataType:
 
 
 def changes(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
-    """The results for one partition's rows: a tally of them all, and those of each table as Arrow batches."""
+    """Yield the results for one partition's rows: a tally of all rows, and each table's rows as Arrow batches."""
     keys, values = rows.keys, rows.values
     if plan.window:
         keys, values = within(plan, plan.window, keys, values)
@@ -134,7 +134,7 @@ def changes(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
 
 
 def decoded(form: Form, value: bytes) -> Image:
-    """One row, by the columns of its file."""
+    """Decode a row into the columns of its file."""
     envelope = read_record(form.avro, value[HEADER_SIZE:])
     source = envelope["source"]
     before, before_extra = _image(form, form.before, envelope["before"])

@@ -1,11 +1,11 @@
-"""The commit protocol of the folder: replacing one small file atomically is the commit.
+"""The commit protocol of a folder of change files. The atomic replacement of one small file is the commit.
 
 1. A batch's files are written into ``_tailrace/staged`` and fsynced.
-2. ``_tailrace/position.json`` is replaced: the new position, and the names of those files. This is the commit.
-3. The files are moved to their places, and the folders fsynced.
+2. ``_tailrace/position.json`` is replaced; it has the new position and the names of those files. This is the commit.
+3. The files are moved to their final folders, and the folders are fsynced.
 
-Whoever opens the folder first completes step 3 for the files that the position names, and deletes every other staged
-one. So a reader of ``<schema>/<table>/*.parquet`` never meets a file that is not committed.
+The next process that opens the folder completes step 3 for the files in ``position.json``, and deletes all other staged
+files. So ``<schema>/<table>/*.parquet`` are committed files only.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _log = structlog.get_logger()
 
 
 class Folder:
-    """One channel's folder, held by one process at a time."""
+    """One channel's folder, locked by one process at a time."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -49,7 +49,7 @@ class Folder:
     def open(self) -> None:
         """Create and lock the folder, and complete or undo an interrupted commit.
 
-        Raises DownstreamError: TR681 another process holds it, TR680 the file system refuses.
+        Raises DownstreamError: TR681, another process has locked it; TR680, the file system refuses.
         """
         with refused(self.root):
             if others := make_folder(self.root, chosen=True):
@@ -81,7 +81,7 @@ class Folder:
 
     @contextmanager
     def staging(self, number: int) -> Iterator[Path]:
-        """A new file of the batch in hand, to be written in the block; it is on disk behind it."""
+        """Create a file of the current batch; it is written in the block, and fsynced at its end."""
         path = self._staged / str(number)
         with refused(self.root):
             yield path
@@ -89,10 +89,10 @@ class Folder:
             _sync(path)
 
     def commit(self, content: Mapping[str, Any], files: Mapping[str, str]) -> None:
-        """Make this the content of the position file, and publish the staged files.
+        """Write this content into the position file, and publish the staged files.
 
         Args:
-            files: number of each staged file, to its name below the folder.
+            files: number of each staged file, and its name in the folder.
         """
         with refused(self.root):
             _sync(self._staged)
@@ -128,7 +128,7 @@ class Folder:
 
 
 def read(root: Path) -> dict[str, Any] | None:
-    """The position file's content; None if there is none. Raises DownstreamError TR680 or TR682."""
+    """Return the position file's content; None if there is no such file. Raises DownstreamError TR680 or TR682."""
     path = root / METADATA_DIR / "position.json"
     try:
         content = _checked(json.loads(path.read_text()))
@@ -144,7 +144,7 @@ def read(root: Path) -> dict[str, Any] | None:
 
 
 def refuse_without_position(root: Path) -> None:
-    """Of a folder without a position file: raises DownstreamError TR682 if a channel has written here."""
+    """For a folder without a position file: raise DownstreamError TR682 if a channel has written to it."""
     with refused(root):
         written = next((root / METADATA_DIR).glob("batches/*.json"), None)
     if written is not None:
@@ -157,7 +157,7 @@ def refuse_without_position(root: Path) -> None:
 
 
 def _checked(content: Any) -> dict[str, Any]:
-    """Raises ValueError for what no commit writes; the names become paths."""
+    """Return the content if it is valid, because its names become paths. Raises ValueError."""
     if not isinstance(content, dict) or not isinstance(files := content.get("files"), dict):
         raise ValueError("it is not a position")
     for number, name in files.items():
@@ -199,5 +199,5 @@ def _sync(path: Path) -> None:
 
 
 def directory_name(name: str) -> str:
-    """A schema's or table's name as a folder's: readers of data folders pass over ``_`` and ``.`` in front."""
+    """Return a folder's name for a schema or table: readers of data folders ignore names that start with _ or a dot."""
     return re.sub(r"[/%\x00-\x1f\x7f]|^[_.]", lambda match: f"%{ord(match[0]):02X}", name)

@@ -1,4 +1,4 @@
-"""The sink for change files: a slice is a batch of files, and the position file commits it."""
+"""The sink for change files: a slice is a batch of files, which the position file commits."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ from spark_consumer.sinks.parquet.folder import (
 
 @dataclass(frozen=True)
 class PreparedFiles:
-    """A slice whose rows were read, and found to be exactly those of its epochs.
+    """A slice whose rows were read and verified.
 
     Attributes:
-        streams: of each table its rows, as Arrow streams in no order.
-        row_counts: what became of the rows on the way.
+        streams: each table's rows as Arrow streams, in no order.
+        row_counts: the counts of the stages.
     """
 
     slice_: Slice
@@ -54,15 +54,15 @@ class PreparedFiles:
 
 
 class ParquetSink:
-    """Writes a channel's changes into a folder of its own, which it holds until it is closed.
+    """Writes a channel's changes into a folder of its own, which it locks until it is closed.
 
-    Raises DownstreamError: TR680 to TR683, what is wrong with the folder.
+    Raises DownstreamError: TR680 to TR683, an error of the folder.
     """
 
     def __init__(self, config: ConsumerConfig, folder: Folder, content: dict[str, Any]) -> None:
         self._config = config
         self._rules = config.rules
-        # What the log says shall be in the schema changes, so nothing is renamed and nothing too hard to rename.
+        # DDL is written with the upstream's names, so routes cannot make it fail.
         self._ddl = DdlRules(self._rules.tables, self._rules.events, Router(()), config.ddl)
         self._folder, self._content = folder, content
         self._rows: SliceRows | None = None
@@ -133,7 +133,7 @@ class ParquetSink:
         return Applied(len(files), prepared.row_counts)
 
     def _stage(self, prepared: PreparedFiles, number: int) -> dict[str, str]:
-        """Write the batch's files; the names that they shall have."""
+        """Write the batch's files; return their final names."""
         names: list[str] = []
         listed: list[dict[str, Any]] = []
         for table, streams in sorted(prepared.streams.items(), key=lambda item: item[0].header):
@@ -178,7 +178,7 @@ class ParquetSink:
         self._keep(position, consistent=False)
 
     def give_up(self) -> None:
-        """From another thread: nothing waits for a server here, so there is nothing to leave."""
+        """Do nothing: this sink never waits for a server."""
 
     def end(self, error: TailraceError | None = None) -> None:
         if error is None:
@@ -194,7 +194,7 @@ class ParquetSink:
 
 
 def open_files(config: ConsumerConfig, root: Path, log: LogReader) -> ParquetSink:
-    """The channel's sink; a folder without a position begins at the configuration's start."""
+    """Open the channel's sink; a folder without a position starts at the configuration's start."""
     found = read(root)
     if found is not None:
         _check_owner(root, config, found)
@@ -226,7 +226,7 @@ def _check_owner(root: Path, config: ConsumerConfig, found: Mapping[str, Any]) -
 
 
 def position_of(content: Mapping[str, Any]) -> Position:
-    """The position in a position file. Raises DownstreamError TR682."""
+    """Return the position in a position file. Raises DownstreamError TR682."""
     try:
         return Position(**content["position"])
     except (LookupError, TypeError) as error:
@@ -236,7 +236,7 @@ def position_of(content: Mapping[str, Any]) -> Position:
 
 
 def streams_of(plan: SlicePlan, results: Iterable[Result]) -> dict[TablePlan, list[bytes]]:
-    """The rows of each table among results."""
+    """Return each table's rows from the results."""
     found: dict[TablePlan, list[bytes]] = {}
     for one in results:
         if isinstance(one, ArrowRows):
@@ -245,7 +245,7 @@ def streams_of(plan: SlicePlan, results: Iterable[Result]) -> dict[TablePlan, li
 
 
 def _in_order(table: TablePlan, streams: Sequence[bytes]) -> pa.Table:
-    """A table's rows of a batch, in the upstream's order."""
+    """Return a table's rows of a batch in the upstream's order."""
     schema = form_of(table.structure).schema
     batches = [batch for stream in streams for batch in pa.ipc.open_stream(stream)]
     return pa.Table.from_batches(batches, schema).sort_by([("epoch", "ascending"), ("seq", "ascending")])
