@@ -1,1 +1,1 @@
-"""Running a DDL once, whatever interrupts it."""
+"""Runs each DDL exactly once, also after an interruption."""

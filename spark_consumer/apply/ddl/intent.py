@@ -1,7 +1,7 @@
-"""The statements that a DDL becomes and which one runs now: the position's ``ddl_intent``, until all have run.
+"""The statements of a DDL in progress and the index of the current one, in the position's ``ddl_intent``.
 
-Between two starts the rules may change, and with them the statements. A DDL that was started is finished with the
-statements it was started with.
+The rules may change between two starts, and with them the statements. A DDL that was started is finished with the
+statements that it was started with.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from spark_consumer.ddl.online_tables import OnlineTables, statement_of
 
 
 class LeftOut(StrEnum):
-    """Why a channel does not run what the upstream ran.
+    """The reason why a channel does not run the upstream's statement.
 
     Attributes:
-        FILTERED: by tables, filters or routes.
-        IGNORED: by [ddl].
-        PASSED_OVER: the merged table needs nothing of it.
-        ONLINE: it is an online schema change's.
-        IN_PART: the channel has only some of the tables.
-        SKIPPED, REPLACED: by an operator.
+        FILTERED: tables, filters or routes leave it out.
+        IGNORED: [ddl] leaves it out.
+        PASSED_OVER: the merged table does not need it.
+        ONLINE: it is part of an online schema change.
+        IN_PART: only some of its tables are replicated.
+        SKIPPED, REPLACED: an operator decided so.
     """
 
     FILTERED = "filtered"
@@ -46,9 +46,9 @@ class TranslatedDdl:
     """The statements that a channel runs for a DDL.
 
     Attributes:
-        statements: what it runs, in order.
-        tables: the tables of online schema changes behind it.
-        left_out: why it does not run what the upstream ran.
+        statements: the statements to run, in order.
+        tables: the hidden tables of online schema changes after it.
+        left_out: why the upstream's statement is not run.
     """
 
     statements: Sequence[SchemaChanged]
@@ -57,7 +57,7 @@ class TranslatedDdl:
 
     @property
     def counts(self) -> dict[str, int]:
-        """For the channel's counters."""
+        """Return the numbers to add to the channel's counters."""
         nothing = not self.statements
         return {
             "ddl_applied": int(not nothing),
@@ -72,11 +72,11 @@ class Intent:
     """A DDL in progress.
 
     Attributes:
-        place: the DDL's in the upstream. Not the epoch's number: after a crash `tailrace recover` may go on with it.
-        translated: what it becomes. The text of a statement on accounts is left out.
-        index: the statement in hand; those before it have run.
-        number: the one that it has in the ledger.
-        before: its objects before it ran; None: the downstream has refused it and it is not running.
+        place: the DDL's position upstream, not the epoch's number: after a crash `tailrace recover` may finish it.
+        translated: the statements of the DDL, without the text of statements on accounts.
+        index: the index of the current statement; those before it have run.
+        number: the current statement's number in the ledger.
+        before: its objects before it ran; None if the downstream has refused it and it is not running.
         directive: the operator's decision that the statements come from.
     """
 
@@ -89,11 +89,11 @@ class Intent:
 
     @property
     def statement(self) -> SchemaChanged:
-        """The one in hand."""
+        """The current statement."""
         return self.translated.statements[self.index]
 
     def to_json(self) -> str:
-        """For the position."""
+        """Return the JSON text for the position."""
         fields: dict[str, Any] = {
             "place": self.place,
             "statements": [asdict(_without_secrets(one)) for one in self.translated.statements],
@@ -108,7 +108,7 @@ class Intent:
 
 
 def intent_of(text: str | None, place: str | None = None) -> Intent | None:
-    """The DDL in hand that a position holds; with ``place`` only if it is the one of that place."""
+    """Parse the intent in a position; None if there is none, or if ``place`` is given and it has another one."""
     fields: dict[str, Any] = json.loads(text) if text else {}
     if not fields or place not in (None, fields["place"]):
         return None
@@ -122,12 +122,12 @@ def intent_of(text: str | None, place: str | None = None) -> Intent | None:
 
 
 def upstream_position_of(epoch: EpochCommitted) -> str:
-    """The epoch's place in the upstream."""
+    """Return the epoch's position upstream."""
     return upstream_position(epoch.last_gtid, epoch.source_file, epoch.source_pos)
 
 
 def upstream_position(gtid: str | None, file: str, pos: int) -> str:
-    """A place in the upstream: a GTID, or without one a place in a binlog file."""
+    """Return a position upstream as text: a GTID, or without one a position in a binlog file."""
     return gtid or f"{file}:{pos}"
 
 
@@ -137,14 +137,14 @@ def _without_secrets(ddl: SchemaChanged) -> SchemaChanged:
 
 @dataclass(frozen=True)
 class PendingDdl:
-    """What remains to run of a DDL.
+    """The statements of a DDL that are still to run.
 
     Attributes:
-        translated: what the channel makes of it.
-        index: the next one of its statements.
-        number: the last number of the ledger that is used.
-        remaining: the rest of that statement if it was interrupted; ``before`` is what its objects were.
-        directive: the operator's decision that it comes from.
+        translated: all statements of the DDL.
+        index: the index of the next statement.
+        number: the last used number of the ledger.
+        remaining: the rest of that statement if it was interrupted; ``before`` is the snapshot of its objects.
+        directive: the operator's decision that the statements come from.
     """
 
     translated: TranslatedDdl
@@ -156,16 +156,16 @@ class PendingDdl:
 
     @property
     def pending(self) -> range:
-        """The statements that are to run."""
+        """The indexes of the statements that are still to run."""
         return range(self.index, len(self.translated.statements))
 
     def statement(self, index: int) -> SchemaChanged:
-        """What to run of one of them."""
+        """Return the statement with this index, or the rest of it."""
         halfway = index == self.index and self.remaining is not None
         return self.remaining if halfway and self.remaining else self.translated.statements[index]
 
     def intent(self, place: str, index: int, before: Snapshot) -> Intent:
-        """To write down before one of them runs; ``before`` is what its objects are now."""
+        """Return the intent to record before a statement runs; ``before`` is the snapshot of its objects now."""
         kept = self.before if index == self.index and self.remaining is not None else None
         number = self.number + 1 + index - self.index
         return Intent(place, self.translated, index, number, kept or before, self.directive)
@@ -173,10 +173,10 @@ class PendingDdl:
 
 @dataclass(frozen=True)
 class DdlWork:
-    """What is to be done about the DDL of a slice.
+    """The work for the DDL of a slice.
 
     Attributes:
-        instead: an operator's statements that are no DDL, which run behind it in the slice's transaction.
+        instead: an operator's statements that are not DDL; they run after it in the slice's transaction.
         used: the operator's decision.
     """
 

@@ -1,8 +1,8 @@
-"""What is left to do of a DDL that was interrupted: pure, from what its objects were before and what they are now.
+"""Decides what is left to do of an interrupted DDL, as a pure function of its objects before it and now.
 
-A statement that leaves the same behind however often it runs is simply left to do, unless its objects show that it
-is done. Of one that must not run twice the objects have to show which of both it is, and they do: InnoDB's ids go with
-a table through RENAME and EXCHANGE, a CREATE leaves something and a DROP nothing, an ALTER another definition.
+A statement that has the same result each time it runs is run again, unless its objects show that it is done. For a
+statement that must not run twice the objects must show whether it ran, and they do: a table keeps its InnoDB id in
+RENAME and EXCHANGE, an object exists after CREATE and does not after DROP, and ALTER changes the definition.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TYPES = {
 
 
 class Undecided(Exception):
-    """The state does not show whether the DDL ran; the message gives the reason."""
+    """The state does not show whether the DDL ran. The message is the reason."""
 
 
 class Broken(Undecided):
@@ -46,12 +46,12 @@ class Broken(Undecided):
 def remaining_statement(
     ddl: SchemaChanged, before: Snapshot, now: Snapshot, *, mariadb: bool
 ) -> SchemaChanged | None:
-    """The statement that is still to run: the DDL, the rest of it, or None.
+    """Return the statement that is still to run: the DDL, the rest of it, or None.
 
     Args:
         before: its objects before it ran for the first time.
         now: the same objects, while no statement is running on them.
-        mariadb: whether the downstream is one.
+        mariadb: whether the downstream is a MariaDB server.
 
     Raises:
         Undecided: it cannot be determined.
@@ -70,15 +70,15 @@ def remaining_statement(
     if ddl.kind == "ALTER EVENT" and any(shown.kind for shown in before.objects.values()) and not _any(now):
         # It has another name now.
         return None
-    # TRUNCATE, and ALTER of what is no table.
+    # TRUNCATE, and ALTER of objects other than tables.
     return ddl
 
 
 def lacks_expected_result(ddl: SchemaChanged, now: Snapshot) -> bool:
-    """Whether a CREATE or DROP that the server says it has run has not left what it was to leave.
+    """Whether a CREATE or DROP did not have its result although its ledger number is used.
 
-    MariaDB logs what a refused statement has done under the statement's number: CREATE OR REPLACE has dropped the
-    table, a DROP of several those that were there, DROP DATABASE the tables before the one that it could not drop.
+    MariaDB logs the effects of a refused statement under the statement's number: CREATE OR REPLACE has dropped the old
+    table, DROP of several tables the existing ones, DROP DATABASE the tables before the one that it could not drop.
     """
     verb, _, what = ddl.kind.partition(" ")
     if verb not in ("CREATE", "DROP") or what == "INDEX" or family(ddl.kind) == ACCOUNTS:
@@ -94,12 +94,12 @@ def needs_identities(ddl: SchemaChanged) -> bool:
 
 
 def changed_too_recently(ddl: SchemaChanged, before: Snapshot) -> bool:
-    """Whether only the second of a table's last change would show that the DDL has run, and it is not over yet."""
+    """Whether only the time of a table's last change can show that the DDL ran, and it is within the same second."""
     return _moves_columns(ddl) and any(shown.created >= before.taken for shown in before.objects.values())
 
 
 def _is(shown: ObjectState, what: str) -> bool:
-    """Whether an object of this kind is there."""
+    """Whether an object is of this kind."""
     return shown.kind in _TYPES[what] if what in _TYPES else bool(shown.kind)
 
 
@@ -131,14 +131,14 @@ def _created(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool)
     was = any(_is(shown, what) for shown in before.objects.values())
     found = any(_is(shown, what) and shown.definition != BROKEN for shown in now.objects.values())
     if was or not found:
-        # Either it does nothing, or it replaces what nobody has changed since.
+        # Either it does nothing, or it replaces an object that has not changed since.
         return ddl
     if what == "SEQUENCE":
-        # The table comes first, then its row. Without that nobody can use it, and it may be logged all the same.
+        # MariaDB creates the table first, then its row. Without the row it is useless, but may be logged.
         text = as_replacing(ddl.statement, ddl.source_flavor, sql_mode=ddl.mode)
         return replace(ddl, statement=text)
     if what == "DATABASE" and mariadb:
-        # Its folder comes first, then the file with its character set.
+        # The server creates the folder first, then the file with the character set.
         try:
             text = as_alter_database(ddl.statement, ddl.source_flavor, sql_mode=ddl.mode)
         except Uneditable as error:
@@ -150,7 +150,7 @@ def _created(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool)
 
 
 def _renamed(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool) -> SchemaChanged | None:
-    """Which of the pairs are done, by what goes with a table through its names."""
+    """Find out which pairs are done, by the properties that a table keeps when it is renamed."""
     pairs = [
         (quoted(table.db, table.table), quoted(table.renamed_to_db or table.db, table.renamed_to or ""))
         for table in ddl.tables
@@ -158,7 +158,7 @@ def _renamed(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool)
     if any(name not in before.objects for pair in pairs for name in pair):
         # The server stores names in lower case.
         pairs = [(old.lower(), new.lower()) for old, new in pairs]
-    # The right to see ids may have been given, or taken, in between.
+    # The privilege to read ids may have been granted or revoked in between.
     known = all(one.ids or one.engine != "innodb" for each in (before, now) for one in each.objects.values())
     began, found = (
         {name: shown.identity(mariadb=mariadb, by_id=known) for name, shown in each.objects.items()}
@@ -171,11 +171,11 @@ def _renamed(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool)
         for name, shown in now.objects.items():
             if shown.definition == BROKEN:
                 raise Broken(f"the server cannot open {name}")
-        raise Broken("the tables are neither as before nor as after it")
+        raise Broken("the tables match neither the state before nor the state after it")
     sure = not any(identity[:1] == (UNKNOWN,) for identity in found.values())
     if not sure and any(places[count] != places[done[-1]] for count in done):
         raise Undecided("the tables are identical in definition, and InnoDB's table ids are not readable")
-    # If several fit, what changed places is the same in every way, or nothing did.
+    # If several match, the renamed tables are identical, or nothing was renamed.
     rest = ddl.tables[done[-1] :]
     if not rest:
         return None
@@ -185,7 +185,7 @@ def _renamed(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool)
 def _through(
     pairs: Iterable[tuple[str, str]], began: Mapping[str, tuple[object, ...]]
 ) -> Iterator[dict[str, tuple[object, ...]]]:
-    """What is where before the first pair, behind it, and so on."""
+    """Yield the objects by name before the first pair, after it, and so on."""
     state = dict(began)
     yield dict(state)
     for old, new in pairs:
@@ -250,7 +250,7 @@ def _differs(was: ObjectState, found: ObjectState, before: Snapshot, now: Snapsh
 def _moved(
     ddl: SchemaChanged, was: ObjectState, found: ObjectState, before: Snapshot, mariadb: bool
 ) -> SchemaChanged | None:
-    """What is left of an ALTER that may leave the same definition with other values under it."""
+    """Return what is left of an ALTER that may change values and keep the definition."""
     if _other_ids(was, found) or (was.content and found.content and was.content != found.content):
         return None
     if was.created == found.created:
@@ -258,7 +258,7 @@ def _moved(
             return ddl
     elif not mariadb or was.engine != "innodb":
         return None
-    # MariaDB's is the time of a file, which recovery has moved as well when it took the ALTER back.
+    # MariaDB's time is that of a file, which crash recovery also changes when it rolls the ALTER back.
     raise Undecided("the table's definition is the same before and after it")
 
 
@@ -267,12 +267,12 @@ def _other_ids(was: ObjectState, found: ObjectState) -> bool:
 
 
 def _partition_moved(ddl: SchemaChanged, before: Snapshot, now: Snapshot) -> SchemaChanged | None:
-    """EXCHANGE PARTITION, and MariaDB's CONVERT PARTITION and CONVERT TABLE: of a table and another one."""
+    """Return what is left of EXCHANGE PARTITION, or of MariaDB's CONVERT PARTITION and CONVERT TABLE."""
     one, other = ((before.get(t.db, t.table), now.get(t.db, t.table)) for t in ddl.tables[:2])
     changed = _differs(*one, before, now)
     if bool(other[0].kind) != bool(other[1].kind):
         if not changed:
-            raise Broken("a table came or went, and the partitions are the same")
+            raise Broken("a table was added or removed, but the partitions are the same")
         return None
     if changed:
         raise Broken("the partitions changed, but no table was added or removed")
@@ -292,7 +292,7 @@ def _numbers(shown: ObjectState) -> set[int]:
 
 
 def _moves_columns(ddl: SchemaChanged) -> bool:
-    """Whether a column gets the name of one that loses it or goes: a second time would move more. In doubt: yes."""
+    """Whether a column gets the name of a renamed or dropped one. Then a repetition would move more. True if unsure."""
     if ddl.kind != "ALTER TABLE":
         return False
     try:

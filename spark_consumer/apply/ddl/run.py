@@ -1,4 +1,4 @@
-"""Running an upstream's DDL on the downstream, once."""
+"""Runs the upstream's DDL on the downstream, exactly once."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class LoggedTables:
-    """What the log has shown of the upstream's tables up to an epoch.
+    """The upstream's tables in the log up to an epoch.
 
     Attributes:
-        names: of those that have had rows.
-        versions: the structures that their rows have had; None in a recovery, which does not know all of them.
+        names: returns the tables that have had rows.
+        versions: returns the structures of their rows; None in a recovery, which does not know all of them.
     """
 
     names: Callable[[int], set[QualifiedName]]
@@ -92,13 +92,13 @@ class DdlApplier:
     def work(
         self, session: Session, slice_: Slice, position: Position, directive: Directive | None
     ) -> DdlWork:
-        """What is to be done about the slice's DDL: all of it, what an interruption has left, or what was decided.
+        """Return the work for the slice's DDL: all of it, the rest after an interruption, or an operator's decision.
 
         Args:
-            directive: what an operator has decided about it.
+            directive: an operator's decision about it.
 
         Raises:
-            DownstreamError: the rules would have to carry half of it, or guess; TR621 nobody knows whether it ran.
+            DownstreamError: the rules cannot translate it safely; TR621, it is not known whether it ran.
         """
         if directive is None:
             return DdlWork(self._progress(session, slice_, position))
@@ -106,7 +106,7 @@ class DdlApplier:
         try:
             tables = self._translated(session, slice_, position).tables
         except DownstreamError:
-            # It is why the operator had to decide.
+            # Translating it may fail, which is why the operator had to decide.
             tables = online_tables.from_json(position.online_tables)
         event = ddl_event(slice_)
         directive.check(event)
@@ -123,17 +123,17 @@ class DdlApplier:
         directive: int | None = None,
         chosen: TranslatedDdl | None = None,
     ) -> PendingDdl:
-        """What is to run: all of it, or what an interruption has left, whatever the rules are now.
+        """Return the statements to run: all, or those left after an interruption, whatever the rules are now.
 
         Args:
-            directive: an operator's decision, by its id; ``chosen`` is what it makes of the DDL.
+            directive: the id of an operator's decision; ``chosen`` has its statements.
         """
         assert slice_.ddl is not None
         intent = intent_of(position.ddl_intent, upstream_position_of(slice_.first))
         number = position.ledger_seq
         if intent is not None:
             if chosen is not None and intent.directive != directive:
-                # What has run of the DDL, or of an earlier decision, stands in front of this one.
+                # Statements of the DDL, or of an earlier decision, have run before those of this decision.
                 number = max(number, intent.number)
                 return PendingDdl(
                     chosen, number, _statements_already_run(intent, chosen), directive=directive
@@ -153,7 +153,7 @@ class DdlApplier:
     def _settled(
         self, slice_: Slice, position: Position, intent: Intent, texts: TranslatedDdl
     ) -> DdlProgress:
-        """How far an intent is; ``texts`` has what it keeps no text of."""
+        """Return the progress of an intent; ``texts`` has the texts that the intent does not store."""
         if intent.before is None:
             return DdlProgress(intent.index, None, intent.number)
         ddl = intent.statement
@@ -168,9 +168,9 @@ class DdlApplier:
             return found
 
     def _translated(self, session: Session, slice_: Slice, position: Position) -> TranslatedDdl:
-        """What the rules as they are make of the slice's DDL.
+        """Translate the slice's DDL by the current rules.
 
-        Raises DownstreamError where they would have to carry half of it, or guess.
+        Raises DownstreamError if they cannot translate it safely.
         """
         assert slice_.ddl is not None
         tables = online_tables.from_json(position.online_tables)
@@ -185,7 +185,7 @@ class DdlApplier:
         return TranslatedDdl(made, taken.tables.touched(slice_), tuple(dict.fromkeys(reasons)))
 
     def _under_rules(self, session: Session, slice_: Slice, ddl: SchemaChanged) -> SchemaChanged | LeftOut:
-        """A statement under the channel's rules, or why it is left out."""
+        """Return a statement translated by the channel's rules, or the reason why it is left out."""
         try:
             made = self._rules.translate(
                 ddl,
@@ -206,7 +206,7 @@ class DdlApplier:
             return LeftOut.PASSED_OVER
 
     def _defined(self, session: Session, db: str, table: str) -> str | None:
-        """The downstream's definition of an upstream's table."""
+        """Return the downstream's definition of an upstream table; None if it does not exist."""
         try:
             shown = session.rows(f"SHOW CREATE TABLE {quoted(*self._router.table(db, table))}")
         except pymysql.MySQLError as error:
@@ -225,11 +225,11 @@ class DdlApplier:
             raise
 
     def _needed(self, session: Session, ddl: SchemaChanged, epoch: int) -> str:
-        """What a merged table needs of a shard's DDL; "" if it has it all."""
+        """Return why a merged table needs a shard's DDL; "" if it does not need it."""
         mode = ddl.mode
         alone = len(ddl.tables) == 1 and ddl.tables[0].renamed_to is None
         if ddl.kind != "ALTER TABLE" or not alone or self._logged.versions is None:
-            return "this kind of DDL is not analysed"
+            return "only ALTER TABLE can be skipped"
         try:
             clauses = clauses_of(ddl.statement, ddl.source_flavor, sql_mode=mode)
         except (Unparsable, LexError) as error:
@@ -256,7 +256,7 @@ class DdlApplier:
 
         Args:
             session: without an open transaction, before and after the block.
-            index: which of the statements.
+            index: the statement's index.
         """
         ddl = progress.statement(index)
         with self._connection.another() as own:
@@ -289,7 +289,7 @@ class DdlApplier:
 
 
 class StatementOutcome(enum.Enum):
-    """What is known of a statement."""
+    """The known outcome of a statement."""
 
     NOT_RUN = "not run: not sent, or refused"
     UNKNOWN = "sent, and the connection was lost"
@@ -297,7 +297,7 @@ class StatementOutcome(enum.Enum):
 
 
 class _Attempt:
-    """One statement on a connection of its own."""
+    """One attempt to run a statement, on a connection of its own."""
 
     def __init__(self, own: Session, ledger: Ledger, ddl: SchemaChanged, number: int, where: Where) -> None:
         self._own, self._ledger, self._ddl, self._number, self._where = own, ledger, ddl, number, where
@@ -322,7 +322,7 @@ class _Attempt:
                 hint=_hint(self._ddl),
             ) from error
         self.outcome = StatementOutcome.RUN
-        # With it goes the lock, which rows of the same slice may need.
+        # This releases the channel's lock, which rows of the same slice may need.
         self._own.close()
         reached("ddl.after")
 
@@ -334,7 +334,7 @@ def _text(ddl: SchemaChanged) -> str:
 
 
 def _statements_already_run(intent: Intent, chosen: TranslatedDdl) -> int:
-    """How many of a decision's statements have run already."""
+    """Return how many statements of a decision have already run."""
     ran = [one.statement for one in intent.translated.statements[: intent.index]]
     same = ran == [one.statement for one in chosen.statements[: intent.index]]
     return intent.index if same else 0
@@ -343,7 +343,7 @@ def _statements_already_run(intent: Intent, chosen: TranslatedDdl) -> int:
 def _merged_hint(hint: str, ddl: SchemaChanged) -> str:
     if ddl.kind != "ALTER TABLE":
         return hint
-    return f"alter the merged table once manually; the next start then skips this statement; or {hint}"
+    return f"alter the merged table by hand, once; the next start then skips this statement; or {hint}"
 
 
 def _hint(ddl: SchemaChanged) -> str:

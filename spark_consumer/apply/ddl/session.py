@@ -1,4 +1,4 @@
-"""The upstream session's settings on a downstream connection, so that a DDL means the same there."""
+"""Sets the upstream session's settings on a downstream connection, so that a DDL has the same meaning there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from schemas.wire.epoch import SchemaChanged
 from spark_consumer.plan.refusal import DdlRefused
 from spark_consumer.target.session import Flavor, Session, is_lost, message_of
 
-# Bit numbers of sql_mode in the binlog, the same on both flavors unless noted below.
+# Bit numbers of sql_mode in the binlog; most are the same in both flavors.
 _SHARED_BITS = {
     0: "REAL_AS_FLOAT",
     1: "PIPES_AS_CONCAT",
@@ -60,7 +60,7 @@ _log = structlog.get_logger()
 
 
 def sql_mode_text(bits: int, source: str, target: Flavor) -> str:
-    """The names of an upstream's sql_mode bits, less those that the target's flavor does not know."""
+    """Return an upstream's sql_mode bits as text, without modes that the target's flavor does not have."""
     known = set(_BITS[target].values())
     names = [name for bit, name in _BITS.get(source, _MYSQL_BITS).items() if bits >> bit & 1]
     return ",".join(name for name in names if name in known)
@@ -78,7 +78,7 @@ def apply_settings(session: Session, ddl: SchemaChanged) -> None:
         session.run("SET SESSION sql_mode = %s", (mode,))
     _set_collations(session, ddl, settings)
     if ddl.time_zone:
-        # It is logged only with statements that depend on it.
+        # The time zone is logged only with statements that depend on it.
         _need(session, "time_zone", ddl.time_zone)
     session.execute(f"SET SESSION timestamp = {ddl.timestamp}.{int(settings.get('microseconds', 0)):06d}")
     session.run("SET SESSION unique_checks = %s", (int(ddl.unique_checks),))
@@ -93,23 +93,23 @@ def apply_settings(session: Session, ddl: SchemaChanged) -> None:
     if "default_storage_engine" in settings:
         _choose_engine(session, settings["default_storage_engine"])
     if session.flavor == "mariadb" and ddl.kind == "ALTER TABLE":
-        # Without it no system-versioned table can be altered, and the upstream's session had it.
+        # System-versioned tables can be altered only with this setting, so the upstream's session had it.
         _try(session, "system_versioning_alter_history", "KEEP")
     _choose_database(session, ddl.default_db)
     _choose_client(session, ddl)
 
 
 def _switches(ddl: SchemaChanged, settings: dict[str, str], flavor: Flavor) -> Iterator[tuple[str, int]]:
-    """Variables that only some accounts may change, and only some servers have: set only if they differ."""
+    """Yield variables to set only if they differ: some servers lack them, and some accounts may not change them."""
     if ddl.explicit_defaults_for_timestamp is not None:
         yield "explicit_defaults_for_timestamp", int(ddl.explicit_defaults_for_timestamp)
     if flavor == "mariadb":
-        # Its START ALTER would take the ledger's number before anything has happened.
+        # Otherwise START ALTER would use the ledger's number before the ALTER runs.
         yield "binlog_alter_two_phase", 0
     if flavor == "mysql":
-        # What the upstream generated is in the text that it logged.
+        # A generated key is already in the logged text.
         yield "sql_generate_invisible_primary_key", 0
-        # The upstream would have refused what its own session required.
+        # The upstream accepted the statement, so the downstream must not require a key.
         yield "sql_require_primary_key", 0
 
 
@@ -148,7 +148,7 @@ def _default_collation(session: Session, number: int) -> None:
 
 
 def _pairs(session: Session, text: str) -> str:
-    """``45=46`` as MariaDB wants it: ``utf8mb4=utf8mb4_bin``."""
+    """Return pairs such as ``45=46`` in MariaDB's syntax: ``utf8mb4=utf8mb4_bin``."""
     pairs = []
     for pair in text.split(","):
         charset, collation = (_collation(session, int(number)) for number in pair.split("="))
@@ -166,9 +166,9 @@ def _collation(session: Session, number: int) -> str:
 
 
 def _choose_client(session: Session, ddl: SchemaChanged) -> None:
-    """The client's charset, which views and stored programs keep, where the text has the same bytes in it.
+    """Set the client's charset, which views and stored programs store, if the text has the same bytes in it.
 
-    The text reaches us decoded and goes out as UTF-8.
+    The text is decoded in the log and sent as UTF-8.
     """
     found = session.value(
         "SELECT CHARACTER_SET_NAME FROM information_schema.COLLATIONS WHERE ID = %s", (ddl.charset_client,)
@@ -179,7 +179,7 @@ def _choose_client(session: Session, ddl: SchemaChanged) -> None:
 
 
 def _choose_engine(session: Session, name: str) -> None:
-    """What a CREATE TABLE without ENGINE takes; InnoDB where the upstream's engine is not there."""
+    """Set the engine for a CREATE TABLE without ENGINE: the upstream's, or InnoDB if the server does not have it."""
     try:
         session.run("SET SESSION default_storage_engine = %s", (name,))
     except pymysql.MySQLError as error:
@@ -193,7 +193,7 @@ _ASCII_CLIENTS = re.compile(r"ascii|latin[1257]|cp(125[0167]|85[02]|866)|greek|h
 
 
 def _need(session: Session, variable: str, value: Any) -> None:
-    """A setting without which the statement would mean something else."""
+    """Set a variable that the statement depends on."""
     try:
         session.run(f"SET SESSION {variable} = %s", (value,))
     except pymysql.MySQLError as error:
@@ -201,9 +201,9 @@ def _need(session: Session, variable: str, value: Any) -> None:
             raise
         raise DdlRefused(
             "TR625",
-            f"a DDL's session had {variable} = {value}, and the downstream refuses that: {message_of(error)}",
-            hint="load time zones with mysql_tzinfo_to_sql, grant SESSION_VARIABLES_ADMIN, or do by hand there what"
-            " the statement does and ignore it with a filter rule that has its text as sql-pattern",
+            f"the session of a DDL had {variable} = {value}, which the downstream refuses: {message_of(error)}",
+            hint="load time zones with mysql_tzinfo_to_sql, grant SESSION_VARIABLES_ADMIN, or make the statement's"
+            " change there by hand and ignore the statement with a filter rule that has its text as sql-pattern",
         ) from error
 
 
@@ -217,6 +217,6 @@ def _try(session: Session, variable: str, value: Any) -> None:
 
 
 def _choose_database(session: Session, name: str) -> None:
-    # CREATE DATABASE may come from a session whose own database is not there, or not any more.
+    # CREATE DATABASE may come from a session whose own database does not exist downstream.
     if name and session.value("SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = %s", (name,)):
         session.connection.select_db(name)

@@ -1,16 +1,17 @@
 """Finds out whether a DDL ran when its consumer, its connection or the downstream was killed.
 
-Evidence, in this order:
+The steps, in this order:
 
-1. None while it still runs: a DDL goes on in the server when its client has gone, and holds the channel's lock.
-2. MySQL's GTIDs, of tables whose DDL is atomic (InnoDB's), of views, programs and accounts: it has run, or not at all.
-3. MariaDB's binlog as long as the server has not been started again: the statement's number is there, or it is not.
-   CREATE and DROP have to have left what they were to leave all the same.
-4. The objects themselves (``interrupted``): on downstreams without GTIDs, on MariaDB once its server was started
-   again, and of MySQL's tables without atomic DDL. Crash recovery of MariaDB finishes some statements and logs them
-   under a number of its own or not at all, takes others back, and may lose one that it had logged.
-5. If these do not show it, a number that is used does, and else the operator. He is asked as well where the server has
-   lost a table: MariaDB does the DDL of partitioned tables one partition after the other.
+1. Wait while the statement still runs: the server continues a DDL without its client, with the channel's lock.
+2. MySQL's GTIDs decide for tables with atomic DDL (InnoDB's), views, programs and accounts.
+3. MariaDB's binlog decides if the server was not restarted: it has the statement's number or not. In addition, CREATE
+   and DROP must have had their result.
+4. Otherwise the objects decide (``interrupted``): on downstreams without GTIDs, on MariaDB after a restart, and for
+   MySQL's tables without atomic DDL. MariaDB's crash recovery finishes some statements and logs them under its own
+   number or not at all, rolls others back, and may lose one that was logged.
+5. If the objects do not show it, a used number means that the statement ran; without one the operator decides. The
+   operator also decides if the server has lost a table: MariaDB runs the DDL of partitioned tables one partition after
+   the other.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from spark_consumer.epochs.position import Position
 from spark_consumer.plan.refusal import DdlInDoubt
 from spark_consumer.target.session import Session
 
-# A table that was changed just now is that old after two seconds.
+# The time of a change has seconds only, so after two seconds it is in the past.
 _LONGEST_WAIT = 3.0
 _HINT_UNDECIDED = (
     "check the tables. If the DDL has run: `tailrace error skip`. If not: `tailrace error replace` with the statement"
@@ -53,12 +54,12 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class DdlProgress:
-    """How far a DDL is.
+    """The progress of a DDL.
 
     Attributes:
-        index: the next one of its statements.
-        remaining: the rest of that, if it is done in part.
-        number: the last number of the ledger that is used.
+        index: the index of its next statement.
+        remaining: the rest of that statement, if it is done in part.
+        number: the last used number of the ledger.
     """
 
     index: int
@@ -80,12 +81,12 @@ def await_predecessor(own: Session, position: Position) -> None:
 
 
 def snapshot_now(own: Session, ddl: SchemaChanged) -> Snapshot:
-    """The DDL's objects as they are now."""
+    """Return a snapshot of the DDL's objects now."""
     return take_snapshot(own, ddl, database_of(ddl), identities=needs_identities(ddl))
 
 
 def snapshot_before(own: Session, ddl: SchemaChanged) -> Snapshot:
-    """The DDL's objects as they are before it runs."""
+    """Return a snapshot of the DDL's objects before it runs."""
     deadline = time.monotonic() + _LONGEST_WAIT
     while changed_too_recently(ddl, found := snapshot_now(own, ddl)) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -95,11 +96,11 @@ def snapshot_before(own: Session, ddl: SchemaChanged) -> Snapshot:
 def progress_of_interrupted(
     own: Session, ledger: Ledger, intent: Intent, ddl: SchemaChanged, position: Position, where: Where
 ) -> DdlProgress:
-    """How far the DDL of an intent that has begun is, once a predecessor's statement has ended.
+    """Return the progress of a DDL that was started, after waiting for a predecessor's statement.
 
     Args:
-        own: a connection for this alone.
-        ddl: the statement in hand, with its text.
+        own: a connection of its own.
+        ddl: the current statement, with its text.
 
     Raises:
         DownstreamError: TR621, it cannot be determined.
@@ -151,7 +152,7 @@ def _left(
 
 
 def _is_atomic(snapshot: Snapshot) -> bool:
-    """Whether MySQL does the DDL of these objects whole or not at all, and with their GTID."""
+    """Whether MySQL runs DDL on these objects atomically, together with its GTID."""
     return all(
         shown.engine in ("", "innodb") and shown.kind != "DATABASE" for shown in snapshot.objects.values()
     )

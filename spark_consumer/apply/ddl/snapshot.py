@@ -1,4 +1,4 @@
-"""The objects that a DDL names, as the downstream has them: taken before it runs, and again if it was interrupted."""
+"""Reads the state of the objects that a DDL names, before it runs and again after an interruption."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SAMPLE = 5
 _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
 # no such table, database, routine, event, library
 _ABSENT = frozenset({1049, 1146, 1305, 1539, 6453})
-# The tables that hold accounts and what they may do, and the columns that name an account.
+# The tables with accounts and their privileges, and the columns that name an account.
 _OF_BOTH = dict.fromkeys(("db", "tables_priv", "columns_priv", "procs_priv", "proxies_priv"), ("User",))
 _GRANTS: dict[str, dict[str, tuple[str, ...]]] = {
     "mysql": _OF_BOTH
@@ -39,22 +39,22 @@ _GRANTS: dict[str, dict[str, tuple[str, ...]]] = {
     | {"role_edges": ("FROM_USER", "TO_USER"), "default_roles": ("USER", "DEFAULT_ROLE_USER")},
     "mariadb": _OF_BOTH | {"global_priv": ("User",), "roles_mapping": ("User", "Role")},
 }
-# What InnoDB's names of files have two characters for in place of four (MySQL: strings/ctype-utf8.cc).
+# Characters that InnoDB's file names encode with two characters instead of four (MySQL: strings/ctype-utf8.cc).
 _SHORT = ((0xC0, 0x5FF), (0x1E00, 0x1FFF), (0x2160, 0x217F), (0x24B0, 0x24EF), (0xFF20, 0xFF5F))
 
 
 @dataclass(frozen=True)
 class ObjectState:
-    """One object.
+    """The state of one object.
 
     Attributes:
-        kind: the server's TABLE_TYPE, DATABASE, the program's kind, ``ACCOUNTS``; "" if it is not there.
-        definition: hash of SHOW CREATE without the object's own name, ``UNKNOWN`` or ``BROKEN``.
-        engine: of a table, in lower case.
-        ids: InnoDB's table ids by partition, None if they are not known. A table keeps its id when it is renamed; one
-            that is rebuilt or truncated has another.
-        created: CREATE_TIME in UTC; MariaDB moves it with every ALTER and RENAME, MySQL with every ALTER.
-        content: where identities were asked for: CHECKSUM TABLE; of an InnoDB table only its first and last rows, or
+        kind: the server's TABLE_TYPE, DATABASE, the program's kind, ``ACCOUNTS``; "" if it does not exist.
+        definition: the hash of SHOW CREATE without the object's own name, ``UNKNOWN`` or ``BROKEN``.
+        engine: a table's engine in lower case.
+        ids: InnoDB's table ids by partition; None if they are not known. A renamed table keeps its id, a rebuilt or
+            truncated one gets another.
+        created: CREATE_TIME in UTC; MariaDB changes it with every ALTER and RENAME, MySQL with every ALTER.
+        content: if identities were requested, CHECKSUM TABLE; for an InnoDB table a hash of its first and last rows, or
             ``NO_ROWS``.
     """
 
@@ -66,9 +66,9 @@ class ObjectState:
     content: str = ""
 
     def identity(self, *, mariadb: bool, by_id: bool) -> tuple[object, ...]:
-        """What identifies the object across a rename; () if it does not exist.
+        """Return the properties that the object keeps in a rename; () if it does not exist.
 
-        If it begins with ``UNKNOWN``, two objects with the same may be different ones all the same.
+        If the first is ``UNKNOWN``, different objects may have the same properties.
         """
         if not self.kind:
             return ()
@@ -79,7 +79,7 @@ class ObjectState:
             or self.engine == "innodb"
             or (self.engine and not self.content)
         ):
-            # The definition has names of foreign keys in it that follow the table's.
+            # The definition has names of foreign keys, which change with the table's name.
             return UNKNOWN, self.content, "" if mariadb else self.created
         return self.definition, self.content
 
@@ -89,14 +89,14 @@ ABSENT = ObjectState()
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The objects of a DDL at one moment.
+    """The objects of a DDL at one time.
 
     Attributes:
-        objects: by name, quoted and with its schema.
-        server: hash of the server's version, and of how it shows a table that nobody alters. Where it differs,
-            definitions cannot be compared.
+        objects: the objects by quoted name with schema.
+        server: the hash of the server's version and of its SHOW CREATE of a table that never changes. Definitions can
+            be compared only if it is the same.
         taken: server time (UTC) minus one second; objects created before it will show the next change in CREATE_TIME.
-        binlog: MariaDB's current binlog file; each start of the server begins another one. "" if that is not known.
+        binlog: MariaDB's current binlog file, "" if it is not known; each start of the server creates another one.
     """
 
     objects: Mapping[str, ObjectState]
@@ -105,17 +105,17 @@ class Snapshot:
     binlog: str = ""
 
     def to_fields(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the fields for JSON."""
         return asdict(self)
 
     @classmethod
     def of(cls, fields: dict[str, Any]) -> Snapshot:
-        """The inverse of ``to_fields``, behind JSON."""
+        """Build a snapshot from its fields in JSON."""
         objects = {name: _shown_of(shown) for name, shown in fields["objects"].items()}
         return cls(**(fields | {"objects": objects}))
 
     def get(self, db: str, name: str) -> ObjectState:
-        """A table, or what has its name."""
+        """Return the object with a table's name."""
         return self.objects.get(quoted(db, name)) or self.objects.get(quoted(db, name).lower()) or ABSENT
 
 
@@ -125,11 +125,11 @@ def _shown_of(fields: dict[str, Any]) -> ObjectState:
 
 
 def take_snapshot(session: Session, ddl: SchemaChanged, database: str, *, identities: bool) -> Snapshot:
-    """A snapshot of what the DDL names.
+    """Take a snapshot of the objects that a DDL names.
 
     Args:
-        database: the one that a CREATE, ALTER or DROP DATABASE names.
-        identities: whether to look for InnoDB's ids, which takes longer, and for the contents of tables without.
+        database: the database that a CREATE, ALTER or DROP DATABASE names.
+        identities: whether to read InnoDB's ids, which takes longer, and the contents of tables without ids.
     """
     version, now, folded = session.rows(
         "SELECT VERSION(), CAST(UTC_TIMESTAMP() - INTERVAL 1 SECOND AS CHAR), @@lower_case_table_names"
@@ -161,13 +161,13 @@ def _table(
     content = _content(session, db, name, engine) if identities and kind == "BASE TABLE" else ""
     definition = _definition(session, "TABLE " + quoted(db, name), name)
     if definition == BROKEN and kind == "VIEW":
-        # What it reads is not there.
+        # A table that the view reads does not exist.
         definition = UNKNOWN
     return ObjectState(kind, definition or UNKNOWN, engine, ids, str(created or ""), content)
 
 
 def _content(session: Session, db: str, name: str, engine: str) -> str:
-    """What tells a table from another one of the same form."""
+    """Return a hash of a table's content, which distinguishes it from other tables with the same definition."""
     table = quoted(db, name)
     if engine != "innodb":
         checksum = session.rows(f"CHECKSUM TABLE {table}")[0][1]
@@ -192,7 +192,7 @@ def _content(session: Session, db: str, name: str, engine: str) -> str:
 
 
 def _other(session: Session, ddl: SchemaChanged, database: str) -> dict[str, ObjectState]:
-    """The program, database or accounts of the DDL."""
+    """Read the program, database or accounts of the DDL."""
     what = ddl.kind.partition(" ")[2]
     if what == "DATABASE":
         return {quoted(database): _named(session, "DATABASE", quoted(database), database)}
@@ -211,7 +211,7 @@ def _named(session: Session, what: str, name: str, own: str) -> ObjectState:
 
 
 def _definition(session: Session, what: str, own: str) -> str:
-    """Hash of SHOW CREATE, "" if there is no such object."""
+    """Return the hash of SHOW CREATE, "" if the object does not exist."""
     try:
         shown = session.rows("SHOW CREATE " + what)
     except pymysql.MySQLError as error:
@@ -220,24 +220,24 @@ def _definition(session: Session, what: str, own: str) -> str:
         if is_passing(error):
             raise
         return UNKNOWN if is_denied(error) else BROKEN
-    # The counter is no part of the structure, and some servers recompute it at a restart.
+    # AUTO_INCREMENT is not part of the structure, and some servers recompute it at a restart.
     text = _COUNTER.sub("", str(shown[0][1:]))
     return _hash(text.replace(quoted(own), "``", 1))
 
 
 def _accounts(session: Session, ddl: SchemaChanged) -> ObjectState:
-    """What the server keeps of the accounts that a statement names; passwords as it keeps them, hashed."""
+    """Return the state of the accounts that a statement names, with their passwords' hashes."""
     mode = ddl.mode
     texts = {
         string_value(token, not mode & NO_BACKSLASH_ESCAPES) if token.kind is TokenKind.STRING else token.text
         for token in Lexer(ddl.statement, dialect_of(ddl.source_flavor, mode))
         if token.kind is not TokenKind.SIGN
     }
-    # Hashes of passwords among them may be no text.
+    # Hashes of passwords among them may not be valid text.
     names = tuple(text.encode(errors="replace").decode() for text in texts)
     kept = []
     for table, columns in _GRANTS[session.flavor].items():
-        # Not by any column: the plugin or the host that a statement names is that of other accounts too.
+        # Compare only these columns, because other accounts have the same plugin or host.
         named = " OR ".join(f"{column} IN %s" for column in columns)
         try:
             rows = session.rows(f"SELECT * FROM mysql.{table} WHERE {named}", (names,) * len(columns))
@@ -265,7 +265,7 @@ def _binlog(session: Session) -> str:
 def _ids(
     session: Session, names: Iterable[tuple[str, str]], folded: bool
 ) -> dict[tuple[str, str], tuple[tuple[str, int], ...]]:
-    """InnoDB's table ids by partition, of those tables that it has and that can be told by their names of files."""
+    """Return InnoDB's table ids by partition, for the tables whose files can be identified."""
     rows = _files(session)
     made: dict[tuple[str, str], tuple[tuple[str, int], ...]] = {}
     for name in names:
@@ -276,7 +276,7 @@ def _ids(
 
 
 def _files(session: Session) -> list[tuple[str, int]]:
-    """InnoDB's tables, by the names of their files, and their ids; none without the right to see them."""
+    """Return InnoDB's tables by the names of their files, with their ids; none without the privilege to read them."""
     view = "INNODB_SYS_TABLES" if session.flavor == "mariadb" else "INNODB_TABLES"
     try:
         found = session.rows(f"SELECT NAME, TABLE_ID FROM information_schema.{view}")
@@ -289,7 +289,7 @@ def _files(session: Session) -> list[tuple[str, int]]:
 
 
 def _match(name: tuple[str, str], path: str, folded: bool) -> re.Match[str] | None:
-    """Whether a file is a table's, or one of its partitions'. MariaDB has ``#P#`` where MySQL has ``#p#``."""
+    """Match the file of a table or of one of its partitions, marked with ``#P#`` by MariaDB and ``#p#`` by MySQL."""
     pattern = f"(?P<table>{'/'.join(map(file_pattern, name))})(?P<part>#[Pp]#.*)?"
     return re.fullmatch(pattern, path, re.IGNORECASE if folded else 0)
 
@@ -297,8 +297,8 @@ def _match(name: tuple[str, str], path: str, folded: bool) -> re.Match[str] | No
 def clear_half_made(session: Session, db: str, table: str) -> None:
     """Drop the remains of a table that a killed server was creating.
 
-    MariaDB leaves partitions without a definition, MySQL definitions of MyISAM tables without files. Nobody can read
-    them, and they keep the table from being created.
+    MariaDB leaves partitions without a definition, MySQL definitions of MyISAM tables without files. They cannot be
+    read, and the table cannot be created while they exist.
     """
     folded, there = session.rows(
         "SELECT @@lower_case_table_names, COUNT(*) FROM information_schema.TABLES"
@@ -313,13 +313,13 @@ def clear_half_made(session: Session, db: str, table: str) -> None:
     for path, _ in _files(session) if session.flavor == "mariadb" else ():
         match = _match((db, table), path, bool(folded))
         if match and match["part"]:
-            # Behind this prefix a name is that of the file.
+            # This prefix means that the name is a file name.
             file = "#mysql50#" + path.partition("/")[2]
             session.execute(f"DROP TABLE IF EXISTS {quoted(db, file)}".encode())
 
 
 def file_pattern(name: str) -> str:
-    """A regular expression for what InnoDB makes of a name: letters, digits and _ stay, the rest is encoded."""
+    """Return a regular expression for a name in InnoDB's file names, which encode all but letters, digits and _."""
     return "".join(map(_encoded, name))
 
 
