@@ -229,7 +229,7 @@ class DdlApplier:
         mode = ddl.mode
         alone = len(ddl.tables) == 1 and ddl.tables[0].renamed_to is None
         if ddl.kind != "ALTER TABLE" or not alone or self._logged.versions is None:
-            return "only ALTER TABLE can be skipped"
+            return "it cannot be checked whether the merged table needs it"
         try:
             clauses = clauses_of(ddl.statement, ddl.source_flavor, sql_mode=mode)
         except (Unparsable, LexError) as error:
