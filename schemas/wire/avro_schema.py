@@ -113,8 +113,12 @@ def row_schema(structure: TableStructure) -> RowSchema:
     """The Avro schema of a structure's rows and its CRC-64-AVRO fingerprint, little-endian as on the wire."""
     schema = envelope(structure)
     text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
-    crc = fingerprint(to_parsing_canonical_form(json.loads(text)), "CRC-64-AVRO")
-    return RowSchema(text, bytes.fromhex(crc))
+    return RowSchema(text, schema_fingerprint(json.loads(text)))
+
+
+def schema_fingerprint(schema: dict[str, Any]) -> bytes:
+    """The CRC-64-AVRO fingerprint of a schema's parsing canonical form, little-endian as on the wire."""
+    return bytes.fromhex(fingerprint(to_parsing_canonical_form(schema), "CRC-64-AVRO"))
 
 
 def read_record(schema: Any, data: bytes) -> Any:

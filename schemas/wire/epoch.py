@@ -15,15 +15,57 @@ from zlib_ng.zlib_ng import crc32
 from schemas.ddl.classify import family
 from schemas.ddl.lexer import Flavor
 from schemas.structure import has_full_images
+from schemas.wire.avro_schema import read_record, schema_fingerprint
+from schemas.wire.rows import SINGLE_OBJECT, schema_name, value_header
 
-_SCHEMA = fastavro.parse_schema(json.loads((files("schemas") / "epoch.avsc").read_text()))
-_STRUCTURE_SCHEMA = fastavro.parse_schema(
-    next(
-        f["type"]["items"]
-        for f in json.loads((files("schemas") / "epoch.avsc").read_text())["fields"]
-        if f["name"] == "structures"
-    )
-    | {"namespace": "tailrace"}
+
+class OtherSchema(ValueError):
+    """A record whose header names another schema than the one that this version writes and reads."""
+
+
+class LogRecord:
+    """The records of one of the log's topics: the specification's single-object encoding of one schema.
+
+    Attributes:
+        header: the ten bytes before every record: marker and the schema's fingerprint.
+    """
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self.header = value_header(schema_fingerprint(schema))
+        self._schema = fastavro.parse_schema(schema)
+
+    def encode(self, record: dict[str, Any]) -> bytes:
+        """The record's bytes."""
+        out = io.BytesIO()
+        out.write(self.header)
+        fastavro.schemaless_writer(out, self._schema, record)
+        return out.getvalue()
+
+    def decode(self, data: bytes) -> Any:
+        """The inverse of ``encode``.
+
+        Raises:
+            OtherSchema: it is of another schema.
+            ValueError, LookupError, EOFError, TypeError: the bytes are not one record.
+        """
+        if not data.startswith(self.header):
+            found = data[: len(self.header)]
+            if not found.startswith(SINGLE_OBJECT) or len(found) < len(self.header):
+                raise ValueError("it does not begin with the header of a schema")
+            raise OtherSchema(
+                f"its schema has the fingerprint {schema_name(found).hex()}, and this version of Tailrace reads"
+                f" {schema_name(self.header).hex()}: producer and readers have to be of one version"
+            )
+        return read_record(self._schema, data[len(self.header) :])
+
+
+_SCHEMA: dict[str, Any] = json.loads((files("schemas") / "epoch.avsc").read_text())
+#: the records of ``<prefix>.epochs``
+EPOCH_RECORD = LogRecord(_SCHEMA)
+#: the records of ``<prefix>.schemas``
+STRUCTURE_RECORD = LogRecord(
+    next(field["type"]["items"] for field in _SCHEMA["fields"] if field["name"] == "structures")
+    | {"namespace": _SCHEMA["namespace"]}
 )
 
 #: `log_begins` of a log that holds everything that was ever written upstream
@@ -181,23 +223,19 @@ class EpochCommitted:
     log_begins: str | None = None
 
     def encode(self) -> bytes:
-        """Avro binary, without a header: the epochs topic has one schema."""
-        out = io.BytesIO()
+        """Its record in the epochs topic."""
         settings = dict(self.ddl.settings) if self.ddl else {}
-        fastavro.schemaless_writer(out, _SCHEMA, asdict(self) | {"ddl_settings": settings})
-        return out.getvalue()
+        return EPOCH_RECORD.encode(asdict(self) | {"ddl_settings": settings})
 
     @classmethod
     def decode(cls, data: bytes) -> EpochCommitted:
         """The inverse of ``encode``; what a field may be ``schemas.wire.log_records`` knows.
 
         Raises:
+            OtherSchema: it is of another schema.
             ValueError, LookupError, EOFError, TypeError: the bytes are not of one epoch.
         """
-        stream = io.BytesIO(data)
-        record: Any = fastavro.schemaless_reader(stream, _SCHEMA, None)
-        if stream.tell() != len(data):
-            raise ValueError(f"{len(data) - stream.tell()} bytes lie behind it")
+        record = EPOCH_RECORD.decode(data)
         record["ranges"] = tuple(OffsetRange(**r) for r in record["ranges"])
         record["tables"] = tuple(TableTouched(**t) for t in record["tables"])
         record["structures"] = tuple(StructureVersion(**s) for s in record["structures"])
@@ -213,16 +251,13 @@ class EpochCommitted:
 
 
 def encode_structure_version(version: StructureVersion) -> bytes:
-    """A record of ``<prefix>.schemas``: Avro binary of ``StructureVersion``."""
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, _STRUCTURE_SCHEMA, asdict(version))
-    return out.getvalue()
+    """Its record in ``<prefix>.schemas``."""
+    return STRUCTURE_RECORD.encode(asdict(version))
 
 
 def decode_structure_version(data: bytes) -> StructureVersion:
     """The inverse of ``encode_structure_version``. Raises as ``EpochCommitted.decode``."""
-    record: Any = fastavro.schemaless_reader(io.BytesIO(data), _STRUCTURE_SCHEMA, None)
-    version = StructureVersion(**record)
+    version = StructureVersion(**STRUCTURE_RECORD.decode(data))
     # It ends in a text, of which the reader takes as much as there is.
     if encode_structure_version(version) != data:
         raise ValueError("it does not end where its bytes do")

@@ -33,6 +33,7 @@ from schemas.wire.epoch import (
     EPOCH_KEY,
     EpochCommitted,
     OffsetRange,
+    OtherSchema,
     PreparedTransaction,
     SchemaChanged,
     StructureVersion,
@@ -45,6 +46,10 @@ if TYPE_CHECKING:
 #: the hint of an error that says so
 FOREIGN = (
     "nobody but the producer may write to the prefix's topics: see who else can; nothing of it was applied"
+)
+#: the hint of an error about a record of another schema
+OTHER_VERSION = (
+    "run the version that wrote this log, or begin a new log with this one; nothing of it was applied"
 )
 _HEX = re.compile(r"[0-9a-f]{16}|[0-9a-f]{8}")
 _XID = re.compile(r"X'[0-9a-f]*',X'[0-9a-f]*',[0-9]{1,10}")
@@ -91,11 +96,10 @@ class LoggedVersion(StructureVersion):
 
 
 def no_record(at: At | None, what: str, why: object, where: Where = Where()) -> LogError:  # noqa: B008
-    """TR568, a record that is none of ours."""
+    """TR568, a record that is none of ours, or of another version."""
     place = f"{at}: " if at else ""
-    return LogError(
-        "TR568", f"{place}{what}: {str(why)[:500] or type(why).__name__}", where=where, hint=FOREIGN
-    )
+    hint = OTHER_VERSION if isinstance(why, OtherSchema) else FOREIGN
+    return LogError("TR568", f"{place}{what}: {str(why)[:500] or type(why).__name__}", where=where, hint=hint)
 
 
 def read_epoch(value: bytes | None, at: At, key: bytes | None = EPOCH_KEY) -> EpochCommitted:

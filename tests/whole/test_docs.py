@@ -15,6 +15,7 @@ from producer.decode.row_decoder import RowDecoder
 from schemas.structure import Column, TableStructure
 from schemas.varint import encode_bytes, encode_long
 from schemas.wire.avro_schema import row_schema
+from schemas.wire.epoch import EPOCH_RECORD, STRUCTURE_RECORD
 from tailrace.commands.app import app
 from tailrace.config.file import SECTIONS
 from tests.golden.renew import renewed
@@ -199,6 +200,16 @@ def test_the_example_record_is_what_the_decoder_makes() -> None:
     write(image, 0, len(image), 12, encode_long(1), table, b"", place, keys.append, values.append, {})
     assert (keys, values) == ([_example("key")], [_example("value")])
     assert row_schema(structure).fingerprint == _example("value")[2:10]
+
+
+@pytest.mark.parametrize(
+    ("name", "header"),
+    [("EpochCommitted", EPOCH_RECORD.header), ("StructureVersion", STRUCTURE_RECORD.header)],
+)
+def test_the_log_has_the_schemas_that_its_page_names(name: str, header: bytes) -> None:
+    row = re.search(rf"^\| `{name}` \| .* \| `([0-9a-f]{{16}})` \|$", FORMAT, re.MULTILINE)
+    assert row is not None
+    assert b"\xc3\x01" + bytes.fromhex(row[1]) == header
 
 
 def test_renewing_leaves_golden_files_that_hold_as_they_are() -> None:

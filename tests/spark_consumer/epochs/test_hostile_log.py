@@ -25,6 +25,8 @@ from schemas.types.json_sql import typed_literal
 from schemas.varint import encode_bytes, encode_long
 from schemas.wire.avro_schema import row_schema
 from schemas.wire.epoch import (
+    EPOCH_RECORD,
+    STRUCTURE_RECORD,
     EpochCommitted,
     OffsetRange,
     PreparedTransaction,
@@ -35,6 +37,7 @@ from schemas.wire.epoch import (
     encode_structure_version,
 )
 from schemas.wire.log_records import (
+    OTHER_VERSION,
     UNFIT,
     At,
     EpochChain,
@@ -225,6 +228,27 @@ def test_a_forged_ddl_stops_at_its_place(fault: dict[str, Any]) -> None:
 )
 def test_a_record_that_is_no_epoch_stops_at_its_place(value: bytes | None) -> None:
     with pytest.raises(LogError, match=rf"TR568: {PLACE}the record holds no epoch"):
+        read_epoch(value, AT)
+
+
+@pytest.mark.parametrize("other", [b"\xc3\x01" + bytes(8), STRUCTURE_RECORD.header])
+def test_a_record_of_another_schema_stops_with_both_fingerprints(other: bytes) -> None:
+    named = rf"{other[2:].hex()}, and this version of Tailrace reads {EPOCH_RECORD.header[2:].hex()}"
+    with pytest.raises(LogError, match=rf"TR568: {PLACE}.*{named}") as stopped:
+        read_epoch(other + EPOCH.encode()[len(other) :], AT)
+    assert stopped.value.hint == OTHER_VERSION
+    [broken] = tracker_inputs(other + EPOCH.encode()[len(other) :], 7, "p.epochs")
+    assert named in broken.text
+    swapped = EPOCH_RECORD.header + encode_structure_version(VERSION)[len(other) :]
+    with pytest.raises(LogError, match="its schema has the fingerprint"):
+        read_version(swapped, AT, VERSION.topic_key)
+
+
+@pytest.mark.parametrize(
+    "value", [EPOCH.encode()[10:], EPOCH.encode()[:9], b"\0\0\0\0\1" + EPOCH.encode()[10:]]
+)
+def test_a_record_without_a_header_is_no_epoch(value: bytes) -> None:
+    with pytest.raises(LogError, match="it does not begin with the header of a schema"):
         read_epoch(value, AT)
 
 

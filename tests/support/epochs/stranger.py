@@ -14,13 +14,19 @@ from typing import Any
 
 import fastavro
 from confluent_kafka import Consumer, TopicPartition
+from fastavro.schema import fingerprint, to_parsing_canonical_form
 
 from tests.support.paths import CHECKOUT
 
 _EPOCH_SCHEMA = json.loads((CHECKOUT / "schemas/epoch.avsc").read_text())
 _ITEMS = next(f["type"]["items"] for f in _EPOCH_SCHEMA["fields"] if f["name"] == "structures")
+_STRUCTURE_SCHEMA = {**_ITEMS, "namespace": "tailrace"}
 EPOCH = fastavro.parse_schema(_EPOCH_SCHEMA)
-STRUCTURE = fastavro.parse_schema({**_ITEMS, "namespace": "stranger"})
+STRUCTURE = fastavro.parse_schema(_STRUCTURE_SCHEMA)
+EPOCH_HEADER, STRUCTURE_HEADER = (
+    b"\xc3\x01" + bytes.fromhex(fingerprint(to_parsing_canonical_form(schema), "CRC-64-AVRO"))
+    for schema in (_EPOCH_SCHEMA, _STRUCTURE_SCHEMA)
+)
 
 
 @dataclass
@@ -55,6 +61,12 @@ def avro(schema: Any, data: bytes) -> Any:
     found = fastavro.schemaless_reader(source, schema, None)
     assert source.read() == b"", "bytes are left over"
     return found
+
+
+def behind(header: bytes, data: bytes) -> bytes:
+    """What stands behind a header that must be there."""
+    assert data.startswith(header), "a record of another schema"
+    return data[len(header) :]
 
 
 def topic(bootstrap: str, name: str) -> list[Message]:
@@ -103,10 +115,12 @@ class Log:
     """The whole log of one prefix, checked against the format's guarantees."""
 
     def __init__(self, bootstrap: str, prefix: str) -> None:
-        self.epochs = [avro(EPOCH, m.value) for m in topic(bootstrap, f"{prefix}.epochs")]
+        self.epochs = [
+            avro(EPOCH, behind(EPOCH_HEADER, m.value)) for m in topic(bootstrap, f"{prefix}.epochs")
+        ]
         self.structures = {}
         for message in topic(bootstrap, f"{prefix}.schemas"):
-            version = avro(STRUCTURE, message.value)
+            version = avro(STRUCTURE, behind(STRUCTURE_HEADER, message.value))
             assert message.key.decode() == f"{version['db']}.{version['table']}@{version['epoch']}"
             self.structures[version["fingerprint"]] = version
         self._parsed: dict[str, Any] = {}
