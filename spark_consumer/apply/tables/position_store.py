@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -60,11 +60,41 @@ CREATE TABLE tailrace.relay_log_info (
   PRIMARY KEY (prefix, Channel_name)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: position per channel'
 """
-_COLUMNS = (
-    "epoch, epochs_offset, executed_gtid_set, fencing_token, structures_version,"
-    " ledger_uuid, ledger_domain, ledger_seq, ddl_intent,"
-    " Relay_log_name, Relay_log_pos, Master_log_name, Master_log_pos, epoch_gtid_set, xa_prepared,"
-    " epoch_rows, rewound_from, online_tables, log_id, origins"
+#: columns, and the fields of ``Position`` that they hold
+_FIELDS = {
+    "epoch": "epoch",
+    "epochs_offset": "epochs_offset",
+    "executed_gtid_set": "executed_gtids",
+    "fencing_token": "fencing_token",
+    "structures_version": "structures_version",
+    "ledger_uuid": "ledger_uuid",
+    "ledger_domain": "ledger_domain",
+    "ledger_seq": "ledger_seq",
+    "ddl_intent": "ddl_intent",
+    "Relay_log_name": "relay_log",
+    "Relay_log_pos": "relay_pos",
+    "Master_log_name": "source_log",
+    "Master_log_pos": "source_pos",
+    "epoch_gtid_set": "epoch_gtids",
+    "xa_prepared": "xa_prepared",
+    "epoch_rows": "epoch_rows",
+    "rewound_from": "rewound_from",
+    "online_tables": "online_tables",
+    "log_id": "log_id",
+    "origins": "origins",
+}
+_COLUMNS = ", ".join(_FIELDS)
+_MOVED = [name for name in _FIELDS if name not in ("fencing_token", "ledger_uuid", "ledger_domain")]
+_CREATED = [name for name in _FIELDS if name != "fencing_token"]
+_MOVE = (
+    f"UPDATE tailrace.relay_log_info SET {', '.join(f'{name} = %s' for name in _MOVED)}"
+    " WHERE prefix = %s AND Channel_name = %s"
+)
+_CREATE = (
+    "INSERT IGNORE INTO tailrace.relay_log_info (Number_of_lines, Sql_delay, Number_of_workers, Id, consistent,"
+    f" fencing_token, prefix, Channel_name, began_at, began_behind, began_whole, {', '.join(_CREATED)})"
+    # A token that no consumer of an earlier channel of this name has.
+    f" VALUES (%s, 0, 1, 1, 0, UNIX_TIMESTAMP(), %s, %s, %s, %s, %s, {', '.join(['%s'] * len(_CREATED))})"
 )
 #: MySQL's own columns, as `tailrace status` shows them
 _MYSQLS = (
@@ -125,7 +155,7 @@ class ChannelRow:
             bool(began_whole),
             replicates,
             stored,
-            Position(*values[len(_MYSQLS) :]),
+            _position(values[len(_MYSQLS) :]),
         )
 
 
@@ -162,7 +192,7 @@ def read(
         f"SELECT {_COLUMNS} FROM tailrace.relay_log_info WHERE prefix = %s AND Channel_name = %s{suffix}",
         channel,
     )
-    return Position(*rows[0]) if rows else None
+    return _position(rows[0]) if rows else None
 
 
 def create(
@@ -174,33 +204,11 @@ def create(
         last: the log's last epoch, which tells best where its rows come from.
     """
     first = Position.first(begin)
+    if last is not None:
+        first = replace(first, origins=" ".join(last.origins))
     made = session.run(
-        "INSERT IGNORE INTO tailrace.relay_log_info (Number_of_lines, Sql_delay, Number_of_workers, Id,"
-        " prefix, Channel_name, log_id, origins, Relay_log_name, Relay_log_pos, executed_gtid_set,"
-        " epoch_gtid_set, epoch, epoch_rows, epochs_offset, xa_prepared, began_at, began_behind, began_whole,"
-        " consistent, fencing_token, structures_version, ledger_uuid, ledger_domain, ledger_seq)"
-        # A token that no consumer of an earlier channel of this name has.
-        " VALUES (%s, 0, 1, 1, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s,"
-        " 0, UNIX_TIMESTAMP(), -1, %s, %s, 0)",
-        (
-            _NUMBER_OF_LINES,
-            *channel,
-            first.log_id,
-            first.origins if last is None else " ".join(last.origins),
-            first.relay_log,
-            first.relay_pos,
-            first.executed_gtids,
-            first.epoch_gtids,
-            first.epoch,
-            first.epoch_rows,
-            first.epochs_offset,
-            first.xa_prepared,
-            begin.start,
-            begin.behind,
-            begin.whole,
-            first.ledger_uuid,
-            first.ledger_domain,
-        ),
+        _CREATE,
+        (_NUMBER_OF_LINES, *channel, begin.start, begin.behind, begin.whole, *_values(first, _CREATED)),
     )
     if made:
         # Of a channel whose row somebody has deleted.
@@ -346,32 +354,14 @@ def set_consistent(session: Session, channel: ChannelKey, token: int) -> None:
 
 def move(session: Session, channel: ChannelKey, to: Position) -> None:
     """Move the position, inside the open transaction; token and ledger's identity stay as they are."""
-    affected = session.run(
-        "UPDATE tailrace.relay_log_info SET Relay_log_name = %s, Relay_log_pos = %s, Master_log_name = %s,"
-        " Master_log_pos = %s, executed_gtid_set = %s, epoch_gtid_set = %s, epoch = %s, epochs_offset = %s,"
-        " structures_version = %s, ledger_seq = %s, xa_prepared = %s, ddl_intent = %s,"
-        " online_tables = %s, epoch_rows = %s, rewound_from = %s, log_id = %s, origins = %s"
-        " WHERE prefix = %s AND Channel_name = %s",
-        (
-            to.relay_log,
-            to.relay_pos,
-            to.source_log,
-            to.source_pos,
-            to.executed_gtids,
-            to.epoch_gtids,
-            to.epoch,
-            to.epochs_offset,
-            to.structures_version,
-            to.ledger_seq,
-            to.xa_prepared,
-            to.ddl_intent,
-            to.online_tables,
-            to.epoch_rows,
-            to.rewound_from,
-            to.log_id,
-            to.origins,
-            *channel,
-        ),
-    )
+    affected = session.run(_MOVE, (*_values(to, _MOVED), *channel))
     if affected != 1:
         raise DownstreamError("TR611", f"the position of channel {channel} was not written")
+
+
+def _values(position: Position, columns: Sequence[str]) -> list[Any]:
+    return [getattr(position, _FIELDS[name]) for name in columns]
+
+
+def _position(row: Sequence[Any]) -> Position:
+    return Position(**dict(zip(_FIELDS.values(), row, strict=True)))
