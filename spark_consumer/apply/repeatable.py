@@ -102,7 +102,7 @@ def _not_repeatable(decision: Directive, statement: str, reason: str) -> Downstr
         "TR578",
         f"the replacement of event {decision.event} cannot be repeated: {reason}: {statement[:200]}",
         where=Where(epoch=decision.epoch, gtid=decision.gtid, event=decision.event),
-        hint=f"the furthest place is epoch:{decision.epoch + 1}; {REPLAY_HINT}",
+        hint=f"the earliest possible position is epoch:{decision.epoch + 1}; {REPLAY_HINT}",
     )
 
 

@@ -275,7 +275,7 @@ def test_what_cannot_be_repeated_is_refused_and_the_channel_goes_on(
     history.replay(name, until=f"gtid:{history.places[20][0]}")
     stood = history.position(name)
     with pytest.raises(
-        DownstreamError, match=r"TR576.*CREATE TABLE accounts.*the furthest place is epoch:3;"
+        DownstreamError, match=r"TR576.*CREATE TABLE accounts.*the earliest possible position is epoch:3;"
     ):
         rewound(history, name, "earliest")
     back = f"gtid:{history.places[4][0]}"

@@ -391,7 +391,9 @@ def test_a_rewind_over_a_ddl_that_was_left_out(channel: Channel) -> None:
     it.refused("TR620")
     it.error("replace", "--sql", f"ALTER TABLE {it.name}.t ADD KEY (v)")
     it.consume()
-    with pytest.raises(DownstreamError, match=rf"TR576.*the furthest place is epoch:{begin + 4};"):
+    with pytest.raises(
+        DownstreamError, match=rf"TR576.*the earliest possible position is epoch:{begin + 4};"
+    ):
         rewound(it, f"epoch:{begin}")
 
 
