@@ -1,1 +1,1 @@
-"""A slice in one transaction with its position."""
+"""Applies each slice in one transaction with the position."""

@@ -1,24 +1,24 @@
-"""Applying a slice: one downstream transaction with the data, the position and the audit row.
+"""Applies a slice in one downstream transaction with the data, the position and the audit row.
 
 The protocol, in order:
 
-0. The position is read. A slice that is applied already ends here. No event of the downstream may write beside us.
-1. If the slice has parts, workers apply them (``apply.workers.apply_part``), each in a transaction of its own.
-2. The next number of the ledger is set; BEGIN.
-3. The channel's row is read FOR UPDATE. The slice ends here if another consumer holds the channel, if it does not
-   begin at the position, or if workers have applied a part of another slice.
-4. A DDL runs on a connection of its own while the row stays locked, so no second consumer gets between. Before
-   that, in a transaction of its own, the position gets what the DDL becomes and what its objects look like; after an
-   interruption these and the ledger tell what is left of it (``spark_consumer.apply.ddl.settle``). What became several
-   statements has a number for each, is written down for each, and the row is locked for each.
-5. The tables are held as they are, and must be those that the plan was made for, and no trigger of theirs may write
-   beside us (``side_writes.py``; of parts that is looked at before 1). DELETEs of all tables, then INSERTs, then the
-   tables that keep the upstream's order; each statement must change exactly the rows that the log says. Of a slice in
-   parts nothing is left for this transaction. Then rows of tables without transactions, on a second connection
-   (``nontransactional.py``).
-6. The position moves, with the marks of tables without transactions and the rows of the workers; the audit row is
-   written; COMMIT.
-7. If the connection is lost, COMMIT included, a new one reads the position: it alone says what happened.
+0. Read the position. A slice that is already applied ends here. Check that no event of the downstream changes
+   replicated rows.
+1. If the slice has parts, workers apply them (``apply.workers.apply_part``), each in its own transaction.
+2. Set the next number of the ledger; BEGIN.
+3. Read the channel's row FOR UPDATE. It is an error if another consumer has taken over, if the slice does not start at
+   the position, or if workers have applied a part of another slice.
+4. Run the slice's DDL on a connection of its own. The channel's row stays locked, so no second consumer can interfere.
+   Before that, the position gets the DDL's statements and a snapshot of their objects, in a transaction of its own;
+   after an interruption these and the ledger show what is left to do (``spark_consumer.apply.ddl.settle``). If a DDL
+   becomes several statements, each has its own number, intent and lock.
+5. Lock the tables against DDL and check that they are those of the plan, and that none of their triggers changes
+   replicated rows (``side_writes.py``; for parts, before step 1). Then run DELETEs for all tables, INSERTs, and the
+   statements of tables in the upstream's order. Each must change exactly the rows in the log. A slice in parts has no
+   rows left here. Then write the rows of tables without transactions on a second connection (``nontransactional.py``).
+6. Move the position, with the marks of tables without transactions and the rows of the workers; write the audit row;
+   COMMIT.
+7. If the connection is lost, also during COMMIT, a new one reads the position, which shows what happened.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class ChannelState:
-    """What the downstream says of a channel when it is taken over.
+    """The state of a channel on the downstream when it is taken over.
 
     Attributes:
         decided: all operator decisions about refused events.
         has_error: whether its last run ended with an error.
-        unfinished: the downstream's tables without transactions that are, or may be, ahead of the position.
+        unfinished: the downstream's tables without transactions that are or may be ahead of the position.
     """
 
     position: Position
@@ -81,7 +81,7 @@ class Applier:
     """The channel's only writer. One thread uses it.
 
     Args:
-        worker_pool: applies the parts of slices that have some.
+        worker_pool: applies the parts of slices; None with one connection.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Applier:
         #: the fencing token under which it writes
         self.token = state.position.fencing_token
         self._decided = state.decided
-        #: those for events that are not applied yet, or to be applied again
+        #: the decisions about events that are not applied yet, or that are applied again
         self.directives = {
             event: one for event, one in state.decided.items() if event.epoch > state.position.epoch
         }
@@ -114,7 +114,7 @@ class Applier:
 
     @property
     def downstream(self) -> Downstream:
-        """What the next slice is planned for."""
+        """The state of the downstream for the next plan."""
         return Downstream(self.session, self.position, self._decided, self._hidden, self._unfinished)
 
     def apply(self, prepared: OneSlice) -> Applied:
@@ -126,10 +126,10 @@ class Applier:
         return self.connection.with_retries(lambda: self._apply_once(prepared))
 
     def apply_planned(self, prepared: OneSlice, replan: Callable[[], OneSlice]) -> Applied:
-        """``apply``, planning again if a table was altered in the meantime.
+        """Run ``apply``, and plan again if a table was altered in the meantime.
 
         Args:
-            replan: plans and prepares the slice anew.
+            replan: plans and prepares the slice again.
         """
         for _ in range(_PLANS - 1):
             try:
@@ -155,7 +155,7 @@ class Applier:
         return applied
 
     def _position_before(self, slice_: Slice) -> Position | None:
-        """Step 0: the position, read without a lock; None if the slice is already applied."""
+        """Step 0: read the position without a lock; return None if the slice is already applied."""
         found = position_store.read(self.session, self._channel)
         self.position = position_store.check_token(found, self.token, self._channel)
         if slice_.is_applied(self.position):
@@ -167,11 +167,11 @@ class Applier:
         numbers = self._apply_parts(prepared, before)
         tables = online_tables.from_json(before.online_tables).touched(prepared.slice_)
         self._hidden = tables.names
-        # The slice's own number comes behind those of its parts.
+        # The slice's own number follows those of its parts.
         return self._commit(prepared, before, before.ledger_seq + numbers + 1, tables)
 
     def _apply_ddl(self, prepared: OneSlice, before: Position) -> Applied:
-        """Step 4, and the rows that the DDL has made."""
+        """Run step 4, and apply the rows of the DDL's transaction."""
         slice_ = prepared.slice_
         directive = self.directives.get(EventId(slice_.first.epoch, DDL))
         work = self._ddl.work(self.session, slice_, before, directive)
@@ -184,7 +184,7 @@ class Applier:
             if pending
             else nullcontext(lambda: None)
         )
-        # The slice's own number comes behind those of its DDL's statements.
+        # The slice's own number follows those of its DDL's statements.
         number = progress.number + len(pending) + 1
         with last as run_ddl:
             applied = self._commit(prepared, before, number, progress.translated.tables, work, run_ddl)
@@ -214,8 +214,8 @@ class Applier:
         """The transaction with the data and the position: steps 2 to 6.
 
         Args:
-            number: of the ledger.
-            tables: of online schema changes, behind the slice.
+            number: the ledger's number of the transaction.
+            tables: the hidden tables of online schema changes after the slice.
         """
         session, slice_ = self.session, prepared.slice_
         with transaction(session, self._ledger, number):
@@ -234,7 +234,7 @@ class Applier:
         return Applied(made.statements, made.row_counts)
 
     def _lock_position(self, slice_: Slice, prepared: OneSlice | None = None) -> None:
-        """Step 3: hold the channel's row, and be sure that it stands just before this slice."""
+        """Step 3: lock the channel's row, and check that the slice starts at the position."""
         session = self.session
         found = position_store.read(session, self._channel, lock=True)
         slice_.check_next(position_store.check_token(found, self.token, self._channel))
@@ -279,7 +279,7 @@ class Applier:
     def _move(
         self, made: PreparedRows | PreparedParts, before: Position, number: int, ddl: DdlWork | None
     ) -> None:
-        """Step 6: the position, and what is written down with it."""
+        """Step 6: move the position, and write marks, workers' rows and audit row."""
         session, slice_, translated = self.session, made.slice_, ddl and ddl.progress.translated
         after = replace(slice_.behind(before), ledger_seq=number, ddl_intent=None)
         repeated = before.repeat_until
@@ -289,7 +289,7 @@ class Applier:
         records = slice_.audited(number)
         # A heartbeat only moves the position and gets no audit row.
         if any(record.transactions or record.rows or record.ddl for record in records):
-            # The epoch's number is used only when the batch applies it whole and for the first time.
+            # The epoch's number is used only if the batch applies the complete epoch for the first time.
             other = -number if slice_.window or repeated else None
             left_out = translated.left_out if translated else ()
             audit.record(session, self._channel, records, made.statements, other, left_out)
@@ -305,7 +305,7 @@ class Applier:
             audit.count(session, self._channel, counts)
 
     def _apply_parts(self, prepared: OneSlice, before: Position) -> int:
-        """Step 1, if the slice has parts; how many numbers of the ledger these have, applied or not."""
+        """Run step 1 if the slice has parts; return how many numbers of the ledger the parts have."""
         if isinstance(prepared, PreparedParts):
             for part in prepared.parts:
                 self._side_writes.check_tables(self.session, part.writes.tables, prepared.slice_.where)
@@ -319,7 +319,7 @@ class Applier:
         return parts
 
     def _run_parts(self, prepared: PreparedParts, before: Position) -> None:
-        """Have the workers apply their parts."""
+        """Run the workers, and wait until all parts are applied."""
         assert self._worker_pool is not None
         order = PartContext.of(self._config, self.token, self._ledger, before, prepared)
         run_all(self.session, self._worker_pool, order, prepared.parts, lambda: self._renewed(order))
@@ -333,7 +333,7 @@ class Applier:
         self.token = position_store.renew_token(self.session, self._channel, self.token)
 
     def ahead(self) -> list[UnfinishedPart]:
-        """The workers that are ahead of the position; those that were at work before write nothing any more."""
+        """Return the workers that are ahead of the position, after fencing workers of earlier attempts."""
 
         def work() -> list[UnfinishedPart]:
             self._renew_token()

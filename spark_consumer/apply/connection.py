@@ -1,4 +1,4 @@
-"""The connection that a channel writes on: made again when it is lost, and cut when the run ends."""
+"""The connection on which a channel writes. It is opened again when it is lost, and broken to end a run."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _log = structlog.get_logger()
 
 
 class Connection:
-    """One connection, and others that are open for a while beside it.
+    """The channel's connection, and other connections that are open for a short time.
 
     Attributes:
-        session: the one that is in use; another one after it was lost.
+        session: the current connection; a new one after it was lost.
     """
 
     def __init__(self, config: ConsumerConfig, session: Session) -> None:
@@ -38,7 +38,7 @@ class Connection:
         """Run ``work`` on the connection; reconnect and retry after temporary errors.
 
         Raises:
-            DownstreamError: it did not, within ``retry_time``, or cannot.
+            DownstreamError: it did not succeed within ``retry_time``, or a retry cannot help.
         """
         patience = Patience(self._retry_time, self._given_up)
         while True:
@@ -49,7 +49,7 @@ class Connection:
                     raise refused_error(error) from error
                 self._renew(patience, error)
             except Unreachable as error:
-                # The other connection was refused.
+                # The server refused the other connection.
                 if not error.retryable:
                     raise
                 self._renew(patience, error.__cause__ or error)
@@ -70,7 +70,7 @@ class Connection:
 
     @contextlib.contextmanager
     def another(self) -> Iterator[Session]:
-        """Another connection for the block."""
+        """Open another connection for the block."""
         with closing(connect(self._target)) as other:
             self._others.append(other)
             try:
@@ -79,7 +79,7 @@ class Connection:
                 self._others.remove(other)
 
     def give_up(self) -> None:
-        """From another thread: wait no longer, and cut what is open."""
+        """End all waiting and break the open connections. Another thread calls this."""
         self._given_up.set()
         for session in (self.session, *self._others):
             session.cut()

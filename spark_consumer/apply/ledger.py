@@ -1,13 +1,13 @@
 """Uses the downstream's GTIDs as a ledger of what the channel has applied; needed for DDL, which commits implicitly.
 
 On MySQL every slice and every DDL, on MariaDB every DDL runs under the next number of the channel's own GTID source.
-The numbers grow and the last one is part of the position, so after a crash the question "did the DDL happen?" is "is
-the number after the position's among the executed ones?". It depends on the server:
+The numbers grow and the last one is part of the position, so after a crash the DDL has happened if the number after the
+position's is among the executed ones. It depends on the server:
 
 - MySQL with ``gtid_mode=ON``: ``gtid_next`` before, ``gtid_executed`` after.
 - MariaDB with its binlog on: ``gtid_domain_id`` and ``gtid_seq_no`` before, ``gtid_binlog_pos`` after. Only DDL
-  is put under a number there: a transaction that writes to a sequence, or to a table without transactions, is
-  logged as several groups and would take the numbers of what follows.
+  has a number there: a transaction that writes to a sequence, or to a table without transactions, is logged as several
+  groups and would use the numbers of later statements.
 - Otherwise (``Ledger``) the objects decide (``spark_consumer.apply.ddl.settle``).
 """
 
@@ -23,23 +23,22 @@ from spark_consumer.epochs.position import Position
 from spark_consumer.target.session import Session, error_number, message_of
 
 _DENIED = frozenset({1227, 1045, 1142, 1238})
-# MariaDB in strict mode: the number is used, as after a crash behind a DDL. Then it may be set as well.
+# MariaDB in strict mode: the number is already used, as after a crash after a DDL. So numbers can be set.
 _USED = 1950
 _log = structlog.get_logger()
 
 
 class Ledger:
-    """Sets and checks the channel's numbers on one kind of server. Here: one without GTIDs, or without the privilege
-    to set them."""
+    """Sets and checks the channel's numbers. The base class is for servers where they cannot be set."""
 
-    #: whether ``is_executed`` tells of each DDL
+    #: whether ``is_executed`` is known for each DDL
     is_proof = False
 
     def begin(self, session: Session, number: int) -> None:
         """Set the ledger number of the session's next DDL."""
 
     def begin_rows(self, session: Session, number: int) -> None:
-        """Put the session's next transaction under this number."""
+        """Set the ledger number of the session's next transaction."""
 
     def skip(self, session: Session, numbers: range) -> None:
         """Mark unused numbers as used."""
@@ -54,7 +53,7 @@ class Ledger:
 
 @contextmanager
 def transaction(session: Session, ledger: Ledger, number: int) -> Iterator[None]:
-    """A transaction under a number of the ledger. The block commits it; if the block raises, it is rolled back."""
+    """Open a transaction under a number of the ledger. The block commits it; an exception rolls it back."""
     ledger.begin_rows(session, number)
     try:
         session.execute("BEGIN")
@@ -85,7 +84,7 @@ class MysqlLedger(Ledger):
     def skip(self, session: Session, numbers: range) -> None:
         for number in numbers:
             self.begin(session, number)
-            # An empty transaction leaves its GTID; one that was used is left out by the server.
+            # An empty transaction uses its GTID; the server ignores one whose GTID is already used.
             session.execute("BEGIN")
             session.execute("COMMIT")
         self.end(session)
@@ -107,7 +106,7 @@ class MariadbLedger(Ledger):
         self._domain = domain
 
     def begin(self, session: Session, number: int) -> None:
-        # Two statements: the number is checked against the domain that is in force when it is set.
+        # Two statements, because the server checks the number against the current domain.
         session.execute(f"SET SESSION gtid_domain_id = {self._domain}")
         session.execute(f"SET SESSION gtid_seq_no = {number}")
 
@@ -136,9 +135,9 @@ def choose_ledger(session: Session, position: Position) -> Ledger:
     if not on:
         return Ledger()
     try:
-        # Setting and taking back leaves no trace on either server.
+        # Setting a number and resetting it has no lasting effect on either server.
         ledger.begin(session, position.ledger_seq + 1)
-        # MySQL holds the number until then.
+        # MySQL reserves the number until the rollback.
         session.execute("ROLLBACK")
         ledger.end(session)
     except pymysql.MySQLError as error:

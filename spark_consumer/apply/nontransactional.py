@@ -1,26 +1,27 @@
-"""Rows of tables without transactions (MyISAM, Aria, MEMORY …), written once although they cannot be rolled back.
+"""Writes rows of tables without transactions (MyISAM, Aria, MEMORY …) once, although they cannot be rolled back.
 
-They cannot be in the transaction that moves the position: what a failed attempt has written stays, and MySQL with
-GTIDs refuses such a mixture (1785). So they are written beside it, one by one in the upstream's order, each by a
-statement of its own on a second connection, and ``tailrace.nontransactional_info`` says for each table how far that is:
+They cannot be in the transaction that moves the position: the rows of a failed attempt stay, and MySQL with GTIDs
+refuses such a mixture (1785). So a second connection writes them outside of it, in the upstream's order with one
+statement for each change, and ``tailrace.nontransactional_info`` has the progress of each table:
 
-1. The slice's transaction holds the channel's row, so no other consumer is at work. The second connection takes the
-   channel's lock, as a DDL does: a predecessor's statement that the server still carries out is waited for. Then the
-   first connection must still be there, and with it the channel's row.
-2. Before some changes are written, the table's mark is: the place in the upstream of the first of them, and how many
-   rows of the log they are. All rows before that place are there, those behind them are not, and these are in doubt.
-3. The changes, each of which must change exactly the rows that the log says. If one is refused, the mark says that all
-   before it are there and nothing is in doubt.
+1. The slice's transaction locks the channel's row, so no other consumer writes. The second connection takes the
+   channel's lock, as for a DDL, which waits for a predecessor's statement that the server still runs. Then the first
+   connection must still be open, and with it the lock of the channel's row.
+2. Before some changes are written, the table's mark is written: the upstream position of the first change, and the
+   number of rows in them. All rows before that position are applied, those after them are not, and these are in doubt.
+3. The changes are written. Each must change exactly the rows in the log. If one is refused, the mark is set to it:
+   everything before it is applied, and nothing is in doubt.
 4. The slice's transaction removes the marks when it moves the position.
 
-After a crash the next attempt, by whatever slices, leaves out what is there, repeats what is in doubt so that it comes
-to the same in either case, and goes on behind. Several changes may be in doubt together if a repetition from the first
-one on cannot meet what a later one has left: with one unique key, which none of them changes. ``tailrace recover`` and
-consumers continue each other: a row's place is its transaction's and event's in the upstream.
+After a crash the next attempt, even with other slices, skips the applied rows, repeats the rows in doubt with
+statements whose result is the same in both cases, and continues after them. Several changes may be in doubt together
+only if a repetition from the first one on cannot conflict with a later one: with one unique key that none of them
+changes. ``tailrace recover`` and consumers can continue each other, because a row is identified by its position
+upstream.
 
-A server's statement on one row happens or does not. Those of a crashed server's that were answered are there, but for
-MEMORY, whose tables are empty then. Where some are in doubt, a table whose files such a server has left out of order
-stops the channel (``crashed_tables``).
+A statement on one row is applied completely or not at all. After a server's crash the confirmed statements are applied,
+except in MEMORY tables, which are empty then. If rows are in doubt and the crash has damaged the table's files, the
+channel stops (``crashed_tables``).
 """
 
 from __future__ import annotations
@@ -53,10 +54,10 @@ _NOT_SUPPORTED = 1031
 def advance_marks(
     session: Session, channel: ChannelKey, each: Iterable[TableSteps], after: Position
 ) -> frozenset[QualifiedName]:
-    """Bring the marks to a position behind these steps, all of which are made, in the transaction that moves it there.
+    """Move the marks to the position after these steps, which are all applied, in the position's transaction.
 
     Returns:
-        The tables that still are ahead.
+        The tables that are still ahead.
     """
     there, made = marks.read(session, channel), {one.name: one for one in each}
     left: dict[QualifiedName, TableMark] = {}
@@ -75,7 +76,7 @@ def advance_marks(
 
 
 def is_ahead(place: RowPosition, position: Position) -> bool:
-    """Whether a row is still to come at a position."""
+    """Whether a row is after a position."""
     if place.gtid:
         executed = parse_like(position.executed_gtids, place.gtid)
         return not executed.contains(parse_like(place.gtid, position.executed_gtids))
@@ -95,15 +96,15 @@ def write_steps(
     after: Position,
     where: Where,
 ) -> None:
-    """Write what is missing of a slice's steps, and make sure of what is in doubt.
+    """Write the missing steps of a slice, and repeat those in doubt.
 
     Args:
         session: the second connection, in autocommit mode, that has the channel's lock.
         after: the position at the slice's end.
 
     Raises:
-        DownstreamError: a statement was refused, or changed other rows than the log implies; TR663 a crashed table.
-        LogError: TR659 the log does not have what a mark names.
+        DownstreamError: a statement was refused, or changed other rows than the log implies; TR663, a crashed table.
+        LogError: TR659, the log does not have the row of a mark.
     """
     there = marks.read(session, channel)
     for one in each:
@@ -117,7 +118,7 @@ def write_steps(
 def _due(
     one: TableSteps, mark: TableMark | None, after: Position, where: Where
 ) -> Iterator[tuple[Sequence[Step], bool]]:
-    """The steps to write, in pieces that may be in doubt together, each with whether it is now."""
+    """Yield the steps to write in groups that may be in doubt together, and whether the group is in doubt now."""
     found = one.doubtful(mark)
     if found is None:
         assert mark is not None
@@ -169,7 +170,7 @@ def _write(
                 raise crashed(one.name, error.__cause__, error.where) from error
             error.applied = _APPLIED
             if not again:
-                # The server has answered: this one is not there, and all before it are.
+                # The server has refused this change, so exactly those before it are applied.
                 marks.write(session, channel, one.name, TableMark(one.places[step.first], 0))
             raise
         reached("nontransactional.after_row")
@@ -179,7 +180,7 @@ def _repeat(session: Session, step: Step, where: Where) -> None:
     try:
         write_ordered(session, step.idempotent, where)
     except DownstreamError as error:
-        # ARCHIVE takes INSERT and nothing else.
+        # ARCHIVE supports only INSERT.
         if error_number(error.__cause__ or error) != _NOT_SUPPORTED or not step.idempotent.fallbacks:
             raise
         if not session.rows(

@@ -1,4 +1,4 @@
-"""Putting together what applies a channel's slices."""
+"""Builds the objects that apply a channel's slices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def open_applier(
     logged: LoggedTables,
     worker_pool: WorkerPool | None = None,
 ) -> Applier:
-    """The writer of a channel that was taken over at this position, on this connection.
+    """Return the writer of a channel that was taken over at this position, on this connection.
 
     Raises pymysql.MySQLError, OSError.
     """
@@ -33,7 +33,7 @@ def open_applier(
 
 
 def read_state(session: Session, channel: ChannelKey, position: Position) -> ChannelState:
-    """What the downstream says of a channel. Raises pymysql.MySQLError, OSError."""
+    """Read the state of a channel from the downstream. Raises pymysql.MySQLError, OSError."""
     return ChannelState(
         position,
         ledger.choose_ledger(session, position),

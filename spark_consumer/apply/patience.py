@@ -10,10 +10,10 @@ _LONGEST = 10.0
 
 
 class Patience:
-    """Pauses that grow up to ten seconds, until ``limit`` seconds have gone by since the first of them.
+    """Pauses that grow up to ten seconds, until ``limit`` seconds have passed since the first of them.
 
     Args:
-        limit: seconds; 0: there is no second attempt.
+        limit: seconds; with 0 there is no second attempt.
         given_up: event that ends all waiting.
         clock: seconds of a monotonic clock.
     """
@@ -42,5 +42,5 @@ class Patience:
 
 
 def pause_before(attempt: int) -> float:
-    """Seconds to wait before an attempt; the first repetition is number 1."""
+    """Return the seconds to wait before an attempt; the first retry is number 1."""
     return float(min(_LONGEST, 0.1 * 2 ** min(attempt, 10)))

@@ -1,4 +1,4 @@
-"""Plans slices against the downstream's tables as they are."""
+"""Plans slices with the downstream's current tables."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from spark_consumer.target.tables import ForeignKeyCatalog, TargetCatalog
 
 @dataclass(frozen=True)
 class Downstream:
-    """What a slice is planned for.
+    """The state of the downstream for which a slice is planned.
 
     Attributes:
-        position: the channel's.
+        position: the channel's position.
         decided: all operator decisions about refused events.
-        hidden: the upstream's tables that an online schema change made, and that the downstream does not have.
-        unfinished: the downstream's tables without transactions that are, or may be, ahead of the position.
+        hidden: the upstream's tables of online schema changes, which the downstream does not have.
+        unfinished: the downstream's tables without transactions that are or may be ahead of the position.
     """
 
     session: Session
@@ -40,7 +40,7 @@ class Downstream:
 
 
 class Planner:
-    """Plans the slices of one channel, and remembers the downstream's tables from one to the next."""
+    """Plans the slices of one channel, and caches the downstream's tables."""
 
     def __init__(self, config: ConsumerConfig) -> None:
         self._rules = config.rules
@@ -59,15 +59,16 @@ class Planner:
         *,
         row_by_row: bool = False,
     ) -> SlicePlan:
-        """Plan a slice. ``structures``: of its rows, by fingerprint.
+        """Plan a slice.
 
         Args:
-            row_by_row: each change as a statement of its own, traced.
+            structures: the structures of its rows, by fingerprint.
+            row_by_row: whether each change is a traced statement of its own.
 
         Raises:
             LogError: a structure is missing.
-            DownstreamError: the downstream's tables do not fit.
-            pymysql.MySQLError, OSError: reading them fails.
+            DownstreamError: the downstream's tables cannot hold the rows.
+            pymysql.MySQLError, OSError: the tables cannot be read.
         """
         session = downstream.session
         needed = structures_of(slice_, structures)
@@ -76,7 +77,7 @@ class Planner:
         targets = self._catalog.load(session, names)
         is_repeat = downstream.position.repeats(slice_.order)
         safe = is_repeat or self._safe_mode.active(time.monotonic())
-        # Room for the statement's own words and the packet's header.
+        # Leave room for the rest of the statement and the packet's header.
         max_bytes = min(1 << 20, session.max_allowed_packet - 65536)
         plan = plan_slice(
             needed,

@@ -1,7 +1,6 @@
-"""A slice that is ready to be applied: what it writes, the four forms that it can have, and how the results of
-executors become one.
+"""A slice that is ready to be applied: its statements, its four forms, and how the executors' results become one.
 
-Its rows were found to be exactly those of its epochs, as far as they are read already.
+Rows that are already read are verified: they are exactly those of the epochs.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ TableStatements = tuple[tuple[TablePlan, Statement], ...]
 
 @dataclass(frozen=True)
 class Writes:
-    """What one transaction writes: statements, in the order in which they run.
+    """The statements of one transaction.
 
     Attributes:
-        deletes: of all tables; then
-        inserts: of all tables; then
-        ordered: those of tables that keep the upstream's order.
+        deletes: the DELETEs of all tables, which run first.
+        inserts: the INSERTs of all tables, which run next.
+        ordered: the statements of tables in the upstream's order, which run last.
     """
 
     deletes: TableStatements = ()
@@ -47,18 +46,18 @@ class Writes:
 
     @property
     def statements(self) -> int:
-        """How many they are."""
+        """The number of statements."""
         return len(self.deletes) + len(self.inserts) + len(self.ordered)
 
     @property
     def rows(self) -> int:
-        """How many rows the log says that they change."""
+        """The number of rows that they must change according to the log."""
         merged = sum(statement.rows for _, statement in (*self.deletes, *self.inserts))
         return merged + sum(one.rows for one in self.ordered)
 
     @property
     def tables(self) -> dict[QualifiedName, TablePlan]:
-        """The downstream's tables that they write, by name."""
+        """The downstream's tables to which they write, by name."""
         merged = [table for table, _ in (*self.deletes, *self.inserts)]
         tables = [*merged, *(one.table for one in self.ordered)]
         return {table.target_name: table for table in tables if table.definition}
@@ -66,12 +65,12 @@ class Writes:
 
 @dataclass(frozen=True)
 class Step:
-    """One change of a table without transactions, which is written beside the transaction.
+    """One change of a table without transactions, which is written outside of the transaction.
 
     Attributes:
         first: the index of its first row among the table's rows of the slice.
         idempotent: the statement that gives the same result if the change was already made.
-        match: what finds its row.
+        match: the predicate that finds its row.
         alone: whether it must be confirmed before the next change.
     """
 
@@ -84,10 +83,10 @@ class Step:
 
 @dataclass(frozen=True)
 class TableSteps:
-    """What a slice writes to one table without transactions.
+    """The changes of a slice in one table without transactions.
 
     Attributes:
-        places: all rows that the log has for it, also those that are left out.
+        places: the positions of all its rows in the log, also of those that are left out.
     """
 
     table: TablePlan
@@ -99,8 +98,8 @@ class TableSteps:
         return self.table.target_name
 
     def doubtful(self, mark: TableMark | None) -> tuple[int, int] | None:
-        """Which of its rows a mark says may be there, as ``[begin, end)``: all before them are, and all behind them
-        are not. None if the mark's are none of these rows."""
+        """Return the rows that are in doubt by a mark, as ``[begin, end)``: rows before them are applied, rows after
+        them are not. None if the mark's row is not one of these rows."""
         if mark is None:
             return 0, 0
         if mark.place is None:
@@ -116,11 +115,11 @@ class PreparedRows:
     """Rows that are written in the transaction that moves the position.
 
     Attributes:
-        row_counts: what became of the rows on the way.
-        nontransactional: writes to non-transactional tables.
-        events: of a slice that is applied row by row, which row changes it has.
-        directives: what an operator has decided about some of them.
-        rest_of: where workers have applied some parts of the slice already and this is the rest: one of these workers.
+        row_counts: the counts of the stages.
+        nontransactional: the changes of tables without transactions.
+        events: the row changes of a slice that is applied row by row.
+        directives: an operator's decisions about some of them.
+        rest_of: if this is the rest of a slice of which workers have applied parts, one of these workers.
     """
 
     slice_: Slice
@@ -133,7 +132,7 @@ class PreparedRows:
 
     @property
     def counts(self) -> dict[str, int]:
-        """For the channel's counters."""
+        """Return the numbers to add to the channel's counters."""
         return _counts(self.slice_, self.statements, self.row_counts)
 
     @property
@@ -147,7 +146,7 @@ class PreparedRows:
 
     @property
     def tables(self) -> dict[QualifiedName, TablePlan]:
-        """The downstream's tables that it writes, by name."""
+        """The downstream's tables to which it writes, by name."""
         return self.writes.tables | self._beside.tables
 
 
@@ -156,8 +155,8 @@ class WorkerPart:
     """One worker's share of a slice.
 
     Attributes:
-        number: the worker, from 1.
-        applied: its rows as ``Checkpoint_group_bitmap``.
+        number: the worker's number, from 1.
+        applied: the offsets of its rows, in the format of ``Checkpoint_group_bitmap``.
     """
 
     number: int
@@ -170,8 +169,8 @@ class PreparedParts:
     """Parts that workers write, each in a transaction of its own, before the one that moves the position.
 
     Attributes:
-        slice_id: unique id of this attempt, known to the workers.
-        row_counts: what became of the rows on the way.
+        slice_id: the unique id of this attempt, which the workers get.
+        row_counts: the counts of the stages.
     """
 
     slice_: Slice
@@ -185,7 +184,7 @@ class PreparedParts:
 
     @property
     def counts(self) -> dict[str, int]:
-        """For the channel's counters."""
+        """Return the numbers to add to the channel's counters."""
         return _counts(self.slice_, self.statements, self.row_counts)
 
 
@@ -201,7 +200,7 @@ class BehindDdl:
     """The rows of a DDL, such as CREATE TABLE … SELECT: they can be planned only after the DDL has created their table.
 
     Attributes:
-        read: plans and reads them then.
+        read: plans and reads them after the DDL.
     """
 
     slice_: Slice
@@ -210,12 +209,12 @@ class BehindDdl:
 
 @dataclass(frozen=True)
 class OneByOne:
-    """Epochs of which each is to be planned and applied as a slice of its own. Nothing is read yet."""
+    """Epochs that are planned and applied as single slices. Nothing is read yet."""
 
     slice_: Slice
 
 
-#: what is one transaction, or one with those of workers before it
+#: a slice that is one transaction, perhaps after those of workers
 OneSlice = PreparedRows | PreparedParts | BehindDdl
 Prepared = OneSlice | OneByOne
 
@@ -227,7 +226,7 @@ def assemble_slice(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) ->
 
 
 def sort_results(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> PreparedRows:
-    """The statements among the results of all partitions, in the order in which they are applied."""
+    """Return the statements from the results of all partitions, in the order in which they are applied."""
 
     def merged(kind: type[Deletes | Inserts]) -> TableStatements:
         found = (one for one in results if isinstance(one, kind))
@@ -252,10 +251,10 @@ def sort_results(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> P
 def steps_of(
     rows: Iterable[OrderedRow], events: Mapping[EventId, tuple[TablePlan, Event]]
 ) -> tuple[TableSteps, ...]:
-    """The steps of rows of tables without transactions, by table.
+    """Return the steps for rows of tables without transactions, by table.
 
     Args:
-        events: all rows of these tables that the log has.
+        events: all rows of these tables in the log.
     """
     found: dict[QualifiedName, TableSteps] = {}
     indexes: dict[EventId, int] = {}
@@ -277,7 +276,7 @@ def steps_of(
 
 
 def row_event(slice_: Slice, row: TracedRow) -> Event:
-    """The event of a row of a slice."""
+    """Return the event of a row of a slice."""
     end = next((one.record for one in slice_.epochs if one.record.epoch == row.epoch), slice_.last)
     relay = f"{end.relay_dir}/{end.relay_file}:{end.relay_pos}"
     shown = cut_values((row.shown or b"").decode(errors="replace"))
@@ -291,14 +290,14 @@ def row_counts_of(
     in_order: Sequence[OrderedRow],
     made: Sequence[Writes],
 ) -> RowCounts:
-    """Row counters of a slice."""
+    """Return the row counters of a slice."""
     planned = RowCounts.of_plan(slice_, plan)
     not_written = [one for one in results if isinstance(one, UnwrittenCounts)]
-    # Halves of a key change come from two executors, and only here it is known whether both are left out.
+    # The halves of a key change come from two executors, so only the driver knows whether both are left out.
     left_out = sum(one.left_out for one in not_written) + len(in_order)
     left_out -= sum(one.changes for writes in made for one in writes.ordered)
     compacted = sum(one.compacted for one in not_written)
-    # A change may write two rows, to delete one and to insert it anew.
+    # A change may write two rows: it deletes one and inserts it again.
     changes = slice_.rows - planned.filtered - left_out - compacted
     together = min(changes, sum(writes.rows for writes in made) - sum(writes.statements for writes in made))
     return planned + RowCounts(expression_filtered=left_out, compacted=compacted, merged=together)
@@ -314,13 +313,13 @@ def apply_directives(
     """Apply operator directives to a slice prepared row by row.
 
     Args:
-        flavor: of the downstream.
-        is_repeat: whether the slice is applied for a second time.
+        flavor: the downstream's flavor.
+        is_repeat: whether the slice is applied again after a rewind.
 
     Raises:
-        EventRefused: a directive for something else.
-        DownstreamError: TR642 a directive for an event that is not there; TR578 the replacement of an event cannot be
-            repeated.
+        EventRefused: a directive is for another event.
+        DownstreamError: TR642, a directive is for an event that does not exist; TR578, the replacement of an event
+            cannot be repeated.
     """
     first, behind = prepared.slice_.window or (0, 1 << 62)
     of_slice = [
@@ -348,7 +347,7 @@ def apply_directives(
         left = [step for step in table.steps if step.statement.event not in directives]
         beside.append(replace(table, steps=left))
         for step in table.steps:
-            # What is left out was not made; what runs in its place is in the transaction of the position.
+            # A change that is left out is not written; its replacement runs in the position's transaction.
             chosen = directives.get(step.statement.event)
             statements += (
                 []
@@ -371,5 +370,5 @@ def _replace_statement(
 
 
 def ordered_rows(plan: SlicePlan, changes: Iterable[OrderedChange]) -> list[OrderedRow]:
-    """The changes with what the plan says of their tables."""
+    """Return the changes with the plans of their tables."""
     return [OrderedRow.of(plan.tables[one.table], one) for one in changes]

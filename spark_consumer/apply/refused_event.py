@@ -1,4 +1,4 @@
-"""Which event it was that the downstream has refused."""
+"""Finds the event that the downstream has refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spark_consumer.plan.refusal import DdlRefused, EventRefused, RowRefused, cu
 
 
 def named(error: DownstreamError, prepared: OneSlice) -> EventRefused | None:
-    """The error with the event that it is about; None if that is not known."""
+    """Return the error with its event; None if the event is not known."""
     if isinstance(error, EventRefused):
         return error
     ddl = prepared.slice_.ddl
@@ -25,7 +25,7 @@ def named(error: DownstreamError, prepared: OneSlice) -> EventRefused | None:
 
 
 def first_refused(connection: Connection, prepared: PreparedRows) -> EventRefused | None:
-    """Write a slice that is prepared row by row, and roll it back: the first row that is refused, if any is."""
+    """Write a slice that is prepared row by row, and roll it back. Returns the first refused row; None without one."""
 
     def work() -> EventRefused | None:
         session = connection.session

@@ -1,7 +1,7 @@
-"""Which changes can be applied a second time to tables that have them already.
+"""Checks whether changes can be applied again to tables that already have them.
 
-Rows that a key identifies and that the log describes whole; and what an operator has put in the place of others, if
-it sets rows and does not add to them.
+That works for rows that have a key and that the log has completely, and for an operator's statements that set rows and
+do not add to values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REPLAY_HINT = "to see any position, replay into an empty schema with another cha
 
 
 def check_tables(plan: SlicePlan, targets: Mapping[QualifiedName, TargetTable | None], rules: Rules) -> None:
-    """Raise DownstreamError TR577 for a table whose changes cannot be repeated as they are planned."""
+    """Raise DownstreamError TR577 for a table whose changes cannot be repeated in the way in which they are planned."""
     for table in plan.tables:
         whole = table.structure.is_full or table.mode is Mode.SKIP
         if table.mode is Mode.ORDERED or not whole:
@@ -47,26 +47,26 @@ def _reason(table: TablePlan, target: TargetTable | None, rules: Rules) -> str:
     if not table.transactional:
         return "the downstream's table has no transactions"
     if table.cascades:
-        return "it is part of a cascading foreign key"
+        return "foreign keys connect it with a table that cascades"
     if table.partial:
         return "the channel's filters leave some of its changes out"
     if not rules.compact:
         return "the channel has compact = false"
     if target is not None and target.writable - {column.lower() for column in table.writable}:
-        return "the downstream's table has columns of its own"
+        return "the downstream's table has columns that the upstream's does not have"
     return "its downstream table is shared with a table whose changes cannot be repeated"
 
 
 def repeated_statement(decision: Directive, statement: str, flavor: Flavor) -> Repeated:
-    """A statement of a decision as it runs for a second time. Raises DownstreamError TR578."""
+    """Return a statement of a decision in the form for a repetition. Raises DownstreamError TR578."""
     if (found := repeated(statement, flavor)) is None:
         known = "UPDATE … SET column = constant WHERE …, DELETE … WHERE …, INSERT or REPLACE of constants"
-        raise _not_repeatable(decision, statement, f"it is none of {known}")
+        raise _not_repeatable(decision, statement, f"only these can: {known}")
     return found
 
 
 def check_decisions(session: Session, decisions: Iterable[Directive]) -> None:
-    """Raise DownstreamError TR578 for a row's replacement that would not do the same when it runs again."""
+    """Raise DownstreamError TR578 for a row's replacement whose result could differ when it runs again."""
     for one in decisions:
         for statement in one.statements if one.used else ():
             found = repeated_statement(one, statement, session.flavor)
@@ -77,9 +77,9 @@ def check_decisions(session: Session, decisions: Iterable[Directive]) -> None:
 
 
 def tables_with_decisions(decisions: Iterable[Directive], flavor: Flavor) -> Callable[[TablePlan], bool]:
-    """Whether a table may have other rows than the log says, since somebody has decided about some of them.
+    """Return a function that tells whether a table may differ from the log because of an operator's decisions.
 
-    There a row with another one's unique value need not be one that comes later in the log.
+    In such a table, a row with another row's unique value may not be changed later in the log.
     """
     names: set[QualifiedName] = set()
     upstream: set[str] = set()
@@ -107,7 +107,7 @@ def _not_repeatable(decision: Directive, statement: str, reason: str) -> Downstr
 
 
 def _difference_when_repeated(found: Repeated, target: TargetTable | None) -> str:
-    """Why a statement would do something else in its table for a second time; "" if it would not."""
+    """Return why a statement's result could differ when it runs again in its table; "" if it cannot."""
     if target is None:
         return "its table does not exist"
     if target.triggers:

@@ -44,25 +44,25 @@ def write(session: Session, writes: Writes, where: Where) -> None:
                 _run_cascade(session, hanging, one, where)
             write_ordered(session, one, where)
     finally:
-        # Also for what the session is used for once a statement was refused.
+        # Reset it also after a refused statement, because the session is used again.
         if checks:
             with contextlib.suppress(pymysql.MySQLError, OSError):
                 session.execute("SET SESSION foreign_key_checks = 0")
 
 
 def privilege_error(error: BaseException, where: Where) -> DownstreamError:
-    """The error for an account that lacks a privilege."""
+    """Return the error for an account that lacks a privilege."""
     return DownstreamError(
         "TR641",
         f"the downstream's account lacks a privilege: {message_of(error)}",
         where=where,
-        hint="grant it (`tailrace check` names what is needed), then start again",
+        hint="grant it (`tailrace check` lists the missing privileges), then start again",
         applied=NOTHING_APPLIED,
     )
 
 
 def _run_cascade(session: Session, hanging: Cascades, one: OrderedStatement, where: Where) -> None:
-    """Delete dependent rows that the row's own DELETE would leave behind."""
+    """Delete descendants that the row's own DELETE would not delete."""
     assert one.cascade_from is not None
     if not hanging.act(one.table.target_name):
         return
@@ -75,7 +75,7 @@ def _run_cascade(session: Session, hanging: Cascades, one: OrderedStatement, whe
 
 
 def write_ordered(session: Session, one: OrderedStatement, where: Where) -> None:
-    """Run one statement of those in order, foreign keys aside.
+    """Run one statement of a table in the upstream's order; the caller sets ``foreign_key_checks``.
 
     Raises:
         DownstreamError: it was refused, or changed other rows than the log implies.
@@ -129,7 +129,7 @@ def _run(
     may_exceed: bool = False,
     free: bool = False,
 ) -> int:
-    """Run one statement; the number of rows it changed, which may be less, or more, than the log's."""
+    """Run one statement; return the number of changed rows, which may differ from the log's only if allowed."""
     place = replace(where, table=table.name)
     # The server would close the connection without an error message.
     if len(statement.sql) >= session.max_allowed_packet:
@@ -178,7 +178,7 @@ def _too_large(size: int, limit: int, where: Where) -> DownstreamError:
     remedy = f"SET GLOBAL max_allowed_packet = {needed} there"
     return RowRefused(
         "TR608",
-        f"a row needs a statement of {size} bytes, and the downstream takes {limit} (max_allowed_packet)",
+        f"a row needs a statement of {size} bytes, and the downstream accepts {limit} (max_allowed_packet)",
         where=where,
         hint=remedy if needed <= 1 << 30 else "no server accepts that size: exclude the table",
         applied=NOTHING_APPLIED,
@@ -186,14 +186,14 @@ def _too_large(size: int, limit: int, where: Where) -> DownstreamError:
 
 
 def refused_error(error: BaseException) -> DownstreamError:
-    """The error for what the downstream does not do, outside of a statement."""
+    """Return the error for a refusal of the downstream that is not about a statement."""
     if is_denied(error):
         return privilege_error(error, NOWHERE)
     return DownstreamError("TR604", f"the downstream refused: {message_of(error)}")
 
 
 def retry_time_exceeded(error: BaseException) -> DownstreamError:
-    """The error for what did not pass within ``retry_time``."""
+    """Return the error for a temporary state that lasted longer than ``retry_time``."""
     if not is_lost(error):
         return DownstreamError(
             "TR640",

@@ -1,8 +1,8 @@
-"""The error that a channel ended with, and an operator's decisions about events: two tables beside the position.
+"""The tables for a channel's last error and for an operator's decisions about events.
 
 ``tailrace.channel_errors`` has a row for a channel that ended with an error, until it applies something again.
-``tailrace.error_directives`` has one for each decision. It takes effect in the transaction of the data, again whenever
-a rewind has its event applied again, and stays until the channel is removed.
+``tailrace.error_directives`` has a row for each decision. A decision takes effect in the transaction of the data, and
+again whenever its event is applied again after a rewind. It stays until the channel is removed.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ CREATE TABLE tailrace.error_directives (
 
 @dataclass(frozen=True)
 class Directive:
-    """Leave an event out, or run something else for it.
+    """A decision to leave an event out, or to run other statements instead.
 
     Attributes:
-        id: its row on the downstream.
-        statements: replacement statements; empty: nothing.
+        id: the id of its row on the downstream.
+        statements: the replacement statements; empty if the event is left out.
         used: whether it has taken effect before.
-        table: the upstream's table, of a row.
+        table: the upstream's table of a row; None for a DDL.
     """
 
     id: int
@@ -80,7 +80,7 @@ class Directive:
 
     @property
     def event(self) -> EventId:
-        """What it is about."""
+        """The event of the decision."""
         return EventId(self.epoch, self.seq)
 
     def check(self, event: Event, table: str | None = None) -> None:
@@ -97,7 +97,7 @@ class Directive:
 
 @dataclass(frozen=True)
 class ChannelError:
-    """What a channel ended with; ``event`` is set where a directive can be made for it."""
+    """The error with which a channel ended; ``event`` is set if a directive can be made for it."""
 
     at: str
     code: str
@@ -110,7 +110,7 @@ class ChannelError:
 
 
 def record(session: Session, channel: ChannelKey, token: int, error: TailraceError) -> None:
-    """Write down what a channel has ended with, unless another consumer has taken over."""
+    """Record the error with which a channel has ended, unless another consumer has taken over."""
     event = error.event.as_dict() if isinstance(error, EventRefused) else None
     session.run(
         "REPLACE INTO tailrace.channel_errors SELECT %s, %s, UTC_TIMESTAMP(6), %s, %s, %s, %s, %s, %s, %s"
@@ -131,7 +131,7 @@ def record(session: Session, channel: ChannelKey, token: int, error: TailraceErr
 
 
 def read(session: Session, channel: ChannelKey) -> ChannelError | None:
-    """What the channel has ended with, None if it has applied something since."""
+    """Return the error with which the channel has ended; None if it has applied something since."""
     rows = session.rows(
         "SELECT CAST(at AS CHAR), code, what, place, hint, statement, table_name, event"
         " FROM tailrace.channel_errors WHERE prefix = %s AND channel = %s",
@@ -145,19 +145,19 @@ def read(session: Session, channel: ChannelKey) -> ChannelError | None:
 
 
 def clear(session: Session, channel: ChannelKey) -> None:
-    """The channel has applied something."""
+    """Delete the channel's error, because it has applied something."""
     session.run("DELETE FROM tailrace.channel_errors WHERE prefix = %s AND channel = %s", channel)
 
 
 def errors(query: Query, prefix: str) -> dict[str, dict[str, Any]]:
-    """What channels have ended with, by name; ``at`` in seconds since 1970."""
+    """Return the errors with which channels have ended, by name; ``at`` is in seconds since 1970."""
     names = ("code", "what", "where", "hint", "at")
     sql = "SELECT channel, code, what, place, hint, UNIX_TIMESTAMP(at) FROM tailrace.channel_errors WHERE prefix = %s"
     return {row[0]: dict(zip(names, row[1:], strict=True)) for row in rows_if_there(query, sql, (prefix,))}
 
 
 def used_counts(query: Query, prefix: str) -> dict[str, int]:
-    """How many directives have taken effect, by channel."""
+    """Return how many directives have taken effect, by channel."""
     sql = (
         "SELECT channel, COUNT(*) FROM tailrace.error_directives WHERE prefix = %s AND used_at IS NOT NULL"
         " GROUP BY channel"
@@ -166,7 +166,7 @@ def used_counts(query: Query, prefix: str) -> dict[str, int]:
 
 
 def directives(session: Session, channel: ChannelKey) -> list[dict[str, Any]]:
-    """All decisions about a channel's events, as `tailrace error show --json` tells them."""
+    """Return all decisions about a channel's events, in the form of `tailrace error show --json`."""
     names = ("gtid", "action", "statements", "refused", "reason", "made_by", "made_at", "used_at")
     rows = session.rows(
         "SELECT epoch, seq, gtid, action, statements, refused, reason, made_by, CAST(made_at AS CHAR),"
@@ -181,7 +181,7 @@ def directives(session: Session, channel: ChannelKey) -> list[dict[str, Any]]:
 
 
 def decided(session: Session, channel: ChannelKey) -> dict[EventId, Directive]:
-    """What has been decided, by event; of several decisions for one event the last one."""
+    """Return the decisions by event; the last one if an event has several."""
     rows = session.rows(
         "SELECT id, epoch, seq, gtid, digest, statements, used_at IS NOT NULL, table_name"
         " FROM tailrace.error_directives WHERE prefix = %s AND channel = %s ORDER BY id",
@@ -224,7 +224,7 @@ def add(
 
 
 def use(session: Session, directives: Iterable[Directive]) -> None:
-    """Note down, in the transaction of the data, that directives took effect."""
+    """Record that directives took effect, in the transaction of the data."""
     for one in directives:
         used = session.run(
             "UPDATE tailrace.error_directives SET used_at = UTC_TIMESTAMP(6) WHERE id = %s", (one.id,)

@@ -1,4 +1,4 @@
-"""``tailrace.nontransactional_info``: how far tables without transactions are ahead of their channel's position."""
+"""``tailrace.nontransactional_info``: the progress of tables without transactions that are ahead of the position."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ CREATE TABLE tailrace.nontransactional_info (
 
 
 class RowPosition(NamedTuple):
-    """Which row of a table in the upstream's log: its transaction, its event, and its number among the table's rows
-    of both."""
+    """The position of a table's row upstream: its transaction, its event, and its number among the table's rows."""
 
     gtid: str | None
     file: str
@@ -39,10 +38,10 @@ class RowPosition(NamedTuple):
 
 @dataclass(frozen=True)
 class TableMark:
-    """How far a table is: all rows before the place are there, and ``rows`` from it on may be.
+    """The progress of a table: all rows before ``place`` are applied, and ``rows`` rows from it on may be.
 
     Attributes:
-        place: None: where the channel's position is.
+        place: None if it is the channel's position.
     """
 
     place: RowPosition | None
@@ -50,7 +49,7 @@ class TableMark:
 
 
 def read(session: Session, channel: ChannelKey) -> dict[QualifiedName, TableMark]:
-    """The marks of a channel; none if its tables are where its position is."""
+    """Return the marks of a channel; none if no table is ahead of its position."""
     rows = session.rows(
         "SELECT table_schema, table_name, gtid, file, pos, number, in_doubt FROM tailrace.nontransactional_info"
         " WHERE prefix = %s AND Channel_name = %s",

@@ -1,8 +1,8 @@
-"""The channel's position on the downstream: reading, taking over and moving it.
+"""Reads, takes over and moves the channel's position on the downstream.
 
-``tailrace.relay_log_info`` has one row for each channel of each prefix: MySQL's own ``slave_relay_log_info`` columns,
-and ours. Only this module reads and writes its rows. They are written in the transaction of the data that they
-describe, so they are always right.
+``tailrace.relay_log_info`` has one row for each channel of each prefix, with the columns of MySQL's
+``slave_relay_log_info`` and ours. Only this module reads and writes its rows. They are written in the same transaction
+as the data, so they always match it.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ _CREATE = (
     # A token that no consumer of an earlier channel of this name has.
     f" VALUES (%s, 0, 1, 1, 0, UNIX_TIMESTAMP(), %s, %s, %s, %s, %s, {', '.join(['%s'] * len(_CREATED))})"
 )
-#: MySQL's own columns, as `tailrace status` shows them
+#: the columns of MySQL's table, which `tailrace status` shows
 _MYSQLS = (
     "Number_of_lines",
     "Relay_log_name",
@@ -112,7 +112,7 @@ _SHOWN = (
     f"SELECT prefix, UNIX_TIMESTAMP(updated_at), consistent, began_at, began_behind, began_whole, replicates,"
     f" {', '.join(_MYSQLS)}, {_COLUMNS} FROM tailrace.relay_log_info ORDER BY prefix, Channel_name"
 )
-#: of a statement that is to do nothing once another consumer has started; its values are key and token
+#: the end of a statement that does nothing if another consumer has started; its values are key and token
 IF_LAST_STARTED = (
     " FROM tailrace.relay_log_info WHERE prefix = %s AND Channel_name = %s AND fencing_token = %s"
 )
@@ -126,9 +126,9 @@ class ChannelRow:
 
     Attributes:
         updated: when it was written last, in UTC.
-        consistent: whether the last run ended by itself.
+        consistent: whether the last run ended normally.
         began_at: the ``--from`` of the first run.
-        replicates: JSON of what the last run replicates; None before the first.
+        replicates: JSON of the scope of the last run; None before the first run.
         stored: MySQL's own columns by name.
     """
 
@@ -160,18 +160,18 @@ class ChannelRow:
 
 
 def all_channels(query: Query) -> list[ChannelRow]:
-    """The channels that write to a server, in order; none where no consumer has ever run."""
+    """Return the channels that write to a server, in order; none if no consumer has ever run."""
     return [ChannelRow.of(row) for row in rows_if_there(query, _SHOWN)]
 
 
 def scopes(session: Session) -> list[tuple[ChannelKey, str]]:
-    """What the channels that write to a server replicate, as JSON, of those that have run."""
+    """Return the scopes, as JSON, of the channels that have written to a server."""
     sql = "SELECT prefix, Channel_name, replicates FROM tailrace.relay_log_info WHERE replicates IS NOT NULL"
     return [(ChannelKey(prefix, name), replicates) for prefix, name, replicates in session.rows(sql)]
 
 
 def began_at(session: Session, channel: ChannelKey) -> str | None:
-    """The ``--from`` of the channel's first run, where that is known."""
+    """Return the ``--from`` of the channel's first run; None if it is not known."""
     found = session.value(
         "SELECT began_at FROM tailrace.relay_log_info WHERE prefix = %s AND Channel_name = %s", channel
     )
@@ -181,7 +181,7 @@ def began_at(session: Session, channel: ChannelKey) -> str | None:
 def read(
     session: Session, channel: ChannelKey, *, lock: bool = False, share: bool = False
 ) -> Position | None:
-    """The channel's position.
+    """Return the channel's position; None if it has none.
 
     Args:
         lock: lock the row for writing (FOR UPDATE).
@@ -198,10 +198,10 @@ def read(
 def create(
     session: Session, channel: ChannelKey, begin: ChannelStart, last: EpochCommitted | None = None
 ) -> None:
-    """The first position of a channel: what lies before ``begin`` counts as applied. Nothing if there is one.
+    """Create the first position of a channel, unless it has one. Everything before ``begin`` counts as applied.
 
     Args:
-        last: the log's last epoch, which tells best where its rows come from.
+        last: the log's last epoch, which has the most recent origins.
     """
     first = Position.first(begin)
     if last is not None:
@@ -211,7 +211,7 @@ def create(
         (_NUMBER_OF_LINES, *channel, begin.start, begin.behind, begin.whole, *_values(first, _CREATED)),
     )
     if made:
-        # Of a channel whose row somebody has deleted.
+        # They may be left from a channel whose row was deleted by hand.
         marks.forget(session, channel)
 
 
@@ -239,7 +239,7 @@ def write_scope(session: Session, channel: ChannelKey, scope: str) -> None:
 
 
 def create_workers(session: Session, channel: ChannelKey, workers: int) -> None:
-    """Make rows for so many workers, and let the channel's row tell their number."""
+    """Create rows for the workers, and store their number in the channel's row."""
     worker_info.register_workers(session, channel, workers)
     session.run(
         "UPDATE tailrace.relay_log_info SET Number_of_workers = %s WHERE prefix = %s AND Channel_name = %s",
@@ -248,9 +248,9 @@ def create_workers(session: Session, channel: ChannelKey, workers: int) -> None:
 
 
 def declare_ddl(session: Session, channel: ChannelKey, token: int, intent: str) -> None:
-    """Write down, in a transaction of its own, the DDL that is about to run.
+    """Record the DDL that is about to run, in a transaction of its own.
 
-    Raises DownstreamError if the channel is another consumer's by now.
+    Raises DownstreamError if another consumer has taken over.
     """
     session.execute("BEGIN")
     try:
@@ -267,7 +267,7 @@ def declare_ddl(session: Session, channel: ChannelKey, token: int, intent: str) 
 
 
 def note_ddl(session: Session, channel: ChannelKey, token: int, intent: str | None, ledger_seq: int) -> None:
-    """Write down what is known of a DDL that has failed, unless another consumer has started."""
+    """Record the known state of a DDL that has failed, unless another consumer has started."""
     session.run(
         "UPDATE tailrace.relay_log_info SET ddl_intent = %s, ledger_seq = %s"
         " WHERE prefix = %s AND Channel_name = %s AND fencing_token = %s",
@@ -276,9 +276,9 @@ def note_ddl(session: Session, channel: ChannelKey, token: int, intent: str | No
 
 
 def renew_token(session: Session, channel: ChannelKey, token: int) -> int:
-    """Another token for the same consumer: whatever still works under the old one writes nothing any more.
+    """Get a new token for the same consumer, so that workers with the old one can no longer write.
 
-    Raises DownstreamError if the channel is another consumer's by now.
+    Raises DownstreamError if another consumer has taken over.
     """
     session.execute("BEGIN")
     check_token(read(session, channel, lock=True), token, channel)
@@ -300,7 +300,7 @@ def forget_relay_log(session: Session, channel: ChannelKey) -> None:
 
 
 def require_position(session: Session, channel: ChannelKey) -> Position:
-    """The position of a channel that there must be. Raises DownstreamError."""
+    """Return the position of a channel. Raises DownstreamError if it has none."""
     found = read(session, channel)
     if found is None:
         raise unknown_channel(channel)
@@ -311,9 +311,9 @@ def unknown_channel(channel: ChannelKey) -> DownstreamError:
     """Return the error for an unknown channel."""
     return DownstreamError(
         "TR612",
-        f"the downstream knows no channel {channel}",
-        hint="`tailrace channel list` shows those that there are, of [kafka] prefix and of others; the first"
-        " `tailrace consume` makes one",
+        f"the downstream has no channel {channel}",
+        hint="`tailrace channel list` shows the channels of [kafka] prefix and of other prefixes; the first"
+        " `tailrace consume` creates one",
     )
 
 
@@ -322,13 +322,13 @@ def position_missing(channel: ChannelKey) -> DownstreamError:
     return DownstreamError(
         "TR611",
         f"the row of channel {channel} in tailrace.relay_log_info is gone",
-        hint="restore it: tailrace.applied_epochs says what was applied last; or let `tailrace channel remove` forget"
-        " the rest of the channel, and start it anew with --from",
+        hint="restore it: the last applied epoch is in tailrace.applied_epochs; or remove the rest of the channel with"
+        " `tailrace channel remove`, and start it again with --from",
     )
 
 
 def check_token(found: Position | None, token: int, channel: ChannelKey) -> Position:
-    """The position as found under lock, if this consumer may still write it."""
+    """Return the locked position if this consumer may still write it. Raises DownstreamError."""
     if found is None:
         raise position_missing(channel)
     if found.fencing_token != token:
@@ -353,7 +353,7 @@ def set_consistent(session: Session, channel: ChannelKey, token: int) -> None:
 
 
 def move(session: Session, channel: ChannelKey, to: Position) -> None:
-    """Move the position, inside the open transaction; token and ledger's identity stay as they are."""
+    """Move the position, inside the open transaction; token and ledger do not change."""
     affected = session.run(_MOVE, (*_values(to, _MOVED), *channel))
     if affected != 1:
         raise DownstreamError("TR611", f"the position of channel {channel} was not written")

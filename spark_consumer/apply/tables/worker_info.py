@@ -1,9 +1,9 @@
-"""``tailrace.worker_info``: what each worker of a channel has applied, in the format of MySQL's ``slave_worker_info``.
+"""``tailrace.worker_info``: the progress of each worker of a channel, in the format of MySQL's ``slave_worker_info``.
 
-A worker's row is written in the transaction of its part. Between that and the position's own transaction the row
-is ahead: its rows are there, the position is not. MySQL's columns mean what they mean there: Relay_log and
-Master_log are the end of what the worker has applied, Checkpoint is where the whole channel is level, and the
-bitmap tells what is applied behind that.
+A worker's row is written in the transaction of its part. Until the position's own transaction the worker is ahead: its
+rows are applied, and the position has not moved. The columns have the same meaning as in MySQL: Relay_log and
+Master_log are the end of the worker's last part, Checkpoint is the position of the whole channel, and the bitmap has
+the rows that are applied after it.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class UnfinishedPart:
     """A worker that is ahead of the channel's position.
 
     Attributes:
-        slice_id: of which slice its part is.
-        parts: how many parts the slice has; each has a number of the ledger, in the order of the workers.
-        compact: whether the slice was compacted; what is missing of it must be, too.
-        applied: the rows that are there; see ``bitmap``.
+        slice_id: the id of its part's slice.
+        parts: the number of parts of the slice; each has a number of the ledger, in the order of the workers.
+        compact: whether the slice was compacted; then its missing rows must be compacted too.
+        applied: the applied rows; see ``bitmap``.
     """
 
     slice_id: str
@@ -66,7 +66,7 @@ class UnfinishedPart:
 
 
 def register_workers(session: Session, channel: ChannelKey, workers: int) -> None:
-    """Make rows for so many workers."""
+    """Create rows for this many workers."""
     for number in range(1, workers + 1 if workers > 1 else 1):
         session.run(
             "INSERT IGNORE INTO tailrace.worker_info (prefix, Channel_name, Id) VALUES (%s, %s, %s)",
@@ -75,7 +75,7 @@ def register_workers(session: Session, channel: ChannelKey, workers: int) -> Non
 
 
 def counts(query: Query, prefix: str) -> dict[str, list[dict[str, Any]]]:
-    """What each worker did, by channel; none where a consumer is about to make the table."""
+    """Return the counts of each worker, by channel; none if the table does not exist yet."""
     names = ", ".join(_COUNTS)
     sql = (
         f"SELECT Channel_name, {names} FROM tailrace.worker_info WHERE prefix = %s ORDER BY Channel_name, Id"
@@ -87,7 +87,7 @@ def counts(query: Query, prefix: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def ahead(session: Session, channel: ChannelKey) -> list[UnfinishedPart]:
-    """The workers that are ahead of the position."""
+    """Return the workers that are ahead of the position."""
     rows = session.rows(
         "SELECT slice, first_epoch, last_epoch, Checkpoint_group_size, compact, Checkpoint_group_bitmap"
         " FROM tailrace.worker_info WHERE prefix = %s AND Channel_name = %s AND ahead = 1 ORDER BY Id",
@@ -100,7 +100,7 @@ def ahead(session: Session, channel: ChannelKey) -> list[UnfinishedPart]:
 
 
 def slices_ahead(session: Session, channel: ChannelKey) -> list[tuple[int, str]]:
-    """Number and slice of each worker that is ahead."""
+    """Return number and slice of each worker that is ahead."""
     return [
         (int(number), str(name))
         for number, name in session.rows(
@@ -122,7 +122,7 @@ def mark_caught_up(session: Session, channel: ChannelKey) -> None:
 
 
 def partly_applied(channel: ChannelKey) -> DownstreamError:
-    """The error for a slice that is applied in part."""
+    """Return the error for a slice that is applied in part."""
     return DownstreamError(
         "TR660",
         f"a slice of channel {channel} is applied in part: some of its workers are ahead of its position",

@@ -409,7 +409,7 @@ def test_a_rewind_over_what_cannot_run_twice_is_refused(channel: Channel) -> Non
         f"INSERT INTO {it.name}.t VALUES (900, 0, 'taken')",
     )
     for statement, reason in (
-        ("UPDATE {0}.t SET v = v + 1 WHERE id = 900", "it is none of UPDATE"),
+        ("UPDATE {0}.t SET v = v + 1 WHERE id = 900", "only these can: UPDATE"),
         ("INSERT INTO {0}.heap VALUES (1)", "no value in a unique key"),
         ("INSERT INTO {0}.numbered (v) VALUES (1)", "no value in a unique key"),
         ("INSERT INTO {0}.watched VALUES (1)", "its table has triggers"),

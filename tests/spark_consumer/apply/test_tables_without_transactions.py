@@ -195,7 +195,7 @@ def test_a_crashed_table_stops_it_and_a_repair_heals(downstream: Database, db: s
     index = downstream.data / db / "a.MYI"
     index.write_bytes(index.read_bytes()[:1024] + bytes(1024))
     for _ in range(3):
-        with pytest.raises(DownstreamError, match=f"TR663.*{db}.a was left crashed") as error:
+        with pytest.raises(DownstreamError, match=f"TR663.*{db}.a is marked as crashed") as error:
             _apply(url, db, epochs, 1)
         assert f"REPAIR TABLE `{db}`.`a`" in error.value.hint
         assert len(_marks(downstream, db)) == 1
