@@ -7,7 +7,7 @@ that its text changes, by the routines and views that it goes through, by trigge
 that cascade from them. If this cannot be determined, the program is treated as changing rows.
 
 Triggers are read in the transaction that writes, under the tables' metadata locks, so none can come in between. For
-routines and events there are no such locks; they are read anew in each transaction.
+routines and events there are no such locks; they are read again in each transaction.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class SideWrites:
         return lambda db, table: filled_by(db, table, [self.rules], others)
 
     def _rights(self, session: Session) -> Privileges:
-        """The account's rights, which somebody may take away while we run."""
+        """The account's rights, which may be revoked during the run."""
         grants = session.rows("SHOW GRANTS")
         if self._privileges is None or grants != self._grants:
             self._grants, self._privileges = grants, read_privileges(session)
@@ -152,7 +152,7 @@ def scopes(session: Session, router: Router) -> list[tuple[ChannelKey, Scope]]:
 
 
 def filled_by(db: str, table: str, own: Iterable[Rules], others: Iterable[tuple[ChannelKey, Scope]]) -> str:
-    """Who may have rows in a downstream table: ``this channel``, or one of the others; "" if nobody has."""
+    """The channel that may have rows in a downstream table: ``this channel``, or another; "" if none has."""
     if any(rules.may_fill(db, table) for rules in own):
         return "this channel"
     return next((f"channel {key}" for key, scope in others if scope.writes((db, table))), "")

@@ -7,7 +7,7 @@ and of another one each change.
 
 What the downstream refuses of it is named by trial, as everywhere: change by change, in the upstream's order. That
 meets no row of what is there already, since a row has the keys of each value that it has had in the slice. So what an
-operator decides about an event of the rest is carried out with the rest, in the same transaction.
+operator decides about an event of the rest is done with the rest, in the same transaction.
 """
 
 from __future__ import annotations

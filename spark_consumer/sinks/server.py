@@ -48,7 +48,7 @@ class ServerSink:
     """A server: slices are downstream transactions.
 
     Args:
-        rows: for whoever does not call ``begin``, since nothing can be left in part.
+        rows: instead of ``begin``, where no slice can be applied in part.
     """
 
     def __init__(

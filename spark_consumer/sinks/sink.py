@@ -16,7 +16,7 @@ from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.counters import Applied
 from spark_consumer.rows.slice_rows import SliceRows
 
-#: a slice whose rows a sink has read and prepared, which nobody else looks into
+#: a slice whose rows a sink has read and prepared; only the sink knows its fields
 P = TypeVar("P")
 
 

@@ -150,7 +150,7 @@ def _is_applied(session: Session, order: PartContext, part: WorkerPart, *, lock:
 
 
 def _check(session: Session, order: PartContext) -> None:
-    """Step 2: nobody else may write the channel, and the position is just before the slice."""
+    """Step 2: no other consumer holds the channel, and the position is just before the slice."""
     found = position_store.read(session, order.channel, share=True)
     position = position_store.check_token(found, order.token, order.channel)
     if (position.epoch, position.ledger_seq) != (order.before.epoch, order.before.ledger_seq):
