@@ -1,1 +1,1 @@
-"""The benchmark: how fast each part and the whole drain one fixed backlog, beside two peers in the same run."""
+"""The benchmark: how fast each part and the whole process a fixed backlog, compared with two other programs."""

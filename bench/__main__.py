@@ -24,7 +24,7 @@ from tailrace.service.console import console
 
 _LATEST = Path(__file__).parent / "out" / "latest.json"
 _ROWS = 600_000
-# The publisher and its peer take turns: a machine that others share changes its speed by half within seconds.
+# The publisher and mysql-replication take turns, since a shared machine's speed may halve within seconds.
 _TURNS = 5
 talk = console(stderr=True)
 
@@ -62,10 +62,10 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def measure(directory: Path, rows: int) -> Result:
-    """All measurements, one after the other: they must not take each other's processor."""
+    """Run all measurements, one after the other, so that they do not compete for the processor."""
     result = Result()
     with ExitStack() as stack:
-        talk.print(f"making a backlog of {rows:,} row events")
+        talk.print(f"creating a backlog of {rows:,} row events")
         stack.callback(_stop_servers, directory)
         backlog = make_backlog(directory, rows)
         kafka = Kafka(directory / "kafka")
@@ -81,7 +81,7 @@ def measure(directory: Path, rows: int) -> Result:
 
 def _measure_parts(result: Result, directory: Path, backlog: Backlog, kafka: Kafka, rows: int) -> None:
     settings = {
-        # On one machine, and as the figures of before were measured.
+        # On one machine, like the earlier figures.
         "source": backlog.upstream.url("tailrace") + "?ssl-mode=disabled",
         "port": backlog.upstream.port,
         "server_id": 7100,
@@ -96,7 +96,7 @@ def _measure_parts(result: Result, directory: Path, backlog: Backlog, kafka: Kaf
     found, result.usage["mirror"] = run_part("mirror", settings, directory)
     result.seconds["mirror"] = found["seconds"]
     for turn in range(1, _TURNS + 1):
-        talk.print(f"publisher alone, and its peer mysql-replication, decoding: turn {turn} of {_TURNS}")
+        talk.print(f"publisher alone, and mysql-replication decoding: turn {turn} of {_TURNS}")
         prefix = "parts" if turn == 1 else f"parts{turn}"
         ours, result.usage["publish"] = run_part("publish", {**settings, "prefix": prefix}, directory)
         result.rows, result.publisher_peak_mb = int(ours["rows"]), ours["peak_rss_mb"]
@@ -104,7 +104,7 @@ def _measure_parts(result: Result, directory: Path, backlog: Backlog, kafka: Kaf
         theirs, used = run_part("decode", peer_settings, directory)
         whole = used.cpu_seconds * result.rows / max(1.0, theirs["rows"])
         result.usage["mysql_replication"] = used._replace(cpu_seconds=whole)
-        # It counts what it sees; its rate is by its own count.
+        # It counts the rows that it reads; its rate is from its own count.
         result.turns.append(Turn(ours["rows"] / ours["seconds"], theirs["rows"] / theirs["seconds"]))
     result.seconds["publish"] = sum(result.rows / turn.publish for turn in result.turns) / _TURNS
     result.seconds["decode"] = sum(result.rows / turn.decode for turn in result.turns) / _TURNS

@@ -20,7 +20,7 @@ DATABASE = "sbtest"
 
 @dataclass(frozen=True)
 class Backlog:
-    """The upstream with its backlog, and where that ends."""
+    """The upstream with its backlog, and the end of the backlog."""
 
     upstream: MySQL
     base: Path
@@ -30,7 +30,7 @@ class Backlog:
     binlog_bytes: int
 
     def copy(self, directory: Path, server_id: int) -> MySQL:
-        """A running MySQL with the upstream's data as they were before the backlog."""
+        """Start a MySQL with the upstream's data from before the backlog."""
         directory.mkdir(parents=True)
         subprocess.run(
             ["cp", "-a", "--reflink=auto", "--sparse=always", self.base, directory / "data"], check=True
@@ -45,7 +45,7 @@ def make_backlog(directory: Path, rows: int) -> Backlog:
     upstream = MySQL(directory / "upstream", role="upstream", server_id=1)
     upstream.start()
     upstream.execute(f"CREATE DATABASE {DATABASE}")
-    # Loading is not what is measured; the drain runs with durable settings on the downstream.
+    # Loading is not measured; the downstream has durable settings during the drain.
     upstream.execute("SET GLOBAL sync_binlog = 0", "SET GLOBAL innodb_flush_log_at_trx_commit = 2")
     _sysbench(upstream, "prepare", directory)
     upstream.execute("RESET BINARY LOGS AND GTIDS")
@@ -61,7 +61,7 @@ def make_backlog(directory: Path, rows: int) -> Backlog:
 def _sysbench(server: MySQL, command: str, directory: Path, *options: str) -> None:
     program = shutil.which("sysbench")
     if program is None:
-        raise StackError("TR720", "there is no sysbench", hint="run `make bench`, which installs it")
+        raise StackError("TR720", "sysbench is not installed", hint="run `make bench`, which installs it")
     log = directory / f"sysbench-{command}.log"
     arguments = [
         program, "oltp_write_only", "--db-driver=mysql", "--mysql-host=127.0.0.1", f"--mysql-port={server.port}",

@@ -1,4 +1,4 @@
-"""The consumer alone, the whole drain, and the peer that does the same: a MySQL replica."""
+"""Measures the consumer alone, the whole drain, and a MySQL replica with the same work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PATIENCE_S = 900.0
 
 
 def write_config(directory: Path, backlog: Backlog, kafka: Kafka, target: MySQL, prefix: str) -> Path:
-    """A configuration with nothing but addresses: everything else is measured at its default."""
+    """Write a configuration with only addresses, so that everything else has its default."""
     path = directory / "tailrace.toml"
     path.write_text(
         f'[source]\nurl = "{backlog.upstream.url("tailrace")}?ssl-mode=disabled"\nserver-id = 7101\n'
@@ -32,7 +32,7 @@ def write_config(directory: Path, backlog: Backlog, kafka: Kafka, target: MySQL,
 
 
 def consume_alone(config: Path) -> tuple[float, float, Usage]:
-    """Seconds of the running query, seconds of the whole process, and its usage."""
+    """Return the seconds of the running query and of the whole process, and its usage."""
     begin = time.perf_counter()
     arguments = ["tailrace", "consume", "--config", str(config), "--until-caught-up"]
     with measured("consume", arguments, config.parent) as program:
@@ -42,7 +42,7 @@ def consume_alone(config: Path) -> tuple[float, float, Usage]:
 
 
 def _query_seconds(log: Path) -> float:
-    """From the query's start to the last batch, as the consumer's own log tells it."""
+    """Return the seconds from the query's start to the last batch, from the consumer's log."""
     begin = end = None
     for line in log.read_text(errors="replace").splitlines():
         if not line.startswith("{"):
@@ -54,13 +54,13 @@ def _query_seconds(log: Path) -> float:
             end = entry["timestamp"]
     if begin is None or end is None:
         raise StackError(
-            "TR724", "the consumer's log does not tell when it began and ended", hint=f"see {log}"
+            "TR724", "the consumer's log does not show when it started and ended", hint=f"see {log}"
         )
     return (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds()
 
 
 def drain(config: Path, target: MySQL, kafka: Kafka, gtids: str) -> tuple[float, dict[str, Usage]]:
-    """Seconds from the start of both processes to the downstream's position at the backlog's end."""
+    """Return the seconds from the start of both processes until the downstream's position is the backlog's end."""
     wanted = MysqlGtidSet.parse(gtids)
     directory = config.parent
     servers = {"drain.kafka": kafka.pid, "drain.downstream": target.pid}
@@ -86,7 +86,7 @@ def _applied(target: MySQL) -> MysqlGtidSet:
         return MysqlGtidSet()
     try:
         rows = target.execute("SELECT executed_gtid_set FROM tailrace.relay_log_info")
-    except Exception:  # the schema is being made at this moment
+    except Exception:  # the schema is just being created
         return MysqlGtidSet()
     return MysqlGtidSet.parse(rows[0][0]) if rows else MysqlGtidSet()
 
@@ -102,7 +102,7 @@ def _wait(done: Callable[[], bool], pause: float, *programs: Measured) -> None:
 
 
 def replica(backlog: Backlog, target: MySQL) -> tuple[float, Usage]:
-    """Seconds that a MySQL replica with default settings takes for the same backlog."""
+    """Return the seconds that a MySQL replica with default settings needs for the same backlog."""
     target.execute(
         "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1',"
         f" SOURCE_PORT = {backlog.upstream.port}, SOURCE_USER = 'root', SOURCE_PASSWORD = '',"

@@ -15,12 +15,12 @@ _EVERY_S = 0.25
 
 
 def peak_rss_mb() -> float:
-    """This process's own highest memory so far."""
+    """Return the peak memory of this process so far."""
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6, 1)
 
 
 class Usage(NamedTuple):
-    """What a process tree has used."""
+    """The resource usage of a process tree."""
 
     cpu_seconds: float
     peak_rss_mb: float
@@ -34,7 +34,7 @@ class _Stat(NamedTuple):
 
 def _stat(pid: int) -> _Stat | None:
     try:
-        # The second field is the program's name in brackets and may hold blanks.
+        # The second field is the program's name in brackets and may contain blanks.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
@@ -64,7 +64,7 @@ class Meter:
         self._thread.start()
 
     def stop(self) -> Usage:
-        """The usage so far."""
+        """Return the usage so far."""
         self._stopped.set()
         self._thread.join()
         self._sample()

@@ -1,7 +1,7 @@
-"""One part alone, as a process of its own: ``python -m bench.parts mirror|publish|decode SETTINGS``.
+"""Runs one part alone as a process: ``python -m bench.parts mirror|publish|decode SETTINGS``.
 
-SETTINGS is a JSON file; the result is one JSON object on stdout, with the seconds that the part itself took,
-without the interpreter's start.
+SETTINGS is a JSON file. The result is one JSON object on stdout, with the seconds of the part itself, without the
+interpreter's start.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ROWS = "rows to Avro"
 
 
 def mirror(settings: Settings) -> dict[str, float]:
-    """The upstream's binlog into relay files, up to the end of the backlog."""
+    """Copy the upstream's binlog into relay files, up to the end of the backlog."""
     from producer.mirror.loop import Mirror
     from producer.settings import RelaySettings
     from relay_store.write.writer import RelayWriter
@@ -54,7 +54,7 @@ def mirror(settings: Settings) -> dict[str, float]:
 
 
 def publish(settings: Settings) -> dict[str, Any]:
-    """Relay files into Kafka; with ``sample`` also where the time goes, which costs a little of it."""
+    """Publish relay files to Kafka; with ``sample`` also measure the stages, which slows it down a little."""
     from bench.meter import peak_rss_mb
     from producer.decode.decode_rules import DecodeRules
     from producer.epochs.open_epoch import EpochLimits
@@ -91,9 +91,9 @@ def publish(settings: Settings) -> dict[str, Any]:
 
 
 def decode(settings: Settings) -> dict[str, float]:
-    """The peer: mysql-replication's own loop over the same binlog, over the network, as its users write it.
+    """Read the same binlog over the network with mysql-replication's loop, as its users write it.
 
-    It ends behind ``rows`` rows.
+    It ends after ``rows`` rows.
     """
     from pymysqlreplication import BinLogStreamReader
     from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
@@ -133,7 +133,7 @@ def main() -> None:
 
 
 class Where:
-    """Samples the main thread while it is entered; wall clock, so waiting counts too."""
+    """Samples the main thread inside the ``with`` block, by wall clock, so waiting counts too."""
 
     def __init__(self) -> None:
         self._seen: Counter[str] = Counter()
@@ -149,7 +149,7 @@ class Where:
         signal.signal(signal.SIGALRM, self._before)
 
     def shares(self) -> dict[str, float]:
-        """Per cent by stage, the largest first."""
+        """Return per cent by stage, largest first."""
         whole = sum(self._seen.values()) or 1
         return {stage: round(100 * count / whole, 1) for stage, count in self._seen.most_common()}
 
@@ -163,7 +163,7 @@ class Where:
 
 
 def stage_of(file: str, function: str) -> str | None:
-    """The stage that a function belongs to by itself, None for one that any stage may call."""
+    """Return a function's stage; None for a function that any stage may call."""
     if file.startswith("<") and " rows of " in file:
         return _ROWS
     for ending, name, stage in _STAGES:

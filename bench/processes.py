@@ -1,4 +1,4 @@
-"""Starts what is measured, each as a process of its own, and meters it."""
+"""Starts the measured programs, each as a process, and measures their usage."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Measured:
         self._meter = Meter(self.process.pid)
 
     def wait(self) -> Usage:
-        """Wait until it ends by itself. Raises StackError if it fails or takes far too long."""
+        """Wait until it ends by itself. Raises StackError if it fails or takes too long."""
         try:
             code = self.process.wait(_PATIENCE_S)
         except subprocess.TimeoutExpired:
@@ -47,17 +47,17 @@ class Measured:
         return self._ended(code)
 
     def check(self) -> None:
-        """Raises StackError if it has ended unasked."""
+        """Raise StackError if it has ended unexpectedly."""
         if (code := self.process.poll()) is not None:
             self._ended(code or 1)
 
     def stop(self) -> Usage:
-        """SIGTERM, and wait."""
+        """Send SIGTERM and wait for the end."""
         self.process.terminate()
         return self.wait()
 
     def kill(self) -> None:
-        """End it and whatever it started; nothing happens if it is gone."""
+        """Kill it and its child processes, if it still runs."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -72,7 +72,7 @@ class Measured:
 
 @contextlib.contextmanager
 def measured(name: str, arguments: list[str], directory: Path) -> Iterator[Measured]:
-    """A measured program that is gone when the block ends, however it ends."""
+    """Run a measured program, which is killed when the block ends."""
     program = Measured(name, arguments, directory)
     try:
         yield program
@@ -81,7 +81,7 @@ def measured(name: str, arguments: list[str], directory: Path) -> Iterator[Measu
 
 
 def run_part(part: str, settings: dict[str, Any], directory: Path) -> tuple[dict[str, Any], Usage]:
-    """Run ``bench.parts PART`` to its end; what it reports and what it used."""
+    """Run ``bench.parts PART`` to its end; returns its result and its usage."""
     file = directory / f"{part}.json"
     file.write_text(json.dumps(settings))
     with measured(part, ["bench.parts", part, str(file)], directory) as program:

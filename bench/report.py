@@ -1,4 +1,4 @@
-"""The result: a table for people, a JSON file for comparisons."""
+"""The result, as a table for the screen and as a JSON file for comparisons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.meter import Usage
 
 
 class Turn(NamedTuple):
-    """Rows per second of the publisher, and of mysql-replication right behind it."""
+    """Rows per second of the publisher, and of mysql-replication directly after it."""
 
     publish: float
     decode: float
@@ -22,9 +22,9 @@ class Turn(NamedTuple):
 
 @dataclass
 class Result:
-    """What one run of the benchmark has measured; seconds per name, and what each process used.
+    """The measurements of one run of the benchmark: seconds and usage of each process, by name.
 
-    What was measured in turns has the mean of its seconds, and the usage of its last turn.
+    Measurements in turns have the mean of their seconds, and the usage of the last turn.
     """
 
     rows: int = 0
@@ -36,17 +36,17 @@ class Result:
     equal: bool = False
 
     def rate(self, name: str) -> float:
-        """Rows per second."""
+        """Return rows per second."""
         seconds = self.seconds.get(name, 0.0)
         return round(self.rows / seconds, 1) if seconds else 0.0
 
     def ratio(self, ours: str, theirs: str) -> float:
-        """How many times as fast as a peer."""
+        """Return the ratio of the speeds of two measurements."""
         peer = self.rate(theirs)
         return round(self.rate(ours) / peer, 2) if peer else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """The content of ``latest.json``."""
+        """Return the contents of ``latest.json``."""
         return {
             "rows": self.rows,
             "mirror_rows_per_s": self.rate("mirror"),
@@ -86,7 +86,7 @@ _LINES = (
 
 
 def print_table(result: Result, console: Console) -> None:
-    """The measured figures, ours above the peers'."""
+    """Print the figures, Tailrace's first."""
     table = Table(title=f"{result.rows:,} row events", title_justify="left")
     for heading in ("", "rows/s", "seconds", "CPU s", "peak MB"):
         table.add_column(heading, justify="left" if not heading else "right")

@@ -1,1 +1,1 @@
-"""Kafka, MariaDB and MySQL on this machine, for the demo and the tests. It knows nothing of replication."""
+"""Kafka, MariaDB and MySQL on this machine, for the demo and the tests. It does not depend on replication."""

@@ -1,6 +1,6 @@
-"""``python -m compose [up|down|status DIR]``: the embedded stack, or by itself: fetch its programs into the cache.
+"""``python -m compose [up|down|status DIR]``: manages the embedded stack; without arguments fetches its programs.
 
-What it prints on stdout is JSON. A StackError is an object with ``code``, ``what`` and ``hint``, and exit code 1.
+It prints JSON on stdout. A StackError is an object with ``code``, ``what`` and ``hint``, with exit code 1.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from schemas.errors import StackError
 
 
 def main() -> int:
-    """Do what the arguments say; returns the exit code."""
+    """Run the command in the arguments; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m compose", description=__doc__)
     parser.add_argument("action", nargs="?", choices=("fetch", "up", "down", "status"), default="fetch")
     parser.add_argument("directory", nargs="?", default="var/stack")
@@ -27,7 +27,7 @@ def main() -> int:
     try:
         answer = _answer(arguments)
     except (StackError, OSError) as found:
-        # A folder that cannot be made is no reason for a traceback.
+        # A folder that cannot be created needs no traceback.
         error = found if isinstance(found, StackError) else StackError("TR700 failed", str(found))
         print(error, file=sys.stderr) if arguments.action == "fetch" else print(json.dumps(error.as_dict()))
         return 1

@@ -22,12 +22,12 @@ _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
 def kafka_jars() -> list[Path]:
-    """The class path of the Kafka broker."""
+    """Return the class path of the Kafka broker."""
     return cached_jars(pinned(_LOCK_FILE, "kafka"))
 
 
 def mariadb_root() -> Path:
-    """The folder with MariaDB's ``bin``, ``scripts`` and ``share``."""
+    """Return the folder with MariaDB's ``bin``, ``scripts`` and ``share``."""
     jars = pinned(_LOCK_FILE, "mariadb")
 
     def build(folder: Path) -> None:
@@ -40,7 +40,7 @@ def mariadb_root() -> Path:
 
 
 def mysql_root() -> Path:
-    """The root of a small Debian tree with MySQL, its libraries and their loader."""
+    """Return the root of a small Debian tree with MySQL, its libraries and their loader."""
     return bundle(f"mysql-{_MYSQL_SERIES}", _fetch_mysql)
 
 
@@ -75,7 +75,7 @@ def _fetch_mysql(folder: Path) -> None:
     apt_get("update")
     wanted = [f"{name}={_MYSQL_SERIES}*" for name in ("mysql-server-core", "mysql-client-core")]
     apt_get("-y", "--no-install-recommends", "--download-only", "install", *wanted)
-    # It conflicts with MySQL's client, so it is fetched beside it; mariadb-binlog is all that is taken.
+    # It conflicts with MySQL's client, so it is fetched separately; only mariadb-binlog is used.
     apt_get("download", "mariadb-client", cwd=apt)
     for package in sorted((apt / "cache" / "archives").glob("*.deb")):
         run_program(["dpkg-deb", "-x", str(package), str(folder)], "mysql-unavailable")
@@ -93,14 +93,14 @@ def _take_mariadb_binlog(apt: Path, folder: Path) -> None:
 
 
 def mysql_program(root: Path, program: str) -> list[str]:
-    """How to run ``usr/<program>`` of the MySQL tree: through its own loader, its libc is newer than ours."""
+    """Return the command for ``usr/<program>`` of the MySQL tree, with its own loader, since its libc is newer."""
     loader = root / "usr" / "lib64" / "ld-linux-x86-64.so.2"
     library_path = root / "usr" / "lib" / "x86_64-linux-gnu"
     return [str(loader), "--library-path", str(library_path), str(root / "usr" / program)]
 
 
 def _private_apt(folder: Path) -> Path:
-    """An apt of its own, which knows only sid and believes that nothing is installed."""
+    """Return an apt command with its own state: only sid as a source, and nothing installed."""
     for part in ("lists/partial", "cache/archives/partial"):
         (folder / part).mkdir(parents=True)
     (folder / "status").touch()
@@ -125,7 +125,7 @@ def _private_apt(folder: Path) -> Path:
 def _debian_mirror() -> str:
     if not shutil.which("apt-get"):
         raise StackError(
-            "TR700 no-apt", "MySQL comes from Debian, and there is no apt-get here", hint="use MariaDB"
+            "TR700 no-apt", "MySQL comes from Debian, but apt-get is not installed", hint="use MariaDB"
         )
     found = subprocess.run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI)"], capture_output=True, text=True, check=False
@@ -133,6 +133,6 @@ def _debian_mirror() -> str:
     mirrors = sorted({line for line in found.stdout.splitlines() if line.rstrip("/").endswith("/debian")})
     if not mirrors:
         raise StackError(
-            "TR700 no-mirror", "apt's sources name no Debian mirror", hint="see /etc/apt/sources.list.d"
+            "TR700 no-mirror", "apt's sources have no Debian mirror", hint="see /etc/apt/sources.list.d"
         )
     return mirrors[0]

@@ -1,4 +1,4 @@
-"""MariaDB and MySQL on 127.0.0.1, set up as a replication source or target of a careful operator would be."""
+"""MariaDB and MySQL on 127.0.0.1, configured as a careful operator would configure a replication source or target."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Flavor = Literal["mysql", "mariadb"]
 
 _SHARED_OPTIONS = [
     "--bind-address=127.0.0.1",
-    "--socket=server.sock",  # relative to the data folder: a full path may be longer than the kernel allows
+    "--socket=server.sock",  # relative to the data folder, since an absolute path may be too long for the kernel
     "--pid-file=server.pid",
     "--skip-name-resolve",
     "--character-set-server=utf8mb4",
@@ -45,9 +45,9 @@ _DDL_AND_DML = (
 
 
 class Database(Server):
-    """A MySQL-compatible server with the accounts ``root`` (no password) and ``tailrace`` (its password too).
+    """A MySQL-compatible server with the accounts ``root`` (no password) and ``tailrace`` (password ``tailrace``).
 
-    ``tailrace`` has the privileges that Tailrace asks for in the server's role, and no others.
+    ``tailrace`` has only the privileges that Tailrace needs for the server's role.
     """
 
     flavor: Flavor
@@ -72,12 +72,12 @@ class Database(Server):
         return f"mysql://{account}@127.0.0.1:{self.port}/"
 
     def connect(self, **options: Any) -> Connection[Any]:
-        """A pymysql connection as root, autocommit; ``options`` are pymysql's and go first."""
+        """Open a pymysql connection as root, autocommit; ``options`` are pymysql's and override the defaults."""
         defaults: dict[str, Any] = {"user": "root", "charset": "utf8mb4", "autocommit": True}
         return pymysql.connect(**{**defaults, "host": "127.0.0.1", "port": self.port, **options})
 
     def execute(self, *statements: str) -> list[tuple[Any, ...]]:
-        """Run statements as root on one connection; the rows of the last one."""
+        """Run statements as root on one connection; returns the rows of the last one."""
         rows: list[tuple[Any, ...]] = []
         with self.connect() as connection, connection.cursor() as cursor:
             for statement in statements:
@@ -86,7 +86,7 @@ class Database(Server):
         return rows
 
     def client_program(self, name: str) -> list[str]:
-        """How to run a client program of this flavor; ``mysqlbinlog`` reads binlogs of either."""
+        """Return the command for a client program of this flavor; ``mysqlbinlog`` reads binlogs of both."""
         root = artifacts.mysql_root()
         program = "mariadb-binlog" if (name, self.flavor) == ("mysqlbinlog", "mariadb") else name
         return artifacts.mysql_program(root, f"bin/{program}")
@@ -101,12 +101,12 @@ class Database(Server):
 
     @property
     def _scratch(self) -> Path:
-        """Its temporary tables: in one folder with another server's they go when that one starts."""
+        """The folder of its temporary tables; another server in the same folder would delete them at its start."""
         return self.directory / "tmp"
 
     def _before_start(self) -> None:
         self._scratch.mkdir(exist_ok=True)
-        # MySQL does not start beside the lock of a killed server whose pid is in use again.
+        # MySQL does not start if a killed server's lock file has a pid that is in use again.
         for left_over in self.data.glob("server.sock*"):
             left_over.unlink()
 
@@ -150,7 +150,7 @@ class MariaDB(Database):
         ]
 
     def _options(self) -> list[str]:
-        # It makes itself a TLS key at every start otherwise, and that takes 2 to 15 seconds.
+        # Otherwise it creates a TLS key at every start, which takes 2 to 15 seconds.
         return ["--gtid-domain-id=0", "--gtid-strict-mode=ON", "--log-slave-updates=ON", "--skip-ssl"]
 
     def _template(self) -> Path:
@@ -205,7 +205,7 @@ class MySQL(Database):
 
     def _template(self) -> Path:
         root = artifacts.mysql_root()
-        # The data belongs to the one value of this that it was made with.
+        # The data can only be used with the value that it was created with.
         lasting = [arg for arg in self.args if arg.startswith("--lower-case-table-names=")]
 
         def build(data: Path) -> None:
@@ -253,6 +253,6 @@ def _initialize(command: Sequence[str], data: Path, stdin: str = "") -> None:
         last = "\n".join(done.stdout.splitlines()[-8:])
         raise StackError(
             "TR700 template-failed",
-            f"an empty database could not be made:\n{last}",
+            f"an empty database could not be created:\n{last}",
             hint="see the lines above",
         )

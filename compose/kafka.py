@@ -20,7 +20,7 @@ from tailrace.artifacts import cache
 from tailrace.artifacts.maven import java
 
 _LOGGING = Path(__file__).with_name("kafka-log4j2.xml")
-# A broker that lives for minutes spends more CPU on optimizing code than it gets back.
+# A broker that runs for minutes spends more CPU on optimizing code than it saves.
 _JVM = ["-Xms256m", "-Xmx512m", "-XX:TieredStopAtLevel=1"]
 _SETTINGS = """\
 process.roles=broker,controller
@@ -46,7 +46,7 @@ share.coordinator.state.topic.min.isr=1
 
 
 class Kafka(Server):
-    """A broker whose ``args`` are settings of ``server.properties``, as ``name=value``."""
+    """A broker; its ``args`` are settings of ``server.properties``, as ``name=value``."""
 
     name = "kafka"
 
@@ -57,7 +57,7 @@ class Kafka(Server):
 
     def healthy(self) -> bool:
         try:
-            # Quiet, since the broker refuses connections while it starts.
+            # Not logged, since the broker refuses connections while it starts.
             admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
             return bool(admin.list_topics(timeout=1).brokers)
         except KafkaException:
@@ -92,7 +92,7 @@ class Kafka(Server):
 def _build_template(folder: Path) -> None:
     """Format a data folder, then run a broker once on a copy to dump the classes it loads.
 
-    The dump (Java's class data sharing) takes a second or two from every later start.
+    The dump (Java's class data sharing) makes every later start a second or two faster.
     """
     cache.print_progress("preparing an empty Kafka")
     trainee = _Trainee(folder)
@@ -140,6 +140,6 @@ def _broker(options: list[str], directory: Path) -> list[str]:
 
 
 def _java_digest() -> str:
-    # The class dump fits the very Java that wrote it.
+    # The class dump can only be used by the Java that wrote it.
     program = Path(java()).resolve()
     return hashlib.sha256(f"{program}{program.stat().st_mtime_ns}".encode()).hexdigest()[:8]

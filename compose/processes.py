@@ -1,4 +1,4 @@
-"""Server processes that outlive whoever started them: known by pid and start time, never by name."""
+"""Server processes that outlive the process that started them, identified by pid and start time, never by name."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class ProcessId:
 
     @classmethod
     def of(cls, pid: int) -> ProcessId | None:
-        """The identity of the process that has ``pid`` now; None if there is none, or only a zombie."""
+        """Return the identity of the process with ``pid``; None if there is none, or only a zombie."""
         try:
             stat = Path(f"/proc/{pid}/stat").read_text()
         except OSError:
             return None
-        # The second field is the program's name in brackets and may hold blanks.
+        # The second field is the program's name in brackets and may contain blanks.
         fields = stat.rpartition(")")[2].split()
         return None if fields[0] in "ZX" else cls(pid, int(fields[19]))
 
     @classmethod
     def read(cls, pid_file: Path) -> ProcessId | None:
-        """What ``write`` left in ``pid_file``; None if there is nothing to make sense of."""
+        """Read the identity that ``write`` stored in ``pid_file``; None if there is no valid one."""
         try:
             pid, started = pid_file.read_text().split()
             return cls(int(pid), int(started))
@@ -53,7 +53,9 @@ class ProcessId:
         if ProcessId.of(self.pid) == self:
             return True
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(self.pid, os.WNOHANG)  # a dead child of ours stays a zombie until it is asked for
+            os.waitpid(
+                self.pid, os.WNOHANG
+            )  # a dead child of this process stays a zombie until it is waited for
         return False
 
     def signal(self, number: signal.Signals) -> None:
@@ -75,7 +77,7 @@ class ProcessId:
 
 
 def spawn(command: Sequence[str], log: Path, cwd: Path) -> ProcessId:
-    """Start ``command`` in a session of its own, its output appended to ``log``."""
+    """Start ``command`` in its own session, with its output appended to ``log``."""
     with log.open("ab") as output:
         child = subprocess.Popen(
             command,
@@ -85,7 +87,7 @@ def spawn(command: Sequence[str], log: Path, cwd: Path) -> ProcessId:
             cwd=cwd,
             start_new_session=True,
         )
-    child.returncode = 0  # it is watched by its identity from here on, and may outlive this process
+    child.returncode = 0  # from now on it is watched by its identity, and may outlive this process
     identity = ProcessId.of(child.pid)
     if identity is None:
         raise StackError("TR700 start-failed", f"{command[0]} ended at once", hint=f"see {log}")
@@ -93,7 +95,7 @@ def spawn(command: Sequence[str], log: Path, cwd: Path) -> ProcessId:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
-    """Ask ``condition`` until it holds; False if it still does not after ``seconds``."""
+    """Poll ``condition`` until it is true; returns False if it is still false after ``seconds``."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -103,7 +105,7 @@ def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on, and that no other process has been given and still may use.
+    """Return a port of 127.0.0.1 on which no process listens and that is not reserved by another process.
 
     It is below the range the kernel gives to outgoing connections: a server must find it free
     again when it is started for the second time.
@@ -116,8 +118,8 @@ def free_port() -> int:
 
 
 def _taken(port: int) -> bool:
-    """Take the port for as long as this process lives; False if it is not to be had."""
-    # A server that starts, or that is down for a while, does not listen: this name is held instead.
+    """Reserve the port for the lifetime of this process; returns False if it is taken."""
+    # A server that is starting or down does not listen, so this socket name is reserved instead.
     mark = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         mark.bind(f"\0tailrace-port-{port}")

@@ -1,4 +1,4 @@
-"""What Kafka, MariaDB and MySQL have in common: a folder, a port, a process, a log, a start and a stop."""
+"""The common base of Kafka, MariaDB and MySQL: a folder, a port, a process, a log, a start and a stop."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from schemas.errors import StackError
 class Server(ABC):
     """One server in one folder, on 127.0.0.1.
 
-    The folder holds its data, its log, its pid and its port, so another process that makes an object for the
-    same folder finds the same server. Stopped or killed, it starts again on the same data and the same port.
+    The folder has its data, its log, its pid and its port, so another process that creates an object for the same
+    folder finds the same server. After it was stopped or killed, it starts again with the same data and port.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Server(ABC):
 
     @property
     def port(self) -> int:
-        """The port it listens on: chosen once, kept with the data."""
+        """The port it listens on, chosen once and stored with the data."""
         return self._kept_port("port")
 
     @property
@@ -61,13 +61,13 @@ class Server(ABC):
             set_up.touch()
 
     def stop(self) -> None:
-        """Shut it down in order; nothing happens if it does not run."""
+        """Shut it down cleanly; does nothing if it does not run."""
         if process := self._process():
             process.stop(self.stop_timeout)
         self._pid_file.unlink(missing_ok=True)
 
     def kill(self) -> None:
-        """End it with SIGKILL, as a power cut would."""
+        """Kill it with SIGKILL, like a power failure."""
         if process := self._process():
             process.kill()
         self._pid_file.unlink(missing_ok=True)
@@ -77,7 +77,7 @@ class Server(ABC):
         self.start()
 
     def running(self) -> bool:
-        """Whether its process lives."""
+        """Whether its process runs."""
         return self._process() is not None
 
     @abstractmethod
@@ -86,17 +86,17 @@ class Server(ABC):
 
     @abstractmethod
     def _command(self) -> list[str]:
-        """The command line that runs it in the foreground."""
+        """Return the command line that runs it in the foreground."""
 
     @abstractmethod
     def _template(self) -> Path:
-        """The cached data folder that every new server starts from."""
+        """Return the cached data folder that is copied for every new server."""
 
     def _before_start(self) -> None:  # noqa: B027 - most servers have nothing to do here
-        """What is left to clear away before its process starts."""
+        """Remove leftovers before its process starts."""
 
     def _first_start(self) -> None:  # noqa: B027 - the same
-        """What is left to do on a server that has just been copied from the template."""
+        """Finish the setup of a server that was just copied from the template."""
 
     def _process(self) -> ProcessId | None:
         process = ProcessId.read(self._pid_file)

@@ -1,4 +1,4 @@
-"""The whole stack in one folder: Kafka, an upstream and a downstream, found again by any later process."""
+"""The whole stack in one folder: Kafka, an upstream and a downstream, which any later process finds again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FLAVORS: dict[str, type[Database]] = {"mariadb": MariaDB, "mysql": MySQL}
 
 @dataclass(frozen=True)
 class StackInfo:
-    """How to reach a stack that is up. Passwords are in the URLs: they are the stack's own, and public."""
+    """The addresses of a running stack. The URLs contain passwords, which belong to the stack and are public."""
 
     directory: str
     kafka: str
@@ -36,7 +36,7 @@ class StackInfo:
 
 @dataclass(frozen=True)
 class ServerStatus:
-    """One server of the stack: ``state`` is ``up``, ``unhealthy`` (lives, does not answer) or ``down``."""
+    """One server of the stack: ``state`` is ``up``, ``unhealthy`` (runs, but does not answer) or ``down``."""
 
     name: str
     state: Literal["up", "unhealthy", "down"]
@@ -46,7 +46,7 @@ class ServerStatus:
 
 
 class Stack:
-    """Kafka, an upstream and a downstream below ``directory``, with what they are in ``stack.json``."""
+    """Kafka, an upstream and a downstream below ``directory``, described in ``stack.json``."""
 
     def __init__(self, directory: str | Path = "var/stack") -> None:
         self.directory = Path(directory).absolute()
@@ -65,10 +65,10 @@ class Stack:
         return self._database("downstream")
 
     def up(self, upstream: Flavor = "mariadb", downstream: Flavor = "mariadb") -> StackInfo:
-        """Start what does not run yet, all at once, and wait until everything answers.
+        """Start the servers that do not run, all at once, and wait until all of them answer.
 
-        A stack that is up stays as it is (``already_up``). A stack that was up keeps its data and its ports.
-        Raises StackError if a server does not start, or if the folder holds servers of another flavor.
+        A running stack is not changed (``already_up``). A stack that ran before keeps its data and its ports.
+        Raises StackError if a server does not start, or if the folder has servers of another flavor.
         """
         with self._locked():
             self._choose(upstream, downstream)
@@ -79,7 +79,7 @@ class Stack:
         return self.info(already_up=already_up)
 
     def down(self) -> list[str]:
-        """Stop what runs, and keep the data; returns the names of what was stopped."""
+        """Stop the running servers and keep their data; returns their names."""
         if not self._file.exists():
             return []
         with self._locked():
@@ -89,11 +89,11 @@ class Stack:
         return [server.name for server in running]
 
     def status(self) -> list[ServerStatus]:
-        """What each server is doing; empty if there was never a stack in this folder."""
+        """Return the state of each server; empty if there was never a stack in this folder."""
         return [_status(server) for server in self._servers()] if self._file.exists() else []
 
     def info(self, already_up: bool = True) -> StackInfo:
-        """How to reach the stack; raises StackError if there is none in this folder."""
+        """Return the addresses of the stack; raises StackError if there is none in this folder."""
         upstream, downstream = self.upstream, self.downstream
         return StackInfo(
             directory=str(self.directory),
@@ -125,7 +125,7 @@ class Stack:
             has = f"{found['upstream_flavor']} to {found['downstream_flavor']}"
             raise StackError(
                 "TR700 other-stack",
-                f"{self.directory} holds a stack from {has}",
+                f"{self.directory} contains a stack from {has}",
                 hint="stop it and remove the folder",
             )
 

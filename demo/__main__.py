@@ -46,14 +46,14 @@ def main() -> int:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    # A second signal must not break the clearing up, which takes a few seconds.
+    # A second signal must not interrupt the cleanup, which takes a few seconds.
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
 def _failed(error: Exception) -> int:
-    """Say what went wrong in one paragraph; where nobody foresaw it, the traceback goes to a file."""
+    """Report the error in one paragraph; the traceback of an unexpected error is written to a file."""
     console = open_console(stderr=True)
     if isinstance(error, TailraceError):
         console.print(str(error), style="red", markup=False)
@@ -82,7 +82,7 @@ def _kept(info: StackInfo) -> list[str]:
         f"  downstream  {info.downstream}",
         f"  Kafka       {info.kafka}",
         "Try next:",
-        f"  .venv/bin/tailrace run --config {config}       # replicate on; Ctrl-C stops it",
+        f"  .venv/bin/tailrace run --config {config}       # continue; Ctrl-C stops it",
         f"  .venv/bin/tailrace status --config {config}",
         f"  .venv/bin/tailrace compare --config {config}",
         "Stop it with:",
@@ -93,7 +93,7 @@ def _kept(info: StackInfo) -> list[str]:
 def _next() -> list[str]:
     return [
         "Try next:",
-        "  make demo ARGS=--keep                     # leaves the servers up to play with",
+        "  make demo ARGS=--keep                     # leaves the servers running",
         "  .venv/bin/tailrace config example > tailrace.toml",
         "  .venv/bin/tailrace check                  # are your own servers ready?",
         f"Logs and summary.json: {_DIRECTORY}/",

@@ -1,4 +1,4 @@
-"""What the demo's users do. Each actor is one transaction on the shop, made of random choices."""
+"""The actions of the demo's users. Each actor is one transaction on the shop, with random choices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Actor = Callable[[Cursor, Random], None]
 
 
 def _some(cursor: Cursor, rng: Random, table: str, column: str = "id", count: int = 1) -> list[Any]:
-    """Up to ``count`` neighboring keys from somewhere in a table with a numeric key."""
+    """Return up to ``count`` neighboring keys from a random position in a table with a numeric key."""
     cursor.execute(
         f"SELECT {column} FROM {table} WHERE {column} >= %s * (SELECT MAX({column}) FROM {table})"
         f" ORDER BY {column} LIMIT {count}",
@@ -71,7 +71,7 @@ def swap_emails(cursor: Cursor, rng: Random) -> None:
 
 
 def leave(cursor: Cursor, rng: Random) -> None:
-    """A customer goes; the addresses go by the cascade, of which MariaDB's binlog says nothing."""
+    """Delete a customer; the cascade deletes the addresses, which is not in MariaDB's binlog."""
     for customer in _some(cursor, rng, "customers"):
         cursor.execute("DELETE FROM customers WHERE id = %s", (customer,))
 
@@ -95,14 +95,14 @@ def place_order(cursor: Cursor, rng: Random) -> None:
 
 
 def move_on(cursor: Cursor, rng: Random) -> None:
-    """Orders go through their states, several changes to the same row."""
+    """Change the states of orders, with several changes to the same row."""
     for order in _some(cursor, rng, "orders", count=4):
         for status in ("paid", "shipped")[: rng.randint(1, 2)]:
             cursor.execute("UPDATE orders SET status = %s WHERE id = %s", (status, order))
 
 
 def renumber(cursor: Cursor, rng: Random) -> None:
-    """Change a composite key: every line moves, none is deleted or inserted."""
+    """Change a composite key of every line; no line is deleted or inserted."""
     shift = rng.randint(1, 40)
     for order in _some(cursor, rng, "orders"):
         cursor.execute(
@@ -127,7 +127,7 @@ def reprice(cursor: Cursor, rng: Random) -> None:
 
 
 def count_stock(cursor: Cursor, rng: Random) -> None:
-    """Rows of a composite key move to another warehouse and back, and are counted twice."""
+    """Move rows with a composite key to another warehouse and back, and change them in between."""
     product = sku(rng.randrange(PRODUCTS))
     cursor.execute(
         "UPDATE stock SET warehouse = warehouse + 100 WHERE sku = %s AND warehouse < 3", (product,)
@@ -143,7 +143,7 @@ def count_stock(cursor: Cursor, rng: Random) -> None:
 
 
 def change_seats(cursor: Cursor, rng: Random) -> None:
-    """A holder and his booking move to another seat, whose holder moves to theirs."""
+    """Exchange the holders and bookings of two seats."""
     one, two = rng.sample(range(SEATS), 2)
     query = "SELECT id, holder, booking FROM seats WHERE id IN (%s, %s) ORDER BY id FOR UPDATE"
     cursor.execute(query, (one, two))
@@ -156,7 +156,7 @@ def change_seats(cursor: Cursor, rng: Random) -> None:
 
 
 def measure(cursor: Cursor, rng: Random) -> None:
-    """A table without any key: equal rows, one of which is changed or removed."""
+    """Change or delete one of several equal rows in a table without a key."""
     sensor = f"sensor-{rng.randrange(6)}"
     row = (sensor, _moment(rng), maybe(rng, rng.gauss(8, 3)), maybe(rng, rng.randbytes(8)))
     cursor.executemany("INSERT INTO readings VALUES (%s, %s, %s, %s)", [row] * rng.randint(1, 3))

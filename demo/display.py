@@ -1,4 +1,4 @@
-"""What the demo shows: milestones as lines, and below them, on a terminal, a table that lives."""
+"""The demo's output: milestones as lines, and on a terminal a table below them that is updated."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from rich.text import Text
 
 
 class Display:
-    """Milestones are lines that stay; ``live`` redraws what ``rows`` says a few times a second."""
+    """Prints milestones as lines that stay; ``live`` redraws the result of ``rows`` a few times a second."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
         self._begin = time.monotonic()
 
     def milestone(self, text: str, style: str = "") -> None:
-        """One line with the seconds since the start."""
+        """Print one line with the seconds since the start."""
         elapsed = time.monotonic() - self._begin
         self.console.print(Text(f"{elapsed:5.1f} s  ", style="dim") + Text(text, style=style))
 
     @contextmanager
     def live(self, rows: Callable[[], list[tuple[str, str]]]) -> Iterator[None]:
-        """Show ``rows`` until the block ends; nothing of it stays, and without a terminal nothing shows."""
+        """Show ``rows`` until the block ends, then remove them; without a terminal show nothing."""
         if not self.console.is_terminal:
             yield
             return
@@ -39,7 +39,7 @@ class Display:
 
 
 def two_columns(rows: list[tuple[str, str]]) -> Table:
-    """Labels and values without lines."""
+    """Return a table of labels and values without borders."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold cyan")
     table.add_column()

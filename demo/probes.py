@@ -1,4 +1,4 @@
-"""What the demo measures: when the downstream shows rows that were sent upstream, and the log's last epoch."""
+"""The demo's measurements: the delay until the downstream shows upstream rows, and the log's last epoch."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.rules.config import LogAddress
 
 _EVERY = 0.1  # seconds between two probes
-_POLL = 0.01  # seconds: the precision of what is measured
-_LOOK_EVERY = 1.0  # seconds between two questions for the last epoch
+_POLL = 0.01  # seconds: the precision of the measurement
+_LOOK_EVERY = 1.0  # seconds between two reads of the last epoch
 _NOT_YET = frozenset({1049, 1146})  # unknown database, no such table
 
 
@@ -25,7 +25,7 @@ class Probes:
     """Watches the downstream from ``start_watching`` on; sends probes between ``start_`` and ``stop_sending``.
 
     Attributes:
-        ready: whether the downstream has the probes' table, so that replication works.
+        ready: whether the downstream has the probes' table, which means that replication works.
     """
 
     def __init__(self, upstream: Database, downstream: Database) -> None:
@@ -46,7 +46,7 @@ class Probes:
         self._sender.start()
 
     def stop_sending(self) -> int:
-        """Send one last probe, behind everything else that was written; returns its number."""
+        """Send a last probe after all other writes; returns its number."""
         self._no_more.set()
         self._sender.join()
         with self._upstream.connect(database=DATABASE) as connection, connection.cursor() as cursor:
@@ -60,18 +60,18 @@ class Probes:
                 thread.join()
 
     def check(self) -> None:
-        """Raises what ended a thread early."""
+        """Raise the error that ended a thread early, if any."""
         if self._error is not None:
             raise self._error
 
     @property
     def seen(self) -> int:
-        """The last probe that the downstream has shown, 0 before the first."""
+        """The last probe seen downstream, 0 before the first."""
         return self._seen
 
     @property
     def behind(self) -> float:
-        """Seconds since the oldest probe that is still under way was sent."""
+        """Seconds since the oldest probe was sent that has not arrived yet."""
         sent = self._sent.get(self._seen + 1)
         return 0.0 if sent is None else time.monotonic() - sent
 
@@ -96,7 +96,7 @@ class Probes:
     def _one(self, cursor: pymysql.cursors.Cursor) -> int:
         number = len(self._sent) + 1
         cursor.execute("INSERT INTO probes VALUES (%s, %s)", (number, time.time()))
-        self._sent[number] = time.monotonic()  # it is committed now: the lag counts from here
+        self._sent[number] = time.monotonic()  # it is committed now, so the lag starts here
         return number
 
     def _watch(self) -> None:

@@ -1,4 +1,4 @@
-"""``tailrace produce`` and ``tailrace consume`` as processes of their own, killed and started again."""
+"""Runs ``tailrace produce`` and ``tailrace consume`` as processes, which are killed and started again."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _LAST_LINES = 6
 class Program:
     """One ``tailrace`` command with its log.
 
-    It runs in a session of its own, so that a Ctrl-C reaches only the demo, and so that whatever it started
-    is found by the session even if the process itself is gone.
+    It runs in its own session, so that a Ctrl-C reaches only the demo, and so that its child processes can be found
+    by the session even if the process itself is gone.
     """
 
     def __init__(self, name: str, config: Path, *options: str) -> None:
@@ -32,7 +32,7 @@ class Program:
 
     @property
     def pid(self) -> int | None:
-        """Of the running process."""
+        """The pid of the running process."""
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def start(self) -> None:
@@ -47,14 +47,14 @@ class Program:
         self._sessions.append(self._process.pid)
 
     def kill(self) -> None:
-        """``kill -9`` of the process alone; what it started is left to notice by itself."""
+        """``kill -9`` only the process; its children have to notice that by themselves."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self.kills += 1
 
     def stop(self, patience: float = 60.0) -> int:
-        """SIGTERM, and wait for the end; returns the exit code. Raises StackError if there is none in time."""
+        """Send SIGTERM and wait for the end; returns the exit code. Raises StackError if it does not end in time."""
         if self._process is None:
             return 0
         self._process.terminate()
@@ -64,7 +64,7 @@ class Program:
             raise self._failed(f"did not end within {patience:.0f} s of SIGTERM") from None
 
     def wait(self, patience: float) -> int:
-        """Wait for the end that the program comes to by itself; returns the exit code."""
+        """Wait until the program ends by itself; returns the exit code."""
         assert self._process is not None
         try:
             return self._process.wait(patience)
@@ -72,12 +72,12 @@ class Program:
             raise self._failed(f"was not done within {patience:.0f} s") from None
 
     def check(self) -> None:
-        """Raises StackError if the process has ended unasked."""
+        """Raise StackError if the process has ended unexpectedly."""
         if self._process is not None and (code := self._process.poll()) is not None:
-            raise self._failed(f"ended unasked with exit code {code}")
+            raise self._failed(f"ended unexpectedly with exit code {code}")
 
     def destroy(self) -> None:
-        """End every process of every session of this program; nothing happens if there is none."""
+        """Kill every process of every session of this program."""
         for pid in sessions_of(self._sessions):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -91,11 +91,11 @@ class Program:
 
 
 def sessions_of(leaders: list[int]) -> list[int]:
-    """The pids that belong to one of the sessions, their groups notwithstanding: Spark's workers have others."""
+    """Return the pids of the sessions' processes in all process groups, since Spark's workers have other groups."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            # The second field is the program's name in brackets and may hold blanks.
+            # The second field is the program's name in brackets and may contain blanks.
             fields = stat.read_text().rpartition(")")[2].split()
             if int(fields[3]) in leaders and fields[0] not in "ZX":
                 found.append(int(stat.parent.name))

@@ -1,4 +1,4 @@
-"""The demo from start to end. Whatever happens on the way, nothing is left running."""
+"""The demo from start to end. Nothing is left running, even after an error."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ FILE = "tailrace.toml"
 _WORKLOAD = 30.0  # seconds
 _KILL_PRODUCER = 8.0  # seconds into the workload
 _KILL_CONSUMER = 15.0
-_AFTER_KILL = 5.0  # seconds of workload at least that follow the last kill
-_PATIENCE = 120.0  # seconds for any one thing to happen
+_AFTER_KILL = 5.0  # seconds of workload at least after the last kill
+_PATIENCE = 120.0  # seconds to wait for a condition
 _TICK = 0.1
 
 
@@ -39,7 +39,7 @@ class Demo:
         self._stack = Stack(directory)
 
     def run(self) -> tuple[Summary, ExitCode]:
-        """Raises TailraceError or the stack's StackError for whatever went wrong."""
+        """Run the demo. Raises TailraceError or StackError."""
         with ExitStack() as cleanup:
             self._clear()
             cleanup.callback(self._stop_stack)
@@ -62,7 +62,7 @@ class Demo:
         return summary, ExitCode.OK if summary.equal else ExitCode.DIVERGED
 
     def _clear(self) -> None:
-        """Away with an earlier run, which --keep or a SIGKILL may have left up."""
+        """Remove an earlier run, which --keep or a SIGKILL may have left running."""
         if self._directory.exists():
             self._stack.down()
             shutil.rmtree(self._directory)
@@ -108,7 +108,7 @@ class Demo:
 
 
 def _write_config(directory: Path, info: StackInfo) -> Path:
-    """Write the configuration for a stack that is up; the passwords in it are the stack's, and public."""
+    """Write the configuration for a running stack; its passwords belong to the stack and are public."""
     sections: dict[str, dict[str, object]] = {
         "source": {"url": info.upstream, "server-id": 7001},
         "relay": {"dir": "relay"},
@@ -127,7 +127,7 @@ def _write_config(directory: Path, info: StackInfo) -> Path:
 
 
 class _Scene:
-    """The part between the servers' start and the comparison."""
+    """The part of the demo between the servers' start and the comparison."""
 
     def __init__(
         self,
@@ -159,11 +159,11 @@ class _Scene:
         self._display.milestone("starting tailrace produce")
         self._produce.start()
         self._published.start()
-        # The topics are the producer's; a consumer has nothing to read before.
+        # The producer creates the topics, so the consumer starts after it.
         self._until(lambda: self._published.epoch >= 0, "the producer's first epoch")
         self._display.milestone("starting tailrace consume")
         self._consume.start()
-        # Spark starts in peace; replication that works is what the workload and the kills are to meet.
+        # Wait for Spark's start, so that the workload and the kills happen while replication works.
         self.probes.start_watching()
         self._until(lambda: self.probes.ready, "the first tables downstream")
         self._display.milestone("replicating; the workload begins: DML and DDL from 5 threads")
@@ -219,7 +219,7 @@ class _Scene:
             self.probes.check()
             if time.monotonic() > deadline:
                 logs = f"see {self._produce.log} and {self._consume.log}"
-                raise StackError("TR712", f"waited {_PATIENCE:.0f} s in vain for {what}", hint=logs)
+                raise StackError("TR712", f"waited {_PATIENCE:.0f} s without success for {what}", hint=logs)
             time.sleep(_TICK)
 
     def _elapsed(self) -> float:
@@ -246,7 +246,7 @@ def _seen(probes: Probes) -> str:
 
 @contextmanager
 def only_one(directory: Path) -> Iterator[None]:
-    """Two demos in one directory would stop each other's servers."""
+    """Lock the directory, since two demos in it would stop each other's servers."""
     import fcntl
 
     directory.mkdir(parents=True, exist_ok=True)

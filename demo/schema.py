@@ -1,4 +1,4 @@
-"""The demo's schema: one table for each thing that replication stumbles over, and rows to begin with."""
+"""The demo's schema: a table for each feature that is difficult for replication, and some initial rows."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ TABLES = {
         amount INT UNSIGNED NOT NULL,
         price DECIMAL(12,4) NOT NULL,
         PRIMARY KEY (order_id, line)""",
-    # unique values that wander from row to row
+    # unique values that move from row to row
     "seats": """
         id INT UNSIGNED NOT NULL PRIMARY KEY,
         holder VARCHAR(60) NULL,
@@ -103,7 +103,7 @@ def sku(number: int) -> str:
 
 
 def create(upstream: Database) -> None:
-    """Create the schema with a few rows to begin with."""
+    """Create the schema with a few initial rows."""
     statements = [f"CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4", f"USE {DATABASE}"]
     statements += [f"CREATE TABLE {name} ({columns})" for name, columns in TABLES.items()]
     upstream.execute(*statements)

@@ -1,4 +1,4 @@
-"""What the demo came to: read from the downstream's audit table, told on screen and as JSON."""
+"""The demo's result, from the downstream's audit table, for the screen and as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FROM tailrace.applied_epochs WHERE channel = 'main'
 
 @dataclass(frozen=True)
 class Applied:
-    """Sums over the audit table: row events, the last epoch, the statements that they became."""
+    """Sums over the audit table: row events, the last epoch, and the statements written."""
 
     events: int
     epochs: int
@@ -25,14 +25,14 @@ class Applied:
 
 
 def applied(downstream: Database) -> Applied:
-    """What the consumer has applied so far."""
+    """Read the sums of what the consumer has applied so far."""
     [(events, epochs, statements)] = downstream.execute(_AUDIT)
     return Applied(int(events), int(epochs), int(statements))
 
 
 @dataclass(frozen=True)
 class Summary:
-    """``summary.json``, field by field; ``tables`` counts those compared."""
+    """The fields of ``summary.json``; ``tables`` is the number of compared tables."""
 
     events: int
     rows_per_s: int
@@ -48,7 +48,7 @@ class Summary:
         path.write_text(json.dumps(asdict(self), indent=2) + "\n")
 
     def rows(self) -> list[tuple[str, str]]:
-        """Label and value, for the screen."""
+        """Return labels and values for the screen."""
         saved = self.events - self.statements
         share = 100 * saved / self.events if self.events else 0
         return [

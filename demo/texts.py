@@ -1,4 +1,4 @@
-"""Made-up values in many scripts, so that nothing that loses a byte goes unnoticed."""
+"""Random values in many scripts, so that a lost byte is noticed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def sentence(rng: Random, words: int) -> str:
 
 
 def json_document(rng: Random) -> str | None:
-    """A JSON document, now and then NULL."""
+    """Return a JSON document, or sometimes NULL."""
     if rng.random() < 0.1:
         return None
     document = {
@@ -46,5 +46,5 @@ def json_document(rng: Random) -> str | None:
 
 
 def maybe(rng: Random, value: object) -> object:
-    """The value, or NULL one time in five."""
+    """Return the value, or NULL with a probability of one fifth."""
     return None if rng.random() < 0.2 else value

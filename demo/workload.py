@@ -1,4 +1,4 @@
-"""The concurrent workload: threads that act on the shop, and one that changes its tables meanwhile."""
+"""The concurrent workload: threads with transactions on the shop, and one that alters its tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from demo.schema import DATABASE
 
 THREADS = 4
 _PAUSE = 0.03  # seconds between two transactions of a thread: three servers share the machine
-# Deadlock, lock wait, duplicate, two kinds of foreign key: what users meet, and try again.
+# Deadlock, lock wait, duplicate, two kinds of foreign key: errors that users get, and retry.
 _EXPECTED = frozenset({1213, 1205, 1062, 1451, 1452})
 
 DDL = (
@@ -42,14 +42,14 @@ DDL = (
 
 @dataclass
 class Done:
-    """Counters; each field has one writing thread or a lock."""
+    """Counters; each field is written by one thread or under a lock."""
 
     transactions: int = 0
     ddl: int = 0
 
 
 class Workload:
-    """Runs until stopped. An error that no user would expect ends it, and is raised by ``check``."""
+    """Runs until it is stopped. An unexpected error ends it, and is raised by ``check``."""
 
     def __init__(self, upstream: Database, seconds: float) -> None:
         self._upstream, self._seconds = upstream, seconds
@@ -67,14 +67,14 @@ class Workload:
             thread.start()
 
     def stop(self) -> None:
-        """End after the transactions in hand; returns when all threads have."""
+        """Stop after the current transactions; returns when all threads have ended."""
         self._stop.set()
         for thread in self._threads:
             if thread.is_alive():
                 thread.join()
 
     def check(self) -> None:
-        """Raises what ended a thread early."""
+        """Raise the error that ended a thread early, if any."""
         if self._error is not None:
             raise self._error
 
@@ -101,7 +101,7 @@ class Workload:
                     self.done.transactions += 1
 
     def _admin(self) -> None:
-        """The DDL, spread over the workload's time; all of it runs, even if the stop comes early."""
+        """Run the DDL, spread over the workload's time; all of it runs, even after an early stop."""
         begin = time.monotonic()
         with self._upstream.connect(database=DATABASE) as connection, connection.cursor() as cursor:
             for number, statement in enumerate(DDL, 1):
