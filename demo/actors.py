@@ -127,7 +127,7 @@ def reprice(cursor: Cursor, rng: Random) -> None:
 
 
 def count_stock(cursor: Cursor, rng: Random) -> None:
-    """Move rows with a composite key to another warehouse and back, and change them in between."""
+    """Move rows with a composite key to another warehouse and back, then count one of them."""
     product = sku(rng.randrange(PRODUCTS))
     cursor.execute(
         "UPDATE stock SET warehouse = warehouse + 100 WHERE sku = %s AND warehouse < 3", (product,)
