@@ -1,9 +1,9 @@
-"""The one error tree. Every error says what, where, what to do, and whether trying again can help.
+"""The tree of all errors. Each has what happened, where, what to do, and whether a retry can help.
 
 TailraceError
 ├── ConfigError        TR1xx  the configuration file, a flag, an environment variable
 ├── UpstreamError      TR2xx  the source server: unreachable, purged, wrong settings
-├── RelayError         TR3xx  the relay log on disk: torn, corrupt, locked, disk full
+├── RelayError         TR3xx  the relay log on disk: incomplete, damaged, locked, disk full
 ├── DecodeError        TR4xx  a binlog event that cannot be decoded without guessing
 ├── LogError           TR5xx  the epoch log in Kafka: unreachable, fenced, gap, lost records
 ├── DownstreamError    TR6xx  the target server: refused statement, unexpected row count, fenced
@@ -35,7 +35,7 @@ NOTHING_APPLIED = "nothing of this batch was applied"
 
 
 class EventId(NamedTuple):
-    """Which row change or DDL of the log: its epoch, and its number within that."""
+    """Identifies a row change or DDL of the log by its epoch and its number in the epoch."""
 
     epoch: int
     seq: int
@@ -80,14 +80,14 @@ class TailraceError(Exception):
     """Base of all errors that reach an operator.
 
     Args:
-        code: stable identifier such as ``TR402``; documented, greppable.
-        what: what happened, one sentence, no passwords.
+        code: stable, documented identifier such as ``TR402``.
+        what: what happened, in one sentence, without passwords.
         where: GTID, file:position, table, epoch, as far as known.
         hint: what the operator can do about it.
         retryable: whether the same call may succeed later without a change.
-        another_start: whether another start of the program may succeed although this run cannot wait for that: of a
-            lock whose holder is about to end, a client of Kafka that is done for, a log that has moved on.
-        applied: what of the batch in hand is applied, as a part of a sentence; "" where there is none.
+        another_start: whether another start of the program may succeed although this run cannot wait for that: for a
+            lock whose holder is about to end, a failed Kafka client, a log that has changed.
+        applied: how much of the current batch is applied, as a part of a sentence; "" without a batch.
     """
 
     exit_code: ExitCode = ExitCode.FAILED
@@ -117,7 +117,7 @@ class TailraceError(Exception):
         return _unpickled, (type(self), self.args), self.__dict__
 
     def but(self, **changes: Any) -> Self:
-        """A copy with other attributes, such as ``where`` or ``hint``."""
+        """Return a copy with other attributes, such as ``where`` or ``hint``."""
         changed = type(self).__new__(type(self), *self.args)
         changed.__dict__.update(self.__dict__ | changes)
         changed.args = (changed.code, changed.what)
@@ -125,7 +125,7 @@ class TailraceError(Exception):
 
     @property
     def advice(self) -> str:
-        """The hint, and what is applied."""
+        """The hint, and how much is applied."""
         return "; ".join(filter(None, (self.hint, self.applied)))
 
     def __str__(self) -> str:
@@ -138,7 +138,7 @@ class TailraceError(Exception):
         return text
 
     def as_dict(self) -> dict[str, object]:
-        """The error as fields for structured logs and ``--json`` output."""
+        """Return the error as fields for structured logs and ``--json`` output."""
         return {
             "code": self.code,
             "what": self.what,
@@ -159,11 +159,11 @@ class ConfigError(TailraceError):
 
 
 class UpstreamError(TailraceError):
-    """The source server refused, vanished, or is not set up for row replication."""
+    """The source server refused, disappeared, or is not configured for row replication."""
 
 
 class RelayError(TailraceError):
-    """The relay log on disk cannot be trusted or cannot be written."""
+    """The relay log on disk is damaged or cannot be written."""
 
 
 class DecodeError(TailraceError):
@@ -171,14 +171,14 @@ class DecodeError(TailraceError):
 
 
 class LogError(TailraceError):
-    """The epoch log in Kafka is unreachable, fenced, or not whole."""
+    """The epoch log in Kafka is unreachable, fenced, or incomplete."""
 
 
 class DownstreamError(TailraceError):
-    """The target server refused a statement or did something the log does not imply.
+    """The target server refused a statement, or the effect of a statement does not match the log.
 
     Args:
-        statement: the statement, long values cut.
+        statement: the statement, with long values shortened.
     """
 
     def __init__(
@@ -206,4 +206,4 @@ class DownstreamError(TailraceError):
 
 
 class StackError(TailraceError):
-    """An embedded server, or a program or jar that is fetched, is not to be had."""
+    """An embedded server, or a downloaded program or jar, is not available."""

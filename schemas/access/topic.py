@@ -1,6 +1,6 @@
-"""A topic as a reader of committed records sees it, from an offset to its end; and what all readers ask of librdkafka.
+"""Reads a topic's committed records from an offset to its end; also the settings of all readers for librdkafka.
 
-Two more readers are elsewhere, for other needs: ``spark_consumer.epochs.fetch`` and ``tailrace.reader.log``.
+Two more readers are in ``spark_consumer.epochs.fetch`` and ``tailrace.reader.log``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NO_LEADER_YET = {
 def reader_settings(
     bootstrap_servers: str, security: KafkaSecurity, refusal: Refusal, group: str
 ) -> dict[str, Any]:
-    """What every reader sets: it commits nothing to Kafka, sees committed records, and starts where it is told."""
+    """Return the settings of every reader: no commits, only committed records, and an explicit start."""
     return {
         "bootstrap.servers": bootstrap_servers,
         "error_cb": refusal,
@@ -44,7 +44,7 @@ class Silent(Exception):
 
 
 class CommittedTopic:
-    """Reads a topic's committed records while its ``with`` block lasts.
+    """Reads a topic's committed records inside a ``with`` block.
 
     Args:
         settings: ``reader_settings``.
@@ -75,10 +75,10 @@ class CommittedTopic:
         self._consumer.close()
 
     def bounds(self, partition: int = 0) -> tuple[int, int]:
-        """The first offset that is kept, and the one after the last committed record.
+        """Return the first offset that is kept, and the offset after the last committed record.
 
         Raises:
-            KafkaException: Kafka does not say; LogError: TR508, it lets nobody in.
+            KafkaException: Kafka does not answer; LogError: TR508, it refuses the client.
         """
         place = TopicPartition(self._topic, partition)
         deadline = time.monotonic() + self._await_leader
@@ -97,10 +97,10 @@ class CommittedTopic:
                 return int(low), int(high)
 
     def records(self, start: int | None = None) -> Iterator[Record]:
-        """The records of partition 0 from ``start`` (default: the first kept) to the end as it is now.
+        """Yield the records of partition 0 from ``start`` (default: the first kept) to the present end.
 
         Raises:
-            KafkaException, Silent: Kafka does not give them; LogError: TR508, it lets nobody in.
+            KafkaException, Silent: Kafka does not return them; LogError: TR508, it refuses the client.
         """
         _, high = self.bounds()
         self._consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING if start is None else start)])

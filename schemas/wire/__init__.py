@@ -1,1 +1,1 @@
-"""What is on the wire between producer and consumer: rows and epoch records, byte by byte."""
+"""The wire format between producer and consumer: rows and epoch records, byte by byte."""

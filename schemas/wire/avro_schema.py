@@ -17,7 +17,7 @@ from schemas.structure import Column, TableStructure
 from schemas.types import avro_type
 from schemas.wire.rows import HEADER_SIZE, value_header
 
-#: where an Envelope's operation letter stands: behind the string's length, and in a value with a wide header
+#: offset of an Envelope's operation letter: after the string's length, and in a value with a wide header
 OP_BEHIND = 1
 OP_AT = HEADER_SIZE + OP_BEHIND
 
@@ -47,7 +47,7 @@ SOURCE: dict[str, Any] = {
 
 
 def avro_name(name: str) -> str:
-    """An identifier as an Avro name; what Avro does not allow becomes ``_xHHHH``, so no two names meet."""
+    """Convert an identifier to an Avro name; characters not allowed become ``_xHHHH``, so names stay distinct."""
     return re.sub(r"[^A-Za-z0-9_]|^[0-9]|_(?=x[0-9a-f]{4})", lambda m: f"_x{ord(m[0]):04x}", name)
 
 
@@ -66,7 +66,7 @@ def _row(name: str, columns: tuple[Column, ...]) -> dict[str, Any]:
 
 
 def _images(structure: TableStructure) -> tuple[Any, Any]:
-    """The types of `after` and `before`: one record, unless images that lack columns lack different ones."""
+    """Return the types of `after` and `before`: one record, unless the images have different columns."""
     after, before = structure.after_image, structure.before_image
     if not before or not after or before == after:
         return _row("Row", after or before), "Row"
@@ -74,9 +74,9 @@ def _images(structure: TableStructure) -> tuple[Any, Any]:
 
 
 def envelope(structure: TableStructure) -> dict[str, Any]:
-    """The schema of a table's row values.
+    """Return the schema of a table's row values.
 
-    The namespace holds a digest of the structure: Avro's canonical form leaves out decimal scales, charsets
+    The namespace contains a digest of the structure: Avro's canonical form leaves out decimal scales, charsets
     and signedness, so without it two structures that need different decoders could share a fingerprint.
     """
     digest = blake2b(structure.to_json().encode(), digest_size=8).hexdigest()
@@ -97,7 +97,7 @@ def envelope(structure: TableStructure) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class RowSchema:
-    """A structure's Avro schema and the bytes that name it on the wire."""
+    """A structure's Avro schema and its fingerprint on the wire."""
 
     text: str
     fingerprint: bytes
@@ -110,7 +110,7 @@ class RowSchema:
 
 @lru_cache(maxsize=4096)
 def row_schema(structure: TableStructure) -> RowSchema:
-    """The Avro schema of a structure's rows and its CRC-64-AVRO fingerprint, little-endian as on the wire."""
+    """Return the Avro schema of a structure's rows and its CRC-64-AVRO fingerprint, little-endian as on the wire."""
     schema = envelope(structure)
     text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
     return RowSchema(text, schema_fingerprint(json.loads(text)))
@@ -122,18 +122,18 @@ def schema_fingerprint(schema: dict[str, Any]) -> bytes:
 
 
 def read_record(schema: Any, data: bytes) -> Any:
-    """The value of a parsed schema that bytes hold from the first to the last one (slow: not for every row).
+    """Read a value of a parsed schema, which must be all of ``data`` (too slow for every row).
 
     Raises:
-        ValueError, LookupError, EOFError, TypeError, struct.error: they hold none.
+        ValueError, LookupError, EOFError, TypeError, struct.error: the bytes are not such a value.
     """
     stream = io.BytesIO(data)
     record: Any = fastavro.schemaless_reader(stream, schema, None)
     if stream.tell() != len(data):
-        raise ValueError(f"{len(data) - stream.tell()} bytes lie behind it")
+        raise ValueError(f"{len(data) - stream.tell()} bytes follow it")
     return record
 
 
 def fingerprint_of(structure: TableStructure) -> bytes:
-    """What names a structure's schema on the wire where there is no registry."""
+    """Return the fingerprint of a structure's schema, which is on the wire if there is no registry."""
     return row_schema(structure).fingerprint

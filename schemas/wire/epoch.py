@@ -1,4 +1,4 @@
-"""The epoch log's records: what a consumer must know to apply a run of whole transactions."""
+"""The epoch log's records: the information that a consumer needs to apply a run of complete transactions."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from schemas.wire.rows import SINGLE_OBJECT, schema_name, value_header
 
 
 class OtherSchema(ValueError):
-    """A record whose header names another schema than the one that this version writes and reads."""
+    """A record has another schema than the one that this version writes and reads."""
 
 
 class LogRecord:
-    """The records of one of the log's topics: the specification's single-object encoding of one schema.
+    """The format of one topic's records: the Avro specification's single-object encoding with one schema.
 
     Attributes:
         header: the ten bytes before every record: marker and the schema's fingerprint.
@@ -35,26 +35,26 @@ class LogRecord:
         self._schema = fastavro.parse_schema(schema)
 
     def encode(self, record: dict[str, Any]) -> bytes:
-        """The record's bytes."""
+        """Encode a record."""
         out = io.BytesIO()
         out.write(self.header)
         fastavro.schemaless_writer(out, self._schema, record)
         return out.getvalue()
 
     def decode(self, data: bytes) -> Any:
-        """The inverse of ``encode``.
+        """Decode what ``encode`` wrote.
 
         Raises:
-            OtherSchema: it is of another schema.
+            OtherSchema: the record has another schema.
             ValueError, LookupError, EOFError, TypeError: the bytes are not one record.
         """
         if not data.startswith(self.header):
             found = data[: len(self.header)]
             if not found.startswith(SINGLE_OBJECT) or len(found) < len(self.header):
-                raise ValueError("it does not begin with the header of a schema")
+                raise ValueError("it does not start with the header of a schema")
             raise OtherSchema(
                 f"its schema has the fingerprint {schema_name(found).hex()}, and this version of Tailrace reads"
-                f" {schema_name(self.header).hex()}: producer and readers have to be of one version"
+                f" {schema_name(self.header).hex()}: producer and readers must have the same version"
             )
         return read_record(self._schema, data[len(self.header) :])
 
@@ -68,22 +68,22 @@ STRUCTURE_RECORD = LogRecord(
     | {"namespace": _SCHEMA["namespace"]}
 )
 
-#: `log_begins` of a log that holds everything that was ever written upstream
+#: `log_begins` of a log with everything that was ever written upstream
 ORIGIN = "origin"
-#: of all records of the epochs topic
+#: the key of all records of the epochs topic
 EPOCH_KEY = b"epoch"
 #: digests are sums of CRC-32 values modulo this number
 DIGEST_MODULUS = 1 << 63
 
 
 def digest_of(values: Iterable[bytes]) -> int:
-    """The digest of rows' values, before it is taken modulo ``DIGEST_MODULUS``."""
+    """Return the digest of rows' values, before the modulo operation with ``DIGEST_MODULUS``."""
     return sum(map(crc32, values))
 
 
 @dataclass(frozen=True)
 class OffsetRange:
-    """The offsets ``[start, end)`` of one partition of the rows topic; markers may leave gaps inside."""
+    """The offsets ``[start, end)`` of one partition of the rows topic, with gaps at transaction markers."""
 
     partition: int
     start: int
@@ -92,7 +92,7 @@ class OffsetRange:
 
 @dataclass(frozen=True)
 class TableTouched:
-    """One table's share of an epoch."""
+    """The numbers of one table's rows in an epoch."""
 
     db: str
     table: str
@@ -104,7 +104,7 @@ class TableTouched:
 
 @dataclass(frozen=True)
 class StructureVersion:
-    """A structure that holds for a table from ``epoch`` on, until the next version of that table."""
+    """A structure of a table, valid from ``epoch`` until the table's next version."""
 
     epoch: int
     db: str
@@ -115,15 +115,15 @@ class StructureVersion:
 
     @property
     def topic_key(self) -> bytes:
-        """Key in ``<prefix>.schemas``: one record a version, so compaction never loses one."""
-        # Of images that lack columns one epoch may bring several versions.
+        """The key in ``<prefix>.schemas``; each version has its own, so compaction never removes one."""
+        # If images lack columns, one epoch may have several versions.
         which = "" if has_full_images(self.structure) else f"#{self.fingerprint}"
         return f"{self.db}.{self.table}@{self.epoch}{which}".encode()
 
 
 @dataclass(frozen=True)
 class TableChanged:
-    """One table that a DDL statement names; ``renamed_to`` is set by RENAME."""
+    """One table of a DDL statement; ``renamed_to`` is set for RENAME."""
 
     db: str
     table: str
@@ -165,13 +165,13 @@ class SchemaChanged:
 
     @property
     def shown(self) -> str:
-        """The statement for logs and audit; those on accounts may hold passwords and are only named."""
+        """The statement for logs and audit; only the kind for statements on accounts, which may contain passwords."""
         return self.kind if family(self.kind) == "accounts" else self.statement
 
 
 @dataclass(frozen=True)
 class PreparedTransaction:
-    """A prepared and undecided XA transaction, and its position in the relay log: ``[relay_pos, relay_end)``."""
+    """A prepared, undecided XA transaction, and its position in the relay log: ``[relay_pos, relay_end)``."""
 
     xid: str
     gtid: str | None
@@ -183,7 +183,7 @@ class PreparedTransaction:
 
 @dataclass(frozen=True)
 class Skipped:
-    """Events of one table that could not be replicated, and that a rule of the producer's passed over."""
+    """Events of one table that could not be replicated, and that a rule of the producer skipped."""
 
     db: str
     table: str
@@ -193,7 +193,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class EpochCommitted:
-    """One epoch. Field meanings: ``epoch.avsc``. Positions are the end of the epoch."""
+    """One epoch. The fields are described in ``epoch.avsc``. Positions are the end of the epoch."""
 
     epoch: int
     first_gtid: str | None
@@ -223,17 +223,17 @@ class EpochCommitted:
     log_begins: str | None = None
 
     def encode(self) -> bytes:
-        """Its record in the epochs topic."""
+        """Encode its record in the epochs topic."""
         settings = dict(self.ddl.settings) if self.ddl else {}
         return EPOCH_RECORD.encode(asdict(self) | {"ddl_settings": settings})
 
     @classmethod
     def decode(cls, data: bytes) -> EpochCommitted:
-        """The inverse of ``encode``; what a field may be ``schemas.wire.log_records`` knows.
+        """Decode what ``encode`` wrote. The values of the fields are checked in ``schemas.wire.log_records``.
 
         Raises:
-            OtherSchema: it is of another schema.
-            ValueError, LookupError, EOFError, TypeError: the bytes are not of one epoch.
+            OtherSchema: the record has another schema.
+            ValueError, LookupError, EOFError, TypeError: the bytes are not one epoch.
         """
         record = EPOCH_RECORD.decode(data)
         record["ranges"] = tuple(OffsetRange(**r) for r in record["ranges"])
@@ -251,14 +251,14 @@ class EpochCommitted:
 
 
 def encode_structure_version(version: StructureVersion) -> bytes:
-    """Its record in ``<prefix>.schemas``."""
+    """Encode a version's record in ``<prefix>.schemas``."""
     return STRUCTURE_RECORD.encode(asdict(version))
 
 
 def decode_structure_version(data: bytes) -> StructureVersion:
-    """The inverse of ``encode_structure_version``. Raises as ``EpochCommitted.decode``."""
+    """Decode a record of ``<prefix>.schemas``. Raises like ``EpochCommitted.decode``."""
     version = StructureVersion(**STRUCTURE_RECORD.decode(data))
-    # It ends in a text, of which the reader takes as much as there is.
+    # The last field is a text, and fastavro accepts one that is too short.
     if encode_structure_version(version) != data:
-        raise ValueError("it does not end where its bytes do")
+        raise ValueError("it has a wrong length")
     return version

@@ -43,20 +43,18 @@ from schemas.wire.epoch import (
 if TYPE_CHECKING:
     from schemas.access.topic import Record
 
-#: the hint of an error that says so
-FOREIGN = (
-    "nobody but the producer may write to the prefix's topics: see who else can; nothing of it was applied"
-)
-#: the hint of an error about a record of another schema
+#: the hint of errors about records that the producer cannot have written
+FOREIGN = "only the producer may write to the prefix's topics: find out who else can; nothing of the record was applied"
+#: the hint of an error about a record with another schema
 OTHER_VERSION = (
-    "run the version that wrote this log, or begin a new log with this one; nothing of it was applied"
+    "run the version that wrote this log, or start a new log with this one; nothing of the record was applied"
 )
 _HEX = re.compile(r"[0-9a-f]{16}|[0-9a-f]{8}")
 _XID = re.compile(r"X'[0-9a-f]*',X'[0-9a-f]*',[0-9]{1,10}")
 _NUMBER = re.compile(r"[0-9]{1,20}")
 _PAIRS = re.compile(r"[0-9]{1,5}=[0-9]{1,5}(,[0-9]{1,5}=[0-9]{1,5})*")
 _WORDS = re.compile(r"[^\0]{0,512}", re.DOTALL)
-# Nothing reads a setting of another name.
+# Other settings are not used.
 _SETTINGS = {
     **dict.fromkeys(
         (
@@ -78,7 +76,7 @@ _LONGEST_NAME = 255
 
 @dataclass(frozen=True)
 class At:
-    """Where a record lies."""
+    """The position of a record."""
 
     topic: str
     offset: int
@@ -90,20 +88,20 @@ class At:
 
 @dataclass(frozen=True)
 class LoggedVersion(StructureVersion):
-    """A structure's record of ``<prefix>.schemas``, and where it lies."""
+    """A structure's record of ``<prefix>.schemas``, and its position."""
 
     at: At = At("", -1)
 
 
 def no_record(at: At | None, what: str, why: object, where: Where = Where()) -> LogError:  # noqa: B008
-    """TR568, a record that is none of ours, or of another version."""
+    """Build the error TR568 for a record that the producer of this version cannot have written."""
     place = f"{at}: " if at else ""
     hint = OTHER_VERSION if isinstance(why, OtherSchema) else FOREIGN
     return LogError("TR568", f"{place}{what}: {str(why)[:500] or type(why).__name__}", where=where, hint=hint)
 
 
 def read_epoch(value: bytes | None, at: At, key: bytes | None = EPOCH_KEY) -> EpochCommitted:
-    """A record of the epochs topic. Raises LogError TR568."""
+    """Read and check a record of the epochs topic. Raises LogError TR568."""
     epoch: EpochCommitted | None = None
     try:
         if not value or key != EPOCH_KEY:
@@ -112,12 +110,12 @@ def read_epoch(value: bytes | None, at: At, key: bytes | None = EPOCH_KEY) -> Ep
         _check_epoch(epoch)
     except UNFIT as error:
         where = Where() if epoch is None else Where(epoch=epoch.epoch)
-        raise no_record(at, "the record holds no epoch", error, where) from error
+        raise no_record(at, "the record is not an epoch", error, where) from error
     return epoch
 
 
 def read_version(value: bytes | None, at: At, key: bytes | None) -> LoggedVersion:
-    """A record of the schemas topic; what its fingerprint names is looked at when it is used: ``structure_of``.
+    """Read and check a record of the schemas topic; its structure is checked on use, by ``structure_of``.
 
     Raises LogError TR568.
     """
@@ -129,23 +127,23 @@ def read_version(value: bytes | None, at: At, key: bytes | None) -> LoggedVersio
             raise ValueError(f"its key is {key!r}")
         _check_version(found)
     except UNFIT as error:
-        raise no_record(at, "the record holds no table's structure", error) from error
+        raise no_record(at, "the record is not a table's structure", error) from error
     return LoggedVersion(**{field.name: getattr(found, field.name) for field in fields(found)}, at=at)
 
 
 def check_names(versions: Iterable[LoggedVersion]) -> list[LoggedVersion]:
-    """The versions; one name on the wire stands for one structure. Raises LogError TR568."""
+    """Check that each fingerprint belongs to one structure; returns the versions. Raises LogError TR568."""
     found = list(versions)
     known: dict[str, LoggedVersion] = {}
     for version in found:
         first = known.setdefault(version.fingerprint, version)
         if first.structure != version.structure:
-            why = f"{version.fingerprint} is the name of another one at offset {first.at.offset}"
+            why = f"{version.fingerprint} belongs to another one at offset {first.at.offset}"
             raise no_record(version.at, f"a structure of {version.db}.{version.table}", why)
     return found
 
 
-#: what reading bytes raises that are no record, and values that cannot be
+#: exceptions of reading bytes that are not a record, and of impossible values
 UNFIT = (
     ValueError,
     LookupError,
@@ -160,7 +158,7 @@ UNFIT = (
 
 
 def structure_of(version: StructureVersion) -> TableStructure:
-    """The structure of a record, which is the one that its fingerprint names; an id of a registry names any.
+    """Read the structure of a record, and check it by its fingerprint, if that is not an id of a registry.
 
     Raises LogError TR568.
     """
@@ -171,7 +169,7 @@ def structure_of(version: StructureVersion) -> TableStructure:
     except UNFIT as error:
         at = version.at if isinstance(version, LoggedVersion) else None
         where = Where(table=f"{version.db}.{version.table}", epoch=version.epoch)
-        raise no_record(at, f"the structure {version.fingerprint} is none", error, where) from error
+        raise no_record(at, f"the structure {version.fingerprint} is not valid", error, where) from error
 
 
 @lru_cache(maxsize=4096)
@@ -181,9 +179,9 @@ def _structure(db: str, table: str, fingerprint: str, text: str, avro_schema: st
         raise ValueError(f"it is of {structure.name}")
     schema = row_schema(structure)
     if schema.text != avro_schema:
-        raise ValueError("its Avro schema is another one's")
+        raise ValueError("its Avro schema belongs to another structure")
     if len(fingerprint) == _LONG_NAME and schema.fingerprint.hex() != fingerprint:
-        raise ValueError(f"it is the one with the fingerprint {schema.fingerprint.hex()}")
+        raise ValueError(f"its fingerprint is {schema.fingerprint.hex()}")
     return structure
 
 
@@ -263,7 +261,7 @@ def _check_counts(epoch: EpochCommitted) -> None:
 
 
 def check_rows(epoch: EpochCommitted, offset: int | None = None) -> None:
-    """Whether an epoch, at an offset of its topic, can have the rows that it says it has. Raises LogError TR554."""
+    """Check that an epoch's offsets can contain its rows; ``offset`` is its own. Raises LogError TR554."""
     of_tables = sum(table.inserts + table.updates + table.deletes for table in epoch.tables)
     records = sum(part.end - part.start for part in epoch.ranges)
     if epoch.rows != of_tables:
@@ -336,7 +334,7 @@ def _set(text: str, flavor: Flavor) -> GtidSet:
     return parse_gtid_set(text, flavor)
 
 
-# one behind the other -------------------------------------------------------------------------------
+# sequences of records -------------------------------------------------------------------------------
 
 
 class EpochChain:
@@ -353,7 +351,7 @@ class EpochChain:
         self._ends: dict[int, int] = {}
 
     def add(self, epoch: EpochCommitted, offset: int) -> None:
-        """The epoch that lies behind those that were added.
+        """Add the next epoch.
 
         Raises:
             LogError: TR551 one is missing; TR567 it contradicts them.
@@ -366,7 +364,7 @@ class EpochChain:
             except ValueError as error:
                 raise LogError(
                     "TR567",
-                    f"{At(self._topic, offset)}: epoch {epoch.epoch} cannot lie behind epoch {self._last.epoch} at"
+                    f"{At(self._topic, offset)}: epoch {epoch.epoch} cannot follow epoch {self._last.epoch} at"
                     f" offset {self._offset}: {error}",
                     where=Where(epoch=epoch.epoch),
                     hint=FOREIGN,
@@ -375,28 +373,28 @@ class EpochChain:
         self._ends |= {part.partition: part.end for part in epoch.ranges}
 
     def _follows(self, last: EpochCommitted, epoch: EpochCommitted) -> None:
-        _need(epoch.epoch == last.epoch + 1, "its number is there already")
-        _need(epoch.log_id == last.log_id, "it is another log's")
+        _need(epoch.epoch == last.epoch + 1, "its number exists already")
+        _need(epoch.log_id == last.log_id, "it belongs to another log")
         for part in epoch.ranges:
             end = self._ends.get(part.partition, 0)
             _need(
                 part.start >= end,
-                f"its rows of partition {part.partition} begin at offset {part.start}, those before it end at {end}",
+                f"its rows of partition {part.partition} start at offset {part.start}, but earlier ones end at {end}",
             )
         if epoch.executed_gtids != last.executed_gtids:
             flavor = flavor_of(epoch.executed_gtids, last.executed_gtids)
             now, before = _set(epoch.executed_gtids, flavor), _set(last.executed_gtids, flavor)
-            _need(now.contains(before), f"{str(before.minus(now))[:200]} is executed no longer")
-        # An epoch without transactions may lie where a relay log that was made anew has come to.
+            _need(now.contains(before), f"{str(before.minus(now))[:200]} is no longer executed")
+        # An epoch without transactions may be at the present position of a relay log that was created again.
         if epoch.relay_dir == last.relay_dir and epoch.transactions:
             here, there = ((*names.relay_file(one.relay_file)[1:], one.relay_pos) for one in (epoch, last))
             _need(here >= there, f"it ends at {epoch.relay_file}:{epoch.relay_pos}, before that one")
 
 
 def epochs_of(records: Iterable[Record], topic: str) -> Iterator[tuple[int, EpochCommitted]]:
-    """Offset and epoch of each record of an epochs topic.
+    """Yield offset and epoch of each record of an epochs topic.
 
-    Raises LogError: TR568 a record is no epoch; TR551 and TR567 it does not follow from the one before it.
+    Raises LogError: TR568 a record is not an epoch; TR551 and TR567 it cannot follow the one before it.
     """
     chain = EpochChain(topic)
     for offset, key, value in records:
@@ -408,8 +406,8 @@ def epochs_of(records: Iterable[Record], topic: str) -> Iterator[tuple[int, Epoc
 def last_epoch_of(
     read: Callable[[int], Iterable[Record]], topic: str, low: int, high: int
 ) -> tuple[int, EpochCommitted] | None:
-    """Offset and epoch of the last record between two offsets; ``read`` gives the records from an offset on."""
-    # Transaction markers use up offsets, so the last record lies a little before the end.
+    """Return offset and epoch of the last record between two offsets; ``read`` reads the records from an offset on."""
+    # Transaction markers use offsets, so the last record is a little before the end.
     step = 8
     while high > low:
         start = max(low, high - step)
@@ -422,16 +420,16 @@ def last_epoch_of(
 
 
 def versions_of(records: Iterable[Record], topic: str) -> list[LoggedVersion]:
-    """The structures of a schemas topic, in its order. Raises LogError TR568."""
+    """Read the structures of a schemas topic, in its order. Raises LogError TR568."""
     return check_names(read_version(value, At(topic, offset), key) for offset, key, value in records)
 
 
 def missing(number: int, found: int) -> LogError:
-    """TR551, an epoch is not there."""
+    """Build the error TR551 for a missing epoch."""
     return LogError(
         "TR551",
-        f"epoch {number} is missing: the log goes on with epoch {found}",
+        f"epoch {number} is missing: the log continues with epoch {found}",
         where=Where(epoch=number),
-        hint="the log was cut or belongs to another producer; restore it, or load the tables anew",
+        hint="the log was truncated or belongs to another producer; restore it, or load the tables again",
         another_start=True,
     )

@@ -1,8 +1,8 @@
-"""Row values on the wire: what names their schema, and how one larger than a record is divided.
+"""Row values on the wire: the header with their schema, and the parts of a value larger than a record.
 
-A value starts with a header that names its schema: the Avro specification's single-object encoding (``c3 01`` and
-the schema's fingerprint), or, with a schema registry, Confluent's wire format (``00`` and the schema's id). The
-log's records name a schema by the header without its marker, in hexadecimal digits: 16 of them, or 8.
+A value starts with a header that identifies its schema: the Avro specification's single-object encoding (``c3 01``
+and the schema's fingerprint), or, with a schema registry, Confluent's wire format (``00`` and the schema's id). The
+log's records identify a schema by the header without its marker, in 16 or 8 hexadecimal digits.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 SINGLE_OBJECT = b"\xc3\x01"
 CONFLUENT = b"\0"
-#: bytes of the single-object header, behind which the envelope stands
+#: bytes of the single-object header, which is followed by the envelope
 HEADER_SIZE = 10
 _ID_SIZE = 4
 _CONFLUENT_SIZE = len(CONFLUENT) + _ID_SIZE
@@ -20,7 +20,7 @@ _PADDING = bytes(HEADER_SIZE - _CONFLUENT_SIZE)
 
 #: header of the records of a divided row: ``1/3``, ``2/3``, ``3/3``
 PART = "tailrace.part"
-#: bytes; no part but a row's last is shorter, so a shorter value that stands alone is a whole row
+#: bytes; only the last part of a row may be shorter, so a shorter value that is not the last part is a whole row
 LEAST_PART = 16 << 10
 
 Headers = list[tuple[str, bytes]]
@@ -28,40 +28,40 @@ _NUMBERS = re.compile(rb"([1-9][0-9]{0,8})/([1-9][0-9]{0,8})")
 
 
 def value_header(name: bytes) -> bytes:
-    """The bytes that a value starts with: of a schema's fingerprint (8 bytes) or its registry's id (4)."""
+    """Return the header for a schema's fingerprint (8 bytes) or its id in the registry (4 bytes)."""
     return (CONFLUENT if len(name) == _ID_SIZE else SINGLE_OBJECT) + name
 
 
 def schema_name(value: bytes) -> bytes:
-    """What names the schema of a value: the inverse of ``value_header``; also for a ``widened`` one."""
+    """Return the fingerprint or id in a value's header; the value may be ``widened``."""
     return value[2:HEADER_SIZE] if value[0] else value[1:_CONFLUENT_SIZE]
 
 
 def header_size(value: bytes) -> int:
-    """How many bytes of a value are its header."""
+    """Return the size of a value's header in bytes."""
     return HEADER_SIZE if value[0] else _CONFLUENT_SIZE
 
 
 def widened(value: bytes) -> bytes:
-    """The value with a header of ``HEADER_SIZE`` bytes, whatever names its schema; also right for a header."""
+    """Return the value, or a header alone, with a header padded to ``HEADER_SIZE`` bytes."""
     return value if value[0] else value[:_CONFLUENT_SIZE] + _PADDING + value[_CONFLUENT_SIZE:]
 
 
 def split_value(value: bytes, size: int) -> list[tuple[bytes, tuple[str, bytes]]]:
-    """A value in parts of at most ``size`` bytes, each with its header."""
+    """Divide a value into parts of at most ``size`` bytes, each with its header."""
     count = -(-len(value) // size)
     return [(value[i * size : (i + 1) * size], (PART, b"%d/%d" % (i + 1, count))) for i in range(count)]
 
 
 class Joiner:
-    """Puts the divided rows of one partition together again."""
+    """Joins the parts of divided rows of one partition."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._count = 0
 
     def add(self, value: bytes, headers: Sequence[tuple[str, bytes]]) -> bytes | None:
-        """The row's whole value once its last part is there; a row that was not divided at once.
+        """Add a record. Returns the row's whole value with its last part or if it is not divided, else None.
 
         Raises:
             ValueError: a part is missing.
@@ -74,7 +74,7 @@ class Joiner:
                 raise ValueError(f"it is the part {part[:40]!r} of a row")
             number, count = int(found[1]), int(found[2])
         if number != len(self._parts) + 1 or number > count or (self._parts and count != self._count):
-            raise ValueError(f"part {number} of {count} of a row stands behind {len(self._parts)} parts")
+            raise ValueError(f"part {number} of {count} of a row follows {len(self._parts)} parts")
         self._parts.append(value)
         self._count = count
         if number < count:
@@ -84,5 +84,5 @@ class Joiner:
 
     @property
     def incomplete(self) -> bool:
-        """Whether a row is not whole yet."""
+        """Whether parts of a row are still missing."""
         return bool(self._parts)

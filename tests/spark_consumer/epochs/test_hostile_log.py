@@ -227,7 +227,7 @@ def test_a_forged_ddl_stops_at_its_place(fault: dict[str, Any]) -> None:
     "value", [None, b"", b"garbage", b"\xff" * 40, EPOCH.encode()[:-1], EPOCH.encode() + b"\0"]
 )
 def test_a_record_that_is_no_epoch_stops_at_its_place(value: bytes | None) -> None:
-    with pytest.raises(LogError, match=rf"TR568: {PLACE}the record holds no epoch"):
+    with pytest.raises(LogError, match=rf"TR568: {PLACE}the record is not an epoch"):
         read_epoch(value, AT)
 
 
@@ -248,7 +248,7 @@ def test_a_record_of_another_schema_stops_with_both_fingerprints(other: bytes) -
     "value", [EPOCH.encode()[10:], EPOCH.encode()[:9], b"\0\0\0\0\1" + EPOCH.encode()[10:]]
 )
 def test_a_record_without_a_header_is_no_epoch(value: bytes) -> None:
-    with pytest.raises(LogError, match="it does not begin with the header of a schema"):
+    with pytest.raises(LogError, match="it does not start with the header of a schema"):
         read_epoch(value, AT)
 
 
@@ -284,15 +284,15 @@ def test_epochs_that_follow_each_other_are_taken() -> None:
     [
         (
             {"epoch": 5},
-            "TR567: topic p.epochs, partition 0, offset 9: epoch 5 cannot lie behind epoch 5 at offset 7",
+            "TR567: topic p.epochs, partition 0, offset 9: epoch 5 cannot follow epoch 5 at offset 7",
         ),
         ({"epoch": 3}, "TR567: topic p.epochs, partition 0, offset 9: epoch 3 cannot"),
-        ({"log_id": SOURCE}, "TR567: .* it is another log's"),
+        ({"log_id": SOURCE}, "TR567: .* it belongs to another log"),
         ({"epoch": 8}, "TR551: epoch 6 is missing"),
-        ({"ranges": (OffsetRange(0, 11, 14),)}, "TR567: .* begin at offset 11, those before it end at 12"),
-        ({"ranges": (OffsetRange(0, 1, 3),)}, "TR567: .* begin at offset 1, those before it end at 12"),
-        ({"executed_gtids": f"{SOURCE}:12-14"}, "TR567: .* is executed no longer"),
-        ({"executed_gtids": ""}, "TR567: .* is executed no longer"),
+        ({"ranges": (OffsetRange(0, 11, 14),)}, "TR567: .* start at offset 11, but earlier ones end at 12"),
+        ({"ranges": (OffsetRange(0, 1, 3),)}, "TR567: .* start at offset 1, but earlier ones end at 12"),
+        ({"executed_gtids": f"{SOURCE}:12-14"}, "TR567: .* is no longer executed"),
+        ({"executed_gtids": ""}, "TR567: .* is no longer executed"),
         ({"relay_pos": 500, "source_pos": 500}, "TR567: .* it ends at mysql-bin.000001:500, before that one"),
     ],
     ids=str,
@@ -404,7 +404,7 @@ def test_what_is_no_structure_stops_at_its_place(text: str) -> None:
 
 def test_the_fingerprint_is_the_structures() -> None:
     other = replace(VERSION, fingerprint="0123456789abcdef")
-    with pytest.raises(LogError, match=f"TR568: .* with the fingerprint {VERSION.fingerprint}"):
+    with pytest.raises(LogError, match=f"TR568: .* its fingerprint is {VERSION.fingerprint}"):
         structure_of(other)
 
 
