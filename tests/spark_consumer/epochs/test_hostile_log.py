@@ -424,7 +424,7 @@ def test_the_fingerprint_is_the_structures() -> None:
     ],
 )
 def test_a_record_that_is_no_structure_stops_at_its_place(value: bytes | None, key: bytes | None) -> None:
-    with pytest.raises(LogError, match=rf"TR568: {PLACE}the record holds no"):
+    with pytest.raises(LogError, match=rf"TR568: {PLACE}the record is not a"):
         read_version(value, AT, key)
 
 
