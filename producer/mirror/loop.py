@@ -160,7 +160,7 @@ class Mirror:
         file, position = begin.upstream
         asked = position if position <= _MAX_START else FIRST_POSITION
         intake = Intake(self.relay, gtids.tracker(), asked, self._settings, self._clock)
-        stream = DumpStream(self.url, info, file, asked, self._server_id)
+        stream = DumpStream.open(self.url, info, file, asked, self._server_id)
         self.progress.connected, self.progress.upstream = True, info
         if self.progress.paused is None:
             _log.info(

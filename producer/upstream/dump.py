@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pymysql
+from pymysql.connections import Connection
 from pymysql.constants.COMMAND import COM_BINLOG_DUMP, COM_REGISTER_SLAVE
 
 from producer.upstream.connect import (
@@ -47,19 +48,20 @@ _NAMESPACE = uuid.UUID("7461696c-7261-4365-8000-000000000000")  # "tailrace"
 
 
 class DumpStream:
-    """An open binlog dump, from one file and position to whatever comes.
+    """An open binlog dump, from one file and position to whatever comes."""
 
-    Args:
-        url, info: the upstream and what it said of itself.
-        file, position: where to begin; the position is at most 2**32-1, the protocol's limit.
-        server_id: of this replica, unique among the upstream's replicas.
-        follow: whether to wait for what is still to come; else the server says where its binlog ends.
+    def __init__(self, url: ServerUrl, info: UpstreamInfo, start: Where, connection: Connection[Any]) -> None:
+        self._url, self._info, self._place = url, info, start
+        self._connection = connection
+        self._socket: socket.socket = connection._sock  # type: ignore[attr-defined]
+        self._is_tls = isinstance(self._socket, ssl.SSLSocket)
+        self._rest = b""
+        self._need = UNKNOWN
+        self._heard = time.monotonic()
 
-    Raises UpstreamError.
-    """
-
-    def __init__(
-        self,
+    @classmethod
+    def open(
+        cls,
         url: ServerUrl,
         info: UpstreamInfo,
         file: str,
@@ -67,28 +69,29 @@ class DumpStream:
         server_id: int,
         *,
         follow: bool = True,
-    ) -> None:
-        self._url = url
-        self._info = info
-        self._place = Where(file=file, position=position)
-        self._rest = b""
-        self._need = UNKNOWN
-        self._connection = connect(url)
+    ) -> DumpStream:
+        """Connect, and ask for the binlog. Raises UpstreamError.
+
+        Args:
+            info: the upstream's description of itself.
+            file, position: the start; the position is at most 2**32-1, the protocol's limit.
+            server_id: of this replica, unique among the upstream's replicas.
+            follow: whether to wait for new events; otherwise the stream ends at the binlog's end.
+        """
+        stream = cls(url, info, Where(file=file, position=position), connect(url))
         try:
-            self._prepare(server_id)
+            stream._prepare(server_id)
             flags = _SEND_ANNOTATE_ROWS if info.flavor == "mariadb" else 0
             flags |= 0 if follow else _DO_NOT_WAIT
             payload = struct.pack("<IHI", position, flags, server_id) + file.encode()
-            self._command(COM_BINLOG_DUMP, payload)
+            stream._command(COM_BINLOG_DUMP, payload)
         except (pymysql.err.MySQLError, OSError) as error:
-            self.close()
+            stream.close()
             raise translate(error, url) from error
         except UNHEARD_OF as error:
-            self.close()
+            stream.close()
             raise not_believed(error, url) from error
-        self._socket: socket.socket = self._connection._sock  # type: ignore[attr-defined]
-        self._is_tls = isinstance(self._socket, ssl.SSLSocket)
-        self._heard = time.monotonic()
+        return stream
 
     def read(self, timeout: float, take: Callable[[bytes], tuple[int, int]]) -> bool:
         """Receive, and let `take` have what is here.

@@ -45,7 +45,7 @@ def events_from(url: ServerUrl, info: UpstreamInfo, file: str, position: int) ->
     # A number that no replica has by chance: the server would end the dump of one that had it.
     server_id = random.randint(1 << 31, (1 << 32) - 1)
     deadline = time.monotonic() + _PATIENCE
-    with closing(DumpStream(url, info, file, position, server_id, follow=False)) as stream:
+    with closing(DumpStream.open(url, info, file, position, server_id, follow=False)) as stream:
         while not ended:
             if time.monotonic() > deadline:
                 what = f"{url} does not come to the end of its binlog from {file}:{position} on"

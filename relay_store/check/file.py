@@ -35,14 +35,7 @@ class Fault:
 
 
 class FileCheck:
-    """One pass over a file up to `limit`.
-
-    Args:
-        path: the file.
-        limit: offset at which the pass ends; later bytes may still be being written.
-        chain: the GTIDs of the sub-directory so far; those of this file are added to it.
-        upstream_offset: upstream offset minus local offset, in bytes; 0 except in a later part of a larger file.
-        progress: called with the number of bytes just checked.
+    """One pass over a file up to a limit.
 
     Attributes:
         faults: in order of their positions.
@@ -51,17 +44,10 @@ class FileCheck:
         has_end_event: whether the file ends with ROTATE or STOP, so that nothing can be missing after it.
         in_group: whether the pass ended within a transaction group.
         torn_at: start of an event that ends after `limit`; None if there is none.
-
-    Raises OSError.
     """
 
     def __init__(
-        self,
-        path: Path,
-        limit: int,
-        chain: GtidChain,
-        upstream_offset: int = 0,
-        progress: Callable[[int], None] = lambda size: None,
+        self, limit: int, chain: GtidChain, upstream_offset: int, progress: Callable[[int], None]
     ) -> None:
         self.faults: list[Fault] = []
         self.boundary = FIRST_POSITION
@@ -72,13 +58,33 @@ class FileCheck:
         self._scanner = GroupScanner()
         self._has_checksum = False
         self._last_kind = 0
+
+    @classmethod
+    def of(
+        cls,
+        path: Path,
+        limit: int,
+        chain: GtidChain,
+        upstream_offset: int = 0,
+        progress: Callable[[int], None] = lambda size: None,
+    ) -> FileCheck:
+        """Check a file. Raises OSError.
+
+        Args:
+            limit: offset at which the pass ends; later bytes may still be being written.
+            chain: the GTIDs of the sub-directory so far; those of this file are added to it.
+            upstream_offset: upstream offset minus local offset, in bytes; 0 except in a later part of a larger file.
+            progress: called with the number of bytes just checked.
+        """
+        check = cls(limit, chain, upstream_offset, progress)
         with path.open("rb", buffering=0) as file:
-            is_readable = self._run(file)
-        self.has_end_event = is_readable and self._last_kind in _LAST
+            is_readable = check._run(file)
+        check.has_end_event = is_readable and check._last_kind in _LAST
         if is_readable:
-            chain.end_of_file(self._scanner if self._scanner.in_group else None, self.has_end_event)
+            chain.end_of_file(check._scanner if check.in_group else None, check.has_end_event)
         else:
             chain.reset()
+        return check
 
     @property
     def in_group(self) -> bool:

@@ -66,7 +66,7 @@ def verify(root: Path, progress: Progress = lambda done, total: None) -> Report:
 
     Raises RelayError TR302 on an I/O error.
     """
-    return _Verification(root, progress).run()
+    return _Verification(root, check_directory(root), progress).run()
 
 
 def check_at_start(root: Path) -> None:
@@ -85,7 +85,7 @@ def check_at_start(root: Path) -> None:
     last = directory.subdirs[-1] if directory.subdirs else None
     if not report.findings and last and last.end:
         file, pos = last.end
-        check = FileCheck(root / last.name / file, pos, GtidChain(), layout.part_offset(file))
+        check = FileCheck.of(root / last.name / file, pos, GtidChain(), layout.part_offset(file))
         report.findings += _file_findings(last, file, check)
         report.findings += _at_boundary(last, check)
     if report.findings:
@@ -101,13 +101,13 @@ def _check_ends(root: Path, subdir: Subdir) -> Iterator[Finding]:
             continue
         if not has_end_event(folder, file, subdir.files[file], following):
             chain = GtidChain()
-            check = FileCheck(folder / file, subdir.files[file], chain, layout.part_offset(file))
+            check = FileCheck.of(folder / file, subdir.files[file], chain, layout.part_offset(file))
             yield from _file_findings(subdir, file, check)
             if check.torn_at is not None:
                 yield _torn_event(subdir, file, check.torn_at)
                 continue
             head = read_head(folder / following).end
-            yield from _file_findings(subdir, following, FileCheck(folder / following, head, chain))
+            yield from _file_findings(subdir, following, FileCheck.of(folder / following, head, chain))
 
 
 def _check_head(root: Path, subdir: Subdir, file: str) -> list[Finding]:
@@ -157,9 +157,8 @@ def _has_next_part(subdir: Subdir, file: str) -> bool:
 class _Verification:
     """One pass over a whole relay log."""
 
-    def __init__(self, root: Path, progress: Progress) -> None:
-        self._root, self._progress = root, progress
-        self._directory: DirectoryCheck = check_directory(root)
+    def __init__(self, root: Path, directory: DirectoryCheck, progress: Progress) -> None:
+        self._root, self._directory, self._progress = root, directory, progress
         self._report = Report(findings=list(self._directory.findings))
         subdirs = self._directory.subdirs
         self._total = sum(subdir.limit(file) for subdir in subdirs for file in subdir.files)
@@ -188,7 +187,7 @@ class _Verification:
                 self._check_switch(subdir, file)
             try:
                 path, offset = self._path(subdir, file), layout.part_offset(file)
-                check = FileCheck(path, min(limit, size), chain, offset, self._report_progress)
+                check = FileCheck.of(path, min(limit, size), chain, offset, self._report_progress)
             except FileNotFoundError:  # purged meanwhile
                 chain.reset()
                 self._knows_all = False

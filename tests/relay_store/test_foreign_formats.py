@@ -67,7 +67,7 @@ def test_a_file_of_another_format_is_refused(tmp_path: Path, first: bytes, said:
     assert said in caught.value.what
     assert caught.value.hint
     assert (caught.value.where.file, caught.value.where.position) == (f"{SUBDIR}/{FILE}", 4)
-    (fault,) = FileCheck(path, path.stat().st_size, GtidChain()).faults
+    (fault,) = FileCheck.of(path, path.stat().st_size, GtidChain()).faults
     assert (fault.code, fault.pos) == ("TR310", 4)
     assert said in fault.what
 
@@ -110,7 +110,7 @@ def test_what_is_no_binlog_in_clear(tmp_path: Path, magic: bytes, said: str) -> 
     with pytest.raises(RelayError, match="TR304") as caught:
         RelayReader(tmp_path, RelayPosition(SUBDIR, FILE, 4)).read_block()
     assert said in caught.value.what
-    (fault,) = FileCheck(path, path.stat().st_size, GtidChain()).faults
+    (fault,) = FileCheck.of(path, path.stat().st_size, GtidChain()).faults
     assert said in fault.what
 
 

@@ -288,14 +288,14 @@ def test_the_end_positions_wrap_beyond_4_gib(tmp_path: Path) -> None:
         body[13:17] = struct.pack("<I", end - offset if one is first else end & 0xFFFFFFFF)
         data += bytes(body) + struct.pack("<I", zlib.crc32(body))
     path.write_bytes(data)
-    check = file_check.FileCheck(path, len(data), GtidChain(), upstream_offset=offset)
+    check = file_check.FileCheck.of(path, len(data), GtidChain(), upstream_offset=offset)
     assert end > 1 << 32
     assert check.faults == []
     assert check.boundary == len(data)
     # A whole event is gone: each checksum is right, and the positions tell.
     cut = len(first) + 8 + len(gtid(1))
     path.write_bytes(data[: len(first) + 8] + data[cut:])
-    check = file_check.FileCheck(path, len(data) - len(gtid(1)), GtidChain(), upstream_offset=offset)
+    check = file_check.FileCheck.of(path, len(data) - len(gtid(1)), GtidChain(), upstream_offset=offset)
     assert check.faults[0].code == "TR331"
 
 
@@ -514,7 +514,7 @@ def test_every_bit_of_a_servers_log_is_covered() -> None:
             changed = bytearray(data)
             changed[bit >> 3] ^= 1 << (bit & 7)
             scratch.write_bytes(changed)
-            check = file_check.FileCheck(scratch, len(data), GtidChain())
+            check = file_check.FileCheck.of(scratch, len(data), GtidChain())
             assert check.faults or check.torn_at is not None, f"byte {bit >> 3}, bit {bit & 7}"
     finally:
         scratch.unlink(missing_ok=True)
