@@ -81,7 +81,7 @@ def test_one_server_under_two_names_is_refused(upstream: Database, kafka: Kafka,
     pipeline = Pipeline(tmp_path, kafka, f"self{upstream.port}")
     for target in (upstream.url(), f"mysql://root@localhost:{upstream.port}/"):
         producer, consumer, *codes = refusals(pipeline.between(upstream, target))
-        assert "TR003 downstream: upstream and downstream are one server" in producer
+        assert "TR003 downstream: upstream and downstream are the same server" in producer
         assert producer == consumer
         assert codes == ["two_servers"]
 
