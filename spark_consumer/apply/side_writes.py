@@ -1,13 +1,13 @@
-"""Rows that triggers and events of the downstream would write in addition to the channel.
+"""Finds triggers and events of the downstream that would change replicated rows in addition to the channel.
 
-The log holds the rows that the upstream's triggers and events wrote. The same program on the downstream, as a copy by
-mysqldump brings it, would write them for a second time, and affected-row counts would not show it. So each enabled
-event, and each trigger on a table that the channel writes to, must be known to change no replicated row: by the tables
-that its text changes, by the routines and views that it goes through, by triggers of those tables and by foreign keys
-that cascade from them. If this cannot be determined, the program is treated as changing rows.
+The log has the rows that the upstream's triggers and events wrote. The same program on the downstream, for example from
+a copy by mysqldump, would write them a second time, and affected-row counts would not show it. So it must be known of
+each enabled event, and of each trigger on a table that the channel writes, that it changes no replicated row. The
+tables in its text are checked, the routines and views that it uses, and the triggers and cascading foreign keys of
+those tables. If this cannot be determined, the program is treated as changing rows.
 
-Triggers are read in the transaction that writes, under the tables' metadata locks, so none can come in between. For
-routines and events there are no such locks; they are read again in each transaction.
+Triggers are read in the writing transaction, under the tables' metadata locks, so none can be created in between.
+Routines and events have no such locks; they are read again in each transaction.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from spark_consumer.target.programs.privileges import Privileges, read_privilege
 from spark_consumer.target.programs.text import Effects, Path, effects_of, query_effects
 from spark_consumer.target.session import Session
 
-#: the channel that may have rows of some upstream table in a downstream table; "" if there is none
+#: returns the channel that may write rows into a downstream table; "" if there is none
 Replicated = Callable[[str, str], str]
 
 _OURS = "tailrace"
@@ -47,10 +47,10 @@ class Program:
 
     Attributes:
         kind: ``trigger``, ``event``, ``procedure``, ``function``, ``package``.
-        db: its schema, in which names without one are looked for.
-        body: its text; None where the account may not read it.
-        table: of a trigger.
-        parameters: of a routine, in lower case.
+        db: its schema, which also applies to names without a schema in its text.
+        body: its text; None if the account may not read it.
+        table: the table of a trigger.
+        parameters: the parameters of a routine, in lower case.
     """
 
     kind: str
@@ -68,11 +68,11 @@ class Program:
 
 @dataclass(frozen=True)
 class SideWrite:
-    """A program that changes replicated rows, or may.
+    """A program that changes or may change replicated rows.
 
     Attributes:
-        why: what is known of that, behind "it".
-        remedy: what to do about it.
+        why: the reason, as a clause.
+        remedy: the hint.
     """
 
     program: Program
@@ -87,11 +87,11 @@ class SideWrite:
 
 @dataclass
 class SideWrites:
-    """Looks for them in one channel's transactions.
+    """Checks the programs in one channel's transactions.
 
     Args:
-        channel: its key.
-        rules: its rules.
+        channel: the channel's key.
+        rules: the channel's rules.
     """
 
     channel: ChannelKey
@@ -100,7 +100,7 @@ class SideWrites:
     _privileges: Privileges | None = field(default=None, init=False)
 
     def check_events(self, session: Session, where: Where) -> None:
-        """Raise for an enabled event that changes replicated rows, or may, and for triggers on our own tables.
+        """Raise for an enabled event that changes or may change replicated rows, and for triggers on our own tables.
 
         Raises:
             DownstreamError: TR657.
@@ -108,10 +108,10 @@ class SideWrites:
         _raise_first(events_beside(session, self._rights(session), self._replicated(session)), where)
 
     def check_tables(self, session: Session, tables: Mapping[QualifiedName, TablePlan], where: Where) -> None:
-        """Raise where writing to these tables would change more than the log says.
+        """Raise if a trigger changes or may change replicated rows when these tables are written.
 
         Raises:
-            DownstreamError: TR657 a trigger that does, or may; TR658 the account cannot see whether there is one.
+            DownstreamError: TR657, there is such a trigger; TR658, the account cannot see whether there is one.
         """
         if not tables:
             return
@@ -132,7 +132,7 @@ class SideWrites:
             _raise_first(found, where)
 
     def _replicated(self, session: Session) -> Replicated:
-        """This channel, or another one that writes to the server."""
+        """Return the function for this channel and the others that write to the server."""
         others = [one for one in scopes(session, self.rules.router) if one[0] != self.channel]
         return lambda db, table: filled_by(db, table, [self.rules], others)
 
@@ -145,9 +145,9 @@ class SideWrites:
 
 
 def scopes(session: Session, router: Router) -> list[tuple[ChannelKey, Scope]]:
-    """What the channels that write to a server replicate, as their rows tell it once they have run."""
+    """Return the scopes of the channels that have written to a server."""
     found = [(key, Scope.from_json(said)) for key, said in position_store.scopes(session)]
-    # Names are in lower case here, and patterns may not be.
+    # Names are in lower case on this server, but patterns may not be.
     return found if router.folded is None else [(key, _folded(scope)) for key, scope in found]
 
 
@@ -164,7 +164,7 @@ def _folded(scope: Scope) -> Scope:
 
 
 def events_beside(session: Session, privileges: Privileges, replicated: Replicated) -> Iterator[SideWrite]:
-    """The enabled events that change replicated rows, or may, and all triggers on our own tables."""
+    """Yield the enabled events that change or may change replicated rows, and all triggers on our own tables."""
     server = _Server(session, privileges)
     for program in server.triggers("EVENT_OBJECT_SCHEMA = %s", (_OURS,)):
         yield SideWrite(program, "it is on a table of Tailrace's own", _dropped(program))
@@ -178,11 +178,11 @@ def triggers_beside(
     tables: Iterable[QualifiedName],
     cascading: Iterable[QualifiedName],
 ) -> Iterator[SideWrite]:
-    """The triggers that change replicated rows, or may.
+    """Yield the triggers that change or may change replicated rows.
 
     Args:
-        tables: whose triggers run.
-        cascading: tables whose foreign keys act, so that triggers of others may run.
+        tables: the tables whose triggers run.
+        cascading: the tables whose foreign keys act, so that triggers of other tables may run.
     """
     server = _Server(session, privileges)
     names = _with_children(server, tables, cascading)
@@ -220,7 +220,7 @@ def _raise_first(found: Iterable[SideWrite], where: Where) -> None:
 
 
 def lacking(privileges: Privileges, tables: Iterable[QualifiedName]) -> list[tuple[str, str, str]]:
-    """The rights without which programs are invisible: right, what it hides, and the statement that helps."""
+    """Return missing privileges that hide programs: the privilege, the programs, and the GRANT that helps."""
     found = []
     names = [*tables, (_OURS, "relay_log_info")]
     if blind := [name for name in names if not privileges.on_table("TRIGGER", *name)]:
@@ -250,7 +250,7 @@ def _remedy(program: Program, why: str) -> str:
         if program.kind == "event"
         else _dropped(program)
     )
-    # Of a table that it changes, the rules may be what is wrong.
+    # If the program changes a table, that table may be one to leave out.
     rules = (
         ", or exclude that table from the channel ([tables] exclude)" if why.startswith("it changes") else ""
     )
@@ -258,7 +258,7 @@ def _remedy(program: Program, why: str) -> str:
 
 
 class _Server:
-    """Programs, tables and foreign keys of a server, each read when asked for, and once."""
+    """Programs, tables and foreign keys of a server; each is read once, at its first use."""
 
     def __init__(self, session: Session, privileges: Privileges) -> None:
         self.session = session
@@ -274,13 +274,13 @@ class _Server:
         return Dialect(self.session.flavor, _ANSI in modes, _NO_ESCAPES not in modes, self._number)
 
     def _name(self, name: str) -> str:
-        """As tables' and schemas' names are compared here."""
+        """Return a name in the letter case in which this server compares names of schemas and tables."""
         if self._folds is None:
             self._folds = bool(self.session.value("SELECT @@lower_case_table_names"))
         return lowered(name) if self._folds else name
 
     def events(self) -> list[Program]:
-        """Those that are enabled, whether or not the scheduler runs."""
+        """Return the enabled events, whether or not the scheduler runs."""
         rows = self.session.rows(
             "SELECT EVENT_SCHEMA, EVENT_NAME, EVENT_DEFINITION, SQL_MODE FROM information_schema.EVENTS"
             " WHERE STATUS = 'ENABLED' ORDER BY EVENT_SCHEMA, EVENT_NAME"
@@ -302,7 +302,7 @@ class _Server:
         ]
 
     def routines(self, db: str, name: str) -> list[Program]:
-        """The procedure, function and package of a name."""
+        """Return the procedure, function and package with a name."""
         rows = self.session.rows(
             "SELECT ROUTINE_TYPE, ROUTINE_SCHEMA, ROUTINE_NAME, ROUTINE_DEFINITION, SQL_MODE, ROUTINE_BODY"
             " FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA = %s AND ROUTINE_NAME = %s",
@@ -317,7 +317,7 @@ class _Server:
         )
         names = frozenset(str(parameter).lower() for (parameter,) in parameters)
         return [
-            # What is not SQL cannot be read.
+            # A routine in another language than SQL cannot be read.
             Program(
                 kind.lower(),
                 schema,
@@ -331,7 +331,7 @@ class _Server:
         ]
 
     def kind(self, db: str, table: str) -> str:
-        """``BASE TABLE``, ``VIEW``, ``SEQUENCE`` and the like; "" if there is none."""
+        """Return the kind of a table, such as ``BASE TABLE`` or ``VIEW``; "" if it does not exist."""
         db, table = self._name(db), self._name(table)
         if db not in self._kinds:
             rows = self.session.rows(
@@ -345,14 +345,14 @@ class _Server:
         return str(self.session.value(query, (self._name(db), self._name(table))) or "")
 
     def view(self, db: str, name: str) -> Effects:
-        """What a view's query reads, as ``writes``, and runs."""
+        """Return the tables that a view's query reads, as ``writes``, and the routines that it runs."""
         query = (
             "SELECT VIEW_DEFINITION FROM information_schema.VIEWS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
         )
         text = _text(self.session.value(query, (self._name(db), self._name(name))))
         if not text:
             return Effects(doubt=f"the query of the view {db}.{name} cannot be read")
-        # The server has written it, and does not say with which of these.
+        # The server has formatted the query, and it is not known with which of these modes.
         one, other = (query_effects(text, self._dialect(mode)) for mode in ("", _NO_ESCAPES))
         return Effects(
             one.writes | other.writes,
@@ -362,7 +362,7 @@ class _Server:
         )
 
     def sees_all_of(self, db: str) -> bool:
-        """Whether all tables of a schema are shown, with their triggers."""
+        """Whether the account sees all tables of a schema, with their triggers."""
         return self._privileges.on_schema("TRIGGER", self._name(db))
 
     def sees_triggers(self, db: str, table: str) -> bool:
@@ -373,7 +373,7 @@ class _Server:
         return any(self._privileges.on_schema(right, self._name(db)) for right in rights)
 
     def children(self, parent: QualifiedName) -> list[QualifiedName]:
-        """The tables in which a foreign key to this one cascades."""
+        """Return the tables in which a foreign key to this one cascades."""
         if self._children is None:
             self._children = {}
             for db, table, parent_db, parent_table in self.session.rows(
@@ -395,7 +395,7 @@ def _text(value: object) -> str | None:
 
 @dataclass
 class _Closure:
-    """All that one program comes to, step by step, until something of it is a replicated row."""
+    """Follows the effects of one program step by step, until one of them changes a replicated row."""
 
     server: _Server
     replicated: Replicated
@@ -404,7 +404,7 @@ class _Closure:
     _seen: set[object] = field(default_factory=set)
 
     def harm(self, program: Program) -> str:
-        """Why it may change replicated rows; "" if it is sure that it does not."""
+        """Return why it may change replicated rows; "" if it certainly does not."""
         self._programs.append((program, ""))
         while self._programs or self._tables:
             why = (
@@ -429,11 +429,11 @@ class _Closure:
         return self._go_on(found, program, through)
 
     def _go_on(self, found: Effects, program: Program, through: str) -> str:
-        """What is run by the way: functions, and those of views; sequences, of which reading takes a number."""
+        """Follow functions, also those in views, and sequences, which change when they are read."""
         for path in sorted(found.calls):
             if why := self._of_call(path, program, through):
                 return why
-        # With Oracle's grammar a number is taken by the sequence's name and a word behind it.
+        # In Oracle's grammar the sequence's name and a word after it return its next number.
         numbered = {path[:-1] for path in found.names if len(path) > 1 and path[-1].lower() == "nextval"}
         for path in sorted((found.names | numbered) - found.writes):
             name = _full(path, program.db)
@@ -447,7 +447,7 @@ class _Closure:
         return ""
 
     def _of_call(self, path: Path, program: Program, through: str) -> str:
-        """A routine: ``name``, ``db.name``, ``package.name`` or ``db.package.name``."""
+        """Follow a routine: ``name``, ``db.name``, ``package.name`` or ``db.package.name``."""
         places = [(program.db, path[0]), *([path[:2]] if len(path) > 1 else [])]
         found = [one for db, name in places for one in self.server.routines(db, name)]
         for one in found:
@@ -456,7 +456,7 @@ class _Closure:
             return ""
         if len(path) > 1:
             return f"the routine {'.'.join(path)} that it runs cannot be read{through}"
-        # Most are functions of the server's own.
+        # Most are built-in functions.
         seen = self.server.sees_routines(program.db)
         return "" if seen else f"the account cannot see the routines of {program.db}{through}"
 
@@ -465,7 +465,7 @@ class _Closure:
             return ""
         kind, shown = self.server.kind(*name), ".".join(name)
         if not kind:
-            # Words, aliases, temporary tables; or of a schema that is not shown.
+            # Words, aliases and temporary tables, or tables of a schema that the account cannot see.
             seen = self.server.sees_all_of(name[0])
             return "" if seen else f"it changes {shown}, of which nothing is known{through}"
         if kind in _TABLES or kind == "SEQUENCE":

@@ -1,25 +1,25 @@
-"""In a Python worker: one part of a slice, applied in one transaction of a connection of its own.
+"""Applies one part of a slice in a Python worker, in one transaction on a connection of its own.
 
 The protocol of a slice in parts, in order; ``spark_consumer.apply.applier`` has the steps before and after:
 
-1. The driver shares the slice's rows among workers, conflicts together, and numbers the parts: part ``n`` of a slice
-   behind ledger number ``s`` has the number ``s + n``. The slice gets an id that no other attempt at it has.
-2. Each worker, on its own connection: BEGIN. The channel's row is read with a lock that workers share and that keeps
-   a second consumer from taking over: the fencing token and the position must be those that the slice was made for.
-3. The worker's own row in ``tailrace.worker_info`` is locked: if it names this slice and is ahead, an earlier
-   attempt has applied the part.
-4. The part's tables are held; DELETEs, INSERTs, ordered statements, each with its affected rows checked.
-5. The worker's row: ahead, the slice, the offsets of the part's rows, and the numbers. COMMIT.
+1. The driver shares the slice's rows among workers, conflicting rows together, and numbers the parts: part ``n`` of a
+   slice after ledger number ``s`` has the number ``s + n``. Each attempt at a slice has its own id.
+2. Each worker, on its own connection: BEGIN. It reads the channel's row with a shared lock, so that no second consumer
+   can take over, and checks the fencing token and that the slice starts at the position.
+3. It locks its own row in ``tailrace.worker_info``: if that has this slice's id and is ahead, an earlier attempt has
+   applied the part.
+4. It locks the part's tables against DDL, and runs DELETEs, INSERTs and ordered statements, and checks the affected
+   rows of each.
+5. It updates its own row: ahead, the slice's id, the offsets of the part's rows, and the counts. COMMIT.
 6. If the connection is lost, COMMIT included, a new connection starts again at step 2: the worker's row says
    what happened.
-7. When all parts are applied, one transaction of the driver moves the position, writes the audit row and makes the
-   workers' rows level. It has the number behind the parts'.
+7. When all parts are applied, one transaction of the driver moves the position, writes the audit row and marks the
+   workers as caught up. Its number follows those of the parts.
 
 After a crash before step 7 some parts may be applied. No old worker can still write: the next consumer, or this one
-if it lost a Python worker, first takes a new fencing token, which waits for the lock of 2. Then the slice is
-finished: by this consumer with the parts that are missing; by another one with the rows whose offsets no worker
-that is ahead has, in one transaction that is step 7 too (``sinks/finish_slice.py``). Changed settings do not affect
-this, not even the number of workers.
+if it lost a Python worker, first takes a new fencing token, which waits for the lock of step 2. Then this consumer
+applies the missing parts; another consumer applies the rows whose offsets no worker has, together with step 7 in one
+transaction (``sinks/finish_slice.py``). Changed settings do not affect this, not even the number of workers.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from spark_consumer.target.server_errors import is_passing
 from spark_consumer.target.session import Session, Unreachable, connect
 from spark_consumer.target.tables import hold
 
-#: of this process, one for each worker that it has been
+#: this process's connections, one for each worker that it has run
 _sessions: dict[tuple[str, ChannelKey, int], Session] = {}
 
 
 def run_parts(order: PartContext, parts: Iterable[WorkerPart]) -> Iterator[PartResult]:
-    """Apply parts side by side, each as a worker of its own. Failures are returned, not raised."""
+    """Apply parts in parallel, each as a worker of its own. Failures are returned, not raised."""
     mine = list(parts)
     if not mine:
         return

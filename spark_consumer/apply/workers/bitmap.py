@@ -1,8 +1,8 @@
-"""Which rows of a slice a worker has applied: by their offsets in Kafka, which no setting changes.
+"""The rows of a slice that a worker has applied, by their offsets in Kafka, which no setting changes.
 
-A row belongs to exactly one group, a group to one worker, and a worker's rows are there or not with its position
-row. So an interrupted slice can be finished without the original assignment: only the rows that no worker applied
-are missing.
+A row belongs to exactly one group, a group to one worker, and a worker's rows are committed together with its row in
+``worker_info``. So an interrupted slice can be finished without the original assignment: only the rows that no worker
+applied are missing.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import json
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 
-#: of each partition the first offset, and a bit for each offset from there on
+#: for each partition its first offset, and a bit for each offset from there on
 Bits = Mapping[int, tuple[int, bytes]]
 
 
 def packed(rows: Mapping[int, Iterable[int]]) -> bytes:
-    """Offsets by partition as the value of ``Checkpoint_group_bitmap``."""
+    """Encode offsets by partition as a value of ``Checkpoint_group_bitmap``."""
     head: list[tuple[int, int, int]] = []
     body = []
     for partition, offsets in sorted(rows.items()):
@@ -41,7 +41,7 @@ def unpacked(value: bytes) -> dict[int, tuple[int, bytes]]:
 
 
 def missing_rows(partition: int, offsets: Sequence[int], applied: Sequence[Bits]) -> list[bool]:
-    """For each row of a partition whether no worker has it."""
+    """Return for each row of a partition whether no worker has applied it."""
     missing = [True] * len(offsets)
     for bits in applied:
         first, marks = bits.get(partition, (0, b""))

@@ -1,7 +1,7 @@
-"""On the executors: the conflict keys of each row change, as bytes that are equal wherever two changes conflict.
+"""Computes the conflict keys of each row change on the executors: bytes that are equal if two changes conflict.
 
-A conflict key is its space (two bytes), a byte of flags, and the identities of the key's columns. Those of text carry a
-byte of their own each: whether it is folded already, or a literal of which only the server knows the weight.
+A conflict key is its space (two bytes), a byte of flags, and the identities of the key's columns. The identity of a
+text has one byte more: whether it is final, or a literal whose weight only the server can compute.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ ConflictKeys = Callable[[bytes], list[bytes]]
 
 
 def conflict_key(space: int, flags: int, identity: bytes) -> bytes:
-    """One conflict key."""
+    """Return a conflict key."""
     return space.to_bytes(2, "big") + bytes((flags,)) + identity
 
 
 def whole_table_key(group: int) -> bytes:
-    """The conflict key of each row of a table that is one group."""
+    """Return the conflict key of all rows of a table that is one group."""
     return conflict_key(WHOLE, 0, b"%d" % group)
 
 
 def key_change_key(epoch: int, seq: int) -> bytes:
-    """The conflict key of both halves of a key-changing UPDATE, of which ``seq`` is the first."""
+    """Return the conflict key of both halves of a key-changing UPDATE; ``seq`` is the number of the first half."""
     return conflict_key(HALVES, 0, b"%d:%d" % (epoch, seq))
 
 
 def conflict_keys_of(structure: TableStructure, causality: TableCausality, *, before: bool) -> ConflictKeys:
-    """The function from a row value to the conflict keys of its before or after image, which must be there."""
+    """Return a function from a row value to the conflict keys of its before or after image, which must exist."""
     wanted = tuple(dict.fromkeys(part.column for key in causality.keys for part in key.parts))
     literals = compile_literals(structure, wanted, before=before)
     keys = [(_maker(key), [wanted.index(part.column) for part in key.parts]) for key in causality.keys]
@@ -81,7 +81,7 @@ def _identity(part: ConflictColumn, literal: bytes) -> bytes:
     if part.sort is Sort.ASKED or literal[:1] == b"_" or not _PRINTABLE.fullmatch(literal):
         return LITERAL + literal
     text = unquoted(literal)[: part.length]
-    # Spaces at the end count for nothing under most collations, and never do harm.
+    # Most collations ignore spaces at the end, and dropping them never does harm.
     return KNOWN + (text.upper() if part.sort is Sort.FOLDED else text).rstrip(b" ")
 
 
@@ -89,13 +89,13 @@ def _plain(part: ConflictColumn, literal: bytes) -> bytes:
     if part.sort is Sort.UNSIGNED:
         return literal.lstrip(b"-")
     if part.sort is Sort.BYTES:
-        # X'…': two digits a byte; BINARY's zeros at the end are no difference
+        # X'…' has two digits for each byte; zeros at the end of BINARY are ignored
         return literal[2:-1] if part.length is None else literal[2 : 2 + 2 * part.length].rstrip(b"'")
     return literal
 
 
 def unquoted(literal: bytes) -> bytes:
-    """The text of a quoted literal; of another one, itself."""
+    """Return the text of a quoted literal; another literal is returned unchanged."""
     return literal[1:-1].replace(b"''", b"'") if literal[:1] == b"'" else literal
 
 
@@ -109,5 +109,5 @@ def columns_of(found: bytes) -> list[bytes]:
 
 
 def key_space(found: bytes) -> int:
-    """The space of a conflict key."""
+    """Return the space of a conflict key."""
     return int.from_bytes(found[:2], "big")

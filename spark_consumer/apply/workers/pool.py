@@ -1,4 +1,4 @@
-"""On the driver: runs the parts of a slice and retries until all are applied."""
+"""Runs the parts of a slice from the driver, and retries until all are applied."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class PartContext:
     """Settings for the workers of one slice.
 
     Attributes:
-        token: the consumer's; another one in the channel's row ends the work.
-        before, after: the position at the slice's begin and end.
-        slice_id: no other attempt to cut and share these epochs has it.
-        parts: how many there are.
+        token: the consumer's fencing token; another one in the channel's row ends the work.
+        before, after: the position at the slice's start and end.
+        slice_id: the unique id of this attempt.
+        parts: the number of parts.
         compact: whether the slice is compacted.
         retry_time: seconds that a worker waits for a downstream that is lost or busy.
     """
@@ -53,7 +53,7 @@ class PartContext:
     def of(
         cls, config: ConsumerConfig, token: int, ledger: Ledger, before: Position, prepared: PreparedParts
     ) -> PartContext:
-        """That of a slice behind a position."""
+        """Return the settings for a slice that starts at a position."""
         slice_ = prepared.slice_
         return cls(
             target=config.target,
@@ -87,7 +87,7 @@ WorkerPool = Callable[[PartContext, Sequence[WorkerPart]], list[PartResult]]
 def check_caught_up(
     session: Session, channel: ChannelKey, slice_id: str | None, parts: int | None = None
 ) -> set[int]:
-    """The workers that are ahead with this slice; DownstreamError if others are, or not as many as there should be."""
+    """Return the workers that are ahead with this slice. Raises DownstreamError if others are, or some are missing."""
     found = slices_ahead(session, channel)
     if any(name != slice_id for _, name in found) or (parts is not None and len(found) != parts):
         raise partly_applied(channel)
@@ -101,13 +101,13 @@ def run_all(
     parts: Sequence[WorkerPart],
     renewed: Callable[[], PartContext],
 ) -> None:
-    """Have all parts applied that are not.
+    """Run the workers until all parts are applied.
 
     Args:
-        renewed: the order with a new fencing token, after which no worker of before can write any more.
+        renewed: returns the order with a new fencing token, so that workers of earlier attempts can no longer write.
 
     Raises:
-        TailraceError: what stopped a worker; parts of others may be applied, and stay so.
+        TailraceError: the error of a worker; other parts may be applied, and stay applied.
     """
     for attempt in range(1, _ATTEMPTS + 1):
         done = check_caught_up(session, order.channel, order.slice_id)
@@ -130,7 +130,7 @@ def run_all(
 
 
 def _in_part(error: TailraceError, parts: int) -> TailraceError:
-    """A worker's error behind which some parts of the slice are applied, so that no other plan helps."""
+    """Return a worker's error, with the information that other parts may be applied, so a new plan cannot help."""
     if isinstance(error, TableAltered):
         error = DownstreamError(
             error.code, error.what, where=error.where, hint=error.hint, retryable=error.retryable
@@ -140,5 +140,5 @@ def _in_part(error: TailraceError, parts: int) -> TailraceError:
 
 
 def applied_in_part(parts: int) -> str:
-    """What is applied of a slice some parts of which are."""
+    """Return the text about applied parts for an error."""
     return f"some of the {parts} parts of this batch are applied; the next start applies the rest"
