@@ -117,7 +117,7 @@ class Probes:
 
 
 class Published:
-    """Looks up the log's last epoch now and then, on a thread of its own."""
+    """Reads the log's last epoch periodically, in its own thread."""
 
     def __init__(self, bootstrap_servers: str, prefix: str) -> None:
         self._reader = LogReader(LogAddress(bootstrap_servers, prefix))

@@ -8,7 +8,7 @@ from schemas.ddl.cursor import Cursor, TableName, Unparsable
 from schemas.ddl.lexer import Flavor, LexError, TokenKind, dialect_of
 
 _MODIFIERS = ("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE")
-_BEHIND_TABLES = ("SET", "WHERE", "ORDER", "LIMIT", "RETURNING", "USING")
+_AFTER_TABLES = ("SET", "WHERE", "ORDER", "LIMIT", "RETURNING", "USING")
 
 
 class Dml(NamedTuple):
@@ -58,8 +58,8 @@ def _read(cursor: Cursor) -> Dml | None:
         while not cursor.take("FROM"):
             if cursor.next().kind is TokenKind.END:
                 return None
-    tables, behind = _tables(cursor)
-    if verb == "DELETE" and behind == "USING":
+    tables, following = _tables(cursor)
+    if verb == "DELETE" and following == "USING":
         # The names before are aliases of these.
         tables, _ = _tables(cursor)
     return Dml(verb, tuple(tables))
@@ -89,7 +89,7 @@ def _tables(cursor: Cursor) -> tuple[list[TableName], str]:
             depth -= 1
         elif depth == 0 and token.key in (",", "JOIN", "STRAIGHT_JOIN"):
             tables.append(_table(cursor))
-        elif depth == 0 and token.key in _BEHIND_TABLES and not (token.key == "USING" and cursor.at("(")):
+        elif depth == 0 and token.key in _AFTER_TABLES and not (token.key == "USING" and cursor.at("(")):
             return tables, token.key
     return tables, ""
 

@@ -186,25 +186,25 @@ class _Text:
 
     def _named_at(self, index: int, own: Reference) -> Iterator[Reference]:
         """Yield the tables after the keyword at ``index``."""
-        token, behind = self._tokens[index], index + 1
+        token, following = self._tokens[index], index + 1
         if token.kind is not TokenKind.WORD or self._key(index - 1) == ".":
             return
         if token.key == "REFERENCES":
             # Without a database, the table is in the database of the table with the foreign key, not the session's.
-            yield self._reference(behind, own.db)
+            yield self._reference(following, own.db)
         elif token.key == "LIKE" and self._follows(index, own):
-            yield self._reference(behind, self._default_db)
+            yield self._reference(following, self._default_db)
         elif token.key == "UNION":
-            behind += self._key(behind) == "="
-            while self._key(behind) in ("(", ","):
-                reference = self._reference(behind + 1, self._default_db)
+            following += self._key(following) == "="
+            while self._key(following) in ("(", ","):
+                reference = self._reference(following + 1, self._default_db)
                 yield reference
-                behind = next(i for i, t in enumerate(self._tokens) if t.start >= reference.end)
+                following = next(i for i, t in enumerate(self._tokens) if t.start >= reference.end)
         elif self._flavor == "mariadb":
-            if token.key in _SEQUENCE_FUNCTIONS and self._key(behind) == "(":
-                yield self._reference(behind + 1, self._default_db)
-            elif token.key in ("NEXT", "PREVIOUS") and self._keys(behind, 2) == ("VALUE", "FOR"):
-                yield self._reference(behind + 2, self._default_db)
+            if token.key in _SEQUENCE_FUNCTIONS and self._key(following) == "(":
+                yield self._reference(following + 1, self._default_db)
+            elif token.key in ("NEXT", "PREVIOUS") and self._keys(following, 2) == ("VALUE", "FOR"):
+                yield self._reference(following + 2, self._default_db)
 
     def _follows(self, index: int, own: Reference) -> bool:
         """Whether the token directly follows the table's own name, or is in a parenthesis there."""

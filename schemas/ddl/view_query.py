@@ -19,7 +19,7 @@ from schemas.ddl.lexer import Flavor, Token, TokenKind
 
 _NAMES = (TokenKind.WORD, TokenKind.QUOTED)
 # Words that may follow a table, or its alias without AS.
-_BEHIND_TABLE = frozenset(
+_AFTER_TABLE = frozenset(
     {
         *(
             "",
@@ -297,7 +297,7 @@ class _Reader:
         if key == "WINDOW":
             return self._is_name(1) and self._key(2) == "AS" and self._key(3) == "("
         if key == "QUALIFY":
-            return self._flavor == "mysql" and self._key(1) not in _BEHIND_TABLE
+            return self._flavor == "mysql" and self._key(1) not in _AFTER_TABLE
         if key == "OFFSET":
             return self._key(1)[:1].isdigit() or self._key(1) in ("?", "@")
         return key in _ENDS or self._key(1) in _MAYBE_ENDS.get(key, ())
@@ -371,7 +371,7 @@ class _Reader:
         if not self._is_name():
             return False
         quoted = self._tokens[self._at].kind is TokenKind.QUOTED
-        return quoted or not (self._key() in _BEHIND_TABLE or self._ends_tables(self._key()))
+        return quoted or not (self._key() in _AFTER_TABLE or self._ends_tables(self._key()))
 
     # -- common table expressions ----------------------------------------------------------------
 
@@ -382,11 +382,11 @@ class _Reader:
         self._at += recursive
         names = self._cte_names()
         for index, (name, opening) in enumerate(names):
-            behind = frozenset(other for other, _ in names[index + (not recursive) :])
+            later = frozenset(other for other, _ in names[index + (not recursive) :])
             self._at = opening
             inner = _Level(ctes=level.ctes | ({name} if recursive else set()), unsure=level.unsure)
             # In MariaDB several expressions may be mutually recursive, in MySQL only one in itself.
-            inner.unsure |= (behind - {name}) if recursive else frozenset()
+            inner.unsure |= (later - {name}) if recursive else frozenset()
             self._within(inner)
             level.ctes |= {name}
         self._skip_cycle()

@@ -1,11 +1,11 @@
-"""Decodes and checks records of the log's topics; errors name topic, partition and offset.
+"""Decodes and checks records of the log's topics; errors have topic, partition and offset.
 
-Only the producer writes these topics, but anybody with write access to Kafka can write anything there, and the
-values end in paths, offsets, code and SQL. So every record is read through these functions:
+Only the producer writes these topics, but any user with write access to Kafka can write anything there, and the
+values become parts of paths, offsets, code and SQL. So every record is read by these functions:
 
-- ``read_epoch`` and ``read_version``: a record's bytes are exactly one value, and each field is what it may be;
-- ``structure_of``: a structure is the one that its fingerprint names;
-- ``EpochChain``: an epoch follows from the one before it;
+- ``read_epoch`` and ``read_version``: a record's bytes are exactly one value, and each field has an allowed value;
+- ``structure_of``: a structure has the record's fingerprint;
+- ``EpochChain``: an epoch can follow the one before it;
 - ``epochs_of``, ``last_epoch_of``, ``versions_of``: all of these, over the records of a topic.
 """
 
